@@ -49,6 +49,7 @@ ANSWERS: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("--terminate", _ENDED),
         ("--terminate --all", "StopAnswer"),
     ),
+    "db prune": (("", "PruneReport"),),
     "gate check": (("", "VerdictResponse"),),
     "gate dry-run": (("", "Verdict"),),
     "gate explain": (("", "VerdictResponse"), ("--replay", "ReplayResponse")),

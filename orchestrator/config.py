@@ -96,6 +96,18 @@ class Settings(BaseModel):
     """Maximum pause within a request body, in seconds."""
     http_connections: int = Field(default=512, ge=2)
     """Maximum connections to a port; half of them from one address."""
+    keep_logs_days: int = Field(default=180, ge=0, le=36_500)
+    """Days that logs and raw events of a finished run are kept; 0 keeps them for ever."""
+    keep_artifacts_days: int = Field(default=365, ge=0, le=36_500)
+    """Days that artifacts and rendered reports of a finished run are kept; 0 is for ever."""
+    keep_payloads_days: int = Field(default=365, ge=0, le=36_500)
+    """Days that payloads and wheels are kept after the last run with them; 0 is for ever."""
+    keep_history_days: int = Field(default=365, ge=0, le=36_500)
+    """Days that firings, deliveries, unapproved waivers and idempotency keys are kept after their
+    end; 0 is for ever.
+    """
+    keep_caches_days: int = Field(default=14, ge=0, le=36_500)
+    """Days that wheelhouses, and the engine's records of finished cells, are kept."""
     ci: bool = False
     """Whether nobody watches, so that an interrupt cancels."""
 

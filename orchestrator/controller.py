@@ -38,6 +38,8 @@ DELIVER_S = 2.0
 """Interval of polling the outbox."""
 SWEEP_S = 180.0
 """Interval of the janitor's sweeps."""
+PRUNE_S = 20.0
+"""Interval of asking whether a prune is due, or is unfinished."""
 RENEW_S = 60.0
 """Between two looks whether a certificate was renewed."""
 BEAT_S = 5.0
@@ -112,6 +114,8 @@ class Controller:
     """Fires due schedules, and advances open firings."""
     deliver: Callable[[], None] = lambda: None
     """Sends queued deliveries."""
+    prune: Callable[[], None] = lambda: None
+    """Prunes by policy, where that is due."""
     shared: bool = False
     """Whether other controllers may use the database."""
     _suspects: dict[str, int] = field(default_factory=dict)
@@ -161,6 +165,7 @@ class Controller:
             tasks.append(asyncio.create_task(self._every(SWEEP_S, self._sweep)))
             tasks.append(asyncio.create_task(self._every(FIRE_S, self.fire)))
             tasks.append(asyncio.create_task(self._every(DELIVER_S, self.deliver)))
+            tasks.append(asyncio.create_task(self._every(PRUNE_S, self.prune, later=True)))
         if self.cells is not None and self.shared:
             tasks.append(asyncio.create_task(self._every(BEAT_S, self._beat)))
             tasks.append(asyncio.create_task(self._every(BEAT_S, self.adopt)))
@@ -219,7 +224,12 @@ class Controller:
         except StoreError:
             return True
 
-    async def _every(self, seconds: float, work: Callable[[], object]) -> None:
+    async def _every(
+        self, seconds: float, work: Callable[[], object], *, later: bool = False
+    ) -> None:
+        """Do it again and again until stopped; `later` waits before the first time too."""
+        if later:
+            await asyncio.sleep(seconds)
         while not self._stop.is_set():
             await self._once(work)
             await asyncio.sleep(seconds)

@@ -160,10 +160,9 @@ class People:
                 gate="release",
                 rule=rule.id,
                 reason=self._text("Upstream has mended it; the fix ships in the next nightly."),
-                author=_ANN,
                 days=7,
             )
-            asked = request_waiver(self._at(at), new).waiver.id
+            asked = request_waiver(self._at(at), new, author=_ANN).waiver.id
             approve_waiver(self._at(at), asked, by=Person("Bo Approver", "token-of-bo"))
             self._waivers.append(asked)
         again = evaluate_gate(
@@ -217,12 +216,12 @@ class People:
                 nodeid=nodeid,
                 reason=self._text("Fails one night in ten; the race is being looked for."),
                 owner="ann",
-                author=_ANN,
                 days=14,
                 platforms=("aws-l4",) if number == 1 else (),
                 returns_after=50,
             )
-            yield add_quarantine(self._at(self.now - timedelta(days=3 + 20 * (number > 1))), new).id
+            at = self._at(self.now - timedelta(days=3 + 20 * (number > 1)))
+            yield add_quarantine(at, new, author=_ANN).id
 
     def _schedule(self, runs: Sequence[Run]) -> tuple[str, ...]:
         names = ("nightly", "weekly-long", "canary")

@@ -71,6 +71,8 @@ _TABLES = (
     "benchmark",
     "transition",
     "cell_plan",
+    "prune",
+    "pruned_part",
     "attempt",
     "run_spec",
     "run_event",
@@ -160,6 +162,7 @@ def _access() -> None:
         "blob(digest)",
         *_needed(NAME, "digest"),
         *_needed(BIG, "size_bytes"),
+        *_needed(FLOAT, "touched_s"),
     )
     _table(
         "controller(id)",
@@ -312,6 +315,19 @@ def _runs() -> None:
         *_needed(JSON, "data"),
         _key("run_event", "run_id", "run.id"),
         sqlite_with_rowid=False,
+    )
+    _table(
+        "pruned_part(run_id, part)",
+        *_needed(NAME, "run_id"),
+        *_needed(TEXT, "part"),
+        *_needed(TIME, "at"),
+        *_needed(TEXT, "rule"),
+        _key("pruned_part", "run_id", "run.id"),
+    )
+    _table(
+        "prune(pk)",
+        *_needed(INTEGER, "pk"),
+        *_needed(TIME, "ended_at"),
     )
     _table(
         "run_spec(run_id)",
@@ -590,11 +606,12 @@ def _results() -> None:
     _table(
         "artifact(cell, name)",
         *_needed(INTEGER, "cell"),
-        *_needed(NAME, "name"),
-        *_needed(TEXT, "digest"),
+        *_needed(NAME, "name", "digest"),
         *_needed(BIG, "size_bytes"),
+        *_optional(TIME, "pruned_at"),
         _key("artifact", "cell", "cell.pk"),
     )
+    _index("ix_artifact_digest", "artifact", ["digest"])
     _table(
         "cell_rollup(cell)",
         *_needed(INTEGER, "cell"),

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TypeVar
 
 from dbos import DBOS, DBOSConfig, SetWorkflowID, WorkflowSerializationFormat
@@ -27,6 +28,9 @@ FLOW_VERSION = "cells-v2"
 _APP_NAME = "seatrial"
 _SCHEMA = "engine"
 _PENDING = "PENDING"
+_ENDED = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
+_AT_ONCE = 200
+"""Flows that are forgotten at once."""
 
 logger = logging.getLogger(__name__)
 
@@ -128,6 +132,36 @@ class DbosEngine:
         if cells:
             DBOS.resume_workflows(cells)
         return cells
+
+    def forget(
+        self, before: datetime, is_over: Callable[[list[str]], set[str]], *, dry: bool
+    ) -> Iterator[int]:
+        """Delete the records of flows that ended before a time; yield how many, batch by batch.
+
+        Args:
+            before: The time.
+            is_over: Returns which of these cells are over for good. A flow may have ended while
+                its cell has not: that one is needed to begin it anew.
+            dry: Only count them.
+        """
+        skipped = 0
+        while True:
+            ended = DBOS.list_workflows(
+                status=_ENDED,
+                completed_before=before.isoformat(),
+                limit=_AT_ONCE,
+                offset=skipped,
+                load_input=False,
+                load_output=False,
+            )
+            cells = [status.workflow_id for status in ended]
+            over = is_over(cells) if cells else set()
+            if over and not dry:
+                DBOS.delete_workflows(sorted(over))
+            skipped += len(cells) if dry else len(cells) - len(over)
+            yield len(over)
+            if len(cells) < _AT_ONCE:
+                return
 
     def destroy(self) -> None:
         """Shut the engine down, in tests only; a controller ends its process instead."""

@@ -33,7 +33,7 @@ _ROUTERS = (
     *("gate_signoff:reading", "gate_signoff:writing", "gate_signoff:keeping"),
     *("schedules:reading", "schedules:running", "schedules:writing"),
     *("quarantines:reading", "quarantines:writing", "benchmarks:reading"),
-    *("retests:reading", "retests:writing"),
+    *("retests:reading", "retests:writing", "prune:router"),
 )
 """Module of this package and its router, in the order of the OpenAPI document."""
 _MODULES = {

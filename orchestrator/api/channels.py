@@ -23,10 +23,8 @@ from orchestrator.application.channels import (
 )
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.channel import (
-    GITHUB_API,
     Channel,
     ChannelHealth,
-    ChannelKind,
     ChannelResponse,
     Delivery,
     DeliveryAttempt,
@@ -37,33 +35,6 @@ from orchestrator.domain.channel import (
 from orchestrator.domain.extend_record import extended, filled
 
 _PRESENT_SHOWN = 20
-_PLAIN = r"^[^\x00-\x1f\x7f]*$"
-_Pattern = Annotated[str, Field(min_length=1, max_length=200, pattern=_PLAIN)]
-_Short = Annotated[str, Field(max_length=200, pattern=_PLAIN)]
-_Url = Annotated[str, Field(min_length=1, max_length=2000, pattern=_PLAIN)]
-
-
-class ChannelRequest(RequestModel):
-    """A channel to create."""
-
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
-    kind: ChannelKind = ChannelKind.WEBHOOK
-    target: _Url
-    """A URL; for ``github``, ``owner/repository``."""
-    lineages: Annotated[tuple[_Pattern, ...], Field(max_length=50)] = ()
-    """Patterns of lineages, with ``*`` and ``?``. Empty takes all."""
-    allow_private: bool = False
-    """Whether private addresses and plain HTTP are allowed, for receivers in your own network."""
-    api_base: _Url = GITHUB_API
-    """API of a GitHub Enterprise: ``https://github.example.org/api/v3``."""
-    token_from: _Short = ""
-    """Where the controller reads GitHub's token: ``env:GITHUB_TOKEN``, or ``file:NAME`` of a file
-    in its ``HOME/keys``.
-    """
-
-    def new_channel(self) -> NewChannel:
-        """Return it as the operation's parameter."""
-        return NewChannel(**dict(self))
 
 
 class ChannelTestRequest(RequestModel):
@@ -115,7 +86,7 @@ _TRY: dict[str, Example] = {
 _ROTATE: dict[str, Example] = {
     "week": {"summary": "The old secret stays valid for a week", "value": {"overlap_hours": 168}}
 }
-ChannelBody = Annotated[ChannelRequest, Body(openapi_examples=_NEW)]
+ChannelBody = Annotated[NewChannel, Body(openapi_examples=_NEW)]
 Try = Annotated[ChannelTestRequest | None, Body(openapi_examples=_TRY)]
 Rotate = Annotated[RotateRequest | None, Body(openapi_examples=_ROTATE)]
 
@@ -157,7 +128,7 @@ def list_channels(context: ContextDep) -> ListResponse[ChannelResponse]:
 @writing.post("/channels", status_code=201)
 def create_channel(context: ContextDep, body: ChannelBody) -> NewChannelResponse:
     """Create a channel. Its signing secret is only in this answer."""
-    channel, secret = add_channel(context, body.new_channel())
+    channel, secret = add_channel(context, body)
     told = _tell(context, channel, ChannelHealth())
     unmatched, present = unmatched_lineages(context, channel.lineages)
     return extended(

@@ -39,6 +39,7 @@ from orchestrator.application.machines import (
 from orchestrator.application.ports.archives import ArchiveError
 from orchestrator.application.ports.ingest import IntakeError, IntakeFullError
 from orchestrator.application.ports.signer import KeyUnusableError
+from orchestrator.application.prune import PruneBusyError
 from orchestrator.application.rerun_run import NothingToRerunError, StillRunningError
 from orchestrator.application.schedules import ScheduleMissingError
 from orchestrator.application.sign_off import WaiverMissingError
@@ -48,7 +49,7 @@ from orchestrator.domain.document_problems import InvalidDocumentError, Path, Pr
 from orchestrator.domain.machine import ProviderError
 from orchestrator.extras import MissingExtraError
 from orchestrator.store.aliases import AliasConflictError
-from orchestrator.store.errors import StoreUnusableError
+from orchestrator.store.errors import PrunedError, StoreUnusableError
 from orchestrator.store.ingests import CellTakenError, RunBusyError
 from orchestrator.store.retests import NoRetestsError
 from orchestrator.store.schedules import ScheduleTakenError
@@ -159,6 +160,8 @@ TABLE: Mapping[type[Exception], Refusal] = {
     KeyUnusableError: Refusal(500, "signing-key", "Verdicts cannot be signed"),
     NotFoundError: Refusal(404, "not-found", "There is no such thing"),
     MachineMissingError: Refusal(404, "not-found", "There is no such thing"),
+    PrunedError: Refusal(410, "pruned", "This was pruned"),
+    PruneBusyError: Refusal(409, "prune-busy", "Another prune is running", {"Retry-After": "5"}),
     BlobMissingError: Refusal(404, "bytes-missing", "The bytes are not stored any more"),
     AmbiguousRunError: Refusal(409, "ambiguous-run", "The id is ambiguous"),
     KeyReusedError: Refusal(422, "key-reused", "The Idempotency-Key belongs to another request"),
@@ -300,10 +303,10 @@ def _place(one: Mapping[str, object], body: object) -> FaultResponse:
     if one["type"] == "json_invalid":
         line, column = _line_and_column(str(body), int(place[1]))
         return FaultResponse(detail="is not JSON", pointer="", line=line, column=column)
-    if one["type"] == "model_attributes_type":
+    if one["type"] in ("model_attributes_type", "dataclass_type"):
         detail = "must be a JSON object, sent with `Content-Type: application/json`"
-    if one["type"] == "extra_forbidden" and place[-1] in _NAMES:
-        detail = _NO_NAMES
+    if one["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        detail = _NO_NAMES if place[-1] in _NAMES else "Extra inputs are not permitted"
     if one["type"] == "string_pattern_mismatch":
         detail = _pattern_fault(cast("Mapping[str, object]", one["ctx"])["pattern"])
     if place[0] == "body":

@@ -12,18 +12,25 @@ from pydantic import TypeAdapter
 
 from orchestrator.api.dependencies import ContextDep, RunId
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.logs import UNTRUSTED, to_test_response
+from orchestrator.api.logs import UNTRUSTED
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.document_problems import nearest
-from orchestrator.domain.run_record import Evidence, RunResponse, run_answer
+from orchestrator.domain.run_record import (
+    Evidence,
+    RunResponse,
+    TestResponse,
+    run_answer,
+    test_answer,
+)
 
 JSON = "json"
 _SUFFIXES = {"junit": "xml", "ctrf": "json", "csv": "csv", "json": "json", "intoto": "jsonl"}
 _MEDIA = ("application/xml", "application/json", "text/csv", "application/x-ndjson")
 
 _RUN = TypeAdapter(RunResponse)
+_TEST = TypeAdapter(TestResponse)
 _CHUNK = 65_536
 """Minimum characters of a chunk."""
 
@@ -83,7 +90,7 @@ def _json(evidence: Evidence, cell: str | None) -> Iterator[str]:
         yield f"{',' if number else ''}\n{json.dumps(one['id'])}: ["
         names = [artifact["name"] for artifact in one["artifacts"]]
         for position, test in enumerate(evidence.tests.get(one["id"], ())):
-            told = json.dumps(to_test_response(test, names).model_dump(mode="json"))
+            told = json.dumps(_TEST.dump_python(test_answer(test, names), mode="json"))
             yield f"{',' if position else ''}\n{told}"
         yield "]"
     yield "}}\n"

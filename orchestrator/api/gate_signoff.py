@@ -8,53 +8,21 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Query, Security
 from fastapi.openapi.models import Example
 from fastapi.responses import Response
-from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep
-from orchestrator.api.models import Filled, ListResponse, RequestModel, Word
+from orchestrator.api.models import ListResponse, RequestModel
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.gate_policies import find_policy
 from orchestrator.application.payloads import NewReview, review_payload
 from orchestrator.application.sign_off import NewWaiver, approve, approve_waiver, request_waiver
 from orchestrator.application.signing_keys import keyring, retire_key, rotate_key
 from orchestrator.domain.caller_identity import Scope
-from orchestrator.domain.extend_record import extended, filled
-from orchestrator.domain.gate.payload_review import (
-    LONGEST_REVIEW,
-    PayloadLevel,
-    PayloadReviewResponse,
-    review_answer,
-)
+from orchestrator.domain.extend_record import extended
+from orchestrator.domain.gate.payload_review import PayloadReviewResponse, review_answer
 from orchestrator.domain.gate.signing_key import KeyResponse, key_answer
 from orchestrator.domain.gate.snapshot import ApprovalResponse, WaiverResponse
+from orchestrator.domain.limits import Filled, Word
 from orchestrator.store.gates import StoredWaiver
-
-
-class WaiverRequest(RequestModel):
-    """A waiver for one rule of a gate, for some days. The caller is its author."""
-
-    gate: Filled
-    rule: Filled
-    """Rule id, as in the verdict: ``platform/aws-a10g``."""
-    reason: Annotated[str, Field(min_length=1, max_length=2000)]
-    days: int = Field(ge=1, le=36_500)
-    """At most the policy's `exception_max_age`."""
-    verdict: Word = ""
-    """The verdict that its author read, ``V-0001``; the gate's newest by default."""
-    only_this: bool = False
-    """Whether it is limited to the evidence of that verdict."""
-
-
-class PayloadReviewRequest(RequestModel):
-    """A person's review of a payload."""
-
-    payload: Filled
-    """sha256 of its archive, as in verdicts and `PUT /payloads/{sha256}`."""
-    level: PayloadLevel
-    """The level; `untrusted` withdraws all earlier reviews."""
-    days: int = Field(ge=1, le=LONGEST_REVIEW.days)
-    note: Annotated[str, Field(max_length=2000)] = ""
-    """The parts that the reviewer read; shown in verdicts."""
 
 
 class ApprovalRequest(RequestModel):
@@ -90,8 +58,8 @@ _REVIEW: dict[str, Example] = {
 _APPROVE: dict[str, Example] = {
     "newest": {"summary": "The newest verdict", "value": {"gate": "release"}}
 }
-Waive = Annotated[WaiverRequest, Body(openapi_examples=_WAIVE)]
-Review = Annotated[PayloadReviewRequest, Body(openapi_examples=_REVIEW)]
+Waive = Annotated[NewWaiver, Body(openapi_examples=_WAIVE)]
+Review = Annotated[NewReview, Body(openapi_examples=_REVIEW)]
 Approve = Annotated[ApprovalRequest, Body(openapi_examples=_APPROVE)]
 
 
@@ -116,8 +84,7 @@ def create_waiver(context: ContextDep, body: Waive, caller: CallerDep) -> Waiver
 
     It is shown in every verdict that it changes.
     """
-    new = filled(NewWaiver, body, author=caller)
-    return _waiver(request_waiver(context, new), at=context.clock.now())
+    return _waiver(request_waiver(context, body, author=caller), at=context.clock.now())
 
 
 @writing.post("/waivers/{waiver_id}/approve")
@@ -145,14 +112,7 @@ def create_payload_review(
     context: ContextDep, body: Review, caller: CallerDep
 ) -> PayloadReviewResponse:
     """Add your review of a payload; gates that require its level count it from now on."""
-    new = NewReview(
-        payload=body.payload,
-        level=body.level,
-        by=caller,
-        days=body.days,
-        note=body.note,
-    )
-    made = review_payload(context, new)
+    made = review_payload(context, body, by=caller)
     return review_answer(made, [made], context.clock.now())
 
 

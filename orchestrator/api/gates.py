@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -13,12 +14,10 @@ from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
 from orchestrator.api.dependencies import ContextDep, KeyHeader, resolve_run
 from orchestrator.api.models import (
-    Filled,
     ListResponse,
     PageResponse,
     RequestModel,
     ResponseModel,
-    Word,
 )
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.channels import announce_verdict
@@ -39,9 +38,11 @@ from orchestrator.domain.gate.verdict import (
     StoredPolicy,
     StoredVerdict,
     Verdict,
+    VerdictEnvelope,
     VerdictLine,
     VerdictResponse,
 )
+from orchestrator.domain.limits import Filled, Word
 
 POLICY_TEXT = """\
 apiVersion: seatrial/v1
@@ -286,18 +287,8 @@ def replay_verdict(context: ContextDep, verdict_id: VerdictId) -> ReplayResponse
 
 
 def _answer(stored: StoredVerdict) -> VerdictResponse:
-    return extended(
-        VerdictResponse,
-        stored.verdict,
-        id=stored.id,
-        runs=stored.runs,
-        lineage=stored.lineage,
-        created_at=stored.created_at,
-        snapshot_digest=stored.snapshot_digest,
-        document_digest=stored.document_digest,
-        envelope_digest=stored.envelope_digest,
-        key_id=stored.key_id,
-    )
+    envelope = {one.name: getattr(stored, one.name) for one in fields(VerdictEnvelope)}
+    return extended(VerdictResponse, stored.verdict, **envelope)
 
 
 def _refuse_other(

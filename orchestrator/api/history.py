@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Path, Query, Security
@@ -12,7 +11,7 @@ from fastapi.openapi.models import Example
 
 from orchestrator.api.dependencies import LARGEST, ContextDep, RunId, resolve_run
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.models import Filled, ListResponse, RequestModel, ResponseModel
+from orchestrator.api.models import ListResponse, RequestModel, ResponseModel
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.explain_failures import review_failures, review_run
@@ -25,6 +24,7 @@ from orchestrator.application.test_history import (
 from orchestrator.domain.caller_identity import Person, Scope
 from orchestrator.domain.extend_record import extended
 from orchestrator.domain.flaky import FlakyEvidence
+from orchestrator.domain.limits import Filled
 from orchestrator.domain.signature import FailureGroup
 from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.domain.test_identity import (
@@ -77,34 +77,13 @@ class KnownTestPageResponse(ListResponse[KnownTestResponse]):
     """Cursor for `after`; null on the last page."""
 
 
-class ResultResponse(ResponseModel):
-    """A result of a test."""
-
-    run: str
-    cell: str
-    platform: str
-    version: str
-    """Version of the subject."""
-    at: datetime
-    """When its run was launched, or its stated time."""
-    test: int
-    """The test's name at that time."""
-    outcome: str
-    earlier: list[str]
-    """Outcomes of earlier tries in the same cell."""
-    duration_s: float
-    reason: str
-    message: str
-    signature: str
-
-
 class HistoryResponse(ResponseModel):
     """A test with its results."""
 
     test: KnownTestResponse
     """The test under its newest name."""
     older_names: list[KnownTestResponse]
-    items: list[ResultResponse]
+    items: list[TestRun]
     """Newest first."""
     flaky: FlakyEvidence
 
@@ -238,16 +217,6 @@ def to_history_response(history: TestHistory) -> HistoryResponse:
     return HistoryResponse(
         test=to_known_test_response(history.test, {}),
         older_names=[to_known_test_response(one, older) for one in history.names],
-        items=[_result(one) for one in history.goes],
+        items=list(history.goes),
         flaky=history.flaky,
-    )
-
-
-def _result(one: TestRun) -> ResultResponse:
-    return ResultResponse.of(
-        one,
-        one.go,
-        test=one.test_id,
-        outcome=one.go.outcome.word,
-        earlier=[outcome.word for outcome in one.go.earlier],
     )

@@ -15,12 +15,13 @@ from orchestrator.api.history import (
     Decide,
     ProductQuery,
 )
-from orchestrator.api.models import Filled, ListResponse, RequestModel, Word
+from orchestrator.api.models import ListResponse, RequestModel
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.known_issues import NewIssue, add_known_issue, end_known_issue
 from orchestrator.domain.caller_identity import Person, Scope
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssueResponse, issue_answer
+from orchestrator.domain.limits import Filled, Word
 
 
 class IssueMatchRequest(RequestModel):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Sequence
 from itertools import islice
 from typing import Annotated, Literal
 from urllib.parse import quote
@@ -15,30 +14,12 @@ from orchestrator.api.dependencies import LARGEST, CellDep, ContextDep
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.models import ResponseModel
 from orchestrator.api.security import bearer, secured
+from orchestrator.application.describe_run import pruned_artifacts
 from orchestrator.application.reused_results import results_of_cell
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import CellState
-from orchestrator.domain.event_facts import TestFact
-from orchestrator.domain.run_record import ArtifactRecord, artifacts_of_test
-
-
-class TestResponse(ResponseModel):
-    """A test with the text of its failure."""
-
-    __test__ = False
-
-    job: str
-    nodeid: str
-    outcome: str
-    final: bool
-    """Whether the outcome is final."""
-    duration_s: float
-    reason: str
-    message: str
-    text: str
-    """Traceback and output of a failed test."""
-    artifacts: list[str]
-    """Names of the files that it left in a folder of its name; of the cell's artifacts."""
+from orchestrator.domain.run_record import ArtifactRecord, TestResponse, test_answer
+from orchestrator.store.errors import PrunedError
 
 
 class TestPageResponse(ResponseModel):
@@ -134,7 +115,7 @@ def list_tests(
     page = list(islice(fitting, limit + 1))
     more = page[limit][0] if len(page) > limit else None
     names = [one.name for one in context.stores.results.artifacts(cell.id)]
-    items = [to_test_response(test, names) for _, test in page[:limit]]
+    items = [test_answer(test, names) for _, test in page[:limit]]
     return TestPageResponse(items=items, next=more)
 
 
@@ -146,6 +127,8 @@ def list_tests(
 def get_artifact(context: ContextDep, cell: CellDep, name: str) -> Response:
     """Return an artifact as its raw bytes."""
     found = _artifact(context.stores.results.artifacts(cell.id), name)
+    if found.pruned_at is not None:
+        raise PrunedError(pruned_artifacts(context.stores, cell.run_id))
     chunks = context.blobs.open(found.digest)
     headers = {**UNTRUSTED, "Content-Length": str(found.size_bytes), "ETag": f'"{found.digest}"'}
     text = name.lower().endswith(_TEXTS)
@@ -167,9 +150,3 @@ def _attachment(name: str, response: Response) -> Response:
     named = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
     response.headers["Content-Disposition"] = named
     return response
-
-
-def to_test_response(test: TestFact, artifacts: Sequence[str] = ()) -> TestResponse:
-    """Return a test with its own artifacts."""
-    own = artifacts_of_test(artifacts, test.job, test.nodeid)
-    return TestResponse.of(test, outcome=test.outcome.word, artifacts=list(own))

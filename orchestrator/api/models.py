@@ -11,37 +11,42 @@ from typing import Annotated, Any, Generic, Self, TypeVar, get_type_hints
 from pydantic import (
     BaseModel,
     ConfigDict,
-    Field,
     GetCoreSchemaHandler,
     PlainSerializer,
     TypeAdapter,
 )
 from pydantic_core import CoreSchema, core_schema
 
+from orchestrator.domain.outcome import TestOutcome
+
 T = TypeVar("T")
 
-_PLAIN = r"^[^\x00-\x1f\x7f]*$"
-Word = Annotated[str, Field(max_length=300, pattern=_PLAIN)]
-"""One line without control characters; may be empty."""
-Filled = Annotated[str, Field(min_length=1, max_length=300, pattern=_PLAIN)]
-"""One line, not empty."""
 Usd = Annotated[Decimal, PlainSerializer(lambda usd: format(usd, "f"), return_type=str)]
 """Decimal text, never in exponent form."""
 
 
-def documented(*records: type, derived: Sequence[str] = (), without: Collection[str] = ()) -> None:
+def documented(
+    *records: type,
+    derived: Sequence[str] = (),
+    without: Collection[str] = (),
+    is_sent: bool = False,
+) -> None:
     """Return these dataclasses as responses, with their docstrings as descriptions.
 
-    Every field is in each answer, the text under it is its description, and money is written as
-    `Usd`. The properties that `derived` names are answered too, with their docstrings; a client
-    that reads the answer into the same record derives them again. Fields that `without` names
-    have defaults and are not answered.
+    Every field is in each answer, the text under it is its description, money is written as `Usd`
+    and the outcome of a test as its word. The properties that `derived` names are answered too,
+    with their docstrings; a client that reads the answer into the same record derives them again.
+    Fields that `without` names are not answered; they have defaults where a client reads the
+    answer into the record. With `is_sent` requests have the record too, and unknown keys in it
+    are refused.
 
     To be called before a route that answers with the records is declared.
     """
     config = ConfigDict(
         use_attribute_docstrings=True, json_schema_serialization_defaults_required=True
     )
+    if is_sent:
+        config["extra"] = "forbid"
     for record in records:
         record.__pydantic_config__ = config  # type: ignore[attr-defined]  # pydantic reads it
         schema = classmethod(_schema_with(derived, without))
@@ -61,7 +66,7 @@ def _schema_with(derived: Sequence[str], without: Collection[str]) -> Callable[.
                 _make(record)
             return handler(source)
         schema = handler(source)
-        _write_money_plainly(schema)
+        _write_plainly(schema)
         parts: Any = schema
         while parts["type"] != "dataclass-args":
             parts = parts["schema"]
@@ -110,7 +115,7 @@ def _computed(record: type, name: str, handler: GetCoreSchemaHandler) -> core_sc
     """Add a property of a record to its response."""
     read: property = getattr(record, name)
     returned = handler.generate_schema(get_type_hints(read.fget)["return"])
-    _write_money_plainly(returned)
+    _write_plainly(returned)
     updates = {"description": getdoc(read), "readOnly": True}
     return core_schema.computed_field(name, returned, metadata={"pydantic_js_updates": updates})
 
@@ -120,16 +125,30 @@ _PLAIN_MONEY = core_schema.plain_serializer_function_ser_schema(
 )
 
 
-def _write_money_plainly(schema: Any) -> None:  # noqa: ANN401 - a tree of dicts and lists
-    """Write every Decimal of a schema as `Usd`."""
+_REFERENCE = f"{TestOutcome.__module__}.{TestOutcome.__qualname__}:"
+"""How pydantic's reference to the schema of the class begins."""
+_TEST_OUTCOME = core_schema.enum_schema(
+    TestOutcome,
+    list(TestOutcome),
+    serialization=core_schema.plain_serializer_function_ser_schema(
+        lambda outcome: outcome.word, return_schema=core_schema.str_schema()
+    ),
+)
+
+
+def _write_plainly(schema: Any) -> None:  # noqa: ANN401 - a tree of dicts and lists
+    """Write every Decimal of a schema as `Usd`, and every outcome of a test as its word."""
     if isinstance(schema, list):
         for one in schema:
-            _write_money_plainly(one)
+            _write_plainly(one)
     elif isinstance(schema, dict):
         if schema.get("type") == "decimal":
             schema["serialization"] = _PLAIN_MONEY
+        elif (schema.get("schema_ref") or schema.get("ref") or "").startswith(_REFERENCE):
+            schema.clear()
+            schema.update(_TEST_OUTCOME)
         for one in [*schema.values()]:
-            _write_money_plainly(one)
+            _write_plainly(one)
 
 
 class ResponseModel(BaseModel):

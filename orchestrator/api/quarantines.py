@@ -6,12 +6,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Query, Security
 from fastapi.openapi.models import Example
-from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.history import Decide, ProductQuery
-from orchestrator.api.models import Filled, ListResponse, RequestModel
+from orchestrator.api.models import ListResponse
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.quarantine import (
     NewQuarantine,
@@ -21,7 +20,6 @@ from orchestrator.application.quarantine import (
 )
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.quarantine import (
-    MOST_PASSES,
     QuarantineResponse,
     SuggestedQuarantine,
     quarantine_answer,
@@ -30,24 +28,6 @@ from orchestrator.domain.quarantine import (
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["quarantines"], route_class=secured(Scope.READ), dependencies=_ASKED)
 writing = APIRouter(tags=["quarantines"], route_class=secured(Scope.GATE), dependencies=_ASKED)
-
-
-class QuarantineRequest(RequestModel):
-    """A quarantine to add."""
-
-    product: Filled
-    """The payload's name."""
-    nodeid: Annotated[str, Field(min_length=1, max_length=2000)]
-    """Node id of the test, as in `seatrial show`."""
-    reason: Filled
-    owner: Filled
-    """Name of the person who fixes it."""
-    days: int = Field(ge=1, le=36_500)
-    """Days until it expires: at most `exception_max_age` of the product's gates."""
-    platforms: tuple[Filled, ...] = ()
-    """Platform ids; empty means all."""
-    returns_after: int = Field(default=20, ge=1, le=MOST_PASSES)
-    """Consecutive passes, on each platform, that end it automatically."""
 
 
 _EXAMPLES: dict[str, Example] = {
@@ -63,7 +43,7 @@ _EXAMPLES: dict[str, Example] = {
         },
     }
 }
-NewOne = Annotated[QuarantineRequest, Body(openapi_examples=_EXAMPLES)]
+NewOne = Annotated[NewQuarantine, Body(openapi_examples=_EXAMPLES)]
 
 
 @reading.get("/quarantines")
@@ -89,7 +69,7 @@ def list_quarantine_suggestions(
 @writing.post("/quarantines", status_code=201)
 def create_quarantine(context: ContextDep, body: NewOne, caller: CallerDep) -> QuarantineResponse:
     """Quarantine a test now. Its failures stay failures in every count."""
-    added = add_quarantine(context, NewQuarantine(**dict(body), author=caller))
+    added = add_quarantine(context, body, author=caller)
     return quarantine_answer(added, context.clock.now())
 
 

@@ -10,8 +10,14 @@ when it is declared.
 from __future__ import annotations
 
 from orchestrator.api.models import documented
-from orchestrator.application.benchmarks import SeriesPoint
+from orchestrator.application.benchmarks import (
+    BenchmarkSeries,
+    EnvironmentDifference,
+    SeriesChange,
+    SeriesPoint,
+)
 from orchestrator.application.bisect_gate import BisectRange
+from orchestrator.application.ports.statistics import ChangePoint
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.caller_identity import NewToken, Token
 from orchestrator.domain.cell import Attempt, Cause, PlacementDecision, Run, Transition
@@ -25,8 +31,8 @@ from orchestrator.domain.channel import (
 )
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.cost_response import CellCost, ProviderCost, RunCost, RunTotal, Spending
-from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice
-from orchestrator.domain.flaky import FlakyEvidence
+from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice, TestFact
+from orchestrator.domain.flaky import FlakyEvidence, ResultPoint
 from orchestrator.domain.gate.payload_review import PayloadReview, PayloadReviewResponse
 from orchestrator.domain.gate.signing_key import KeyResponse, PublicKey
 from orchestrator.domain.gate.snapshot import (
@@ -42,6 +48,7 @@ from orchestrator.domain.gate.verdict import (
     RuleResult,
     StoredPolicy,
     Verdict,
+    VerdictEnvelope,
     VerdictLine,
     VerdictResponse,
 )
@@ -69,6 +76,7 @@ from orchestrator.domain.outcome import Counts
 from orchestrator.domain.prices import Price, Refreshed, UncertainPrice
 from orchestrator.domain.quarantine import Quarantined, QuarantineResponse, SuggestedQuarantine
 from orchestrator.domain.quota import Headroom, Quota, QuotaLevel
+from orchestrator.domain.retention import PrunedPart, PruneLine, PruneReport
 from orchestrator.domain.root_cause import Attribution, DiagnosedTest, RetestTally
 from orchestrator.domain.run_record import (
     ArtifactRecord,
@@ -78,6 +86,7 @@ from orchestrator.domain.run_record import (
     RunResponse,
     RunSummary,
     SubjectName,
+    TestResponse,
 )
 from orchestrator.domain.schedule import (
     Firing,
@@ -86,7 +95,7 @@ from orchestrator.domain.schedule import (
     ScheduleResponse,
     SubjectSelector,
 )
-from orchestrator.domain.signature import FailureGroup, Signature
+from orchestrator.domain.signature import FailureGroup, GroupedFailures, Signature
 from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.domain.test_identity import (
     Alias,
@@ -97,11 +106,13 @@ from orchestrator.domain.test_identity import (
     NameChanges,
     Suggestion,
 )
+from orchestrator.store.test_histories import TestRun
 
 documented(Counts, Cause, Attempt, Transition, PlacementDecision, ArtifactRecord, LeaseRecord)
 documented(CheckFact, MetricFact, Attestation, Device, Alias, KnownTest)
+documented(TestFact, TestResponse, without=["earlier"])
 documented(Source, Disagreement, StatedMachine)
-documented(Signature, FailureGroup, RetestTally, Quarantine, Quarantined)
+documented(Signature, GroupedFailures, FailureGroup, RetestTally, Quarantine, Quarantined)
 documented(IssueMatch, IssueScope, KnownIssue, IssueUse)
 documented(Bill, derived=["total_usd"])
 documented(Notice, derived=["at"])
@@ -113,7 +124,10 @@ documented(
     CellRecord,
     derived=["counts", "pass_rate", "cost_usd", "machine", "packages", "fingerprint"],
 )
-documented(SubjectName, Commit)
+documented(SubjectName, PrunedPart)
+documented(Commit, SubjectSelector, is_sent=True)
+documented(PruneLine)
+documented(PruneReport, derived=["rows", "size_bytes"])
 documented(TestDuration, derived=["usual_s", "change"])
 documented(RunSummary, RunResponse, derived=["pass_rate"])
 documented(CellPlan, PlannedCell, Quota, QuotaLevel)
@@ -123,8 +137,10 @@ documented(Plan, derived=["worst_usd"])
 documented(CellCost, RunCost, ProviderCost, RunTotal, Spending)
 documented(Price, UncertainPrice, Refreshed)
 documented(ResourceResponse, InventoryResponse)
-documented(Run, SshAccess, Token, BisectRange, Attribution, DocumentFinding, SubjectSelector)
-documented(StoredPolicy, RuleResult, Verdict, VerdictResponse, RuleLine, VerdictLine)
+documented(Run, SshAccess, Token, BisectRange, Attribution, DocumentFinding)
+documented(
+    StoredPolicy, RuleResult, Verdict, VerdictEnvelope, VerdictResponse, RuleLine, VerdictLine
+)
 documented(PublicKey, KeyResponse, PayloadReview, PayloadReviewResponse)
 documented(Approval, ApprovalResponse, Waiver)
 documented(
@@ -136,6 +152,8 @@ documented(
 )
 documented(NewToken, KnownTestResponse, RunAnnotation, Doubt, CheckedAnnotation)
 documented(SeriesPoint, derived=["environment"], without=["probed"])
+documented(ChangePoint, EnvironmentDifference, SeriesChange, BenchmarkSeries)
+documented(ResultPoint, TestRun, without=["build", "nodeid"])
 documented(Schedule, derived=["lineage"])
 documented(Resolved, without=["matrix", "known"])
 documented(Firing, ScheduleResponse)

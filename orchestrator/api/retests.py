@@ -155,7 +155,7 @@ def add_retest(
     context: ContextDep, cell: CellDep, key: KeyHeader, body: RequestedRetest
 ) -> RetestSessionResponse:
     """Retest another revision on the cell's waiting machine; idempotent by key."""
-    if not context.blobs.has(body.subject):
+    if not context.blobs.claim(body.subject):
         raise PayloadMissingError(f"the wheel {body.subject} was not uploaded")
     return retest_session_response(ask_retest(context, cell, body.ask(key)))
 

@@ -13,6 +13,7 @@ from statistics import median
 
 from orchestrator.application.context import Context
 from orchestrator.application.ports.statistics import ChangePoint, Detector, Trend, Watched
+from orchestrator.domain.extend_record import extended
 from orchestrator.domain.fingerprint import environment_diff, fingerprint
 from orchestrator.domain.outcome import Counts
 from orchestrator.store.benchmarks import Benchmark, Measured, Measuring, Overview, Point, Track
@@ -409,8 +410,29 @@ class SeriesPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentDifference:
+    """A difference of the environment."""
+
+    what: str
+    before: str
+    since: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesChange(ChangePoint):
+    """A change point of a series."""
+
+    run: str
+    """The first run on the new level."""
+    is_worse: bool
+    """Whether it is a loss, by the metric's direction."""
+    environment: tuple[EnvironmentDifference, ...]
+    """Environment changes at about the same time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkSeries:
-    """One benchmark on one platform, in order of time."""
+    """A benchmark on one platform, in order of time."""
 
     job: str
     metric: str
@@ -418,21 +440,16 @@ class BenchmarkSeries:
     platform: str
     unit: str
     direction: str
+    """``higher`` or ``lower`` is better."""
     params: Mapping[str, object]
     points: tuple[SeriesPoint, ...]
-    trend: Trend
-
-    def is_worse(self, change: ChangePoint) -> bool:
-        """Whether a change point is a loss."""
-        return (change.change > 0) == (self.direction == LOWER)
-
-    def environment_diff(self, change: ChangePoint) -> tuple[tuple[str, str, str], ...]:
-        """Return the environment differences at a change point: (what, before, since)."""
-        if not change.environment_changed:
-            return ()
-        near = range(max(1, change.index - 2), min(len(self.points), change.index + 3))
-        steps = ((self.points[at - 1].probed, self.points[at].probed) for at in near)
-        return tuple(row for before, since in steps for row in environment_diff(before, since))
+    changes: tuple[SeriesChange, ...]
+    """Change points; they inform, and no gate uses them."""
+    autocorrelation: float | None
+    """Lag-1 autocorrelation; null for fewer than 8 values."""
+    is_noisy: bool
+    """Whether the change points prove nothing, for the reasons in `doubts`."""
+    doubts: tuple[str, ...]
 
 
 def series_of(
@@ -470,6 +487,9 @@ def _series(some: Sequence[Measured], detector: Detector) -> BenchmarkSeries:
         by_run.setdefault(one.run, []).append(one)
     points = tuple(sorted(map(_point, by_run.values()), key=lambda point: (point.at, point.run)))
     first = some[0]
+    trend = detector.detect(
+        [point.value for point in points], [point.environment for point in points]
+    )
     return BenchmarkSeries(
         job=first.fact.job,
         metric=first.fact.name,
@@ -479,9 +499,28 @@ def _series(some: Sequence[Measured], detector: Detector) -> BenchmarkSeries:
         direction=first.fact.direction,
         params=first.fact.params,
         points=points,
-        trend=detector.detect(
-            [point.value for point in points], [point.environment for point in points]
-        ),
+        changes=tuple(_change(one, points, first.fact.direction) for one in trend.changes),
+        autocorrelation=trend.autocorrelation,
+        is_noisy=trend.is_noisy,
+        doubts=trend.doubts,
+    )
+
+
+def _change(change: ChangePoint, points: Sequence[SeriesPoint], direction: str) -> SeriesChange:
+    """Return a change point with its run and the environment differences around it."""
+    near = range(max(1, change.index - 2), min(len(points), change.index + 3))
+    rows = (environment_diff(points[at - 1].probed, points[at].probed) for at in near)
+    differences = tuple(
+        EnvironmentDifference(what=what, before=before, since=since)
+        for row in rows
+        for what, before, since in row
+    )
+    return extended(
+        SeriesChange,
+        change,
+        run=points[change.index].run,
+        is_worse=(change.change > 0) == (direction == LOWER),
+        environment=differences if change.environment_changed else (),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from fnmatch import fnmatchcase
+from typing import Annotated
 
 from orchestrator.application.context import Context
 from orchestrator.domain.channel import (
@@ -27,22 +28,34 @@ from orchestrator.domain.channel import (
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.gate.verdict import StoredVerdict, Verdict, failing_items
+from orchestrator.domain.limits import ONE_LINE, STRICT, Limits
 
 MOST_CHANNELS = 100
+_Pattern = Annotated[str, Limits(min_length=1, max_length=200, pattern=ONE_LINE)]
+_Url = Annotated[str, Limits(min_length=1, max_length=2000, pattern=ONE_LINE)]
 _TEST_TEXT = "Nothing has happened: somebody tests whether this channel reaches its people."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewChannel:
-    """A channel to add."""
+    """A channel to create."""
 
-    name: str
-    kind: ChannelKind
-    target: str
-    lineages: tuple[str, ...] = ()
+    __pydantic_config__ = STRICT
+
+    name: Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+    kind: ChannelKind = ChannelKind.WEBHOOK
+    target: _Url
+    """A URL; for ``github``, ``owner/repository``."""
+    lineages: Annotated[tuple[_Pattern, ...], Limits(max_length=50)] = ()
+    """Patterns of lineages, with ``*`` and ``?``. Empty takes all."""
     allow_private: bool = False
-    api_base: str = GITHUB_API
-    token_from: str = ""
+    """Whether private addresses and plain HTTP are allowed, for receivers in your own network."""
+    api_base: _Url = GITHUB_API
+    """API of a GitHub Enterprise: ``https://github.example.org/api/v3``."""
+    token_from: Annotated[str, Limits(max_length=200, pattern=ONE_LINE)] = ""
+    """Where the controller reads GitHub's token: ``env:GITHUB_TOKEN``, or ``file:NAME`` of a file
+    in its ``HOME/keys``.
+    """
 
 
 def add_channel(context: Context, new: NewChannel) -> tuple[Channel, str | None]:

@@ -13,6 +13,7 @@ from orchestrator.application.ports.clock import Clock, Cron, NewId
 from orchestrator.application.ports.documents import Documents
 from orchestrator.application.ports.ingest import Dialects, Intake
 from orchestrator.application.ports.notification_sender import Courier
+from orchestrator.application.ports.retention import FinishedFlows, HomeFiles
 from orchestrator.application.ports.signer import Notary
 from orchestrator.application.ports.statistics import Detector, TextSimilarity
 from orchestrator.application.ports.wheels import Subjects, Wheels
@@ -24,6 +25,7 @@ from orchestrator.domain.ingested import RunAnnotation
 from orchestrator.domain.lint_findings import DocumentFinding, Doubt, ForeignDocument
 from orchestrator.domain.machine import Provider, ProviderTraits
 from orchestrator.domain.manifest import Manifest
+from orchestrator.domain.retention import RetentionPolicy
 from orchestrator.domain.run_record import Evidence
 from orchestrator.store.stores import Stores
 
@@ -46,6 +48,18 @@ class GatePorts:
     """Detects change points."""
     public_url: str = ""
     """Public URL for links in notifications; empty if it is not configured."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPorts:
+    """What pruning needs beside the stores."""
+
+    policy: RetentionPolicy
+    """How long each thing is kept."""
+    home: HomeFiles
+    """Files that this controller wrote into its home."""
+    flows: FinishedFlows | None
+    """Records of the engine; None in a process that runs no cells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +110,8 @@ class Context:
     """Notifies the engine of a new cell, where this process runs cells."""
     gate: GatePorts
     """Ports of gates and schedules."""
+    retention: RetentionPorts
+    """Ports of pruning."""
     open_workspace: OpenWorkspace
     wheels: Wheels
     """Chooses the interpreter of an environment."""

@@ -43,6 +43,7 @@ from orchestrator.domain.money import (
     usd_for,
 )
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
+from orchestrator.domain.retention import PrunedPart, RunPart
 from orchestrator.domain.run_record import (
     CellRecord,
     Evidence,
@@ -53,6 +54,7 @@ from orchestrator.domain.run_record import (
 from orchestrator.store.cell_results import CellResults, Depth
 from orchestrator.store.stores import Stores
 
+_DAY = timedelta(days=1)
 _NOT_KEPT = frozenset({Outcome.PASSED, Outcome.CANCELLED, Outcome.NOT_AVAILABLE})
 
 
@@ -133,7 +135,20 @@ def record_of_run(
         quarantined=explained.quarantined,
         diagnosed=diagnosed_cells(stores, run.id, cells),
         subject=SubjectBuild.of(run, spec),
+        pruned=_pruned(stores, run, at),
     )
+
+
+def _pruned(stores: Stores, run: Run, at: datetime) -> tuple[PrunedPart, ...]:
+    """Return what was pruned of the run, which no rule does within a day of its end."""
+    ended_at = run.finished_at
+    return stores.retention.of_run(run.id) if ended_at and at - ended_at >= _DAY else ()
+
+
+def pruned_artifacts(stores: Stores, run_id: str) -> str:
+    """Return when a run's artifacts were pruned and by which rule, in one sentence."""
+    parts = stores.retention.of_run(run_id)
+    return "; ".join(one.of(run_id) for one in parts if one.part is RunPart.ARTIFACTS)
 
 
 def _kept_until(cell: CellRecord, hold: timedelta) -> datetime | None:

@@ -47,6 +47,8 @@ def publish_report(
         files[f"{cell.id}/{SUMMARY}"] = [page.encode()]
         files |= _plots(draw("platform", evidence, cell.id), f"{cell.id}/")
         for artifact in cell.artifacts:
+            if artifact.pruned_at is not None:
+                continue
             files[f"{cell.id}/{artifact.name}"] = blobs.open(artifact.digest)
     return write_tree(evidence.record.run.id, files) / SUMMARY
 

@@ -180,7 +180,7 @@ def find_payload(context: Context, name: str) -> StoredPayload:
     """Return the stored payload of a digest, or the built-in one. Raises PayloadMissingError."""
     digest = context.builtin_payload() if name == BUILTIN else name
     payload = context.stores.payloads.get(digest)
-    if payload is None or not context.blobs.has(digest):
+    if payload is None or not context.blobs.claim(digest):
         message = f"payload {digest} was not uploaded: PUT /api/v1/payloads/{digest}"
         raise PayloadMissingError(message)
     return payload
@@ -249,7 +249,7 @@ def _subject_problems(context: Context, order: LaunchOrder, matrix: Matrix) -> l
             else _ELSEWHERE.format(matrix.subject.wheel, "wheel", "subjects")
         )
         return [Problem(("subject", source), message)]
-    if not context.blobs.has(order.subject_digest):
+    if not context.blobs.claim(order.subject_digest):
         raise PayloadMissingError(f"the subject's wheel {order.subject_digest} was not uploaded")
     return []
 
@@ -263,7 +263,7 @@ def _baseline_problems(context: Context, order: LaunchOrder, matrix: Matrix) -> 
     shelf = "payloads" if baseline.source == "payload" else "subjects"
     if digest is None:
         return [Problem(("baseline", baseline.source), _missing_baseline(baseline, shelf))]
-    known = context.blobs.has(digest)
+    known = context.blobs.claim(digest)
     if shelf == "payloads":
         known = known and context.stores.payloads.get(digest) is not None
     if not known:

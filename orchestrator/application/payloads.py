@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import BinaryIO
+from typing import Annotated, BinaryIO
 
 from orchestrator.application.context import Context
 from orchestrator.application.ports.archives import ArchiveError
@@ -21,22 +21,26 @@ from orchestrator.domain.gate.payload_review import (
     PayloadLevel,
     PayloadReview,
 )
+from orchestrator.domain.limits import STRICT, Filled, Limits
 from orchestrator.domain.manifest import StoredPayload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewReview:
-    """A review to add."""
+    """A person's review of a payload."""
 
-    payload: str
-    """sha256 of its archive, in hex; the prefix ``sha256:`` is allowed."""
+    __pydantic_config__ = STRICT
+
+    payload: Filled
+    """sha256 of its archive, as in verdicts and `PUT /payloads/{sha256}`."""
     level: PayloadLevel
-    by: Person
-    days: int
-    note: str = ""
+    """The level; `untrusted` withdraws all earlier reviews."""
+    days: Annotated[int, Limits(ge=1, le=LONGEST_REVIEW.days)]
+    note: Annotated[str, Limits(max_length=2000)] = ""
+    """The parts that the reviewer read; shown in verdicts."""
 
 
-def review_payload(context: Context, new: NewReview) -> PayloadReview:
+def review_payload(context: Context, new: NewReview, *, by: Person) -> PayloadReview:
     """Store a review, valid from now on. Not idempotent.
 
     Raises InvalidDocumentError, and nothing is stored: for longer than a year, or of a payload that
@@ -51,8 +55,8 @@ def review_payload(context: Context, new: NewReview) -> PayloadReview:
         id="",
         payload=digest,
         level=new.level,
-        by=new.by.name,
-        token=new.by.token,
+        by=by.name,
+        token=by.token,
         note=new.note.strip(),
         at=at,
         expires=at + timedelta(days=new.days),

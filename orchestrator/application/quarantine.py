@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import Annotated
 
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import longest_of
@@ -15,7 +16,9 @@ from orchestrator.domain.document_problems import InvalidDocumentError, Problem,
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.flaky import ResultPoint, flaky_signal
 from orchestrator.domain.gate.snapshot import Quarantine
+from orchestrator.domain.limits import STRICT, Filled, Limits
 from orchestrator.domain.quarantine import (
+    MOST_PASSES,
     QuarantineState,
     SuggestedQuarantine,
     faults_of,
@@ -43,17 +46,24 @@ _PAGE = 1_000
 class NewQuarantine:
     """A quarantine to add."""
 
-    product: str
-    nodeid: str
-    reason: str
-    owner: str
-    author: Person
-    days: int
-    platforms: tuple[str, ...] = ()
-    returns_after: int = 20
+    __pydantic_config__ = STRICT
+
+    product: Filled
+    """The payload's name."""
+    nodeid: Annotated[str, Limits(min_length=1, max_length=2000)]
+    """Node id of the test, as in `seatrial show`."""
+    reason: Filled
+    owner: Filled
+    """Who fixes it."""
+    days: Annotated[int, Limits(ge=1, le=36_500)]
+    """Days until it expires: at most `exception_max_age` of the product's gates."""
+    platforms: tuple[Filled, ...] = ()
+    """Platform ids; empty means all."""
+    returns_after: Annotated[int, Limits(ge=1, le=MOST_PASSES)] = 20
+    """Consecutive passes, on each platform, that end it automatically."""
 
 
-def add_quarantine(context: Context, new: NewQuarantine) -> Quarantine:
+def add_quarantine(context: Context, new: NewQuarantine, *, author: Person) -> Quarantine:
     """Store a quarantine, opened now. Raises InvalidDocumentError."""
     at = context.clock.now()
     quarantine = filled(
@@ -62,8 +72,8 @@ def add_quarantine(context: Context, new: NewQuarantine) -> Quarantine:
         unset=("ended_at", "ended_by"),
         id="",
         platforms=tuple(sorted(set(new.platforms))),
-        author=new.author.name,
-        author_token=new.author.token,
+        author=author.name,
+        author_token=author.token,
         opened=at,
         expires=at + timedelta(days=min(max(new.days, 0), 36_500)),
     )
@@ -133,7 +143,7 @@ def _since(stores: Stores, test_id: int, opened: datetime) -> list[ResultPoint]:
     """Return results of runs launched later, oldest first."""
     history = history_of(stores, test_id, limit=_RESULTS)
     goes = history.goes if history else ()
-    return [one.go for one in reversed(goes) if one.at >= opened]
+    return [one for one in reversed(goes) if one.at >= opened]
 
 
 def _tests(stores: Stores, product: str, nodeid: str) -> list[KnownTest]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from datetime import timedelta
+from typing import Annotated
 
 from orchestrator.application.context import Context
 from orchestrator.application.evaluate_gate import VerdictMissingError, find_verdict
@@ -15,6 +16,7 @@ from orchestrator.domain.gate.exception_terms import longest_exception
 from orchestrator.domain.gate.rule_context import rule_fault
 from orchestrator.domain.gate.snapshot import Approval, ApprovalResponse, Waiver
 from orchestrator.domain.gate.verdict import RuleResult, StoredPolicy, StoredVerdict
+from orchestrator.domain.limits import STRICT, Filled, Limits, Word
 from orchestrator.store.gates import StoredWaiver
 
 
@@ -24,20 +26,23 @@ class WaiverMissingError(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewWaiver:
-    """A waiver to request."""
+    """A waiver for one rule of a gate, for some days. The caller is its author."""
 
-    gate: str
-    rule: str
-    reason: str
-    author: Person
-    days: int
-    verdict: str = ""
-    """Id of the verdict that its author read; the gate's newest by default."""
+    __pydantic_config__ = STRICT
+
+    gate: Filled
+    rule: Filled
+    """Rule id, as in the verdict: ``platform/aws-a10g``."""
+    reason: Annotated[str, Limits(min_length=1, max_length=2000)]
+    days: Annotated[int, Limits(ge=1, le=36_500)]
+    """At most the policy's `exception_max_age`."""
+    verdict: Word = ""
+    """The verdict that its author read, ``V-0001``; the gate's newest by default."""
     only_this: bool = False
     """Whether it is limited to the evidence of that verdict."""
 
 
-def request_waiver(context: Context, new: NewWaiver) -> StoredWaiver:
+def request_waiver(context: Context, new: NewWaiver, *, author: Person) -> StoredWaiver:
     """Request a waiver; it counts once another person approves it. Not idempotent.
 
     It excuses what the rule was bad for in the verdict that its author read, and no more.
@@ -57,8 +62,8 @@ def request_waiver(context: Context, new: NewWaiver) -> StoredWaiver:
         gate=new.gate,
         rule=new.rule,
         reason=new.reason.strip(),
-        author=new.author.name,
-        author_token=new.author.token,
+        author=author.name,
+        author_token=author.token,
         approver="",
         at=at,
         expires=at + timedelta(days=new.days),

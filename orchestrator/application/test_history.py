@@ -145,7 +145,7 @@ def history_of(stores: Stores, test_id: int, *, limit: int) -> TestHistory | Non
         return None
     test, names = known
     goes = stores.tests.history([test.id, *(one.id for one in names)], limit=limit)
-    evidence = flaky_evidence(go.go for go in reversed(goes))
+    evidence = flaky_evidence(reversed(goes))
     return TestHistory(test, names, tuple(goes), evidence)
 
 

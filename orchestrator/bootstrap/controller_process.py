@@ -30,6 +30,7 @@ from orchestrator.application.channels import deliver
 from orchestrator.application.context import Context
 from orchestrator.application.finish_ingestion import resume_ingestions
 from orchestrator.application.fire_schedules import fire
+from orchestrator.application.prune import prune_when_due
 from orchestrator.application.tokens import PREFIX, keep_token
 from orchestrator.bootstrap.controller_wiring import Parts, build, is_embedded
 from orchestrator.bootstrap.http_server import (
@@ -167,6 +168,7 @@ def _controller(
         resume=partial(resume_ingestions, parts.context),
         fire=partial(fire, parts.context, begin=Workers(_FIRING_THREADS, "firing").begin),
         deliver=partial(deliver, parts.context),
+        prune=partial(prune_when_due, parts.context),
         shared=not is_embedded(settings),
     )
 

@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +20,7 @@ from orchestrator.adapters.cron import CronsimCron
 from orchestrator.adapters.files.archive import FilePayloadArchives, file_chunks
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.documents import FileDocuments
+from orchestrator.adapters.files.home_files import HomeCaches
 from orchestrator.adapters.files.home_folder import TEMPORARY, temporary_folder, write_report_tree
 from orchestrator.adapters.files.ingest_upload import FileIntake
 from orchestrator.adapters.files.pip import anywhere, guarded
@@ -35,7 +36,7 @@ from orchestrator.adapters.text_similarity import FuzzySimilarity
 from orchestrator.adapters.wakeups import Wakeups
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
-from orchestrator.application.context import Context, GatePorts
+from orchestrator.application.context import Context, GatePorts, RetentionPorts
 from orchestrator.application.emergency_stop import EmergencyStop
 from orchestrator.application.end_run import publish_report
 from orchestrator.application.janitor import Janitor
@@ -60,6 +61,7 @@ from orchestrator.domain.machine import (
     UnreachableError,
 )
 from orchestrator.domain.manifest import StoredPayload
+from orchestrator.domain.retention import RetentionPolicy
 from orchestrator.domain.run_record import Evidence
 from orchestrator.store.blobs import PayloadStore
 from orchestrator.store.database import Database, check_unclosed, open_database
@@ -213,7 +215,8 @@ def build(settings: Settings, *, runs_cells: bool, local: LocalJobs = AS_OURSELV
     scratch = temporary_folder(settings.home)
     gate = _gate_ports(settings, subjects_of(settings, local, scratch))
     wake = engine.start if engine else _leave_it
-    context = _context(deps, scratch, _janitor(deps, settings), wake=wake, gate=gate)
+    ports = _Ports(_janitor(deps, settings), _retention(settings, engine), gate, wake)
+    context = _context(deps, scratch, ports)
     return Parts(executor, database, context, deps, engine)
 
 
@@ -226,8 +229,8 @@ def open_to_read(settings: Settings) -> tuple[Database, Context]:
     deps = _deps(settings, database, AS_OURSELVES, controller="", wakeups=None)
     scratch = settings.home / TEMPORARY  # where an upload would go; it may not be there
     gate = _gate_ports(settings, subjects_of(settings, AS_OURSELVES, scratch))
-    janitor = _janitor(deps, settings)
-    return database, _context(deps, scratch, janitor, wake=_leave_it, gate=gate)
+    ports = _Ports(_janitor(deps, settings), _retention(settings, None), gate, _leave_it)
+    return database, _context(deps, scratch, ports)
 
 
 def _deps(
@@ -289,9 +292,17 @@ def _budgets(settings: Settings) -> tuple[Budget, ...]:
     return tuple(Budget(period, limit) for period, limit in limits.items() if limit is not None)
 
 
-def _context(
-    deps: FlowDeps, scratch: Path, janitor: Janitor, *, wake: Callable[[str], None], gate: GatePorts
-) -> Context:
+@dataclass(frozen=True, slots=True)
+class _Ports:
+    """Ports of operations that flows do not need."""
+
+    janitor: Janitor
+    retention: RetentionPorts
+    gate: GatePorts
+    wake: Callable[[str], None]
+
+
+def _context(deps: FlowDeps, scratch: Path, ports: _Ports) -> Context:
     documents = FileDocuments()
     archives = FilePayloadArchives(documents)
     return Context(
@@ -315,16 +326,17 @@ def _context(
             asset_dir("payload"), archives, deps.stores.payloads, deps.blobs, deps.clock
         ),
         secret=deps.secret,
-        janitor=janitor,
+        janitor=ports.janitor,
         dialects=FileDialects(),
         intake=FileIntake(scratch=scratch),
         scratch=scratch,
         publish=deps.publish,
         similarity=FuzzySimilarity(),
-        gate=gate,
+        gate=ports.gate,
+        retention=ports.retention,
         open_workspace=deps.open_workspace,
         wheels=deps.wheels,
-        wake=wake,
+        wake=ports.wake,
         budgets=deps.budgets,
         locks=deps.locks,
     )
@@ -340,6 +352,13 @@ def _gate_ports(settings: Settings, subjects: Subjects) -> GatePorts:
         detector=LazyDetector(),
         public_url=settings.public_url or "",
     )
+
+
+def _retention(settings: Settings, engine: DbosEngine | None) -> RetentionPorts:
+    names = [one.name for one in fields(RetentionPolicy)]
+    days = {name: getattr(settings, f"keep_{name}_days") for name in names}
+    rules = {name: replace(getattr(RetentionPolicy(), name), days=days[name]) for name in names}
+    return RetentionPorts(RetentionPolicy(**rules), HomeCaches(settings.home), engine)
 
 
 def _traits() -> Mapping[str, ProviderTraits]:
@@ -420,8 +439,9 @@ def _engine_url(settings: Settings) -> str:
     if settings.database_url is not None:
         return settings.database_url.get_secret_value()
     path = settings.home / "engine.db"
-    # The engine does not ask for this itself, and the mode stays with the file.
+    # The engine does not ask for this itself, and both modes stay with the file.
     with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
         connection.execute("PRAGMA journal_mode=WAL")
     connection.close()
     return f"sqlite:///{path}"
@@ -447,8 +467,11 @@ class BuiltinPayload:
     _digest: str = field(default="", init=False)
 
     def __call__(self) -> str:
-        """Return the digest of its archive. Raises ArchiveError or InvalidDocumentError."""
-        if not self._digest:
+        """Return the digest of its archive, which is stored again where it was pruned.
+
+        Raises ArchiveError or InvalidDocumentError.
+        """
+        if not (self._digest and self.blobs.claim(self._digest)):
             with tempfile.TemporaryDirectory() as scratch:
                 packed = self.archives.pack(self.folder, into=Path(scratch))
                 self.blobs.put(file_chunks(packed.path), digest=packed.digest)

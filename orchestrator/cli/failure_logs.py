@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
 from urllib.parse import quote
 
 from orchestrator.cli.cell_log import CellLog, WholeLines
 from orchestrator.cli.client import Client
-from orchestrator.cli.errors import CliError
+from orchestrator.cli.errors import CliError, RefusalError
 from orchestrator.cli.run_failures import (
-    FailingTest,
     failing_tests,
     output_of,
     tests_of,
@@ -20,7 +20,7 @@ from orchestrator.cli.run_failures import (
 from orchestrator.cli.session import cell_path
 from orchestrator.cli.view.glyphs import word
 from orchestrator.domain.document_problems import nearest
-from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse
+from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse, TestResponse
 from orchestrator.domain.unexplained_failures import failing_jobs, fails_itself
 
 
@@ -92,7 +92,7 @@ def _failures(
             yield f"{about}; `seatrial logs {run.id} --cell {cell.id}` has the cell's\n".encode()
     if job is None and fails_itself(cell):
         yield f"===== {cell.id} =====\n".encode()
-        log = list(CellLog(client, run, cell, prefixed=False).new(to_the_end=True))
+        log = list(_unless_pruned(CellLog(client, run, cell, prefixed=False).new(to_the_end=True)))
         yield from log or [f"{_nothing('', cell, cell)}\n".encode()]
 
 
@@ -103,15 +103,15 @@ def _nothing(what: str, cell: CellRecord, record: JobRecord | CellRecord) -> str
 
 def _tests(
     client: Client, run: RunResponse, cell: CellRecord, chosen: Chosen
-) -> Iterator[FailingTest]:
+) -> Iterator[TestResponse]:
     if chosen.failed:
         return failing_tests(client, run, cell, job=chosen.job)
     return tests_of(client, run, cell, job=chosen.job, outcome=None)
 
 
-def _text(cell: CellRecord, test: FailingTest) -> bytes:
+def _text(cell: CellRecord, test: TestResponse) -> bytes:
     said = test.text or test.message or "nothing is stored of it but its outcome"
-    title = f"{cell.id} {test.job}: {test.nodeid} {test.outcome}"
+    title = f"{cell.id} {test.job}: {test.nodeid} {test.outcome.word}"
     return f"===== {title} =====\n{said.rstrip()}\n".encode(errors="replace")
 
 
@@ -121,7 +121,23 @@ def _output(client: Client, run: RunResponse, cell: CellRecord, job: str) -> Ite
     if name is None:
         return
     yield f"===== {cell.id} {job} =====\n".encode()
+    path = f"{cell_path(run, cell)}/artifacts/{quote(name, safe='')}"
+    yield from _unless_pruned(_streamed(client, path))
+
+
+def _unless_pruned(text: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the text, or why and when it was pruned: the others are shown all the same."""
+    try:
+        yield from text
+    except RefusalError as error:
+        if error.status != HTTPStatus.GONE:
+            raise
+        yield f"{error.lines[0]}\n".encode()
+
+
+def _streamed(client: Client, path: str) -> Iterator[bytes]:
+    """Yield the whole lines of a file."""
     lines = WholeLines()
-    with client.stream(f"{cell_path(run, cell)}/artifacts/{quote(name, safe='')}") as answer:
+    with client.stream(path) as answer:
         yield from map(lines.add, answer.iter_bytes())
     yield lines.rest()

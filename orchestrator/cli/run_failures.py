@@ -3,40 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from orchestrator.cli.client import Client
 from orchestrator.cli.responses import read, read_items
 from orchestrator.cli.session import cell_path
 from orchestrator.domain.manifest import output_artifact
-from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse
+from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse, TestResponse
 from orchestrator.domain.unexplained_failures import CellFailure, cell_failures
 from orchestrator.domain.vocabulary import reason_text
 
 BAD = ("failed", "error")
 _PAGE = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class FailingTest:
-    """A test as in `GET /runs/{run}/cells/{cell}/tests`."""
-
-    __test__ = False
-
-    job: str
-    nodeid: str
-    outcome: str
-    message: str = ""
-    text: str = ""
-    artifacts: list[str] = field(default_factory=list)
-    """Names of the files that it left."""
-
-    @property
-    def error(self) -> str:
-        """Return the first line of its error."""
-        lines = (self.message or self.text).strip().splitlines()
-        return lines[0] if lines else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +42,13 @@ class FailureLine:
 
 def tests_of(
     client: Client, run: RunResponse, cell: CellRecord, *, job: str | None, outcome: str | None
-) -> Iterator[FailingTest]:
+) -> Iterator[TestResponse]:
     """Yield the cell's tests page by page, in the order of collection."""
     after: int | None = 0
     while after is not None:
         asked = {"job": job, "outcome": outcome, "after": after, "limit": _PAGE}
         page = client.get(f"{cell_path(run, cell)}/tests", **asked)
-        yield from read_items(FailingTest, page)
+        yield from read_items(TestResponse, page)
         after = read(_Next, page).next
 
 
@@ -80,7 +59,7 @@ class _Next:
 
 def failing_tests(
     client: Client, run: RunResponse, cell: CellRecord, *, job: str | None = None
-) -> Iterator[FailingTest]:
+) -> Iterator[TestResponse]:
     """Return tests that failed or ended in error."""
     figures = cell.counts.as_dict()
     for outcome in BAD:
@@ -106,14 +85,14 @@ def failures_of(client: Client, run: RunResponse, cells: Iterable[CellRecord]) -
 
 def _of_cell(
     client: Client, run: RunResponse, cell: CellRecord
-) -> Iterator[tuple[CellFailure, list[str]]]:
+) -> Iterator[tuple[CellFailure, Sequence[str]]]:
     """Yield each failure, with the names of the files that its test left."""
     left = {
-        CellFailure(test.job, test.nodeid, test.outcome, test.error): test.artifacts
+        CellFailure(test.job, test.nodeid, test.outcome.word, test.error): test.artifacts
         for test in failing_tests(client, run, cell)
     }
     for failure in cell_failures(cell, left):
-        yield failure, left.get(failure, [])
+        yield failure, left.get(failure, ())
 
 
 def output_of(cell: CellRecord, job: str) -> str | None:

@@ -53,7 +53,7 @@ from orchestrator.dashboard.session import (
 )
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.extras import MissingExtraError
-from orchestrator.store.errors import StoreError
+from orchestrator.store.errors import PrunedError, StoreError
 
 _POLICY = "; ".join(
     (
@@ -112,6 +112,7 @@ _REFUSALS: dict[type[Exception], tuple[int, str]] = {
     RunMissingError: (404, "There is no such run"),
     GateMissingError: (404, "There is no such gate"),
     VerdictMissingError: (404, "There is no such verdict"),
+    PrunedError: (410, "This was pruned"),
     InvalidDocumentError: (422, "The document cannot be used"),
     NotAllowedError: (403, "The token may not do this"),
     ForeignFormError: (403, "The form is too old, or not of this session"),
@@ -124,6 +125,7 @@ _NEXT = {
     400: "Load the page again, and send no more than a megabyte.",
     403: "Sign in with a token that may, or load the page again.",
     404: "The release board leads to everything that there is.",
+    410: "The results of the run are kept; its page has them.",
     500: "Try again; if it comes back, the log of the controller says why.",
     501: "Install it as the message says, and start the controller again.",
     503: "Nothing was changed; try again in a moment.",

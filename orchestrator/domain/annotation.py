@@ -9,8 +9,8 @@ from datetime import UTC, date, datetime, time
 from orchestrator.domain.document_problems import Path, Problem, nearest
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.ingested import AnnotationKind, RunAnnotation
+from orchestrator.domain.limits import STRICT
 
-_STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 MOST_ANNOTATIONS = 100
 """Limit of annotations per file or request."""
 _LONGEST = {"text": 65_536, "problem": 65_536, "before": 65_536, "after": 65_536}
@@ -26,7 +26,7 @@ NO_TIME = "{!r} is no date (2026-01-19) and no time with its zone (2026-01-19T12
 class AnnotationText:
     """The text fields of an annotation, wherever it is written."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     kind: AnnotationKind
     """The kind of annotation."""
@@ -72,7 +72,7 @@ class Annotation(AnnotationText):
 class AnnotationsFile:
     """The content of an annotations file."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     annotations: tuple[Annotation, ...]
     """Narrative, fixes, recommendations, known issues."""

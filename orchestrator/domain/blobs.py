@@ -9,10 +9,24 @@ import hashlib
 import re
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 FRAME_BYTES = 512 * 1024
 _LEVEL = 3
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+CLAIM_S = 86_400.0
+"""Seconds that a blob stays after it was stored or claimed: until then a row must refer to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBlob:
+    """A blob that may be removed."""
+
+    digest: str
+    size_bytes: int
+    """As stored, compressed."""
 
 
 class BlobMissingError(Exception):

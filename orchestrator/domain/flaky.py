@@ -27,7 +27,7 @@ class ResultPoint:
 
     run: str
     version: str
-    """The subject's."""
+    """Version of the subject."""
     build: str
     """Digest of what was tested (`subject_build.tested_build`): results of one build prove a
     flaky test, those of two may be a break or its fix.

@@ -11,18 +11,17 @@ from typing import Literal
 from orchestrator.domain.annotation import NO_TIME, AnnotationText, moment
 from orchestrator.domain.document_problems import Path, Problem
 from orchestrator.domain.ingested import RunAnnotation, StatedMachine
+from orchestrator.domain.limits import STRICT
 from orchestrator.domain.manifest import IDENTIFIER, JobKind
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
-
-_STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedSubject:
     """The validated subject."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     name: str
     """The distribution's name."""
@@ -34,7 +33,7 @@ class NotedSubject:
 class NotedSuite:
     """A suite and the tests that belong to it."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     id: str
     """Id of the job."""
@@ -48,7 +47,7 @@ class NotedSuite:
 class NotedJob:
     """A job's name and artifact."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     title: str = ""
     """Title in reports."""
@@ -62,7 +61,7 @@ class NotedJob:
 class NotedOutcome:
     """The outcome that ``ingest.yaml`` states for a platform without results."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     word: Literal["not_available", "cancelled", "errored", "timed_out"]
     """The outcome."""
@@ -84,7 +83,7 @@ class AddedAnnotation(AnnotationText):
 class IngestNotes:
     """The content of ``ingest.yaml``."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     platform: Platform | str | None = None
     """A platform as in a matrix, or the id of a catalogued one."""

@@ -8,9 +8,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Literal
 
+from orchestrator.domain.limits import STRICT
 from orchestrator.domain.parsed_results import Provenance
-
-_STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
 
 class SourceState(StrEnum):
@@ -27,7 +26,7 @@ class SourceState(StrEnum):
 class Source:
     """An artifact and its parse result."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     name: str
     """Path below the uploaded folder or archive."""
@@ -58,7 +57,7 @@ class Source:
 class Disagreement:
     """A test with different outcomes in two artifacts. It counts once, as the worst."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     job: str
     nodeid: str
@@ -70,7 +69,7 @@ class Disagreement:
 class StatedMachine:
     """A machine as stated by a person; it has no lease."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     place: str = ""
     """Region or zone."""
@@ -91,7 +90,7 @@ class StatedMachine:
 class Ingested:
     """Provenance of an ingested cell."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     fingerprint: str
     """sha256 of the whole upload: an identical upload is the same cell."""
@@ -122,7 +121,7 @@ AnnotationKind = Literal["narrative", "fix", "recommendation", "known-issue", "n
 class RunAnnotation:
     """An annotation of a run: dated, signed, and checked against results."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     kind: AnnotationKind
     text: str

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 from orchestrator.domain.ingested import RunAnnotation
+from orchestrator.domain.limits import STRICT, Limits
 
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
 """Levels, most severe first: contradicted, unsupported, noteworthy."""
+LARGEST_TEXT = 1 << 19
+"""Maximum characters of a document."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignDocument:
     """A Markdown report of another program."""
 
-    name: str
-    text: str
-    replaced: int = 0
+    __pydantic_config__ = STRICT
+
+    name: Annotated[str, Limits(min_length=1, max_length=200)]
+    """File name, for findings."""
+    text: Annotated[str, Limits(max_length=LARGEST_TEXT)]
+    replaced: Annotated[int, Limits(ge=0, le=LARGEST_TEXT)] = 0
     """Number of bytes that were not UTF-8 and were replaced."""
 
 

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from orchestrator.domain.document_problems import Problem, nearest
+from orchestrator.domain.limits import STRICT
 
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """Pattern of ids of jobs, platforms and environments, which name folders and files."""
@@ -23,7 +24,6 @@ _ATTEMPT_FILE = re.compile(r"environment\.json|gpu_info\.txt|(?:attempt-\d+\.)?e
 
 CAPABILITY = re.compile(r"(\d{1,2})\.(\d)")
 """NVIDIA's compute capability, ``8.9``."""
-_STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 
 JobKind = Literal["suite", "demo", "benchmark", "use-case"]
 
@@ -32,7 +32,7 @@ JobKind = Literal["suite", "demo", "benchmark", "use-case"]
 class Job:
     """A job of the payload."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     id: str
     """Unique in the payload; also names the job's log."""
@@ -79,7 +79,7 @@ class Job:
 class PythonChoice:
     """Selection of an interpreter on the machine."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     candidates: tuple[str, ...] = ("python3",)
     """Paths or names; the first that meets the requirements is used."""
@@ -91,7 +91,7 @@ class PythonChoice:
 class Environment:
     """Packages and variables in addition to the interpreter's own packages."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     python: tuple[str, ...] = ()
     """Interpreters instead of `python.candidates`: paths or names, such as ``python3.12``."""
@@ -109,7 +109,7 @@ class Environment:
 class Setup:
     """The short form of ``[env.image]``."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     pip: tuple[str, ...] = ()
     """Requirements to add."""
@@ -119,7 +119,7 @@ class Setup:
 class Manifest:
     """The content of ``payload.toml``."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     name: str
     """The payload's name."""

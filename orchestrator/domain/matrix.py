@@ -10,9 +10,9 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 from orchestrator.domain.instance_devices import INSTANCE_DEVICES
+from orchestrator.domain.limits import STRICT
 from orchestrator.domain.manifest import CAPABILITY, Job, Manifest
 
-_STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
 ANY = "any"
 """In a policy: accepts any hardware, also another than the platform's id implies."""
 
@@ -21,7 +21,7 @@ ANY = "any"
 class ExpectedHardware:
     """Requirements for a platform's machines; absent ones are not checked."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     provider: str = ""
     """The provider: ``aws``, ``gcp``, ``tpu``, ``static``, ``local``."""
@@ -89,7 +89,7 @@ def _compared(what: str, found: str, wanted: str) -> Iterator[HardwareDifference
 class Metadata:
     """Name of a matrix."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     name: str
     """Shown wherever the matrix is named."""
@@ -99,7 +99,7 @@ class Metadata:
 class GitSource:
     """A subject built from a git revision."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     url: str
     """Any URL that git can clone."""
@@ -111,7 +111,7 @@ class GitSource:
 class Subject:
     """The validated subject. Without a source, it is the payload itself."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     name: str
     """The distribution's name."""
@@ -134,7 +134,7 @@ class Subject:
 class PayloadSource:
     """Location of the payload."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     path: str
     """A folder or .tar.gz, relative to the matrix, or absolute."""
@@ -144,7 +144,7 @@ class PayloadSource:
 class Baseline:
     """The baseline of paired benchmarks: exactly one source, and when pairing ends."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     package: str | None = None
     """A pinned requirement, ``name==1.2``, of the subject's distribution."""
@@ -186,7 +186,7 @@ _PERCENT = re.compile(r"(\d{1,2}(?:\.\d{1,4})?) ?%")
 class Limits:
     """Limits of a run: money, time and machines."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     max_usd: Decimal | None = None
     """For the whole run; required once anything is rented."""
@@ -204,7 +204,7 @@ class Limits:
 class Accelerator:
     """The required accelerator."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     vendor: Literal["nvidia", "amd", "intel", "google"]
     """The vendor."""
@@ -220,7 +220,7 @@ class Accelerator:
 class Host:
     """A host of your own."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     address: str
     """Host name or IP address."""
@@ -244,7 +244,7 @@ class Host:
 class Platform:
     """A platform: a row of the matrix."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     id: str
     """Unique in the matrix."""
@@ -308,7 +308,7 @@ def device_kind(platform: Platform) -> str | None:
 class JobSelection:
     """Selects jobs for platforms."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     id: str | None = None
     """One job of the payload."""
@@ -324,7 +324,7 @@ class JobSelection:
 class Matrix:
     """The content of a matrix file."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     metadata: Metadata
     """The name of the matrix."""

@@ -58,6 +58,11 @@ class TestOutcome(IntEnum):
         """Return the outcome's name in documents."""
         return self.name.lower()
 
+    @classmethod
+    def _missing_(cls, value: object) -> TestOutcome | None:
+        """Return the outcome of a word, as answers have it."""
+        return next((one for one in cls if one.word == value), None)
+
     def counted(self, *, final: bool) -> TestOutcome:
         """Return the counted outcome: missing until the test's end is known."""
         return self if final or self is TestOutcome.NOT_RUN else TestOutcome.MISSING

@@ -31,6 +31,7 @@ from orchestrator.domain.money import Bill, JobCosts, cost_by_job, usd_per_valid
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.paired_samples import pairs_of
 from orchestrator.domain.quarantine import Quarantined
+from orchestrator.domain.retention import PrunedPart
 from orchestrator.domain.root_cause import DiagnosedTest
 from orchestrator.domain.signature import FailureGroup
 from orchestrator.domain.test_set import TestSet
@@ -112,6 +113,8 @@ class ArtifactRecord:
     size_bytes: int
     digest: str
     """sha256 of its bytes, in hex."""
+    pruned_at: datetime | None = None
+    """When its bytes were pruned; None while they are stored."""
 
 
 _ODD = re.compile(r"[^A-Za-z0-9._+=@-]")
@@ -129,6 +132,31 @@ def artifacts_of_test(artifacts: Iterable[str], job: str, nodeid: str) -> tuple[
     name = path.rsplit("::", 1)[-1] + bracket + params
     begin = f"{job}.{_ODD.sub('_', name)}-"
     return tuple(one for one in artifacts if one.startswith(begin))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestResponse(TestFact):
+    """A test with the text of its failure, and the files that it left."""
+
+    __test__ = False
+
+    artifacts: tuple[str, ...] = ()
+    """Names of the files that it left in a folder of its name; of the cell's artifacts."""
+
+    @property
+    def error(self) -> str:
+        """The first line of its error."""
+        lines = (self.message or self.text).strip().splitlines()
+        return lines[0] if lines else ""
+
+
+def test_answer(test: TestFact, artifacts: Iterable[str]) -> TestResponse:
+    """Return a test with those of the cell's artifacts that it left."""
+    own = artifacts_of_test(artifacts, test.job, test.nodeid)
+    return extended(TestResponse, test, artifacts=own)
+
+
+test_answer.__test__ = False  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +305,8 @@ class RunRecord:
     """Failing tests that ran again, with their root causes."""
     subject: SubjectBuild = field(default_factory=SubjectBuild)
     """The build of the subject that it tested."""
+    pruned: tuple[PrunedPart, ...] = ()
+    """Its parts that were pruned."""
 
     @property
     def counts(self) -> Counts:
@@ -376,6 +406,8 @@ class RunResponse(RunSummary):
     """Failing tests that ran again, with their root causes; set at the end of the retests."""
     wheel: str = ""
     """sha256 of the subject's wheel; empty without one."""
+    pruned: tuple[PrunedPart, ...] = ()
+    """Its parts that were pruned, when and by which rule; its results never are."""
 
 
 def summary_answer(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummary:
@@ -402,5 +434,6 @@ def run_answer(record: RunRecord) -> RunResponse:
         known_issues=record.known_issues,
         quarantined=record.quarantined,
         diagnosed=record.diagnosed,
+        pruned=record.pruned,
         wheel=record.subject.wheel,
     )

@@ -59,15 +59,13 @@ class Failure:
     """When its run was launched, or its stated time."""
 
 
-@dataclass(frozen=True, slots=True)
-class FailureGroup:
-    """Failures of one signature."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupedFailures:
+    """Failing results of one signature, without their tests."""
 
     signature: Signature
     count: int
     """Number of failing results; one test on two platforms counts twice."""
-    tests: tuple[str, ...] = ()
-    """Distinct node ids."""
     jobs: tuple[str, ...] = ()
     cells: tuple[str, ...] = ()
     """Cell names, where the groups are of one run."""
@@ -79,12 +77,20 @@ class FailureGroup:
     first_seen: datetime | None = None
     """Over everything that is stored."""
     last_seen: datetime | None = None
+    similar: tuple[str, ...] = ()
+    """Ids of similar signatures; a suggestion only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureGroup(GroupedFailures):
+    """Failures of one signature."""
+
+    tests: tuple[str, ...] = ()
+    """Distinct node ids."""
     known_issues: tuple[str, ...] = ()
     """Ids of known issues that apply to at least one of its results."""
     tolerated: int = 0
     """Results that a known issue applies to; they stay failed in every count."""
-    similar: tuple[str, ...] = ()
-    """Ids of similar signatures; a suggestion only."""
 
 
 def signature_of(fact: TestFact) -> Signature | None:

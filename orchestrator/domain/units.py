@@ -81,6 +81,11 @@ def number(value: float) -> str:
     return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
 
 
+def sentence(text: str) -> str:
+    """Return the text with a capital letter and a full stop."""
+    return f"{text[:1].upper()}{text[1:]}."
+
+
 def plural(count: int, noun: str, many: str = "") -> str:
     """Format ``1 cell``, ``2 cells``."""
     return f"{count} {noun if count == 1 else many or noun + 's'}"

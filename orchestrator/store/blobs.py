@@ -7,12 +7,20 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import IO
 
-from sqlalchemy import insert
+from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy.orm import Session
 
-from orchestrator.domain.blobs import BlobMissingError, Intake, is_digest, opened
+from orchestrator.domain.blobs import (
+    CLAIM_S,
+    BlobMissingError,
+    Intake,
+    StoredBlob,
+    is_digest,
+    opened,
+)
 from orchestrator.domain.manifest import StoredPayload
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import changed, insert_into
+from orchestrator.store.sql import changed, database_time_s, insert_into
 from orchestrator.store.tables import BlobChunkRow, BlobRow, PayloadRow
 
 
@@ -42,6 +50,7 @@ class PayloadStore:
 
 
 _IN_MEMORY_BYTES = 8 * 1024 * 1024
+_PAGE = 200
 
 
 class DbBlobs:
@@ -68,10 +77,16 @@ class DbBlobs:
 
     def _store(self, digest: str, size_bytes: int, spool: IO[bytes], lengths: list[int]) -> None:
         with self._sessions.write() as session:
-            row = {"digest": digest, "size_bytes": size_bytes}
+            if _touch(session, digest):
+                return
+            row = {
+                "digest": digest,
+                "size_bytes": size_bytes,
+                "touched_s": database_time_s(session),
+            }
             new = insert_into(session, BlobRow).values(row).on_conflict_do_nothing()
             if not changed(session, new):
-                return
+                return  # another sender has just stored it
             for number, length in enumerate(lengths):
                 chunk = {"digest": digest, "number": number, "body": spool.read(length)}
                 session.execute(insert(BlobChunkRow).values(chunk))
@@ -89,6 +104,44 @@ class DbBlobs:
         with self._sessions.read() as session:
             return session.get(BlobRow, digest) is not None
 
+    def claim(self, digest: str) -> bool:
+        """Whether it is stored; it is then not removed within `CLAIM_S`."""
+        if not is_digest(digest):
+            return False
+        with self._sessions.write() as session:
+            return _touch(session, digest)
+
+    def stored(self, *, idle_s: float = CLAIM_S) -> Iterator[StoredBlob]:
+        """Yield the blobs that were neither stored nor claimed for so long, by digest."""
+        after = ""
+        while True:
+            with self._sessions.read() as session:
+                old = BlobRow.touched_s <= database_time_s(session) - idle_s
+                page = (
+                    select(BlobRow.digest, func.sum(func.length(BlobChunkRow.body)))
+                    .join(BlobChunkRow, BlobChunkRow.digest == BlobRow.digest, isouter=True)
+                    .where(BlobRow.digest > after, old)
+                    .group_by(BlobRow.digest)
+                    .order_by(BlobRow.digest)
+                    .limit(_PAGE)
+                )
+                found = [StoredBlob(one, int(size or 0)) for one, size in session.execute(page)]
+            yield from found
+            if len(found) < _PAGE:
+                return
+            after = found[-1].digest
+
+    def remove(self, digest: str, *, idle_s: float = CLAIM_S) -> bool:
+        """Remove a blob, unless it was stored or claimed since; return whether it was removed."""
+        with self._sessions.write() as session:
+            old = BlobRow.touched_s <= database_time_s(session) - idle_s
+            mine = select(BlobRow.digest).where(BlobRow.digest == digest, old)
+            # Who claims it meanwhile waits, and then learns that it is gone.
+            if session.scalar(mine.with_for_update()) is None:
+                return False
+            changed(session, delete(BlobChunkRow).where(BlobChunkRow.digest == digest))
+            return changed(session, delete(BlobRow).where(BlobRow.digest == digest)) == 1
+
     def _frames(self, digest: str) -> Iterator[bytes]:
         number = 0
         while True:
@@ -99,3 +152,8 @@ class DbBlobs:
                 body = row.body
             yield body
             number += 1
+
+
+def _touch(session: Session, digest: str) -> bool:
+    now = update(BlobRow).where(BlobRow.digest == digest)
+    return changed(session, now.values(touched_s=database_time_s(session))) == 1

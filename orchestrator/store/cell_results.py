@@ -154,7 +154,7 @@ def artifacts_of(session: Session, mine: Mine) -> dict[str, list[ArtifactRecord]
     return _gathered(
         session,
         query.where(mine).order_by(ArtifactRow.name),
-        lambda row: ArtifactRecord(row.name, row.size_bytes, row.digest),
+        lambda row: ArtifactRecord(row.name, row.size_bytes, row.digest, row.pruned_at),
     )
 
 

@@ -54,3 +54,7 @@ class DatabaseOutdatedError(DatabaseVersionError):
 
 class DatabaseNewerError(DatabaseVersionError):
     """The schema is newer than this version of the program."""
+
+
+class PrunedError(LookupError):
+    """What is asked for was pruned; the text says when, and by which rule."""

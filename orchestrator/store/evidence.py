@@ -12,8 +12,10 @@ from sqlalchemy.orm import Session
 
 from orchestrator.domain.event_facts import AgentEnd, Facts
 from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.retention import RunPart
 from orchestrator.store.column_types import short
-from orchestrator.store.errors import CorruptEvidenceError, UnknownIdError
+from orchestrator.store.errors import CorruptEvidenceError, PrunedError, UnknownIdError
+from orchestrator.store.retention import pruned_part
 from orchestrator.store.runs import tell_all
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import attempt_row, changed, lock
@@ -357,7 +359,7 @@ class LogStore:
             ]
 
     def read(self, attempt_id: str, *, after: int, limit: int) -> bytes:
-        """Return bytes from an offset on. Raises UnknownIdError."""
+        """Return bytes from an offset on. Raises UnknownIdError, PrunedError."""
         query = select(AttemptRow.pk, AttemptRow.log_bytes).where(AttemptRow.id == attempt_id)
         with self._sessions.read() as session:
             found = session.execute(query).one_or_none()
@@ -370,7 +372,10 @@ class LogStore:
 
 
 def log_part(session: Session, attempt_pk: int, low: int, high: int) -> bytes:
-    """Return bytes from `low` to `high`. Raises CorruptEvidenceError if some are missing."""
+    """Return bytes from `low` to `high`.
+
+    Raises PrunedError where they were pruned, CorruptEvidenceError where some are missing.
+    """
     mine = (
         EvidenceChunkRow.attempt == attempt_pk,
         EvidenceChunkRow.stream == EvidenceStream.LOG,
@@ -387,8 +392,17 @@ def log_part(session: Session, attempt_pk: int, low: int, high: int) -> bytes:
     whole = b"".join(unpack(body) for _, body in rows)
     first = rows[0].offset if rows else high
     if first > low or first + len(whole) < high:
+        _raise_if_pruned(session, attempt_pk)
         raise CorruptEvidenceError(f"bytes {low} to {high} of a log are not all stored")
     return whole[low - first : high - first]
+
+
+def _raise_if_pruned(session: Session, attempt_pk: int) -> None:
+    run = select(CellRow.run_id).join(AttemptRow, AttemptRow.cell == CellRow.pk)
+    run_id = session.scalar(run.where(AttemptRow.pk == attempt_pk))
+    found = pruned_part(session, run_id, RunPart.LOGS) if run_id else None
+    if run_id and found is not None:
+        raise PrunedError(found.of(run_id))
 
 
 def unpack(body: bytes) -> bytes:

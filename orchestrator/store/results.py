@@ -6,7 +6,7 @@ import re
 import sys
 import zlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Row, ScalarSelect, Select, and_, case, delete, or_, select, tuple_
@@ -59,24 +59,18 @@ class TestsAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TestLine:
-    """A test result without its long text."""
+class TestLine(TestFact):
+    """A test result with its number; its outcome is the counted one.
+
+    A result that is not final counts as missing, unless its job was aborted.
+    """
 
     __test__ = False
 
     test_id: int
-    job: str
-    nodeid: str
-    outcome: TestOutcome
-    """Counted outcome: a result that is not final is missing, unless its job was aborted."""
-    duration_s: float = 0.0
-    reason: str = ""
-    message: str = ""
     signature: str = ""
-    earlier: Sequence[TestOutcome] = ()
-    """Outcomes of earlier tries."""
     has_text: bool = False
-    """Whether a traceback is stored."""
+    """Whether a traceback is stored; `text` has it where a single test is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +116,7 @@ def page_of(
 
 def line_of(
     session: Session, cell_id: str, lent: Mapping[str, Sequence[str]], test_id: int
-) -> tuple[TestLine, str] | None:
+) -> TestLine | None:
     """Return one test with its long text."""
     query = (
         _lines(cell_id, lent)
@@ -133,9 +127,7 @@ def line_of(
         .limit(1)
     )
     row = session.execute(query).one_or_none()
-    if row is None:
-        return None
-    return _line(row), zlib.decompress(row.body).decode() if row.body is not None else ""
+    return None if row is None else replace(_line(row), text=_text(row.body))
 
 
 def _lines(cell_id: str, lent: Mapping[str, Sequence[str]]) -> Select[*tuple[Any, ...]]:
@@ -146,7 +138,7 @@ def _lines(cell_id: str, lent: Mapping[str, Sequence[str]]) -> Select[*tuple[Any
     ]
     return (
         select(
-            *(TestResultRow.test_id, TestCaseRow.job, TestCaseRow.nodeid),
+            *(TestResultRow.test_id, TestCaseRow.job, TestCaseRow.nodeid, TestResultRow.final),
             *(COUNTED.label("counted"), TestResultRow.duration_us, TestResultRow.reason),
             *(TestResultRow.message, TestResultRow.signature, TestRetryRow.earlier),
             TestResultRow.text_digest.is_not(None).label("has_text"),
@@ -175,6 +167,7 @@ def _line(row: Row[*tuple[Any, ...]]) -> TestLine:
     return filled(
         TestLine,
         row,
+        unset=("text",),
         outcome=TestOutcome(row.counted),
         duration_s=row.duration_us / 1_000_000,
         signature=row.signature or "",
@@ -231,7 +224,7 @@ class ResultStore:
 
     def line(
         self, cell_id: str, lent: Mapping[str, Sequence[str]], test_id: int
-    ) -> tuple[TestLine, str] | None:
+    ) -> TestLine | None:
         """Return a test of the cell with its long text; None for an unknown test."""
         with self._sessions.read() as session:
             return line_of(session, cell_id, lent, test_id)
@@ -255,7 +248,7 @@ class ResultStore:
         if job is not None:
             query = query.where(TestCaseRow.job == short(job))
         with self._sessions.read() as session:
-            return [_test(_ResultRow(*row)) for row in session.execute(query)]
+            return [_test(row) for row in session.execute(query)]
 
     def final_tests(self, cell_id: str) -> dict[str, list[str]]:
         """Return node ids with a final result, by job."""
@@ -352,7 +345,7 @@ def keep_artifacts(
     new = insert.excluded
     statement = insert.on_conflict_do_update(
         index_elements=["cell", "name"],
-        set_={"digest": new.digest, "size_bytes": new.size_bytes},
+        set_={"digest": new.digest, "size_bytes": new.size_bytes, "pruned_at": None},
     )
     rows = {
         name: {"name": name, "digest": a.digest, "size_bytes": a.size_bytes}
@@ -363,22 +356,7 @@ def keep_artifacts(
         session.connection().execute(statement, [rows[name] for name in sorted(rows)])
 
 
-@dataclass(frozen=True, slots=True)
-class _ResultRow:
-    """A row of a test's result."""
-
-    job: str
-    nodeid: str
-    outcome: int
-    final: bool
-    duration_us: int
-    reason: str
-    message: str
-    text: bytes | None
-    earlier: str | None
-
-
-def _test(row: _ResultRow) -> TestFact:
+def _test(row: Row[*tuple[Any, ...]]) -> TestFact:
     return TestFact(
         job=sys.intern(row.job),  # there are few of them, and as many rows as tests
         nodeid=row.nodeid,
@@ -387,6 +365,10 @@ def _test(row: _ResultRow) -> TestFact:
         duration_s=row.duration_us / 1_000_000,
         reason=row.reason,
         message=row.message,
-        text=zlib.decompress(row.text).decode() if row.text is not None else "",
+        text=_text(row.body),
         earlier=read_earlier(row.earlier),
     )
+
+
+def _text(body: bytes | None) -> str:
+    return zlib.decompress(body).decode() if body is not None else ""

@@ -45,7 +45,7 @@ class RunsAsked:
     """Prefix of the version."""
     matrix: str = ""
     commit: str = ""
-    """Prefix of the commit's SHA."""
+    """First digits of the commit."""
     branch: str = ""
     author: str = ""
 
@@ -231,7 +231,7 @@ def _asked(asked: RunsAsked) -> Iterator[ColumnElement[bool]]:
 
 def _of_commit(asked: RunsAsked) -> Iterator[ColumnElement[bool]]:
     if asked.commit:
-        yield RunRow.commit_sha.startswith(asked.commit, autoescape=True)
+        yield RunRow.commit_sha.startswith(asked.commit.lower(), autoescape=True)
     if asked.branch:
         yield RunRow.branch == asked.branch
     if asked.author:
@@ -335,7 +335,7 @@ class RunEvent:
     """A numbered pointer to a change in a run."""
 
     number: int
-    """From 1, without gaps, in the order of commits."""
+    """From 1, in the order of commits; without gaps until the run's logs are pruned."""
     kind: str
     """``cell``, ``evidence``, ``log``, ``run`` or ``report``."""
     cell: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
@@ -42,6 +42,8 @@ _NOW = "the database cannot be reached now"
 _NOTHING = "UPDATE alembic_version SET version_num = version_num"
 _WRITES = "seatrial_writes"
 _POOL_SIZE = 10
+_PAGES_AT_ONCE = 1_000
+"""Pages of a SQLite file that one transaction gives back."""
 _POOL_OVERFLOW = 20
 
 
@@ -99,6 +101,8 @@ def _pragmas(access: Access) -> Iterator[str]:
     if access is Access.READ:
         yield "query_only=ON"  # and nothing that writes to the file, as journal_mode does
         return
+    if access is Access.MIGRATE:
+        yield "auto_vacuum=INCREMENTAL"  # of a new file, so that pruning can give its pages back
     yield "journal_mode=WAL"
     yield "synchronous=FULL"  # NORMAL may lose the last commits, with a machine's id, on power loss
     yield "secure_delete=ON"  # the keys of a machine that is gone are overwritten
@@ -179,6 +183,11 @@ def _is_of_disk(error: StoreUnusableError) -> bool:
     return "disk" in error.advice
 
 
+def _driver(connection: Connection) -> sqlite3.Connection:
+    """Return the driver's connection, which begins no transaction by itself."""
+    return cast(sqlite3.Connection, connection.connection.driver_connection)
+
+
 class Sessions:
     """Transactions of a database; each is one `with` block."""
 
@@ -216,6 +225,25 @@ class Sessions:
         if self._failed is not None and not _is_of_disk(self._failed[1]):
             self._failed = None
 
+    def shrink(self, is_late: Callable[[], bool]) -> None:
+        """Return free pages of the SQLite file to the disk, in short transactions.
+
+        Args:
+            is_late: Asked after each; True leaves the rest to the next call.
+        """
+        left = -1
+        while left and not is_late():
+            with self.write() as session:
+                driver = _driver(session.connection())
+                [before] = driver.execute("PRAGMA freelist_count").fetchone()
+                driver.execute(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})").fetchall()
+                [left] = driver.execute("PRAGMA freelist_count").fetchone()
+            if left == before:
+                break
+        with self.engine.connect() as connection:
+            # The file gets shorter when its log is copied into it; nobody is waited for.
+            _driver(connection).execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
     def probe(self) -> None:
         """Write a row within about a second, to check that the database can be written.
 
@@ -238,7 +266,7 @@ class Sessions:
             connection.exec_driver_sql(_NOTHING)
             connection.commit()
             return
-        driver = cast(sqlite3.Connection, connection.connection.driver_connection)
+        driver = _driver(connection)
         try:
             driver.execute(f"PRAGMA busy_timeout={_PROBE_TIMEOUT_S * 1000}")
             driver.execute("BEGIN IMMEDIATE")

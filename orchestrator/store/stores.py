@@ -23,6 +23,7 @@ from orchestrator.store.operational_metrics import OperationalMetricStore
 from orchestrator.store.outbox import OutboxStore
 from orchestrator.store.release_board import ReleaseStore
 from orchestrator.store.results import ResultStore
+from orchestrator.store.retention import RetentionStore
 from orchestrator.store.retests import RetestStore
 from orchestrator.store.reuse import ReusableResultStore
 from orchestrator.store.run_comparison import DifferenceStore
@@ -70,6 +71,7 @@ class Stores:
     outbox: OutboxStore
     operational_metrics: OperationalMetricStore
     retests: RetestStore
+    retention: RetentionStore
     reusable_results: ReusableResultStore
     quarantines: QuarantineStore
     benchmark_series: BenchmarkSeriesStore

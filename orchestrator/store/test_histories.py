@@ -30,18 +30,17 @@ class TestPage:
     """Cursor of the next page."""
 
 
-@dataclass(frozen=True, slots=True)
-class TestRun:
-    """A result in the history of a test."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TestRun(ResultPoint):
+    """A result of a test."""
 
     __test__ = False
 
-    go: ResultPoint
+    cell: str
     at: datetime
     """When its run was launched, or its stated time."""
-    cell: str
-    test_id: int
-    """The test under its name at that time."""
+    test: int
+    """Number of the test under its name at that time."""
     nodeid: str
     duration_s: float
     reason: str
@@ -152,12 +151,16 @@ class _Result:
 
 def _go(row: _Result, cells: Cells) -> TestRun:
     result, cell = row.result, cells[row.result.cell]
-    earlier = read_earlier(row.earlier)
     return TestRun(
-        go=ResultPoint(row.run_id, row.version, row.build, cell.platform, row.outcome, earlier),
+        run=row.run_id,
+        version=row.version,
+        build=row.build,
+        platform=cell.platform,
+        outcome=row.outcome,
+        earlier=read_earlier(row.earlier),
         at=cell.dated_at or row.launched,
         cell=cell.name,
-        test_id=result.test_id,
+        test=result.test_id,
         nodeid=row.nodeid,
         duration_s=result.duration_us / 1_000_000,
         reason=result.reason,

@@ -8,7 +8,14 @@ from datetime import datetime
 from decimal import Decimal
 
 from reports.grouping import columns_of, layout_of, split_name
-from reports.model.metrics import KEYS_SHOWN, MetricColumn, MetricFigure, Params, samples_in
+from reports.model.metrics import (
+    KEYS_SHOWN,
+    MetricColumn,
+    MetricFigure,
+    ParameterLine,
+    Params,
+    samples_in,
+)
 from reports.model.values import Absent, ReportModel, Status, Tally
 
 CATEGORIES = (
@@ -282,13 +289,8 @@ class ComparedCell:
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedLine:
+class ComparedLine(ParameterLine[ComparedCell]):
     """One platform with one set of parameters."""
-
-    prefix: str
-    params: Params
-    cells: tuple[ComparedCell | None, ...]
-    """By column."""
 
     @property
     def known(self) -> tuple[ComparedRow, ...]:

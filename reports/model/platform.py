@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from orchestrator.domain.lint_findings import CheckedAnnotation
+from orchestrator.domain.root_cause import DiagnosedTest
 from reports.model.blocks import (
     AttemptRow,
     CommandTable,
@@ -21,7 +22,7 @@ from reports.model.comparison import Comparison, ComparisonTable, tables_of
 from reports.model.metrics import MetricTable
 from reports.model.money import Money
 from reports.model.origin import Catalogued, Elsewhere, Origin, Provenance
-from reports.model.results import BlameRow, FailureTable, IssueRow, QuarantineRow
+from reports.model.results import FailureTable, IssueRow, QuarantineRow
 from reports.model.values import Absent, ReportModel, Status
 
 
@@ -68,7 +69,7 @@ class PlatformReport(ReportModel):
     issues: tuple[IssueRow, ...] = ()
     quarantined: tuple[QuarantineRow, ...] = ()
     """Failing results in quarantine; they are failures in every count."""
-    blame: tuple[BlameRow, ...] = ()
+    blame: tuple[DiagnosedTest, ...] = ()
     """Failing tests that ran again; that changes no count."""
     reuse: tuple[tuple[str, str], ...] = ()
     """Jobs, and why their earlier evidence is reused or not; empty without a request for reuse."""

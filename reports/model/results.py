@@ -8,7 +8,6 @@ from datetime import date, datetime
 
 from orchestrator.domain.event_facts import CheckFact
 from orchestrator.domain.lint_findings import CheckedAnnotation
-from orchestrator.domain.root_cause import RetestTally
 from reports.model.blocks import Hardware
 from reports.model.metrics import MetricFigure, MetricTable, Params
 from reports.model.money import Costs, Money
@@ -60,23 +59,6 @@ class QuarantineRow:
     expires: datetime
     state: str
     """Its state at the launch of the run: ``stands`` or ``expired``."""
-
-
-@dataclass(frozen=True, slots=True)
-class BlameRow:
-    """A failing test that ran again, with its root cause."""
-
-    cell: str
-    job: str
-    nodeid: str
-    """Empty for a command."""
-    answer: str
-    tried: str
-    """Number of reruns, and their outcomes."""
-    evidence: tuple[str, ...]
-    sentence: str
-    """The evidence that decides."""
-    again: tuple[RetestTally, ...]
 
 
 @dataclass(frozen=True, slots=True)

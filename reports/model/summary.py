@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from orchestrator.domain.lint_findings import CheckedAnnotation
+from orchestrator.domain.root_cause import DiagnosedTest
 from reports.model.blocks import Hardware
 from reports.model.comparison import Comparison, ComparisonTable, tables_of
 from reports.model.metrics import MetricLine, MetricTable
 from reports.model.money import Costs, Money
 from reports.model.origin import Elsewhere, Origin, Provenance
-from reports.model.results import BlameRow, FailureTable, IssueRow, QuarantineRow
+from reports.model.results import FailureTable, IssueRow, QuarantineRow
 from reports.model.values import Absent, CheckTally, Rate, ReportModel, Status, Tally
 
 HIGHLIGHTS_SHOWN = 6
@@ -109,7 +110,7 @@ class SummaryReport(ReportModel):
     issues: tuple[IssueRow, ...] = ()
     quarantined: tuple[QuarantineRow, ...] = ()
     """Failing results in quarantine; they are failures in every count."""
-    blame: tuple[BlameRow, ...] = ()
+    blame: tuple[DiagnosedTest, ...] = ()
     """Failing tests that ran again; that changes no count."""
 
     @property

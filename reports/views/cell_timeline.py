@@ -10,7 +10,7 @@ from orchestrator.domain.cell import Attempt, CellState, Transition
 from orchestrator.domain.event_facts import CheckFact
 from orchestrator.domain.ingested import Source
 from orchestrator.domain.manifest import output_artifact
-from orchestrator.domain.run_record import CellRecord, JobRecord, RunRecord
+from orchestrator.domain.run_record import ArtifactRecord, CellRecord, JobRecord, RunRecord
 from reports.model.blocks import (
     AttemptRow,
     CommandRow,
@@ -171,12 +171,21 @@ def files_of(cell: CellRecord) -> tuple[FileRow, ...]:
             a.name,
             a.size_bytes,
             a.digest,
-            _told_by(a.name, sources, titles)
-            if cell.ingested is not None
-            else what(a.name, titles),
+            _description(
+                a,
+                _told_by(a.name, sources, titles)
+                if cell.ingested is not None
+                else what(a.name, titles),
+            ),
         )
         for a in ordered
     )
+
+
+def _description(artifact: ArtifactRecord, text: str) -> str:
+    """Return the description of a file, with the day on which it was pruned."""
+    pruned_at = artifact.pruned_at
+    return text if pruned_at is None else f"{text}; pruned on {pruned_at:%Y-%m-%d}"
 
 
 def _told_by(name: str, sources: dict[str, Source], titles: dict[str, str]) -> str:

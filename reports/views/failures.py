@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.extend_record import filled
+from orchestrator.domain.root_cause import DiagnosedTest
 from orchestrator.domain.run_record import Evidence, RunRecord
 from orchestrator.domain.signature import FailureGroup, Signature, signature_of
 from reports.model.results import (
-    BlameRow,
     FailureGroupRow,
     FailureTable,
     IssueRow,
@@ -90,10 +90,6 @@ def quarantined_of(record: RunRecord, cell: str = "") -> tuple[QuarantineRow, ..
     )
 
 
-def blame_of(record: RunRecord, cell: str = "") -> tuple[BlameRow, ...]:
+def blame_of(record: RunRecord, cell: str = "") -> tuple[DiagnosedTest, ...]:
     """Return root causes of failing tests of a run, or of one cell, that were retested."""
-    return tuple(
-        filled(BlameRow, one, answer=one.answer.value)
-        for one in record.diagnosed
-        if cell in ("", one.cell)
-    )
+    return tuple(one for one in record.diagnosed if cell in ("", one.cell))

@@ -25,7 +25,7 @@ from orchestrator.domain.blobs import (
     BlobTooLargeError,
 )
 from orchestrator.store.database import open_database
-from orchestrator.store.tables import BlobChunkRow
+from orchestrator.store.tables import BlobChunkRow, BlobRow
 from tests.databases import together
 
 PAYLOAD = bytes(range(256)) * 5000
@@ -180,3 +180,61 @@ def test_a_writer_that_is_killed_leaves_nothing_to_see(tmp_path):
     assert blobs.sweep() == 1
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
     assert blobs.put([b"x" * 1000])[1] == 1000
+
+
+def test_what_nobody_claimed_for_long_enough_is_removed(blobs):
+    digest, _ = blobs.put([PAYLOAD])
+    other, _ = blobs.put([b"other"])
+    [first, second] = blobs.stored(idle_s=-1)
+    assert [first.digest, second.digest] == sorted([digest, other])
+    assert 0 < first.size_bytes + second.size_bytes < len(PAYLOAD)
+    assert list(blobs.stored()) == []
+    assert not blobs.remove(digest), "it has just been stored"
+    assert blobs.has(digest)
+    assert blobs.remove(digest, idle_s=-1)
+    assert not blobs.remove(digest, idle_s=-1)
+    assert not blobs.has(digest)
+    assert not blobs.claim(digest)
+    assert blobs.claim(other)
+    blobs.put([PAYLOAD])
+    assert b"".join(blobs.open(digest)) == PAYLOAD
+
+
+@pytest.mark.parametrize("how", ["claim", "put"])
+def test_a_blob_that_is_claimed_or_stored_again_stays(blobs, how, tmp_path):
+    """It was listed as unused; meanwhile a run starts that refers to it."""
+    digest, _ = blobs.put([PAYLOAD])
+    age(blobs, tmp_path, digest)
+    assert [one.digest for one in blobs.stored()] == [digest]
+    if how == "claim":
+        assert blobs.claim(digest)
+    else:
+        blobs.put([PAYLOAD])
+    assert list(blobs.stored()) == []
+    assert not blobs.remove(digest)
+    assert b"".join(blobs.open(digest)) == PAYLOAD
+
+
+def age(blobs, folder, digest):
+    """As if it had been stored two days ago."""
+    if isinstance(blobs, FileBlobs):
+        path = folder / "blobs" / digest[:2] / digest
+        then = path.stat().st_mtime - 2 * 86_400
+        os.utime(path, (then, then))
+        return
+    with blobs._sessions.write() as session:
+        row = session.get_one(BlobRow, digest)
+        row.touched_s -= 2 * 86_400
+
+
+def test_who_removes_and_who_stores_at_once_end_with_all_or_nothing(blobs):
+    digest = sha256(PAYLOAD)
+    for _ in range(5):
+        blobs.put([PAYLOAD])
+        work = [partial(blobs.remove, digest, idle_s=-1), partial(blobs.put, [PAYLOAD])] * 2
+        together(work)
+        if blobs.has(digest):
+            assert b"".join(blobs.open(digest)) == PAYLOAD
+        else:
+            with pytest.raises(BlobMissingError):
+                blobs.open(digest)

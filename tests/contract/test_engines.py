@@ -7,9 +7,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from orchestrator.adapters import dbos_engine
 from orchestrator.adapters.dbos_engine import DbosEngine, DbosSettings
 from orchestrator.application.ports.engine import NOT_YET
 
@@ -145,3 +147,33 @@ def test_executors_are_those_of_flows_at_work(bench):
     assert bench.engine.executors() == set()
     bench.pump(lambda: bench.calls["first"])
     assert bench.engine.executors() == {"local"}
+
+
+def forgotten(engine, *over: str, days: float, dry: bool = False) -> int:
+    before = datetime.now(UTC) + timedelta(days=days)
+    return sum(engine.forget(before, lambda cells: {*cells} & {*over}, dry=dry))
+
+
+def test_records_of_a_flow_are_kept_until_its_cell_is_over(bench):
+    bench.pump(lambda: bench.calls["first"])
+    assert forgotten(bench.engine, "cell", days=1) == 0, "it is at work"
+    bench.go.set()
+    bench.pump(lambda: bench.status() == ["SUCCESS"])
+    assert forgotten(bench.engine, "cell", days=-1) == 0, "it has just ended"
+    assert forgotten(bench.engine, days=1) == 0, "its cell is not over"
+    assert forgotten(bench.engine, "cell", days=1, dry=True) == 1
+    assert bench.sql(f"SELECT count(*) FROM {RECORDS}") != [(0,)]
+    assert forgotten(bench.engine, "cell", days=1) == 1
+    assert bench.status() == []
+    assert bench.sql(f"SELECT count(*) FROM {RECORDS}") == [(0,)]
+    assert forgotten(bench.engine, "cell", days=1) == 0
+
+
+def test_flows_that_are_not_over_do_not_hide_others(bench, monkeypatch):
+    monkeypatch.setattr(dbos_engine, "_AT_ONCE", 1)
+    bench.go.set()
+    for cell in ("cell", "other", "third"):
+        bench.engine.start(cell)
+    bench.pump(lambda: bench.status() == ["SUCCESS"] * 3)
+    assert forgotten(bench.engine, "other", "third", days=1) == 2
+    assert bench.sql("SELECT workflow_uuid FROM workflow_status") == [("cell",)]

@@ -29,7 +29,7 @@ TEST = "tests/test_a.py::test_flaky"
 DAY = 86_400.0
 ME = Person("me", "t-1")
 NEW = NewQuarantine(
-    product="proof", nodeid=TEST, reason="no seed", owner="me", author=ME, days=14, returns_after=3
+    product="proof", nodeid=TEST, reason="no seed", owner="me", days=14, returns_after=3
 )
 
 
@@ -67,14 +67,14 @@ def days(stores):
 
 def refused(world, **change) -> list[str]:
     with pytest.raises(InvalidDocumentError) as error:
-        add_quarantine(world, replace(NEW, **change))
+        add_quarantine(world, replace(NEW, **change), author=ME)
     return [str(problem) for problem in error.value.problems]
 
 
 @ON_SQLITE
 def test_a_quarantine_is_added_and_ended(days):
     days.ran("failed")
-    added = add_quarantine(days, NEW)
+    added = add_quarantine(days, NEW, author=ME)
     assert (added.id, added.opened) == ("Q-0001", days.clock.now())
     assert added.expires - added.opened == timedelta(days=14)
     ended = end_quarantine(days, "Q-0001", by="me")
@@ -90,15 +90,15 @@ def test_nonsense_is_refused_with_what_to_do(days):
     [said] = refused(days, nodeid="tests/test_a.py::test_flakey")
     assert said.startswith("nodeid: proof has no test 'tests/test_a.py::test_flakey'")
     assert refused(days, product="other") != []
-    add_quarantine(days, NEW)
+    add_quarantine(days, NEW, author=ME)
     [said] = refused(days)
     assert said == "nodeid: is in quarantine Q-0001 until 2026-03-16: end that first"
-    add_quarantine(days, replace(NEW, platforms=("p0",)))
+    add_quarantine(days, replace(NEW, platforms=("p0",)), author=ME)
 
 
 def test_a_test_returns_after_so_many_passes_on_each_platform(days):
     days.ran("failed", "passed")
-    add_quarantine(days, NEW)
+    add_quarantine(days, NEW, author=ME)
     for outcomes in (("passed", "passed"), ("passed", "failed"), ("passed", "passed")):
         settle_after(days.stores, days.ran(*outcomes), at=days.clock.now())
     [one] = days.stores.quarantines.list()
@@ -117,7 +117,7 @@ def test_a_test_returns_after_so_many_passes_on_each_platform(days):
 def test_a_pass_on_retry_is_no_pass_and_older_ones_do_not_count(days):
     for _ in range(5):
         days.ran("passed")
-    add_quarantine(days, NEW)
+    add_quarantine(days, NEW, author=ME)
     for outcome in ("passed", "retried", "passed", "skipped", "passed"):
         days.ran(outcome)
         [one] = settle_quarantines(days.stores, "proof", at=days.clock.now())
@@ -129,7 +129,7 @@ def test_a_pass_on_retry_is_no_pass_and_older_ones_do_not_count(days):
 
 def test_failures_in_quarantine_stay_failures_and_are_marked(days):
     days.ran("failed")
-    add_quarantine(days, NEW)
+    add_quarantine(days, NEW, author=ME)
     record = days.record(days.ran("failed", "failed"))
     assert record.counts == Counts(failed=2)
     assert [(q.quarantine.id, q.cell, q.state) for q in record.quarantined] == [
@@ -151,7 +151,7 @@ def test_flaky_tests_are_suggested_and_broken_ones_are_not(days):
     assert (found.job, found.nodeid, found.platforms) == ("unit", TEST, ("p0",))
     assert found.evidence.passed_on_retry == 1
     assert found.quarantine == ""
-    add_quarantine(days, NEW)
+    add_quarantine(days, NEW, author=ME)
     assert [one.quarantine for one in suggest_quarantines(days, "proof")] == ["Q-0001"]
     assert suggest_quarantines(days, "other") == ()
     assert days.clock.now() > NOW

@@ -32,6 +32,7 @@ from tests.failure_groups_world import RETRIED, KindsWorld, raises
 
 DAY = 86_400.0
 SHAPES = raises("expected 3 dimensions, got 2", frame="ops.reshape")
+ME = Person("me", "t-1")
 DISK = raises("no space left on device", "OSError")
 DIMENSIONS = IssueMatch(contains="dimensions")
 
@@ -185,11 +186,10 @@ def test_a_quarantine_answers_where_it_covers_every_place(world, context):
         "reason": "seed",
         "owner": "me",
         "days": 9,
-        "author": Person("me", "t-1"),
     }
-    first = add_quarantine(context, NewQuarantine(**new, platforms=("p0",)))
+    first = add_quarantine(context, NewQuarantine(**new, platforms=("p0",)), author=ME)
     assert reviewed(context).kinds[0].status is TriageStatus.NEW
-    other = add_quarantine(context, NewQuarantine(**new, platforms=("p1",)))
+    other = add_quarantine(context, NewQuarantine(**new, platforms=("p1",)), author=ME)
     (kind,) = reviewed(context).kinds
     assert (kind.status, kind.answering.quarantines) == (TriageStatus.QUARANTINED, (first, other))
 
@@ -294,10 +294,9 @@ def test_quarantines_tell_what_they_excuse_and_who_may_return(world, context):
         "reason": "seed",
         "owner": "me",
         "days": 9,
-        "author": Person("me", "t-1"),
     }
     context.clock.at = after(DAY / 2)
-    held = add_quarantine(context, NewQuarantine(**new, returns_after=5))
+    held = add_quarantine(context, NewQuarantine(**new, returns_after=5), author=ME)
     for raised in (SHAPES, "", ""):
         world.run({"a": raised})
     context.clock.at = after(4 * DAY)

@@ -188,7 +188,7 @@ def test_earlier_tries_are_kept_and_prove_a_flake(stores):
     (test, _) = stores.tests.of_run("run-1")
     history = history_of(stores, test.id, limit=10)
     assert history.flaky.passed_on_retry == 1
-    assert [go.go.earlier for go in history.goes][:1] == [tests["a"].earlier]
+    assert [go.earlier for go in history.goes][:1] == [tests["a"].earlier]
 
 
 def test_tries_of_an_attempt_that_was_replaced_do_not_count(stores):
@@ -239,7 +239,7 @@ def test_a_person_confirms_that_a_test_moved(stores, context, two_runs):
     for asked in (alias.old_test, alias.new_test):
         history = history_of(stores, asked, limit=9)
         assert (history.test.nodeid, [n.nodeid for n in history.names]) == (NEW[1], [OLD[1]])
-        assert [go.go.outcome for go in history.goes] == [TestOutcome.FAILED, TestOutcome.PASSED]
+        assert [go.outcome for go in history.goes] == [TestOutcome.FAILED, TestOutcome.PASSED]
     again = suggest_aliases(context, "run-1", "run-2")
     assert str(again.families[0].changes) == "3 = 2 same + 1 new, 1 gone"
     assert again.suggestions == ()

@@ -263,5 +263,5 @@ def test_one_line_comes_with_its_text(stores):
     assert line.has_text
     assert line.signature
     assert line.duration_s == pytest.approx(0.75)
-    assert stores.results.line(cell, {}, line.test_id) == (line, "boom\nthere\n")
+    assert stores.results.line(cell, {}, line.test_id) == replace(line, text="boom\nthere\n")
     assert stores.results.line(cell, {}, line.test_id + 1) is None

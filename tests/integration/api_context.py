@@ -28,6 +28,7 @@ from orchestrator.adapters.cron import CronsimCron
 from orchestrator.adapters.files.archive import FilePayloadArchives
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.documents import FileDocuments
+from orchestrator.adapters.files.home_files import HomeCaches
 from orchestrator.adapters.files.home_folder import temporary_folder, write_report_tree
 from orchestrator.adapters.files.ingest_upload import FileIntake
 from orchestrator.adapters.files.wheels import Wheelhouse
@@ -39,7 +40,7 @@ from orchestrator.adapters.subject_resolver import GitAndPipSubjects
 from orchestrator.adapters.text_similarity import FuzzySimilarity
 from orchestrator.api.app import create_app
 from orchestrator.api.security import token_guard
-from orchestrator.application.context import Context, GatePorts
+from orchestrator.application.context import Context, GatePorts, RetentionPorts
 from orchestrator.application.end_run import ReportRefusedError, publish_report
 from orchestrator.application.janitor import Janitor
 from orchestrator.application.tokens import create_token
@@ -50,6 +51,7 @@ from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.machine import Provider
 from orchestrator.domain.manifest import StoredPayload
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.retention import RetentionPolicy
 from orchestrator.domain.run_record import Evidence
 from orchestrator.store.blobs import DbBlobs
 from orchestrator.store.database import Database, open_database
@@ -262,10 +264,9 @@ def make_context(
     documents = FileDocuments()
     archives = FilePayloadArchives(documents)
     blobs = FileBlobs(home / "blobs")
-    names = provider_registry.names()
     places = ProviderContext(book=database.stores.static_hosts)
-    providers = {name: provider_registry.load(name, places) for name in names}
-    traits = {name: provider_registry.traits(name) for name in names}
+    providers = {name: provider_registry.load(name, places) for name in provider_registry.names()}
+    traits = {name: provider_registry.traits(name) for name in providers}
     return Context(
         stores=database.stores,
         blobs=blobs,
@@ -292,6 +293,7 @@ def make_context(
         janitor=_janitor(database, clock, providers),
         similarity=FuzzySimilarity(),
         gate=_gate_ports(home),
+        retention=RetentionPorts(RetentionPolicy(), HomeCaches(home), None),
         open_workspace=_workspaces(home, database).open,
         wheels=Wheelhouse(home / "wheels", clock=clock),
         wake=wake,

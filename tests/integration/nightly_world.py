@@ -259,9 +259,9 @@ class Nights:
                     gate="release",
                     rule=rule,
                     reason="a part is on its way",
-                    author=Person("ann", "t-1"),
                     days=days,
                 ),
+                author=Person("ann", "t-1"),
             )
             approve_waiver(self.context, asked.waiver.id, by=Person("ben", "t-2"))
 

@@ -32,6 +32,17 @@ def test_a_quarantine_is_added_listed_and_ended_once(api: Desk) -> None:
     assert "Q-0009" in post(api, "/quarantines/Q-0009/end", None, 404)["detail"]
 
 
+def test_a_body_that_is_no_quarantine_is_refused_in_words(api: Desk) -> None:
+    unknown = post(api, "/quarantines", BODY | {"until": "for ever"}, 422)
+    assert [(one["pointer"], one["detail"]) for one in unknown["errors"]] == [
+        ("/until", "Extra inputs are not permitted")
+    ]
+    named = post(api, "/quarantines", BODY | {"author": "somebody else"}, 422)
+    assert "token" in named["errors"][0]["detail"]
+    listed = api.client.post(f"{API}/quarantines", json=[BODY]).json()
+    assert "must be a JSON object" in listed["detail"]
+
+
 def test_a_bad_quarantine_is_not_stored(api: Desk) -> None:
     ran(api, "one", {TEST: BOOM})
     for changes in (

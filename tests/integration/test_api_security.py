@@ -107,6 +107,8 @@ ROUTES = {
     ("POST", f"{API}/costs/refresh"): "admin",
     ("GET", f"{API}/machines"): "read",
     ("POST", f"{API}/machines/terminate-all"): "admin",
+    ("GET", f"{API}/prune"): "admin",
+    ("POST", f"{API}/prune"): "admin",
     ("POST", f"{API}/machines/nope/a/b/terminate"): "admin",
     ("GET", f"{API}/runs/nope/cells/c/access"): "admin",
 }

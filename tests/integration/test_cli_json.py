@@ -113,6 +113,8 @@ def test_every_answer_is_the_schemas(
         _gates(told, filled)
         _exceptions(told, filled)
         _people(told, hook)
+        assert told("db prune", "db", "prune")["dry_run"]
+        assert not told("db prune", "db", "prune", "--yes")["dry_run"]
     assert told.checked | ELSEWHERE.keys() == cli_answers.answers()
 
 

@@ -64,7 +64,7 @@ def test_reused_results_are_read_and_never_copied(nights):
     assert stores.results.tests("run-2-0") == []
     [test] = [t for t in stores.tests.of_run("run-1") if t.job == "one"]
     assert stores.tests.of_run("run-2") == []
-    assert [go.go.run for go in stores.tests.history([test.id], limit=9)] == ["run-1"]
+    assert [go.run for go in stores.tests.history([test.id], limit=9)] == ["run-1"]
 
 
 def test_age_is_counted_from_the_first_evidence_and_never_from_a_reuse(nights):

@@ -8,13 +8,25 @@ from __future__ import annotations
 
 import os
 import tempfile
+import threading
+import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from orchestrator.domain.blobs import BlobMissingError, Intake, is_digest, opened
+from orchestrator.domain.blobs import (
+    CLAIM_S,
+    BlobMissingError,
+    Intake,
+    StoredBlob,
+    is_digest,
+    opened,
+)
 
 _LENGTH_BYTES = 4
+_PREFIX = 2
+"""Characters of a digest that name its folder."""
 
 
 class FileBlobs:
@@ -23,6 +35,7 @@ class FileBlobs:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._unfinished = root / "unfinished"
+        self._guard = threading.Lock()
 
     def put(
         self, chunks: Iterable[bytes], *, digest: str | None = None, limit_bytes: int | None = None
@@ -51,6 +64,43 @@ class FileBlobs:
         """Return whether the blob is stored."""
         return is_digest(digest) and self._path(digest).is_file()
 
+    def claim(self, digest: str) -> bool:
+        """Whether it is stored; it is then not removed within `CLAIM_S`."""
+        if not is_digest(digest):
+            return False
+        with self._guard:
+            try:
+                os.utime(self._path(digest))
+            except FileNotFoundError:
+                return False
+            return True
+
+    def stored(self, *, idle_s: float = CLAIM_S) -> Iterator[StoredBlob]:
+        """Yield the blobs that were neither stored nor claimed for so long, by digest."""
+        before = time.time() - idle_s
+        folders = sorted(self._root.iterdir()) if self._root.is_dir() else []
+        for folder in (one for one in folders if len(one.name) == _PREFIX):
+            for path in sorted(folder.iterdir()):
+                with suppress(FileNotFoundError):  # another prune has just removed it
+                    found = path.stat()
+                    if is_digest(path.name) and found.st_mtime <= before:
+                        yield StoredBlob(path.name, found.st_size)
+
+    def remove(self, digest: str, *, idle_s: float = CLAIM_S) -> bool:
+        """Remove a blob, unless it was stored or claimed since; return whether it was removed.
+
+        One process at a time stores blobs in a home, so that its own lock is enough.
+        """
+        path = self._path(digest)
+        with self._guard:
+            try:
+                if path.stat().st_mtime > time.time() - idle_s:
+                    return False
+                path.unlink()
+            except FileNotFoundError:
+                return False
+            return True
+
     def sweep(self) -> int:
         """Remove the temporary files of killed writers and return their number.
 
@@ -68,7 +118,8 @@ class FileBlobs:
         if not path.parent.is_dir():
             path.parent.mkdir(parents=True, exist_ok=True)
             _sync_folder(self._root)
-        temporary.replace(path)
+        with self._guard:
+            temporary.replace(path)
         _sync_folder(path.parent)
 
 

@@ -298,7 +298,7 @@ def _check_notes(files: list[Handed]) -> None:
         raise ArchiveError(f"{' and '.join(notes)} are both notes: keep one of them")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept(ArtifactRecord):
     path: Path
 
@@ -327,7 +327,7 @@ def _kept(path: Path, unpacked: Unpacked) -> _Kept:
         for chunk in unpacked.content:
             seen.update(chunk)
             size += file.write(chunk)
-    return _Kept(unpacked.name, size, seen.hexdigest(), path)
+    return _Kept(unpacked.name, size, seen.hexdigest(), path=path)
 
 
 def _handed(file: _Kept, readable: _Readable, top: str) -> Handed:

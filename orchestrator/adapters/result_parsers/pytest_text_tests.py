@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from orchestrator.adapters.result_parsers.pytest_text_lines import (
     OUTCOMES,
@@ -28,18 +28,6 @@ FAILED_LIMIT = 50_000
 MODULES_LIMIT = 10_000
 WORKERS_LIMIT = 1_024
 _BAD = {TestOutcome.FAILED: "failed", TestOutcome.ERROR: "error"}
-
-
-@dataclass(slots=True)
-class _Held:
-    """A test that may have more lines."""
-
-    nodeid: str
-    outcome: TestOutcome | None = None
-    reason: str = ""
-    message: str = ""
-    duration_s: float | None = None
-    earlier: list[TestOutcome] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -75,7 +63,8 @@ class Tests:
     """Failed tests with a line for the failure."""
     _parts: set[str] = field(default_factory=set)
     """Tests with a failed subtest that has a line."""
-    _held: dict[str, _Held] = field(default_factory=dict)
+    _held: dict[str, ParsedTest] = field(default_factory=dict)
+    """The last test of each worker, which may have more lines; MISSING before its outcome."""
     _open: dict[str, None] = field(default_factory=dict)
 
     @property
@@ -102,17 +91,18 @@ class Tests:
         held = self._held.get(line.worker)
         if held is None or held.nodeid != line.nodeid:
             if held is not None:
-                yield _told(held)
+                yield held
             elif len(self._held) >= WORKERS_LIMIT:
                 yield from self.flush()
-            held = self._held[line.worker] = _Held(line.nodeid)
+            held = ParsedTest(line.nodeid, TestOutcome.MISSING)
             self._remember(line.nodeid)
         if line.word == RERUN:
-            self._again(held)
+            held = self._again(held)
         elif line.word in SUBTESTS:
-            self._part(held, SUBTESTS[line.word])
+            held = self._part(held, SUBTESTS[line.word])
         else:
-            self._whole(held, line)
+            held = self._whole(held, line)
+        self._held[line.worker] = held
 
     def subtest_failed(self, nodeid: str, message: str) -> Iterator[ParsedTest]:
         """Read a failed subtest of the short summary; it is new if its own line was captured."""
@@ -136,7 +126,7 @@ class Tests:
     def flush(self) -> Iterator[ParsedTest]:
         """Yield the held tests; no more lines of theirs follow."""
         held, self._held = self._held, {}
-        yield from map(_told, held.values())
+        yield from held.values()
 
     def finish(self) -> Iterator[ParsedTest]:
         """Yield the held tests, and the begun tests without an end as missing."""
@@ -145,48 +135,50 @@ class Tests:
         for nodeid in begun:
             yield ParsedTest(nodeid, TestOutcome.MISSING)
 
-    def _whole(self, held: _Held, line: NodeLine) -> None:
+    def _whole(self, held: ParsedTest, line: NodeLine) -> ParsedTest:
         outcome, before = OUTCOMES[line.word], held.outcome
         reason = line.reason
         if outcome is TestOutcome.ERROR:
-            reason = "setup" if before is None else "teardown"
-        self._count(held, outcome)
-        if before is None or outcome > before:
-            held.reason = reason
-        held.duration_s = line.duration_s if line.duration_s is not None else held.duration_s
+            reason = "setup" if before is TestOutcome.MISSING else "teardown"
+        return replace(
+            held,
+            outcome=self._count(held, outcome),
+            reason=reason if outcome > before else held.reason,
+            duration_s=line.duration_s if line.duration_s is not None else held.duration_s,
+        )
 
-    def _part(self, held: _Held, outcome: TestOutcome) -> None:
+    def _part(self, held: ParsedTest, outcome: TestOutcome) -> ParsedTest:
         if outcome is TestOutcome.FAILED:
-            self._count(held, outcome)
-            held.message = held.message or "a subtest failed"
             if len(self._parts) < FAILED_LIMIT:
                 self._parts.add(held.nodeid)
-        elif outcome is not TestOutcome.PASSED:
+            message = held.message or "a subtest failed"
+            return replace(held, outcome=self._count(held, outcome), message=message)
+        if outcome is not TestOutcome.PASSED:
             self.extra[outcome.word] += 1
+        return held
 
-    def _count(self, held: _Held, outcome: TestOutcome) -> None:
+    def _count(self, held: ParsedTest, outcome: TestOutcome) -> TestOutcome:
+        """Count a report, and return the test's outcome with it: the worst of its reports."""
         before = held.outcome
         if outcome in _BAD:
             bad = self.failures.errors if outcome is TestOutcome.ERROR else self.failures.failed
             bad.append(held.nodeid)
             if outcome is TestOutcome.FAILED and len(self._bad) < FAILED_LIMIT:
                 self._bad.add(held.nodeid)
-        if before is None:
-            held.outcome = outcome
-            self.seen[outcome.word] += 1
-            return
-        held.outcome = max(before, outcome)
-        self.extra[min(before, outcome).word] += 1
-        self.seen[before.word] -= 1
-        self.seen[held.outcome.word] += 1
+        worst = max(before, outcome)
+        if before is not TestOutcome.MISSING:
+            self.extra[min(before, outcome).word] += 1
+            self.seen[before.word] -= 1
+        self.seen[worst.word] += 1
+        return worst
 
-    def _again(self, held: _Held) -> None:
+    def _again(self, held: ParsedTest) -> ParsedTest:
         """Reset the test for a rerun; its earlier outcome no longer counts."""
-        held.earlier.append(TestOutcome.FAILED)
-        if held.outcome is not None:
+        if held.outcome is not TestOutcome.MISSING:
             self.seen[held.outcome.word] -= 1
             self.extra[held.outcome.word] += 1
-            held.outcome, held.message = None, ""
+            held = replace(held, outcome=TestOutcome.MISSING, message="")
+        return replace(held, earlier=(*held.earlier, TestOutcome.FAILED))
 
     def _remember(self, nodeid: str) -> None:
         if len(self.modules) < MODULES_LIMIT:
@@ -200,15 +192,3 @@ def domain(nodeid: str) -> str:
         return path
     name, bracket, params = rest.partition("[")
     return name.replace("::", ".") + bracket + params
-
-
-def _told(held: _Held) -> ParsedTest:
-    outcome = held.outcome if held.outcome is not None else TestOutcome.MISSING
-    return ParsedTest(
-        held.nodeid,
-        outcome,
-        duration_s=held.duration_s,
-        reason=held.reason,
-        message=held.message,
-        earlier=tuple(held.earlier),
-    )

@@ -24,7 +24,7 @@ from orchestrator.application.cell.flow_context import (
     record_failure,
     workspace_of,
 )
-from orchestrator.application.cell.launching import await_new_host_key
+from orchestrator.application.cell.launching import await_new_host_key, pin_published_key
 from orchestrator.application.cell.reuse_decision import (
     note_prepared,
     reuse_on_machine,
@@ -293,6 +293,8 @@ def _prepare(deps: FlowDeps, now: AttemptState, workspace: Workspace) -> Value |
         return NOT_YET
     digest = now.run.payload_digest
     workspace.put_archive("payloads", digest, lambda: deps.blobs.open(digest))
+    if not _pin_final_host_key(deps, now):
+        return NOT_YET
     probe = workspace.probe(interpreters_to_probe(deps, now))
     attest(deps, now, probe)
     environment = prepare_environment(deps, now, probe)
@@ -313,6 +315,27 @@ def _prepare(deps: FlowDeps, now: AttemptState, workspace: Workspace) -> Value |
     )
     workspace.start(now.attempt.id, plan, secrets_of(deps, now))
     return GO
+
+
+def _pin_final_host_key(deps: FlowDeps, now: AttemptState) -> bool:
+    """Pin the last host key that the guest makes; False while it may still make one.
+
+    No later one is accepted. A guest that answers with the injected key makes no other. A
+    connection that is open already does not tell of a new key, so the provider is asked for it.
+    """
+    lease = now.lease
+    if lease is None or not isinstance(lease.endpoint, SshEndpoint):
+        return True
+    login = deps.stores.leases.login(lease.id)
+    if login is None or lease.endpoint.host_key == login.host_public_key:
+        return True
+    if not overdue(deps, now.cell, deps.timings.host_key_settle_s):
+        return False
+    machine = inspected(deps, now, every_s=deps.timings.host_key_look_s)
+    if machine is None:
+        return False
+    pin_published_key(deps, now, machine)
+    return True
 
 
 def interpreters_to_probe(deps: FlowDeps, now: AttemptState) -> list[str]:

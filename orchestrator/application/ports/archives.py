@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from orchestrator.domain.blobs import CLAIM_S, StoredBlob
 from orchestrator.domain.manifest import Manifest, StoredPayload
 
 
@@ -85,4 +86,19 @@ class Blobs(Protocol):
 
     def has(self, digest: str) -> bool:
         """Whether the blob is stored."""
+        ...
+
+    def claim(self, digest: str) -> bool:
+        """Whether the blob is stored; if so, a row may refer to it within `CLAIM_S`.
+
+        Until then it is not removed.
+        """
+        ...
+
+    def stored(self, *, idle_s: float = CLAIM_S) -> Iterator[StoredBlob]:
+        """Yield the blobs that were neither stored nor claimed for so long, by digest."""
+        ...
+
+    def remove(self, digest: str, *, idle_s: float = CLAIM_S) -> bool:
+        """Remove a blob, unless it was stored or claimed since; return whether it was removed."""
         ...

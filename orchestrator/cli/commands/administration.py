@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 from urllib.parse import quote
@@ -10,19 +11,25 @@ from urllib.parse import quote
 import typer
 from rich.text import Text
 
+from orchestrator.cli.client import Client, Json
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import FAILED, CliError
 from orchestrator.cli.responses import read
-from orchestrator.cli.session import session_of
-from orchestrator.cli.view.tables import Layout, print_list, row_of
+from orchestrator.cli.safe_text import one_line
+from orchestrator.cli.session import Session, session_of
+from orchestrator.cli.view.tables import Layout, fitting, print_list, row_of
 from orchestrator.cli.wiring import DatabaseState, RefusedError
 from orchestrator.domain.caller_identity import Token
-from orchestrator.domain.units import utc
+from orchestrator.domain.retention import PruneReport
+from orchestrator.domain.units import plural, sentence, size, utc
 
 T = TypeVar("T")
 token_app = typer.Typer(help="API tokens.", no_args_is_help=True)
 db_app = typer.Typer(help="The controller's database.", no_args_is_help=True)
 schema_app = typer.Typer(help="JSON Schemas of the files people write.", no_args_is_help=True)
+_PRUNE = Layout(
+    titles=("what", "rows", "bytes", "rule"), first_to_go=("rule",), right=("rows", "bytes")
+)
 _TOKENS = Layout(titles=("id", "name", "scope", "expires", "last used", "revoked"))
 LocalJobsOption = Annotated[
     str | None,
@@ -178,6 +185,100 @@ def db_check(context: typer.Context) -> None:
     if not state.is_current:
         session.say("`seatrial db upgrade` brings it there; so does any controller that starts.")
         raise typer.Exit(FAILED)
+
+
+@db_app.command("prune")
+def db_prune(
+    context: typer.Context,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only print what would go. The default without -y.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Remove it without asking.")] = False,
+    days: Annotated[
+        int | None,
+        typer.Option(
+            "--older-than",
+            metavar="DAYS",
+            min=1,
+            max=36500,
+            help="In place of the policy's days, except for what it keeps for ever.",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove what the retention policy does not keep; results, verdicts and leases always stay.
+
+    It prints what would go (rows, bytes), and removes it where a person says so or with -y. It may
+    be interrupted and repeated.
+    """
+    session = session_of(context)
+    if dry_run and yes:
+        raise CliError("--dry-run and --yes contradict each other: leave one out.")
+    client = session.client()
+    answer = client.get("/prune", days=days)
+    shown = read(PruneReport, answer)
+    if not yes:
+        _show_prune(session, answer, shown, as_json=as_json)
+        if dry_run or as_json or not _is_agreed(session, shown):
+            return
+    answer, total = _pruned(session, client, days)
+    if as_json:
+        lines = [asdict(line) for line in total.lines]
+        session.print_json(
+            answer | {"lines": lines, "rows": total.rows, "size_bytes": total.size_bytes}
+        )
+    else:
+        session.say(f"Removed: {_amount(total)}.")
+
+
+def _pruned(session: Session, client: Client, days: int | None) -> tuple[Json, PruneReport]:
+    """Prune until nothing is left; return the last answer, and the sum of all."""
+    body = {"days": days} if days is not None else {}
+    answer = client.post("/prune", body)
+    total = read(PruneReport, answer)
+    while not total.is_complete:
+        session.say(f"so far: {_amount(total)}")
+        answer = client.post("/prune", body)
+        total = total.then(read(PruneReport, answer))
+    return answer, total
+
+
+def _show_prune(session: Session, answer: Json, shown: PruneReport, *, as_json: bool) -> None:
+    if as_json:
+        session.print_json(answer)
+        return
+    rows = [
+        row_of(
+            _PRUNE,
+            one.what,
+            f"{one.rows:,}",
+            size(one.size_bytes) if one.size_bytes else "–",
+            one.rule,
+        )
+        for one in shown.lines
+    ]
+    session.out.print(fitting(session.out, _PRUNE, rows))
+    for reason, number in shown.kept.items():
+        session.say(f"Kept all the same: {plural(number, 'run')}, as {one_line(reason)}.")
+    for remark in shown.remarks:
+        session.say(one_line(sentence(remark)))
+
+
+def _is_agreed(session: Session, shown: PruneReport) -> bool:
+    """Ask a person, where there is something to remove and somebody to ask."""
+    if not shown.rows:
+        session.say("There is nothing to remove.")
+        return False
+    if not session.is_interactive:
+        session.say("Nothing was removed: `seatrial db prune -y` does it.")
+        return False
+    if typer.confirm(f"Remove {_amount(shown)}?", err=True):
+        return True
+    raise CliError("Nothing was removed.")
+
+
+def _amount(report: PruneReport) -> str:
+    return f"{report.rows:,} rows and files, {size(report.size_bytes)}"
 
 
 @schema_app.command("matrix")

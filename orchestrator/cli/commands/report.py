@@ -156,6 +156,8 @@ class _Tree:
             raise CliError(
                 f"cell {cell.id} has an artifact with the unsafe name {name!r}, which is skipped"
             )
+        if artifact.pruned_at is not None:
+            return  # the report beside it says so
         path = f"{cell_path(self._run, cell)}/artifacts/{quote(name, safe='')}"
         with self._client.stream(path) as answer, (folder / name).open("wb") as file:
             for chunk in answer.iter_bytes():

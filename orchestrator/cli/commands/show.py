@@ -32,7 +32,7 @@ from orchestrator.cli.view.provenance import provenance
 from orchestrator.cli.view.tables import Layout, fitting
 from orchestrator.domain.cell import Run, RunState
 from orchestrator.domain.run_record import CellRecord, RunResponse, RunSummary
-from orchestrator.domain.units import usd
+from orchestrator.domain.units import sentence, usd
 
 _PAGE = 100
 _FOLLOW_EVERY_S = 0.5
@@ -100,6 +100,8 @@ def show_command(
     for told in (failures(found), blamed(found), metrics(found), provenance(found)):
         if told is not None:
             session.out.print(told)
+    for part in found.pruned:
+        session.say(one_line(sentence(part.of(found.id))))
     if not found.is_finished and not session.has_controller:
         session.say(f"No controller runs: `seatrial watch {found.id}` starts one, and it goes on.")
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from orchestrator.cli.client import Client
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.responses import read_items
-from orchestrator.cli.run_failures import BAD, FailingTest
+from orchestrator.cli.run_failures import BAD
 from orchestrator.cli.safe_text import fit, one_line
-from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse
+from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse, TestResponse
 
 TOLD_PER_JOB = 20
 _MESSAGE_WIDTH = 160
@@ -21,15 +21,13 @@ class BadTest:
     """A test that keeps its suite from passing."""
 
     cell: str
-    job: str
-    nodeid: str
-    outcome: str
-    message: str
+    test: TestResponse
 
     def __str__(self) -> str:
-        said = f": {fit(one_line(self.message), _MESSAGE_WIDTH)}" if self.message else ""
-        place = f"{one_line(self.cell)} {one_line(self.job)}"
-        return f"{place}: {self.outcome} {one_line(self.nodeid)}{said}"
+        test = self.test
+        said = f": {fit(one_line(test.message), _MESSAGE_WIDTH)}" if test.message else ""
+        place = f"{one_line(self.cell)} {one_line(test.job)}"
+        return f"{place}: {test.outcome.word} {one_line(test.nodeid)}{said}"
 
 
 class FailingTests:
@@ -61,7 +59,7 @@ class FailingTests:
         path = f"/runs/{run_id}/cells/{cell.id}/tests"
         try:
             answer = self._client.get(path, job=job.id, outcome=outcome, limit=TOLD_PER_JOB)
-            found = read_items(FailingTest, answer)
+            found = read_items(TestResponse, answer)
         except CliError:
             return
         self._seen[key] = count
@@ -69,4 +67,4 @@ class FailingTests:
             name = (cell.id, test.job, test.nodeid)
             if name not in self._told:
                 self._told.add(name)
-                yield BadTest(cell.id, test.job, test.nodeid, test.outcome, test.message)
+                yield BadTest(cell.id, test)

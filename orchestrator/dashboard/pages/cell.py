@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
@@ -23,7 +22,7 @@ from orchestrator.domain.event_facts import MetricFact
 from orchestrator.domain.fingerprint import traits
 from orchestrator.domain.manifest import output_artifact
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.run_record import CellRecord, artifacts_of_test
+from orchestrator.domain.run_record import ArtifactRecord, CellRecord, artifacts_of_test
 from orchestrator.domain.units import duration, plural, price, size
 from orchestrator.domain.vocabulary import term
 from orchestrator.store.results import TestLine, TestLines, TestsAsked
@@ -105,12 +104,19 @@ def _metric(metric: MetricFact) -> Row:
     )
 
 
+def _artifact_name(run_id: str, cell: str, one: ArtifactRecord) -> Text:
+    """Return the link to an artifact; of a pruned one, its name with the day."""
+    if one.pruned_at is not None:
+        return Text(f"{one.name} (pruned on {one.pruned_at:%Y-%m-%d})", is_code=True)
+    return Text(one.name, urls.artifact_url(run_id, cell, one.name), is_code=True)
+
+
 def artifact_table(run_id: str, cell: CellRecord) -> Table:
     """Return the table of the cell's artifacts."""
     rows = [
         Row(
             (
-                Text(one.name, urls.artifact_url(run_id, cell.id, one.name), is_code=True),
+                _artifact_name(run_id, cell.id, one),
                 Bytes(one.size_bytes),
                 Text(one.digest, short=f"{one.digest[:12]}…", is_code=True),
             )
@@ -273,21 +279,6 @@ _OUTCOMES = {one.word: one for one in _ORDER}
 router = APIRouter()
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The selection of tests, as the form shows it again."""
-
-    outcome: str = ""
-    job: str = ""
-    contains: str = ""
-
-    @property
-    def asked(self) -> TestsAsked:
-        """Return the selection as a query of the store."""
-        outcome = _OUTCOMES.get(self.outcome)
-        return TestsAsked(outcome=outcome, job=self.job, contains=self.contains)
-
-
 @router.get(urls.RUNS + "/{run}/cells/{cell}")
 def show_cell(
     asked: AskedDep,
@@ -303,20 +294,22 @@ def show_cell(
     found = cell_of(asked, found_run, cell)
     if found_run.id != run and asked.wanted is Format.HTML:
         return asked.go(urls.with_query(urls.cell_url(found_run.id, cell), **asked.query))
-    chosen = Choice(outcome.strip(), job.strip(), contains.strip())
+    chosen = TestsAsked(
+        outcome=_OUTCOMES.get(outcome.strip()), job=job.strip(), contains=contains.strip()
+    )
     return asked.answer(_page(asked, found_run, found, chosen, after))
 
 
-def _page(asked: Asked, run: Run, cell: Cell, chosen: Choice, after: str) -> Page:
+def _page(asked: Asked, run: Run, cell: Cell, chosen: TestsAsked, after: str) -> Page:
     stores = asked.context.stores
     seen = stores.run_events.last(run.id)
     record = describe_cell(stores, cell, stores.runs.spec(run.id), at=asked.now)
     lines = stores.results.worst_first(
-        cell.id, _lent(asked, cell), chosen.asked, limit=PAGE_SIZE, after=after
+        cell.id, _lent(asked, cell), chosen, limit=PAGE_SIZE, after=after
     )
     whole = asked.wanted is not Format.HTML
     tables = (
-        test_table(asked, run, cell, lines, is_filtered=chosen != Choice()),
+        test_table(asked, run, cell, lines, is_filtered=chosen != TestsAsked()),
         cell_jobs(run, record, asked.now),
         check_table(record),
         metric_table(record, whole=whole),
@@ -330,7 +323,7 @@ def _page(asked: Asked, run: Run, cell: Cell, chosen: Choice, after: str) -> Pag
         "is_over": record.state is CellState.DONE,
         "tally": Tally(shown_counts(record)),
         "chosen": chosen,
-        "is_filtered": chosen != Choice(),
+        "is_filtered": chosen != TestsAsked(),
         "outcomes": [(one.word, term(one.word).word) for one in _ORDER],
         "tables": {table.id: table for table in tables},
         "said": cell_notices(record),
@@ -352,11 +345,10 @@ def show_result(
     """Show the result of one test in the cell, with its whole text."""
     found_run = run_of(asked, run)
     found = cell_of(asked, found_run, cell)
-    told = asked.context.stores.results.line(found.id, _lent(asked, found), test)
-    if told is None:
+    line = asked.context.stores.results.line(found.id, _lent(asked, found), test)
+    if line is None:
         raise PageMissingError(f"cell {cell!r} of run {found_run.id} has no test {test}")
-    line, text = told
-    shown = visible(text[:_LONGEST_TEXT])
+    shown = visible(line.text[:_LONGEST_TEXT])
     names = [one.name for one in asked.context.stores.results.artifacts(found.id)]
     output = output_artifact(line.job)
     artifacts = artifacts_of_test(names, line.job, line.nodeid)
@@ -365,7 +357,7 @@ def show_result(
         "cell": found,
         "line": line,
         "shown": shown,
-        "hidden": max(0, len(text) - _LONGEST_TEXT),
+        "hidden": max(0, len(line.text) - _LONGEST_TEXT),
         "earlier": [outcome.word for outcome in line.earlier],
         "artifacts": artifacts,
         "output": output if output in names else "",
@@ -374,13 +366,13 @@ def show_result(
         template="result.html.j2",
         title=line.nodeid,
         facts=facts,
-        data=_data(line, text, shown) | {"artifacts": list(artifacts)},
+        data=_data(line, shown) | {"artifacts": list(artifacts)},
         section=urls.RUNS,
     )
     return asked.answer(page)
 
 
-def _data(line: TestLine, text: str, shown: str) -> dict[str, object]:
+def _data(line: TestLine, shown: str) -> dict[str, object]:
     return {
         "test": line.test_id,
         "job": line.job,
@@ -391,7 +383,7 @@ def _data(line: TestLine, text: str, shown: str) -> dict[str, object]:
         "reason": line.reason,
         "message": line.message,
         "signature": line.signature,
-        "text": text,
+        "text": line.text,
         "shown": shown,
     }
 

@@ -125,14 +125,13 @@ def quarantine(
         nodeid=form.filled("nodeid", longest=2_000),
         reason=form.filled("reason"),
         owner=form.filled("owner"),
-        author=viewer.person,
         days=form.number("days", least=1, most=_MOST_DAYS),
         platforms=form.names("platforms"),
         returns_after=form.number("returns_after", least=1, most=MOST_PASSES),
     )
     if not form.is_refused:
         try:
-            added = add_quarantine(asked.context, new)
+            added = add_quarantine(asked.context, new, author=viewer.person)
         except InvalidDocumentError as error:
             form.refuse(error)
         else:

@@ -322,6 +322,8 @@ def save_log(asked: AskedDep, opened: OpenedDep) -> Response:
     """Respond with the log's raw bytes as a file."""
     if opened.log is None:
         raise PageMissingError("nothing was written yet")
+    if opened.reader is not None:
+        opened.reader.read(0, 1)  # where the log was pruned, this says so before a file begins
     name = quote(f"{opened.cell.name}-{opened.log.number}.log", safe="")
     saved = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
     pieces = raw_pieces(asked.context.stores.logs, opened.log)

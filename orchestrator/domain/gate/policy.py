@@ -12,6 +12,7 @@ from typing import Literal
 from orchestrator.domain.gate.payload_review import PayloadLevel
 from orchestrator.domain.gate.verdict import LATER
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
+from orchestrator.domain.limits import STRICT
 from orchestrator.domain.matrix import ExpectedHardware
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.retests import RetestOptions
@@ -112,8 +113,6 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
-_STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
-
 LONGEST_EXCEPTION_TEXT = "90d"
 Level = Literal["blocking", "advisory"]
 """Whether a violation changes the verdict, or is only shown."""
@@ -124,7 +123,7 @@ OnTrouble = Literal["fail", "inconclusive", "advisory"]
 class GateMetadata:
     """Name and owner of a gate."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     name: str
     """Names the gate in commands and addresses."""
@@ -138,7 +137,7 @@ class GateMetadata:
 class SubjectRule:
     """Digests of the subject that must be known."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     require: tuple[Literal["git_sha", "wheel_sha256", "payload_sha256"], ...] = ()
     """Digests that every cell must carry."""
@@ -152,7 +151,7 @@ class SubjectRule:
 class ManifestRule:
     """Completeness of the tests."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     min_tests_vs_baseline: Decimal | None = None
     """Minimum share of the tests that the last green run collected, per platform."""
@@ -175,7 +174,7 @@ class ManifestRule:
 class EvidenceRule:
     """The evidence that counts. Simulated evidence never counts."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     max_age: str = "36h"
     """``36h``, ``7d``: older cells are stale, and stale evidence never passes."""
@@ -204,7 +203,7 @@ class Substitute:
     It never counts as that platform.
     """
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     platform: str
     """Id of the other platform."""
@@ -216,7 +215,7 @@ class Substitute:
 class Unavailable:
     """Handling of a platform that its provider does not offer."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     verdict: Literal["fail", "inconclusive", "exception", "advisory"] = "inconclusive"
     """``exception`` needs a named, approved exception that has not expired."""
@@ -230,7 +229,7 @@ class Unavailable:
 class PlatformRule:
     """A platform that must pass."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     id: str
     """The id in the matrix."""
@@ -252,7 +251,7 @@ class PlatformRule:
 class JobRule:
     """Jobs that must pass on platforms."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     id: str
     """Job id; ``*`` matches anything."""
@@ -276,7 +275,7 @@ class JobRule:
 class SkipRule:
     """Accepted skips."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     allow_reasons: tuple[str, ...] = ()
     """Patterns with ``*`` of accepted reasons."""
@@ -294,7 +293,7 @@ class SkipRule:
 class FlakyRule:
     """Tests that fail and pass under the same conditions."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     reruns: int = 0
     """Reruns of a failed test on its machine."""
@@ -310,7 +309,7 @@ class FlakyRule:
 class Budget:
     """Allowed slow-down of benchmarks."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     match: str
     """``job/metric``, with ``*``; the first match applies."""
@@ -322,7 +321,7 @@ class Budget:
 class PerformanceRule:
     """Paired benchmarks: subject against baseline, in turns on the same machine."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     budgets: tuple[Budget, ...]
     """Benchmarks that match none are shown, and cannot fail."""
@@ -340,7 +339,7 @@ class PerformanceRule:
 class NewFailureRule:
     """Failures of signatures that the last green run did not have."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     max: int = 0
     """Maximum number of new failures."""
@@ -352,7 +351,7 @@ class NewFailureRule:
 class CostRule:
     """Cost limit of a run."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     max_usd: Decimal
     """Over all machines of the run."""
@@ -364,7 +363,7 @@ class CostRule:
 class PolicyIssue:
     """A known issue of the policy: matching failures are tolerated. They change no count."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     id: str
     """``KI-0007``."""
@@ -394,7 +393,7 @@ class PolicyIssue:
 class GateException:
     """An exception for a rule, approved by persons other than its author."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     id: str
     """``EXC-2026-003``."""
@@ -418,7 +417,7 @@ class GateException:
 class ApprovalRule:
     """The approvals that a verdict needs before it counts."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     on: tuple[Literal["PASS", "PASS_WITH_EXCEPTIONS"], ...] = ("PASS_WITH_EXCEPTIONS",)
     """Decisions that need approval; without it they are INCONCLUSIVE. Empty: none."""
@@ -432,7 +431,7 @@ class ApprovalRule:
 class Diagnosis:
     """Diagnosis of failures while their machine is still there."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     enabled: bool = True
     """Retest failing tests with the baseline, and with the packages of the last green run."""
@@ -448,7 +447,7 @@ class Diagnosis:
 class GateSpec:
     """The rules of a gate."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     platforms: tuple[PlatformRule, ...]
     """At least one is blocking."""
@@ -484,7 +483,7 @@ class GateSpec:
 class GatePolicy:
     """The content of a policy file."""
 
-    __pydantic_config__ = _STRICT
+    __pydantic_config__ = STRICT
 
     metadata: GateMetadata
     """Name and owner."""

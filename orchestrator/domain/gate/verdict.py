@@ -131,14 +131,15 @@ class StoredPolicy:
     """Who stored it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredVerdict:
-    """A verdict and the digests of its blobs."""
+@dataclass(frozen=True, kw_only=True)
+class VerdictEnvelope:
+    """What is stored beside a verdict, with the digests of its blobs.
+
+    Without slots, so that a record can extend it and a verdict.
+    """
 
     id: str
     """``V-0001``; empty before it is stored."""
-    gate: str
-    verdict: Verdict
     runs: tuple[str, ...]
     """The runs whose evidence it evaluates."""
     lineage: str
@@ -147,7 +148,7 @@ class StoredVerdict:
     snapshot_digest: str
     """sha256 of the frozen evidence, with the waivers and approvals at that time."""
     document_digest: str
-    """sha256 of the verdict's canonical bytes."""
+    """sha256 of the verdict's canonical JSON."""
     envelope_digest: str
     """sha256 of the signed statements."""
     key_id: str
@@ -155,24 +156,16 @@ class StoredVerdict:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictResponse(Verdict):
-    """A stored verdict, which never changes, with the digests of its blobs."""
+class StoredVerdict(VerdictEnvelope):
+    """A verdict of a gate with its envelope."""
 
-    id: str
-    """``V-0001``."""
-    runs: tuple[str, ...]
-    """The runs whose evidence it evaluates."""
-    lineage: str
-    """The lineage of verdicts."""
-    created_at: datetime
-    snapshot_digest: str
-    """sha256 of the frozen evidence."""
-    document_digest: str
-    """sha256 of the verdict's canonical JSON."""
-    envelope_digest: str
-    """sha256 of the signed statements."""
-    key_id: str
-    """The signing key."""
+    gate: str
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictResponse(VerdictEnvelope, Verdict):
+    """A stored verdict, which never changes, with the digests of its blobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -67,6 +67,8 @@ class BlobRow(Table):
 
     digest: Mapped[Id]
     size_bytes: Mapped[Long]
+    touched_s: Mapped[float] = mapped_column(Float(53))
+    """When it was last stored or claimed, in seconds of the database's clock."""
 
 
 class BlobChunkRow(Table):

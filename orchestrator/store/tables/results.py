@@ -220,8 +220,10 @@ class ArtifactRow(Table):
 
     cell: Mapped[KeyCell]
     name: Mapped[Id]
-    digest: Mapped[str]
+    digest: Mapped[str] = mapped_column(Name, index=True)
     size_bytes: Mapped[Long]
+    pruned_at: Mapped[datetime | None]
+    """When its bytes were given up."""
 
 
 class Counted:

@@ -11,6 +11,7 @@ from orchestrator.domain.cell import CellState, RunSpec, RunState
 from orchestrator.domain.ingested import Ingested, RunAnnotation
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.retention import RunPart
 from orchestrator.domain.retests import RetestSession
 from orchestrator.domain.reuse_inputs import Prepared
 from orchestrator.store.column_types import Document, Json, Name, OneOf
@@ -119,6 +120,26 @@ class RunEventRow(Table):
     kind: Mapped[str]
     cell: Mapped[str]
     data: Mapped[dict[str, object]] = mapped_column(Json)
+
+
+class PrunedPartRow(Table):
+    """A part of a run that was pruned, and why."""
+
+    __tablename__ = "pruned_part"
+
+    run_id: Mapped[KeyRun]
+    part: Mapped[RunPart] = mapped_column(OneOf(RunPart), primary_key=True)
+    at: Mapped[datetime]
+    rule: Mapped[str]
+
+
+class PruneRow(Table):
+    """The last prune that came to its end; one row."""
+
+    __tablename__ = "prune"
+
+    pk: Mapped[Pk]
+    ended_at: Mapped[datetime]
 
 
 class CellRow(Table):

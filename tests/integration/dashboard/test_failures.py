@@ -133,11 +133,8 @@ def test_who_may_only_read_is_offered_no_form(pages: PageDesk, world: KindsWorld
 
 def test_a_quarantine_answers_for_a_failure(pages: PageDesk, world: KindsWorld) -> None:
     world.run({"a": SHAPES})
-    me = pages.viewer.person
-    new = NewQuarantine(
-        product="proof", nodeid="a", reason="no seed", owner="me", author=me, days=9
-    )
-    add_quarantine(pages.api.context, new)
+    new = NewQuarantine(product="proof", nodeid="a", reason="no seed", owner="me", days=9)
+    add_quarantine(pages.api.context, new, author=pages.viewer.person)
     (row,) = pages.page("/failures").rows("failures")
     assert (row["Status"], row["Owner"]) == ("≈ quarantined Q-0001", "me")
     assert "no seed" in pages.page(f"/failures/{signature(pages, 'dimensions')}").text

@@ -244,10 +244,8 @@ def test_many_waivers_and_verdicts_cost_no_more_statements(pages: PageDesk) -> N
     with pages.counted() as few:
         pages.page("/gates/release")
     for number in range(51):
-        new = NewWaiver(
-            gate="release", rule=RULE, reason=f"{number}", author=pages.viewer.person, days=1
-        )
-        request_waiver(pages.api.context, new)
+        new = NewWaiver(gate="release", rule=RULE, reason=f"{number}", days=1)
+        request_waiver(pages.api.context, new, author=pages.viewer.person)
     for number in range(3):
         gate_world.check(pages.api, f"more-{number}")
     with pages.counted() as many:

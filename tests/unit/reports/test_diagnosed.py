@@ -72,4 +72,3 @@ def test_each_cells_report_has_its_own(templates):
     model = json.loads(render("summary", told, format="json", templates=templates))
     assert [row["answer"] for row in model["blame"]] == ["subject", "image_or_driver", "flaky"]
     assert model["blame"][0]["again"][0]["outcomes"] == ["failed"] * 6
-    assert "failed 6 of 6 again; passed 4 of 4 with the baseline" in model["blame"][0]["tried"]

@@ -36,7 +36,7 @@ from orchestrator.dashboard.pages.gates.rules import (
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Act, Badge, Cell, Column, Moment, Row, Several, Table, Text
-from orchestrator.domain.caller_identity import Scope, person_key
+from orchestrator.domain.caller_identity import Person, Scope, person_key
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.gate.exception_terms import longest_exception
 from orchestrator.domain.gate.exceptions import as_words
@@ -477,13 +477,15 @@ def add_waiver(
         gate=gate,
         rule=rule.strip(),
         reason=reason,
-        author=viewer.person,
         days=int(days) if days.isascii() and days.isdigit() else 0,
         verdict=verdict,
         only_this=bool(only_this),
     )
     try:
-        known = _standing(asked, new) or request_waiver(asked.context, new).waiver.id
+        known = (
+            _standing(asked, new, viewer.person)
+            or request_waiver(asked.context, new, author=viewer.person).waiver.id
+        )
     except InvalidDocumentError as error:
         problems = [(str(one.path[0]) if one.path else "", one.message) for one in error.problems]
         kept = {**written, "verdict": verdict, "only_this": only_this}
@@ -513,14 +515,14 @@ def add_approval(asked: AskedDep, gate: str, viewer: Decider, verdict: Word = ""
     return asked.go(f"{urls.gate_url(gate)}#approvals")
 
 
-def _standing(asked: Asked, new: NewWaiver) -> str:
+def _standing(asked: Asked, new: NewWaiver, author: Person) -> str:
     """Return a message where an active waiver has the same content; else empty."""
     gates = asked.context.stores.gates
     newest = next((one.id for one in gates.verdicts(gate=new.gate, limit=1)), "")
     for one in gates.waivers(gate=new.gate):
         waiver = one.waiver
         said = (waiver.rule, waiver.author_token, waiver.reason, one.verdict)
-        same = said == (new.rule, new.author.token, new.reason.strip(), new.verdict or newest)
+        same = said == (new.rule, author.token, new.reason.strip(), new.verdict or newest)
         until = (waiver.expires - waiver.at).days
         if same and until == new.days and asked.now < waiver.expires and not waiver.evidence:
             return "" if new.only_this else waiver.id

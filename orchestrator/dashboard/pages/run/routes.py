@@ -41,7 +41,7 @@ from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.run_record import RunRecord
 from orchestrator.domain.signature import FailureGroup
-from orchestrator.domain.units import elapsed, usd
+from orchestrator.domain.units import elapsed, sentence, usd
 from orchestrator.store.cell_results import Depth
 from orchestrator.store.runs import RunsAsked
 
@@ -265,6 +265,7 @@ def run_page(asked: Asked, run: Run, seen: int, *, refused: str = "", chosen: st
         "took": elapsed(_seconds(record.run, asked.now)),
         "money": money,
         "tables": {table.id: table for table in tables},
+        "pruned": [sentence(part.of(run.id)) for part in record.pruned],
         "said": [*_kept(record), *_simulated(record), *_notices(record)],
         "events": urls.with_query(urls.events_url(run.id), after=str(seen)),
         "event_kinds": _EVENTS,

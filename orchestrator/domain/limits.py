@@ -1,0 +1,41 @@
+"""Limits of values that people send, as annotations of a record's fields.
+
+They hold where a request is parsed into the record; a record that code makes is not checked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Annotated, Any
+
+STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
+"""Configuration of a record that a request is parsed into: unknown keys are refused."""
+ONE_LINE = r"^[^\x00-\x1f\x7f]*$"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Limits of a text, a number or a list; None does not restrict."""
+
+    min_length: int | None = None
+    max_length: int | None = None
+    pattern: str | None = None
+    """Regular expression of a text."""
+    ge: int | None = None
+    """Least number."""
+    le: int | None = None
+    """Greatest number."""
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: Callable[[object], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Add the limits to the schema of the annotated type, under the same names."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return handler(source) | {name: x for name, x in values.items() if x is not None}
+
+
+Word = Annotated[str, Limits(max_length=300, pattern=ONE_LINE)]
+"""One line without control characters; may be empty."""
+Filled = Annotated[str, Limits(min_length=1, max_length=300, pattern=ONE_LINE)]
+"""One line, not empty."""

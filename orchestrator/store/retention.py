@@ -1,0 +1,417 @@
+"""Retention: finds what no rule keeps any more, and deletes it in short transactions.
+
+Every method is idempotent, so that a prune may be interrupted and repeated, and two may run at
+once. A run's rows are deleted under the run's lock, after checking once more that it is finished
+and not needed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import chain
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, delete, exists, func, or_, select, update
+from sqlalchemy.orm import Session, aliased
+
+from orchestrator.domain.cell import CellState, LeaseState, RunState
+from orchestrator.domain.channel import DeliveryState
+from orchestrator.domain.gate.verdict import Decision
+from orchestrator.domain.retention import Amount, PrunedPart, Rule, RunPart
+from orchestrator.domain.schedule import FiringState
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import changed, insert_into, json_text, lock
+from orchestrator.store.tables import (
+    ArtifactRow,
+    AttemptRow,
+    CellReuseRow,
+    CellRow,
+    DeliveryAttemptRow,
+    DeliveryRow,
+    EvidenceChunkRow,
+    FiringRow,
+    IdempotencyKeyRow,
+    LeaseRow,
+    PrunedPartRow,
+    PruneRow,
+    RetestSessionRow,
+    RunEventRow,
+    RunRow,
+    RunSpecRow,
+    ScheduleRow,
+    VerdictRow,
+    VerdictRunRow,
+    WaiverRow,
+)
+
+BATCH = 200
+"""Maximum rows of one transaction."""
+FIRINGS_KEPT = 50
+"""Newest firings of a schedule that are always kept: as many as its page shows."""
+_PRUNE_LOCK = 7_328_417_254
+"""Number of the advisory lock of prunes in Postgres."""
+_POINTERS = ("evidence", "log")
+"""Kinds of run events that point at logs and raw events."""
+_PASSED = (Decision.PASS, Decision.PASS_WITH_EXCEPTIONS)
+
+
+class RetentionStore:
+    """Counts and deletes what is not kept."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+        self._turn = threading.Lock()
+
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Yield whether no other prune of this database runs; True holds others off until the end.
+
+        On SQLite the database has one controller, which is this process.
+        """
+        if not self._turn.acquire(blocking=False):
+            yield False
+            return
+        try:
+            with self._alone_on_server() as alone:
+                yield alone
+        finally:
+            self._turn.release()
+
+    @contextmanager
+    def _alone_on_server(self) -> Iterator[bool]:
+        if not self._sessions.is_postgres:
+            yield True
+            return
+        engine = self._sessions.engine.execution_options(isolation_level="AUTOCOMMIT")
+        with engine.connect() as connection:
+            locked = connection.scalar(select(func.pg_try_advisory_lock(_PRUNE_LOCK)))
+            try:
+                yield bool(locked)
+            finally:
+                if locked:
+                    connection.execute(select(func.pg_advisory_unlock(_PRUNE_LOCK)))
+
+    def last(self) -> datetime | None:
+        """Return when the last prune came to its end; None before the first."""
+        with self._sessions.read() as session:
+            return session.scalar(select(PruneRow.ended_at))
+
+    def end(self, *, at: datetime) -> None:
+        """Store that a prune came to its end."""
+        with self._sessions.write() as session:
+            new = insert_into(session, PruneRow).values(pk=1, ended_at=at)
+            session.execute(new.on_conflict_do_update(index_elements=["pk"], set_={"ended_at": at}))
+
+    def of_run(self, run_id: str) -> tuple[PrunedPart, ...]:
+        """Return the pruned parts of a run."""
+        with self._sessions.read() as session:
+            return tuple(_parts(session, run_id))
+
+    def runs(self, part: RunPart, before: datetime, *, after: str, limit: int) -> list[str]:
+        """Return runs with something of the part to prune, by id, from an id on."""
+        query = (
+            select(RunRow.id)
+            .where(RunRow.id > after, *_is_over(before), ~_is_needed(before), _HAS[part])
+            .order_by(RunRow.id)
+            .limit(limit)
+        )
+        with self._sessions.read() as session:
+            return list(session.scalars(query))
+
+    def kept(self, before: datetime) -> dict[str, int]:
+        """Return the number of finished runs past a rule that are needed, by reason."""
+        with self._sessions.read() as session:
+            counts = {
+                reason: session.scalar(
+                    select(func.count()).select_from(RunRow).where(*_is_over(before), needed)
+                )
+                for reason, needed in _reasons(before).items()
+            }
+        return {reason: number for reason, number in counts.items() if number}
+
+    def expired(self, run_ids: Collection[str], before: datetime) -> list[str]:
+        """Return which of these runs a rule does not keep any more."""
+        mine = RunRow.id.in_(run_ids)
+        query = select(RunRow.id).where(mine, *_is_over(before), ~_is_needed(before))
+        with self._sessions.read() as session:
+            return list(session.scalars(query.order_by(RunRow.id)))
+
+    def count_logs(self, run_ids: Sequence[str]) -> Amount:
+        """Count chunks of logs and raw events of runs."""
+        chunk = EvidenceChunkRow
+        query = (
+            select(func.count(), func.coalesce(func.sum(func.length(chunk.body)), 0))
+            .join(AttemptRow, AttemptRow.pk == chunk.attempt)
+            .join(CellRow, CellRow.pk == AttemptRow.cell)
+            .where(CellRow.run_id.in_(run_ids))
+        )
+        with self._sessions.read() as session:
+            rows, size = session.execute(query).one()
+            return Amount(rows, int(size))
+
+    def count_artifacts(self, run_ids: Sequence[str]) -> Amount:
+        """Count artifacts of runs; their bytes are counted as blobs, which runs may share."""
+        query = select(func.count()).select_from(ArtifactRow).join(CellRow)
+        query = query.where(CellRow.run_id.in_(run_ids), ArtifactRow.pruned_at.is_(None))
+        with self._sessions.read() as session:
+            return Amount(session.scalar(query) or 0)
+
+    def drop_logs(self, run_id: str, before: datetime, rule: Rule, *, at: datetime) -> Amount:
+        """Delete some chunks of a run's logs and raw events; nothing once all are gone.
+
+        The reason is stored first, and stays.
+        """
+        chunk = EvidenceChunkRow
+        attempts = select(AttemptRow.pk).join(CellRow).where(CellRow.run_id == run_id)
+        keys = select(chunk.attempt, chunk.stream, chunk.offset, func.length(chunk.body))
+        keys = keys.where(chunk.attempt.in_(attempts))
+        keys = keys.order_by(chunk.attempt, chunk.stream, chunk.offset).limit(BATCH)
+        with self._sessions.write() as session:
+            if not _is_still(session, run_id, before):
+                return Amount()
+            rows = session.execute(keys).all()
+            if not rows:
+                return _drop_pointers(session, run_id)
+            _note(session, run_id, RunPart.LOGS, rule, at)
+            last = {(attempt, stream): offset for attempt, stream, offset, _ in rows}
+            for (attempt, stream), offset in last.items():
+                mine = (chunk.attempt == attempt, chunk.stream == stream, chunk.offset <= offset)
+                changed(session, delete(chunk).where(*mine))
+            return Amount(len(rows), sum(row[3] for row in rows))
+
+    def drop_artifacts(self, run_id: str, before: datetime, rule: Rule, *, at: datetime) -> Amount:
+        """Give up the bytes of a run's artifacts; their names and digests stay."""
+        cells = select(CellRow.pk).where(CellRow.run_id == run_id)
+        mine = (ArtifactRow.cell.in_(cells), ArtifactRow.pruned_at.is_(None))
+        with self._sessions.write() as session:
+            if not _is_still(session, run_id, before):
+                return Amount()
+            rows = changed(session, update(ArtifactRow).where(*mine).values(pruned_at=at))
+            if rows:
+                _note(session, run_id, RunPart.ARTIFACTS, rule, at)
+            return Amount(rows)
+
+    def digests_in_use(
+        self, *, payloads: datetime | None, artifacts: datetime | None
+    ) -> frozenset[str]:
+        """Return digests of blobs that are in use, except those of artifacts.
+
+        Those of verdicts, of schedules, of open firings, and of runs: their payloads and wheels
+        unless they ended before `payloads`, the evidence of their retests unless before
+        `artifacts`. None keeps all.
+        """
+        spec = RunSpecRow.spec
+        with self._sessions.read() as session:
+            found: set[str | None] = set()
+            proofs = select(VerdictRow.snapshot_digest, VerdictRow.envelope_digest)
+            found.update(chain.from_iterable(session.execute(proofs)))
+            of_run = select(
+                RunRow.payload_digest,
+                json_text(session, spec, "subject_digest"),
+                json_text(session, spec, "baseline_digest"),
+            ).join(RunSpecRow, RunSpecRow.run_id == RunRow.id)
+            of_run = of_run.where(_is_live(payloads)).distinct()
+            found.update(chain.from_iterable(session.execute(of_run)))
+            document = RetestSessionRow.document
+            retests = select(
+                json_text(session, document, "evidence"),
+                json_text(session, document, "ask", "subject_digest"),
+            ).join(RunRow, RunRow.id == RetestSessionRow.run_id)
+            retests = retests.where(_is_live(artifacts)).distinct()
+            found.update(chain.from_iterable(session.execute(retests)))
+            for one in session.scalars(select(ScheduleRow.document)):
+                found.update((one.payload, one.subject_digest, one.baseline_digest))
+            unended = FiringRow.state != FiringState.NOTIFIED
+            for firing in session.scalars(select(FiringRow.document).where(unended)):
+                if firing.resolved is not None:
+                    found.update((firing.resolved.subject_digest, firing.resolved.baseline_digest))
+        return frozenset(digest for digest in found if digest)
+
+    def artifacts_in_use(self, digests: Sequence[str], before: datetime | None) -> set[str]:
+        """Return which of these digests an artifact has that is kept; None keeps all."""
+        query = select(ArtifactRow.digest).where(ArtifactRow.digest.in_(digests))
+        query = query.where(ArtifactRow.pruned_at.is_(None))
+        if before is not None:
+            query = query.join(CellRow).join(RunRow, RunRow.id == CellRow.run_id)
+            query = query.where(_is_live(before))
+        with self._sessions.read() as session:
+            return set(session.scalars(query.distinct()))
+
+    def finished_cells(self, cell_ids: Collection[str]) -> set[str]:
+        """Return which of these cells are done, in a finished run."""
+        query = select(CellRow.id).join(RunRow, RunRow.id == CellRow.run_id)
+        over = (CellRow.state == CellState.DONE, RunRow.state == RunState.FINISHED)
+        with self._sessions.read() as session:
+            return set(session.scalars(query.where(CellRow.id.in_(cell_ids), *over)))
+
+    def history(self, before: datetime) -> Mapping[str, Callable[[bool], Amount]]:
+        """Return, by name, what counts (True) or deletes some (False) of ended records."""
+        return {
+            "firings": lambda dry: self._rows(FiringRow, _old_firings(before), dry=dry),
+            "deliveries": lambda dry: self._deliveries(before, dry=dry),
+            "waivers": lambda dry: self._waivers(before, dry=dry),
+            "idempotency keys": lambda dry: self._rows(
+                IdempotencyKeyRow,
+                select(IdempotencyKeyRow.key).where(IdempotencyKeyRow.claimed_at < before),
+                dry=dry,
+            ),
+        }
+
+    def _rows(self, table: Any, keys: Select[Any], *, dry: bool) -> Amount:  # noqa: ANN401
+        if dry:
+            with self._sessions.read() as session:
+                return Amount(
+                    session.scalar(select(func.count()).select_from(keys.subquery())) or 0
+                )
+        [column] = table.__mapper__.primary_key
+        with self._sessions.write() as session:
+            found = list(session.scalars(keys.limit(BATCH)))
+            return Amount(changed(session, delete(table).where(column.in_(found))))
+
+    def _deliveries(self, before: datetime, *, dry: bool) -> Amount:
+        over = (DeliveryRow.state != DeliveryState.WAITING, DeliveryRow.done_at < before)
+        keys = select(DeliveryRow.pk).where(*over)
+        if dry:
+            return self._rows(DeliveryRow, keys, dry=True)
+        with self._sessions.write() as session:
+            found = list(session.scalars(keys.limit(BATCH)))
+            its = DeliveryAttemptRow.delivery.in_(found)
+            changed(session, delete(DeliveryAttemptRow).where(its))
+            return Amount(changed(session, delete(DeliveryRow).where(DeliveryRow.pk.in_(found))))
+
+    def _waivers(self, before: datetime, *, dry: bool) -> Amount:
+        """Of the expired ones only those that nobody approved: the others excused verdicts.
+
+        The newest waiver stays, since SQLite would give its number to the next one.
+        """
+        newest = select(func.max(WaiverRow.pk)).scalar_subquery()
+        with self._sessions.read() as session:
+            query = select(WaiverRow).where(WaiverRow.pk < newest).order_by(WaiverRow.pk)
+            over = [
+                row.pk
+                for row in session.scalars(query)
+                if row.document.expires < before and not row.document.approver
+            ]
+        if dry:
+            return Amount(len(over))
+        with self._sessions.write() as session:
+            mine = select(WaiverRow).where(WaiverRow.pk.in_(over[:BATCH])).with_for_update()
+            # Looked at once more: it may have been approved meanwhile.
+            still = [row.pk for row in session.scalars(mine) if not row.document.approver]
+            return Amount(changed(session, delete(WaiverRow).where(WaiverRow.pk.in_(still))))
+
+    def give_back(self, is_late: Callable[[], bool]) -> None:
+        """Return free pages of a SQLite file to the disk, some at a time; nothing on Postgres."""
+        if not self._sessions.is_postgres:
+            self._sessions.shrink(is_late)
+
+
+def _is_over(before: datetime) -> tuple[ColumnElement[bool], ...]:
+    return RunRow.state == RunState.FINISHED, RunRow.finished_at < before
+
+
+def _is_needed(before: datetime) -> ColumnElement[bool]:
+    return or_(*_reasons(before).values())
+
+
+def _is_live(before: datetime | None) -> ColumnElement[bool]:
+    """Whether a run keeps what it refers to."""
+    if before is None:
+        return RunRow.id.is_not(None)
+    return or_(~and_(*_is_over(before)), _is_needed(before))
+
+
+def _reasons(before: datetime) -> Mapping[str, ColumnElement[bool]]:
+    """Return why a finished run is needed though a rule does not keep it."""
+    lease = exists().where(LeaseRow.run_id == RunRow.id, LeaseRow.state != LeaseState.GONE)
+    newest = select(func.max(VerdictRow.pk)).group_by(VerdictRow.gate, VerdictRow.lineage)
+    verdicts = or_(
+        VerdictRunRow.verdict.in_(newest),
+        VerdictRunRow.verdict.in_(newest.where(VerdictRow.decision.in_(_PASSED))),
+    )
+    later, source, user = aliased(RunRow), aliased(CellRow), aliased(CellRow)
+    reuse = (
+        exists()
+        .where(source.run_id == RunRow.id, CellReuseRow.source == source.pk)
+        .where(user.pk == CellReuseRow.cell, later.id == user.run_id, later.id != RunRow.id)
+        .where(or_(later.state != RunState.FINISHED, later.finished_at >= before))
+    )
+    return {
+        "a machine of it is not proven gone": lease,
+        "the newest or the last passing verdict of a gate judges it": RunRow.id.in_(
+            select(VerdictRunRow.run_id).where(verdicts)
+        ),
+        "a run that is kept reuses its evidence": reuse,
+    }
+
+
+_CHUNKS = (
+    exists()
+    .where(CellRow.run_id == RunRow.id, AttemptRow.cell == CellRow.pk)
+    .where(EvidenceChunkRow.attempt == AttemptRow.pk)
+)
+_FILES = exists().where(
+    CellRow.run_id == RunRow.id, ArtifactRow.cell == CellRow.pk, ArtifactRow.pruned_at.is_(None)
+)
+_LATER = aliased(RunEventRow)
+_POINTS = (
+    exists()
+    .where(RunEventRow.run_id == RunRow.id, RunEventRow.kind.in_(_POINTERS))
+    .where(_LATER.run_id == RunRow.id, _LATER.number > RunEventRow.number)
+)
+_HAS: Mapping[RunPart, ColumnElement[bool]] = {
+    RunPart.LOGS: or_(_CHUNKS, _POINTS),
+    RunPart.ARTIFACTS: _FILES,
+}
+
+
+def _is_still(session: Session, run_id: str, before: datetime) -> bool:
+    """Lock the run, and look once more: it may have been opened for one more cell meanwhile."""
+    mine = select(RunRow.id).where(RunRow.id == run_id)
+    lock(session, mine)
+    return session.scalar(mine.where(*_is_over(before), ~_is_needed(before))) is not None
+
+
+def _note(session: Session, run_id: str, part: RunPart, rule: Rule, at: datetime) -> None:
+    new = insert_into(session, PrunedPartRow)
+    new = new.values(run_id=run_id, part=part, at=at, rule=rule.text)
+    session.execute(
+        new.on_conflict_do_update(
+            index_elements=["run_id", "part"], set_={"at": at, "rule": rule.text}
+        )
+    )
+
+
+def _drop_pointers(session: Session, run_id: str) -> Amount:
+    """Delete run events that pointed at what is gone; the newest event stays, for its number."""
+    newest = select(func.max(RunEventRow.number)).where(RunEventRow.run_id == run_id)
+    mine = (RunEventRow.run_id == run_id, RunEventRow.kind.in_(_POINTERS))
+    old = select(RunEventRow.number).where(*mine, RunEventRow.number < newest.scalar_subquery())
+    found = list(session.scalars(old.limit(BATCH)))
+    return Amount(changed(session, delete(RunEventRow).where(*mine, RunEventRow.number.in_(found))))
+
+
+def _parts(session: Session, run_id: str) -> Iterator[PrunedPart]:
+    query = select(PrunedPartRow).where(PrunedPartRow.run_id == run_id)
+    for row in session.scalars(query.order_by(PrunedPartRow.part)):
+        yield PrunedPart(row.part, row.at, row.rule)
+
+
+def pruned_part(session: Session, run_id: str, part: RunPart) -> PrunedPart | None:
+    """Return why a part of a run is not there; None where it was not pruned."""
+    return next((one for one in _parts(session, run_id) if one.part is part), None)
+
+
+def _old_firings(before: datetime) -> Select[int]:
+    """Select firings that are over and old, but the newest of each schedule."""
+    newer = aliased(FiringRow)
+    later = (
+        select(func.count())
+        .where(newer.schedule == FiringRow.schedule, newer.due_at > FiringRow.due_at)
+        .scalar_subquery()
+    )
+    over = (FiringRow.state == FiringState.NOTIFIED, FiringRow.due_at < before)
+    return select(FiringRow.pk).where(*over, later >= FIRINGS_KEPT)
