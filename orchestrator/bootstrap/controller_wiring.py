@@ -46,7 +46,7 @@ from orchestrator.application.ports.engine import Durable
 from orchestrator.application.ports.wheels import Subjects
 from orchestrator.application.ports.workspaces import Workspace as WorkspacePort
 from orchestrator.assets import asset_dir
-from orchestrator.bootstrap.local_jobs import AS_OURSELVES, LocalJobs, subjects_of
+from orchestrator.bootstrap.local_job_policy import AS_OURSELVES, LocalJobs, subjects_of
 from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
 from orchestrator.config import Settings, listed_secret, secret
 from orchestrator.domain.budget import Budget, Period
@@ -65,11 +65,11 @@ from orchestrator.domain.retention import RetentionPolicy
 from orchestrator.domain.run_record import Evidence
 from orchestrator.store.blobs import PayloadStore
 from orchestrator.store.database import Database, check_unclosed, open_database
-from runners import ProviderContext
 from runners import registry as provider_registry
 from runners.fake import MemoryHostStore
+from runners.provider_context import ProviderContext
 from runners.shell import open_shell
-from runners.shell.account import account_of
+from runners.shell.local_account import account_of
 from runners.workspace import Workspace
 
 if TYPE_CHECKING:
