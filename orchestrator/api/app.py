@@ -106,7 +106,7 @@ def create_app(
 
 
 def module_of(path: str) -> str | None:
-    """Return the module with the routes of a path, for `create_app`; None where all are needed.
+    """Return the module with the routes of a path, for `create_app`; None if all are needed.
 
     To declare the routes of every module takes longer than to answer one request.
     """

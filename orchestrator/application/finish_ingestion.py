@@ -33,22 +33,22 @@ def pull_evidence(
 ) -> tuple[EvidenceBatch | None, Position]:
     """Fetch and store new evidence once.
 
-    A line that is longer than the limit, as a manifest of sixty thousand tests, is fetched whole.
+    A line longer than the limit, such as the manifest of 60,000 tests, is fetched whole.
 
     Args:
         workspace: On the attempt's machine.
-        store: Where evidence is kept.
-        attempt_id: Whose it is.
-        have: How much of it is stored.
+        store: The store of evidence.
+        attempt_id: Id of the attempt.
+        have: The stored position.
         at: Now.
-        limit_bytes: The most to fetch at once.
+        limit_bytes: Maximum bytes of one fetch.
 
     Returns:
-        What the machine answered (None if it knows no such attempt), and what is stored now.
+        The machine's answer (None if it has no such attempt), and the new position.
 
     Raises:
-        ShellError: The machine could not be spoken to; nothing was stored.
-        EvidenceError: What it sent is not evidence; nothing was stored.
+        ShellError: The machine could not be reached; nothing was stored.
+        EvidenceError: The bytes are not evidence; nothing was stored.
     """
     while True:
         pulled = workspace.pull(
@@ -136,7 +136,7 @@ def _append(context: Context, cell: Cell, attempt_id: str) -> None:
 
 
 def _append_rest(context: Context, digest: str, attempt_id: str) -> bool:
-    """Continue from the stored position; False where another process continued meanwhile."""
+    """Continue from the stored position; False if another process continued meanwhile."""
     evidence = context.stores.evidence
     have = evidence.position(attempt_id)
     for chunk in _whole_lines(_after(context.blobs.open(digest), have.events_bytes)):

@@ -51,7 +51,7 @@ class LogMarks:
         self._open = text[complete : complete + _LONGEST_BYTES + 1]
 
     def sections(self, total: int) -> list[Section]:
-        """Return every job's lines of a log that has so many."""
+        """Return every job's range of lines, in a log of `lines` lines."""
         known = [one for one in self.jobs if one[0] <= total]
         ends = [*(line - 1 for line, _ in known[1:]), total]
         return [Section(job, line, ends[at]) for at, (line, job) in enumerate(known)]

@@ -229,7 +229,7 @@ def _port(
     secret: str,
     tls: TlsFiles | None,
 ) -> tuple[Listener, str]:
-    """Return the TCP listener, and the message for whoever started it."""
+    """Return the TCP listener, and a message for the terminal."""
     host, port = options.address, options.number
     hosts = (host, *settings.public_hosts)
     api = create_app(

@@ -135,7 +135,7 @@ class WorkspacePool:
     def open(self, endpoint: Endpoint) -> WorkspacePort:
         """Return the workspace of a machine; it connects at its first call.
 
-        Raises ShellError where it cannot be reached from here at all.
+        Raises ShellError if it cannot be reached from here at all.
         """
         with self._lock:
             if endpoint not in self._open:
@@ -223,7 +223,7 @@ def build(settings: Settings, *, runs_cells: bool, local: LocalJobs = AS_OURSELV
 def open_to_read(settings: Settings) -> tuple[Database, Context]:
     """Create the components that answer reads without a controller; writes nothing.
 
-    Raises StoreError where there is no database, or one of another version.
+    Raises StoreError if there is no database, or one of another version.
     """
     database = open_database(app_url(settings), read_only=True)
     deps = _deps(settings, database, AS_OURSELVES, controller="", wakeups=None)

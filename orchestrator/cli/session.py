@@ -143,7 +143,7 @@ class Session:
         return line is None or line.is_held
 
     def _reading_line(self) -> ReadingLine | None:
-        """Return the offline connection; None where the database is no file of the home."""
+        """Return the offline connection; None if the database is no file of the home."""
         from orchestrator.cli.connect import LocalConnection, ReadingLine
 
         line = self.line()

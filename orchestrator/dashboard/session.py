@@ -51,7 +51,7 @@ class Viewer:
 
     @property
     def person(self) -> Person:
-        """Whose word it is that they give."""
+        """Name of the person who signs."""
         return Person(self.name, self.token)
 
     def may(self, needed: str) -> bool:

@@ -69,7 +69,7 @@ def person_key(name: str) -> str:
 
 
 def name_fault(text: str) -> str:
-    """Return why a name is not allowed; empty where it is.
+    """Return why a name is not allowed; empty if it is.
 
     Letters of several scripts are refused, because some of them look alike.
     """

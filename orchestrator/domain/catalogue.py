@@ -30,7 +30,7 @@ class CataloguedPlatform:
 
     @property
     def architecture(self) -> str:
-        """Architecture of its accelerator; empty where none is recorded."""
+        """Architecture of its accelerator; empty if none is recorded."""
         return architecture(self.compute_capability)
 
 
@@ -117,13 +117,13 @@ PLATFORMS: Mapping[str, CataloguedPlatform] = {row.platform.id: row for row in _
 
 
 def architecture(capability: str) -> str:
-    """Return NVIDIA's architecture of a compute capability; empty where none is recorded."""
+    """Return NVIDIA's architecture of a compute capability; empty if none is recorded."""
     return _ARCHITECTURES.get(capability, "")
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """The hardware that a platform's id implies; empty where it implies none."""
+    """The hardware that a platform's id implies; empty if it implies none."""
 
     provider: str = ""
     device: str = ""

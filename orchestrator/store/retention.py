@@ -402,7 +402,7 @@ def _parts(session: Session, run_id: str) -> Iterator[PrunedPart]:
 
 
 def pruned_part(session: Session, run_id: str, part: RunPart) -> PrunedPart | None:
-    """Return why a part of a run is not there; None where it was not pruned."""
+    """Return why a part of a run is not there; None if it was not pruned."""
     return next((one for one in _parts(session, run_id) if one.part is part), None)
 
 

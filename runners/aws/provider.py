@@ -103,7 +103,7 @@ class AwsProvider:
         return self._quotas.demands(place)
 
     def level(self, quota: Quota) -> QuotaLevel:
-        """Limit and usage now; whatever cannot be read is unknown, with the reason."""
+        """Return limit and usage; a value that cannot be read is unknown, with the reason."""
         return self._quotas.level(quota)
 
     def read_prices(self) -> Iterable[Price]:

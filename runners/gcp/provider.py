@@ -161,7 +161,7 @@ class GcpProvider:
         return places
 
     def _ingress(self, config: PlatformConfig) -> str:
-        """Return the network that connects to the machines; empty where nothing says which.
+        """Return the network that connects to the machines; empty if nothing says which.
 
         Raises:
             ConfigError: It is not set, or the tunnel's program is not installed.

@@ -81,7 +81,7 @@ class StaticProvider:
         self._book.erase(TRAITS.name, machine_id)
 
     def inventory(self) -> Iterable[Machine]:
-        """Every host that is handed out."""
+        """Return every host that is in use."""
         return self._book.pages(TRAITS.name)
 
     def _refuse_if_held(self, host: Host, wanted: Machine) -> None:

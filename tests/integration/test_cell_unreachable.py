@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from itertools import pairwise
@@ -206,6 +207,42 @@ def test_a_host_key_made_anew_after_the_first_contact_is_believed_once_it_is_pub
     assert set(spoken_to[1:]) == ({SECOND} if outcome is Outcome.PASSED else set())
     assert len(refused_at) > 2
     assert all(after - before <= 1 for before, after in pairwise(refused_at)), "one look per poll"
+
+
+def test_no_job_begins_before_a_guest_had_the_time_to_make_its_host_key_anew(here):
+    """A machine that is prepared at once: its guest agent comes three seconds later."""
+    here.limits = Limits(max_usd=Decimal(10), infra_retries=0)
+    contacts: list[datetime] = []
+
+    def key() -> str:
+        late = contacts and here.clock.now() >= contacts[0] + timedelta(seconds=3)
+        return SECOND if late else FIRST
+
+    class Guest(FakeWorkspace):
+        def __init__(self, endpoint) -> None:
+            super().__init__(here.computers()[-1])
+            self._key = endpoint.host_key
+
+        def _touch(self) -> None:
+            if self._key != key():
+                raise HostKeyError("another")
+            contacts.append(here.clock.now())
+            super()._touch()
+
+    class Publishing(Republishing):
+        def inspect(self, machine_id):
+            machine = self._inner.inspect(machine_id)
+            if machine.endpoint is None:
+                return machine
+            return replace(machine, endpoint=SshAddress("10.0.0.1", "u", host_key=key()))
+
+    provider = Publishing(here.world.provider("fake"), 0)
+    here.world = replace(here.world, open_workspace=Guest, provider=lambda _: provider)
+    here.engine._flow = partial(run_cell, here.world)
+    [cell] = here.launch()
+    here.engine.run(cell)
+    check_invariants(here)
+    assert here.record().cells[0].outcome is Outcome.PASSED, here.record().cells[0].detail
 
 
 def test_whoever_waits_is_told_why(here):

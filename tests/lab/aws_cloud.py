@@ -30,6 +30,7 @@ from tests.lab.aws.prices import Prices
 from tests.lab.aws.quotas import Quotas
 from tests.lab.aws.rates import RateBuckets
 from tests.lab.aws.wire import ApiError, Reply, Request, error_reply, parse
+from tests.lab.cloud_facts import durations
 from tests.lab.faults import Call, Fault, Faults
 from tests.lab.machines import Machines, NoMachines
 
@@ -164,6 +165,12 @@ class AwsCloud:
     @hides_from_changes.setter
     def hides_from_changes(self, hides: bool) -> None:
         self._ec2.hides_from_changes = hides
+
+    def take_time(self) -> None:
+        """Let every step take as long as the table of facts says."""
+        takes = durations("aws")
+        self._lifecycle.pending_s = takes["pending"]
+        self._lifecycle.shutting_down_s = takes["shutting-down"]
 
     @property
     def shutting_down_s(self) -> float:

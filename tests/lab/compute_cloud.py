@@ -9,6 +9,7 @@ from datetime import datetime
 
 from google.cloud import compute_v1
 
+from tests.lab.cloud_facts import durations
 from tests.lab.faults import Fault
 from tests.lab.google.codes import gce_fault
 from tests.lab.google.compute_calls import ROUTES, Handler, handlers
@@ -88,6 +89,11 @@ class ComputeCloud(RestFront):
     @hides_from_changes.setter
     def hides_from_changes(self, hides: bool) -> None:
         self._state.hides_from_changes = hides
+
+    def take_time(self) -> None:
+        """Let every step take as long as the table of facts says."""
+        takes = durations("gcp")
+        self.fleet.operation_s, self.fleet.stopping_s = takes["insert"], takes["STOPPING"]
 
     def refuse(
         self, name: str, *codes: str, where: str | Iterable[str] | None = None, after: bool = False

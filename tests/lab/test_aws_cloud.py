@@ -19,6 +19,7 @@ from botocore.parsers import ResponseParserError
 
 from tests.lab.aws.account import SPOT, Account, HandClock, opened, refused
 from tests.lab.aws.codes import CODES, DROPPED, GATEWAY_PAGE, LOST, aws_fault
+from tests.lab.cloud_facts import durations
 from tests.lab.faults import ANY
 from tests.lab.machines import NoMachines
 
@@ -97,6 +98,21 @@ def test_the_waiters_follow_the_machine() -> None:
         ec2.terminate_instances(InstanceIds=[made])
         with refused("InvalidInstanceID.NotFound"):
             ec2.terminate_instances(InstanceIds=["i-0123456789abcdef0"])
+
+
+def test_every_step_takes_its_time() -> None:
+    clock, takes = HandClock(), durations("aws")
+    with opened(clock=clock) as account:
+        account.cloud.take_time()
+        made = account.launch()["InstanceId"]
+        assert account.cloud.state(made) == "pending"
+        clock.move(takes["pending"])
+        assert account.cloud.state(made) == "running"
+        account.client("ec2").terminate_instances(InstanceIds=[made])
+        clock.move(takes["shutting-down"] - 0.1)
+        assert account.cloud.state(made) == "shutting-down"
+        clock.move(0.1)
+        _until(lambda: account.cloud.state(made) == "terminated")
 
 
 def test_a_token_gives_the_same_instance_again(account: Account) -> None:

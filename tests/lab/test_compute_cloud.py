@@ -324,6 +324,17 @@ def test_deleting(cloud: ComputeCloud, gce: Clients, clock: Skewed) -> None:
     assert cloud.alive() == []
 
 
+def test_a_deletion_that_is_asked_for_again_ends_no_later(
+    cloud: ComputeCloud, gce: Clients, clock: Skewed
+) -> None:
+    wait(gce, insert(gce))
+    cloud.fleet.stopping_s = 3600
+    for _ in range(2):
+        gce.InstancesClient.delete_unary(project=P, zone=Z, instance="one")
+        clock.move(1900)
+    soon(lambda: "instance" not in leftover_kinds(cloud))
+
+
 def test_what_cannot_be_seen_yet(cloud: ComputeCloud, gce: Clients) -> None:
     cloud.invisible_for_looks = 2
     wait(gce, insert(gce))

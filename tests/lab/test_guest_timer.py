@@ -48,6 +48,17 @@ def test_the_user_data_lets_the_user_in_with_the_injected_host_key(machines, key
     assert machines.live() == (spec.id,)
 
 
+def test_googles_guest_agent_leaves_the_injected_host_key_alone(machines, keys):
+    spec = gce(keys, **{"user-data": told(keys, "ubuntu", soon(600)).user_data})
+    up(machines, spec)
+    asked = "pgrep -f '[g]uest_agent.py host_keys' || echo ended"
+    wait_until(lambda: "ended" in machines.execute(spec.id, "sh", "-c", asked).stdout, "it ends")
+    with connect(PUBLIC, keys) as client:
+        assert "status: done" in run(client, "cloud-init status --wait")
+    published = machines.guest_attributes(spec.id)["hostkeys/ssh-ed25519"]
+    assert keys.host_key == f"ssh-ed25519 {published}"
+
+
 @pytest.mark.slow
 def test_the_deadline_ends_the_machine_also_after_a_reboot(machines, keys):
     deadline = soon(10)

@@ -9,6 +9,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
+from tests.lab.cloud_facts import durations
 from tests.lab.faults import Call, Fault, Faults
 from tests.lab.google.codes import tpu_fault
 from tests.lab.google.front import utc_now
@@ -121,6 +122,11 @@ class TpuCloud:
     @hides_from_changes.setter
     def hides_from_changes(self, hides: bool) -> None:
         self._calls.hides_from_changes = hides
+
+    def take_time(self) -> None:
+        """Let every step take as long as the table of facts says."""
+        takes = durations("tpu")
+        self.nodes.operation_s, self.nodes.deleting_s = takes["CREATING"], takes["DELETING"]
 
     def refuse(
         self,

@@ -136,14 +136,14 @@ class Transcription:
         self._form = Form(TypedDocument, "Transcription")
 
     def match(self, artifact: Artifact) -> float:
-        """See the port."""
+        """Return the confidence from 0 (no) to 1 (its producer's mark), by the first bytes."""
         is_named = _NAME.search(artifact.name) is not None
         if _KIND.search(head_text(artifact)[:4096]):
             return 1.0 if is_named else 0.9
         return 0.6 if is_named else 0.0
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
-        """See the port."""
+        """Parse the artifact into statements, in order, in bounded memory."""
         document = self._document(artifact)
         facts = _facts(document.environment)
         if facts:

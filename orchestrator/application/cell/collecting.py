@@ -176,7 +176,10 @@ def _keep_files(deps: FlowDeps, now: AttemptState, *, late: bool) -> bool:
 
 
 def judged_files(deps: FlowDeps, now: AttemptState) -> list[str]:
-    """Return the files that the attempt's jobs are judged by; none for the cell's first attempt."""
+    """Return the files that may change the outcomes of the attempt's jobs.
+
+    None for the first attempt.
+    """
     if now.attempt.number == 1:
         return []
     ran = deps.stores.results.jobs_of_attempt(now.attempt.id)

@@ -129,6 +129,9 @@ class Timings:
     """Maximum time of a reachable machine for each readiness check."""
     host_key_s: float = 180.0
     """Seconds for which another host key than the published one is tolerated."""
+    host_key_settle_s: float = 10.0
+    """Seconds of preparation within which a guest may make a host key of its own; Google's guest
+    agent begins once cloud-init has configured the machine (how long it takes is not measured)."""
     prepare_s: float = 1800.0
     first_event_s: float = 90.0
     contact_timeout_s: float = 180.0
@@ -329,7 +332,7 @@ def is_unreachable(attempt: Attempt) -> bool:
 
 
 def enter(deps: FlowDeps, now: AttemptState, state: CellState, reason: str = "") -> AttemptState:
-    """Move the cell to a state; does nothing where it is there or past it."""
+    """Move the cell to a state; does nothing if it is there or past it."""
     if now.cell.has_reached(state):
         return now
     cells = deps.stores.cells

@@ -480,16 +480,21 @@ def await_new_host_key(
         deps: The ports.
         now: The attempt.
         machine: The provider's current description; None if the provider did not answer.
-        said: How the machine failed to answer.
+        said: The error of the last contact.
     """
     if machine is None:
         return _note_host_key_mismatch(deps, now, said)
-    shown = machine.endpoint
-    if now.lease is None or not _await_published_host_key(deps, now, shown, said):
+    if not _await_published_host_key(deps, now, machine.endpoint, said):
         return False
-    if shown is not None:
-        deps.stores.leases.reached(now.lease.id, _pinned(deps, now, now.lease, shown))
+    pin_published_key(deps, now, machine)
     return True
+
+
+def pin_published_key(deps: FlowDeps, now: AttemptState, machine: Machine) -> None:
+    """Pin the host key that the guest published last, through its provider."""
+    if now.lease is not None and machine.endpoint is not None:
+        way = _pinned(deps, now, now.lease, machine.endpoint)
+        deps.stores.leases.reached(now.lease.id, way)
 
 
 def _note(deps: FlowDeps, lease: Lease, machine: Machine) -> None:

@@ -24,7 +24,7 @@ from orchestrator.application.cell.flow_context import (
     record_failure,
     workspace_of,
 )
-from orchestrator.application.cell.launching import await_new_host_key
+from orchestrator.application.cell.launching import await_new_host_key, pin_published_key
 from orchestrator.application.cell.reuse_decision import (
     note_prepared,
     reuse_on_machine,
@@ -287,12 +287,14 @@ def _reason(error: Exception) -> str:
 def _prepare(deps: FlowDeps, now: AttemptState, workspace: Workspace) -> Value | NotYet:
     """Prepare everything up to the agent's start; NOT_YET while the machine is not ready.
 
-    STOP where nothing is left to run: earlier evidence stands for every job.
+    STOP if nothing is left to run, as earlier evidence is reused for every job.
     """
     if not await_machine(deps, now, workspace):
         return NOT_YET
     digest = now.run.payload_digest
     workspace.put_archive("payloads", digest, lambda: deps.blobs.open(digest))
+    if not _pin_final_host_key(deps, now):
+        return NOT_YET
     probe = workspace.probe(interpreters_to_probe(deps, now))
     attest(deps, now, probe)
     environment = prepare_environment(deps, now, probe)
@@ -313,6 +315,27 @@ def _prepare(deps: FlowDeps, now: AttemptState, workspace: Workspace) -> Value |
     )
     workspace.start(now.attempt.id, plan, secrets_of(deps, now))
     return GO
+
+
+def _pin_final_host_key(deps: FlowDeps, now: AttemptState) -> bool:
+    """Pin the last host key that the guest makes; False while it may still make one.
+
+    No later one is accepted. A guest that answers with the injected key makes no other. A
+    connection that is open already does not tell of a new key, so the provider is asked for it.
+    """
+    lease = now.lease
+    if lease is None or not isinstance(lease.endpoint, SshEndpoint):
+        return True
+    login = deps.stores.leases.login(lease.id)
+    if login is None or lease.endpoint.host_key == login.host_public_key:
+        return True
+    if not overdue(deps, now.cell, deps.timings.host_key_settle_s):
+        return False
+    machine = inspected(deps, now, every_s=deps.timings.host_key_look_s)
+    if machine is None:
+        return False
+    pin_published_key(deps, now, machine)
+    return True
 
 
 def interpreters_to_probe(deps: FlowDeps, now: AttemptState) -> list[str]:
@@ -423,7 +446,7 @@ def _checks(said: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
 
 
 def attest(deps: FlowDeps, now: AttemptState, probed: Mapping[str, object]) -> None:
-    """Store the machine's attestation. Raises WrongHardwareError where it is not as requested."""
+    """Store the machine's attestation. Raises WrongHardwareError if it is not as requested."""
     lease = now.lease
     if lease is None:
         return

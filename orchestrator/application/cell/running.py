@@ -43,7 +43,7 @@ def record_machine_end(
         deps: The ports.
         now: The attempt.
         machine: The result of `inspected`.
-        said: How the machine failed to answer.
+        said: The error of the last contact.
     """
     if machine is None or machine.state not in (MachineState.TERMINATED, MachineState.STOPPING):
         return None
@@ -111,7 +111,7 @@ def inspected(deps: FlowDeps, now: AttemptState, *, every_s: float | None = None
 def poll_run(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Fetch new evidence, until the agent's `end` event or a reason to stop.
 
-    Every way out leads to COLLECTING, so that finished tests are kept.
+    COLLECTING follows in every case, which keeps finished tests.
     """
     now = deps.stores.cells.attempt_state(attempt_id)
     if now.cell.has_reached(CellState.COLLECTING):

@@ -58,7 +58,7 @@ def known_issue_add(
     context: typer.Context,
     title: Annotated[str, typer.Argument(help="What is wrong.")],
     product: Annotated[str, text_option("--product", "NAME", "The payload's name.")],
-    owner: Annotated[str, text_option("--owner", "NAME", "Who mends it.")],
+    owner: Annotated[str, text_option("--owner", "NAME", "Who fixes it.")],
     expires: _Expires,
     signature: _Signature = "",
     exception: _Exception = "",

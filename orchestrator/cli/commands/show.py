@@ -47,7 +47,7 @@ _RUNS = Layout(
 def runs_command(
     context: typer.Context,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most so many.")
+        int, typer.Option("--limit", "-n", metavar="N", min=1, help="Show at most N.")
     ] = 20,
     commit: Annotated[
         str | None, typer.Option("--commit", metavar="SHA", help="Only of commits that begin so.")

@@ -110,7 +110,7 @@ def enter(
 
 
 def _proxy(program: str, access: SshAccess, bastion_key: Path | None, known: Path) -> Sequence[str]:
-    """Return the command that connects to the machine; empty where ssh does."""
+    """Return the command that connects to the machine; empty if ssh does."""
     if access.bastion is None or bastion_key is None:
         return access.proxy_command
     shown = f"[{access.address}]" if ":" in access.address else access.address

@@ -183,7 +183,7 @@ def _subject(form: Form) -> Mapping[str, object]:
 
 
 def _only(context: Context, order: LaunchOrder, form: Form) -> Mapping[str, Sequence[str]] | None:
-    """Return the selected jobs of the selected platforms; None where all are selected."""
+    """Return the selected jobs of the selected platforms; None if all are selected."""
     if not any(not form.is_chosen(name) for name in form.known):
         return None
     _, plans = check_order(context, order, find_payload(context, order.payload))
@@ -321,7 +321,7 @@ router = APIRouter()
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One thing to mend, with the line of the text that it is about."""
+    """A mistake in the form, with the line of the text that it concerns."""
 
     where: str
     message: str
@@ -339,7 +339,7 @@ class Found:
     mistakes: Sequence[Mistake] = ()
     refused: str = ""
     changed: bool = False
-    """It was started, but is not what was planned."""
+    """The values differ from the planned ones."""
 
 
 @router.get(urls.LAUNCH)

@@ -50,7 +50,7 @@ class JobGrouping:
         return module_of(nodeid).lstrip(":")
 
     def of_section(self, account: ArtifactSummary, section: JobSection) -> str:
-        """Return the group of a whole section; empty where its tests have several."""
+        """Return the group of a whole section; empty if its tests have several."""
         said, name = section.said, account.foreign.name
         for job, noted in self._notes.jobs.items():
             if noted.file and names_artifact(noted.file, name):
@@ -77,7 +77,7 @@ class JobFinder:
         """Prepare a finder for the given notes.
 
         Args:
-            accounts: Of all artifacts.
+            accounts: Accounts of all artifacts.
             notes: What a person wrote beside them.
             taken: The kinds, by id, of the jobs that the run has already.
             grouping: What a test is counted with.

@@ -69,7 +69,7 @@ class LineageStateRow(Table):
 
 
 class AnnouncementRow(Table):
-    """The key of an announcement, news or not."""
+    """The key of an announcement, whether or not it changed its lineage's state."""
 
     __tablename__ = "announcement"
 

@@ -137,7 +137,7 @@ def _lines_with(document: Document, pattern: str) -> Iterator[tuple[int, str]]:
 
 
 def check_fp8(document: Document) -> Iterator[Mark]:
-    """Find boards with FP8 tensor cores that are said to have none."""
+    """Find statements that a board with FP8 tensor cores has none."""
     able = [b for b in _every_board(document) if float(b.capability) >= FP8_SINCE]
     able = [board for board in able if board.architecture != "Hopper"]
     if not able:

@@ -1,11 +1,11 @@
-"""AWS's refusals: each code with its HTTP status and its sentence (`refusals.csv`)."""
+"""AWS's refusals: each code with its HTTP status and its sentence (`cloud_facts.csv`)."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from tests.lab.cloud_facts import rows
 from tests.lab.faults import Fault
-from tests.lab.refusals import rows
 
 _KNOWN = rows("aws", "call")
 

@@ -105,6 +105,7 @@ class Lifecycle:
     meter: Meter
     clock: Callable[[], datetime]
     devices: dict[str, str]
+    pending_s: float = 0.0
     shutting_down_s: float = 0.0
     rented: dict[str, Rented] = field(default_factory=dict)
     spot_requests: dict[str, SpotRequest] = field(default_factory=dict)
@@ -192,6 +193,8 @@ class Lifecycle:
                 self.end(rented, rented.dies_of)
         elif rented.taken_at is not None and now >= rented.taken_at:
             self.end(rented, INTERRUPTED)
+        elif now < rented.launched_at + timedelta(seconds=self.pending_s):
+            return
         elif self.machines.is_up(rented.id):
             rented.become(RUNNING)
             itype = rented.instance.instance_type

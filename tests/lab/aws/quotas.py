@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tests.lab.aws.wire import ApiError, Reply, Request, json_reply
-from tests.lab.refusals import rows
+from tests.lab.cloud_facts import rows
 
 _QUOTAS = rows("aws", "quota")
 """What a new account gets, by code."""

@@ -1,9 +1,9 @@
-"""The refusals of Google's clouds, as they spell them (`refusals.csv`)."""
+"""The refusals of Google's clouds, as they spell them (`cloud_facts.csv`)."""
 
 from __future__ import annotations
 
+from tests.lab.cloud_facts import rows
 from tests.lab.faults import Fault
-from tests.lab.refusals import rows
 
 _AT_THE_CALL, _IN_OPERATION = rows("gcp", "call"), rows("gcp", "operation")
 

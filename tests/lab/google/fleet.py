@@ -154,9 +154,12 @@ class Fleet:
             operation.finish(now)
             self._forget(instance)
             return
+        # Asked for again, or while it stops anyway, it ends no later than it would have.
+        ends_at = now
         if instance.state != "STOPPING":
             self.removals.start(instance.number)
-        instance.end(now + timedelta(seconds=self.stopping_s), operation, vanishes=True)
+            ends_at = now + timedelta(seconds=self.stopping_s)
+        instance.end(ends_at, operation, vanishes=True)
 
     def preempt(self, instance: Instance, notice_s: float) -> None:
         """Announce it, and take it when the notice is over."""

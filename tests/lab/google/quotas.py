@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from tests.lab.cloud_facts import rows
 from tests.lab.faults import Fault
 from tests.lab.google.front import Json
 from tests.lab.google.orders import Order
-from tests.lab.refusals import rows
 
 REGIONAL = {code: float(row.value) for code, row in rows("gcp", "quota of a region").items()}
 GLOBAL = {code: float(row.value) for code, row in rows("gcp", "quota of the project").items()}

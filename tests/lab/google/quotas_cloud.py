@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from tests.lab.cloud_facts import rows
 from tests.lab.google.front import ApiError, Json, Request, RestFront, page, utc_now
 from tests.lab.google.places import V5E_ZONES
-from tests.lab.refusals import rows
 
 TPU_SERVICE = "tpu.googleapis.com"
 _USUAL = rows("tpu", "quota of a zone")

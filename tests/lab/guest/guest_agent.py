@@ -1,5 +1,6 @@
 """What Google's guest agent does at boot: accounts, host keys, the startup script."""
 
+import configparser
 import json
 import os
 import pathlib
@@ -14,6 +15,7 @@ from datetime import UTC, datetime
 BASE = "http://169.254.169.254/computeMetadata/v1/instance/"
 HOST_KEYS_AFTER_S = 3
 HOST_KEYS_MADE = pathlib.Path("/var/lib/google-host-keys-made")
+SETTINGS = pathlib.Path("/etc/default/instance_configs.cfg")
 SCRIPT = pathlib.Path("/run/lab/startup-script")
 
 
@@ -88,7 +90,10 @@ def host_keys():
 
     github.com/GoogleCloudPlatform/guest-agent, instance_setup.go: `set_host_keys` is on by default.
     """
-    if HOST_KEYS_MADE.exists():
+    settings = configparser.ConfigParser(strict=False)
+    settings.read(SETTINGS)
+    wanted = settings.getboolean("InstanceSetup", "set_host_keys", fallback=True)
+    if not wanted or HOST_KEYS_MADE.exists():
         return
     time.sleep(HOST_KEYS_AFTER_S)
     HOST_KEYS_MADE.touch()

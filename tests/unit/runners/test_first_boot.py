@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
+from configparser import ConfigParser
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
@@ -51,6 +52,15 @@ def test_the_injected_host_key_is_the_leases_and_the_images_keys_go() -> None:
     assert config["ssh_deletekeys"] is True
     assert config["ssh_pwauth"] is False
     assert config["disable_root"] is True
+
+
+def test_googles_guest_agent_is_told_to_leave_the_injected_host_key_alone() -> None:
+    (file,) = parsed()["write_files"]  # type: ignore[misc]
+    assert file["path"] == "/etc/default/instance_configs.cfg"
+    assert file["append"] is True, "the image's own settings stay"
+    told = ConfigParser()
+    told.read_string(file["content"])
+    assert told.getboolean("InstanceSetup", "set_host_keys") is False
 
 
 @pytest.mark.parametrize("user", ["ubuntu", "ec2-user"])

@@ -11,7 +11,7 @@ from orchestrator.domain.machine import ProviderUnavailableError
 from runners.aws.errors import TABLE as AWS
 from runners.google.errors import TABLE as GOOGLE
 from runners.tpu.errors import Answer, classify, code_name
-from tests.lab.refusals import Row, rows, table
+from tests.lab.cloud_facts import Row, rows, table
 
 NOT_OF_EC2 = {"NoSuchResourceException", "ParameterNotFound"}
 """Refusals of Service Quotas and of Systems Manager, which are handled where these are asked."""
