@@ -12,7 +12,7 @@ from reports.model.comparison import Comparison
 from reports.model.platform import PlatformReport
 from reports.model.values import Absent, Claim
 from reports.rules.authored import authored_of
-from reports.views.benchmarks import compare, metrics_of
+from reports.views.benchmarks import compare, metrics_of, paired_of
 from reports.views.cell_timeline import (
     attempts_of,
     commands_of,
@@ -94,6 +94,7 @@ def _report(evidence: Evidence, cell: CellRecord) -> PlatformReport:
         use_cases=commands_of(cell, "use-case"),
         benchmarks=commands_of(cell, "benchmark"),
         metrics=metrics_of(cell),
+        paired=paired_of(cell),
         hardware=hardware,
         provenance=provenance_of(cell),
         timeline=timeline_of(cell, as_of=record.as_of),
