@@ -94,7 +94,6 @@ def _report(evidence: Evidence, cell: CellRecord) -> PlatformReport:
         use_cases=commands_of(cell, "use-case"),
         benchmarks=commands_of(cell, "benchmark"),
         metrics=metrics_of(cell),
-        paired=paired_of(cell),
         hardware=hardware,
         provenance=provenance_of(cell),
         timeline=timeline_of(cell, as_of=record.as_of),
@@ -107,11 +106,12 @@ def _report(evidence: Evidence, cell: CellRecord) -> PlatformReport:
 
 
 def _told(evidence: Evidence, cell: CellRecord, hardware: Hardware) -> dict[str, Any]:
-    """Return the report's parts about origin, annotations and comparisons."""
+    """Return the report's parts about pairs, origin, annotations and comparisons."""
     record, run = evidence.record, evidence.record.run
     failures = failures_of(evidence, cell.id)
     found = {name for row in failures.rows for name in row.known_issues} if failures else set()
     return {
+        "paired": paired_of(cell),
         "concerns_accelerator": _concerns(cell, hardware),
         "origin": origin_of(cell, subject=run.subject_name, version=run.subject_version),
         "catalogued": catalogued_of(cell),
