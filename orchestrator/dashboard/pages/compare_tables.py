@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from orchestrator.application.benchmarks import Delta, MetricChange
-from orchestrator.application.compare_cells import PACKAGE, STACK, CellPair, Trait
+from orchestrator.application.compare_cells import STACK, CellPair, Trait
+from orchestrator.domain.fingerprint import PACKAGE
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import cut, visible
 from orchestrator.dashboard.measurement_text import (
