@@ -19,7 +19,7 @@ from reports.model.blocks import Plot
 from reports.model.values import Absent, ReportModel, Status
 
 CELL_LIMIT = 300
-"""Characters of one text in a table; the whole stands in the raw files."""
+"""Maximum characters of a text in a table; the raw files have all of it."""
 
 _ANSI = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_]?)"
@@ -52,7 +52,7 @@ _PLAIN = re.compile(r"[^`|\\<>&]+")
 
 
 class Markdown(str):
-    """Text that is Markdown already: it is printed as it is."""
+    """Markdown text, which is printed unescaped."""
 
     __slots__ = ()
 

@@ -74,7 +74,7 @@ class ReportKind:
 
     name: str
     view: Callable[[Evidence, str], ReportModel]
-    """Evidence, and a cell's id (empty where the report is of the whole run)."""
+    """Evidence, and a cell's id (empty if the report is of the whole run)."""
     template: str
     per_cell: bool
     needs_base: bool = False

@@ -47,7 +47,7 @@ class GatePorts:
     detector: Detector
     """Detects change points."""
     public_url: str = ""
-    """Public URL for links in notifications; empty where it is not configured."""
+    """Public URL for links in notifications; empty if it is not configured."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,8 @@ class RunFinalizer(Protocol):
 def end_run(ender: RunFinalizer, run_id: str) -> bool:
     """End the run, unless one of its cells is unfinished; return whether it is finished.
 
-    The caller holds the run's lock, so that reports are written in the order of what they tell.
+    The caller holds the run's lock, so that a report with less is never written after one with
+    more.
     Another process may end the same run, and open it for one more cell, while we publish: the
     store then refuses our end, and we look again. A cell at work is left to whoever finishes it.
     """

@@ -121,7 +121,7 @@ def _alias(one: Suggestion, old: KnownTest, new: KnownTest, now: datetime) -> Al
 def decide_alias(context: Context, alias_id: int, state: AliasState, *, by: str) -> Alias | None:
     """Store a person's decision on an alias; SUGGESTED withdraws it. None for an unknown alias.
 
-    Raises AliasConflictError where it cannot stand beside what was confirmed before.
+    Raises AliasConflictError if it contradicts a confirmed alias.
     """
     at = None if state is AliasState.SUGGESTED else context.clock.now()
     who = "" if state is AliasState.SUGGESTED else by
@@ -177,7 +177,7 @@ class Regression:
 
     first_bad: CellResult
     last_good: CellResult | None
-    """The last passing run; None where none is known."""
+    """The last passing run; None if none is known."""
     failures: int
     """Consecutive failures up to the newest result."""
 

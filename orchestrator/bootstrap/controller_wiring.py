@@ -46,7 +46,7 @@ from orchestrator.application.ports.engine import Durable
 from orchestrator.application.ports.wheels import Subjects
 from orchestrator.application.ports.workspaces import Workspace as WorkspacePort
 from orchestrator.assets import asset_dir
-from orchestrator.bootstrap.local_jobs import AS_OURSELVES, LocalJobs, subjects_of
+from orchestrator.bootstrap.local_job_policy import AS_OURSELVES, LocalJobs, subjects_of
 from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
 from orchestrator.config import Settings, listed_secret, secret
 from orchestrator.domain.budget import Budget, Period
@@ -65,11 +65,11 @@ from orchestrator.domain.retention import RetentionPolicy
 from orchestrator.domain.run_record import Evidence
 from orchestrator.store.blobs import PayloadStore
 from orchestrator.store.database import Database, check_unclosed, open_database
-from runners import ProviderContext
 from runners import registry as provider_registry
 from runners.fake import MemoryHostStore
+from runners.provider_context import ProviderContext
 from runners.shell import open_shell
-from runners.shell.account import account_of
+from runners.shell.local_account import account_of
 from runners.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class WorkspacePool:
     def open(self, endpoint: Endpoint) -> WorkspacePort:
         """Return the workspace of a machine; it connects at its first call.
 
-        Raises ShellError where it cannot be reached from here at all.
+        Raises ShellError if it cannot be reached from here at all.
         """
         with self._lock:
             if endpoint not in self._open:
@@ -223,7 +223,7 @@ def build(settings: Settings, *, runs_cells: bool, local: LocalJobs = AS_OURSELV
 def open_to_read(settings: Settings) -> tuple[Database, Context]:
     """Create the components that answer reads without a controller; writes nothing.
 
-    Raises StoreError where there is no database, or one of another version.
+    Raises StoreError if there is no database, or one of another version.
     """
     database = open_database(app_url(settings), read_only=True)
     deps = _deps(settings, database, AS_OURSELVES, controller="", wakeups=None)

@@ -68,7 +68,7 @@ class JobFact:
     current: str | None = None
     """The running test; empty without one."""
     silent_since_ts: float | None = None
-    """Nothing has been heard of it since then, by the machine's clock; 0 where that is over."""
+    """Since when the job produces no output, by the machine's clock; 0 if it produces some."""
     idle_timeout_s: float | None = None
     """Seconds of silence after which the job is ended."""
     longest_silence_s: float | None = None

@@ -89,10 +89,11 @@ def sources_of(session: Session, cells: Sequence[str]) -> Sources:
     return Sources(numbers, lent)
 
 
-def beside(session: Session, pairs: Sequence[Pair], product: str) -> CTE:
-    """Select a row per test of each pair: pair, test, before, after, old test, new test, kind.
+def paired_tests(session: Session, pairs: Sequence[Pair], product: str) -> CTE:
+    """Return a CTE with one row for each test of each pair.
 
-    Its rows are made once, however often a statement reads them.
+    Columns: pair, test, before, after, old test, new test, kind. The database computes it once per
+    statement.
     """
     sources = sources_of(session, [cell for pair in pairs for cell in pair])
     both = _both(pairs, sources)
@@ -101,7 +102,7 @@ def beside(session: Session, pairs: Sequence[Pair], product: str) -> CTE:
     else:
         rows = _under_new_names(both, product).subquery("named")
     kind = _kind_of(rows, _hidden(rows, _broken(session, pairs, sources)))
-    return select(rows, kind.label("kind")).cte("beside")
+    return select(rows, kind.label("kind")).cte("paired_tests")
 
 
 def _broken(
@@ -125,7 +126,7 @@ def _broken(
 
 
 def _hidden(rows: Subquery, broken: Sequence[tuple[int, str, str]]) -> ColumnElement[bool] | None:
-    """Select whether the test's module could not be collected; None where all could."""
+    """Select whether the test's module could not be collected; None if all could."""
     if not broken:
         return None
     ways = (
@@ -318,7 +319,7 @@ _WORDS = (
 class DifferenceStore:
     """Comparisons of cells. Each method is one transaction.
 
-    Jobs whose earlier evidence stands are compared by that evidence; a test that has another name
+    Jobs that reuse earlier evidence are compared by that evidence; a test that has another name
     now, as a person confirmed, is the same test. Cells that are not done are as they are now.
     """
 
@@ -330,7 +331,7 @@ class DifferenceStore:
         if not pairs:
             return Overview()
         with self._sessions.read() as session:
-            rows = beside(session, pairs, product)
+            rows = paired_tests(session, pairs, product)
             counted = select(
                 *(rows.c.pair, rows.c.kind, rows.c.after, func.count().label("many")),
                 *(cast(null(), kind).label(name) for name, kind in _WORDS),
@@ -359,7 +360,7 @@ class DifferenceStore:
         if not pairs:
             return []
         with self._sessions.read() as session:
-            rows = beside(session, pairs, product)
+            rows = paired_tests(session, pairs, product)
             chosen = (
                 select(rows, TestCaseRow.job, TestCaseRow.nodeid)
                 .join(TestCaseRow, TestCaseRow.id == rows.c.test)

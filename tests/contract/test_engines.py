@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -167,6 +168,20 @@ def test_records_of_a_flow_are_kept_until_its_cell_is_over(bench):
     assert bench.status() == []
     assert bench.sql(f"SELECT count(*) FROM {RECORDS}") == [(0,)]
     assert forgotten(bench.engine, "cell", days=1) == 0
+
+
+def test_the_file_of_records_gives_its_pages_back(tmp_path):
+    path = tmp_path / "engine.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("CREATE TABLE noise (x)")
+        connection.execute("INSERT INTO noise VALUES (randomblob(5000000))")
+        connection.execute("DELETE FROM noise")
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        full = path.stat().st_size
+        dbos_engine._shrink(path)
+    assert path.stat().st_size < full / 10
 
 
 def test_flows_that_are_not_over_do_not_hide_others(bench, monkeypatch):

@@ -61,8 +61,8 @@ from reports import registry as report_registry
 from reports.document_lint.linter import lint_documents
 from reports.exports import registry as export_registry
 from reports.rules.authored import doubts_of
-from runners import ProviderContext
 from runners import registry as provider_registry
+from runners.provider_context import ProviderContext
 from tests.databases import Agent
 from tests.waiting import until
 

@@ -138,7 +138,7 @@ def _platform(asked: Asked, story: TestDetail, one: CellTestHistory) -> Iterator
 
 
 _TIMED = frozenset({TestOutcome.PASSED, TestOutcome.XPASSED, TestOutcome.XFAILED})
-"""What fails takes as long as it takes to fail."""
+"""Durations of failed tests are not comparable with those of passed ones."""
 
 
 def _query(**asked: str) -> str:
