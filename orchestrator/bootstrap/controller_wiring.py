@@ -412,8 +412,10 @@ def _reports() -> ModuleType:
     return report_rendering
 
 
-def _render(kind: str, evidence: Evidence, cell: str | None, form: str) -> str:
-    text: str = _reports().render(kind, evidence, cell, form)
+def _render(
+    kind: str, evidence: Evidence, cell: str | None, form: str, *, alone: bool = False
+) -> str:
+    text: str = _reports().render(kind, evidence, cell, form, alone=alone)
     return text
 
 

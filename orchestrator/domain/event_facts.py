@@ -235,7 +235,7 @@ def _outcome_fact(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact
 def _skipped_module(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact:
     """Return a module that skipped itself as one skipped test, as in pytest's summary."""
     reason = _skip_reason(data.get("longrepr"))
-    return TestFact(job, nodeid, TestOutcome.SKIPPED, final=True, reason=reason, message=reason)
+    return TestFact(job, nodeid, TestOutcome.SKIPPED, final=True, reason=reason)
 
 
 def _earlier(said: object) -> tuple[TestOutcome, ...]:
@@ -259,6 +259,8 @@ def phase_fact(job: str, data: Mapping[str, object]) -> TestFact:
         fact = _bad(job, nodeid, text_of(cause), text, duration_s=number_of(data.get("duration")))
         return replace(fact, text=_with_output(text, data))
     outcome, reason = _phase_outcome(data)
+    # A skip's text is its place and its reason, which is told already.
+    is_told = outcome in (TestOutcome.PASSED, TestOutcome.SKIPPED)
     return TestFact(
         job=job,
         nodeid=nodeid,
@@ -266,7 +268,7 @@ def phase_fact(job: str, data: Mapping[str, object]) -> TestFact:
         final=when == "teardown",
         duration_s=number_of(data.get("duration")),
         reason=reason,
-        message=_message(data, text) if outcome > TestOutcome.PASSED else "",
+        message="" if is_told else _message(data, text),
         text=_with_output(text, data) if outcome >= TestOutcome.ERROR else "",
     )
 

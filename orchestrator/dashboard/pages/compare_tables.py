@@ -287,7 +287,7 @@ TITLES = {
     Difference.SAME: "Same",
 }
 _MEANS = {
-    Difference.NEW_FAILURE: "They passed, were skipped, or were not there before.",
+    Difference.NEW_FAILURE: "Before they passed, were skipped, never reported, or were not there.",
     Difference.MISSING: "They were collected, and never reported or never ran.",
     Difference.HIDDEN: "Their module could not be collected: the collection error hid them.",
     Difference.GONE: "They are not collected any more, under any name that somebody confirmed.",
