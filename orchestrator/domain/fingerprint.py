@@ -27,7 +27,7 @@ def fingerprint(probed: Mapping[str, object], *, subject: str) -> str:
         subject: Name of the subject's distribution.
 
     Returns:
-        64 hex digits; empty where nothing is known at all.
+        64 hex digits; empty if nothing is known at all.
     """
     known = _surroundings(probed, subject)
     if not known:
@@ -40,8 +40,8 @@ def environment_diff(
 ) -> tuple[tuple[str, str, str], ...]:
     """Return the differences of two environments, as (what, old value, new value).
 
-    What one of them does not tell is ``-`` there. The stack comes first, then packages by name. The
-    subject, a distribution's name, is no part of either.
+    A value that one of them does not report is ``-``. The stack comes first, then packages by name.
+    The subject, a distribution's name, is no part of either.
     """
     ours, theirs = (_surroundings(probed, subject) for probed in (one, other))
     names = {**ours, **theirs}
