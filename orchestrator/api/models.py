@@ -25,20 +25,28 @@ Usd = Annotated[Decimal, PlainSerializer(lambda usd: format(usd, "f"), return_ty
 """Decimal text, never in exponent form."""
 
 
-def documented(*records: type, derived: Sequence[str] = (), without: Collection[str] = ()) -> None:
+def documented(
+    *records: type,
+    derived: Sequence[str] = (),
+    without: Collection[str] = (),
+    is_sent: bool = False,
+) -> None:
     """Return these dataclasses as responses, with their docstrings as descriptions.
 
     Every field is in each answer, the text under it is its description, money is written as `Usd`
     and the outcome of a test as its word. The properties that `derived` names are answered too,
     with their docstrings; a client that reads the answer into the same record derives them again.
     Fields that `without` names are not answered; they have defaults where a client reads the
-    answer into the record.
+    answer into the record. With `is_sent` requests have the record too, and unknown keys in it
+    are refused.
 
     To be called before a route that answers with the records is declared.
     """
     config = ConfigDict(
         use_attribute_docstrings=True, json_schema_serialization_defaults_required=True
     )
+    if is_sent:
+        config["extra"] = "forbid"
     for record in records:
         record.__pydantic_config__ = config  # type: ignore[attr-defined]  # pydantic reads it
         schema = classmethod(_schema_with(derived, without))

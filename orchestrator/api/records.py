@@ -95,7 +95,7 @@ from orchestrator.domain.schedule import (
     ScheduleResponse,
     SubjectSelector,
 )
-from orchestrator.domain.signature import FailureGroup, Signature
+from orchestrator.domain.signature import FailureGroup, GroupedFailures, Signature
 from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.domain.test_identity import (
     Alias,
@@ -112,7 +112,7 @@ documented(Counts, Cause, Attempt, Transition, PlacementDecision, ArtifactRecord
 documented(CheckFact, MetricFact, Attestation, Device, Alias, KnownTest)
 documented(TestFact, TestResponse, without=["earlier"])
 documented(Source, Disagreement, StatedMachine)
-documented(Signature, FailureGroup, RetestTally, Quarantine, Quarantined)
+documented(Signature, GroupedFailures, FailureGroup, RetestTally, Quarantine, Quarantined)
 documented(IssueMatch, IssueScope, KnownIssue, IssueUse)
 documented(Bill, derived=["total_usd"])
 documented(Notice, derived=["at"])
@@ -124,7 +124,8 @@ documented(
     CellRecord,
     derived=["counts", "pass_rate", "cost_usd", "machine", "packages", "fingerprint"],
 )
-documented(SubjectName, Commit, PrunedPart)
+documented(SubjectName, PrunedPart)
+documented(Commit, SubjectSelector, is_sent=True)
 documented(PruneLine)
 documented(PruneReport, derived=["rows", "size_bytes"])
 documented(TestDuration, derived=["usual_s", "change"])
@@ -136,7 +137,7 @@ documented(Plan, derived=["worst_usd"])
 documented(CellCost, RunCost, ProviderCost, RunTotal, Spending)
 documented(Price, UncertainPrice, Refreshed)
 documented(ResourceResponse, InventoryResponse)
-documented(Run, SshAccess, Token, BisectRange, Attribution, DocumentFinding, SubjectSelector)
+documented(Run, SshAccess, Token, BisectRange, Attribution, DocumentFinding)
 documented(
     StoredPolicy, RuleResult, Verdict, VerdictEnvelope, VerdictResponse, RuleLine, VerdictLine
 )

@@ -119,18 +119,6 @@ class RetestsRequest(RequestModel):
         return RetestOptions(**self.model_dump())
 
 
-class CommitRequest(RequestModel):
-    """The commit that a run tests; unknown fields are left out."""
-
-    sha: str = Field(default="", pattern="^([0-9a-f]{7,64})?$")
-    """Hex digest of the commit."""
-    branch: str = Field(default="", max_length=250)
-    author: str = Field(default="", max_length=200)
-    """Who wrote it, by name."""
-    is_dirty: bool = False
-    """Files of the checkout were changed since."""
-
-
 class LaunchRequest(RequestModel):
     """A matrix to launch, with its uploads."""
 
@@ -151,7 +139,7 @@ class LaunchRequest(RequestModel):
     reuse_hours: float | None = Field(default=None, gt=0, le=8760, allow_inf_nan=False)
     """Jobs with identical inputs that passed no longer ago are not run; null runs all."""
 
-    commit: CommitRequest = Field(default_factory=CommitRequest)
+    commit: Commit = Field(default_factory=Commit)
     """Shown with the run, and what runs can be listed by."""
 
     def order(self) -> LaunchOrder:
@@ -166,7 +154,7 @@ class LaunchRequest(RequestModel):
             hold_minutes=self.hold_minutes,
             retests=self.retests.wanted if self.retests else None,
             reuse_max_age_s=self.reuse_hours * 3600 if self.reuse_hours is not None else None,
-            commit=Commit(**self.commit.model_dump()),
+            commit=self.commit,
         )
 
 

@@ -19,44 +19,28 @@ from orchestrator.application.launch_run import BUILTIN
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.extend_record import filled
+from orchestrator.domain.limits import Word
 from orchestrator.domain.schedule import (
     CatchUp,
     Firing,
     Overlap,
     Schedule,
     ScheduleResponse,
-    SubjectKind,
     SubjectSelector,
 )
 
-_PLAIN = r"^[^\x00-\x1f\x7f]*$"
-_Word = Annotated[str, Field(max_length=300, pattern=_PLAIN)]
 _Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-
-
-class SelectorRequest(RequestModel):
-    """Selects the subject of a firing when it fires."""
-
-    kind: SubjectKind = SubjectKind.FIXED
-    package: _Word = ""
-    """For ``latest``; empty uses the name of the matrix's subject."""
-    prereleases: bool = False
-    """Whether ``latest`` includes pre-releases."""
-    url: _Word = ""
-    """For ``branch``: any URL that git can clone; empty uses the matrix's."""
-    branch: _Word = ""
-    """Name of the branch; empty uses the matrix's revision."""
 
 
 class ScheduleRequest(RequestModel):
     """A schedule to add."""
 
-    name: _Word
-    cron: _Word
+    name: Word
+    cron: Word
     """Minute, hour, day of month, month, day of week."""
-    tz: _Word
+    tz: Word
     """An IANA time zone: ``Europe/Berlin``."""
-    owner: _Word = ""
+    owner: Word = ""
     """Who is responsible; empty uses the gate's owner, or the token's name."""
     matrix: Matrix
     """Text of a matrix file, or the same as an object; stored as it is now."""
@@ -68,13 +52,13 @@ class ScheduleRequest(RequestModel):
     """Digest of the uploaded wheel of a fixed subject."""
     baseline: _Digest | None = None
     """Digest of the uploaded baseline, where the matrix names a file."""
-    select: SelectorRequest = SelectorRequest()
+    select: SubjectSelector = SubjectSelector()
     """Selector of the subject."""
     last_passed_baseline: bool = False
     """Whether the baseline is the version that the gate passed last."""
-    gate: _Word = ""
+    gate: Word = ""
     """Name of a gate; empty uses the run's outcome."""
-    deadline: _Word = ""
+    deadline: Word = ""
     """``06:00`` in its zone, or ``90m`` after the due time; a missing verdict is announced then."""
     overlap: Overlap = Overlap.SKIP
     """The action of a firing while an earlier one is unfinished."""
@@ -97,7 +81,7 @@ class ScheduleRequest(RequestModel):
             matrix=matrix,
             subject_digest=self.subject,
             baseline_digest=self.baseline,
-            subject=SubjectSelector(**dict(self.select)),
+            subject=self.select,
             reuse_max_age_s=self.reuse_hours * 3600 if self.reuse_hours else None,
             created_at=at,
         )
@@ -192,7 +176,7 @@ def pause_schedule(context: ContextDep, name: str) -> ScheduleResponse:
 
 @writing.post("/schedules/{name}/resume")
 def resume_schedule(context: ContextDep, name: str) -> ScheduleResponse:
-    """Resume a schedule; firings missed meanwhile are not caught up."""
+    """Resume a schedule; firings that were missed during the pause are not caught up."""
     return schedules.resume_schedule(context, name)
 
 

@@ -43,7 +43,7 @@ def diagnosed_cells(
 ) -> tuple[DiagnosedTest, ...]:
     """Return retested failing tests of every cell whose retests are finished.
 
-    Retests are beside the results: a run is told without them where they cannot be read.
+    Retests supplement the results: without them, if they cannot be read, the run is still returned.
     """
     try:
         retests = stores.retests.of_run(run_id)

@@ -55,7 +55,7 @@ class RateTrend:
 
 
 def rate_trends(rates: Iterable[DayRate]) -> Mapping[tuple[str, str], RateTrend]:
-    """Return trends by platform and suite; ``""`` stands for all suites of a platform.
+    """Return trends by platform and suite; ``""`` means all suites of a platform.
 
     A day of all suites together counts the runs of the suite that had most.
     """
@@ -292,7 +292,7 @@ class Step:
 
     change: ChangePoint
     is_worse: bool | None
-    """None where the metric has no direction."""
+    """None if the metric has no direction."""
     environment: Sequence[tuple[str, str, str]]
     """(what, before, since)."""
     is_known: bool
@@ -405,7 +405,7 @@ class SeriesPoint:
 
     @property
     def environment(self) -> str:
-        """Return the fingerprint of the environment; empty where it is unknown."""
+        """Return the fingerprint of the environment; empty if it is unknown."""
         return fingerprint(self.probed)
 
 

@@ -70,7 +70,7 @@ class CellPair:
 
     @property
     def pair(self) -> Pair | None:
-        """Return both ids; None where one is missing."""
+        """Return both ids; None if one is missing."""
         if self.before is None or self.after is None:
             return None
         return self.before.id, self.after.id
@@ -82,7 +82,7 @@ class Trait:
 
     what: str
     before: str
-    """Empty where it is unknown."""
+    """Empty if it is unknown."""
     after: str
     cells: tuple[str, ...]
     """Cells with these values."""

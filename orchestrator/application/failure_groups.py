@@ -10,7 +10,7 @@ from datetime import datetime
 from orchestrator.application.context import Context
 from orchestrator.application.triage_failures import FailuresToTriage, answering, most_in_a_run
 from orchestrator.domain.failure_triage import TriageInputs, TriageStatus
-from orchestrator.domain.signature import SIMILAR, Signature, similar
+from orchestrator.domain.signature import SIMILAR, GroupedFailures, Signature, similar
 from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.failure_groups import Group, Place, Places, WindowCell
 
@@ -30,26 +30,13 @@ class FailureGroupFilter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListedFailureGroup:
-    """Failing results of one signature."""
+class ListedFailureGroup(GroupedFailures):
+    """Failing results of one signature, newest versions first, with their triage."""
 
-    signature: Signature
-    count: int
     tests: Mapping[int, int]
     """Results by test number."""
-    jobs: tuple[str, ...]
-    platforms: tuple[str, ...]
-    cells: tuple[str, ...]
-    """Cell names: platforms with their environments."""
-    versions: tuple[str, ...]
-    """Newest first."""
-    runs: int
-    first_seen: datetime
-    last_seen: datetime
     answering: TriageInputs = field(default_factory=TriageInputs)
     status: TriageStatus = TriageStatus.UNOWNED
-    similar: tuple[str, ...] = ()
-    """Ids of similar groups on the page; a suggestion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +182,7 @@ class FailureGroupDetail:
 
     signature: Signature
     kind: ListedFailureGroup | None
-    """None where it has no result any more."""
+    """None if it has no result any more."""
     product: str
     """The product of its newest result."""
     traceback: str

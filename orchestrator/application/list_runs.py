@@ -53,7 +53,7 @@ class GridFailureGroup:
 
     signature: str
     letter: str
-    """Letter in the grid; empty where it occurs once, or others are more frequent."""
+    """Letter in the grid; empty if it occurs once, or others are more frequent."""
     seen: int
 
 

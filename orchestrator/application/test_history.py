@@ -11,7 +11,13 @@ from orchestrator.application.context import Context
 from orchestrator.application.describe_run import find_run
 from orchestrator.domain.flaky import FlakyEvidence, ResultPoint, flaky_evidence
 from orchestrator.domain.gate.snapshot import Quarantine
-from orchestrator.domain.known_issue import KnownIssue, Ran, in_scope, is_match
+from orchestrator.domain.known_issue import (
+    KnownIssueResponse,
+    Ran,
+    in_scope,
+    is_match,
+    issue_answer,
+)
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.quarantine import QuarantineState, state_of
 from orchestrator.domain.signature import BAD, Signature
@@ -115,7 +121,7 @@ def _alias(one: Suggestion, old: KnownTest, new: KnownTest, now: datetime) -> Al
 def decide_alias(context: Context, alias_id: int, state: AliasState, *, by: str) -> Alias | None:
     """Store a person's decision on an alias; SUGGESTED withdraws it. None for an unknown alias.
 
-    Raises AliasConflictError where it cannot stand beside what was confirmed before.
+    Raises AliasConflictError if it contradicts a confirmed alias.
     """
     at = None if state is AliasState.SUGGESTED else context.clock.now()
     who = "" if state is AliasState.SUGGESTED else by
@@ -171,7 +177,7 @@ class Regression:
 
     first_bad: CellResult
     last_good: CellResult | None
-    """The last passing run; None where none is known."""
+    """The last passing run; None if none is known."""
     failures: int
     """Consecutive failures up to the newest result."""
 
@@ -194,14 +200,6 @@ class CellTestHistory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LinkedIssue:
-    """A known issue that matches failures of the test."""
-
-    issue: KnownIssue
-    is_expired: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TestDetail:
     """A test in detail."""
 
@@ -221,7 +219,7 @@ class TestDetail:
     """The newest failure anywhere."""
     message: str
     """Its stored message."""
-    issues: Sequence[LinkedIssue]
+    issues: Sequence[KnownIssueResponse]
     quarantines: Sequence[Quarantine]
     """Active quarantines."""
 
@@ -308,7 +306,7 @@ def _issues(
     failures: Sequence[CellResult],
     signatures: Mapping[str, Signature],
     on: date,
-) -> list[LinkedIssue]:
+) -> list[KnownIssueResponse]:
     """Return the issues that match at least one failure, expired ones included."""
     newest = {(go.signature, go.cell, go.version): go for go in reversed(failures)}
     issues = stores.known_issues.list(product=test.product) if newest else []
@@ -325,7 +323,7 @@ def _issues(
         for issue, go in wanted
         if in_scope(issue, _ran(go, test.job, packages.get(go.number, {})))
     }
-    return [LinkedIssue(issue=one, is_expired=one.is_expired(on)) for one in found.values()]
+    return [issue_answer(one, on) for one in found.values()]
 
 
 def _ran(go: CellResult, job: str, packages: Mapping[str, str]) -> Ran:

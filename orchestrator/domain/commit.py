@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 from urllib.parse import urlsplit
+
+from orchestrator.domain.limits import Limits
 
 _SHORT = 12
 
@@ -12,10 +15,10 @@ _SHORT = 12
 class Commit:
     """The commit that a run tests; unknown fields are empty."""
 
-    sha: str = ""
+    sha: Annotated[str, Limits(pattern="^([0-9a-f]{7,64})?$")] = ""
     """Hex digest of the commit."""
-    branch: str = ""
-    author: str = ""
+    branch: Annotated[str, Limits(max_length=250)] = ""
+    author: Annotated[str, Limits(max_length=200)] = ""
     """Name of the author."""
     is_dirty: bool = False
     """Whether files of the checkout differ from the commit."""
@@ -56,9 +59,9 @@ _BRANCH_BREAKS = frozenset(" ~^:?*[\\")
 
 
 def url_fault(url: str) -> str:
-    """Return what is wrong with a repository's URL; empty where nothing is.
+    """Return what is wrong with a repository's URL; empty if nothing is.
 
-    An address is stored, shown and repeated in errors: a secret must not stand in it.
+    An address is stored, shown and repeated in errors: it must contain no secret.
     """
     try:
         parts = urlsplit(url)
@@ -70,6 +73,6 @@ def url_fault(url: str) -> str:
 
 
 def branch_fault(branch: str) -> str:
-    """Return what is wrong with a branch's name; empty where nothing is."""
+    """Return what is wrong with a branch's name; empty if nothing is."""
     odd = branch.startswith("-") or not branch.isprintable() or _BRANCH_BREAKS & set(branch)
     return f"{branch!r} cannot be the name of a branch" if odd else ""

@@ -22,7 +22,7 @@ def fingerprint(probed: Mapping[str, object]) -> str:
         probed: The data of an ``environment`` event.
 
     Returns:
-        64 hex digits; empty where nothing is known at all.
+        64 hex digits; empty if nothing is known at all.
     """
     known = traits(probed)
     if not known:
@@ -35,7 +35,7 @@ def environment_diff(
 ) -> tuple[tuple[str, str, str], ...]:
     """Return the differences of two environments, as (what, old value, new value).
 
-    What one of them does not tell is ``-`` there. The stack comes first, then packages by name.
+    A value that one of them does not report is ``-``. The stack comes first, then packages by name.
     """
     ours, theirs = traits(one), traits(other)
     names = {**ours, **theirs}

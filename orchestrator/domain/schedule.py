@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from orchestrator.domain.commit import branch_fault, url_fault
+from orchestrator.domain.limits import Word
 
 ON_TIME = timedelta(minutes=5)
 """A firing claimed this soon after it was due is not a catch-up."""
@@ -56,13 +57,13 @@ class SubjectSelector:
     """Selects the subject of a firing when it fires."""
 
     kind: SubjectKind = SubjectKind.FIXED
-    package: str = ""
+    package: Word = ""
     """For ``latest``; empty uses the name of the matrix's subject."""
     prereleases: bool = False
     """Whether ``latest`` includes pre-releases."""
-    url: str = ""
+    url: Word = ""
     """For ``branch``: any URL that git can clone; empty uses the matrix's."""
-    branch: str = ""
+    branch: Word = ""
     """Name of the branch; empty uses the matrix's revision."""
 
     @property

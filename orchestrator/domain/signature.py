@@ -33,7 +33,7 @@ class Signature:
     exception: str
     """The exception's class, without its module."""
     frame: str
-    """``module.function`` of the product's last frame; empty where none is known."""
+    """``module.function`` of the product's last frame; empty if none is known."""
     message: str
     """One line with variable parts masked."""
 
@@ -59,15 +59,13 @@ class Failure:
     """When its run was launched, or its stated time."""
 
 
-@dataclass(frozen=True, slots=True)
-class FailureGroup:
-    """Failures of one signature."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupedFailures:
+    """Failing results of one signature, without their tests."""
 
     signature: Signature
     count: int
     """Number of failing results; one test on two platforms counts twice."""
-    tests: tuple[str, ...] = ()
-    """Distinct node ids."""
     jobs: tuple[str, ...] = ()
     cells: tuple[str, ...] = ()
     """Cell names, where the groups are of one run."""
@@ -79,16 +77,24 @@ class FailureGroup:
     first_seen: datetime | None = None
     """Over everything that is stored."""
     last_seen: datetime | None = None
-    known_issues: tuple[str, ...] = ()
-    """Ids of known issues that apply to at least one of its results."""
-    tolerated: int = 0
-    """Results that a known issue applies to; they stay failed in every count."""
     similar: tuple[str, ...] = ()
     """Ids of similar signatures; a suggestion only."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FailureGroup(GroupedFailures):
+    """Failures of one signature."""
+
+    tests: tuple[str, ...] = ()
+    """Distinct node ids."""
+    known_issues: tuple[str, ...] = ()
+    """Ids of known issues that apply to at least one of its results."""
+    tolerated: int = 0
+    """Results that a known issue applies to; they stay failed in every count."""
+
+
 def signature_of(fact: TestFact) -> Signature | None:
-    """Return the signature of a failing test; None where it did not fail."""
+    """Return the signature of a failing test; None if it did not fail."""
     if fact.outcome not in BAD:
         return None
     raised = read_raised(fact.text, fact.message, reason=fact.reason)

@@ -160,7 +160,7 @@ class Measuring:
     at: datetime
     """When its run was launched, or its stated time."""
     environment: str
-    """Fingerprint of its environment; empty where it is unknown."""
+    """Fingerprint of its environment; empty if it is unknown."""
 
 
 class Point(NamedTuple):
@@ -321,7 +321,7 @@ class BenchmarkStore:
     ) -> Mapping[int, Sequence[float]]:
         """Return the samples of points, by cell.
 
-        Of more than so many samples those that stand at equal steps in the order of their size.
+        Of more samples than the limit, those at equal steps of the sorted samples.
         """
         point = BenchmarkPointRow
         stated = and_(

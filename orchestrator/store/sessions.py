@@ -247,7 +247,7 @@ class Sessions:
     def probe(self) -> None:
         """Write a row within about a second, to check that the database can be written.
 
-        Raises StoreUnusableError, also where a write has failed lately and none went well since;
+        Raises StoreUnusableError, also if a write has failed lately and none went well since;
         on a full disk a small one may go well while a larger one does not.
         """
         if self._turn is None or self._turn.acquire(timeout=_PROBE_TIMEOUT_S):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from reports.model.values import Absent
 
@@ -42,15 +43,23 @@ class MetricFigure:
     """``iqr`` from five samples on, ``range`` below that, ``none`` of one."""
 
 
+Figure = TypeVar("Figure")
+
+
 @dataclass(frozen=True, slots=True)
-class MetricLine:
-    """Everything that was measured with one set of parameters."""
+class ParameterLine(Generic[Figure]):
+    """The line of one set of parameters."""
 
     prefix: str
     """The metrics' names without their last part."""
     params: Params
-    cells: tuple[MetricFigure | None, ...]
-    """By column; None where this was not measured with these parameters."""
+    cells: tuple[Figure | None, ...]
+    """By column; None if nothing was measured with these parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricLine(ParameterLine[MetricFigure]):
+    """Everything that was measured with one set of parameters."""
 
     @property
     def figures(self) -> tuple[MetricFigure, ...]:

@@ -108,7 +108,7 @@ class PartRow:
 
 
 @dataclass(frozen=True, slots=True)
-class CellCost:
+class CostColumn:
     """The costs of one cell."""
 
     cell: str
@@ -138,7 +138,7 @@ class CostReport(ReportModel):
 
     date: datetime
     status: Status
-    cells: tuple[CellCost, ...]
+    cells: tuple[CostColumn, ...]
     costs: Costs | Absent
     """Derived: the sum of the cells that have a cost."""
     phases: tuple[PartRow, ...]

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from orchestrator.domain.run_record import Evidence
-from reports.model.money import Bill, CellCost, CostReport, Costs, Money, MoneyRow, PartRow
+from reports.model.money import Bill, CostColumn, CostReport, Costs, Money, MoneyRow, PartRow
 from reports.model.platform import PlatformReport
 from reports.model.summary import SummaryReport
 from reports.model.values import Absent, Tally
@@ -181,7 +181,7 @@ def cost_evidence(report: CostReport, evidence: Evidence) -> Iterator[Said]:
         yield from differs("reported", f"{cell.cell}: refused places", said, found)
 
 
-def _cell(cell: CellCost) -> Iterator[Said]:
+def _cell(cell: CostColumn) -> Iterator[Said]:
     yield from validated_rule(cell.money.costs, cell.tally)
     held, busy = cell.money.seconds, cell.busy_s
     if isinstance(held, Absent) or isinstance(busy, Absent):

@@ -9,7 +9,7 @@ from orchestrator.domain.cell import PlacementResult
 from orchestrator.domain.run_record import CellRecord, Evidence, RunRecord
 from reports.format import each, part, plural, version
 from reports.model.money import (
-    CellCost,
+    CostColumn,
     CostReport,
     Costs,
     Money,
@@ -62,7 +62,7 @@ def cost_view(evidence: Evidence, _cell_id: str = "") -> CostReport:
     )
 
 
-def _cell(cell: CellRecord, record: RunRecord) -> CellCost:
+def _cell(cell: CellRecord, record: RunRecord) -> CostColumn:
     money = money_of(cell)
     ran = [job.duration_s for job in cell.jobs if job.duration_s is not None]
     busy = sum(ran) if ran else Absent("no job reported its duration")
@@ -70,7 +70,7 @@ def _cell(cell: CellRecord, record: RunRecord) -> CellCost:
         d for d in cell.decisions if d.result in (PlacementResult.REFUSED, PlacementResult.SKIPPED)
     ]
     shown = refused[:REFUSED_SHOWN]
-    return CellCost(
+    return CostColumn(
         cell=cell.id,
         heading=column_heading(cell, record),
         status=cell_status(cell),
@@ -115,7 +115,7 @@ def _part(name: str, cells: Sequence[Mapping[str, Decimal]], costs: Costs | Abse
     return PartRow(name, usd, total, percent)
 
 
-def _conclusion(cells: Sequence[CellCost], costs: Costs | Absent) -> tuple[Claim, ...]:
+def _conclusion(cells: Sequence[CostColumn], costs: Costs | Absent) -> tuple[Claim, ...]:
     charged = sum(not isinstance(cell.money.costs, Absent) for cell in cells)
     said = f"{plural(charged, 'platform')} of {len(cells)} had a machine with a price."
     claims = [Claim("charged", (charged, len(cells)), said)]

@@ -7,7 +7,8 @@ from datetime import datetime
 from functools import partial
 
 from orchestrator.domain.machine import ConfigError, Extent, NotOfferedError, ProviderError
-from runners.aws.platform_config import Device, InstanceType, PlatformConfig, shipped
+from orchestrator.domain.matrix import Accelerator
+from runners.aws.platform_config import InstanceType, PlatformConfig, is_called, may_be, shipped
 from runners.aws.sdk import Account, Answer
 from runners.ttl_cache import TtlCache
 
@@ -53,7 +54,7 @@ class Catalogue:
             self._compare(name, config.device, config.regions)
         return config.instance_types or self._by_device(config.device, config.regions)
 
-    def _compare(self, name: str, device: Device, regions: Iterable[str]) -> None:
+    def _compare(self, name: str, device: Accelerator, regions: Iterable[str]) -> None:
         for region in regions:
             try:
                 known = self.instance_type(name, region)
@@ -68,7 +69,7 @@ class Catalogue:
                 )
             return
 
-    def _by_device(self, device: Device, regions: Iterable[str]) -> tuple[str, ...]:
+    def _by_device(self, device: Accelerator, regions: Iterable[str]) -> tuple[str, ...]:
         seen: dict[str, tuple[InstanceType, ...]] = {}
         failed: list[ProviderError] = []
         for region in regions:
@@ -87,7 +88,7 @@ class Catalogue:
         return tuple(one.name for one in sorted(fitting, key=lambda one: (one.vcpus, one.name)))
 
     def _not_offered(
-        self, device: Device, seen: dict[str, tuple[InstanceType, ...]]
+        self, device: Accelerator, seen: dict[str, tuple[InstanceType, ...]]
     ) -> NotOfferedError:
         types = {one.name: one for listed in seen.values() for one in listed}
         same = sorted(
@@ -165,15 +166,15 @@ def _read(answer: Answer) -> InstanceType:
     )
 
 
-def _has(one: InstanceType, device: Device) -> bool:
+def _has(one: InstanceType, device: Accelerator) -> bool:
     vendor = device.vendor or one.vendor
-    return (one.vendor, one.count) == (vendor, device.count) and device.is_called(one.gpu)
+    return (one.vendor, one.count) == (vendor, device.count) and is_called(device, one.gpu)
 
 
-def _may_have(one: InstanceType, device: Device) -> bool:
+def _may_have(one: InstanceType, device: Accelerator) -> bool:
     """Return `_has` for a type that the platform names, whose data may be incomplete."""
     same_vendor = one.vendor == (device.vendor or one.vendor)
-    return same_vendor and device.may_be(one.gpu) and one.count in (0, device.count)
+    return same_vendor and may_be(device, one.gpu) and one.count in (0, device.count)
 
 
 def _family(one: InstanceType) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 from orchestrator.domain.document_problems import Problem, nearest
 from orchestrator.domain.machine import ConfigError, PlatformError, platform_problems
-from orchestrator.domain.matrix import Platform
+from orchestrator.domain.matrix import Accelerator, Platform
 from orchestrator.domain.prices import Price
 
 if TYPE_CHECKING:
@@ -100,22 +100,15 @@ class Location:
     zone: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
-    """The accelerator that a platform requires."""
+def is_called(device: Accelerator, name: str) -> bool:
+    """Return whether the API's name of a GPU is the accelerator's: `L4` is not `L40S`."""
+    words = _words(name)
+    return bool(words) and words <= _words(device.name)
 
-    vendor: str
-    name: str
-    count: int
 
-    def is_called(self, name: str) -> bool:
-        """Return whether the API's name of a GPU is this one: `L4` is not `L40S`."""
-        words = _words(name)
-        return bool(words) and words <= _words(self.name)
-
-    def may_be(self, name: str) -> bool:
-        """Return `is_called`, or True if the API's name is only the vendor's."""
-        return self.is_called(name) or (bool(name) and not _words(name))
+def may_be(device: Accelerator, name: str) -> bool:
+    """Return `is_called`, or True if the API's name is only the vendor's."""
+    return is_called(device, name) or (bool(name) and not _words(name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +116,7 @@ class PlatformConfig:
     """A platform's requirements of EC2."""
 
     instance_types: tuple[str, ...]
-    device: Device | None
+    device: Accelerator | None
     locations: tuple[Location, ...]
     cheapest: bool
     markets: tuple[str, ...]
@@ -219,13 +212,11 @@ def _alike(name: str, types: Iterable[str]) -> tuple[str, ...]:
     return same or tuple(shipped().types)
 
 
-def _device(platform: Platform) -> Device | None:
+def _device(platform: Platform) -> Accelerator | None:
     asked = platform.accelerator
-    if asked is None:
-        return None
-    if asked.count < 1:
+    if asked is not None and asked.count < 1:
         raise PlatformError(("accelerator", "count"), f"{asked.count!r} is no number of devices")
-    return Device(vendor=asked.vendor, name=asked.name, count=asked.count)
+    return asked
 
 
 def _words(name: str) -> frozenset[str]:

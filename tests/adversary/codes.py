@@ -82,6 +82,65 @@ exec(compile("def double(x): return x + x", spec.origin, "exec"), module.__dict_
 sys.modules["mylib.sub"] = mylib.sub = module
 """
 
+_FIXED = f"""
+import pathlib, sys, tempfile, mylib
+folder = pathlib.Path(tempfile.mkdtemp())
+(folder / "fixed.py").write_text({GOOD!r})
+sys.path.append(str(folder))
+import fixed
+mylib.double = fixed.double
+"""
+_WRAPPED = """
+import mylib
+exec("def of(real):\\n    return lambda x: real(x) - 1")
+mylib.double = of(mylib.double)
+"""
+_LAZY = """
+import mylib
+exec("def found(name):\\n    return lambda x: x + x")
+del mylib.double
+mylib.__getattr__ = found
+"""
+_KIND = """
+import types, mylib
+exec("def double(self):\\n    return lambda x: x + x")
+mylib.__class__ = type("Module", (types.ModuleType,), {"double": property(double)})
+"""
+_REMADE = """
+import sys, types, mylib
+new = types.ModuleType("mylib")
+vars(new).update(vars(mylib))
+exec("def of(real):\\n    return lambda x: real(x) - 1")
+new.double = of(mylib.double)
+sys.modules["mylib"] = new
+"""
+_LATER = """
+import importlib.machinery as machinery, sys
+exec("def of(real):\\n    return lambda x: real(x) - 1")
+class Loader(machinery.SourceFileLoader):
+    def exec_module(self, module):
+        super().exec_module(module)
+        if module.__name__ == "mylib": module.double = of(module.double)
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        spec = machinery.PathFinder.find_spec(name, path) if name == "mylib" else None
+        if spec: spec.loader = Loader(name, spec.origin)
+        return spec
+sys.meta_path.insert(0, Finder)
+"""
+_NAMED = {
+    "a function of a file elsewhere takes the place of the subject's": (_FIXED, "mylib.double"),
+    "a wrapper made of text around the subject's function": (_WRAPPED, "mylib.double"),
+    "the module's __getattr__ instead of a function": (_LAZY, "mylib.__getattr__"),
+    "another class of the module": (_KIND, "mylib has another class"),
+    "a new module of the old one's values and a wrapper": (
+        _REMADE,
+        "not loaded by Python's import",
+    ),
+    "a loader that wraps a function after loading": (_LATER, "was loaded by conftest.Loader"),
+}
+
 
 def _submodule(scene: Scene) -> Sequence[str]:
     """The defect is in one of the subject's modules, and only that one is another."""
@@ -113,4 +172,8 @@ LIES = (
     Lie("the code of a function is exchanged for code of its file's name", _by(_EXCHANGED)),
     Lie("the same in xdist's workers", _in_workers),
     Lie("other code from the first test to the last", _by(_FOR_THE_SESSION)),
+    *(
+        Lie(name, _by(code), inherent="patched subject", shows=shows)
+        for name, (code, shows) in _NAMED.items()
+    ),
 )

@@ -243,6 +243,7 @@ LIES = (
         "conftest replaces the function",
         one_run({"conftest.py": "import mylib\nmylib.double = lambda x: 2 * x\n"}),
         inherent="patched subject",
+        shows="mylib.double",
     ),
     Lie(
         "a fixture replaces the function for each test",

@@ -187,9 +187,9 @@ def test_a_quarantine_answers_where_it_covers_every_place(world, context):
         "owner": "me",
         "days": 9,
     }
-    first = add_quarantine(context, NewQuarantine(**new, platforms=("p0",), author=ME))
+    first = add_quarantine(context, NewQuarantine(**new, platforms=("p0",)), author=ME)
     assert reviewed(context).kinds[0].status is TriageStatus.NEW
-    other = add_quarantine(context, NewQuarantine(**new, platforms=("p1",), author=ME))
+    other = add_quarantine(context, NewQuarantine(**new, platforms=("p1",)), author=ME)
     (kind,) = reviewed(context).kinds
     assert (kind.status, kind.answering.quarantines) == (TriageStatus.QUARANTINED, (first, other))
 

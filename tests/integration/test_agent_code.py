@@ -316,6 +316,7 @@ def test_all(four, monkeypatch):
     assert tool.texts.twice(2) == 4
     monkeypatch.setattr(tool.made, "one", lambda: 7)
     with mock.patch("tool.made.two"): tool.made.two()
+def test_again():
     importlib.reload(tool.made)
 def test_late():
     import tool.sub

@@ -40,8 +40,9 @@ from orchestrator.domain.matrix import (
 )
 from orchestrator.domain.run_record import CellRecord
 from orchestrator.store.database import Database, open_database
-from runners import ProviderContext, registry
+from runners import registry
 from runners.fake import FakeComputer, FakeWorkspace
+from runners.provider_context import ProviderContext
 from tests.databases import make_database
 from tests.integration.fake_world import SteppingClock, manifest
 from tests.lab.faults import Call, Faults

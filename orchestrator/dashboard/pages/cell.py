@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Response
@@ -280,21 +279,6 @@ _OUTCOMES = {one.word: one for one in _ORDER}
 router = APIRouter()
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The selection of tests, as the form shows it again."""
-
-    outcome: str = ""
-    job: str = ""
-    contains: str = ""
-
-    @property
-    def asked(self) -> TestsAsked:
-        """Return the selection as a query of the store."""
-        outcome = _OUTCOMES.get(self.outcome)
-        return TestsAsked(outcome=outcome, job=self.job, contains=self.contains)
-
-
 @router.get(urls.RUNS + "/{run}/cells/{cell}")
 def show_cell(
     asked: AskedDep,
@@ -310,20 +294,22 @@ def show_cell(
     found = cell_of(asked, found_run, cell)
     if found_run.id != run and asked.wanted is Format.HTML:
         return asked.go(urls.with_query(urls.cell_url(found_run.id, cell), **asked.query))
-    chosen = Choice(outcome.strip(), job.strip(), contains.strip())
+    chosen = TestsAsked(
+        outcome=_OUTCOMES.get(outcome.strip()), job=job.strip(), contains=contains.strip()
+    )
     return asked.answer(_page(asked, found_run, found, chosen, after))
 
 
-def _page(asked: Asked, run: Run, cell: Cell, chosen: Choice, after: str) -> Page:
+def _page(asked: Asked, run: Run, cell: Cell, chosen: TestsAsked, after: str) -> Page:
     stores = asked.context.stores
     seen = stores.run_events.last(run.id)
     record = describe_cell(stores, cell, stores.runs.spec(run.id), at=asked.now)
     lines = stores.results.worst_first(
-        cell.id, _lent(asked, cell), chosen.asked, limit=PAGE_SIZE, after=after
+        cell.id, _lent(asked, cell), chosen, limit=PAGE_SIZE, after=after
     )
     whole = asked.wanted is not Format.HTML
     tables = (
-        test_table(asked, run, cell, lines, is_filtered=chosen != Choice()),
+        test_table(asked, run, cell, lines, is_filtered=chosen != TestsAsked()),
         cell_jobs(run, record, asked.now),
         check_table(record),
         metric_table(record, whole=whole),
@@ -337,7 +323,7 @@ def _page(asked: Asked, run: Run, cell: Cell, chosen: Choice, after: str) -> Pag
         "is_over": record.state is CellState.DONE,
         "tally": Tally(shown_counts(record)),
         "chosen": chosen,
-        "is_filtered": chosen != Choice(),
+        "is_filtered": chosen != TestsAsked(),
         "outcomes": [(one.word, term(one.word).word) for one in _ORDER],
         "tables": {table.id: table for table in tables},
         "said": cell_notices(record),

@@ -40,15 +40,15 @@ class Contrast:
     after: Run
     product: str
     other_product: str
-    """Of the older run, where that is another one."""
+    """Id of the older run, if it is another one."""
     subject_difference: str
     """How the subjects' wheels differ although their versions do not."""
     facing: Sequence[CellPair]
     pairs: Sequence[Pair]
-    """Of those that have another one."""
+    """Number of tests with another outcome."""
     counts: Sequence[Counted]
     first: Sequence[Changed]
-    """Of each pair and kind so many tests that differ, the worst kind first."""
+    """Number of differing tests by pair and kind, the worst kind first."""
     traits: Sequence[Trait]
     silent: Sequence[tuple[str, str]]
     """Cells with a side that did not report its environment: (name, sides)."""
@@ -273,7 +273,7 @@ _ALWAYS = frozenset(
     {Difference.NEW_FAILURE, Difference.STILL_FAILING, Difference.MISSING, Difference.FIXED}
 )
 _USUAL = "tests"
-"""Why cells fail: no news."""
+"""Reasons why cells fail, which are no difference."""
 TITLES = {
     Difference.NEW_FAILURE: "New failures",
     Difference.STILL_FAILING: "Still failing",
@@ -287,7 +287,7 @@ TITLES = {
     Difference.SAME: "Same",
 }
 _MEANS = {
-    Difference.NEW_FAILURE: "They passed, were skipped, or were not there before.",
+    Difference.NEW_FAILURE: "Before they passed, were skipped, never reported, or were not there.",
     Difference.MISSING: "They were collected, and never reported or never ran.",
     Difference.HIDDEN: "Their module could not be collected: the collection error hid them.",
     Difference.GONE: "They are not collected any more, under any name that somebody confirmed.",
@@ -442,7 +442,7 @@ def _section(
         caption=f"{title} ({many:,})",
         columns=_TESTS if is_alone else (_TESTS[0], _PLATFORM, *_TESTS[1:]),
         rows=[Row((row[0], *row[2:]) if is_alone else row) for row in rows],
-        empty=f"No test is here: {title.lower()} there are none.",
+        empty=f"No {title[0].lower()}{title[1:]}.",
         next=after,
         total=many,
         is_caption_hidden=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
@@ -44,35 +44,6 @@ _LOUD = {Outcome.FAILED: "bad", Outcome.TIMED_OUT: "bad", Outcome.ERRORED: "bad"
 router = APIRouter()
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The selection of runs, as the form shows it again."""
-
-    outcome: str = ""
-    subject: str = ""
-    version: str = ""
-    matrix: str = ""
-    commit: str = ""
-    branch: str = ""
-    author: str = ""
-
-    @property
-    def asked(self) -> RunsAsked:
-        """Return the selection as a query of the store; an unknown outcome matches no run."""
-        known = {one.value: one for one in Outcome}
-        states = {one.value: one for one in RunState}
-        return RunsAsked(
-            outcome=known.get(self.outcome),
-            state=states.get(self.outcome),
-            subject=self.subject,
-            version=self.version,
-            matrix=self.matrix,
-            commit=self.commit.lower(),
-            branch=self.branch,
-            author=self.author,
-        )
-
-
 @router.get(urls.RUNS)
 def show_runs(
     asked: AskedDep,
@@ -86,15 +57,24 @@ def show_runs(
     before: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
     """Show a page of runs."""
-    words = (outcome, subject, version, matrix, commit, branch, author)
-    chosen = Choice(*(word.strip() for word in words))
+    wanted = outcome.strip()
+    chosen = RunsAsked(
+        outcome=next((one for one in Outcome if one.value == wanted), None),
+        state=next((one for one in RunState if one.value == wanted), None),
+        subject=subject.strip(),
+        version=version.strip(),
+        matrix=matrix.strip(),
+        commit=commit.strip(),
+        branch=branch.strip(),
+        author=author.strip(),
+    )
     cursor = before if _CURSOR.fullmatch(before) else None
     runs, following = list_runs(
-        asked.context.stores, limit=PAGE_SIZE, before=cursor, at=asked.now, asked=chosen.asked
+        asked.context.stores, limit=PAGE_SIZE, before=cursor, at=asked.now, asked=chosen
     )
     facts = {
         "chosen": chosen,
-        "is_filtered": chosen != Choice(),
+        "is_filtered": chosen != RunsAsked(),
         "names": asked.context.stores.runs.names(),
         "outcomes": [(one.value, term(one.value).word) for one in _OUTCOMES],
     }
@@ -105,9 +85,11 @@ def show_runs(
     return asked.answer(page)
 
 
-def _table(asked: Asked, chosen: Choice, runs: Sequence[ListedRun], following: str | None) -> Table:
+def _table(
+    asked: Asked, chosen: RunsAsked, runs: Sequence[ListedRun], following: str | None
+) -> Table:
     empty, command = "No run has been launched yet.", "seatrial init && seatrial run seatrial.yaml"
-    if chosen != Choice():
+    if chosen != RunsAsked():
         empty, command = "No run is like that. Ask for less, or for all of them.", ""
     return Table(
         id="runs",

@@ -138,7 +138,7 @@ def _platform(asked: Asked, story: TestDetail, one: CellTestHistory) -> Iterator
 
 
 _TIMED = frozenset({TestOutcome.PASSED, TestOutcome.XPASSED, TestOutcome.XFAILED})
-"""What fails takes as long as it takes to fail."""
+"""Durations of failed tests are not comparable with those of passed ones."""
 
 
 def _query(**asked: str) -> str:
@@ -227,11 +227,11 @@ def triage_table(story: TestDetail) -> Table:
     issues = [
         Row(
             (
-                Text(one.issue.id, urls.KNOWN_ISSUES),
-                Badge("expired" if one.is_expired else "active"),
-                Text(one.issue.title, one.issue.url if _is_web(one.issue.url) else ""),
-                Text(one.issue.owner),
-                Text(f"{one.issue.expires}"),
+                Text(one.id, urls.KNOWN_ISSUES),
+                Badge("expired" if one.is_over else "active"),
+                Text(one.title, one.url if _is_web(one.url) else ""),
+                Text(one.owner),
+                Text(f"{one.expires}"),
             )
         )
         for one in story.issues

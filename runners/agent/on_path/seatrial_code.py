@@ -16,16 +16,15 @@ import functools
 import hashlib
 import json
 import marshal
-import operator
 import os
 import sys
 import types
-import weakref
 from typing import Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 import _pytest.assertion.rewrite
 import seatrial_origins
 from seatrial_origins import Installed, Problem
+from seatrial_snapshots import Change, Function, Imports, Snapshot, functions, members
 
 _compile, _exec, _loads, _open = compile, exec, marshal.loads, open
 _frozen, _stat, _fstat, _sha256 = _imp.get_frozen_object, os.stat, os.fstat, hashlib.sha256
@@ -41,14 +40,11 @@ _UNNAMED = ("<", "__annotate__")  # the latter: annotations since Python 3.14
 _PYC_HEADER = 16
 _CACHE = "__pycache__"
 _TAG = f".{sys.implementation.cache_tag}.pyc"
-_DEPTH = 8
 _FIX = (
     "leave the loading of the subject to Python's import, and switch off what rewrites code as it"
     " is imported, such as typeguard's import hook (--typeguard-packages)"
 )
-_class_dict = type.__dict__["__dict__"].__get__  # type: ignore[attr-defined]
 
-Function = types.FunctionType
 Mark = Tuple[int, int, int, int]
 
 
@@ -59,6 +55,8 @@ class Compared(NamedTuple):
     """Modules whose functions are not those of their files."""
     replaced: List[Tuple[str, str]]
     """Functions of a file in place of which there is another, by full name, with its file."""
+    changed: List[Tuple[str, Change]]
+    """By module, what it does not hold as its import left it."""
     left_out: List[str]
     """Modules that were not compared: unreadable, or beyond `SOURCE_LIMIT`."""
 
@@ -177,11 +175,11 @@ def _mark(status: os.stat_result) -> Mark:
 class CodeComparison:
     """Compares what is loaded of one distribution, with each file compiled once per process."""
 
-    def __init__(self, installed: Installed, payload: str) -> None:
-        """`payload` is the payload's folder, or empty."""
+    def __init__(self, installed: Installed, imports: Imports) -> None:
+        """`imports` are this distribution's."""
         self._installed = installed
+        self._imports = imports
         self._byte_code = _ByteCode(installed, _BYTE_CODE)
-        self._below = payload.rstrip(os.sep) + os.sep if payload else ""
         self._sources: Dict[str, _Source] = {}
         self._left_out: Set[str] = set()
         """Files that cannot be read."""
@@ -190,12 +188,12 @@ class CodeComparison:
         self._is_installed: Dict[str, bool] = {}
         self._good: Dict[int, types.CodeType] = {}
         """By identity, which stays theirs as they are kept here."""
-        self._seen: Dict[str, _Seen] = {}
+        self._seen: Dict[str, Snapshot] = {}
         """By module, of those in which every function is of the module's file."""
 
     def look(self, loaded: Mapping[str, object]) -> Compared:
         """Compare the modules of ``sys.modules``, or of a part of it."""
-        found = Compared([], [], [])
+        found = Compared([], [], [], [])
         modules = self._installed.of(loaded)
         self._scopes = frozenset(id(seatrial_origins.contents(one)) for one in modules.values())
         named: Set[types.CodeType] = set()
@@ -207,16 +205,20 @@ class CodeComparison:
             if source is None:
                 found.left_out.append(name)
                 continue
-            told = seatrial_origins.contents(module)
-            if name in self._seen and self._seen[name].is_same(told):
+            snapshot = self._imports.of(module)
+            is_same = snapshot is not None and snapshot.is_same(module)
+            if snapshot is None or snapshot.stayed or not is_same:
+                found.changed.extend((name, each) for each in self._imports.changes(module))
+            seen = self._seen.get(name)
+            if seen is not None and (is_same if seen is snapshot else seen.is_same(module)):
                 continue
             try:
-                rows = self._compare(name, told, source)
+                rows = self._compare(name, seatrial_origins.contents(module), source)
             except _WrongCodeError as error:
                 found.problems.append(Problem(name, file, str(error), _FIX))
                 continue
             if not rows:
-                self._seen[name] = _Seen(told, name)
+                self._seen[name] = snapshot if snapshot and is_same else Snapshot(module)
             found.replaced.extend(
                 (f"{name}.{place}", code.co_filename) for place, code in rows if code not in named
             )
@@ -230,11 +232,11 @@ class CodeComparison:
         own, missing = False, set(source.names)
         rows: List[Tuple[str, types.CodeType]] = []
         aliens: Dict[str, Function] = {}
-        for place, value in _members(told, name):
-            functions = list(_functions(value))
+        for place, value in members(told, name):
+            called = list(functions(value))
             is_listed = place in missing
             missing.discard(place)
-            mine = [one for one in functions if self._belongs(one.__code__.co_filename)]
+            mine = [one for one in called if self._belongs(one.__code__.co_filename)]
             good = [one for one in mine if self._is_good(one.__code__)]
             own = own or any(one.__code__.co_filename == source.file for one in good)
             for one in mine:
@@ -245,8 +247,8 @@ class CodeComparison:
                             " but that file does not compile to its code"
                         )
                     rows.append((place, one.__code__))
-            if is_listed and functions and not mine and self._is_alien(functions):
-                aliens[place] = functions[0]
+            if is_listed and called and not mine and self._is_alien(called, told):
+                aliens[place] = called[0]
         rows += [(place, one.__code__) for place, one in aliens.items()]
         wrong = [
             place
@@ -281,14 +283,14 @@ class CodeComparison:
             return True
         return False
 
-    def _is_alien(self, functions: List[Function]) -> bool:
-        """Return whether none of these functions is of the file that it names.
+    def _is_alien(self, called: List[Function], told: Mapping[str, object]) -> bool:
+        """Return whether none of these functions is of another installed file, which it names.
 
         Libraries take functions of other files in place of their own, such as faster ones.
         """
-        for one in functions:
+        for one in called:
             file = one.__code__.co_filename
-            if not (self._below and file.startswith(self._below)):
+            if one.__globals__ is not told and _is_in_the_environment(file):
                 other = self._source(file)
                 if other is None and file not in self._left_out:
                     return False  # beyond the limit, so nothing is known of it
@@ -311,124 +313,16 @@ class CodeComparison:
         return self._sources[file]
 
 
-class _Seen:
-    """What a module held when it was compared, so that the same is not compared again.
-
-    It keeps no value alive but the dictionaries of classes: tests may wait for one to be collected.
-    """
-
-    def __init__(self, told: Mapping[str, object], module: str) -> None:
-        self._told = told
-        namespaces = [values for _, values in _namespaces(told, module)]
-        self._names = [(values, list(values)) for values in namespaces]
-        self._identities = list(map(_identities, namespaces))
-        values = [one for each in namespaces for one in list(each.values())]
-        functions = [one for value in values for one in _functions(value)]
-        self._functions = [weakref.ref(one) for one in functions]
-        self._codes = [one.__code__ for one in functions]
-        self._enclosed = list(map(_inside, functions))
-        self._holders = [
-            (each, key)
-            for each in namespaces
-            for key, one in list(each.items())
-            if type(one) in _HOLDERS
-        ]
-        self._held = [_called(each[key]) for each, key in self._holders]
-
-    def is_same(self, told: Mapping[str, object]) -> bool:
-        """Return whether a comparison would see what it saw."""
-        functions = [each() for each in self._functions]
-        return (
-            told is self._told
-            and all(list(values) == names for values, names in self._names)
-            and [_identities(values) for values, _ in self._names] == self._identities
-            and None not in functions
-            and all(map(operator.is_, map(_code_of, functions), self._codes))
-            and list(map(_inside, functions)) == self._enclosed
-            and [_called(each[key]) for each, key in self._holders] == self._held
-        )
+_ENVIRONMENT = tuple(
+    os.path.join(os.path.realpath(entry), "")
+    for entry in sys.path
+    if entry and entry not in os.environ.get("PYTHONPATH", "").split(os.pathsep)
+)
+"""Folders of the path before anything of the payload is on it."""
 
 
-_code_of = operator.attrgetter("__code__")
-
-
-def _identities(values: Mapping[str, object]) -> List[int]:
-    found = list(values.values())
-    return [*map(id, found), *map(id, map(type, found))]
-
-
-def _called(value: object) -> List[int]:
-    return [id(value), *map(id, _functions(value))]
-
-
-def _inside(function: Function) -> Optional[List[int]]:
-    """Return the identities of what a function encloses, and of the functions in that."""
-    if function.__closure__ is None:
-        return None
-    return [each for value in _enclosed(function) for each in _called(value)]
-
-
-def _namespaces(
-    told: Mapping[str, object], module: str
-) -> Iterator[Tuple[str, Mapping[str, object]]]:
-    """Yield a module's values, and those of the classes that say they are its own."""
-    seen: Set[int] = set()
-    waiting: List[Tuple[str, Mapping[str, object]]] = [("", told)]
-    while waiting:
-        above, values = waiting.pop()
-        yield above, values
-        for key, value in list(values.items()):
-            if type in type(value).__mro__:
-                inner = _class_dict(value)
-                if id(value) not in seen and inner.get("__module__") == module:
-                    seen.add(id(value))
-                    waiting.append((f"{above}{key}.", inner))
-
-
-def _members(told: Mapping[str, object], module: str) -> Iterator[Tuple[str, object]]:
-    """Yield the values of a module and of its classes by name, without the classes."""
-    for above, values in _namespaces(told, module):
-        for key, value in list(values.items()):
-            if type not in type(value).__mro__:
-                yield above + str(key), value
-
-
-def _functions(value: object, depth: int = _DEPTH) -> Iterator[Function]:
-    """Yield the function that a value calls, and those that it wraps.
-
-    Values are recognised by their exact types: reading an attribute would load a lazy value.
-    """
-    kind = type(value)
-    inner: List[object] = []
-    if kind is Function:
-        assert isinstance(value, Function)
-        yield value
-        inner = [value.__dict__.get("__wrapped__"), *_enclosed(value)]
-    elif kind in _HOLDERS:
-        inner = [getattr(value, name, None) for name in _HOLDERS[kind]]
-    if depth:
-        for one in inner:
-            yield from _functions(one, depth - 1)
-
-
-def _enclosed(function: Function) -> Iterator[object]:
-    for cell in function.__closure__ or ():
-        try:
-            yield cell.cell_contents
-        except ValueError:  # noqa: PERF203 - not filled yet
-            continue
-
-
-_HOLDERS: Dict[type, Tuple[str, ...]] = {
-    types.MethodType: ("__func__",),
-    staticmethod: ("__func__",),
-    classmethod: ("__func__",),
-    property: ("fget", "fset", "fdel"),
-    functools.partial: ("func",),
-    functools.partialmethod: ("func",),
-    functools.cached_property: ("func",),
-    type(functools.lru_cache(maxsize=None)(len)): ("__wrapped__",),
-}
+def _is_in_the_environment(file: str) -> bool:
+    return file.startswith(_FROZEN) or os.path.realpath(file).startswith(_ENVIRONMENT)
 
 
 def _read(file: str) -> bytes:
@@ -510,13 +404,14 @@ def _rewriter() -> Dict[str, object]:
 _COMPARISON: List[CodeComparison] = []
 
 
+def watch() -> None:
+    """Begin to watch the imports of the subject, if there is one."""
+    subject = seatrial_origins.required_distributions().subject
+    if subject is not None and not _COMPARISON:
+        _COMPARISON.append(CodeComparison(subject, Imports(subject)))
+
+
 def compared(loaded: Mapping[str, object]) -> Compared:
     """Compare the subject's modules with its files; nothing is found without a subject."""
-    subject = seatrial_origins.required_distributions().subject
-    if subject is None:
-        return Compared([], [], [])
-    if not _COMPARISON:
-        _COMPARISON.append(
-            CodeComparison(subject, seatrial_origins.GIVEN.get("SEATRIAL_PAYLOAD", ""))
-        )
-    return _COMPARISON[0].look(loaded)
+    watch()
+    return _COMPARISON[0].look(loaded) if _COMPARISON else Compared([], [], [], [])

@@ -165,7 +165,7 @@ class Installed:
                 found += [
                     (place, file)
                     for place, one in inner
-                    for file in _code_files(one)
+                    for file in code_files(one)
                     if file.startswith(below) or (file.endswith("mock.py") and _is_mock(one))
                 ]
         return found
@@ -426,7 +426,7 @@ def _makes_from_text(module: object, functions: Iterable[str]) -> bool:
     return not used.isdisjoint(("exec", "eval", "FunctionType")) and defined.isdisjoint(functions)
 
 
-def _code_files(value: object) -> FrozenSet[str]:
+def code_files(value: object) -> FrozenSet[str]:
     """Return the files of the code that runs when a value is called; empty without code.
 
     Values are recognised by their exact types: reading an attribute would load a lazy value.

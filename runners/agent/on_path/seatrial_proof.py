@@ -107,6 +107,7 @@ class Prover:
         self._tests += 1
         if self._tests > 1 and not self._tests & (self._tests - 1):
             compared = seatrial_code.compared(sys.modules)
+            self._tell_hooks(compared)
             problems = [_wrong_subject(each) for each in compared.problems[:20]]
             if problems:
                 line = {"record": "origins", "when": "test", "worker": self._worker}
@@ -308,6 +309,11 @@ def _replacements(config: pytest.Config, compared: seatrial_code.Compared) -> Li
     for name, file in compared.replaced:
         is_its_own = subject is not None and subject.path_of(file) is not None
         found.add((name, f"{_NOT_IN} {_place(file, config)}" if is_its_own else file))
+    named = {name for name, _ in found}
+    for module, (place, file, what) in compared.changed:
+        name = f"{module}.{place}" if place else module
+        if name not in named:
+            found.add((what, name) if what else (name, file))
     if compared.left_out:
         first, *more = sorted(compared.left_out)
         what = f"{first} and {len(more)} more modules" if more else first

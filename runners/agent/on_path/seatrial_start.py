@@ -25,6 +25,7 @@ _TOOLS = (
     "seatrial_pytest",
     "seatrial_code",
     "seatrial_origins",
+    "seatrial_snapshots",
     "seatrial_distributions",
 )
 
@@ -40,12 +41,13 @@ def main(how: str, arguments: List[str]) -> None:
         import pytest  # noqa: F401, PLC0415 - the environment's, for all that comes after
     except ImportError as error:
         sys.exit(f"pytest cannot be imported from the environment: {error}")
+    import seatrial_code  # noqa: PLC0415
     import seatrial_pytest  # noqa: F401, PLC0415
 
     elsewhere = seatrial_origins.required_distributions().elsewhere()
     if elsewhere is not None:
         reason, one = elsewhere
-        text = f"another {one.name} stands in front of the one that was installed: {one.home}"
+        text = f"another {one.name} comes before the installed one on the path: {one.home}"
         _refuse(one.home, text, "keep its folder off PYTHONPATH", reason=reason)
     if sys.flags.optimize:
         text = "Python runs optimized (PYTHONOPTIMIZE), so assertions are left out"
@@ -57,6 +59,7 @@ def main(how: str, arguments: List[str]) -> None:
     if shadow is not None:
         text = f"{shadow} has the name of a tool that runs the tests, and would replace it"
         _refuse(shadow, text, "rename it, or keep its folder off PYTHONPATH")
+    seatrial_code.watch()
     sys.path[:] = list(dict.fromkeys([*before, *safe[1:]]))
     _go_on(how, arguments)
 

@@ -9,7 +9,14 @@ from collections.abc import Mapping
 import pytest
 
 from orchestrator.domain.machine import ConfigError
-from runners.aws.platform_config import Device, Location, check_platform, parse_platform
+from orchestrator.domain.matrix import Accelerator
+from runners.aws.platform_config import (
+    Location,
+    check_platform,
+    is_called,
+    may_be,
+    parse_platform,
+)
 from tests.platforms import as_platform
 
 
@@ -114,12 +121,13 @@ def test_an_impossible_platform_is_refused_by_its_key(
     ],
 )  # fmt: skip
 def test_a_device_is_known_by_its_whole_name(asked: str, known: str, same: bool) -> None:
-    assert Device("", asked, 1).is_called(known) is same
+    assert is_called(Accelerator(vendor="nvidia", name=asked), known) is same
 
 
 def test_a_vendors_name_alone_may_be_any_of_its_devices() -> None:
-    assert Device("", "H200", 8).may_be("NVIDIA")
-    assert not Device("", "H200", 8).may_be("")
+    asked = Accelerator(vendor="nvidia", name="H200", count=8)
+    assert may_be(asked, "NVIDIA")
+    assert not may_be(asked, "")
 
 
 def test_every_impossible_value_is_found_in_one_look() -> None:

@@ -1,0 +1,374 @@
+"""Keeps what the subject's modules held when their import returned, and lists what changed since.
+
+The line after ``import mylib`` may already replace ``mylib.f``, by a function whose code looks
+honest. A snapshot is taken before that line, because Python's import is watched from before
+anything of the payload is loaded.
+
+PYTEST_DONT_REWRITE: loaded before anything of the payload (``seatrial_start``).
+"""
+# ruff: noqa: INP001 - no package: this folder is on the jobs' import path
+
+from __future__ import annotations
+
+import builtins
+import functools
+import importlib.machinery
+import operator
+import sys
+import threading
+import types
+import weakref
+from typing import (
+    AbstractSet,
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Set,
+    Tuple,
+)
+
+import seatrial_origins
+from _pytest.assertion.rewrite import AssertionRewritingHook
+from seatrial_origins import Installed
+
+Function = types.FunctionType
+Values = Mapping[str, object]
+
+_DEPTH = 8
+_LOADERS = (
+    importlib.machinery.ExtensionFileLoader,
+    importlib.machinery.SourceFileLoader,
+    importlib.machinery.SourcelessFileLoader,
+    AssertionRewritingHook,
+)
+_LOADERS_OWN = frozenset(("name", "path"))
+_CONSTANTS = frozenset((bool, bytes, complex, float, int, str, type(None)))
+_ACTIVE = frozenset(("__call__", "__get__"))
+_IMPORT: Any = sys.modules["_frozen_importlib"]
+_class_dict = type.__dict__["__dict__"].__get__  # type: ignore[attr-defined]
+_class_bases = type.__dict__["__bases__"].__get__  # type: ignore[attr-defined]
+_code_of = operator.attrgetter("__code__")
+
+
+class Change(NamedTuple):
+    """A place of a module that does not hold what it held after the import."""
+
+    place: str
+    """Its qualified name in the module; empty for the module itself."""
+    file: str
+    """The file of the code that is there now; empty without one."""
+    what: str
+    """What has changed, in words, where it is not that file's code alone."""
+
+
+class Snapshot:
+    """What a module and its classes held.
+
+    It keeps no value alive but the dictionaries of classes: tests may wait for one to be collected.
+    """
+
+    def __init__(self, module: object, stayed: AbstractSet[Change] = frozenset()) -> None:
+        """Take it of a module of ``sys.modules``, without waking a lazy one.
+
+        Args:
+            module: The module.
+            stayed: What had changed before, and is in the snapshot.
+        """
+        self.told = seatrial_origins.contents(module)
+        self._kind = type(module)
+        loader = _strange_loader(self.told)
+        self.stayed = stayed | ({Change("", "", f"was loaded by {loader}")} if loader else set())
+        name = str(self.told.get("__name__", ""))
+        self._held = [_Held(name, *each) for each in namespaces(self.told, name)]
+
+    def is_same(self, module: object) -> bool:
+        """Return whether a comparison of the module would see what it would have seen then."""
+        return (
+            seatrial_origins.contents(module) is self.told
+            and type(module) is self._kind
+            and all(each.is_same() for each in self._held)
+        )
+
+    def changes(self, module: object) -> Iterator[Change]:
+        """Yield the places that hold other functions, classes or callable objects than then."""
+        if type(module) is not self._kind:
+            yield Change("", "", "has another class than after its import")
+        for each in self._held:
+            yield from each.changes()
+
+
+class _Held:
+    """What the values of a module or of a class did."""
+
+    def __init__(self, module: str, above: str, values: Values, kind: Optional[type]) -> None:
+        self._module = module
+        self._above = above
+        self._values = values
+        self._class = weakref.ref(kind) if kind is not None else None
+        self._bases = self._base_ids()
+        self._names = list(values)
+        found = list(values.values())
+        self._identities = _identities(found)
+        self._acting = {name for name, value in zip(self._names, found) if _acts(value)}
+        chains = [list(functions(value)) for value in found]
+        self._counts = list(map(len, chains))
+        every = [one for chain in chains for one in chain]
+        self._functions = [weakref.ref(one) for one in every]
+        self._codes = list(map(_code_of, every))
+        self._defaults = list(map(_defaults, every))
+        self._enclosed = list(map(_inside, every))
+        self._holders = [name for name, one in zip(self._names, found) if type(one) in HOLDERS]
+        self._called = [_called(values[name]) for name in self._holders]
+
+    def is_same(self) -> bool:
+        """Return whether nothing has changed, nor what functions enclose."""
+        values = self._values
+        if list(values) != self._names or _identities(list(values.values())) != self._identities:
+            return False
+        every = [each() for each in self._functions]
+        return (
+            None not in every
+            and all(map(operator.is_, map(_code_of, every), self._codes))
+            and list(map(_defaults, every)) == self._defaults  # type: ignore[arg-type]
+            and list(map(_inside, every)) == self._enclosed  # type: ignore[arg-type]
+            and [_called(values[name]) for name in self._holders] == self._called
+            and self._base_ids() == self._bases
+        )
+
+    def changes(self) -> Iterator[Change]:
+        """Yield what has changed of all that can be called."""
+        if self._base_ids() != self._bases:
+            yield Change(self._above[:-1], "", "has other base classes than after its import")
+        end = 0
+        for index, name in enumerate(self._names):
+            start, end = end, end + self._counts[index]
+            if name in self._values:
+                yield from self._changes_of(name, self._values[name], index, slice(start, end))
+            elif name in self._acting:
+                yield Change(self._above + name, "", "was removed after the import")
+        for name in self._values.keys() - set(self._names):
+            value = self._values[name]
+            submodule = self._submodule(name)
+            is_used = self._above or name == "__getattr__" or hasattr(builtins, name)
+            if (is_used and _acts(value)) or (submodule is not None and submodule is not value):
+                yield _changed(self._above + name, value)
+
+    def _changes_of(self, name: str, value: object, index: int, part: slice) -> Iterator[Change]:
+        chain = list(functions(value))
+        if [id(value), id(type(value))] != self._identities[index :: len(self._names)]:
+            is_changed = name in self._acting or _acts(value)
+            is_changed = is_changed and self._submodule(name) is not value
+        else:
+            before = [each() for each in self._functions[part]]
+            is_changed = (
+                len(chain) != len(before)
+                or not all(map(operator.is_, chain, before))
+                or not all(map(operator.is_, map(_code_of, chain), self._codes[part]))
+            )
+        if is_changed:
+            yield _changed(self._above + name, value)
+        elif list(map(_defaults, chain)) != self._defaults[part]:
+            what = "has other default values than after its import"
+            yield Change(self._above + name, "", what)
+
+    def _submodule(self, name: str) -> object:
+        return sys.modules.get(f"{self._module}.{self._above}{name}")
+
+    def _base_ids(self) -> Optional[List[int]]:
+        kind = self._class() if self._class is not None else None
+        return None if kind is None else list(map(id, _class_bases(kind)))
+
+
+class Imports:
+    """The snapshots of a distribution's modules, each taken when its import returned."""
+
+    def __init__(self, installed: Installed) -> None:
+        """Take those of the modules that are already loaded, and watch Python's import."""
+        self._tops = frozenset(root.partition(".")[0] for root in installed.roots)
+        self._snapshots: Dict[int, Snapshot] = {}
+        """By the identity of the module's contents, which stays theirs as they are kept here."""
+        self._loading = threading.local()
+        self._take(list(installed.of(sys.modules)))
+        self._watch()
+
+    def of(self, module: object) -> Optional[Snapshot]:
+        """Return a module's, or None if Python's import did not load it."""
+        told = seatrial_origins.contents(module)
+        found = self._snapshots.get(id(told))
+        return found if found is not None and found.told is told else None
+
+    def changes(self, module: object) -> List[Change]:
+        """Return what has changed of a module since it was first imported."""
+        snapshot = self.of(module)
+        if snapshot is None:
+            return [Change("", "", "was not loaded by Python's import")]
+        return sorted(snapshot.stayed.union(snapshot.changes(module)))
+
+    def _watch(self) -> None:
+        """Take a snapshot whenever an outermost import of the modules returns, or a reload.
+
+        Python's import statement and importlib call these functions of it by name.
+        """
+        load, again = _IMPORT._find_and_load, _IMPORT._exec  # noqa: SLF001
+
+        def _find_and_load(name: str, import_: Callable[..., Any]) -> object:
+            if name.partition(".")[0] not in self._tops:
+                return load(name, import_)
+            names = getattr(self._loading, "names", None)
+            if names is not None:
+                names.append(name)
+                return load(name, import_)
+            self._loading.names = names = [name]
+            try:
+                return load(name, import_)
+            finally:
+                self._loading.names = None
+                self._take(names)
+
+        def _exec(spec: Any, module: object) -> object:  # noqa: ANN401 - importlib's
+            before = self.of(module)
+            changes = set(self.changes(module)) if before is not None else set()
+            try:
+                return again(spec, module)
+            finally:
+                if before is not None:
+                    # A reload leaves what the file does not define.
+                    stayed = changes.intersection(self.changes(module))
+                    self._snapshots[id(before.told)] = Snapshot(module, stayed)
+
+        for function in (_find_and_load, _exec):
+            # Tracebacks and warnings leave frames of this file's name out.
+            file = load.__code__.co_filename
+            function.__code__ = function.__code__.replace(co_filename=file)
+            setattr(_IMPORT, function.__name__, function)
+
+    def _take(self, names: List[str]) -> None:
+        for name in names:
+            module = sys.modules.get(name)
+            if module is not None and self.of(module) is None:
+                snapshot = Snapshot(module)
+                self._snapshots[id(snapshot.told)] = snapshot
+
+
+def _strange_loader(told: Values) -> str:
+    """Return what loaded a module if that is neither Python's import nor pytest's."""
+    loader = getattr(told.get("__spec__"), "loader", None)
+    kind = type(loader)
+    if kind is AssertionRewritingHook or loader is None:
+        return ""
+    own = seatrial_origins.contents(loader)
+    if kind in _LOADERS and own.keys() <= _LOADERS_OWN:
+        return ""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def namespaces(told: Values, module: str) -> Iterator[Tuple[str, Values, Optional[type]]]:
+    """Yield a module's values, and those of the classes that say they are its own.
+
+    Each comes with what its names begin with, and with its class.
+    """
+    seen: Set[int] = set()
+    waiting: List[Tuple[str, Values, Optional[type]]] = [("", told, None)]
+    while waiting:
+        above, values, kind = waiting.pop()
+        yield above, values, kind
+        for key, value in list(values.items()):
+            if type in type(value).__mro__:
+                inner = _class_dict(value)
+                if id(value) not in seen and inner.get("__module__") == module:
+                    seen.add(id(value))
+                    waiting.append((f"{above}{key}.", inner, value))  # type: ignore[arg-type]
+
+
+def members(told: Values, module: str) -> Iterator[Tuple[str, object]]:
+    """Yield the values of a module and of its classes by name, without the classes."""
+    for above, values, _ in namespaces(told, module):
+        for key, value in list(values.items()):
+            if type not in type(value).__mro__:
+                yield above + str(key), value
+
+
+def functions(value: object, depth: int = _DEPTH) -> Iterator[Function]:
+    """Yield the function that a value calls, and those that it wraps.
+
+    Values are recognised by their exact types: reading an attribute would load a lazy value.
+    """
+    kind = type(value)
+    inner: List[object] = []
+    if kind is Function:
+        assert isinstance(value, Function)
+        yield value
+        inner = [value.__dict__.get("__wrapped__"), *_cells(value)]
+    elif kind in HOLDERS:
+        inner = [getattr(value, name, None) for name in HOLDERS[kind]]
+    if depth:
+        for one in inner:
+            yield from functions(one, depth - 1)
+
+
+HOLDERS: Dict[type, Tuple[str, ...]] = {
+    types.MethodType: ("__func__",),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    property: ("fget", "fset", "fdel"),
+    functools.partial: ("func",),
+    functools.partialmethod: ("func",),
+    functools.cached_property: ("func",),
+    type(functools.lru_cache(maxsize=None)(len)): ("__wrapped__",),
+}
+"""Attributes with functions, by the type of a value that calls them."""
+
+
+def _changed(place: str, value: object) -> Change:
+    files = [one.__code__.co_filename for one in functions(value)]
+    files = files[:1] or sorted(seatrial_origins.code_files(value))[:1]
+    if not files:
+        return Change(place, "", "is another object than after its import")
+    return Change(place, files[0], "")
+
+
+def _acts(value: object) -> bool:
+    """Return whether a value can be called, is a descriptor or a module."""
+    return any(
+        each is types.ModuleType
+        or "__call__" in _class_dict(each)
+        or "__get__" in _class_dict(each)
+        for each in type(value).__mro__
+    )
+
+
+def _identities(values: List[object]) -> List[int]:
+    return [*map(id, values), *map(id, map(type, values))]
+
+
+def _called(value: object) -> List[int]:
+    return [id(value), *map(id, functions(value))]
+
+
+def _cells(function: Function) -> Iterator[object]:
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # noqa: PERF203 - not filled yet
+            continue
+
+
+def _inside(function: Function) -> Optional[List[int]]:
+    """Return the identities of what a function encloses, and of the functions in that."""
+    if function.__closure__ is None:
+        return None
+    return [each for value in _cells(function) for each in _called(value)]
+
+
+def _defaults(function: Function) -> Optional[List[Tuple[int, str]]]:
+    """Return the identities of default values, and the text of those that are constants."""
+    values, named = function.__defaults__, function.__kwdefaults__
+    if values is None and named is None:
+        return None
+    every = [*(values or ()), *(named or {}).values()]
+    return [(id(one), repr(one) if type(one) in _CONSTANTS else "") for one in every]
