@@ -25,7 +25,8 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord, CellRecord, artifacts_of_test
 from orchestrator.domain.units import duration, plural, price, size
 from orchestrator.domain.vocabulary import term
-from orchestrator.store.results import TestLine, TestLines, TestsAsked
+from orchestrator.store.list_page import ListPage
+from orchestrator.store.results import TestLine, TestsAsked
 
 _METRICS = 100
 """Rows on the page; its other formats have all of them."""
@@ -215,14 +216,16 @@ _COLUMNS = (
 _BAD = (TestOutcome.FAILED, TestOutcome.ERROR)
 
 
-def test_table(asked: Asked, run: Run, cell: Cell, lines: TestLines, *, is_filtered: bool) -> Table:
+def test_table(
+    asked: Asked, run: Run, cell: Cell, lines: ListPage[TestLine, str], *, is_filtered: bool
+) -> Table:
     """Return a page of the cell's tests, the worst first."""
     empty = "No test of the cell is like that." if is_filtered else "No test was collected so far."
     return Table(
         id="tests",
         caption="Tests, the worst first",
         columns=_COLUMNS,
-        rows=[_row(run, cell, line) for line in lines.lines],
+        rows=[_row(run, cell, line) for line in lines.items],
         next=asked.here(after=lines.next) if lines.next else "",
         empty=empty,
         is_caption_hidden=True,
