@@ -6,8 +6,10 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from orchestrator.domain.manifest import IDENTIFIER, JOB_KINDS
+
 _JOB = re.compile(
-    rb"===== seatrial: ([A-Za-z0-9][A-Za-z0-9_-]{0,63}) \((?:suite|demo|benchmark|use-case)\) ====="
+    rf"===== seatrial: ({IDENTIFIER.pattern}) \((?:{'|'.join(JOB_KINDS)})\) =====".encode()
 )
 _FAILURE = re.compile(
     rb"=+ (?:FAILURES|ERRORS) =+|Traceback \(most recent call last\):|\[FAIL\] .*"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from orchestrator.cli.client import Client
-from orchestrator.cli.responses import read, read_items
+from orchestrator.cli.read_answers import read, read_items
 from orchestrator.cli.session import cell_path
 from orchestrator.domain.manifest import output_artifact
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse, TestResponse

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Literal
+from typing import Literal, get_args
 
 from orchestrator.domain.document_problems import Problem, nearest
 from orchestrator.domain.limits import STRICT
@@ -26,6 +26,8 @@ CAPABILITY = re.compile(r"(\d{1,2})\.(\d)")
 """NVIDIA's compute capability, ``8.9``."""
 
 JobKind = Literal["suite", "demo", "benchmark", "use-case"]
+JOB_KINDS: tuple[JobKind, ...] = get_args(JobKind)
+"""Every kind; logs, results and reports of other programs name jobs by them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from orchestrator.domain.instance_devices import INSTANCE_DEVICES
+from orchestrator.domain.accelerators import INSTANCE_DEVICES
 from orchestrator.domain.limits import STRICT
 from orchestrator.domain.manifest import CAPABILITY, Job, Manifest
 

@@ -21,7 +21,7 @@ from orchestrator.domain.machine import (
     ProviderTraits,
 )
 from orchestrator.domain.matrix import Platform
-from runners import ProviderContext
+from runners.provider_context import ProviderContext
 
 TRAITS = ProviderTraits(name="local", keys=frozenset(), rented=False)
 PLACE = Place(name="local", price_usd_per_hour=Decimal(0))

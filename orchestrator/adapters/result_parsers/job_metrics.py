@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.adapters.result_parsers.metrics import figure_lines, json_lines
+from orchestrator.adapters.result_parsers.metric_dialects import figure_lines, json_lines
 from orchestrator.application.ports.ingest import (
     HEAD_BYTES,
     TAIL_BYTES,

@@ -12,6 +12,7 @@ from orchestrator.adapters.files.documents import Form
 from orchestrator.adapters.result_parsers.bounded_input import encoding, head_text
 from orchestrator.application.ports.ingest import Artifact, UnreadableError
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
+from orchestrator.domain.manifest import JobKind
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
     ParsedCheck,
@@ -103,7 +104,7 @@ class TypedJob:
     """One job."""
 
     id: str
-    kind: Literal["suite", "demo", "benchmark", "use-case"] = "suite"
+    kind: JobKind = "suite"
     title: str = ""
     counts: dict[OutcomeWord, int] = field(default_factory=dict)
     """Number of tests without names, by outcome."""

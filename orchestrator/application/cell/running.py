@@ -17,8 +17,8 @@ from orchestrator.application.cell.flow_context import (
     record_machine_ended_at,
     workspace_of,
 )
-from orchestrator.application.finish_ingestion import drained, pull_evidence
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
+from orchestrator.application.pull_evidence import drained, pull_evidence
 from orchestrator.domain.cell import CellState, LeaseFact
 from orchestrator.domain.event_facts import AgentEnd
 from orchestrator.domain.evidence import EvidenceError

@@ -16,7 +16,7 @@ from orchestrator.cli.client import Client, Json
 from orchestrator.cli.commands.options import CellOption, JsonOption, YesOption
 from orchestrator.cli.errors import FAILED, CliError, RefusalError
 from orchestrator.cli.launch_request import ask
-from orchestrator.cli.responses import read
+from orchestrator.cli.read_answers import read
 from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.domain.bisect import (
     FoundRevisions,

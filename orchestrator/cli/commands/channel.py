@@ -11,7 +11,7 @@ from rich.text import Text
 from orchestrator.cli.client import Json
 from orchestrator.cli.commands.options import JsonOption, text_option
 from orchestrator.cli.errors import FAILED
-from orchestrator.cli.responses import read
+from orchestrator.cli.read_answers import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
 from orchestrator.cli.view.tables import Layout, print_list, row_of

@@ -32,7 +32,7 @@ from orchestrator.cli.gate_inputs import (
     store_policy,
     write_file,
 )
-from orchestrator.cli.responses import read
+from orchestrator.cli.read_answers import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.gates import print_verdict

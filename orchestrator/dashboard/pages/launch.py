@@ -35,7 +35,7 @@ from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingE
 from orchestrator.dashboard.session import NotAllowedError, Viewer, needs
 from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Several, Table, Text, Usd
 from orchestrator.dashboard.url_params import run_of
-from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.caller_identity import Scope, missing_scope
 from orchestrator.domain.cell import Run
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.launch_plan import (
@@ -346,8 +346,8 @@ class Found:
 def show_launch(asked: AskedDep, matrix: str = "", run: str = "") -> Response:
     """The form, with the text of a ready matrix, or with all that a run was launched with."""
     if not asked.viewer.may(Scope.RUN):
-        message = f"launching needs the scope run; the token {asked.viewer.name!r} may only read"
-        raise NotAllowedError(message)
+        viewer = asked.viewer
+        raise NotAllowedError(missing_scope(viewer.name, viewer.scope, Scope.RUN))
     if run:
         form = _form_of(asked.context, run_of(asked, run))
         return _answer(asked, form, _read(asked, form))

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import cast, get_args
 
+from orchestrator.domain.accelerators import NAMES
 from orchestrator.domain.assembly.results_pass import ArtifactSummary, JobSection, module_of
 from orchestrator.domain.document_problems import Problem, nearest
 from orchestrator.domain.ingest_notes import IngestNotes
@@ -224,7 +225,7 @@ _ACRONYMS = {
         "AMD", "AMP", "API", "BERT", "CLI", "CPU", "CUDA", "DDP", "FP8", "FP16", "FP32", "FSDP",
         "FlashAttention", "FlexAttention", "GCP", "AWS", "GPT", "GPU", "HIP", "INT8", "Intel",
         "JIT", "KV", "LLM", "MLP", "MoE", "NCCL", "NVIDIA", "ONNX", "PyTorch", "ROCm", "SDPA",
-        "TPU", "XLA", "XPU", "A10G", "L4", "T4", "H100", "A100", "BF16", "TF32", "E2E", "IO",
+        "TPU", "XLA", "XPU", "BF16", "TF32", "E2E", "IO", *NAMES.values(),
     )
 }  # fmt: skip
 _PAIRS = {

@@ -8,8 +8,8 @@ from pathlib import Path
 from orchestrator.adapters.git_repositories import Repositories
 from orchestrator.adapters.subject_resolver import BuildFolder, GitAndPipSubjects
 from orchestrator.config import Settings
-from runners.shell.account import account_of, prove_apart
 from runners.shell.local import LocalShell
+from runners.shell.local_account import account_of, prove_apart
 
 NOT_HERE = (
     "provider: local runs its jobs on the computer of the controller, and others can reach this"
