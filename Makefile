@@ -56,7 +56,7 @@ bench: $(VENV)/.test ## Benchmarks: shipping, overhead, ingest, failures, foreig
 	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.failures
 	$(BIN)/python -m benchmarks.foreign
-	PYTHONPATH=payload OMP_WAIT_POLICY=PASSIVE $(BIN)/python benchmarks/bench_core.py
+	PYTHONPATH=payload OMP_WAIT_POLICY=PASSIVE $(BIN)/python benchmarks/bench_core_fairness.py
 	cd payload && OMP_WAIT_POLICY=PASSIVE ../$(BIN)/python -m benchmarks.floors
 
 bench-gpu: $(VENV)/.run ## Correctness, then every target on this machine's GPU, for BUDGET seconds: one JSON file and one page in OUT; again: what is missing

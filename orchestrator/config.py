@@ -238,7 +238,7 @@ def ci_commit() -> Commit:
 
 
 def secret(name: str) -> str | None:
-    """Return a matrix's secret, or None where the environment has none."""
+    """Return a matrix's secret, or None if the environment has none."""
     return os.environ.get(name)
 
 

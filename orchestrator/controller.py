@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 IDLE_S = 30.0
 """Seconds of idleness after which a background controller ends."""
 LAST_LOOK_S = 10.0
-"""Seconds of idleness before the janitor's last sweep but one."""
+"""Idle seconds after which the janitor makes its second-last sweep."""
 PUMP_S = 1.0
 RESUME_S = 30.0
 """Interval of resuming interrupted ingestions."""

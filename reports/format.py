@@ -129,7 +129,7 @@ def duration(value: float) -> str:
 
 @or_absent
 def seconds(value: float) -> str:
-    """``301.5 s``: the basis of a bill."""
+    """Format billed seconds with one decimal: ``301.5 s``."""
     return f"{value:,.1f} s"
 
 

@@ -19,7 +19,7 @@ from reports.model.blocks import Plot
 from reports.model.values import Absent, ReportModel, Status
 
 CELL_LIMIT = 300
-"""Characters of one text in a table; the whole stands in the raw files."""
+"""Maximum characters of a text in a table; the raw files have all of it."""
 
 _ANSI = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_]?)"
@@ -52,7 +52,7 @@ _PLAIN = re.compile(r"[^`|\\<>&]+")
 
 
 class Markdown(str):
-    """Text that is Markdown already: it is printed as it is."""
+    """Markdown text, which is printed unescaped."""
 
     __slots__ = ()
 
@@ -240,10 +240,26 @@ COMPARING = (
 
 
 def render_markdown(
-    model: ReportModel, template: str, *, templates: Path, plots: Sequence[Plot] = ()
+    model: ReportModel,
+    template: str,
+    *,
+    templates: Path,
+    plots: Sequence[Plot] = (),
+    form: str = "md",
+    alone: bool = False,
 ) -> str:
-    """Fill a template, and settle the blank lines so that a layout never depends on the data."""
-    text = environment(templates).get_template(template).render(report=model, plots=plots)
+    """Fill a template, and settle the blank lines so that a layout never depends on the data.
+
+    Args:
+        model: The report.
+        template: The name of its template.
+        templates: The folder of the templates.
+        plots: The plots that the text shows.
+        form: ``html`` where a page is made of the text: the files beside it are pages then.
+        alone: Whether no file lies beside it: it links none.
+    """
+    filled = environment(templates).get_template(template)
+    text = filled.render(report=model, plots=plots, form=form, alone=alone)
     return re.sub(r"\n{3,}", "\n\n", _footnotes(text)).strip() + "\n"
 
 

@@ -15,7 +15,7 @@ from reports.model.results import JobCell, MetricAcross, ResultsReport, SpeedUp,
 from reports.model.values import Absent
 
 DIGITS_KEPT = 6
-"""A figure that was reported with no more significant digits stands as it was reported."""
+"""Significant digits; a figure that was reported with fewer is printed as reported."""
 
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _OUTCOMES = frozenset({"passed", "failed", "skipped"})

@@ -18,7 +18,7 @@ from typing import cast
 from orchestrator.domain.cloud_account import AccountSetup
 from orchestrator.domain.machine import ConfigError, Extent, Provider, ProviderTraits
 from orchestrator.extras import MissingExtraError, require
-from runners import ProviderContext
+from runners.provider_context import ProviderContext
 
 GROUP = "seatrial.providers"
 BUILT_IN: Mapping[str, str] = {

@@ -215,7 +215,7 @@ class Workspace:
         """Read what the attempt has written from the given offsets on.
 
         Args:
-            attempt: Whose evidence.
+            attempt: Id of the attempt.
             events_offset: First byte of the events to send, likewise `log_offset`.
             log_offset: See `events_offset`.
             limit_bytes: At most so many of each.

@@ -17,7 +17,7 @@ class CronsimCron:
     """Implements the Cron."""
 
     def next_after(self, expression: str, tz: str, after: datetime) -> datetime:
-        """See the port."""
+        """Return the next due time, in UTC. Raises CronError."""
         local = after.astimezone(_zone(tz))
         try:
             times = CronSim(_five(expression), local)

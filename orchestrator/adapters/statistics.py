@@ -59,7 +59,7 @@ class PairedStatistics:
         margin: float,
         alpha: float,
     ) -> Comparison:
-        """See the protocol."""
+        """Test pairs, in the order of their turns, for a slow-down beyond a margin."""
         if direction not in _DIRECTIONS:
             raise ValueError(f"a direction is higher or lower, not {direction!r}")
         if not (margin > -1 and 0 < alpha < 1):
@@ -77,7 +77,7 @@ class PairedStatistics:
         )
 
     def adjusted(self, p: Sequence[float]) -> tuple[float, ...]:
-        """See the protocol."""
+        """Adjust p-values for multiple tests (Benjamini-Hochberg)."""
         return tuple(float(one) for one in false_discovery_control(p)) if p else ()
 
 
@@ -201,7 +201,7 @@ class StepDetector:
     """Implements the Detector of `orchestrator.application.ports.statistics`."""
 
     def detect(self, values: Sequence[float], environments: Sequence[str] = ()) -> Trend:
-        """See the protocol."""
+        """Return the trend of a series in order of time."""
         if environments and len(environments) != len(values):
             raise ValueError(f"{len(environments)} environments of {len(values)} values")
         series = np.asarray(values, dtype=np.float64)
@@ -218,7 +218,7 @@ class StepDetector:
         )
 
     def changes(self, many: Sequence[Watched]) -> Sequence[Sequence[ChangePoint]]:
-        """See the protocol."""
+        """Return the change points of many series, as `detect` does for each."""
         found: list[Sequence[ChangePoint]] = [()] * len(many)
         for at in _stepping([watched.values for watched in many]):
             values, environments = many[at]

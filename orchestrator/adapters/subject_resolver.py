@@ -76,7 +76,7 @@ class GitAndPipSubjects:
     repositories: Repositories = field(default_factory=Repositories)
 
     def newest(self, package: str, *, prereleases: bool) -> str:
-        """See the port."""
+        """Return the newest version of a package in pip's index."""
         if not _PACKAGE.fullmatch(package):
             raise SubjectGoneError(f"{package!r} is no name of a package")
         pip = (sys.executable, "-m", "pip", "index", "versions", "--no-input", "--no-color")
@@ -91,11 +91,11 @@ class GitAndPipSubjects:
         raise SubjectUnreachableError(f"pip's index did not answer for {package}: {done.last}")
 
     def refusal(self, url: str) -> str:
-        """See the port."""
+        """Return why this controller does not use the repository; empty if it does."""
         return self.repositories.refusal(url) if self.room else _NOT_BUILT
 
     def head(self, url: str, branch: str) -> str:
-        """See the port."""
+        """Return the head commit of a branch."""
         room = self._room(url)
         ref = f"refs/heads/{branch}"
         with self._git(url) as git:
@@ -108,7 +108,7 @@ class GitAndPipSubjects:
         return found["commit"]
 
     def build(self, url: str, commit: str, into: Path) -> SubjectWheel:
-        """See the port."""
+        """Build a wheel of a commit in an empty folder. May take minutes."""
         room = self._room(url)
         _ask(room, ("mkdir", "-p", room.folder), "making a folder")
         made = _ask(room, ("mktemp", "-d", f"{room.folder}/build-XXXXXX"), "making a folder")

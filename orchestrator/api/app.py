@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
 import orchestrator
-from orchestrator.api import controller_info, errors, events, metrics, openapi
+from orchestrator.api import controller_info, errors, events, openapi, prometheus
 from orchestrator.api.security import Guard, HostCheck
 from orchestrator.application.context import Context
 
@@ -94,19 +94,19 @@ def create_app(
     app.state.revision = revision
     app.state.operator = operator
     app.state.streams = events.Streams()
-    app.state.figures = metrics.RequestFigures()
+    app.state.figures = prometheus.RequestFigures()
     _include_routers(app, only)
     errors.install(app)
     openapi.install(app)
     app.add_middleware(CarefulHeaders)
-    app.add_middleware(metrics.CountRequests, figures=app.state.figures)
+    app.add_middleware(prometheus.CountRequests, figures=app.state.figures)
     if guard is not None:
         app.add_middleware(HostCheck, allowed=allowed_hosts)
     return app
 
 
 def module_of(path: str) -> str | None:
-    """Return the module with the routes of a path, for `create_app`; None where all are needed.
+    """Return the module with the routes of a path, for `create_app`; None if all are needed.
 
     To declare the routes of every module takes longer than to answer one request.
     """
@@ -127,7 +127,7 @@ def _include_routers(app: FastAPI, only: str | None) -> None:
             routes = import_module(f"orchestrator.api.{module}")
             app.include_router(getattr(routes, router), prefix=PREFIX)
     app.include_router(controller_info.health)
-    app.include_router(metrics.router)
+    app.include_router(prometheus.router)
 
 
 def _operation_id(route: APIRoute) -> str:

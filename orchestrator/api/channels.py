@@ -59,7 +59,7 @@ _NEW: dict[str, Example] = {
         "value": {"name": "release-bot", "target": "https://hooks.example.org/seatrial"},
     },
     "slack": {
-        "summary": "A room, told of the nightly only",
+        "summary": "A Slack channel that gets only the nightly gate",
         "value": {
             "name": "release-room",
             "kind": "slack",
@@ -84,7 +84,7 @@ _TRY: dict[str, Example] = {
     }
 }
 _ROTATE: dict[str, Example] = {
-    "week": {"summary": "The old one stands for a week", "value": {"overlap_hours": 168}}
+    "week": {"summary": "The old secret stays valid for a week", "value": {"overlap_hours": 168}}
 }
 ChannelBody = Annotated[NewChannel, Body(openapi_examples=_NEW)]
 Try = Annotated[ChannelTestRequest | None, Body(openapi_examples=_TRY)]

@@ -90,7 +90,7 @@ MEDIA_TYPE = "application/problem+json"
 FAULT_LIMIT = 100
 """Maximum errors of one request that are listed; the detail has their number."""
 _METHODS = ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")
-_UNHANDLED = "the controller met a fault of its own; its log has the reason"
+_UNHANDLED = "the controller failed with an internal error; its log has the reason"
 
 
 class NotFoundError(LookupError):

@@ -221,6 +221,9 @@ def evaluate(
         version=asked.policy_digest,
         key=f"api:{key}",
     )
+    # A known key returns the verdict that was stored under it, even if it was evaluated for other
+    # runs; a
+    # check before the evaluation would miss a concurrent request with the same key.
     _refuse_other(stored, name, runs, asked)
     announce_verdict(context, stored)
     response.headers["Location"] = f"/api/v1/verdicts/{stored.id}"
@@ -291,7 +294,7 @@ def _answer(stored: StoredVerdict) -> VerdictResponse:
 def _refuse_other(
     stored: StoredVerdict, gate: str, runs: Sequence[str], asked: EvaluateRequest
 ) -> None:
-    """Raise KeyReusedError where the key belongs to another request."""
+    """Raise KeyReusedError if the key belongs to another request."""
     same_runs = not runs or set(runs) == set(stored.runs)
     same_line = stored.gate == gate and stored.lineage == (asked.lineage or gate)
     same_policy = asked.policy_digest in ("", stored.verdict.policy_digest)

@@ -103,7 +103,7 @@ def list_failure_groups(
     context: ContextDep,
     run: Annotated[str | None, Query(description="Only of this run", max_length=300)] = None,
     product: ProductQuery = None,
-    runs: Annotated[int, Query(ge=1, le=500, description="So many newest runs")] = 50,
+    runs: Annotated[int, Query(ge=1, le=500, description="Number of newest runs")] = 50,
 ) -> FailureGroupListResponse:
     """List failure groups of a run or of the newest runs, largest first."""
     if run is not None:

@@ -191,7 +191,7 @@ def _check_form(request: Request) -> None:
         if key not in _QUERY:
             raise IntakeError(f"there is no {key!r} in the query{nearest(key, _QUERY)}")
         if times > 1:
-            raise IntakeError(f"{key!r} stands in the query {times} times: say it once")
+            raise IntakeError(f"{key!r} occurs {times} times in the query: give it once")
 
 
 def _told(context: Context, answer: IngestResult) -> IngestResponse:

@@ -176,7 +176,7 @@ def pause_schedule(context: ContextDep, name: str) -> ScheduleResponse:
 
 @writing.post("/schedules/{name}/resume")
 def resume_schedule(context: ContextDep, name: str) -> ScheduleResponse:
-    """Resume a schedule; firings missed meanwhile are not caught up."""
+    """Resume a schedule; firings that were missed during the pause are not caught up."""
     return schedules.resume_schedule(context, name)
 
 

@@ -23,7 +23,7 @@ from orchestrator.api.errors import (
 )
 from orchestrator.application.context import Context
 from orchestrator.application.tokens import Credential, check_credential, cookie_of
-from orchestrator.domain.caller_identity import SOCKET, Person, Scope, Token
+from orchestrator.domain.caller_identity import SOCKET, Person, Scope, Token, missing_scope
 
 Guard = Callable[[Credential | None, Scope], Token]
 """Checks a request's credential against the required scope and returns its token. Raises
@@ -51,8 +51,7 @@ def token_guard(context: Context) -> Guard:
             said = "the token is unknown, expired or revoked" if given else "no token was sent"
             raise UnauthenticatedError(f"{said}; send `Authorization: Bearer seatrial_...`")
         if _RANK.index(token.scope) < _RANK.index(needed):
-            message = f"this needs the scope {needed}; the token {token.name!r} has {token.scope}"
-            raise ForbiddenError(message)
+            raise ForbiddenError(missing_scope(token.name, token.scope, needed))
         return token
 
     return check

@@ -40,7 +40,7 @@ class GatePlatforms:
     """Platform ids in the policies of a gate."""
 
     named: frozenset[str]
-    """Platforms of the present policy, whatever the matrices have."""
+    """Platforms of the present policy, also those that no matrix has."""
     required: frozenset[str]
     """Those of them that are not advisory."""
     gone: frozenset[str]
@@ -124,7 +124,8 @@ def baselines(
 ) -> list[Baseline]:
     """Return the baseline of each cell.
 
-    A cell is compared with the cells of its platform. A platform without any has another id now:
+    A cell is compared with earlier cells of its platform. A platform without any may have been
+    renamed:
     it is compared with those that the gate's earlier policies named, or required, and the present
     one does not. Where no platform is new, the first required cell has what those had that the
     gate passed last and required then.
@@ -165,7 +166,7 @@ class _Accepted:
     """The evidence that a gate passed last."""
 
     cells: Sequence[Cell]
-    """Of each name those with the payload of the last run: what that lacks was given up."""
+    """By job name, the jobs with the last run's payload; a test that it lacks was removed."""
     signatures: frozenset[str]
     """Signatures of the failures."""
     policy: str
@@ -285,7 +286,7 @@ class _Finder:
     def _dropped(self, one: CountedCell, accepted: _Accepted) -> list[Cell]:
         """Return the cells of platforms that were required and are not, for a required cell.
 
-        None where another required platform is new: that one is compared with them.
+        None if another required platform is new: that one is compared with them.
         """
         known = {_platform(cell) for cell in accepted.cells}
         required = {cell.platform.id for cell in self._required}
@@ -471,7 +472,7 @@ def _with_changes(
     then: Sequence[BaselineTests],
     renames: Mapping[str, str],
 ) -> JobEvidence:
-    """Return the job with its changes against the baselines; unchanged where none can be told."""
+    """Return the job with its changes against the baselines; unchanged if they are unknown."""
     mine = [test for test in tests if test.job == job.id]
     had = job.counts.collected or any(one.by_job.get(job.id) for one in then)
     if job.outcome not in _FINAL or not had:

@@ -166,8 +166,9 @@ AT_ONCE = 20
 def deliver(context: Context) -> None:
     """Try every due delivery, one after the other, outside of any transaction.
 
-    At least once: whoever dies between sending and writing it down leaves the delivery to the
-    next, with the same id. A channel that fails waits for the next look, so that it does not keep
+    At least once: if a controller dies between sending and storing that, the next one sends the
+    delivery again, with the same id. A channel that fails waits for the next look, so that it
+    does not keep
     the others waiting.
     """
     outbox, clock = context.stores.outbox, context.clock
@@ -189,17 +190,16 @@ def deliver(context: Context) -> None:
 def notify_people(context: Context, announcement: Announcement) -> bool:
     """Queue an announcement for every channel that wants it, in one transaction.
 
-    True if it is news: the line stood elsewhere, or nobody was ever told of it. The same key
-    again, from this controller or another, changes nothing and is False. Nothing is sent here;
-    `deliver` does that.
+    Returns: Whether the lineage's state is new, or its first one. A key that was announced before,
+    by this controller or another, changes nothing and returns False. `deliver` sends.
     """
     return context.stores.outbox.put(announcement, new_id=context.new_id, at=context.clock.now())
 
 
 def failing_line(context: Context, verdict: Verdict | None, run: str) -> tuple[str, ...]:
-    """Return a line with the first failing tests and jobs by name; none where none fails.
+    """Return one line that names the first failing tests and jobs of the verdict.
 
-    Those that the verdict is about, or without one those of the run.
+    Those of the run if there is no verdict. Empty if nothing failed.
     """
     if verdict is not None:
         found = failing_items(verdict)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.domain.cell import Cell, Run
-from orchestrator.domain.fingerprint import traits
+from orchestrator.domain.fingerprint import PACKAGE, traits
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import Evidence
@@ -49,8 +49,6 @@ _RANK = (
     "torch", "runtime", "device driver", "device name", "device compute capability", "devices",
     "image", "instance type", "python", "os",
 )  # fmt: skip
-PACKAGE = "package "
-"""Prefix of package names among traits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +68,7 @@ class CellPair:
 
     @property
     def pair(self) -> Pair | None:
-        """Return both ids; None where one is missing."""
+        """Return both ids; None if one is missing."""
         if self.before is None or self.after is None:
             return None
         return self.before.id, self.after.id
@@ -82,7 +80,7 @@ class Trait:
 
     what: str
     before: str
-    """Empty where it is unknown."""
+    """Empty if it is unknown."""
     after: str
     cells: tuple[str, ...]
     """Cells with these values."""

@@ -26,7 +26,7 @@ def request_confirmation_run(context: Context, run_id: str, *, max_usd: Decimal)
     """Launch the confirmation run of a run with failures; idempotent.
 
     Returns:
-        The follow-up's id; None where nothing failed, where there is no other machine, or where
+        The follow-up's id; None if nothing failed, where there is no other machine, or where
         it could cost more than `max_usd`.
 
     Raises:
@@ -50,7 +50,7 @@ def request_confirmation_run(context: Context, run_id: str, *, max_usd: Decimal)
 
 
 def _order(context: Context, run_id: str) -> LaunchOrder | None:
-    """Return the launch order; None where nothing failed, or no other machine exists."""
+    """Return the launch order; None if nothing failed, or no other machine exists."""
     stores = context.stores
     run = stores.runs.get(run_id)
     if run is None:
@@ -93,7 +93,7 @@ def _failing(
 
 
 def _other(context: Context, cell: Cell) -> Platform | None:
-    """Return the platform without the cell's machine; None where it has no other."""
+    """Return the platform without the cell's machine; None if it has no other."""
     platform = context.stores.cells.plan(cell.id).platform
     leases = context.stores.leases.of_run(cell.run_id).get(cell.id, ())
     used = {lease.place for lease in leases if lease.machine_id}

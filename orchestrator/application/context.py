@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from orchestrator.application.cell.flow_context import Locks
 from orchestrator.application.janitor import Janitor
@@ -47,7 +48,7 @@ class GatePorts:
     detector: Detector
     """Detects change points."""
     public_url: str = ""
-    """Public URL for links in notifications; empty where it is not configured."""
+    """Public URL for links in notifications; empty if it is not configured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,19 @@ class RetentionPorts:
     """Files that this controller wrote into its home."""
     flows: FinishedFlows | None
     """Records of the engine; None in a process that runs no cells."""
+
+
+class Render(Protocol):
+    """Renders reports."""
+
+    def __call__(
+        self, kind: str, evidence: Evidence, cell: str | None, form: str, *, alone: bool = False
+    ) -> str:
+        """Return a report as ``md``, ``html`` or ``json``.
+
+        With `alone` it links no file beside it. Raises ReportRefusedError.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +92,7 @@ class Context:
     """Validates an uploaded archive and returns its manifest. Raises InvalidDocumentError."""
     pack_payload: Callable[[Path, Path], PackedPayload]
     """Packs a folder into an archive in another. Raises ArchiveError or InvalidDocumentError."""
-    render: Callable[[str, Evidence, str | None, str], str]
-    """Renders a report of (kind, evidence, cell, format: md, html or json)."""
+    render: Render
     draw: Callable[[str, Evidence, str | None], Mapping[str, str]]
     """Draws the plots of (kind, evidence, cell): SVG by path."""
     report_kinds: Callable[[], Sequence[str]]

@@ -66,7 +66,7 @@ class Forecast:
 
     @property
     def likely_usd(self) -> Decimal | None:
-        """Return the median cost; None where none is known."""
+        """Return the median cost; None if none is known."""
         return statistics.median(self.costs) if self.costs else None
 
 

@@ -32,6 +32,7 @@ from orchestrator.domain.cell import (
 )
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.extend_record import filled
+from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.ingested import Ingested, StatedMachine
 from orchestrator.domain.machine import Place, SshEndpoint
 from orchestrator.domain.money import (
@@ -152,7 +153,7 @@ def pruned_artifacts(stores: Stores, run_id: str) -> str:
 
 
 def _kept_until(cell: CellRecord, hold: timedelta) -> datetime | None:
-    """Return until when the cell's machine is held; None where it is not."""
+    """Return until when the cell's machine is held; None if it is not."""
     last = cell.leases[-1] if cell.leases else None
     if cell.state is not CellState.RELEASING or last is None or last.state != LeaseState.HELD:
         return None
@@ -243,6 +244,7 @@ def _cell(cell: Cell, spec: RunSpec, book: _Book, at: datetime) -> CellRecord:
         probed=maker.probed,
         notices=tuple(results.notices),
         artifacts=tuple(results.artifacts),
+        fingerprint=fingerprint(maker.probed, subject=spec.matrix.subject.name),
         simulated=life.plan.platform.provider == "fake"
         or maker.simulated
         or any(lease.simulated for lease in leases),
@@ -264,7 +266,7 @@ def _awaited(cell: Cell, leases: Sequence[Lease]) -> str:
 
 
 def _machine_step(state: CellState, lease: Lease) -> str:
-    """Describe the awaited step of its machine; empty where the state has none."""
+    """Describe the awaited step of its machine; empty if the state has none."""
     if state is CellState.PLACING and lease.state in (LeaseState.LAUNCHING, LeaseState.HELD):
         return f"{lease.provider} to grant a machine in {lease.place}"
     if state is CellState.PREPARING and lease.awaited:

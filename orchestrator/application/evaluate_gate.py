@@ -58,13 +58,16 @@ def evaluate_gate(
 ) -> StoredVerdict:
     """Decide, sign and store a verdict; idempotent by key.
 
+    Blobs keep the snapshot and the signed bundle. The verdict's JSON is in the bundle and, for
+    queries, in its row (`store/verdict_rows.py`); `document_digest` is the digest of those bytes.
+
     Args:
         context: What the operations work with.
         gate: Name of a gate whose policy is stored.
-        runs: Whose evidence; none means the newest finished run of the gate's product.
-        lineage: The line of verdicts that this one stands in; the gate's own by default.
-        version: Digest of the policy that decides; the gate's present one by default.
-        key: Of the request.
+        runs: Runs with the evidence; empty: the newest finished run of the gate's product.
+        lineage: Lineage of the verdict; the gate's own by default.
+        version: Digest of the policy version; the gate's present one by default.
+        key: Idempotency key; a verdict stored under it is returned unchanged.
 
     Raises GateMissingError, PolicyMissingError, RunMissingError, WrongProductError,
     KeyUnusableError.
@@ -75,9 +78,8 @@ def evaluate_gate(
     stored, now = find_policy(context, gate, version=version), context.clock.now()
     case = _case(context, policy_of(stored), stored.digest, runs, now)
     verdict = _decide(context, case)
-    snapshot_digest = _keep(context, canonical(snapshot_document(case.snapshot)))
-    proof = VerdictStatements(verdict, case.snapshot, snapshot_digest, case.taken)
-    bundle, key_id = seal(context, proof)
+    snapshot_digest = _store_blob(context, canonical(snapshot_document(case.snapshot)))
+    bundle, key_id = _sign_verdict(context, case, verdict, snapshot_digest)
     made = StoredVerdict(
         id="",
         gate=gate,
@@ -87,7 +89,7 @@ def evaluate_gate(
         created_at=now,
         snapshot_digest=snapshot_digest,
         document_digest=digest_of(verdict_document(verdict)),
-        envelope_digest=_keep(context, bundle),
+        envelope_digest=_store_blob(context, bundle),
         key_id=key_id,
     )
     return context.stores.gates.add_verdict(made, key=key)
@@ -129,7 +131,7 @@ def _decide(context: Context, case: _Case) -> Verdict:
     )
 
 
-def _keep(context: Context, whole: bytes) -> str:
+def _store_blob(context: Context, whole: bytes) -> str:
     """Store the bytes; return their digest."""
     digest, _ = context.blobs.put([whole])
     return digest
@@ -138,35 +140,29 @@ def _keep(context: Context, whole: bytes) -> str:
 EXPORT = "intoto"
 
 
-@dataclass(frozen=True, slots=True)
-class VerdictStatements:
-    """The statements to sign."""
-
-    verdict: Verdict
-    snapshot: Snapshot
-    snapshot_digest: str
-    taken: Sequence[GatheredRun]
-
-
-def seal(context: Context, proof: VerdictStatements) -> tuple[bytes, str]:
+def _sign_verdict(
+    context: Context, case: _Case, verdict: Verdict, snapshot_digest: str
+) -> tuple[bytes, str]:
     """Return the signed bundle, verdict first, and the key's id. Raises KeyUnusableError."""
     key = signing_key(context)
-    cells = tuple(_cell_statements(context, proof))
-    first = verdict_statement(proof.verdict, proof.snapshot, proof.snapshot_digest, cells)
+    cells = tuple(_cell_statements(context, case, verdict.evidence_digest))
+    first = verdict_statement(verdict, case.snapshot, snapshot_digest, cells)
     payloads = [canonical(first), *(one.payload for one in cells)]
     return context.gate.notary.sign(payloads, key.id), key.id
 
 
-def _cell_statements(context: Context, proof: VerdictStatements) -> Iterator[CellStatement]:
-    taken = {one.id: one for one in proof.taken}
-    for cell in proof.snapshot.cells:
+def _cell_statements(
+    context: Context, case: _Case, evidence_digest: str
+) -> Iterator[CellStatement]:
+    taken = {one.id: one for one in case.taken}
+    for cell in case.snapshot.cells:
         if not _has_results(cell):
             continue
-        # A cell that reruns completed: what each of its runs had.
+        # Reruns completed this cell: one statement for each run that it has jobs of.
         for run in sorted({cell.run, *(job.run for job in cell.jobs if job.run)}):
             told = "".join(context.export(EXPORT, taken[run].evidence, cell.id))
             about = replace(cell, run=run)
-            statement = cell_statement(json.loads(told), about, proof.verdict.evidence_digest)
+            statement = cell_statement(json.loads(told), about, evidence_digest)
             yield CellStatement(run=run, cell=cell.id, payload=canonical(statement))
 
 
@@ -239,7 +235,7 @@ class DryRunResult:
 
     stored: StoredVerdict
     verdict: Verdict | None
-    """None where the frozen evidence is no longer stored."""
+    """None if the frozen evidence is no longer stored."""
 
 
 def dry_run_policy(
@@ -251,10 +247,10 @@ def dry_run_policy(
     """
     policy = context.documents.read_policy(policy_text, name)
     digest = policy_digest(policy)
-    return [DryRunResult(one, _decided(context, policy, digest, one)) for one in verdicts]
+    return [DryRunResult(one, _evaluate_again(context, policy, digest, one)) for one in verdicts]
 
 
-def _decided(
+def _evaluate_again(
     context: Context, policy: GatePolicy, digest: str, stored: StoredVerdict
 ) -> Verdict | None:
     try:

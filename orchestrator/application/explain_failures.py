@@ -35,7 +35,7 @@ def explain_run(
         stores: What is stored.
         run: The run.
         product: Its payload's name.
-        cells: The run's cells as they are told.
+        cells: The run's cells, as in its record.
         on: The day that expiry is measured on.
     """
     issues = stores.known_issues.list(product=product)

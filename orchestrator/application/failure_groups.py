@@ -182,7 +182,7 @@ class FailureGroupDetail:
 
     signature: Signature
     kind: ListedFailureGroup | None
-    """None where it has no result any more."""
+    """None if it has no result any more."""
     product: str
     """The product of its newest result."""
     traceback: str

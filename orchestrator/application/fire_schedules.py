@@ -72,7 +72,7 @@ _RUN_STATES = {
 
 
 def end_of_firing(context: Context, schedule: Schedule, firing: Firing) -> Announcement | None:
-    """Return the state to announce for an ended firing; None where a later firing replaces it."""
+    """Return the state to announce for an ended firing; None if a later firing replaces it."""
     if firing.superseded or (not firing.run and firing.outcome in (SKIPPED, CANCELLED)):
         return None
     verdict = context.stores.gates.verdict(firing.verdict) if firing.verdict else None
@@ -182,7 +182,9 @@ def claim(context: Context, due: DueSchedule) -> None:
     firings += _missed(schedule, sorted_out.missed, now, tell=not firings)
     if context.stores.schedules.claim(due, firings, next_due_at=at) and sorted_out.missed:
         count = len(sorted_out.missed)
-        logger.warning("schedule %s: %d firings were missed for good", schedule.name, count)
+        logger.warning(
+            "schedule %s: %d firings were skipped and will not be launched", schedule.name, count
+        )
 
 
 def _missed(
@@ -227,7 +229,7 @@ class Evaluate(Protocol):
 
 
 class RequestConfirmationRun(Protocol):
-    """Launches a confirmation run; None where it cannot help."""
+    """Launches a confirmation run; None if it cannot help."""
 
     def __call__(self, context: Context, run_id: str, *, max_usd: Decimal) -> str | None:
         """See `request_confirmation_run`."""

@@ -54,8 +54,8 @@ def with_failed_before(
     """Return the cells with failures from those of these runs that tested the same subject.
 
     Args:
-        cells: As they stand.
-        taken: All runs that may be told of, oldest first; the cells' own among them.
+        cells: The frozen cells.
+        taken: All related runs, oldest first, including those of the cells.
         quarantines: The product's.
         judged: The gate's platforms.
     """
@@ -191,13 +191,13 @@ class _History:
 
 
 _LOOKS_BACK = duration(EvidenceRule().max_age)
-"""Minimum time that a failure counts against its subject, whatever the policy's `max_age`."""
+"""Minimum time that a failure counts against its subject, even beyond the policy's `max_age`."""
 
 
 def freeze_evidence(context: Context, policy: GatePolicy, runs: Sequence[str]) -> Snapshot:
     """Freeze the evidence of these runs; without any, of the product's newest finished one.
 
-    A later run's cell of a platform stands for an earlier one's; a rerun of some jobs completes
+    A later run's cell of a platform replaces an earlier one's; a rerun of some jobs completes
     it. Raises RunMissingError, WrongProductError.
     """
     at = context.clock.now()
@@ -324,7 +324,7 @@ def _collected(taken: Iterable[GatheredRun]) -> Mapping[tuple[str, str, str], _T
 def _of(
     known: Mapping[tuple[str, str, str], _Tests], cell: CellEvidence, job: JobEvidence
 ) -> _Tests:
-    """Return the test set; None where counted tests have no name."""
+    """Return the test set; None if counted tests have no name."""
     tests = known.get((job.run or cell.run, cell.id, job.id), Counter())
     return tests if tests.total() == job.counts.collected else Counter()
 

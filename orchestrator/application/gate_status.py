@@ -56,7 +56,7 @@ class VerdictLineage:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A schedule that is judged by the gate."""
+    """A schedule whose runs the gate evaluates."""
 
     schedule: Schedule
     next_at: datetime | None

@@ -82,8 +82,8 @@ def with_related_runs(
 ) -> tuple[GatheredRun, ...]:
     """Return the runs with those that they repeat, and failed runs of their subjects.
 
-    Of the last, all that ended within `max_age` before `now`, whoever launched them, however, and
-    with whatever payload. Oldest first.
+    The failed runs are all that ended within `max_age` before `now`, of every launcher and
+    payload. Oldest first.
     """
     if not taken:
         return ()

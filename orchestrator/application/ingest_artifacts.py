@@ -462,7 +462,7 @@ def _subject(said: str, notes: IngestNotes) -> NotedSubject:
 
 
 def text_fault(text: str) -> str:
-    """Return what is wrong with a subject's name or version; empty where nothing is."""
+    """Return what is wrong with a subject's name or version; empty if nothing is."""
     if not text.strip():
         return "it must not be empty"
     if not text.isprintable():
@@ -501,4 +501,4 @@ def _file_problems(notes: IngestNotes, files: Sequence[Handed]) -> list[Problem]
 
 
 def _differ(what: str, noted: str, said: str) -> IntakeError:
-    return IntakeError(f"ingest.yaml says {what} {noted}, and the order says {said}: mend one")
+    return IntakeError(f"ingest.yaml says {what} {noted}, and the request says {said}: correct one")

@@ -76,7 +76,7 @@ class LastLook:
     read_at: datetime | None = None
     """Time of the last success; None without one."""
     unread: str = ""
-    """Why the last inventory failed; empty where it did not."""
+    """Why the last inventory failed; empty if it did not."""
 
 
 class LastLooks:
@@ -145,8 +145,8 @@ class Janitor:
         """Terminate what is due; return the resources whose termination was requested.
 
         Args:
-            known_only: Ask only the providers that stand in the ledger.
-            is_leaving: Nobody may look after this: end what is shared once two looks found it idle.
+            known_only: Ask only the providers that have leases in the ledger.
+            is_leaving: No later sweep is certain: end what is shared once two looks found it idle.
         """
         self._settle()
         survey = self.survey(self._known() if known_only else None)
@@ -156,7 +156,7 @@ class Janitor:
         return [sight for sight in due if self.end(sight)]
 
     def end(self, sight: CloudResource) -> bool:
-        """Terminate a resource now; False where that failed and will be retried.
+        """Terminate a resource now; False if that failed and will be retried.
 
         What is needed again by now is left: False too.
         """
@@ -318,7 +318,7 @@ def _dated(sight: CloudResource, first_seen: datetime | None) -> CloudResource:
 
 
 def _expires_at(machine: Machine) -> datetime | None:
-    """Return the expiry tag; None where it is no time."""
+    """Return the expiry tag; None if it is no time."""
     try:
         return datetime.fromtimestamp(int(machine.tags.get("seatrial-expires-at", "")), UTC)
     except (ValueError, OverflowError, OSError):

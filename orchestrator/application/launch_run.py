@@ -35,8 +35,8 @@ _ELSEWHERE = (
     "name its sha256; `seatrial run` does both"
 )
 _NOT_HANDED_OUT = (
-    "the controller has no {} to hand out: it must stand in its environment and, where others can"
-    " reach it, in SEATRIAL_JOB_SECRETS"
+    "the controller does not provide the secret {}: set it in the controller's environment and, if"
+    " others can reach the controller, name it in SEATRIAL_JOB_SECRETS"
 )
 _SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _NOT_SENT = "its wheel must be uploaded first: PUT /api/v1/subjects/{sha256}"
@@ -195,7 +195,7 @@ def check_order(
 ) -> tuple[Matrix, list[CellPlan]]:
     """Return the matrix and its cells, if they can be launched.
 
-    What is asked for and cannot be had is refused; nothing takes its place. `later` says what is
+    A requested item that is not available is refused; nothing replaces it. `later` says what is
     found at the launch itself, and cannot be sent now.
     """
     matrix = _check_matrix(context, order, payload)

@@ -67,7 +67,7 @@ class ListedQuarantine:
     ones too, if the quarantine was active on the day of its verdict.
     """
     passes: int | None
-    """Fewest consecutive passes on any platform since then; None where nothing ran."""
+    """Fewest consecutive passes on any platform since then; None if nothing ran."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

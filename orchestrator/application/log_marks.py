@@ -6,8 +6,10 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from orchestrator.domain.manifest import IDENTIFIER, JOB_KINDS
+
 _JOB = re.compile(
-    rb"===== seatrial: ([A-Za-z0-9][A-Za-z0-9_-]{0,63}) \((?:suite|demo|benchmark|use-case)\) ====="
+    rf"===== seatrial: ({IDENTIFIER.pattern}) \((?:{'|'.join(JOB_KINDS)})\) =====".encode()
 )
 _FAILURE = re.compile(
     rb"=+ (?:FAILURES|ERRORS) =+|Traceback \(most recent call last\):|\[FAIL\] .*"
@@ -51,7 +53,7 @@ class LogMarks:
         self._open = text[complete : complete + _LONGEST_BYTES + 1]
 
     def sections(self, total: int) -> list[Section]:
-        """Return every job's lines of a log that has so many."""
+        """Return every job's range of lines, in a log of `lines` lines."""
         known = [one for one in self.jobs if one[0] <= total]
         ends = [*(line - 1 for line, _ in known[1:]), total]
         return [Section(job, line, ends[at]) for at, (line, job) in enumerate(known)]

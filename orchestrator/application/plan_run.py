@@ -34,7 +34,7 @@ _TOO_OLD = "every price is {}, and {}: none is rented; " + REFRESH
 
 
 _REMEMBERED = 200
-"""How many attempts are looked at for what was sent the last time."""
+"""Number of attempts that are searched for the sizes of earlier uploads."""
 
 
 def plan_run(context: Context, order: LaunchOrder, *, with_hosts: bool = False) -> Plan:
@@ -106,7 +106,7 @@ def _shipment(
 
 
 def _planned(context: Context, plan: CellPlan, minutes: float, needed: str) -> PlannedCell:
-    """Plan one cell; `needed` says why a known price is needed, and is empty where none is."""
+    """Plan one cell; `needed` says why a known price is needed, and is empty if none is."""
     try:
         places = places_of(context.provider(plan.platform.provider), plan.platform)
     except NotOfferedError as error:

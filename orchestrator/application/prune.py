@@ -33,7 +33,7 @@ _BLOBS_AT_ONCE = 200
 _UNUSED = Rule(1, "from when nothing refers to it; payloads: SEATRIAL_KEEP_PAYLOADS_DAYS")
 _ELSEWHERE = (
     "this controller runs no cells: the engine's records are pruned by one that does",
-    "of several controllers, each prunes the wheels and reports of its own home",
+    "of several controllers, each prunes the wheels, copies and reports of its own home",
 )
 
 
@@ -138,7 +138,7 @@ class _Prune:
 
     def _steps(self) -> Iterator[_Step]:
         policy = self._policy
-        yield _Step("log chunks", policy.logs, self._logs)
+        yield _Step("logs", policy.logs, self._logs)
         yield _Step("artifacts", policy.artifacts, self._artifacts)
         yield _Step("reports", policy.artifacts, self._reports)
         yield _Step("blobs", _UNUSED, self._blobs)
@@ -146,6 +146,7 @@ class _Prune:
             yield _Step(name, policy.history, partial(self._history, name))
         yield _Step("flows", policy.caches, self._flows)
         yield _Step("wheels", policy.caches, self._wheels)
+        yield _Step("local copies", policy.caches, self._copies)
 
     def _runs(self, part: RunPart, before: datetime) -> Iterator[list[str]]:
         after = ""
@@ -212,6 +213,9 @@ class _Prune:
 
     def _wheels(self, before: datetime) -> Iterator[Amount]:
         yield from self._context.retention.home.drop_wheels(before, dry=self._dry)
+
+    def _copies(self, before: datetime) -> Iterator[Amount]:
+        yield from self._context.retention.home.drop_copies(before, dry=self._dry)
 
     def _remarks(self) -> Iterator[str]:
         if self._context.retention.flows is None:

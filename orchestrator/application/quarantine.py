@@ -54,7 +54,7 @@ class NewQuarantine:
     """Node id of the test, as in `seatrial show`."""
     reason: Filled
     owner: Filled
-    """Who fixes it."""
+    """Name of the person who fixes it."""
     days: Annotated[int, Limits(ge=1, le=36_500)]
     """Days until it expires: at most `exception_max_age` of the product's gates."""
     platforms: tuple[Filled, ...] = ()

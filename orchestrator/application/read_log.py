@@ -50,8 +50,8 @@ class LogIndex:
     def extend(self, size_bytes: int, read: Read) -> tuple[int, int]:
         """Extend the index to the log's new end.
 
-        Others may know of more by now: what is told is of so many bytes, and what they scanned
-        stays.
+        Another thread may have indexed more already; its result is kept, and the answer is
+        about the given size.
 
         Returns:
             How many lines have ended within them, and the offset after the last of these.

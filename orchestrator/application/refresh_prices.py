@@ -8,7 +8,7 @@ from orchestrator.domain.prices import Price, Prices, Refreshed, UncertainPrice,
 
 
 def refresh_prices(context: Context) -> Refreshed:
-    """Read prices from every provider; an uncertain price replaces none."""
+    """Read prices from every provider. An implausible price is reported and not stored."""
     kept: list[Price] = []
     uncertain: list[UncertainPrice] = []
     unread: dict[str, str] = {}
@@ -36,7 +36,7 @@ def known_prices(context: Context) -> tuple[Price, ...]:
 
 
 def _known(context: Context, name: str) -> tuple[Price, ...]:
-    """Return one provider's prices; none where it is not configured."""
+    """Return one provider's prices; none if it is not configured."""
     try:
         provider = context.provider(name)
         return tuple(provider.known_prices()) if isinstance(provider, Prices) else ()

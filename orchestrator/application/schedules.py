@@ -101,7 +101,7 @@ def pause_schedule(context: Context, name: str) -> ScheduleResponse:
 def resume_schedule(context: Context, name: str) -> ScheduleResponse:
     """Resume a schedule.
 
-    Firings missed meanwhile are not caught up. Raises ScheduleMissingError.
+    Firings that were missed during the pause are not caught up. Raises ScheduleMissingError.
     """
     schedule = find_schedule(context, name)
     first = _upcoming(context, replace(schedule, paused_at=None))[0]

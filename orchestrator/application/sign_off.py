@@ -96,7 +96,7 @@ def approve_waiver(context: Context, waiver_id: str, *, by: Person) -> StoredWai
 
 
 def _own_fault(waiver: Waiver, by: Person) -> str:
-    """Return why this person cannot approve it; empty where they can."""
+    """Return why this person cannot approve it; empty if they can."""
     if person_key(waiver.author) != person_key(by.name):
         return ""
     others = "whoever approves it needs a token of their own"
@@ -131,7 +131,7 @@ def approve(context: Context, gate: str, *, by: Person, verdict: str = "") -> Ap
 
 
 def idle_remark(read: StoredVerdict, by: str) -> str:
-    """Return why an approval of the verdict's evidence does not count; empty where it does."""
+    """Return why an approval of the verdict's evidence does not count; empty if it does."""
     asked = next((one for one in read.verdict.rules if one.kind == "approval"), None)
     if asked is None:
         return f"{read.id} asks for no approval"
@@ -159,7 +159,7 @@ def _problems(
 
 
 def _rule_fault(rule: str, policy: StoredPolicy, read: StoredVerdict | None) -> str:
-    """Return why a rule cannot be waived, and what to do instead; empty where it can."""
+    """Return why a rule cannot be waived, and what to do instead; empty if it can."""
     fault = rule_fault(rule, policy_of(policy))
     if fault:
         return fault

@@ -36,7 +36,7 @@ def signing_key(context: Context) -> PublicKey:
 def rotate_key(context: Context) -> PublicKey:
     """Create a key that signs from now on; retire this controller's other keys.
 
-    Not idempotent. Raises KeyUnusableError where the key was handed in as a file.
+    Not idempotent. Raises KeyUnusableError if the key was handed in as a file.
     """
     with context.locks.of(_LOCK):
         at = context.clock.now()

@@ -23,9 +23,9 @@ def create_token(
 ) -> tuple[Token, str]:
     """Create a token; its secret is returned only here.
 
-    Its name is its owner's: a name that is one person's already is spelled as it was.
+    The token's name identifies its owner: an existing person's name keeps its spelling.
 
-    Raises InvalidDocumentError of a name that nobody can have.
+    Raises InvalidDocumentError if the name is not valid.
     """
     if fault := name_fault(name):
         raise InvalidDocumentError("the token", [Problem(("name",), fault)])
@@ -59,9 +59,9 @@ class Credential:
 
 
 def check_credential(context: Context, credential: Credential) -> Token | None:
-    """Return the token of a credential; None where it is unknown, revoked or expired.
+    """Return the token of a credential; None if it is unknown, revoked or expired.
 
-    A token's secret is of no use in a cookie, and a session's of none anywhere else.
+    A token's secret is not accepted in a cookie, and a session's only there.
     """
     digest, at = _digest(credential.secret), context.clock.now()
     if credential.is_session:
@@ -80,7 +80,7 @@ def check_credential(context: Context, credential: Credential) -> Token | None:
 def begin_session(context: Context, token_secret: str) -> tuple[Credential, timedelta] | None:
     """Create a browser session from a token; return it with its lifetime.
 
-    It ends with its token at the latest. None where the token does not stand.
+    It ends with its token at the latest. None if the token is not valid.
     """
     token = check_credential(context, Credential(token_secret))
     if token is None:

@@ -38,42 +38,42 @@ class CommandWiring:
 
     @cached_property
     def settings(self) -> Settings:
-        """See the protocol."""
+        """Return the settings. Raises ValueError, with one sentence, for an invalid variable."""
         from orchestrator.config import load
 
         return load()
 
     @cached_property
     def clock(self) -> SystemClock:
-        """See the protocol."""
+        """The clock."""
         return SystemClock()
 
     @cached_property
     def new_id(self) -> NewId:
-        """See the protocol."""
+        """Makes idempotency keys."""
         return new_id
 
     @cached_property
     def documents(self) -> Documents:
-        """See the protocol."""
+        """Reads matrices and manifests."""
         from orchestrator.adapters.files.documents import FileDocuments
 
         return FileDocuments()
 
     @cached_property
     def traits(self) -> Mapping[str, ProviderTraits]:
-        """See the protocol."""
+        """Every installed provider, by name."""
         from runners import registry
 
         return {name: registry.traits(name) for name in registry.names()}
 
     @property
     def builtin_payload(self) -> Path:
-        """See the protocol."""
+        """Folder of the built-in payload."""
         return asset_dir("payload")
 
     def pack(self, source: Path, scratch: Path) -> PackedPayload:
-        """See the protocol."""
+        """Pack a payload folder, or return a ready .tar.gz."""
         from orchestrator.adapters.files.archive import FilePayloadArchives
         from orchestrator.application.ports.archives import ArchiveError
         from orchestrator.cli.wiring import RefusedError
@@ -85,7 +85,7 @@ class CommandWiring:
         return packed
 
     def commit(self, source: Path | None) -> Commit:
-        """See the protocol."""
+        """Return the tested commit, from the payload's checkout or the CI's variables."""
         from orchestrator.adapters.files.git_work_tree import checkout_of
         from orchestrator.config import ci_commit
         from orchestrator.domain.commit import Commit, completed
@@ -93,7 +93,7 @@ class CommandWiring:
         return completed(checkout_of(source) if source is not None else Commit(), ci_commit())
 
     def pack_artifacts(self, source: Path, scratch: Path) -> Path:
-        """See the protocol."""
+        """Pack a folder of results; a file or an archive is left in place."""
         from orchestrator.adapters.files.ingest_upload import pack_artifacts
         from orchestrator.application.ports.archives import ArchiveError
         from orchestrator.cli.wiring import RefusedError
@@ -104,7 +104,7 @@ class CommandWiring:
             raise RefusedError(str(error)) from error
 
     def subject(self, subject: Subject, *, base: Path, scratch: Path) -> SubjectWheel | None:
-        """See the protocol."""
+        """Find the subject's wheel below `base`, or build its revision in `scratch`."""
         from orchestrator.adapters.files.subject_wheel import FileSubjects
         from orchestrator.application.ports.wheels import WheelsError
         from orchestrator.cli.wiring import RefusedError
@@ -115,25 +115,25 @@ class CommandWiring:
             raise RefusedError(str(error)) from error
 
     def revisions(self, url: str, scratch: Path) -> Revisions:
-        """See the protocol."""
+        """Clone a repository into an empty folder. Raises WheelsError."""
         from orchestrator.adapters.files.subject_wheel import GitRevisions
 
         return GitRevisions(url, scratch)
 
     def account_setup(self, cloud: str) -> AccountSetup:
-        """See the protocol."""
+        """Return the set-up of a cloud account. Raises ProviderError."""
         from runners import registry
 
         return registry.account_setup(cloud, self.settings.for_providers(), asset_dir("templates"))
 
     def emergency_stop(self) -> EmergencyStop:
-        """See the protocol."""
+        """Return the emergency stop, which needs no controller or database."""
         from orchestrator.bootstrap.controller_wiring import emergency_stop
 
         return emergency_stop(self.settings)
 
     def verify(self, bundle: bytes, keys: bytes) -> Verified:
-        """See the protocol."""
+        """Verify a signed verdict with a keyring or a public key, offline."""
         from orchestrator.adapters.signing import verify_bundle
 
         return verify_bundle(bundle, keys)
@@ -149,7 +149,7 @@ class CommandWiring:
         tls_cert: Path | None = None,
         tls_key: Path | None = None,
     ) -> int:
-        """See the protocol."""
+        """Run the controller of the home until it is stopped; return the exit code."""
         with uncollected():
             from orchestrator.bootstrap.controller_process import ServeOptions, control
 
@@ -165,7 +165,7 @@ class CommandWiring:
         return control(self.settings, options)
 
     def stored_reads(self) -> httpx.BaseTransport | None:
-        """See the protocol."""
+        """Return REST for reads, answered in this process from the home's files."""
         if not (self.settings.home / "app.db").is_file():
             return None
         with uncollected():
@@ -175,25 +175,25 @@ class CommandWiring:
 
     @property
     def is_embedded(self) -> bool:
-        """See the protocol."""
+        """Whether the database is a file of the home."""
         return self.settings.database_url is None
 
     def holder(self) -> int | None:
-        """See the protocol."""
+        """Return the process id of the controller that holds the home, or None."""
         from orchestrator.adapters.files.home_folder import holder
 
         found = holder(self.settings.home)
         return found.pid if found else None
 
     def is_served(self) -> bool:
-        """See the protocol."""
+        """Whether that controller was started by `serve`, and stays."""
         from orchestrator.adapters.files.home_folder import holder
 
         found = holder(self.settings.home)
         return found is not None and found.role == "serve"
 
     def database(self, *, upgrade: bool) -> DatabaseState:
-        """See the protocol."""
+        """Return the database's state, after an upgrade if requested."""
         from orchestrator.adapters.files.home_folder import HomeUnusableError, prepare_home
         from orchestrator.bootstrap.controller_wiring import app_url, is_embedded, shown_url
         from orchestrator.cli.wiring import DatabaseState, RefusedError

@@ -40,7 +40,7 @@ from orchestrator.bootstrap.http_server import (
     home_socket,
     port_sockets,
 )
-from orchestrator.bootstrap.local_jobs import NOT_HERE, LocalJobs, jobs_as
+from orchestrator.bootstrap.local_job_policy import NOT_HERE, LocalJobs, jobs_as
 from orchestrator.bootstrap.tls import TlsFiles
 from orchestrator.cli.wiring import RefusedError
 from orchestrator.config import Settings
@@ -48,7 +48,7 @@ from orchestrator.controller import Controller, Listener, end_process
 from orchestrator.dashboard.app import create_dashboard
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.store.errors import StoreError
-from runners.shell.account import AccountError
+from runners.shell.local_account import AccountError
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8470
@@ -229,7 +229,7 @@ def _port(
     secret: str,
     tls: TlsFiles | None,
 ) -> tuple[Listener, str]:
-    """Return the TCP listener, and the message for whoever started it."""
+    """Return the TCP listener, and a message for the terminal."""
     host, port = options.address, options.number
     hosts = (host, *settings.public_hosts)
     api = create_app(

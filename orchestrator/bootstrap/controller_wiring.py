@@ -46,7 +46,7 @@ from orchestrator.application.ports.engine import Durable
 from orchestrator.application.ports.wheels import Subjects
 from orchestrator.application.ports.workspaces import Workspace as WorkspacePort
 from orchestrator.assets import asset_dir
-from orchestrator.bootstrap.local_jobs import AS_OURSELVES, LocalJobs, subjects_of
+from orchestrator.bootstrap.local_job_policy import AS_OURSELVES, LocalJobs, subjects_of
 from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
 from orchestrator.config import Settings, listed_secret, secret
 from orchestrator.domain.budget import Budget, Period
@@ -65,11 +65,11 @@ from orchestrator.domain.retention import RetentionPolicy
 from orchestrator.domain.run_record import Evidence
 from orchestrator.store.blobs import PayloadStore
 from orchestrator.store.database import Database, check_unclosed, open_database
-from runners import ProviderContext
 from runners import registry as provider_registry
 from runners.fake import MemoryHostStore
+from runners.provider_context import ProviderContext
 from runners.shell import open_shell
-from runners.shell.account import account_of
+from runners.shell.local_account import account_of
 from runners.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class WorkspacePool:
     def open(self, endpoint: Endpoint) -> WorkspacePort:
         """Return the workspace of a machine; it connects at its first call.
 
-        Raises ShellError where it cannot be reached from here at all.
+        Raises ShellError if it cannot be reached from here at all.
         """
         with self._lock:
             if endpoint not in self._open:
@@ -223,7 +223,7 @@ def build(settings: Settings, *, runs_cells: bool, local: LocalJobs = AS_OURSELV
 def open_to_read(settings: Settings) -> tuple[Database, Context]:
     """Create the components that answer reads without a controller; writes nothing.
 
-    Raises StoreError where there is no database, or one of another version.
+    Raises StoreError if there is no database, or one of another version.
     """
     database = open_database(app_url(settings), read_only=True)
     deps = _deps(settings, database, AS_OURSELVES, controller="", wakeups=None)
@@ -412,8 +412,10 @@ def _reports() -> ModuleType:
     return report_rendering
 
 
-def _render(kind: str, evidence: Evidence, cell: str | None, form: str) -> str:
-    text: str = _reports().render(kind, evidence, cell, form)
+def _render(
+    kind: str, evidence: Evidence, cell: str | None, form: str, *, alone: bool = False
+) -> str:
+    text: str = _reports().render(kind, evidence, cell, form, alone=alone)
     return text
 
 
@@ -424,15 +426,12 @@ def _draw(kind: str, evidence: Evidence, cell: str | None) -> Mapping[str, str]:
 
 def _engine(settings: Settings, executor: str, deps: FlowDeps, wakeups: Wakeups) -> DbosEngine:
     # A reader has no engine, and its library takes a third of a second.
-    from orchestrator.adapters.dbos_engine import (  # noqa: PLC0415
-        DbosEngine,
-        DbosSettings,
-    )
+    from orchestrator.adapters.dbos_engine import DbosEngine  # noqa: PLC0415
 
     async def flow(durable: Durable, cell_id: str) -> None:
         await run_cell(deps, durable, cell_id)
 
-    return DbosEngine(DbosSettings(_engine_url(settings), executor), flow, wakeups=wakeups)
+    return DbosEngine(flow, url=_engine_url(settings), executor_id=executor, wakeups=wakeups)
 
 
 def _engine_url(settings: Settings) -> str:

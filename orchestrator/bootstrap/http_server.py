@@ -128,7 +128,10 @@ class HttpLimits:
 
     @property
     def of_one_client(self) -> int:
-        """Return half of the maximum, so that no client takes all; a proxy may stand for many."""
+        """Return half of the maximum, so that no client takes all.
+
+        Many clients may share a proxy's address.
+        """
         return max(self.connections // 2, 1)
 
 
@@ -290,7 +293,7 @@ class HttpServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen. Sockets with TLS are this class's own, which counts clients as they connect.
 
-        The event loop's own server tells nobody of a client before its handshake is complete.
+        The event loop's own server reports a client only after its handshake.
         """
         if self._tls is None:
             await super().startup(sockets)

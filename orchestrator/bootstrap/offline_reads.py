@@ -18,7 +18,7 @@ class StoredReads(httpx.BaseTransport):
     """The home's REST application over a read-only database."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises RefusedError where the schema is of another version."""
+        """Raises RefusedError if the schema is of another version."""
         try:
             self._database, context = open_to_read(settings)
         except StoreError as error:

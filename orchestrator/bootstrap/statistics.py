@@ -22,13 +22,13 @@ class LazyStatistics:
         margin: float,
         alpha: float,
     ) -> Comparison:
-        """See the protocol."""
+        """Test pairs, in the order of their turns, for a slow-down beyond a margin."""
         return _statistics().compare(
             subject, baseline, direction=direction, margin=margin, alpha=alpha
         )
 
     def adjusted(self, p: Sequence[float]) -> tuple[float, ...]:
-        """See the protocol."""
+        """Adjust p-values for multiple tests (Benjamini-Hochberg)."""
         return _statistics().adjusted(p) if p else ()
 
 
@@ -36,11 +36,11 @@ class LazyDetector:
     """`StepDetector`, imported at its first use."""
 
     def detect(self, values: Sequence[float], environments: Sequence[str] = ()) -> Trend:
-        """See the protocol."""
+        """Return the trend of a series in order of time."""
         return _detector().detect(values, environments)
 
     def changes(self, many: Sequence[Watched]) -> Sequence[Sequence[ChangePoint]]:
-        """See the protocol."""
+        """Return the change points of many series, as `detect` does for each."""
         return _detector().changes(many) if many else ()
 
 

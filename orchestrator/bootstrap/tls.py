@@ -21,7 +21,7 @@ class TlsFiles:
 
     certificate: Path
     key: Path | None
-    """None where the certificate's file holds it too."""
+    """None if the certificate's file holds it too."""
     context: ssl.SSLContext = field(init=False)
     """TLS 1.2 and newer. It is the same object after a renewal: new connections use the new."""
     _seen: tuple[tuple[int, int], ...] = field(init=False)
@@ -72,7 +72,7 @@ class TlsFiles:
 
 
 class _EncryptedKeyError(OSError):
-    """The key has a password, and nobody is there who could type it."""
+    """The key has a password, and the server has no terminal to ask for it."""
 
 
 def _no_password() -> str:

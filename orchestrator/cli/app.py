@@ -68,7 +68,7 @@ ENTRIES = {
     ),
     "doctor": Entry(
         _START,
-        "init:doctor_command",
+        "doctor:doctor_command",
         "Check this computer, the home and the controller, or a cloud account; print corrections.",
     ),
     "bootstrap": Entry(
@@ -99,7 +99,7 @@ ENTRIES = {
         "ingest:ingest_command",
         "Create a finished run of one cell from files of other programs, and print its id.",
     ),
-    "runs": Entry(_LOOK, "show:runs_command", "List the runs, newest first."),
+    "runs": Entry(_LOOK, "runs:runs_command", "List the runs, newest first."),
     "show": Entry(
         _LOOK, "show:show_command", "Show a run: every cell and every job, with their outcomes."
     ),
@@ -115,7 +115,7 @@ ENTRIES = {
     ),
     "logs": Entry(
         _LOOK,
-        "show:logs_command",
+        "logs:logs_command",
         "Print the logs of a run's cells, as they came from the machines.",
     ),
     "report": Entry(_LOOK, "report:report_command", "Render a report from what is stored."),
@@ -137,7 +137,7 @@ ENTRIES = {
     "lint": Entry(_LOOK, "lint:lint_command", "Check Markdown reports of any origin for errors."),
     "cancel": Entry(
         _LOOK,
-        "show:cancel_command",
+        "cancel:cancel_command",
         "Cancel a run; finished tests are kept, and machines are released.",
     ),
     "cost": Entry(

@@ -15,7 +15,7 @@ from orchestrator.cli.errors import (
     WAITED_TOO_LONG,
     CliError,
 )
-from orchestrator.cli.responses import read, read_items
+from orchestrator.cli.read_answers import read, read_items
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_run
 from orchestrator.domain.gate.verdict import Decision, StoredPolicy, VerdictLine

@@ -47,7 +47,7 @@ def ask(session: Session, plan: Plan, *, yes: bool) -> None:
     if not session.is_interactive:
         raise CliError(
             f"{names} would be rented, for at most {usd(plan.worst_usd)} an attempt,"
-            " and nobody can be asked here: say -y to agree. Nothing was launched."
+            " and there is no terminal to ask on: say -y to agree. Nothing was launched."
         )
     if not typer.confirm(f"Rent {plural(len(rented), 'machine')}?", err=True):
         raise CliError("Nothing was launched.")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from orchestrator.cli.client import Client
-from orchestrator.cli.responses import read, read_items
+from orchestrator.cli.read_answers import read, read_items
 from orchestrator.cli.session import cell_path
 from orchestrator.domain.manifest import output_artifact
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse, TestResponse
@@ -23,9 +23,9 @@ class FailureLine:
     """A failure with all cells that have the same error."""
 
     job: str
-    """Empty where the cell failed by itself."""
+    """Empty if the cell failed by itself."""
     test: str
-    """Empty where a job or cell failed for another reason than its tests."""
+    """Empty if a job or cell failed for another reason than its tests."""
     outcome: str
     error: str
     """First line of the error."""
@@ -68,7 +68,7 @@ def failing_tests(
 
 
 def why(record: JobRecord | CellRecord) -> str:
-    """Return reason and detail in one line; empty where both are unknown."""
+    """Return reason and detail in one line; empty if both are unknown."""
     return reason_text(record.reason, record.detail)
 
 

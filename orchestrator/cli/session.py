@@ -35,7 +35,7 @@ URGENT_S = 20.0
 
 def find_run(client: Client, name: str) -> tuple[Json, RunResponse]:
     """Return the run as JSON and as a record. Raises CliError."""
-    from orchestrator.cli.responses import read
+    from orchestrator.cli.read_answers import read
     from orchestrator.domain.run_record import RunResponse
 
     shown = client.get(run_path(name))
@@ -143,7 +143,7 @@ class Session:
         return line is None or line.is_held
 
     def _reading_line(self) -> ReadingLine | None:
-        """Return the offline connection; None where the database is no file of the home."""
+        """Return the offline connection; None if the database is no file of the home."""
         from orchestrator.cli.connect import LocalConnection, ReadingLine
 
         line = self.line()

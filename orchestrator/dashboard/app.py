@@ -250,7 +250,7 @@ def _refuse(request: Request, status: int, title: str, detail: str) -> Response:
         "status": status,
         "title": title,
         "detail": detail,
-        "next": _NEXT.get(status, "Mend what is said, and try again."),
+        "next": _NEXT.get(status, "Correct the request as the message says, and try again."),
         "nonce": request.state.nonce,
     }
     return HTMLResponse(pages_of(request).show("error.html.j2", words), status)

@@ -1,6 +1,7 @@
-"""Small pictures drawn on the server: shapes without text; the text is next to them.
+"""Small SVG charts.
 
-Coordinates are attributes and colours are classes: no style of a picture's own is needed.
+They contain no text (the page prints it beside them) and no inline styles (CSS classes colour
+them).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Shapes in a box of so many units."""
+    """A chart's shapes, with the size of its box in units."""
 
     width: int
     height: int

@@ -21,9 +21,9 @@ class Form:
 
     values: Mapping[str, str] = field(default_factory=dict)
     mistakes: dict[str, str] = field(default_factory=dict)
-    """By field, what to mend."""
+    """The correction to make, by field."""
     said: str = ""
-    """What is wrong with all of it."""
+    """The problem of the form as a whole."""
 
     @property
     def is_refused(self) -> bool:

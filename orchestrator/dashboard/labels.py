@@ -62,7 +62,7 @@ def cut(text: str, longest: int = LONGEST_TEXT) -> str:
 
 
 def share(passed: int, judged: int) -> str:
-    """Return a pass rate as text; a dash without judged tests."""
+    """Return a pass rate as text; a dash if no test counts."""
     if not judged:
         return "–"
     return percent(Fraction(passed, judged))

@@ -50,9 +50,9 @@ class Page:
     tables: Sequence[Table] = ()
     """Every table of it; `.csv` gives the first one unless `?table=` names another."""
     facts: Mapping[str, object] = field(default_factory=dict)
-    """What the template shows beside them, by name."""
+    """Further values for the template, by name."""
     data: Mapping[str, object] = field(default_factory=dict)
-    """What `.json` gives beside the tables."""
+    """Further values of the `.json` format."""
     section: str = ""
     """The entry of the navigation that it belongs to: an address of `urls`."""
 

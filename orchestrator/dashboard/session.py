@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 
 from orchestrator.application.context import Context
 from orchestrator.application.tokens import Credential, check_credential, cookie_of
-from orchestrator.domain.caller_identity import Person, Scope
+from orchestrator.domain.caller_identity import Person, Scope, missing_scope
 
 CSRF_FIELD = "csrf"
 _NONCE_BYTES = 12
@@ -51,7 +51,7 @@ class Viewer:
 
     @property
     def person(self) -> Person:
-        """Whose word it is that they give."""
+        """Name of the person who signs."""
         return Person(self.name, self.token)
 
     def may(self, needed: str) -> bool:
@@ -117,8 +117,7 @@ def needs(scope: Scope, *, uploads: bool = False) -> object:
 
     async def allowed(request: Request, viewer: ViewerDep) -> Viewer:
         if not viewer.may(scope):
-            message = f"this needs the scope {scope}; the token {viewer.name!r} has {viewer.scope}"
-            raise NotAllowedError(message)
+            raise NotAllowedError(missing_scope(viewer.name, viewer.scope, scope))
         await check_form(request, viewer, uploads=uploads)
         return viewer
 

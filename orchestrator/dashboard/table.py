@@ -49,7 +49,7 @@ class Text:
     """Shown instead of the value; the rest is in the note."""
 
     def plain(self) -> Plain:
-        """The text as it is."""
+        """The unformatted text."""
         return self.value
 
     def text(self) -> str:
@@ -154,7 +154,7 @@ class Moment:
 
     @property
     def shown(self) -> str:
-        """In UTC, or how long ago."""
+        """The text of the cell: the time in UTC, or its age."""
         if self.at is None:
             return "–"
         return utc(self.at) if self.now is None else age(self.at, self.now)
@@ -389,7 +389,7 @@ class Table:
     is_grid: bool = field(default=False)
     """Arrow keys move in it from cell to cell."""
     is_passing: bool = False
-    """It answers a form: no address gives it again, so that only its Markdown can be had."""
+    """Whether the page answers a form; it has no address, so that only its Markdown is offered."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ LOG_RAW = f"{LOG}/raw"
 LOG_LINE = f"{LOG}/lines/{{line}}"
 KEYRING = f"{API}/keyring"
 SUFFIXES = ("json", "csv", "md")
-"""What an address ends with for the other formats of its page."""
+"""Endings of a page's address, by format."""
 CHANNEL_TEST = "/channels/{channel}/test"
 
 

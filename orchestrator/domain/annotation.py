@@ -35,7 +35,7 @@ class AnnotationText:
     title: str = ""
     """One line."""
     author: str = ""
-    """Who wrote it."""
+    """The author of the annotation."""
     at: str = ""
     """A date, or a time as in RFC 3339; by default that of the results, or of handing in."""
     files: tuple[str, ...] = ()

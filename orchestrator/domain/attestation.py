@@ -42,7 +42,7 @@ class Attestation:
     simulated: bool
     """The provider is an emulation: no gate accepts these results."""
     mismatch: str = ""
-    """How the devices differ from the requested ones; empty where they match."""
+    """How the devices differ from the requested ones; empty if they match."""
 
 
 def devices_of(probed: Mapping[str, object]) -> tuple[Device, ...]:
@@ -64,9 +64,9 @@ def _device(one: Mapping[str, object]) -> Device:
 
 
 def mismatch(asked: Accelerator | None, devices: Sequence[Device], *, simulated: bool) -> str:
-    """Describe how the devices differ from the requested ones; empty where they match.
+    """Describe how the devices differ from the requested ones; empty if they match.
 
-    A simulated machine may have no device at all; whatever it does report is compared.
+    A simulated machine may report no device; the devices that it reports are compared.
     """
     if asked is None or (simulated and not devices):
         return ""
@@ -96,9 +96,9 @@ def unexpected(
     devices: Sequence[Device],
     simulated: bool,
 ) -> str:
-    """Describe how a machine differs from the matrix's `expect`; empty where it matches.
+    """Describe how a machine differs from the matrix's `expect`; empty if it matches.
 
-    A simulated machine may have no device at all; whatever it does report is compared.
+    A simulated machine may report no device; the devices that it reports are compared.
     """
     if wanted is None:
         return ""

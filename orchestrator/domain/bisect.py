@@ -1,6 +1,6 @@
 """Bisection: finds the revision that broke tests, between a passing and a failing one.
 
-Revision 0 is said to pass, the last one is known to fail. The search halves what is between,
+Revision 0 is expected to pass, the last one is known to fail. The search halves what is between,
 passes over what cannot be built, repeats the two answers that decide, and gives up where one
 revision answers both ways.
 """

@@ -11,7 +11,7 @@ from enum import StrEnum
 from orchestrator.domain.units import usd
 
 WARN_AT = (50, 80, 100)
-"""Per cent of a budget at which a person is told."""
+"""Per cent of a budget at which a notification is sent."""
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -82,7 +82,7 @@ class BudgetUse:
 
 
 def why_price_is_needed(budgets: Iterable[Budget], *, allow_unknown_price: bool) -> str:
-    """Return why a place without a known price is not rented; empty where it may be.
+    """Return why a place without a known price is not rented; empty if it may be.
 
     Args:
         budgets: Those across runs: a machine at an unknown price could exceed any of them.

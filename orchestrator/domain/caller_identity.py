@@ -68,8 +68,13 @@ def person_key(name: str) -> str:
     return shown_name(plain.replace("\N{LATIN SMALL LETTER DOTLESS I}", "i"))
 
 
+def missing_scope(token: str, scope: Scope, needed: Scope) -> str:
+    """Return the message to a caller whose token lacks a scope."""
+    return f"this needs the scope {needed}; the token {token!r} has {scope}"
+
+
 def name_fault(text: str) -> str:
-    """Return why a name is not allowed; empty where it is.
+    """Return why a name is not allowed; empty if it is.
 
     Letters of several scripts are refused, because some of them look alike.
     """

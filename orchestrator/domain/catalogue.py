@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from orchestrator.domain.accelerators import NAMES, architecture
 from orchestrator.domain.matrix import Accelerator, Platform
 
 
@@ -30,22 +31,9 @@ class CataloguedPlatform:
 
     @property
     def architecture(self) -> str:
-        """Architecture of its accelerator; empty where none is recorded."""
+        """Architecture of its accelerator; empty if none is recorded."""
         return architecture(self.compute_capability)
 
-
-_ARCHITECTURES = {
-    "7.0": "Volta",
-    "7.5": "Turing",
-    "8.0": "Ampere",
-    "8.6": "Ampere",
-    "8.7": "Ampere",
-    "8.9": "Ada Lovelace",
-    "9.0": "Hopper",
-    "10.0": "Blackwell",
-    "10.3": "Blackwell",
-    "12.0": "Blackwell",
-}
 
 _ROWS = (
     CataloguedPlatform(
@@ -116,14 +104,9 @@ PLATFORMS: Mapping[str, CataloguedPlatform] = {row.platform.id: row for row in _
 """Platforms by id."""
 
 
-def architecture(capability: str) -> str:
-    """Return NVIDIA's architecture of a compute capability; empty where none is recorded."""
-    return _ARCHITECTURES.get(capability, "")
-
-
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """The hardware that a platform's id implies; empty where it implies none."""
+    """The hardware that a platform's id implies; empty if it implies none."""
 
     provider: str = ""
     device: str = ""
@@ -132,23 +115,6 @@ class Promise:
 
 _PROVIDERS = (("aws-", "aws"), ("gcp-tpu-", "tpu"), ("gcp-", "gcp"))
 """Providers by prefix of the id, longest first."""
-_DEVICES = {
-    "t4": "T4",
-    "v100": "V100",
-    "l4": "L4",
-    "l40s": "L40S",
-    "a10g": "A10G",
-    "a100": "A100",
-    "h100": "H100",
-    "h200": "H200",
-    "b200": "B200",
-    "mi250": "MI250",
-    "mi300x": "MI300X",
-    "v5e": "TPU v5e",
-    "v5p": "TPU v5p",
-    "v6e": "TPU v6e",
-}
-"""Devices by a word of the id."""
 
 
 def promised(platform: str) -> Promise:
@@ -159,4 +125,4 @@ def promised(platform: str) -> Promise:
     name = platform.lower()
     provider = next((told for begin, told in _PROVIDERS if name.startswith(begin)), "")
     words = name.replace("_", "-").split("-")
-    return Promise(provider, next((_DEVICES[word] for word in words if word in _DEVICES), ""))
+    return Promise(provider, next((NAMES[word] for word in words if word in NAMES), ""))

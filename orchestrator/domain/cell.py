@@ -155,7 +155,10 @@ class LeaseFact(StrEnum):
     UNHEARD = "unheard"
     """The last error of an unreachable machine; empty once it answers."""
     AWAITED = "awaited"
-    """What a machine that answers is still busy with before its jobs; empty once it is not."""
+    """What a reachable machine waits for before its jobs (its first boot, packages, drivers).
+
+    Empty once it is ready.
+    """
     REFUSAL_REASON = "refusal"
     REFUSAL_EXTENT = "refusal_extent"
     REFUSAL_CODE = "refusal_code"
@@ -256,12 +259,12 @@ class Lease:
 
     @property
     def image_id(self) -> str:
-        """The image that the machine booted; empty where the provider does not report it."""
+        """The image that the machine booted; empty if the provider does not report it."""
         return self.facts.get("image_id", "")
 
     @property
     def refusal_reason(self) -> str:
-        """One word for why its place gave no machine; empty where it was not refused."""
+        """One word for why its place gave no machine; empty if it was not refused."""
         return self.facts.get(LeaseFact.REFUSAL_REASON, "") or self.refusal.partition(":")[0]
 
     @property
@@ -344,7 +347,7 @@ class Run:
     cancel_requested_at: datetime | None = None
     rerun_of: str | None = None
     commit: Commit = field(default_factory=Commit)
-    """The tested commit; empty where it is unknown."""
+    """The tested commit; empty if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,7 +419,7 @@ def tested_build(run: Run, spec: RunSpec) -> str:
 
 
 def build_difference(before: SubjectBuild, after: SubjectBuild) -> str:
-    """Describe how two builds of one name and version differ; empty where no difference is known.
+    """Describe how two builds of one name and version differ; empty if no difference is known.
 
     A wheel that was only zipped again does not differ.
     """

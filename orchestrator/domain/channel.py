@@ -69,7 +69,7 @@ class Announcement:
     text: str
     """The deciding reasons, for a person."""
     url: str
-    """A link to details; empty where the controller's public address is not known."""
+    """A link to details; empty if the controller's public address is not known."""
     at: datetime
     key: str
     """Identifies the event: it is announced at most once, by however many controllers."""
@@ -199,7 +199,7 @@ class Channel:
     """Newest first, expired ones included."""
 
     def wants(self, lineage: str) -> bool:
-        """Whether the channel accepts news of this lineage."""
+        """Whether the channel accepts notifications of this lineage."""
         return not self.lineages or any(fnmatchcase(lineage, one) for one in self.lineages)
 
     def signing(self, now: datetime) -> tuple[str, ...]:
@@ -265,7 +265,7 @@ class NewChannelResponse(ChannelResponse):
     secret: str | None
     """The signing secret (Standard Webhooks); shown only once. None for GitHub."""
     unmatched_lineages: tuple[str, ...]
-    """Patterns that match no lineage so far: of a schedule to come, or mistyped."""
+    """Patterns that match no lineage yet: of a planned schedule, or mistyped."""
     present_lineages: tuple[str, ...]
     """The lineages that there are: of gates, schedules and verdicts; at most 20, by name."""
 
@@ -332,7 +332,7 @@ class DeliveryAttempt:
 
 
 def next_look(delivery: Delivery, receipt: DeliveryReceipt, now: datetime) -> datetime | None:
-    """Return when to retry; None where it is given up.
+    """Return when to retry; None if it is given up.
 
     The wait grows threefold from five seconds to six hours, and is spread by a fifth so that what
     failed together does not come back together. A receiver's own wish counts where it is longer.
@@ -389,7 +389,7 @@ def token_place(channel: Channel) -> tuple[str, str]:
 
 
 def commit_of(told: Announcement) -> str | None:
-    """Return the commit of an announcement; empty where it has none."""
+    """Return the commit of an announcement; empty if it has none."""
     sha = told.facts.get("git_sha", "").lower()
     return sha if _SHA.fullmatch(sha) else None
 

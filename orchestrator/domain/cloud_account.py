@@ -27,7 +27,7 @@ class AccountCheck:
     text: str
     """The finding, for a person; without a command, it says how to correct it."""
     command: str = ""
-    """The command that repairs it; empty where nothing is wrong."""
+    """The command that repairs it; empty if nothing is wrong."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,9 +59,9 @@ _BRANCH_BREAKS = frozenset(" ~^:?*[\\")
 
 
 def url_fault(url: str) -> str:
-    """Return what is wrong with a repository's URL; empty where nothing is.
+    """Return what is wrong with a repository's URL; empty if nothing is.
 
-    An address is stored, shown and repeated in errors: a secret must not stand in it.
+    An address is stored, shown and repeated in errors: it must contain no secret.
     """
     try:
         parts = urlsplit(url)
@@ -73,6 +73,6 @@ def url_fault(url: str) -> str:
 
 
 def branch_fault(branch: str) -> str:
-    """Return what is wrong with a branch's name; empty where nothing is."""
+    """Return what is wrong with a branch's name; empty if nothing is."""
     odd = branch.startswith("-") or not branch.isprintable() or _BRANCH_BREAKS & set(branch)
     return f"{branch!r} cannot be the name of a branch" if odd else ""

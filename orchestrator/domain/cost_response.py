@@ -59,7 +59,7 @@ class RunCost:
     settled: bool
     """Whether every machine is gone, so that the figures are final."""
     simulated: bool
-    """Some of its machines were emulated: nobody was charged for these."""
+    """Some of its machines were emulated and cost nothing."""
     max_usd: Decimal | None
     """The cost limit of the matrix."""
     bill: Bill
@@ -102,7 +102,7 @@ class Spending:
     until: datetime
     bill: Bill
     simulated_usd: Decimal
-    """The part of emulated machines: nobody was charged."""
+    """The part of emulated machines, which was not charged."""
     providers: tuple[ProviderCost, ...] = ()
     runs: tuple[RunTotal, ...] = ()
     """Newest first."""

@@ -31,7 +31,7 @@ class JobVerdict:
     reason: str = ""
     detail: str = ""
     ending: Cause | None = None
-    """How the job ended, where failing tests and checks do not explain it."""
+    """How the job ended, if failing tests and checks do not explain it."""
 
 
 def judge_job(
@@ -48,7 +48,7 @@ def judge_job(
     Args:
         job: Its id.
         kind: ``suite`` or another kind of the manifest.
-        fact: What the agent said of it; None where it never started.
+        fact: The agent's record of it; None if it never started.
         counts: Its tests, with those that were never reported as missing.
         checks: What it said of itself.
         cause: What stopped the attempt from outside, if anything did.

@@ -19,7 +19,7 @@ class Problem:
     """Keys and indexes from the document's root."""
     message: str
     line: int | None = None
-    """Counted from 1; None where the document has no lines."""
+    """Counted from 1; None if the document has no lines."""
     column: int | None = None
 
     def __str__(self) -> str:
@@ -45,8 +45,8 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     names = sorted(valid)
     close = difflib.get_close_matches(name, names, n=5, cutoff=0.5)
     if close:
-        # Letters in another order are the likeliest slip of all.
-        likeliest = next((one for one in close if sorted(one) == sorted(name)), close[0])
-        return f"; did you mean {likeliest!r}?"
+        # Transposed letters are the most common typo.
+        best = next((one for one in close if sorted(one) == sorted(name)), close[0])
+        return f"; did you mean {best!r}?"
     more = f" and {len(names) - MOST_NAMED} others" if len(names) > MOST_NAMED else ""
     return f"; valid: {', '.join(names[:MOST_NAMED])}{more}" if names else ""

@@ -29,8 +29,8 @@ class ResultPoint:
     version: str
     """Version of the subject."""
     build: str
-    """Digest of what was tested (`subject_build.tested_build`): results of one build prove a flaky
-    test, those of two may be a break or its mending.
+    """Digest of what was tested (`subject_build.tested_build`): results of one build prove a
+    flaky test, those of two may be a break or its fix.
     """
     platform: str
     outcome: TestOutcome
@@ -66,8 +66,8 @@ class FlakyEvidence:
 def flaky_evidence(history: Iterable[ResultPoint]) -> FlakyEvidence:
     """Return the flakiness evidence of a test's history.
 
-    Builds and platforms are judged apart: where a build has never passed, it is broken, and the
-    next one may have mended it. Three or more failures in a row are left out too. Skips, missing
+    Builds and platforms are evaluated separately: a build that never passed is broken, and the
+    next one may have fixed it. Three or more failures in a row are left out too. Skips, missing
     and not run tests say nothing.
 
     Args:
@@ -165,7 +165,7 @@ class ResultPair:
 
 
 def flaky_signal(evidence: FlakyEvidence) -> FlakySignal | None:
-    """Return how a test shows flakiness; None where it does not."""
+    """Return how a test shows flakiness; None if it does not."""
     if evidence.is_certain:
         return FlakySignal.RETRIED
     return FlakySignal.SPLIT if evidence.mixed_builds else None
@@ -183,7 +183,7 @@ def failure_origin(kinds: Mapping[FailureClass, int]) -> FailureOrigin:
 
 
 def pair_of(history: Sequence[DatedResult]) -> ResultPair | None:
-    """Return the newest two results that prove flakiness best; None where none do.
+    """Return the newest two results that prove flakiness best; None if none do.
 
     Args:
         history: The oldest first.
@@ -212,8 +212,8 @@ def suspects(
 ) -> tuple[list[int], int]:
     """Return tests whose history may show flakiness, likeliest first, and their number.
 
-    Only what failed is looked at, so that histories are read for few: a test that broke and was
-    mended by another build is none of them.
+    Only failing tests are examined, so that few histories are read. A test that broke and was
+    fixed by another build is not a suspect.
 
     Args:
         retried: Tests that passed on retry, once for each time.

@@ -59,7 +59,7 @@ class NotedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotedOutcome:
-    """The reason for a platform without results."""
+    """The outcome that ``ingest.yaml`` states for a platform without results."""
 
     __pydantic_config__ = STRICT
 

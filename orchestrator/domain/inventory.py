@@ -76,11 +76,11 @@ class StoppedMachine:
     id: str
     kind: str
     state: MachineState
-    """As the provider showed it before it was told to end it."""
+    """The provider's description before the request to end it."""
     run: str
-    """By its tag; empty where it has none."""
+    """By its tag; empty if it has none."""
     failure: str
-    """Why the provider did not take the order to end it; empty where it did."""
+    """Why the provider did not take the order to end it; empty if it did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,4 +95,4 @@ class StopReport:
     cancelled: tuple[str, ...] = ()
     """Ids of the runs that it cancelled."""
     not_cancelled: str = ""
-    """Why runs were not cancelled, so that they may launch machines again; empty where all were."""
+    """Why runs were not cancelled, so that they may launch machines again; empty if all were."""

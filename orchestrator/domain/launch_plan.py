@@ -45,7 +45,7 @@ class HostCheck:
     host: str
     """``user@address:port``."""
     failure: str = ""
-    """Why no cell could run there; empty where it could."""
+    """Why no cell could run there; empty if it could."""
     pythons: tuple[str, ...] = ()
     """Interpreters that its jobs would use, with their versions."""
     devices: tuple[str, ...] = ()
@@ -64,7 +64,10 @@ class Shipment:
     packages: tuple[str, ...]
     """Requirements of its environment; what the machine has of them is not sent."""
     packages_bytes: int | None
-    """What was sent of them at the newest attempt on such a platform; None before the first."""
+    """Bytes of packages that the newest attempt on such a platform was sent.
+
+    None before the first.
+    """
     has_index: bool = False
     """Whether the machine may install them from its own index instead."""
 

@@ -198,7 +198,7 @@ class SshEndpoint:
     host_key: str
     """The accepted host key, as in known_hosts: ``ssh-ed25519 AAAA...``."""
     key_file: str = ""
-    """File name of the private key below ``HOME/keys``; empty where the lease holds it."""
+    """File name of the private key below ``HOME/keys``; empty if the lease holds it."""
     port: int = 22
     lease: str = ""
     """The lease whose key pair is used."""
@@ -237,9 +237,9 @@ class SshAddress:
     user: str
     port: int = 22
     host_key: str = ""
-    """Published by the machine through its provider; empty where the injected one applies."""
+    """Published by the machine through its provider; empty if the injected one applies."""
     proxy_command: tuple[str, ...] = ()
-    """As `SshEndpoint.proxy_command`; empty where the address is reached itself."""
+    """As `SshEndpoint.proxy_command`; empty if the address is reached itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +291,7 @@ class Place:
     priced: str = ""
     """Source and date of the prices."""
     priced_at: datetime | None = None
-    """When the machine's price was read; None where it does not age."""
+    """When the machine's price was read; None if it does not age."""
     region: str = ""
     zone: str = ""
     market: str = ""
@@ -347,7 +347,7 @@ class LaunchRequest:
     tags: Mapping[str, str]
     """``seatrial-project, -controller, -run, -cell, -attempt, -token, -expires-at`` (epoch)."""
     login: Login | None = None
-    """None where the provider's machines have their own keys."""
+    """None if the provider's machines have their own keys."""
     expires_at: datetime | None = None
     """When the machine terminates itself, where its cloud or its timer supports that."""
     asked_at: datetime | None = None
@@ -431,7 +431,7 @@ class ProviderTraits:
     check: Callable[[Platform], Iterable[Problem]] = lambda _platform: ()
     """Checks the values of platform keys, from built-in tables alone."""
     extra: str = ""
-    """The distribution's extra with its client libraries; empty where it needs none."""
+    """The distribution's extra with its client libraries; empty if it needs none."""
     setting: str = ""
     """The setting without which it is not configured: nothing is imported to find that out."""
 
@@ -534,4 +534,4 @@ class SshAccess(SshEndpoint):
     """SSH address and key, as the controller uses them."""
 
     private_key: str = field(default="", repr=False)
-    """OpenSSH PEM; empty where the key is the controller's file `key_file`."""
+    """OpenSSH PEM; empty if the key is the controller's file `key_file`."""

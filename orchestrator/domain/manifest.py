@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Literal
+from typing import Literal, get_args
 
 from orchestrator.domain.document_problems import Problem, nearest
 from orchestrator.domain.limits import STRICT
@@ -26,6 +26,8 @@ CAPABILITY = re.compile(r"(\d{1,2})\.(\d)")
 """NVIDIA's compute capability, ``8.9``."""
 
 JobKind = Literal["suite", "demo", "benchmark", "use-case"]
+JOB_KINDS: tuple[JobKind, ...] = get_args(JobKind)
+"""Every kind; logs, results and reports of other programs name jobs by them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,7 @@ class Job:
     """The least that an NVIDIA GPU must have, quoted: ``"8.9"``. Where the matrix is known to ask
     for less, the job is not sent."""
     exclusive: bool = False
-    """Whether nothing else may run on the machine meanwhile."""
+    """Whether no other job may run on the machine at the same time."""
     secrets: tuple[str, ...] = ()
     """Names of the matrix's secrets that this job receives."""
     metrics: tuple[str, ...] = ()
@@ -232,7 +234,7 @@ def _metrics_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem
             message = f"{name!r} must be `output`, or a file below the payload's folder"
             yield Problem((*path, "metrics", index), message)
         elif name in job.metrics[:index]:
-            yield Problem((*path, "metrics", index), f"{name!r} stands twice")
+            yield Problem((*path, "metrics", index), f"{name!r} occurs twice")
         elif _ATTEMPT_FILE.fullmatch(artifact) or (name != OUTPUT and artifact in taken):
             other = taken.get(artifact, "a file of the attempt")
             message = f"{name!r} and {other} are both stored as {artifact!r}: rename the file"
@@ -242,7 +244,7 @@ def _metrics_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem
 
 
 def metrics_artifact(job: str, name: str) -> str:
-    """Name of the raw file that comes home for an entry of a job's `metrics`."""
+    """Name of the collected raw file for an entry of a job's `metrics`."""
     return output_artifact(job) if name == OUTPUT else f"{job}.{name.replace('/', '-')}"
 
 

@@ -9,12 +9,12 @@ from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from orchestrator.domain.instance_devices import INSTANCE_DEVICES
+from orchestrator.domain.accelerators import INSTANCE_DEVICES
 from orchestrator.domain.limits import STRICT
 from orchestrator.domain.manifest import CAPABILITY, Job, Manifest
 
 ANY = "any"
-"""In a policy: accepts any hardware, whatever the platform's id implies."""
+"""In a policy: accepts any hardware, also another than the platform's id implies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +43,13 @@ class HardwareDifference:
 def differences(
     wanted: ExpectedHardware, *, provider: str, instance: str, devices: Sequence[str] | None
 ) -> Iterator[HardwareDifference]:
-    """Return how a machine differs from its requirements; empty where it meets them.
+    """Return how a machine differs from its requirements; empty if it meets them.
 
     Args:
-        wanted: What is asked for.
-        provider: Who rented it out.
-        instance: Its type as the provider says; empty where it says none.
-        devices: Its accelerators by vendor and name; None where nobody looked.
+        wanted: The requirements.
+        provider: Name of the provider.
+        instance: The provider's name of its type; empty if unknown.
+        devices: Its accelerators by vendor and name; None if nobody looked.
     """
     if wanted.provider:
         yield from _compared("its provider", provider, wanted.provider)
@@ -168,7 +168,7 @@ class Baseline:
 
     @property
     def half_width(self) -> float | None:
-        """Return the precision as a number, 0.015 for ``1.5%``; None where it is no percentage."""
+        """Return the precision as a number, 0.015 for ``1.5%``; None if it is no percentage."""
         found = _PERCENT.fullmatch(self.precision.strip())
         return float(found[1]) / 100 if found else None
 
@@ -378,7 +378,7 @@ def jobs_on(platform_id: str, matrix: Matrix, manifest: Manifest) -> tuple[str, 
 def unfit_jobs(matrix: Matrix, manifest: Manifest) -> tuple[str, ...]:
     """Return a sentence for each selected job that cannot run on a platform and is left out.
 
-    It is an error where the job is selected there by its id: `check_matrix` says so.
+    Selecting such a job by its id is an error, which `check_matrix` reports.
     """
     return tuple(
         f"job {job.id} is not sent to {platform.id}: {unfit}"

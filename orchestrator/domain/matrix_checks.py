@@ -145,7 +145,7 @@ def _environment_problems(matrix: Matrix, manifest: Manifest) -> Iterator[Proble
             yield Problem(path, "name at least one environment, or leave the key out")
         for position, name in enumerate(names):
             if names.index(name) != position:
-                yield Problem((*path, position), f"{name!r} stands here twice")
+                yield Problem((*path, position), f"{name!r} occurs twice")
             if manifest.environment(name) is None:
                 yield Problem((*path, position), unknown_environment(name, manifest))
 

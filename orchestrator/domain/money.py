@@ -47,7 +47,7 @@ def lease_bill(lease: Lease, at: datetime) -> Bill:
     """Return the bill of a lease until its machine ended, or until `at`.
 
     The machine by the second that was begun, and at least the offer's minimum; disks and
-    addresses by the time they really were there. What was settled stands: where the parts come
+    addresses by the time they really were there. Settled costs do not change: if the parts add up
     to something else, they are shares of it.
     """
     bill = _bill(lease, at)
@@ -106,7 +106,7 @@ def _bill(lease: Lease, at: datetime) -> Bill:
 
 
 def usd_for(seconds: Decimal, usd_per_hour: Decimal) -> Decimal:
-    """Return the price of so many seconds, rounded to a hundredth of a cent."""
+    """Return the price of a number of seconds, rounded to a hundredth of a cent."""
     return (seconds * usd_per_hour / _HOUR_S).quantize(CENT_OF_CENT, ROUND_HALF_EVEN)
 
 

@@ -32,7 +32,7 @@ class Spread:
 def spread_of(samples: Sequence[float]) -> Spread | None:
     """Return median with quartiles (inclusive method) or extremes.
 
-    None where a sample is not finite.
+    None if a sample is not finite.
     """
     if not samples or not all(abs(sample) < LARGEST for sample in samples):
         return None
@@ -141,5 +141,5 @@ def _remarks(readings: Mapping[str, tuple[float, ...]], turns: int, dropped: int
 
 
 def launches_of(pairs: Pairs) -> tuple[float, ...]:
-    """Return the process number of each pair; empty where processes were not resident."""
+    """Return the process number of each pair; empty if processes were not resident."""
     return tuple(pairs.covariates.get(LAUNCH, ())[: len(pairs.subject)])

@@ -1,7 +1,7 @@
 """Statements parsed from a foreign artifact, before they are merged.
 
 A dialect turns the bytes of one artifact into these statements, in the order of the file. It
-judges nothing: which job a test belongs to, what counts twice and what contradicts itself is
+decides nothing: which job a test belongs to, what counts twice and what contradicts itself is
 decided once for all artifacts of a platform, by `orchestrator.domain.assembly`.
 """
 
@@ -91,7 +91,7 @@ class ParsedJob:
     """
 
     id: str = ""
-    """Empty where the job is named after the artifact."""
+    """Empty if the job is named after the artifact."""
     kind: str = ""
     """``suite``, ``demo``, ``benchmark`` or ``use-case``."""
     title: str = ""
@@ -148,7 +148,7 @@ class ParsedMetric:
 
     @property
     def refusal(self) -> str:
-        """Return which of the limits of metrics it exceeds; empty where it exceeds none."""
+        """Return which of the limits of metrics it exceeds; empty if it exceeds none."""
         words = (self.name, self.unit, *self.params)
         if any(len(word) > METRIC_CHARACTERS for word in words):
             return f"a name, unit or parameter's name has more than {METRIC_CHARACTERS} characters"

@@ -66,7 +66,7 @@ class Amount:
     rows: int = 0
     """Rows of a table, files, or folders."""
     size_bytes: int = 0
-    """Their size as stored; 0 where it is not known."""
+    """Their size as stored; 0 if it is not known."""
 
     def __add__(self, other: Amount) -> Amount:
         return Amount(self.rows + other.rows, self.size_bytes + other.size_bytes)
@@ -83,7 +83,7 @@ class PruneLine:
     rows: int
     """Rows, files or folders."""
     size_bytes: int
-    """Their size as stored; 0 where it is not known or counted elsewhere."""
+    """Their size as stored; 0 if it is not known or counted elsewhere."""
     rule: str
     """How long it is kept, and where that is set."""
 
@@ -96,7 +96,7 @@ class PruneReport:
     dry_run: bool
     """Whether nothing was removed."""
     is_complete: bool
-    """Whether nothing is left to prune; False where its time ran out first."""
+    """Whether nothing is left to prune; False if its time ran out first."""
     lines: tuple[PruneLine, ...]
     kept: Mapping[str, int]
     """Runs past a rule whose logs and artifacts are kept all the same, by reason."""

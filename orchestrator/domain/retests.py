@@ -186,11 +186,11 @@ class Tally:
         return self.passed + self.failed + self.other
 
     def always_failed(self, times: int) -> bool:
-        """Whether it failed in each of at least so many retests."""
+        """Whether it failed in every retest, and in at least `times` of them."""
         return self.failed >= times and self.failed == self.total
 
     def always_passed(self, times: int) -> bool:
-        """Whether it failed in each of at least so many retests."""
+        """Whether it passed in every retest, and in at least `times` of them."""
         return self.passed >= times and self.passed == self.total
 
 

@@ -80,7 +80,7 @@ class Reuse:
     why: str
     """The reason, for a person."""
     run: str = ""
-    """The run that the evidence comes from; empty where the job runs."""
+    """The run that the evidence comes from; empty if the job runs."""
     cell: str = ""
     """The unique id of that run's cell."""
     at: datetime | None = None
@@ -101,7 +101,7 @@ def platform_document(platform: Platform) -> dict[str, str]:
 
 
 def refusal_of(job: Job, *, paired: bool) -> str:
-    """Return why a job must run again; empty where its evidence may be reused.
+    """Return why a job must run again; empty if its evidence may be reused.
 
     Args:
         job: Of the payload.
@@ -116,7 +116,7 @@ def refusal_of(job: Job, *, paired: bool) -> str:
 
 
 def too_old(at: datetime, *, now: datetime, max_age_s: float) -> str:
-    """Return why evidence is too old; empty where it is not."""
+    """Return why evidence is too old; empty if it is not."""
     if now - at <= timedelta(seconds=max_age_s):
         return ""
     return f"evidence is {age(now - at)} old, {age(timedelta(seconds=max_age_s))} allowed"
@@ -215,7 +215,7 @@ class Interpreter:
     implementation: str
     machine: str
     libc: tuple[str, str] | None
-    """``("glibc", "2.36")``; None where it is unknown."""
+    """``("glibc", "2.36")``; None if it is unknown."""
     packages: Mapping[str, str]
     """Versions by canonical name."""
     pip: str | None = None

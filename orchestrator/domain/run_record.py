@@ -22,7 +22,6 @@ from orchestrator.domain.cell import (
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice, TestFact
 from orchestrator.domain.extend_record import extended, filled
-from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.gate.snapshot import Pairs
 from orchestrator.domain.ingested import Ingested, RunAnnotation
 from orchestrator.domain.known_issue import IssueUse
@@ -50,7 +49,7 @@ class JobRecord:
     reason: str = ""
     detail: str = ""
     ending: Cause | None = None
-    """How the job ended, where failing tests and checks do not explain it."""
+    """How the job ended, if failing tests and checks do not explain it."""
     degraded: str | None = None
     counts: Counts = field(default_factory=Counts)
     """Pytest results only; `missing` are not reported yet while the job runs."""
@@ -66,7 +65,7 @@ class JobRecord:
     current: str = ""
     """The running test."""
     silent_since: datetime | None = None
-    """Nothing has been heard of it since then; None while it is heard."""
+    """Time of its last output; None while it produces output."""
     idle_timeout_s: float = 0.0
     """Seconds of silence after which the job is ended; 0 if unknown."""
     reused_from: str = ""
@@ -78,7 +77,7 @@ class JobRecord:
     test_set: TestSet = field(default_factory=TestSet)
     """Collected tests, and what excluded others."""
     reuse: str = ""
-    """Why its evidence was reused or not; empty where reuse was not requested."""
+    """Why its evidence was reused or not; empty if reuse was not requested."""
 
     @property
     def pairs(self) -> tuple[Pairs, ...]:
@@ -91,7 +90,7 @@ class JobRecord:
         return self.outcome is None and self.started_at is not None and self.duration_s is None
 
     def silence(self, now: datetime) -> str:
-        """``silent for 2m 05s, to be ended at 3m``; empty while it is heard."""
+        """``silent for 2m 05s, to be ended at 3m``; empty while it produces output."""
         if self.silent_since is None or not self.is_running:
             return ""
         silent_s = max((now - self.silent_since).total_seconds(), 0.0)
@@ -172,7 +171,7 @@ class LeaseRecord:
     """Its address, for a person."""
     price_usd_per_hour: Decimal | None
     seconds: float
-    """From the launch call until it was gone, or until now; 0 where no machine was granted."""
+    """From the launch call until it was gone, or until now; 0 if no machine was granted."""
     cost_usd: Decimal
     """Settled cost, or the cost so far."""
     refusal: str = ""
@@ -214,6 +213,10 @@ class CellRecord:
     """The agent's `environment` event; empty before it arrives."""
     notices: tuple[Notice, ...]
     artifacts: tuple[ArtifactRecord, ...]
+    fingerprint: str = ""
+    """Fingerprint of its environment: device, driver, runtime, Python and packages, without the
+    subject.
+    """
     simulated: bool = False
     """Whether any of its machines was simulated, or its provider is the fake one."""
     decisions: tuple[PlacementDecision, ...] = ()
@@ -223,7 +226,7 @@ class CellRecord:
     ingested: Ingested | None = None
     """Provenance of ingested evidence, which is not attested; None for the agent's."""
     kept_until: datetime | None = None
-    """Until when its machine is held, since it did not pass; None where it is not."""
+    """Until when its machine is held, since it did not pass; None if it is not."""
 
     @property
     def is_done(self) -> bool:
@@ -247,11 +250,6 @@ class CellRecord:
         if not isinstance(found, Mapping):
             return {}
         return {str(name): str(version) for name, version in found.items()}
-
-    @property
-    def fingerprint(self) -> str:
-        """Fingerprint of its environment: device, driver, runtime, Python and packages."""
-        return fingerprint(self.probed)
 
     @property
     def pass_rate(self) -> float | None:
@@ -373,7 +371,7 @@ class RunSummary:
     """sha256 of the payload's archive."""
     rerun_of: str | None
     commit: Commit = field(default_factory=Commit)
-    """The tested commit; empty where it is unknown."""
+    """The tested commit; empty if it is unknown."""
     created_at: datetime
     finished_at: datetime | None
     cancel_requested_at: datetime | None

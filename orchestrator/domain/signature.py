@@ -33,7 +33,7 @@ class Signature:
     exception: str
     """The exception's class, without its module."""
     frame: str
-    """``module.function`` of the product's last frame; empty where none is known."""
+    """``module.function`` of the product's last frame; empty if none is known."""
     message: str
     """One line with variable parts masked."""
 
@@ -94,7 +94,7 @@ class FailureGroup(GroupedFailures):
 
 
 def signature_of(fact: TestFact) -> Signature | None:
-    """Return the signature of a failing test; None where it did not fail."""
+    """Return the signature of a failing test; None if it did not fail."""
     if fact.outcome not in BAD:
         return None
     raised = read_raised(fact.text, fact.message, reason=fact.reason)

@@ -1,7 +1,8 @@
 """Terminal emulation of a line: its characters with their styles.
 
-Colours and weights are kept, as words. Returns, backspaces and erasing are carried out, so that of
-a progress bar its last state remains. Everything else that a line may tell a terminal to do (move
+Colours and weights are kept, as words. Returns, backspaces and erase sequences are applied, so
+that a progress bar's last state remains. Everything else that a line may tell a terminal to do
+(move
 about, set titles, open links, write to the clipboard, hide text) is dropped.
 """
 

@@ -33,7 +33,7 @@ class TestName:
 
 
 def split_nodeid(nodeid: str) -> tuple[str, str, str, str]:
-    """Split a node id into path, classes, function and parameters; empty where it has none."""
+    """Split a node id into path, classes, function and parameters; empty if it has none."""
     head, bracket, param = nodeid.partition("[")
     path, *names = head.split("::")
     if not names:  # a module that could not be collected; its path may hold a bracket
@@ -249,14 +249,14 @@ class AliasState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """Two names that are, or are not, one test."""
+    """Two names that may be one test, and the decision of a person on that."""
 
     id: int
     product: str
     job: str
     """Job of the newer name."""
     old_test: int
-    """The number of the test under its older name."""
+    """Database id of the test under its older name."""
     old: str
     """The node id of the older name."""
     new_test: int
@@ -285,7 +285,7 @@ class KnownTestResponse(KnownTest):
     """A test with its present name."""
 
     now: int | None
-    """The test that replaces it, as a person confirmed; None where it has no newer name."""
+    """The test that replaces it, as a person confirmed; None if it has no newer name."""
 
 
 @dataclass(frozen=True, slots=True)

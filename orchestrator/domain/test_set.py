@@ -1,4 +1,4 @@
-"""The test set of a suite: collected tests, and what excluded others."""
+"""Which tests a suite collected, and which options, files or hooks left tests out."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class TestSet:
     __test__ = False
 
     digest: str = ""
-    """sha256 of the sorted node ids to run; empty where it was not reported."""
+    """sha256 of the sorted node ids to run; empty if it was not reported."""
     collected: int = 0
     deselected: tuple[Deselection, ...] = ()
     modules: tuple[SkippedPath, ...] = ()

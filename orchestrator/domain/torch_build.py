@@ -27,9 +27,9 @@ class TorchBuild:
 
     cell: str
     torch: str
-    """``2.9``; empty where it is unknown."""
+    """``2.9``; empty if it is unknown."""
     cuda: str = ""
-    """``12.9``; empty where it is unknown or absent."""
+    """``12.9``; empty if it is unknown or absent."""
     source: str = ""
     """The image's name, or the requirement."""
 
@@ -43,7 +43,7 @@ def torch_build(cell: str, image: str, requirements: Iterable[str]) -> TorchBuil
 
     Args:
         cell: Its id.
-        image: The name of what its machine boots; empty where it is not known. Its torch is kept.
+        image: The name of what its machine boots; empty if it is not known. Its torch is kept.
         requirements: Of the cell's environment, as pip takes them.
     """
     named = _TORCH_IN_IMAGE.search(image)
@@ -60,9 +60,9 @@ def torch_build(cell: str, image: str, requirements: Iterable[str]) -> TorchBuil
 
 
 def cuda_warning(cell: CellPlan, environment: Environment | None) -> str:
-    """A sentence where a machine without an NVIDIA GPU would be sent CUDA; else empty.
+    """Return a warning if a machine without an NVIDIA GPU would be sent CUDA; else empty.
 
-    torch's build on PyPI for Linux asks for NVIDIA's libraries, whatever the machine has.
+    torch's Linux build on PyPI requires NVIDIA's libraries on every machine.
     """
     platform = cell.platform
     accelerator = platform.accelerator
@@ -87,7 +87,7 @@ _CUDA_PACKAGE = re.compile(r"nvidia-(cu|nccl|nv)[\w-]*")
 
 
 def cuda_refusal(packages: Mapping[str, str], devices: Iterable[Device]) -> str:
-    """Return why packages are not sent to a rented machine; empty where they are.
+    """Return why packages are not sent to a rented machine; empty if they are.
 
     Args:
         packages: Those that would be sent, by canonical name.

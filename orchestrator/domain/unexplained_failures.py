@@ -19,9 +19,9 @@ class CellFailure(NamedTuple):
     """A failing test of a cell, or a job or cell that failed for another reason."""
 
     job: str
-    """Empty where the cell failed by itself."""
+    """Empty if the cell failed by itself."""
     test: str
-    """Empty where a job or cell failed for another reason than its tests."""
+    """Empty if a job or cell failed for another reason than its tests."""
     outcome: str
     error: str
     """One line."""

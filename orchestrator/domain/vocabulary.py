@@ -138,7 +138,7 @@ _OF_TESTS = "tests"
 def reason_text(reason: str, detail: str) -> str:
     """Return reason and detail in one, for a person: ``host key: the machine answers with ...``.
 
-    A reason that the detail says is not said twice: ``tests`` of ``unit: 2 failed``.
+    A reason that the detail contains is not repeated: ``tests`` of ``unit: 2 failed``.
     """
     word = phrase(reason)
     if detail and (reason == _OF_TESTS or detail == word or detail.startswith(f"{word}: ")):

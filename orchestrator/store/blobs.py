@@ -64,7 +64,7 @@ class DbBlobs:
     ) -> tuple[str, int]:
         """Store the bytes under their sha256.
 
-        The bytes wait beside the database until their digest is known, so that a slow sender
+        The bytes are in a temporary file until their digest is known, so that a slow sender
         holds no transaction open and a killed one leaves no row.
         """
         intake = Intake(limit_bytes)

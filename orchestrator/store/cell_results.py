@@ -1,7 +1,7 @@
 """Results of many cells, one statement per kind of result.
 
-Of checks and metrics those count that the job's present attempt stated: what an attempt that was
-lost half way said about the same job stays stored, and is not shown twice.
+Checks and metrics are those of the job's present attempt; what a lost attempt stored about the
+same job is kept, but is not shown twice.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class DatedCell:
     platform: str
     """The platform's id."""
     dated_at: datetime | None
-    """Its stated time; None where that is the launch of its run."""
+    """Its stated time; None if that is the launch of its run."""
 
 
 Cells = Mapping[int, DatedCell]

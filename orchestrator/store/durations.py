@@ -93,8 +93,8 @@ class DurationStore:
 
         Args:
             run_id: The run.
-            cell: Only of the cell of this name.
-            limit: At most so many.
+            cell: Name of the only cell; None: all.
+            limit: Maximum number.
         """
         query = (
             select(

@@ -11,8 +11,8 @@ class StoreUnusableError(StoreError):
     """The database is unavailable now; the same call may succeed later.
 
     Args:
-        message: For the log: what the driver said, and where.
-        advice: For anybody: what is wrong and what to do, without names, paths and values.
+        message: For the log: the driver's message and its place.
+        advice: For every caller: what is wrong and what to do, without names, paths and values.
     """
 
     def __init__(self, message: str, advice: str = "the database cannot be used now") -> None:

@@ -374,7 +374,7 @@ class LogStore:
 def log_part(session: Session, attempt_pk: int, low: int, high: int) -> bytes:
     """Return bytes from `low` to `high`.
 
-    Raises PrunedError where they were pruned, CorruptEvidenceError where some are missing.
+    Raises PrunedError if they were pruned, CorruptEvidenceError where some are missing.
     """
     mine = (
         EvidenceChunkRow.attempt == attempt_pk,

@@ -63,8 +63,8 @@ class GateStore(VerdictLines):
     def put_policy(self, policy: StoredPolicy) -> StoredPolicy:
         """Store it as its gate's policy; idempotent.
 
-        Of several that are put at once each becomes a version of the gate. A gate keeps its
-        product: a policy of another one is not stored, and the answer is the one that stands.
+        Concurrent policies each become a version of the gate. A gate keeps its product: a
+        policy of another product is not stored, and the present one is returned.
         """
         with self._sessions.write() as session:
             present = _present(session, policy.gate)

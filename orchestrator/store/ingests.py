@@ -75,8 +75,9 @@ class IngestStore:
     ) -> Begun:
         """Store the cell with an open attempt, in a new or a finished run.
 
-        The run is INGESTING, the cell COLLECTING; no controller takes it for one of its own. A
-        finished run learns of jobs that it has not. The artifacts are there from now on, so that
+        The run is INGESTING, the cell COLLECTING; no controller takes it for one of its own.
+        Jobs that a finished run lacks are added to its specification. The artifacts are there
+        from now on, so that
         an ingestion that is cut off can be ended from them. `cause` is why there are no results,
         where somebody says that. The same fingerprint again returns
         what was begun. Raises CellTakenError or RunBusyError.

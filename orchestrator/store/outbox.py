@@ -61,9 +61,9 @@ class OutboxStore:
         self._sessions = sessions
 
     def put(self, announcement: Announcement, *, new_id: Callable[[], str], at: datetime) -> bool:
-        """Decide whether an announcement is news; queue a delivery for every channel that wants it.
+        """Queue an announcement for every channel that wants it, if its lineage's state is new.
 
-        True if its line stood elsewhere. A key that was put before changes nothing. A commit's
+        True if the lineage's state changed. A key that was put before changes nothing. A commit's
         status is told where the commit had another one, whether or not the line has changed.
         """
         with self._sessions.write() as session:
@@ -74,7 +74,7 @@ class OutboxStore:
     ) -> tuple[Channel, Delivery] | None:
         """Claim the delivery that is due longest, exclusively until the claim expires.
 
-        Those of the channels `but_not` are left alone.
+        Deliveries of the channels `but_not` are not claimed.
 
         Not idempotent. The lease runs by the database's clock, so that controllers whose clocks
         differ do not send the same at once. News of one line come to a channel in their order:
@@ -109,7 +109,7 @@ class OutboxStore:
                 _judge(session, channel, receipt, at, was_test=row.is_test)
 
     def add(self, channel: Channel) -> bool:
-        """Store a channel; False where the name is taken."""
+        """Store a channel; False if the name is taken."""
         values = {
             "id": channel.id,
             "name": channel.name,
@@ -251,7 +251,7 @@ def _settle(session: Session, row: DeliveryRow, receipt: DeliveryReceipt, at: da
 
 
 def _locked(session: Session, channel_id: str) -> ChannelRow | None:
-    """Lock the channel before any delivery of it; announcements may be queued meanwhile."""
+    """Lock the channel before any delivery of it; announcements may be queued at the same time."""
     query = select(ChannelRow).where(ChannelRow.id == channel_id)
     return session.scalar(query.with_for_update(key_share=True))
 
@@ -307,7 +307,7 @@ def announced(
 ) -> bool:
     """Queue deliveries; True if the lineage's state changed. A known key does nothing.
 
-    Rows are locked in one order: the key, the line, channels by id, what commits stand at.
+    Rows are locked in one order: the key, the lineage, channels by id, commit statuses.
     """
     if not _insert_announcement(session, told, at):
         return False
@@ -342,7 +342,7 @@ def _stand(
     """Set the lineage's state, unless a newer verdict was announced.
 
     Returns:
-        How it stood before, empty for never, and whether it stands elsewhere now.
+        The earlier state, empty if there is none, and whether the state changed.
     """
     name = short(name)
     never = {"name": name, "state": "", "since": at}
@@ -369,7 +369,7 @@ def _channels(session: Session) -> Iterator[Channel]:
 def _subject(
     session: Session, channel: Channel, told: Announcement, *, is_news: bool, at: datetime
 ) -> str | None:
-    """Return the subject of the delivery; None where this channel gets none."""
+    """Return the subject of the delivery; None if this channel gets none."""
     if not channel.wants(told.lineage):
         return None
     if channel.kind is not ChannelKind.GITHUB:

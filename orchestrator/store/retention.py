@@ -140,7 +140,7 @@ class RetentionStore:
             return list(session.scalars(query.order_by(RunRow.id)))
 
     def count_logs(self, run_ids: Sequence[str]) -> Amount:
-        """Count chunks of logs and raw events of runs."""
+        """Count chunks of logs and raw events of runs, and the run events that point at them."""
         chunk = EvidenceChunkRow
         query = (
             select(func.count(), func.coalesce(func.sum(func.length(chunk.body)), 0))
@@ -150,7 +150,9 @@ class RetentionStore:
         )
         with self._sessions.read() as session:
             rows, size = session.execute(query).one()
-            return Amount(rows, int(size))
+            points = select(func.count()).select_from(RunEventRow)
+            points = points.where(RunEventRow.run_id.in_(run_ids), _POINTS_BACK)
+            return Amount(rows + (session.scalar(points) or 0), int(size))
 
     def count_artifacts(self, run_ids: Sequence[str]) -> Amount:
         """Count artifacts of runs; their bytes are counted as blobs, which runs may share."""
@@ -357,11 +359,12 @@ _FILES = exists().where(
     CellRow.run_id == RunRow.id, ArtifactRow.cell == CellRow.pk, ArtifactRow.pruned_at.is_(None)
 )
 _LATER = aliased(RunEventRow)
-_POINTS = (
-    exists()
-    .where(RunEventRow.run_id == RunRow.id, RunEventRow.kind.in_(_POINTERS))
-    .where(_LATER.run_id == RunRow.id, _LATER.number > RunEventRow.number)
+_POINTS_BACK = and_(
+    RunEventRow.kind.in_(_POINTERS),
+    exists().where(_LATER.run_id == RunEventRow.run_id, _LATER.number > RunEventRow.number),
 )
+"""A run event that points at logs or raw events; the run's newest one stays, for its number."""
+_POINTS = exists().where(RunEventRow.run_id == RunRow.id, _POINTS_BACK)
 _HAS: Mapping[RunPart, ColumnElement[bool]] = {
     RunPart.LOGS: or_(_CHUNKS, _POINTS),
     RunPart.ARTIFACTS: _FILES,
@@ -386,12 +389,10 @@ def _note(session: Session, run_id: str, part: RunPart, rule: Rule, at: datetime
 
 
 def _drop_pointers(session: Session, run_id: str) -> Amount:
-    """Delete run events that pointed at what is gone; the newest event stays, for its number."""
-    newest = select(func.max(RunEventRow.number)).where(RunEventRow.run_id == run_id)
-    mine = (RunEventRow.run_id == run_id, RunEventRow.kind.in_(_POINTERS))
-    old = select(RunEventRow.number).where(*mine, RunEventRow.number < newest.scalar_subquery())
-    found = list(session.scalars(old.limit(BATCH)))
-    return Amount(changed(session, delete(RunEventRow).where(*mine, RunEventRow.number.in_(found))))
+    """Delete some run events that pointed at what is gone."""
+    mine = RunEventRow.run_id == run_id
+    found = list(session.scalars(select(RunEventRow.number).where(mine, _POINTS_BACK).limit(BATCH)))
+    return Amount(changed(session, delete(RunEventRow).where(mine, RunEventRow.number.in_(found))))
 
 
 def _parts(session: Session, run_id: str) -> Iterator[PrunedPart]:
@@ -401,7 +402,7 @@ def _parts(session: Session, run_id: str) -> Iterator[PrunedPart]:
 
 
 def pruned_part(session: Session, run_id: str, part: RunPart) -> PrunedPart | None:
-    """Return why a part of a run is not there; None where it was not pruned."""
+    """Return why a part of a run is not there; None if it was not pruned."""
     return next((one for one in _parts(session, run_id) if one.part is part), None)
 
 

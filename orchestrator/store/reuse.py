@@ -44,8 +44,8 @@ class LastGreen:
     collected: Mapping[str, int]
     """Tests collected, by the names of its environments' cells."""
     streak: int
-    """So many runs in a row, this one the newest, in which it passed; counted up to 100. Those that
-    reuse earlier evidence are left out."""
+    """Number of runs in a row, up to this one, in which it passed; at most 100. Runs that reuse
+    earlier evidence are not counted."""
 
 
 STREAK_LIMIT = 100
@@ -286,7 +286,7 @@ class ReusableResultStore:
                 )
 
     def decided(self, cell_id: str) -> Mapping[str, Reuse]:
-        """Return decisions by job; empty where reuse was not requested or not decided."""
+        """Return decisions by job; empty if reuse was not requested or not decided."""
         return self.decisions([cell_id]).get(cell_id, {})
 
     def decisions(self, cell_ids: Sequence[str]) -> Mapping[str, Mapping[str, Reuse]]:

@@ -89,19 +89,19 @@ def sources_of(session: Session, cells: Sequence[str]) -> Sources:
     return Sources(numbers, lent)
 
 
-def beside(session: Session, pairs: Sequence[Pair], product: str) -> CTE:
-    """Select a row per test of each pair: pair, test, before, after, old test, new test, kind.
+def paired_tests(session: Session, pairs: Sequence[Pair], product: str) -> CTE:
+    """Return a CTE with one row for each test of each pair.
 
-    Its rows are made once, however often a statement reads them.
+    Columns: pair, test, before, after, old test, new test, kind. The database computes it once per
+    statement.
     """
     sources = sources_of(session, [cell for pair in pairs for cell in pair])
     both = _both(pairs, sources)
-    if not _has_aliases(session, product):
-        rows = select(both, null().cast(Integer).label("was")).subquery("named")
-    else:
-        rows = _under_new_names(both, product).subquery("named")
+    if _has_aliases(session, product):
+        both = _as_one(both, _renamed_tests(both, product)).cte("renamed_tests")
+    rows = _as_one(both, _in_other_jobs(both)).subquery("named")
     kind = _kind_of(rows, _hidden(rows, _broken(session, pairs, sources)))
-    return select(rows, kind.label("kind")).cte("beside")
+    return select(rows, kind.label("kind")).cte("paired_tests")
 
 
 def _broken(
@@ -125,7 +125,7 @@ def _broken(
 
 
 def _hidden(rows: Subquery, broken: Sequence[tuple[int, str, str]]) -> ColumnElement[bool] | None:
-    """Select whether the test's module could not be collected; None where all could."""
+    """Select whether the test's module could not be collected; None if all could."""
     if not broken:
         return None
     ways = (
@@ -156,7 +156,7 @@ def _both(pairs: Sequence[Pair], sources: Sources) -> CTE:
         for name, suffix in (("counted", ""), ("cell", "_cell"))
         for side, when in enumerate(("before", "after"))
     ]
-    grouped = select(told.c.pair, told.c.test, *columns)
+    grouped = select(told.c.pair, told.c.test, *columns, null().cast(Integer).label("was"))
     return grouped.group_by(told.c.pair, told.c.test).cte("both")
 
 
@@ -188,10 +188,9 @@ def _has_aliases(session: Session, product: str) -> bool:
     return bool(session.scalar(select(exists().where(*mine))))
 
 
-def _under_new_names(both: CTE, product: str) -> Select[Any]:
-    """Select removed tests that have a confirmed new name."""
-    moved = _moved(both, product)
-    old, left = both.alias("old"), moved.alias("left")
+def _as_one(both: CTE, moved: CTE) -> Select[Any]:
+    """Select the tests of both sides, those that moved as one test each."""
+    old, left = both.alias(f"old_{moved.name}"), moved.alias(f"left_{moved.name}")
     gone = select(left.c.old).where(left.c.pair == both.c.pair, left.c.old == both.c.test)
     return (
         select(
@@ -200,7 +199,7 @@ def _under_new_names(both: CTE, product: str) -> Select[Any]:
             both.c.after,
             func.coalesce(both.c.before_cell, old.c.before_cell).label("before_cell"),
             both.c.after_cell,
-            old.c.test.label("was"),
+            func.coalesce(both.c.was, old.c.test).label("was"),
         )
         .join(moved, and_(moved.c.pair == both.c.pair, moved.c.new == both.c.test), isouter=True)
         .join(old, and_(old.c.pair == moved.c.pair, old.c.test == moved.c.old), isouter=True)
@@ -208,8 +207,8 @@ def _under_new_names(both: CTE, product: str) -> Select[Any]:
     )
 
 
-def _moved(both: CTE, product: str) -> CTE:
-    """Select pair, old and new number of such tests."""
+def _renamed_tests(both: CTE, product: str) -> CTE:
+    """Select pair, old and new number of removed tests that have a confirmed new name."""
     renamed = _renamed(product)
     went, came = both.alias("went"), both.alias("came")
     return (
@@ -219,6 +218,30 @@ def _moved(both: CTE, product: str) -> CTE:
         .where(went.c.after.is_(None), came.c.before.is_(None))
         .group_by(went.c.pair, came.c.test)
         .cte("moved")
+    )
+
+
+def _in_other_jobs(both: CTE) -> CTE:
+    """Select pair, old and new number of tests with one node id, in one job of each side."""
+    went, came = _named_side(both, "after", "went"), _named_side(both, "before", "came")
+    pair, old, new = went.c.pair, went.c.test.label("old"), came.c.test.label("new")
+    many = (func.count().over(partition_by=(pair, one)) for one in (old.element, new.element))
+    same = (
+        select(pair, old, new, *(number.label(f"many_{at}") for at, number in enumerate(many)))
+        .join(came, and_(came.c.pair == pair, came.c.nodeid == went.c.nodeid))
+        .subquery("same")
+    )
+    alone = select(same.c.pair, same.c.old, same.c.new)
+    return alone.where(same.c.many_0 == 1, same.c.many_1 == 1).cte("in_other_jobs")
+
+
+def _named_side(both: CTE, lacking: str, name: str) -> Subquery:
+    """Select pair, number and node id of the tests that one side lacks."""
+    tests = select(both.c.pair, both.c.test, TestCaseRow.nodeid)
+    return (
+        tests.join(TestCaseRow, TestCaseRow.id == both.c.test)
+        .where(both.c[lacking].is_(None))
+        .subquery(name)
     )
 
 
@@ -318,7 +341,7 @@ _WORDS = (
 class DifferenceStore:
     """Comparisons of cells. Each method is one transaction.
 
-    Jobs whose earlier evidence stands are compared by that evidence; a test that has another name
+    Jobs that reuse earlier evidence are compared by that evidence; a test that has another name
     now, as a person confirmed, is the same test. Cells that are not done are as they are now.
     """
 
@@ -330,7 +353,7 @@ class DifferenceStore:
         if not pairs:
             return Overview()
         with self._sessions.read() as session:
-            rows = beside(session, pairs, product)
+            rows = paired_tests(session, pairs, product)
             counted = select(
                 *(rows.c.pair, rows.c.kind, rows.c.after, func.count().label("many")),
                 *(cast(null(), kind).label(name) for name, kind in _WORDS),
@@ -359,7 +382,7 @@ class DifferenceStore:
         if not pairs:
             return []
         with self._sessions.read() as session:
-            rows = beside(session, pairs, product)
+            rows = paired_tests(session, pairs, product)
             chosen = (
                 select(rows, TestCaseRow.job, TestCaseRow.nodeid)
                 .join(TestCaseRow, TestCaseRow.id == rows.c.test)

@@ -188,8 +188,8 @@ class RunStore:
     ) -> bool:
         """Finish the run, once; True if this call did.
 
-        With `cells`, how many were judged, only while the run has just these and all are done,
-        decided under the run row's lock: it may have been opened for one more meanwhile.
+        With `cells`, the number of cells that the outcome was derived from, only if the run has no
+        others and all are done, checked under the run row's lock: an ingestion may add a cell.
         """
         with self._sessions.write() as session:
             row = run_row(session, run_id, lock=True)
@@ -354,7 +354,7 @@ _ADD = insert(RunEventRow).from_select(
         bindparam("with_data", type_=RunEventRow.data.type),
     ).where(RunRow.id == bindparam("to_run")),
 )
-"""One event, with the number after the run's last one; nothing where there is no such run."""
+"""One event, with the number after the run's last one; nothing if there is no such run."""
 
 
 def tell(

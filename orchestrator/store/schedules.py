@@ -181,7 +181,7 @@ class ScheduleStore:
     def take(self, firing: Firing, holder: str, *, lease_s: float) -> Firing | None:
         """Claim a firing for a time by the database's clock, and read it.
 
-        None where somebody else holds it, or it is over.
+        None if another controller holds it, or it is over.
         """
         with self._sessions.write() as session:
             now_s = database_time_s(session)
@@ -193,7 +193,7 @@ class ScheduleStore:
             return _firing(session.scalars(select(FiringRow).where(*_is(firing))).one())
 
     def renew(self, firing: Firing, holder: str, *, lease_s: float) -> bool:
-        """Extend a claim; False where another controller has it."""
+        """Extend a claim; False if another controller has it."""
         with self._sessions.write() as session:
             mine = (*_is(firing), FiringRow.claimed_by == holder)
             until_s = database_time_s(session) + lease_s
@@ -209,7 +209,7 @@ class ScheduleStore:
     def begin(self, firing: Firing, holder: str) -> bool:
         """Store a firing that launches its run now, as `save`, unless another has precedence.
 
-        Of those that meet only one begins, whoever asks at the same time.
+        Of concurrent firings only one begins.
         """
         with self._sessions.write() as session:
             if _before(session, firing):
@@ -217,7 +217,7 @@ class ScheduleStore:
             return _save(session, firing, holder)
 
     def give_back(self, firing: Firing, holder: str) -> None:
-        """Release the claim; does nothing where another controller has it."""
+        """Release the claim; does nothing if another controller has it."""
         with self._sessions.write() as session:
             mine = (*_is(firing), FiringRow.claimed_by == holder)
             changed(session, update(FiringRow).where(*mine).values(claimed_by=_NOBODY))

@@ -10,7 +10,7 @@ from orchestrator.store.benchmarks import BenchmarkSeriesStore, BenchmarkStore
 from orchestrator.store.blobs import PayloadStore
 from orchestrator.store.cells import CellStore
 from orchestrator.store.controllers import ControllerStore
-from orchestrator.store.costs import CostStore, PriceStore
+from orchestrator.store.costs import CostStore
 from orchestrator.store.durations import DurationStore
 from orchestrator.store.evidence import EvidenceStore, LogStore
 from orchestrator.store.failure_groups import FailureGroupStore
@@ -21,6 +21,7 @@ from orchestrator.store.leases import LeaseStore
 from orchestrator.store.machines import MachineStore, OrphanStore, StaticHostStore
 from orchestrator.store.operational_metrics import OperationalMetricStore
 from orchestrator.store.outbox import OutboxStore
+from orchestrator.store.prices import PriceStore
 from orchestrator.store.release_board import ReleaseStore
 from orchestrator.store.results import ResultStore
 from orchestrator.store.retention import RetentionStore

@@ -31,7 +31,7 @@ from orchestrator.store.tables import RunRow, VerdictRow, VerdictRunRow
 
 
 def keep_verdict(session: Session, verdict: StoredVerdict, *, key: str | None) -> int | None:
-    """Store a verdict with its runs; return its number, or None where the key has one already."""
+    """Store a verdict with its runs; return its number, or None if the key has one already."""
     values = {
         "key": key,
         "gate": verdict.gate,

@@ -90,7 +90,7 @@ def unsigned(
 
     Args:
         lines: Sentences or entries of lists.
-        prose: Where the signatures stand.
+        prose: Lines that may have signatures.
         boundaries: Lines of headings, tables, blocks and rules: a signed text goes back to one.
     """
     signed: set[int] = set()

@@ -30,7 +30,7 @@ class Rule(Generic[Check]):
 
     id: str
     says: str
-    """What it finds."""
+    """Description of its findings."""
     advice: str
     """What to do about a finding."""
     check: Check

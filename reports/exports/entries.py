@@ -1,7 +1,7 @@
 """Entries of an export: tests, checks, and jobs that no test or check explains.
 
-Nothing that is missing, did not run or is not over is ever told as passed, and what a source only
-counts without naming it has no line: it stands beside them, as a count.
+A test that is missing, did not run or is unfinished is never passed. Tests that a source only
+counts have no line: it stands beside them, as a count.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _entries(cell: CellRecord, job: JobRecord, tests: Sequence[TestFact]) -> Ite
 
 
 def _of_test(test: TestFact, *, timed: bool) -> Entry:
-    """Return a test's entry; `timed` tells whether a duration of zero was measured."""
+    """Return a test's entry; `timed`: whether a duration of zero was measured."""
     has_run = test.outcome not in (TestOutcome.MISSING, TestOutcome.NOT_RUN)
     return Entry(
         EntryKind.TEST,

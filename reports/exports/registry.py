@@ -63,7 +63,7 @@ def _safe(value: str) -> str:
 
 
 class ExportError(Exception):
-    """Nothing was exported; the message says why, for a person."""
+    """Nothing was exported; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)

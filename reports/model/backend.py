@@ -58,7 +58,7 @@ class TestCell:
 
 @dataclass(frozen=True, slots=True)
 class ClassTest:
-    """One test of a class, by platform; None where a platform has no such test."""
+    """One test of a class, by platform; None if a platform has no such test."""
 
     name: str
     nodeid: str
@@ -112,7 +112,7 @@ class BackendSuite:
     id: str
     title: str
     columns: tuple[SuiteColumn | None, ...]
-    """By platform; None where the suite was not asked of it."""
+    """By platform; None if the suite was not asked of it."""
     classes: tuple[ClassRow, ...]
     tests: int
     """Derived: the sum of the classes' tests."""
@@ -134,7 +134,7 @@ class Section:
     """Metrics that belong together."""
 
     title: str
-    """Empty where the job names none."""
+    """Empty if the job names none."""
     entries: tuple[Entry, ...]
 
 
@@ -152,7 +152,7 @@ class Block:
     hidden: int
     """Metrics and checks that are not listed."""
     alone: bool
-    """Of several platforms this one alone has the job."""
+    """Whether only this of several platforms has the job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class Difference:
     percent: float | Absent
     """Derived from unrounded medians: ``100 * (1 - smaller / larger)``."""
     better: str
-    """Derived: the cell whose figure is the better one; empty where they are equal, or the
+    """Derived: the cell whose figure is the better one; empty if they are equal, or the
     direction is not known."""
     similar: bool
     """Derived: at most `SIMILAR_PERCENT` apart, or the spreads of several samples overlap."""

@@ -25,7 +25,7 @@ class FailingEntry:
     job: str
     """Empty for a failure of the cell outside of its jobs."""
     tests: tuple[str, ...]
-    """Empty where the job or the cell failed for another reason than its tests."""
+    """Empty if the job or the cell failed for another reason than its tests."""
     said: str
     cells: tuple[str, ...]
 

@@ -83,7 +83,7 @@ class Changes:
     groups: tuple[ChangeGroup, ...]
     """One for each category. Derived: with the same ones they are all names of both sides."""
     came: int
-    """Names that only the head has, in whatever group they are."""
+    """Names that only the head has, of all groups."""
     went: int
     """Names that only the base has."""
     confirmed: int
@@ -127,14 +127,14 @@ class MetricDelta:
     unit: str
     direction: str
     against: str
-    """What a ratio is relative to; empty where the metric is no ratio."""
+    """What a ratio is relative to; empty if the metric is no ratio."""
     params: Params
     base: MetricFigure
     head: MetricFigure
     percent: float | Absent
     """Derived from unrounded medians: ``100 * (head / base - 1)``."""
     relative: float | Absent
-    """Derived from unrounded medians: above 1 the head is better, whatever the unit."""
+    """Derived from unrounded medians: above 1 the head is better, in every unit."""
     overlaps: bool
     """Derived: whether the spreads touch."""
 
@@ -187,6 +187,11 @@ class CellPair:
     usd_difference: Decimal | Absent
     """Derived: head - base."""
 
+    @property
+    def is_stack_known(self) -> bool:
+        """Whether both sides reported torch and its runtime."""
+        return "unknown" not in f"{self.base_stack} {self.head_stack}".split()
+
 
 @dataclass(frozen=True, slots=True)
 class UnmatchedCell:
@@ -205,7 +210,7 @@ class CompareReport(ReportModel):
     base: Side
     head: Side
     subject_difference: str
-    """How the subjects' wheels differ although their versions do not; empty where they do not."""
+    """How the subjects' wheels differ although their versions do not; empty if they do not."""
     pairs: tuple[CellPair, ...]
     base_only: tuple[UnmatchedCell, ...]
     head_only: tuple[UnmatchedCell, ...]
@@ -256,7 +261,7 @@ class ComparedRow:
     spread: str
     """``iqr``, ``range`` or ``none``."""
     relative: float | Absent
-    """Derived from unrounded medians: above 1 is better than the reference, whatever the unit."""
+    """Derived from unrounded medians: above 1 is better than the reference, in every unit."""
     overlaps: bool
     """Derived: whether the spread touches the reference's."""
     same_stack: bool
@@ -273,7 +278,7 @@ class Comparison:
     unit: str
     direction: str
     baseline: str
-    """What a ratio is relative to; empty where the metric is no ratio."""
+    """What a ratio is relative to; empty if the metric is no ratio."""
     reference: str
     """The cell that the others are set against."""
     params: Params

@@ -54,7 +54,7 @@ class ParameterLine(Generic[Figure]):
     """The metrics' names without their last part."""
     params: Params
     cells: tuple[Figure | None, ...]
-    """By column; None where nothing was measured with these parameters."""
+    """By column; None if nothing was measured with these parameters."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ class SourceLine:
     """``read``, ``inconsistent`` or ``kept``."""
     dialect: str
     provenance: str
-    """``structured``, ``parsed-text`` or ``transcribed``; empty where nothing was read."""
+    """``structured``, ``parsed-text`` or ``transcribed``; empty if nothing was read."""
     jobs: tuple[str, ...]
     named: int | Absent
     announced: int | Absent
@@ -35,7 +35,7 @@ class SourceLine:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Everything that was handed in for one cell."""
+    """All files that were ingested for one cell."""
 
     files: int
     """Derived: sources that are listed, and those that are not."""

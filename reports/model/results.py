@@ -154,7 +154,7 @@ class SpeedUp:
     """A figure set against its baseline on the same platform."""
 
     ratio: float | Absent
-    """Derived from the unrounded medians of both: above 1 is better, whatever the unit."""
+    """Derived from the unrounded medians of both: above 1 is better, in every unit."""
     overlaps: bool
     """Derived: whether the spreads touch."""
     n: int

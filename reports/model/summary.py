@@ -51,7 +51,7 @@ class CellRow:
     unnamed: int = 0
     """Those of its tests that the evidence counts without naming them."""
     notes: tuple[CheckedAnnotation, ...] = ()
-    """What people noted of it."""
+    """Annotations of people about it."""
     reuse: tuple[tuple[str, str], ...] = ()
     """Jobs, and why their earlier evidence is reused or not; empty without a request for reuse."""
 

@@ -14,7 +14,7 @@ from reports.plots.svg import BAR, LEFT, RIGHT, ROW, TOP
 DOTS = 120
 """Of one row; of more samples as many quantiles are drawn."""
 TICKS = 5
-"""At most so many steps of the scale."""
+"""Maximum number of steps of the scale."""
 _LOG_FROM = 50
 """The largest value by the smallest, from which on the scale is logarithmic."""
 
@@ -171,7 +171,7 @@ class SpreadRow:
 
     label: str
     group: str
-    """Rows of one group stand together below its name."""
+    """Name of the row's group; rows of a group are drawn together below it."""
     value: float
     low: float
     high: float

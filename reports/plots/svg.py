@@ -17,7 +17,7 @@ ROW = 26
 BAR = 16
 TOP = 44
 LABEL_LIMIT = 27
-"""Characters of a label; the whole name stands in the tables."""
+"""Maximum characters of a label; the tables have the whole name."""
 
 STYLE = """
 text{font:12px system-ui,-apple-system,"Segoe UI",sans-serif;fill:#424a53}
@@ -31,7 +31,7 @@ text{font:12px system-ui,-apple-system,"Segoe UI",sans-serif;fill:#424a53}
 .grid{stroke:#3d444d}.whisker{stroke:#f0f6fc}.in{fill:#fff}.dot{fill:#4493f8;fill-opacity:.6}
 .median{stroke:#f0f6fc}.axis{stroke:#9198a1}.failed{fill:#da3633}.other{fill:#768390}}
 """.replace("\n", "")
-"""Colours with enough contrast in both schemes; an outcome is always said in words as well."""
+"""Colours with enough contrast in both schemes; an outcome also has its word."""
 
 
 def figure(name: str, title: str, told: str, body: Iterable[str], *, height: int) -> Plot:

@@ -53,7 +53,7 @@ def rate_rule(part: Rate) -> Iterator[Said]:
 
 
 def tally_rule(part: Tally) -> Iterator[Said]:
-    """Check that the eight counts add up, and the rate of judged tests."""
+    """Check that the eight counts add up, and the pass rate."""
     figures = [getattr(part, name) for name in OUTCOMES]
     if min(figures) < 0:
         yield "error", "tally", "a count is negative"
@@ -64,7 +64,7 @@ def tally_rule(part: Tally) -> Iterator[Said]:
 
 
 def checks_rule(part: CheckTally) -> Iterator[Said]:
-    """Check the rate of judged checks."""
+    """Check the pass rate of checks."""
     yield from differs("checks", "the rate's part", part.rate.part, part.passed)
     yield from differs("checks", "the rate's whole", part.rate.whole, part.passed + part.failed)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from orchestrator.domain import catalogue
+from orchestrator.domain import accelerators
 from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunRecord
@@ -245,7 +245,7 @@ def architecture(capability: str | Absent) -> str | Absent:
     """Return the architecture of a compute capability."""
     if isinstance(capability, Absent):
         return capability
-    return catalogue.architecture(capability) or Absent("unknown architecture")
+    return accelerators.architecture(capability) or Absent("unknown architecture")
 
 
 def accelerator_words(devices: tuple[Device, ...]) -> str:

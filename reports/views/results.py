@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from orchestrator.domain.event_facts import MetricFact
+from orchestrator.domain.manifest import JOB_KINDS
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord, RunRecord
 from reports.format import plural, version
@@ -244,8 +245,8 @@ def _sweeps(
 
 TEMPLATE = "results 2"
 
-KINDS = ("use-case", "suite", "demo", "benchmark")
-"""In the order of the report."""
+KINDS = tuple(sorted(JOB_KINDS, key=lambda kind: kind != "use-case"))
+"""Kinds of jobs in the order of the report: use cases first."""
 
 
 def results_view(evidence: Evidence, _cell_id: str = "") -> ResultsReport:

@@ -16,7 +16,7 @@ RULE_WHEN_SOUND = (
 
 
 def counted_tests_claim(rule: str, tally: Tally | Absent, *, over: str = "") -> Claim:
-    """Return the claim of how many of the judged tests passed, with the other counts."""
+    """Return the claim of how many of the counted tests passed, with the other counts."""
     if isinstance(tally, Absent):
         return Claim(rule, (), f"No test was judged{over}: {tally.reason}.")
     share_of = tally.rate

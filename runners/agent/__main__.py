@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -95,7 +96,12 @@ def _serve(_: argparse.Namespace) -> int:
 
 
 def _holds(options: argparse.Namespace) -> int:
-    return OK if options.folder.is_dir() else NO_SUCH_ATTEMPT
+    if not options.folder.is_dir():
+        return NO_SUCH_ATTEMPT
+    # When it was last used: what is not used for long is removed, unless another account has it.
+    with contextlib.suppress(OSError):
+        os.utime(options.folder)
+    return OK
 
 
 def _start(options: argparse.Namespace) -> int:

@@ -132,7 +132,7 @@ class Readiness:
     """The check of torch before the first job."""
 
     device: Optional[Literal["cuda", "xla", "cpu"]] = None
-    """cuda (which ROCm is, too), xla or cpu; None where nothing was promised."""
+    """cuda (which ROCm is, too), xla or cpu; None if nothing was promised."""
     enforce: bool = False
     """Whether a failed check ends the attempt."""
     timeout_s: float = 120.0

@@ -84,7 +84,7 @@ class Watch:
         account: bounded_process.Account,
         started: Callable[[int], None],
     ) -> Ended:
-        """Run a process to its end, whatever that takes.
+        """Run a process to its end, or end it at a limit.
 
         Raises:
             OSError: it cannot be started.

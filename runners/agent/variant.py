@@ -34,7 +34,7 @@ _TIMEOUT_S = 300.0
 _OVERLAY = "seatrial_overlay.pth"
 """Of the environment's site-packages: adds the interpreter's own packages to the path."""
 _OWN_FILES = ("bin/python*", "pyvenv.cfg", f"lib/python3*/site-packages/{_OVERLAY}")
-"""What no package may replace."""
+"""Packages that no other package may replace."""
 
 # Runs like a job: the current folder and PYTHONPATH come first on sys.path, so that a source tree
 # which would shadow the installed files is found out.

@@ -34,27 +34,33 @@ class Refusal:
     status: int = 400
 
 
-_NONE_LEFT = ErrorRule(CapacityError, Extent.PLACE, "the next place is tried")
-_NEVER_HERE = ErrorRule(CapacityError, Extent.PLACE, "the zone does not have this type so")
-_TOO_CHEAP = ErrorRule(CapacityError, Extent.PLACE, "the spot price is above the on-demand price")
-_NO_ADDRESS = ErrorRule(QuotaError, Extent.ZONE, "the subnet has no free address: use another zone")
-_VCPUS = ErrorRule(
+_NO_CAPACITY = ErrorRule(CapacityError, Extent.PLACE, "the next place is tried")
+_UNSUPPORTED = ErrorRule(
+    CapacityError, Extent.PLACE, "the zone does not offer this type in this form"
+)
+_SPOT_PRICE_TOO_LOW = ErrorRule(
+    CapacityError, Extent.PLACE, "the spot price is above the on-demand price"
+)
+_NO_FREE_ADDRESS = ErrorRule(
+    QuotaError, Extent.ZONE, "the subnet has no free address: use another zone"
+)
+_VCPU_LIMIT = ErrorRule(
     QuotaError, Extent.MARKET, "`seatrial plan` shows the limit; ask Service Quotas for more"
 )
-_OTHER_LIMIT = ErrorRule(
+_RESOURCE_LIMIT = ErrorRule(
     QuotaError, Extent.REGION, "delete what is not needed there, or ask Service Quotas for more"
 )
-_AGAIN = ErrorRule(ProviderUnavailableError, Extent.PLACE, "the same call is made again later")
-_NOBODY = ErrorRule(
+_TRANSIENT = ErrorRule(ProviderUnavailableError, Extent.PLACE, "the same call is made again later")
+_BAD_CREDENTIALS = ErrorRule(
     CredentialsError,
     Extent.PROJECT,
     "check the credentials (`aws sts get-caller-identity`) and this computer's clock",
 )
-_NOT_ALLOWED = ErrorRule(
+_NO_PERMISSION = ErrorRule(
     CredentialsError, Extent.PROJECT, "the credentials lack a permission: see docs/how-to/clouds.md"
 )
 # A policy of the organisation may deny some regions and leave others.
-_NOT_ALLOWED_THERE = ErrorRule(
+_NO_PERMISSION_IN_REGION = ErrorRule(
     CredentialsError,
     Extent.REGION,
     "the credentials lack a permission, or a policy denies the region; `aws sts "
@@ -71,38 +77,40 @@ _FREE_PLAN = ErrorRule(
     Extent.PROJECT,
     "upgrade the account to the paid plan: its free plan has no GPU instances",
 )
-_NOT_THERE = ErrorRule(
+_REGION_NOT_ENABLED = ErrorRule(
     CredentialsError,
     Extent.REGION,
     "the region may not be enabled for the account, or this computer's clock is wrong",
 )
-_ACCOUNT = ErrorRule(CredentialsError, Extent.PROJECT, "AWS Support decides about the account")
-_WRONG = ErrorRule(ConfigError, Extent.PLACE, "correct the platform's keys in the matrix")
-_WRONG_IMAGE = ErrorRule(ConfigError, Extent.REGION, "correct the platform's image")
+_ACCOUNT_BLOCKED = ErrorRule(
+    CredentialsError, Extent.PROJECT, "AWS Support decides about the account"
+)
+_INVALID_REQUEST = ErrorRule(ConfigError, Extent.PLACE, "correct the platform's keys in the matrix")
+_INVALID_IMAGE = ErrorRule(ConfigError, Extent.REGION, "correct the platform's image")
 
 DENIED = "UnauthorizedOperation"
 """EC2's code for a missing permission, or a policy that denies the region."""
-_MEANINGS: tuple[tuple[ErrorRule, str], ...] = (
+_RULES: tuple[tuple[ErrorRule, str], ...] = (
     (
-        _NONE_LEFT,
+        _NO_CAPACITY,
         (
             "InsufficientInstanceCapacity InsufficientHostCapacity UnfulfillableCapacity"
             " InsufficientReservedInstanceCapacity InsufficientCapacity ReservationCapacityExceeded"
         ),
     ),
-    (_NEVER_HERE, "Unsupported"),
-    (_TOO_CHEAP, "SpotMaxPriceTooLow"),
-    (_NO_ADDRESS, "InsufficientFreeAddressesInSubnet"),
-    (_VCPUS, "MaxSpotInstanceCountExceeded VcpuLimitExceeded InstanceLimitExceeded"),
+    (_UNSUPPORTED, "Unsupported"),
+    (_SPOT_PRICE_TOO_LOW, "SpotMaxPriceTooLow"),
+    (_NO_FREE_ADDRESS, "InsufficientFreeAddressesInSubnet"),
+    (_VCPU_LIMIT, "MaxSpotInstanceCountExceeded VcpuLimitExceeded InstanceLimitExceeded"),
     (
-        _OTHER_LIMIT,
+        _RESOURCE_LIMIT,
         (
             "VolumeLimitExceeded MaxIOPSLimitExceeded AddressLimitExceeded"
             " SecurityGroupLimitExceeded VpcLimitExceeded"
         ),
     ),
     (
-        _AGAIN,
+        _TRANSIENT,
         (
             "RequestLimitExceeded Throttling ThrottlingException RequestThrottled"
             " EC2ThrottledException TooManyRequestsException"
@@ -114,21 +122,21 @@ _MEANINGS: tuple[tuple[ErrorRule, str], ...] = (
         ),
     ),
     (
-        _NOBODY,
+        _BAD_CREDENTIALS,
         (
             "InvalidClientTokenId UnrecognizedClientException ExpiredToken ExpiredTokenException"
             " RequestExpired SignatureDoesNotMatch InvalidAccessKeyId MissingAuthenticationToken"
             " IncompleteSignature"
         ),
     ),
-    (_NOT_ALLOWED, "AccessDenied AccessDeniedException"),
-    (_NOT_ALLOWED_THERE, DENIED),
+    (_NO_PERMISSION, "AccessDenied AccessDeniedException"),
+    (_NO_PERMISSION_IN_REGION, DENIED),
     (_NO_SPOT_ROLE, "AuthFailure.ServiceLinkedRoleCreationNotPermitted"),
-    (_NOT_THERE, "AuthFailure OptInRequired PendingVerification"),
-    (_ACCOUNT, "Blocked"),
-    (_WRONG_IMAGE, "InvalidAMIID.NotFound InvalidAMIID.Unavailable InvalidAMIID.Malformed"),
+    (_REGION_NOT_ENABLED, "AuthFailure OptInRequired PendingVerification"),
+    (_ACCOUNT_BLOCKED, "Blocked"),
+    (_INVALID_IMAGE, "InvalidAMIID.NotFound InvalidAMIID.Unavailable InvalidAMIID.Malformed"),
     (
-        _WRONG,
+        _INVALID_REQUEST,
         (
             "InvalidParameterValue InvalidParameterCombination InvalidSubnetID.NotFound"
             " InvalidGroup.NotFound InvalidKeyPair.NotFound InvalidInstanceType MissingParameter"
@@ -146,7 +154,7 @@ _BY_WORDS = (
 """Code, words, and what the code means with them."""
 _LATER = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 _REFUSED = frozenset({HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN})
-TABLE: Mapping[str, ErrorRule] = {code: rule for rule, codes in _MEANINGS for code in codes.split()}
+TABLE: Mapping[str, ErrorRule] = {code: rule for rule, codes in _RULES for code in codes.split()}
 
 BY_GUEST = "Client.InstanceInitiatedShutdown"
 ENDED: Mapping[str, str] = {
@@ -169,17 +177,17 @@ def error_rule(code: str, status: int = HTTPStatus.BAD_REQUEST, words: str = "")
     if known is not None:
         return known
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status in _LATER:
-        return _AGAIN
+        return _TRANSIENT
     for part, rule in (
-        ("Throttl", _AGAIN),
-        ("Capacity", _NONE_LEFT),
-        ("LimitExceeded", _OTHER_LIMIT),
-        ("AccessDenied", _NOT_ALLOWED),
-        ("AMIID", _WRONG_IMAGE),
+        ("Throttl", _TRANSIENT),
+        ("Capacity", _NO_CAPACITY),
+        ("LimitExceeded", _RESOURCE_LIMIT),
+        ("AccessDenied", _NO_PERMISSION),
+        ("AMIID", _INVALID_IMAGE),
     ):
         if part in code:
             return rule
-    return _NOT_ALLOWED if status in _REFUSED else _WRONG
+    return _NO_PERMISSION if status in _REFUSED else _INVALID_REQUEST
 
 
 def error_of(refusal: Refusal, *, asked: str) -> ProviderError:

@@ -79,7 +79,7 @@ class Network:
         return found
 
     def require_way_in(self, config: PlatformConfig) -> None:
-        """Raise ConfigError where the controller could not connect to an instance.
+        """Raise ConfigError if the controller could not connect to an instance.
 
         A public address needs an ingress network, and a session of Systems Manager its programs.
         """

@@ -8,7 +8,6 @@ from orchestrator.domain.machine import LaunchRequest, Machine, Place, ProviderE
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
 from orchestrator.domain.quota import BootImage, Demand, Quota, QuotaLevel
-from runners import ProviderContext
 from runners.aws import machines, platform_config
 from runners.aws.catalogue import Catalogue
 from runners.aws.images import Images
@@ -19,6 +18,7 @@ from runners.aws.prices import price_list, read_on_demand, read_spot
 from runners.aws.quotas import QuotaReader
 from runners.aws.resources import INSTANCE, Resources
 from runners.aws.sdk import Account
+from runners.provider_context import ProviderContext
 
 CONSOLE_LIMIT = 64 * 1024
 """Characters; EC2 keeps about as much."""
@@ -103,7 +103,7 @@ class AwsProvider:
         return self._quotas.demands(place)
 
     def level(self, quota: Quota) -> QuotaLevel:
-        """Limit and usage now; whatever cannot be read is unknown, with the reason."""
+        """Return limit and usage; a value that cannot be read is unknown, with the reason."""
         return self._quotas.level(quota)
 
     def read_prices(self) -> Iterable[Price]:

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from orchestrator.domain.machine import ConfigError, LaunchRequest, Machine, Place, ProviderTraits
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.quota import BootImage
-from runners import ProviderContext
 from runners.fake.cloud import PRICE_USD_PER_HOUR, FakeCloud
+from runners.provider_context import ProviderContext
 
 TRAITS = ProviderTraits(name="fake", keys=frozenset({"locations"}), rented=True)
 DEFAULT_LOCATIONS = ("nowhere",)

@@ -59,7 +59,7 @@ def parse_id(machine_id: str) -> ResourceId | None:
 
 
 def instance_name(token: str) -> str:
-    """The name of the one machine of a token, in whatever zone."""
+    """Return the name of a token's only machine, equal in all zones."""
     return named(token)
 
 

@@ -52,7 +52,7 @@ KNOWN: Mapping[str, MachineShape] = {
 
 
 def types_with(accelerator: str, count: int) -> tuple[str, ...]:
-    """The known types with exactly so many of an accelerator (``L4``), smallest first."""
+    """Return the known types with exactly `count` of an accelerator (``L4``), smallest first."""
     wanted = plain(accelerator)
     return tuple(
         name
@@ -88,7 +88,7 @@ class PlatformConfig:
     """A platform's requirements of Compute Engine."""
 
     types: tuple[str, ...]
-    """Empty where only an accelerator is named, and no known type has it."""
+    """Empty if only an accelerator is named, and no known type has it."""
     accelerator: str
     """Vendor and name of the accelerator; empty without one."""
     count: int

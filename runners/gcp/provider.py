@@ -18,7 +18,6 @@ from orchestrator.domain.machine import (
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
 from orchestrator.domain.quota import BootImage, Demand, Quota, QuotaLevel
-from runners import ProviderContext
 from runners.gcp.clients import ComputeClients
 from runners.gcp.images import Image, Images
 from runners.gcp.instance import (
@@ -50,6 +49,7 @@ from runners.google.responses import (
     of_operation,
     read,
 )
+from runners.provider_context import ProviderContext
 from runners.shell.proxy_command import require_programs
 
 _CONSOLE_BYTES = 64 * 1024
@@ -161,7 +161,7 @@ class GcpProvider:
         return places
 
     def _ingress(self, config: PlatformConfig) -> str:
-        """Return the network that connects to the machines; empty where nothing says which.
+        """Return the network that connects to the machines; empty if nothing says which.
 
         Raises:
             ConfigError: It is not set, or the tunnel's program is not installed.

@@ -58,12 +58,12 @@ def label(value: str) -> str:
 
 
 def labels(tags: Mapping[str, str]) -> dict[str, str]:
-    """Tags as labels, whose keys are allowed already."""
+    """Return tags as labels; their keys must be valid label keys."""
     return {key: label(value) for key, value in tags.items()}
 
 
 def own_labels(platform: Platform) -> dict[str, str]:
-    """The labels that the platform's owner requires, ``options: {labels: "cost-center=42, a=b"}``.
+    """Return the user's own labels from ``options: {labels: "cost-center=42, a=b"}``.
 
     Raises PlatformError for an invalid label, or one of Seatrial's.
     """
@@ -91,7 +91,7 @@ def is_zone(location: str) -> bool:
 
 
 def known_location(text: str, path: Path) -> str:
-    """The zone or region itself. Raises PlatformError where Google Cloud has none of that name."""
+    """The zone or region itself. Raises PlatformError if Google Cloud has none of that name."""
     region = region_of(text) if is_zone(text) else text
     zones = tuple(f"{region}-{letter}" for letter in REGIONS.get(region, ""))
     if not zones:

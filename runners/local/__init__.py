@@ -21,7 +21,7 @@ from orchestrator.domain.machine import (
     ProviderTraits,
 )
 from orchestrator.domain.matrix import Platform
-from runners import ProviderContext
+from runners.provider_context import ProviderContext
 
 TRAITS = ProviderTraits(name="local", keys=frozenset(), rented=False)
 PLACE = Place(name="local", price_usd_per_hour=Decimal(0))
@@ -43,7 +43,7 @@ class LocalProvider:
     def launch(self, request: LaunchRequest) -> Machine:
         """Note the machine down; the same token answers with the same one.
 
-        Raises ConfigError where nothing may run here.
+        Raises ConfigError if nothing may run here.
         """
         self._permit()
         machine_id = f"local-{request.token}"
@@ -71,7 +71,7 @@ class LocalProvider:
         self._book.erase(TRAITS.name, machine_id)
 
     def inventory(self) -> Iterable[Machine]:
-        """Every machine that was handed out and not given back."""
+        """Return every launched machine that is not terminated."""
         return self._book.pages(TRAITS.name)
 
     def _permit(self) -> None:

@@ -14,8 +14,8 @@ from orchestrator.domain.machine import (
     SshEndpoint,
 )
 from orchestrator.domain.matrix import Host
-from runners.shell.account import account_of
 from runners.shell.local import LocalShell
+from runners.shell.local_account import account_of
 
 __all__ = ["open_shell"]
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import IO
 
 from orchestrator.domain.machine import CommandResult, ConnectionLostError, UnreachableError
-from runners.shell.account import Account, kill_below_sudo, started_as
+from runners.shell.local_account import Account, kill_below_sudo, started_as
 from runners.shell.stdin_feeder import Deadline, Feeder, Output
 
 CHUNK_BYTES = 256 * 1024

@@ -111,7 +111,7 @@ def _made(prefix: tuple[str, ...], mark: str) -> str | None:
     if done.returncode == 0 and done.stdout.strip() == b"0":
         return None
     said = done.stderr.decode(errors="replace").strip()
-    return said[-300:] or f"exit code {done.returncode} without a word"
+    return said[-300:] or f"exit code {done.returncode} and no output"
 
 
 if __name__ == "__main__":

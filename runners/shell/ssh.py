@@ -290,7 +290,7 @@ class _Call(_Session):
         self._deadline = deadline
 
     def run(self, command: str, stdin: Iterable[bytes]) -> CommandResult:
-        """Run it to its end, within the deadline whatever the peer does."""
+        """Run it to its end, within the deadline even if the peer sends nothing."""
         watchdog = self._watchdog(self._deadline)
         feeder = self._feeder(stdin)
         try:

@@ -102,7 +102,7 @@ def _answer(done: CommandResult, said: str) -> dict[str, object]:
         heard = done.stderr.decode(errors="replace").strip()[-2000:] or said[-500:]
         raise GroundError(
             "the machine does not say where the agent can work (exit code "
-            f"{done.status}): {heard or 'without a word'}"
+            f"{done.status}): {heard or 'no output'}"
         )
     return found
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from decimal import Decimal
 
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.machine import (
     CapacityError,
     ConfigError,
@@ -17,8 +18,8 @@ from orchestrator.domain.machine import (
     SshEndpoint,
 )
 from orchestrator.domain.matrix import Host, Platform
-from runners import ProviderContext
-from runners.static.hosts import checked_hosts, endpoint_of
+from orchestrator.domain.matrix_checks import checked_host
+from runners.provider_context import ProviderContext
 
 TRAITS = ProviderTraits(
     name="static", keys=frozenset({"bastion", "hosts"}), required=frozenset({"hosts"}), rented=False
@@ -81,7 +82,7 @@ class StaticProvider:
         self._book.erase(TRAITS.name, machine_id)
 
     def inventory(self) -> Iterable[Machine]:
-        """Every host that is handed out."""
+        """Return every host that is in use."""
         return self._book.pages(TRAITS.name)
 
     def _refuse_if_held(self, host: Host, wanted: Machine) -> None:
@@ -104,3 +105,21 @@ def _find(request: LaunchRequest) -> Host:
         f"host {request.place.name} is not in the platform's hosts: "
         f"{', '.join(host.place for host in hosts)}"
     )
+
+
+def endpoint_of(host: Host, bastion: Host | None) -> SshEndpoint:
+    """Return how to connect to the host, through the bastion if there is one."""
+    return filled(SshEndpoint, host, unset=("lease", "kind", "proxy_command"), bastion=bastion)
+
+
+def checked_hosts(platform: Platform) -> tuple[Host, ...]:
+    """Return the platform's hosts in their order. Raises ConfigError, naming the field."""
+    if not platform.hosts:
+        raise ConfigError("hosts: list at least one host with its address, user and keys")
+    hosts: list[Host] = []
+    for index, listed in enumerate(platform.hosts):
+        host = checked_host(listed, at=f"hosts[{index}]")
+        if any(host.place == other.place for other in hosts):
+            raise ConfigError(f"hosts[{index}]: {host.place} is listed twice")
+        hosts.append(host)
+    return tuple(hosts)

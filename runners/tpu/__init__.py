@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from orchestrator.domain.machine import LaunchRequest, Machine, Place, ProviderTraits
 from orchestrator.domain.matrix import Platform
-from runners import ProviderContext
+from runners.provider_context import ProviderContext
 
 if TYPE_CHECKING:
     from orchestrator.domain.document_problems import Problem

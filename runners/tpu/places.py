@@ -98,7 +98,7 @@ class PlaceFinder:
         return answers
 
     def _types(self, zone: str) -> tuple[frozenset[str] | None, bool]:
-        """The types of a zone, None for unknown; and whether asking on is of no use."""
+        """Return a zone's types (None: unknown), and whether other zones would fail as well."""
         for _ in range(2):  # good zones answer with an empty list now and then
             try:
                 found = self._list(zone)
@@ -163,7 +163,10 @@ def _expanded(name: str, known_zones: Iterable[str]) -> list[str]:
 
 
 def _is_zones_own(error: ProviderError) -> bool:
-    """A zone may refuse us, or be down, while others are fine; broken credentials are not so."""
+    """Whether an error concerns one zone only, such as an outage.
+
+    Broken credentials concern all.
+    """
     return error.code in ("PERMISSION_DENIED", "NOT_FOUND", "INVALID_ARGUMENT")
 
 

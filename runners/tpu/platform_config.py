@@ -161,7 +161,7 @@ def _options(platform: Platform) -> Mapping[str, str]:
         raise PlatformError(
             ("options", "flex_start"),
             "the TPU client (google-cloud-tpu 1.28, API v2) can ask for no run duration, so "
-            "flex-start is not to be had; leave it out (the deadline, and the janitor, end the "
+            "flex-start is not available; leave it out (the deadline, and the janitor, end the "
             "machine)",
         )
     api = options.get("api", API_QUEUE)

@@ -57,7 +57,7 @@ class QuotaReader:
         return (chips, address_demand(place.region)) if config.public else (chips,)
 
     def level(self, quota: Quota) -> QuotaLevel:
-        """Limit and usage; whatever cannot be read is unknown, with the reason."""
+        """Return limit and usage; a value that cannot be read is unknown, with the reason."""
         if quota.code == ADDRESSES:
             return self._addresses(quota)
         try:

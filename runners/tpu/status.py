@@ -219,7 +219,7 @@ class StatusReader:
             found = outcome_of(self._tpu_api, handle, now=self._now())
         except ProviderError as error:
             return replace(
-                machine, detail=f"{machine.detail}; nor is the reason to be had: {error}"
+                machine, detail=f"{machine.detail}; the reason is not available: {error}"
             )
         if found in (Outcome.UNDER_WAY, Outcome.JUST_DONE):
             said = f"its creation is {found.value}, and it is not to be seen yet"
@@ -254,7 +254,7 @@ class StatusReader:
 
 
 def refuse_gaps(what: str, unreachable: Iterable[str]) -> None:
-    """Raise ProviderUnavailableError where some zones did not answer a list of all."""
+    """Raise ProviderUnavailableError if some zones did not answer a list of all."""
     missing = ", ".join(unreachable)
     if missing:
         raise ProviderUnavailableError(

@@ -14,10 +14,10 @@ from orchestrator.domain.machine import (
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
 from orchestrator.domain.quota import Demand, Quota, QuotaLevel
-from runners import ProviderContext
 from runners.google.account import Account
 from runners.google.clients import COMPUTE, TPU, Clients, may_ask
 from runners.google.firewall import Firewall, is_rule, required_ingress
+from runners.provider_context import ProviderContext
 from runners.tpu.catalogue import Catalogue
 from runners.tpu.client import TpuApi
 from runners.tpu.deletion import Deleter

@@ -40,7 +40,7 @@ class World:
     red: str
     """One whose tests failed."""
     lacking: str
-    """The newest: a machine was not to be had."""
+    """The newest: a machine was not available."""
     benchmarks: tuple[tuple[str, str], ...]
     """(job, metric)."""
     tests: Sequence[tuple[int, str]]

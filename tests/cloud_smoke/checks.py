@@ -18,7 +18,7 @@ LATE_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One fact: shown, disproved, or not to be had."""
+    """One fact: shown, disproved, or not available."""
 
     cloud: str
     name: str

@@ -12,8 +12,9 @@ from typing import Any
 from orchestrator.assets import asset_dir
 from orchestrator.config import load
 from orchestrator.domain.machine import Credentialed, Machine, Provider
-from runners import ProviderContext, registry
+from runners import registry
 from runners.fake import MemoryHostStore
+from runners.provider_context import ProviderContext
 
 PROJECT = "seatrial-smoke"
 """The tag of what the smoke rents by `seatrial run`: all that it looks at, and ends."""

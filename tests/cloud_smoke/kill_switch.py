@@ -64,7 +64,7 @@ def abandon(cloud: str, *, minutes: float) -> Abandoned | Check:
             continue
         assert request.expires_at
         return Abandoned(cloud, rents, machine, request.expires_at)
-    return Check(cloud, NAME, "not shown", f"no machine was to be had: {'; '.join(refused)}")
+    return Check(cloud, NAME, "not shown", f"no machine was available: {'; '.join(refused)}")
 
 
 def outlived(one: Abandoned, *, grace_s: float = GRACE_S) -> Check:

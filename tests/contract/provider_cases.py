@@ -23,9 +23,10 @@ from orchestrator.domain.machine import (
     Offers,
     Provider,
 )
-from runners import ProviderContext, registry
+from runners import registry
 from runners.aws.inventory import Inventory
 from runners.fake import MemoryHostStore
+from runners.provider_context import ProviderContext
 from tests.contract.acme_cloud import TOKEN, AcmeCloud
 from tests.integration.aws_world import account
 from tests.lab.aws.codes import LOST as AWS_LOST

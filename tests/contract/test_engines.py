@@ -7,12 +7,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from orchestrator.adapters import dbos_engine
-from orchestrator.adapters.dbos_engine import DbosEngine, DbosSettings
+from orchestrator.adapters.dbos_engine import DbosEngine
 from orchestrator.application.ports.engine import NOT_YET
 
 STRANDED_S = 0.5
@@ -31,8 +32,8 @@ class Bench:
         self.engine: DbosEngine | None = None
 
     def launch(self) -> DbosEngine:
-        settings = DbosSettings(f"sqlite:///{self.path}", "local", stranded_s=STRANDED_S)
-        self.engine = DbosEngine(settings, self.flow)
+        url = f"sqlite:///{self.path}"
+        self.engine = DbosEngine(self.flow, url=url, executor_id="local", stranded_s=STRANDED_S)
         self.engine.launch()
         return self.engine
 
@@ -119,7 +120,7 @@ def test_an_error_of_a_body_is_the_flows_to_handle(tmp_path):
         except ValueError as error:
             seen.append(str(error))
 
-    engine = DbosEngine(DbosSettings(f"sqlite:///{tmp_path / 'engine.db'}", "local"), flow)
+    engine = DbosEngine(flow, url=f"sqlite:///{tmp_path / 'engine.db'}", executor_id="local")
     engine.launch()
     try:
         engine.start("cell")
@@ -167,6 +168,20 @@ def test_records_of_a_flow_are_kept_until_its_cell_is_over(bench):
     assert bench.status() == []
     assert bench.sql(f"SELECT count(*) FROM {RECORDS}") == [(0,)]
     assert forgotten(bench.engine, "cell", days=1) == 0
+
+
+def test_the_file_of_records_gives_its_pages_back(tmp_path):
+    path = tmp_path / "engine.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("CREATE TABLE noise (x)")
+        connection.execute("INSERT INTO noise VALUES (randomblob(5000000))")
+        connection.execute("DELETE FROM noise")
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        full = path.stat().st_size
+        dbos_engine._shrink(path)
+    assert path.stat().st_size < full / 10
 
 
 def test_flows_that_are_not_over_do_not_hide_others(bench, monkeypatch):

@@ -25,8 +25,9 @@ from orchestrator.domain.machine import (
     QuotaError,
     SshEndpoint,
 )
-from runners import ProviderContext, registry
+from runners import registry
 from runners.fake import FakeCloud, FakeProvider, Fault, MemoryHostStore
+from runners.provider_context import ProviderContext
 from runners.static import StaticProvider
 from tests.contract import provider_cases
 from tests.contract.provider_cases import (

@@ -134,7 +134,7 @@ def test_who_can_be_reached_by_others_runs_nothing_here(tmp_path: Path) -> None:
             f"{elsewhere}limits: {{max_usd: 1}}\nsecrets: {{CANARY: {{from: env}}}}\n"
         )
         said = refused(person, "plan", str(tmp_path / "tries" / "s.yaml"))
-        assert "secrets.CANARY: the controller has no CANARY to hand out" in said
+        assert "secrets.CANARY: the controller does not provide the secret CANARY" in said
         assert home.json("runs") == []
         assert home.get("/schedules")["items"] == []
 

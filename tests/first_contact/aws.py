@@ -145,7 +145,7 @@ def micro(contact: Contact) -> Finding:
     with renting("aws", contact, 8) as rents:
         made = launched(rents, SMALL, contact, 8, seconds=HOLD_S)
         if made is None:
-            return Finding("not shown", "no t3.micro was to be had")
+            return Finding("not shown", "no t3.micro was available")
         request, machine = made
         key = ""
         assert request.login

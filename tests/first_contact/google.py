@@ -99,7 +99,7 @@ def micro(contact: Contact) -> Finding:
     with renting("gcp", contact, 11) as rents:
         made = launched(rents, SMALL, contact, 11, seconds=RUN_S)
         if made is None:
-            return Finding("not shown", "no e2-micro was to be had")
+            return Finding("not shown", "no e2-micro was available")
         request, machine = made
         contact.kept["insert"] = request
         which = parse_id(machine.id)

@@ -22,8 +22,8 @@ from orchestrator.domain.matrix import Platform
 from orchestrator.domain.money import lease_bill
 from orchestrator.domain.prices import Price
 from orchestrator.domain.quota import BootImage, Demand, Quota, QuotaLevel
-from runners import ProviderContext
 from runners.fake import FakeCloud, FakeProvider
+from runners.provider_context import ProviderContext
 from tests.integration.api_context import BEGIN, Desk
 from tests.platforms import as_platform
 

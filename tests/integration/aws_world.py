@@ -20,9 +20,9 @@ from orchestrator.domain.machine import (
     MachineState,
 )
 from orchestrator.domain.prices import Price
-from runners import ProviderContext
 from runners.aws import AwsProvider
 from runners.fake import MemoryHostStore
+from runners.provider_context import ProviderContext
 from tests.lab.aws_cloud import AwsCloud
 from tests.lab.machines import NoMachines
 from tests.platforms import as_platform

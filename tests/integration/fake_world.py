@@ -39,8 +39,9 @@ from orchestrator.domain.matrix import (
 from orchestrator.domain.retests import RetestOptions
 from orchestrator.domain.run_record import Evidence, RunRecord
 from orchestrator.store.database import Database, open_database
-from runners import ProviderContext, registry
+from runners import registry
 from runners.fake import FakeCloud, FakeComputer, FakeProvider, FakeWorkspace
+from runners.provider_context import ProviderContext
 from tests.databases import make_database
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from orchestrator.domain.machine import LaunchRequest, Login, Machine, MachineState
 from orchestrator.domain.prices import PriceBook
-from runners import ProviderContext
 from runners.fake import MemoryHostStore
 from runners.gcp import GcpProvider
+from runners.provider_context import ProviderContext
 from tests.lab.compute_cloud import ComputeCloud
 from tests.platforms import as_platform
 

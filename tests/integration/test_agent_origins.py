@@ -528,8 +528,8 @@ REFUSED = {
     "unhooked": ("wrong_pytest", "never said where it was loaded from"),
     "overwrites": ("wrong_pytest", "seatrial_pytest.py was changed"),
     # copies with metadata of their own, which look as good as what was installed
-    "copy-tool": ("wrong_subject", "stands in front of the one that was installed"),
-    "copy-pytest": ("wrong_pytest", "stands in front of the one that was installed"),
+    "copy-tool": ("wrong_subject", "comes before the installed one on the path"),
+    "copy-pytest": ("wrong_pytest", "comes before the installed one on the path"),
     **{
         option.strip("-"): ("wrong_pytest", "leaves tests or their bodies out")
         for option in NO_BODIES

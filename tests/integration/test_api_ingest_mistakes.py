@@ -35,7 +35,7 @@ def test_notes_that_speak_of_what_there_is_not_are_refused_with_the_place(shared
     ("query", "said"),
     [
         ("&rum=latest", "there is no 'rum' in the query; did you mean 'run'?"),
-        ("&platform=aws-a10g", "'platform' stands in the query 2 times"),
+        ("&platform=aws-a10g", "'platform' occurs 2 times in the query"),
         ("&run=", "there is no run ''"),
         ("&name=a%00b", "is not printable"),
     ],

@@ -137,7 +137,7 @@ def test_a_policy_file_is_stored_and_the_decision_comes_first(
     lines = cli.out.splitlines()
     assert lines[0].startswith("FAIL  release V-0003  torchbridge 0.4.6")
     assert lines[1] == VERDICT["summary"]
-    way = cli.out.index("what stands in the way")
+    way = cli.out.index("blocking rules")
     excused = cli.out.index("what is excused")
     assert way < cli.out.index("platform/tpu says so.") < excused < cli.out.index("[KI-0007]")
     assert cli.out.index("[KI-0007]") < cli.out.index("for your information")
@@ -153,7 +153,7 @@ def test_nothing_stands_in_the_way_of_a_pass_with_exceptions(
     said = {**VERDICT, "decision": "PASS_WITH_EXCEPTIONS", "rules": rules}
     gate.answers["POST", f"{GATE}/evaluate"] = Answer.of(said, 201)
     assert cli("gate", "check", policy) == 0
-    assert "stands in the way" not in cli.out
+    assert "blocking rules" not in cli.out
     assert "what is excused" in cli.out
 
 
@@ -256,7 +256,7 @@ def test_a_verdict_says_which_runs_it_judged_and_when_they_ended(
     gate.answers["POST", f"{GATE}/evaluate"] = gate.answers["GET", f"{API}/verdicts/V-0003"] = shown
     for words in (("check", policy, "--no-wait"), ("explain", "V-0003")):
         assert cli("gate", *words) == 0
-        assert "judged: run run-1, ended 2026-01-20 12:30 UTC; run run-2" in cli.out
+        assert "evaluated: run run-1, ended 2026-01-20 12:30 UTC; run run-2" in cli.out
 
 
 def test_what_can_change_outcomes_has_a_line_of_its_own(

@@ -210,7 +210,7 @@ def test_running_again_asks_before_it_rents(cli: Cli, controller: FakeController
     controller.answers["POST", f"{SHOWN}/rerun/plan"] = Answer.of(plan("cloud", "1.00"))
     controller.answers["POST", f"{SHOWN}/rerun"] = Answer.of(controller.shown, 202)
     assert cli("rerun", ID, "--only", "failed", "--hold-on-failure", "30") == 2
-    assert "at most $1.00 an attempt, and nobody can be asked here: say -y" in cli.err
+    assert "at most $1.00 an attempt, and there is no terminal to ask on: say -y" in cli.err
     assert controller.sent("POST", f"{SHOWN}/rerun") == []
     assert cli("rerun", ID, "--only", "failed", "--hold-on-failure", "30", "-y") == 0
     body = {"only": "failed", "hold_minutes": 30}

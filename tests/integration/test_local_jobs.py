@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from orchestrator.bootstrap.controller_wiring import WorkspacePool
-from orchestrator.bootstrap.local_jobs import NOT_HERE, LocalJobs
+from orchestrator.bootstrap.local_job_policy import NOT_HERE, LocalJobs
 from orchestrator.domain.machine import ConfigError, Extent, LaunchRequest, LocalEndpoint, Place
-from runners import ProviderContext
 from runners.fake.provider import MemoryHostStore
 from runners.local import LocalProvider
+from runners.provider_context import ProviderContext
 from tests.accounts import ACCOUNT, beside_account, needs_account
 from tests.platforms import as_platform
 
@@ -78,7 +78,7 @@ set -- setpriv --reuid keeper --regid keeper --clear-groups "$@"
 BY_SUDO = """
 import os, sys, time
 from orchestrator.domain.machine import CommandTimeoutError
-from runners.shell.account import AccountError, account_of, prove_apart
+from runners.shell.local_account import AccountError, account_of, prove_apart
 from runners.shell.local import LocalShell
 os.environ["CANARY"] = "a secret"
 account = account_of(sys.argv[1])

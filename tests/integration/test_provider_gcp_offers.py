@@ -19,9 +19,10 @@ from orchestrator.domain.machine import (
 )
 from orchestrator.domain.prices import Prices
 from orchestrator.domain.quota import Quotas
-from runners import ProviderContext, registry
+from runners import registry
 from runners.fake import MemoryHostStore
 from runners.gcp import TRAITS, GcpProvider
+from runners.provider_context import ProviderContext
 from tests.integration.gcp_lab import PLATFORM, ZONE, Clock, ask, called, provider_of, settled
 from tests.lab.compute_cloud import ComputeCloud
 from tests.lab.google.images import Image

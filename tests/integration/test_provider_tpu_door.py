@@ -13,9 +13,9 @@ from orchestrator.domain.machine import (
     MachineState,
     ProviderUnavailableError,
 )
-from runners import ProviderContext
 from runners.fake import MemoryHostStore
 from runners.gcp import GcpProvider
+from runners.provider_context import ProviderContext
 from runners.tpu import TpuProvider
 from tests.integration.gcp_lab import RULE, called
 from tests.integration.tpu_world import TEMPLATES, Skewed, ask

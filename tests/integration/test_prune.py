@@ -91,20 +91,18 @@ def test_a_preview_tells_what_a_prune_then_removes(api: Desk) -> None:
     told = preview(api, days=100)
     assert (told["dry_run"], told["is_complete"]) == (True, True)
     assert lines(told) == {
-        "log chunks": 2,
+        "logs": 4,
         "artifacts": 4,
         "reports": 1,
         "blobs": 1,
         "idempotency keys": 1,
     }
-    assert told["rows"] == 9
+    assert told["rows"] == 11
     assert told["size_bytes"] > 0
     assert blobs(api) == kept, "a preview removes nothing"
     done = removed(api, days=100)
     assert (done["dry_run"], done["is_complete"]) == (False, True)
-    expected = lines(told)
-    expected["log chunks"] += 2  # and the run events that pointed at them
-    assert lines(done) == expected
+    assert lines(done) == lines(told)
     assert len(blobs(api)) == len(kept) - 1, "what both runs have stays"
     again = removed(api, days=100)
     assert lines(again) == {}
@@ -233,7 +231,7 @@ def test_a_stored_verdict_replays_to_the_same_bytes(api: Desk) -> None:
     before = [api.client.get(f"{API}/verdicts/{one}/bundle").content for one in verdicts]
     api.clock.move(days=4000)
     done = removed(api)
-    assert lines(done)["log chunks"] > 0
+    assert lines(done)["logs"] > 0
     assert sum(done["kept"].values()) == 1, "the newest verdict's run"
     for one, bundle in zip(verdicts, before, strict=True):
         again = api.client.get(f"{API}/verdicts/{one}/replay").json()
@@ -253,9 +251,9 @@ def test_leases_and_transitions_stay(api: Desk) -> None:
             ]
 
     before = rows()
-    assert "log chunks" not in lines(removed(api)), "its machine is not proven gone"
+    assert "logs" not in lines(removed(api)), "its machine is not proven gone"
     api.database.stores.leases.gone(f"{run}-lease", at=api.clock.now(), cost_usd=Decimal(0))
-    assert "log chunks" in lines(removed(api))
+    assert "logs" in lines(removed(api))
     assert rows() == before
 
 
@@ -329,6 +327,23 @@ def test_wheels_go_once_nobody_can_look_them_up(api: Desk) -> None:
     assert (line["rows"], line["size_bytes"]) == (3, 25)
     removed(api)
     assert [path.name for path in wheels.iterdir()] == ["new.tar"]
+
+
+def test_copies_for_local_jobs_go_once_they_are_not_used(api: Desk) -> None:
+    home = api.context.scratch.parent
+    now = api.clock.now().timestamp()
+    for kind in ("payloads", "wheels", "agents", "attempts"):
+        for name, days in (("old", 15), ("new", 13)):
+            folder = home / "work" / kind / name
+            folder.mkdir(parents=True)
+            (folder / "file").write_bytes(b"x" * 10)
+            os.utime(folder, (now - days * 86_400,) * 2)
+    line = next(one for one in preview(api)["lines"] if one["what"] == "local copies")
+    assert (line["rows"], line["size_bytes"]) == (3, 30)
+    assert lines(removed(api)) == {"local copies": 3}
+    left = sorted(f"{path.parent.name}/{path.name}" for path in (home / "work").glob("*/*"))
+    assert left == ["agents/new", "attempts/new", "attempts/old", "payloads/new", "wheels/new"]
+    assert list((home / "tmp").glob("pruned-*")) == []
 
 
 def test_only_numbers_of_days_are_taken(api: Desk) -> None:

@@ -16,8 +16,8 @@ from orchestrator.domain.machine import (
     MachineState,
     Place,
 )
-from runners import ProviderContext
 from runners.fake import MemoryHostStore
+from runners.provider_context import ProviderContext
 from runners.tpu import TpuProvider
 from tests.lab.faults import Fault
 from tests.lab.machines import NoMachines

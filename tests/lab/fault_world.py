@@ -40,8 +40,9 @@ from orchestrator.domain.matrix import (
 )
 from orchestrator.domain.run_record import CellRecord
 from orchestrator.store.database import Database, open_database
-from runners import ProviderContext, registry
+from runners import registry
 from runners.fake import FakeComputer, FakeWorkspace
+from runners.provider_context import ProviderContext
 from tests.databases import make_database
 from tests.integration.fake_world import SteppingClock, manifest
 from tests.lab.faults import Call, Faults
@@ -198,10 +199,10 @@ class FaultWorld:
     # turning
 
     def once_in(self, state: CellState, act: Callable[[FaultWorld], None]) -> None:
-        """Do it at the first tick at which the cell is in that state."""
+        """Do it at the first tick at which the cell is in that state and has a machine."""
 
         def at_tick(here: FaultWorld) -> None:
-            if here.cell().state is state:
+            if here.cell().state is state and here.machines.booted:
                 here.on_tick.remove(at_tick)
                 act(here)
 

@@ -12,7 +12,8 @@ from orchestrator import extras
 from orchestrator.application.ports.statistics import Watched
 from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
 from orchestrator.domain.machine import ConfigError, StaticHostStore
-from runners import ProviderContext, registry
+from runners import registry
+from runners.provider_context import ProviderContext
 
 ABSENT = {
     "aws": "boto3",

@@ -53,7 +53,7 @@ class FilePayloadArchives:
         self._limits = limits or Limits()
 
     def pack(self, source: Path, *, into: Path) -> PackedPayload:
-        """See the port."""
+        """Pack a folder into a new file in `into`."""
         source = source.absolute()
         try:
             return self._pack_folder(source, into) if source.is_dir() else self._take(source)
@@ -62,7 +62,7 @@ class FilePayloadArchives:
             raise ArchiveError(f"{error.filename or source} cannot be read: {what}") from error
 
     def read_manifest(self, chunks: Iterable[bytes]) -> Manifest:
-        """See the port."""
+        """Validate a whole archive and return its manifest."""
         tree = Tree()
         place: str | None = None
         text = b""
@@ -79,7 +79,7 @@ class FilePayloadArchives:
         return self._manifest(text, place)
 
     def read_file(self, path: Path) -> Manifest:
-        """See the port."""
+        """Validate an uploaded archive; raises only InvalidDocumentError."""
         try:
             return self.read_manifest(file_chunks(path))
         except ArchiveError as error:
@@ -227,7 +227,7 @@ class Tree:
             return
         name = member.name
         if not name or name in self._files or name in self._links:
-            raise ArchiveError(f"{name!r} stands in the archive twice")
+            raise ArchiveError(f"{name!r} occurs twice in the archive")
         if member.kind is Kind.LINK:
             self._links[name] = member.target
             return

@@ -329,7 +329,7 @@ class _Open:
         earlier = entries.get(item.written)
         if earlier is not None and earlier.at is not None:
             line = earlier.at.line
-            message = f"the key {item.written!r} stands here twice; the first is in line {line}"
+            message = f"the key {item.written!r} occurs twice; the first is in line {line}"
             raise UnreadableError(message, item.at)
         self.key, self.key_at = item.written, item.at
 
@@ -472,7 +472,7 @@ def _whole(text: str, at: Position) -> str:
     try:
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeError:
-        raise UnreadableError("a text holds half a character (a lone surrogate)", at) from None
+        raise UnreadableError("an unpaired surrogate, which is not valid text", at) from None
 
 
 def _plain(text: str) -> object:

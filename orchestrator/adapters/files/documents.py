@@ -122,7 +122,7 @@ class FileDocuments:
         self._policy = Form(GatePolicy, "ReleaseGate")
 
     def read_matrix(self, source: Source, name: str) -> Matrix:
-        """See the port."""
+        """Return a well-formed matrix, not checked for feasibility."""
         return self._matrix.read(source, name).value
 
     def check_matrix(
@@ -133,63 +133,63 @@ class FileDocuments:
         manifest: Manifest,
         providers: Mapping[str, ProviderTraits],
     ) -> Matrix:
-        """See the port."""
+        """Return a matrix that can be launched, given payload and providers."""
         read = self._matrix.read(source, name)
         problems = [*check_matrix(read.value, manifest, providers), *matrix_faults(read.value)]
         read.refuse(problems)
         return read.value
 
     def refuse_matrix(self, source: Source, name: str, problems: Iterable[Problem]) -> None:
-        """See the port."""
+        """Raise InvalidDocumentError with lines and columns, if there are problems."""
         self._matrix.read(source, name).refuse(problems)
 
     def read_manifest(self, text: str, name: str) -> Manifest:
-        """See the port."""
+        """Return a valid ``payload.toml``."""
         read = self._manifest.read(text, name, read_toml)
         read.refuse([*check_manifest(read.value), *manifest_faults(read.value)])
         return read.value
 
     def read_ingest_notes(self, text: str, name: str) -> IngestNotes:
-        """See the port."""
+        """Return a valid ``ingest.yaml``."""
         read = self._notes.read(text, name)
         read.refuse(check_notes(read.value))
         return read.value
 
     def refuse_ingest_notes(self, text: str, name: str, problems: Iterable[Problem]) -> None:
-        """See the port."""
+        """Raise InvalidDocumentError with lines and columns, if there are problems."""
         self._notes.read(text, name).refuse(problems)
 
     def read_annotations(
         self, text: str, name: str, *, cells: Sequence[str]
     ) -> tuple[Annotation, ...]:
-        """See the port."""
+        """Return valid signed annotations of a run with these cells."""
         read = self._annotations.read(text, name)
         written = read.value.signed()
         read.refuse(check_annotations(written, cells))
         return written
 
     def read_policy(self, source: Source, name: str) -> GatePolicy:
-        """See the port."""
+        """Return a valid policy of a gate."""
         read = self._policy.read(source, name)
         read.refuse(check_policy(read.value))
         return read.value
 
     def matrix_document(self, matrix: Matrix) -> dict[str, object]:
-        """See the port."""
+        """Return the document that parses as this matrix."""
         return self._matrix.document(matrix)
 
     def matrix_text(self, matrix: Matrix) -> str:
-        """See the port."""
+        """Return the YAML text that parses as this matrix."""
         return yaml_text(self._matrix.document(matrix))
 
     def matrix_schema(self) -> dict[str, object]:
-        """See the port."""
+        """JSON Schema of a matrix file."""
         return self._matrix.schema()
 
     def manifest_schema(self) -> dict[str, object]:
-        """See the port."""
+        """JSON Schema of ``payload.toml``."""
         return self._manifest.schema()
 
     def policy_schema(self) -> dict[str, object]:
-        """See the port."""
+        """JSON Schema of a policy file."""
         return self._policy.schema()

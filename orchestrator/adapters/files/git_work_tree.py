@@ -102,8 +102,8 @@ def _without_filters(listed: bytes) -> list[str]:
 def checkout_of(source: Path) -> Commit:
     """Return the commit of the folder's work tree; an empty one outside a work tree.
 
-    For a folder that git ignores the commit is empty: its files belong to no commit. A work tree
-    whose state git cannot tell is dirty.
+    For a folder that git ignores the commit is empty: its files belong to no commit. A work
+    tree whose state git cannot determine counts as dirty.
     """
     if not source.is_dir() or _said(source, "check-ignore", "--quiet", ".") is not None:
         return Commit()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
@@ -21,6 +22,8 @@ class HomeCaches:
     def __init__(self, home: Path) -> None:
         self._runs = home / "runs"
         self._wheels = home / "wheels"
+        self._copies = [home / "work" / kind for kind in ("payloads", "wheels", "agents")]
+        self._doomed = home / "tmp"
 
     def reports(self) -> Iterator[str]:
         """Yield the ids of runs with rendered reports."""
@@ -53,6 +56,23 @@ class HomeCaches:
                 if not dry:
                     _remove(path)
                 yield Amount(1, size)
+
+    def drop_copies(self, before: datetime, *, dry: bool) -> Iterator[Amount]:
+        """Remove unpacked payloads, wheels and agents of local jobs, or only count them.
+
+        Those that no attempt has begun with since a time: each one notes that it uses them. A
+        folder is renamed first, so that whoever begins meanwhile finds none, and sends it again.
+        """
+        for path in [one for shelf in self._copies if shelf.is_dir() for one in shelf.iterdir()]:
+            with suppress(FileNotFoundError):
+                if path.lstat().st_mtime > before.timestamp():
+                    continue
+                amount = Amount(1, _size(path))
+                if not dry:
+                    gone = Path(tempfile.mkdtemp(prefix="pruned-", dir=self._doomed))
+                    path.rename(gone / path.name)
+                    shutil.rmtree(gone, ignore_errors=True)
+                yield amount
 
 
 def _remove(path: Path) -> None:

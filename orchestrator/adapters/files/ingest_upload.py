@@ -211,11 +211,11 @@ class FileTray:
 
     @property
     def notes(self) -> Handed | None:
-        """See the port."""
+        """Return ``ingest.yaml``."""
         return next((file for file in self.files if file.name.lower() in NOTES), None)
 
     def tape(self) -> FileTape:
-        """See the port."""
+        """Return a new tape."""
         self._tapes.append(FileTape(self.folder / f"tape-{len(self._tapes)}"))
         return self._tapes[-1]
 
@@ -225,7 +225,7 @@ class FileTray:
             tape.close()
 
     def spool(self, lines: Iterator[bytes]) -> Path:
-        """See the port."""
+        """Write lines to a file. Raises IntakeFullError."""
         path = self.folder / "events.jsonl"
         with _room_kept(), path.open("wb") as file:
             file.writelines(lines)
@@ -242,7 +242,7 @@ class FileIntake:
 
     @contextlib.contextmanager
     def open(self, body: Path, name: str) -> Iterator[FileTray]:
-        """See the port."""
+        """Unpack an archive, or take a single file of that name."""
         made = tempfile.TemporaryDirectory(prefix="seatrial-ingest-", dir=self._scratch)
         with made as scratch, _room_kept():
             folder = Path(scratch)
@@ -392,7 +392,7 @@ def _distinct(found: Iterator[Unpacked]) -> Iterator[Unpacked]:
     seen: set[str] = set()
     for one in found:
         if one.name in seen:
-            raise ArchiveError(f"{one.name!r} stands in the archive twice: pack each file once")
+            raise ArchiveError(f"{one.name!r} occurs twice in the archive: pack each file once")
         seen.add(one.name)
         yield one
 
@@ -520,14 +520,14 @@ class FileTape:
         self._size = 0
 
     def put(self, record: Record) -> int:
-        """See the protocol."""
+        """Append a record; return its position, which grows."""
         place = self._size
         line = json.dumps(record, separators=(",", ":"), default=str).encode() + b"\n"
         self._size += self._out.write(line)
         return place
 
     def records(self) -> Iterator[tuple[int, list[object]]]:
-        """See the protocol."""
+        """Yield (position, record) in order."""
         self._out.flush()
         with self._path.open("rb") as file:
             place = 0
@@ -536,7 +536,7 @@ class FileTape:
                 place += len(line)
 
     def at(self, place: int) -> list[object]:
-        """See the protocol."""
+        """Return the record at a position."""
         self._out.flush()
         self._back.seek(place)
         record: list[object] = json.loads(self._back.readline())

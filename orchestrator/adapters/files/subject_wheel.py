@@ -21,7 +21,7 @@ class FileSubjects:
     """Implements `orchestrator.application.ports.wheels.Subjects`."""
 
     def prepare(self, subject: Subject, *, base: Path, into: Path) -> SubjectWheel | None:
-        """See the port."""
+        """Find the subject's wheel below `base`, or build its revision in `scratch`."""
         if subject.wheel:
             return _described(_matching(subject.wheel, base), subject, None)
         if subject.git:
@@ -97,7 +97,7 @@ class GitRevisions:
         self._built: dict[str, SubjectWheel] = {}
 
     def between(self, good: str, bad: str) -> tuple[Revision, ...]:
-        """See the port."""
+        """Return the revisions from the good to the bad one, inclusive, along first parents."""
         first, last = self._commit(good), self._commit(bad)
         if first == last:
             raise WheelsError(f"{good} and {bad} are the same revision, {first[:12]}")
@@ -114,7 +114,7 @@ class GitRevisions:
         return (Revision(first, self._title(first)), *found)
 
     def wheel(self, commit: str) -> SubjectWheel:
-        """See the port."""
+        """Build a wheel of a revision. Raises WheelsError."""
         if commit not in self._built:
             into = self._folder / commit
             into.mkdir()

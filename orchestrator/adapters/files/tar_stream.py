@@ -304,7 +304,7 @@ def unpack_bundle(
             if member.kind is not Kind.FILE or not member.name or "/" in member.name:
                 raise BundleError(f"{member.name!r} is no plain file at the top of the bundle")
             if member.name in seen:
-                raise BundleError(f"{member.name!r} stands in the bundle twice")
+                raise BundleError(f"{member.name!r} occurs twice in the bundle")
             seen.add(member.name)
             yield member.name, _bundle_content(member.content)
     except ArchiveError as error:

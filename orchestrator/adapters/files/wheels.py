@@ -55,11 +55,11 @@ class Wheelhouse:
         self._clock = clock
 
     def choose(self, probe: Mapping[str, object], manifest: Manifest, environment: str) -> Choice:
-        """See the port."""
+        """Return the first probed interpreter that meets the payload's requirements."""
         return target_python.choose(probe, manifest, environment)
 
     def open(self, digest: str) -> Iterator[bytes]:
-        """See the port."""
+        """Open a wheelhouse's archive (an uncompressed tar of wheels). Raises WheelsError."""
         path = self._archive(digest)
         if not path.is_file():
             message = f"the wheelhouse {digest} is not kept here any more: resolve it again"
@@ -74,7 +74,7 @@ class Wheelhouse:
         subject: Subject,
         wheel: Opener | None = None,
     ) -> Resolution:
-        """See the port."""
+        """Resolve and store all missing packages. May take minutes. Raises WheelsError."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self._folder) as work:
             given = _given(wheel, subject, Path(work))

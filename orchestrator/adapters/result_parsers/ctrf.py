@@ -79,7 +79,7 @@ class Ctrf:
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
-        """See the port."""
+        """Return the confidence from 0 (no) to 1 (its producer's mark), by the first bytes."""
         head = head_text(artifact)
         if not head.startswith("{"):
             return 0.0
@@ -88,7 +88,7 @@ class Ctrf:
         return 0.8 if _SHAPE.match(head) else 0.0
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
-        """See the port."""
+        """Parse the artifact into statements, in order, in bounded memory."""
         reader = JsonReader(artifact, {_TESTS, _SUMMARY, _ENVIRONMENT, _TOOL, _VERSION})
         seen: Counter[str] = Counter()
         states: Counter[str] = Counter()
@@ -217,7 +217,7 @@ def _said_of_summary(
         stated = {state: as_count(summary.get(state)) for state in (*_STATES, "other")}
         wrong = {s: n for s, n in stated.items() if n is not None and n != states[s]}
         for state, number in wrong.items():
-            words = f"its summary says {number} {state}, and {states[state]} stand in it"
+            words = f"its summary says {number} {state}, but it contains {states[state]}"
             yield ParsedProblem("error", words)
         # If its states agree, the sum is given in Seatrial's outcomes, which are finer.
         counts = dict(seen) if not wrong else _coarse(stated)

@@ -71,7 +71,7 @@ class DeviceResults:
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
-        """See the port."""
+        """Return the confidence from 0 (no) to 1 (its producer's mark), by the first bytes."""
         head = head_text(artifact)
         if not head.startswith("{") or not _AVAILABLE.search(head):
             return 0.0
@@ -81,7 +81,7 @@ class DeviceResults:
         return 0.5 if is_named else 0.3
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
-        """See the port."""
+        """Parse the artifact into statements, in order, in bounded memory."""
         reader = JsonReader(artifact, {()})
         for _, root in reader.parts():
             yield from _Document(as_map(root)).said(is_torn=reader.is_torn)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.adapters.result_parsers.metrics import figure_lines, json_lines
+from orchestrator.adapters.result_parsers.metric_dialects import figure_lines, json_lines
 from orchestrator.application.ports.ingest import (
     HEAD_BYTES,
     TAIL_BYTES,
@@ -39,7 +39,7 @@ class JobMetrics:
     def __call__(
         self, name: str, chunks: Iterable[bytes]
     ) -> tuple[tuple[ParsedMetric, ...], tuple[str, ...]]:
-        """See the port."""
+        """Return the figures, and what keeps a person from relying on them."""
         with tempfile.TemporaryDirectory(prefix="seatrial-metrics-") as folder:
             artifact, cut = _written(Path(folder) / "file", name, chunks)
             found = _Found([], [cut] if cut else [], one_unit=name != OUTPUT)
@@ -113,7 +113,7 @@ class _Found:
 
 
 def _written(path: Path, name: str, chunks: Iterable[bytes]) -> tuple[Artifact, str]:
-    """Write the file within its limits; return what was cut off, empty where nothing was."""
+    """Write the file within its limits; return what was cut off, empty if nothing was."""
     lines, cut = 0, ""
     with path.open("wb") as file:
         for chunk in chunks:

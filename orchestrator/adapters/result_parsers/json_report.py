@@ -61,11 +61,11 @@ class PytestJsonReport:
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
-        """See the port."""
+        """Return the confidence from 0 (no) to 1 (its producer's mark), by the first bytes."""
         return 0.95 if _SHAPE.match(head_text(artifact)[:2000]) else 0.0
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
-        """See the port."""
+        """Parse the artifact into statements, in order, in bounded memory."""
         wanted = {_TESTS, _COLLECTORS, _SUMMARY, _ENVIRONMENT, _DURATION, _EXIT, _CREATED}
         reader = JsonReader(artifact, wanted)
         reading = _Reading()
@@ -153,7 +153,7 @@ class _Reading:
         for word in wrong:
             yield ParsedProblem(
                 "error",
-                f"its summary says {stated[word]} {word}, and {self._stated[word]} stand in it",
+                f"its summary says {stated[word]} {word}, but it contains {self._stated[word]}",
             )
         # An error of the report may also have failed before. If its sum agrees with its tests, the
         # sum is given in Seatrial's outcomes. The report's sum omits collection errors.

@@ -113,7 +113,9 @@ class JsonReader:
         if building.doubled:
             keys = ", ".join(dict.fromkeys(key[:80] for key in building.doubled[:5]))
             self.problems.append(
-                ParsedProblem("warning", f"{where}: a key stands twice, the last counts: {keys}")
+                ParsedProblem(
+                    "warning", f"{where}: a key occurs twice, the last one counts: {keys}"
+                )
             )
         if building.is_cut:
             self.problems.append(

@@ -69,12 +69,12 @@ class JUnitXml:
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
-        """See the port."""
+        """Return the confidence from 0 (no) to 1 (its producer's mark), by the first bytes."""
         head = head_text(artifact)
         return 0.95 if head.startswith("<") and _ROOT.search(head) else 0.0
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
-        """See the port."""
+        """Parse the artifact into statements, in order, in bounded memory."""
         reading = _Reading()
         for event in xml_events(artifact):
             if isinstance(event, Begin):
@@ -274,7 +274,7 @@ class _Sums:
             found = self._elements[word]
             if number is not None and number != found:
                 yield ParsedProblem(
-                    "error", f"it says {number} {_STATED[word]}, and {found} stand in it"
+                    "error", f"it says {number} {_STATED[word]}, but it contains {found}"
                 )
         more = min((total - self._reports, total - self._cases), key=abs)
         if more > 0:

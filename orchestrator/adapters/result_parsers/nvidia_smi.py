@@ -122,7 +122,7 @@ class NvidiaSmi:
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
-        """See the port."""
+        """Return the confidence from 0 (no) to 1 (its producer's mark), by the first bytes."""
         lines = _first(iter(head_lines(artifact)))
         if not lines:
             return 0.0
@@ -135,7 +135,7 @@ class NvidiaSmi:
         return 0.7 if guessed_columns(lines) else 0.0
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
-        """See the port."""
+        """Parse the artifact into statements, in order, in bounded memory."""
         first = _first(text_lines(artifact))
         if not first:
             raise UnreadableError("it holds no line of nvidia-smi")

@@ -51,14 +51,14 @@ class PytestBenchmark:
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
-        """See the port."""
+        """Return the confidence from 0 (no) to 1 (its producer's mark), by the first bytes."""
         head = head_text(artifact)
         if not _SHAPE.match(head):
             return 0.0
         return 0.95 if _SHAPE_LATER.search(head) else 0.6
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
-        """See the port."""
+        """Parse the artifact into statements, in order, in bounded memory."""
         reader = JsonReader(artifact, {_MACHINE, _COMMIT, _BENCHMARKS, _WRITTEN})
         names = _Names()
         yield ParsedJob(kind="benchmark")

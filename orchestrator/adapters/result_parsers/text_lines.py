@@ -117,7 +117,7 @@ _STAMPED_LINES = 3
 class Notes:
     """Changes that were made to the text."""
 
-    mended: int = 0
+    repaired: int = 0
     cut: int = 0
     undecodable: int = 0
     genuine: bool = False
@@ -126,7 +126,7 @@ class Notes:
     def said(self) -> tuple[ParsedProblem, ...]:
         """Return the changes as problems, after the last line was read."""
         told = (
-            (self.mended, "mojibake mended"),
+            (self.repaired, "mojibake repaired"),
             (self.undecodable, "bytes that are no text replaced"),
             (self.cut, f"cut after {LINE_LIMIT} characters"),
         )
@@ -280,7 +280,7 @@ def _mended(line: str, notes: Notes) -> str:
     meant = ftfy.fix_encoding(line)
     if meant == line:
         return line
-    notes.mended += 1
+    notes.repaired += 1
     return meant
 
 

@@ -12,6 +12,7 @@ from orchestrator.adapters.files.documents import Form
 from orchestrator.adapters.result_parsers.bounded_input import encoding, head_text
 from orchestrator.application.ports.ingest import Artifact, UnreadableError
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
+from orchestrator.domain.manifest import JobKind
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
     ParsedCheck,
@@ -103,7 +104,7 @@ class TypedJob:
     """One job."""
 
     id: str
-    kind: Literal["suite", "demo", "benchmark", "use-case"] = "suite"
+    kind: JobKind = "suite"
     title: str = ""
     counts: dict[OutcomeWord, int] = field(default_factory=dict)
     """Number of tests without names, by outcome."""
@@ -136,14 +137,14 @@ class Transcription:
         self._form = Form(TypedDocument, "Transcription")
 
     def match(self, artifact: Artifact) -> float:
-        """See the port."""
+        """Return the confidence from 0 (no) to 1 (its producer's mark), by the first bytes."""
         is_named = _NAME.search(artifact.name) is not None
         if _KIND.search(head_text(artifact)[:4096]):
             return 1.0 if is_named else 0.9
         return 0.6 if is_named else 0.0
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
-        """See the port."""
+        """Parse the artifact into statements, in order, in bounded memory."""
         document = self._document(artifact)
         facts = _facts(document.environment)
         if facts:

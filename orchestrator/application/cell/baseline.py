@@ -31,8 +31,8 @@ def ship_baseline(
 ) -> Mapping[str, object] | None:
     """Ship the baseline to the machine; return its part of the agent's plan.
 
-    None where no benchmark is left to be paired. A baseline that cannot be had fails nothing: the
-    plan says why, and the benchmarks run alone.
+    None if no benchmark is left to be paired. A baseline that is not available fails nothing:
+    the plan has the reason, and the benchmarks run alone.
     """
     if now.spec.matrix.baseline is None or not _benchmarks(now, finished):
         return None

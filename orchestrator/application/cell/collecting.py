@@ -14,10 +14,10 @@ from orchestrator.application.cell.flow_context import (
     record_failure,
     workspace_of,
 )
-from orchestrator.application.finish_ingestion import drained, pull_evidence
 from orchestrator.application.ports.archives import Blobs, UnpackBundle
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.application.ports.workspaces import Workspace
+from orchestrator.application.pull_evidence import drained, pull_evidence
 from orchestrator.domain.cell import Attempt, CellState
 from orchestrator.domain.event_facts import CheckFact, JobFact, MetricFact
 from orchestrator.domain.machine import ShellError
@@ -176,7 +176,10 @@ def _keep_files(deps: FlowDeps, now: AttemptState, *, late: bool) -> bool:
 
 
 def judged_files(deps: FlowDeps, now: AttemptState) -> list[str]:
-    """Return the files that the attempt's jobs are judged by; none for the cell's first attempt."""
+    """Return the files that may change the outcomes of the attempt's jobs.
+
+    None for the first attempt.
+    """
     if now.attempt.number == 1:
         return []
     ran = deps.stores.results.jobs_of_attempt(now.attempt.id)

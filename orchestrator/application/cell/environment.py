@@ -43,7 +43,7 @@ class PreparedEnvironment:
     packages: Mapping[str, str]
     """Versions of all importable packages, by name."""
     installs: str
-    """Digest of the wheelhouse, `NOTHING`, or empty where the machine's own index may add to it."""
+    """Digest of the wheelhouse, `NOTHING`, or empty if the machine's own index may add to it."""
 
 
 @dataclass(frozen=True, slots=True)

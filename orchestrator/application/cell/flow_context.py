@@ -332,7 +332,7 @@ def is_unreachable(attempt: Attempt) -> bool:
 
 
 def enter(deps: FlowDeps, now: AttemptState, state: CellState, reason: str = "") -> AttemptState:
-    """Move the cell to a state; does nothing where it is there or past it."""
+    """Move the cell to a state; does nothing if it is there or past it."""
     if now.cell.has_reached(state):
         return now
     cells = deps.stores.cells

@@ -480,7 +480,7 @@ def await_new_host_key(
         deps: The ports.
         now: The attempt.
         machine: The provider's current description; None if the provider did not answer.
-        said: How the machine failed to answer.
+        said: The error of the last contact.
     """
     if machine is None:
         return _note_host_key_mismatch(deps, now, said)

@@ -287,7 +287,7 @@ def _reason(error: Exception) -> str:
 def _prepare(deps: FlowDeps, now: AttemptState, workspace: Workspace) -> Value | NotYet:
     """Prepare everything up to the agent's start; NOT_YET while the machine is not ready.
 
-    STOP where nothing is left to run: earlier evidence stands for every job.
+    STOP if nothing is left to run, as earlier evidence is reused for every job.
     """
     if not await_machine(deps, now, workspace):
         return NOT_YET
@@ -446,7 +446,7 @@ def _checks(said: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
 
 
 def attest(deps: FlowDeps, now: AttemptState, probed: Mapping[str, object]) -> None:
-    """Store the machine's attestation. Raises WrongHardwareError where it is not as requested."""
+    """Store the machine's attestation. Raises WrongHardwareError if it is not as requested."""
     lease = now.lease
     if lease is None:
         return

@@ -48,7 +48,7 @@ def start_session(
 ) -> None:
     """Prepare a retest session and start its agent; may take minutes; repeatable.
 
-    Raises EnvironmentRefusedError where it cannot be had, and MachineError.
+    Raises EnvironmentRefusedError if an environment is not available, and MachineError.
     """
     changed = _changed(deps, now, retest_session.ask)
     _check_jobs(changed.spec, retest_session.ask)

@@ -1,7 +1,7 @@
 """Reuse decisions: whether a job must run, decided once per cell, with the reason.
 
-On a machine that costs nothing this is decided when it was looked at; where machines are rented,
-before one is. There nobody has seen the machine yet, so each earlier proof is asked again: would
+On a free machine this is decided after its inspection, for rented machines before one is
+launched. There nobody has seen the machine yet, so each earlier proof is asked again: would
 the same image be booted, and would the same packages be installed? What cannot be told is run.
 """
 
@@ -98,7 +98,7 @@ def keep_reuse_inputs(
 ) -> None:
     """Store passed jobs as reusable, unless the cell's attempts had different inputs.
 
-    Nothing here keeps a cell from being closed: without a proof a job is only run again.
+    No error here prevents the close of a cell: without a proof, a job is run again.
 
     Args:
         deps: The ports.
@@ -150,7 +150,7 @@ def _differs(probed: Mapping[str, object], made: ReuseInputs) -> bool:
 
 
 def _subject(subject: Subject, digest: str | None) -> str:
-    """Return the identity of the subject; empty where it is unknown."""
+    """Return the identity of the subject; empty if it is unknown."""
     if subject.package:
         return subject.package
     if subject.source == "payload":
@@ -177,7 +177,7 @@ def _named(devices: tuple[Device, ...]) -> str:
 
 
 def _driver(devices: tuple[Device, ...]) -> str:
-    """Return the drivers of its devices; empty where one is unknown."""
+    """Return the drivers of its devices; empty if one is unknown."""
     drivers = {device.driver for device in devices}
     return "" if "" in drivers else ", ".join(sorted(drivers)) or NOTHING
 
@@ -195,7 +195,7 @@ class UnknownError(Exception):
 
 
 def reuse_before_renting(deps: FlowDeps, now: CellStatus) -> bool:
-    """Decide about each job of a cell on rented hardware; True where none must run."""
+    """Decide about each job of a cell on rented hardware; True if none must run."""
     name = now.plan.platform.provider
     if now.spec.reuse_max_age_s is None or not deps.traits(name).rented:
         return False
@@ -267,7 +267,7 @@ def _proven(deps: FlowDeps, proof: ReusableResult) -> Reuse:
 def _why_not(
     deps: FlowDeps, now: CellStatus | AttemptState, proof: ReusableResult, expect: Expect
 ) -> str:
-    """Return why an earlier result cannot be reused; empty where it can."""
+    """Return why an earlier result cannot be reused; empty if it can."""
     max_age_s = now.spec.reuse_max_age_s or 0.0
     old = too_old(proof.at, now=deps.clock.now(), max_age_s=max_age_s)
     if old:

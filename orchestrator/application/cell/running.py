@@ -17,8 +17,8 @@ from orchestrator.application.cell.flow_context import (
     record_machine_ended_at,
     workspace_of,
 )
-from orchestrator.application.finish_ingestion import drained, pull_evidence
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
+from orchestrator.application.pull_evidence import drained, pull_evidence
 from orchestrator.domain.cell import CellState, LeaseFact
 from orchestrator.domain.event_facts import AgentEnd
 from orchestrator.domain.evidence import EvidenceError
@@ -43,7 +43,7 @@ def record_machine_end(
         deps: The ports.
         now: The attempt.
         machine: The result of `inspected`.
-        said: How the machine failed to answer.
+        said: The error of the last contact.
     """
     if machine is None or machine.state not in (MachineState.TERMINATED, MachineState.STOPPING):
         return None
@@ -111,7 +111,7 @@ def inspected(deps: FlowDeps, now: AttemptState, *, every_s: float | None = None
 def poll_run(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Fetch new evidence, until the agent's `end` event or a reason to stop.
 
-    Every way out leads to COLLECTING, so that finished tests are kept.
+    COLLECTING follows in every case, which keeps finished tests.
     """
     now = deps.stores.cells.attempt_state(attempt_id)
     if now.cell.has_reached(CellState.COLLECTING):

@@ -84,7 +84,7 @@ class Dialects(Protocol):
     def best(self, artifact: Artifact) -> tuple[Dialect, float] | None:
         """Return the dialect of highest confidence with that.
 
-        None where none recognises the artifact.
+        None if none recognises the artifact.
         """
         ...
 
@@ -141,6 +141,6 @@ class Intake(Protocol):
     def open(self, body: Path, name: str) -> AbstractContextManager[Tray]:
         """Unpack an archive, or take a single file of that name.
 
-        Raises IntakeError where it is empty, too large or plays tricks, IntakeFullError.
+        Raises IntakeError if it is empty, too large or plays tricks, IntakeFullError.
         """
         ...

@@ -14,7 +14,7 @@ class Courier(Protocol):
     def send(self, channel: Channel, delivery: Delivery, *, now: datetime) -> DeliveryReceipt:
         """Try one delivery, bounded in time; every error becomes a receipt.
 
-        Sending twice is allowed: the delivery's id tells the receiver.
+        Sending twice is allowed: receivers recognise the delivery's id.
         """
         ...
 

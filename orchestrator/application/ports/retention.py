@@ -24,6 +24,13 @@ class HomeFiles(Protocol):
         """Remove wheelhouses that were resolved before a time, or only count them."""
         ...
 
+    def drop_copies(self, before: datetime, *, dry: bool) -> Iterator[Amount]:
+        """Remove unpacked payloads, wheels and agents of local jobs, or only count them.
+
+        Those that no attempt has begun with since a time.
+        """
+        ...
+
 
 class FinishedFlows(Protocol):
     """Records of the engine about flows that ended."""

@@ -17,7 +17,7 @@ class ChangePoint:
     after: float
     """Medians on both sides, up to the next change point."""
     change: float
-    """Relative change: 0.05 is 5 % higher. The metric's direction tells whether it is better."""
+    """Relative change: 0.05 is 5 % higher. The metric's direction decides whether it is better."""
     p: float
     """p-value: probability of such a step in a series without any."""
     environment_changed: bool = False
@@ -46,7 +46,7 @@ class Watched(NamedTuple):
 
     values: Sequence[float]
     environments: Sequence[str] = ()
-    """Environment fingerprint of each value; empty where it is not needed."""
+    """Environment fingerprint of each value; empty if it is not needed."""
 
 
 class Detector(Protocol):
@@ -57,8 +57,8 @@ class Detector(Protocol):
 
         Args:
             values: One per run.
-            environments: The fingerprint of each run's environment, empty where it is not known;
-                none at all where nobody asks.
+            environments: Fingerprint of each run's environment, empty if unknown; an empty
+            sequence ignores environments.
 
         Raises:
             ValueError: There are not as many fingerprints as values.

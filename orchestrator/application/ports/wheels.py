@@ -33,7 +33,7 @@ class Resolution:
     constraints: tuple[str, ...]
     """Exact versions of the interpreter's packages, which are kept."""
     wheels: str | None = None
-    """Digest of the wheelhouse's archive; None where nothing must be shipped."""
+    """Digest of the wheelhouse's archive; None if nothing must be shipped."""
     size_bytes: int = 0
     """Size of that archive."""
     packages: Mapping[str, str] = field(default_factory=dict)
@@ -41,7 +41,7 @@ class Resolution:
     subject: Mapping[str, str] | None = None
     """``{"distribution", "version", "requirement"}`` as in the agent's plan."""
     note: str = ""
-    """Why the machine's own index is needed; empty where it is not."""
+    """Why the machine's own index is needed; empty if it is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ class Wheels(Protocol):
         """Resolve and store all missing packages. May take minutes. Raises WheelsError.
 
         Args:
-            interpreter: The chosen one.
-            environment: What it is to have.
+            interpreter: The chosen interpreter.
+            environment: The packages to have.
             subject: Of the matrix; with a source it is installed, whatever the image has.
             wheel: The subject's wheel where it was uploaded.
         """
@@ -108,7 +108,7 @@ class Revisions(Protocol):
     def between(self, good: str, bad: str) -> tuple[Revision, ...]:
         """Return the revisions from the good to the bad one, inclusive, along first parents.
 
-        Raises WheelsError where one is unknown, or the good one is no ancestor of the bad.
+        Raises WheelsError if one is unknown, or the good one is no ancestor of the bad.
         """
         ...
 

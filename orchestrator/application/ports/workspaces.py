@@ -12,8 +12,8 @@ from orchestrator.domain.machine import Endpoint
 class Workspace(Protocol):
     """Operations of the flow on a machine.
 
-    Every method raises ShellError when the machine cannot be spoken to, and another MachineError
-    when it answers that it cannot do what was asked.
+    Every method raises ShellError if the machine cannot be reached, and another MachineError if
+    it refuses the request.
     """
 
     def put_agent(self) -> str:

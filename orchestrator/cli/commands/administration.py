@@ -14,7 +14,7 @@ from rich.text import Text
 from orchestrator.cli.client import Client, Json
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import FAILED, CliError
-from orchestrator.cli.responses import read
+from orchestrator.cli.read_answers import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.tables import Layout, fitting, print_list, row_of

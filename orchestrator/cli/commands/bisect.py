@@ -16,7 +16,7 @@ from orchestrator.cli.client import Client, Json
 from orchestrator.cli.commands.options import CellOption, JsonOption, YesOption
 from orchestrator.cli.errors import FAILED, CliError, RefusalError
 from orchestrator.cli.launch_request import ask
-from orchestrator.cli.responses import read
+from orchestrator.cli.read_answers import read
 from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.domain.bisect import (
     FoundRevisions,
@@ -57,7 +57,7 @@ class BisectStep:
     """``check``, ``halve`` or ``confirm``."""
     answer: RevisionResult
     trouble: str
-    """Why it could not be tried; empty where it could."""
+    """Why it could not be tried; empty if it could."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +70,12 @@ class BisectAnswer:
     tried: int
     steps: list[BisectStep]
     first_bad: str | None = None
-    """Commit; None where the search is undecided."""
+    """Commit; None if the search is undecided."""
     last_good: str | None = None
     exact: bool = False
     """Whether every revision between the two was excluded."""
     undecided: str = ""
-    """Why nothing was found; empty where something was."""
+    """Why nothing was found; empty if something was."""
 
 
 class _MachineLeftError(Exception):
@@ -302,7 +302,7 @@ def _lines(
     else:
         between = result.first_bad - result.last_good
         head = f"one of {between} revisions broke it, up to {first.commit}: the others do not build"
-    untried = "revisions in between that were not tried may break and mend it again"
+    untried = "revisions in between that were not tried may break and fix it again"
     return [
         head,
         f"the last that passes is {last.commit}: {last.title}",

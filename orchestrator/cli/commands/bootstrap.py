@@ -72,7 +72,7 @@ def check_account(session: Session, cloud: str, *, as_json: bool) -> None:
 
 def _apply(session: Session, steps: Iterator[str], question: str, yes: bool) -> None:
     if not yes and not session.is_interactive:
-        session.say("nothing was changed: nobody can be asked here; --yes applies it")
+        session.say("nothing was changed: there is no terminal to ask on; --yes applies it")
         return
     if not yes and not typer.confirm(question, err=True):
         session.say("nothing was changed")

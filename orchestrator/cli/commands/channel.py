@@ -11,7 +11,7 @@ from rich.text import Text
 from orchestrator.cli.client import Json
 from orchestrator.cli.commands.options import JsonOption, text_option
 from orchestrator.cli.errors import FAILED
-from orchestrator.cli.responses import read
+from orchestrator.cli.read_answers import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
 from orchestrator.cli.view.tables import Layout, print_list, row_of
@@ -21,8 +21,8 @@ channel_app = typer.Typer(
     help="Channels: notifications when a gate's state changes.", no_args_is_help=True
 )
 _CHANNELS = Layout(
-    titles=("name", "kind", "target", "told of", "state", "waiting", "id"),
-    first_to_go=("id", "told of"),
+    titles=("name", "kind", "target", "lineages", "state", "waiting", "id"),
+    first_to_go=("id", "lineages"),
     whole=("name", "state"),
 )
 _LOG = Layout(
@@ -177,7 +177,7 @@ def notify_rotate(
     if as_json:
         session.print_json(answer)
         return
-    session.say(f"The old one stands until {answer.get('old_until')}. Keep the new one:")
+    session.say(f"The old secret stays valid until {answer.get('old_until')}. Keep the new one:")
     session.print(str(answer.get("secret")))
 
 

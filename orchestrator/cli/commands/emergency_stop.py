@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from orchestrator.cli.errors import NO_VERDICT, CliError, RefusalError, UnreachableError
-from orchestrator.cli.responses import read
+from orchestrator.cli.read_answers import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import URGENT_S, Session
 from orchestrator.cli.view.tables import Layout, fitting
@@ -36,7 +36,7 @@ class StopAnswer:
     controller: bool
     """Whether a controller took part; without one, no run is cancelled."""
     ended: list[str]
-    """``PROVIDER/ID`` of what was told to end."""
+    """``PROVIDER/ID`` of each resource whose end was requested."""
     failed: dict[str, str]
     """``PROVIDER/ID`` of what could not be ended, and why."""
     unread: dict[str, str]
@@ -44,14 +44,14 @@ class StopAnswer:
     cancelled: list[str]
     """Ids of runs."""
     not_cancelled: str
-    """Why runs could not be cancelled; empty where they could."""
+    """Why runs could not be cancelled; empty if they could."""
 
 
 def stop_all(session: Session, *, yes: bool, as_json: bool) -> None:
     """Cancel every run and end every machine of the project, by a controller and by this process.
 
     The clouds are asked again until two rounds in a row find nothing, because a launch that was
-    under way shows up later. Raises CliError where something is left, or a cloud did not answer.
+    under way shows up later. Raises CliError if something is left, or a cloud did not answer.
     """
     stop = session.wiring.emergency_stop()
     _confirm(session, stop.survey(), yes=yes)
@@ -106,7 +106,7 @@ def _tell(
 
 
 def _is_left(one: StoppedMachine, stopping: set[tuple[str, str]]) -> bool:
-    """Whether it has to be ended still: a machine takes minutes to stop once it was told."""
+    """Whether it has to be ended still: a machine takes minutes to stop after the request."""
     was_told = (one.provider, one.id) in stopping and one.state is MachineState.STOPPING
     return bool(one.failure) or not was_told
 
@@ -121,7 +121,9 @@ def _confirm(session: Session, seen: StopReport, *, yes: bool) -> None:
     if yes:
         return
     if not session.is_interactive:
-        raise CliError("Nobody can be asked here: say -y to end everything. Nothing was ended.")
+        raise CliError(
+            "There is no terminal to ask on: say -y to end everything. Nothing was ended."
+        )
     what = plural(len(seen.items), "billed thing")
     asked = f"Cancel every run of project {project!r} and end all of its machines ({what} now)?"
     if not typer.confirm(asked, err=True):

@@ -19,7 +19,7 @@ def failures_command(
     run: ReadRunArgument = "latest",
     cell: CellOption = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", metavar="N", min=1, help="Print at most so many.")
+        int, typer.Option("--limit", "-n", metavar="N", min=1, help="Show at most N.")
     ] = 50,
     as_json: JsonOption = False,
 ) -> None:

@@ -32,7 +32,7 @@ from orchestrator.cli.gate_inputs import (
     store_policy,
     write_file,
 )
-from orchestrator.cli.responses import read
+from orchestrator.cli.read_answers import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.gates import print_verdict
@@ -235,7 +235,7 @@ def gate_explain(
 def gate_history(
     context: typer.Context,
     gate: _Gate,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=200, help="So many at most.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=200, help="Show at most N.")] = 20,
     lineage: _Lineage = "",
     policies: Annotated[
         bool, typer.Option("--policies", help="The versions of its policy instead.")

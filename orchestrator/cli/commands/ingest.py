@@ -122,7 +122,7 @@ def _tell(session: Session, answer: Json) -> None:
     differing = cast("list[Json]", ingested["disagreements"])
     if ingested.get("repeated"):
         told = f", {len(differing)} of them differently" if differing else ""
-        session.say(f"{ingested['repeated']} tests stand in more than one file{told}")
+        session.say(f"{ingested['repeated']} tests occur in more than one file{told}")
     for one in differing[:_SHOWN_REMARKS]:
         session.say(f"    {one_line(_difference(one))}")
     again = "was handed in before: " if answer.get("replayed") else ""

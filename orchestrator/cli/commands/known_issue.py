@@ -12,7 +12,7 @@ from rich.text import Text
 
 from orchestrator.cli.client import Json
 from orchestrator.cli.commands.options import JsonOption, text_option
-from orchestrator.cli.responses import read, read_items
+from orchestrator.cli.read_answers import read, read_items
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.tables import Layout, fitting, print_list, row_of
@@ -58,7 +58,7 @@ def known_issue_add(
     context: typer.Context,
     title: Annotated[str, typer.Argument(help="What is wrong.")],
     product: Annotated[str, text_option("--product", "NAME", "The payload's name.")],
-    owner: Annotated[str, text_option("--owner", "NAME", "Who mends it.")],
+    owner: Annotated[str, text_option("--owner", "NAME", "Who fixes it.")],
     expires: _Expires,
     signature: _Signature = "",
     exception: _Exception = "",

@@ -10,7 +10,7 @@ import typer
 
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import FAILED, CliError
-from orchestrator.cli.responses import read
+from orchestrator.cli.read_answers import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.domain.lint_findings import LEVELS, DocumentFinding

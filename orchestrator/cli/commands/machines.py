@@ -13,7 +13,7 @@ from orchestrator.cli.client import Client
 from orchestrator.cli.commands.emergency_stop import stop_all
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import NO_VERDICT, CliError, RefusalError
-from orchestrator.cli.responses import read
+from orchestrator.cli.read_answers import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.cli.view.costs import (
@@ -119,7 +119,7 @@ def cost_command(
 
 
 def _refresh(session: Session, client: Client, *, as_json: bool) -> None:
-    """Refresh the prices. Raises CliError where no provider returned any."""
+    """Refresh the prices. Raises CliError if no provider returned any."""
     told = client.post("/costs/refresh")
     if as_json:
         session.print_json(told)
@@ -147,7 +147,7 @@ def _terminate(
     session.err.print(fitting(session.err, _MACHINES, [_row(sight) for sight in survey.items]))
     what = plural(len(survey.items), "of these things", "of these things")
     if not yes and not session.is_interactive:
-        raise CliError("Nobody can be asked here: say -y to end these. Nothing was ended.")
+        raise CliError("There is no terminal to ask on: say -y to end these. Nothing was ended.")
     if not yes and not typer.confirm(f"End {what} now?", err=True):
         raise CliError("Nothing was ended.")
     ended, failed = [], []

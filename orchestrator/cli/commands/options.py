@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.responses import read_items
+from orchestrator.cli.read_answers import read_items
 from orchestrator.cli.session import session_of
 from orchestrator.domain.run_record import RunSummary
 
@@ -21,7 +21,7 @@ _NAME_AND_ANSWER_S = 3.0
 def complete_runs(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Return ids of the newest runs with this prefix, with a description for the shell.
 
-    None where they cannot be read at once.
+    None if they cannot be read at once.
     """
     runs: list[RunSummary] = []
 
@@ -136,7 +136,7 @@ ReuseOption = Annotated[
         min=0.01,
         max=8760,
         help="Do not run jobs that passed no longer ago than this, and in which nothing that they "
-        "depend on has changed: their evidence stands.",
+        "depend on has changed: their earlier evidence is reused.",
         show_default=False,
     ),
 ]

@@ -40,7 +40,7 @@ def quarantine_add(
     test: Annotated[str, typer.Argument(metavar="TEST", help="As `seatrial show` names it.")],
     product: Annotated[str, text_option("--product", "NAME", "The payload's name.")],
     reason: Annotated[str, text_option("--reason", "TEXT", "Why it is flaky, as far as is known.")],
-    owner: Annotated[str, text_option("--owner", "NAME", "Who mends it.")],
+    owner: Annotated[str, text_option("--owner", "NAME", "Who fixes it.")],
     days: Annotated[int, typer.Option("--days", metavar="N", min=1, help="Until it expires.")],
     platform: Annotated[
         list[str] | None, text_option("--platform", "ID", "Only there. Repeatable.")

@@ -32,7 +32,7 @@ from orchestrator.cli.commands.options import (
 from orchestrator.cli.errors import DETACHED, FAILED, CliError
 from orchestrator.cli.exit_status import conclude, say_how_to_return
 from orchestrator.cli.launch_request import ask, read_order, stated_commit, upload
-from orchestrator.cli.responses import read
+from orchestrator.cli.read_answers import read
 from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.cli.view.plan import headroom_table, hosts_table, plan_table, shortages, totals
 from orchestrator.cli.watching.watch import Interrupts, OnInterrupt, watch

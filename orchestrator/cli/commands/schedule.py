@@ -21,7 +21,7 @@ from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import USAGE, CliError
 from orchestrator.cli.gate_inputs import store_policy
 from orchestrator.cli.launch_request import read_order, read_selector, upload
-from orchestrator.cli.responses import read
+from orchestrator.cli.read_answers import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.tables import Layout, fitting, print_list
@@ -60,7 +60,11 @@ _Matrix = Annotated[Path, _option("--matrix", "FILE", "A matrix file; kept as it
 _Gate = Annotated[str, _option("--gate", "POLICY", "A policy file, or the name of a stored one.")]
 _Deadline = Annotated[
     str,
-    _option("--deadline", "06:00|90m", "No verdict by then is told, too: local time, or after."),
+    _option(
+        "--deadline",
+        "06:00|90m",
+        "Also notify if there is no verdict by this time (local), or after this duration.",
+    ),
 ]
 _Subject = Annotated[
     str,
@@ -184,7 +188,7 @@ def schedule_pause(context: typer.Context, name: NameArgument, as_json: JsonOpti
 def schedule_resume(
     context: typer.Context, name: NameArgument, as_json: JsonOption = False
 ) -> None:
-    """Resume a schedule; firings missed meanwhile are not caught up."""
+    """Resume a schedule; firings that were missed during the pause are not caught up."""
     _change(context, name, "resume", "It fires again.", as_json)
 
 
@@ -317,7 +321,7 @@ def _about(shown: ScheduleResponse) -> list[str]:
         "schedule": f"{schedule.name} ({schedule.cron}, {schedule.tz}), owned by {schedule.owner}",
         "matrix": schedule.matrix_name,
         "subject": " ".join(map(str, subject)),
-        "gate": schedule.gate or "none: the run's outcome is told",
+        "gate": schedule.gate or "none: the run's outcome is sent",
         "deadline": schedule.deadline or "none",
         "overlap": f"{schedule.overlap}; catching up: {schedule.catch_up}",
         "next": "paused" if schedule.paused_at else following,

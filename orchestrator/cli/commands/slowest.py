@@ -28,7 +28,7 @@ def slowest_command(
     run: ReadRunArgument = "latest",
     cell: CellOption = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", metavar="N", min=1, max=500, help="At most so many.")
+        int, typer.Option("--limit", "-n", metavar="N", min=1, max=500, help="Show at most N.")
     ] = 20,
     as_json: JsonOption = False,
 ) -> None:

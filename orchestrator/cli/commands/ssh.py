@@ -19,7 +19,7 @@ import typer
 from orchestrator.cli.client import Json
 from orchestrator.cli.commands.options import RunArgument
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.responses import read
+from orchestrator.cli.read_answers import read
 from orchestrator.cli.session import cell_path, find_cells, find_run, session_of
 from orchestrator.domain.machine import SshAccess
 from orchestrator.domain.matrix import Host
@@ -110,7 +110,7 @@ def enter(
 
 
 def _proxy(program: str, access: SshAccess, bastion_key: Path | None, known: Path) -> Sequence[str]:
-    """Return the command that connects to the machine; empty where ssh does."""
+    """Return the command that connects to the machine; empty if ssh does."""
     if access.bastion is None or bastion_key is None:
         return access.proxy_command
     shown = f"[{access.address}]" if ":" in access.address else access.address

@@ -45,14 +45,14 @@ class Project:
     python_path: str = ""
     """Path for ``PYTHONPATH``, relative to the project; empty for none."""
     wheel: str = ""
-    """Pattern of the subject's wheel; empty where the payload is the subject."""
+    """Pattern of the subject's wheel; empty if the payload is the subject."""
     exclude: tuple[str, ...] = ()
     """Source files of the wheel's modules, which would be imported instead of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Parsed metadata files of a project; empty where they are missing."""
+    """Parsed metadata files of a project; empty if they are missing."""
 
     folder: Path
     pyproject: Table
@@ -67,7 +67,7 @@ class Sources:
 
 
 def survey(folder: Path) -> Project:
-    """Inspect a project. Raises CliError where a file cannot be read."""
+    """Inspect a project. Raises CliError if a file cannot be read."""
     sources = read_sources(folder)
     name, name_notes = _name(sources)
     version, version_notes = _version(sources, name)
@@ -145,7 +145,10 @@ def _dynamic_version(folder: Path, name: str) -> tuple[str, list[str]]:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
         return UNKNOWN_VERSION, [
-            f"no version was found, so {UNKNOWN_VERSION} stands in both files: mend it there"
+            (
+                f"no version was found, so {UNKNOWN_VERSION} was written to both files: correct it "
+                "there"
+            )
         ]
     return version, [f"the version is the one of {name} that is installed here"]
 

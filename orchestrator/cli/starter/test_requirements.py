@@ -43,7 +43,9 @@ def find_tests(
     notes = [f"testpaths names {', '.join(said)}, which is not there"] if said else []
     found = _test_places(folder)
     if not found:
-        notes.append("no tests were found: put some into tests/, or mend `pytest` in payload.toml")
+        notes.append(
+            "no tests were found: put some into tests/, or correct `pytest` in payload.toml"
+        )
         return Tests(("tests",), options, tuple(notes))
     return Tests(found, options, tuple(notes))
 

@@ -11,7 +11,7 @@ from typing import TypeGuard
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.cli.responses import read
+from orchestrator.cli.read_answers import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
 from orchestrator.cli.view.glyphs import style_of, word
@@ -60,7 +60,7 @@ def print_verdict(
     else:
         excused = [rule for rule in blocking if rule.outcome in _EXCUSED]
         in_the_way = [rule for rule in blocking if rule.outcome not in _EXCUSED]
-        _print_rules(session, "what stands in the way", in_the_way)
+        _print_rules(session, "blocking rules", in_the_way)
         _print_rules(session, "what is excused", excused)
     _print_blame(session, blocking)
     _print_rules(session, "for your information", advisory)
@@ -71,7 +71,7 @@ def print_verdict(
 
 
 def _judged(verdict: Verdict) -> str:
-    """Return ``judged: run 01jq, ended 2026-01-20 11:00 UTC``, with every run of the evidence."""
+    """Return ``evaluated: run 01jq, ended 2026-01-20 11:00 UTC``, for every run."""
     inputs = {rule.id: rule.inputs for rule in verdict.rules}
     ended: dict[str, str] = {}
     for rule in verdict.rules:
@@ -81,7 +81,7 @@ def _judged(verdict: Verdict) -> str:
             ended[run] = max(ended.get(run, ""), at)
     runs = inputs.get("evidence", {}).get("runs")
     told = [_run(str(run), ended.get(str(run), "")) for run in runs] if _is_list(runs) else []
-    return f"judged: {'; '.join(told) or 'no run'}"
+    return f"evaluated: {'; '.join(told) or 'no run'}"
 
 
 def _run(name: str, ended: str) -> str:

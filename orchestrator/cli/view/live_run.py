@@ -163,7 +163,7 @@ def picture(
     """Render a run into exactly `height` lines of at most `width` cells.
 
     Args:
-        run: As the controller shows it.
+        run: The run's record.
         tail: The log lines at the bottom.
         now: The present time, timezone-aware.
         width: Columns of the terminal.

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.cli.client import Json
-from orchestrator.cli.responses import read_items
+from orchestrator.cli.read_answers import read_items
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
 

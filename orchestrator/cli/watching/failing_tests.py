@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from orchestrator.cli.client import Client
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.responses import read_items
+from orchestrator.cli.read_answers import read_items
 from orchestrator.cli.run_failures import BAD
 from orchestrator.cli.safe_text import fit, one_line
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse, TestResponse

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.cli.client import Client, Json
 from orchestrator.cli.errors import CliError, RefusalError, UnreachableError
-from orchestrator.cli.responses import read
+from orchestrator.cli.read_answers import read
 from orchestrator.cli.safe_text import log_line, one_line
 from orchestrator.cli.view.live_run import LOG_LINES, LogTail
 from orchestrator.cli.watching.failing_tests import BadTest, FailingTests

@@ -39,7 +39,7 @@ _EDGE = 6
 _PAD = 0.06
 """Of the height, above and below."""
 _FAR = 1.5
-"""Samples farther out than so many heights of the medians' range are not drawn."""
+"""Samples beyond this multiple of the medians' range are not drawn."""
 _MOST_MARKS = 12
 _NUMBERS = re.compile(r"\d+(\.\d+)*")
 

@@ -67,7 +67,7 @@ def show_comparison(
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The selected runs and cells; None where nothing is selected."""
+    """The selected runs and cells; None if nothing is selected."""
 
     asked: Asked
     before: Run | None

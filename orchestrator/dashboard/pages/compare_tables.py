@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from orchestrator.application.benchmarks import Delta, MetricChange
-from orchestrator.application.compare_cells import PACKAGE, STACK, CellPair, Trait
+from orchestrator.application.compare_cells import STACK, CellPair, Trait
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import cut, visible
 from orchestrator.dashboard.measurement_text import (
@@ -23,6 +23,7 @@ from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Table, Text
 from orchestrator.domain.cell import Cell as RunCell
 from orchestrator.domain.cell import Run
+from orchestrator.domain.fingerprint import PACKAGE
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.test_comparison import Difference
 from orchestrator.domain.test_identity import KnownTest
@@ -40,15 +41,15 @@ class Contrast:
     after: Run
     product: str
     other_product: str
-    """Of the older run, where that is another one."""
+    """Id of the older run, if it is another one."""
     subject_difference: str
     """How the subjects' wheels differ although their versions do not."""
     facing: Sequence[CellPair]
     pairs: Sequence[Pair]
-    """Of those that have another one."""
+    """Number of tests with another outcome."""
     counts: Sequence[Counted]
     first: Sequence[Changed]
-    """Of each pair and kind so many tests that differ, the worst kind first."""
+    """Number of differing tests by pair and kind, the worst kind first."""
     traits: Sequence[Trait]
     silent: Sequence[tuple[str, str]]
     """Cells with a side that did not report its environment: (name, sides)."""
@@ -273,7 +274,7 @@ _ALWAYS = frozenset(
     {Difference.NEW_FAILURE, Difference.STILL_FAILING, Difference.MISSING, Difference.FIXED}
 )
 _USUAL = "tests"
-"""Why cells fail: no news."""
+"""Reasons why cells fail, which are no difference."""
 TITLES = {
     Difference.NEW_FAILURE: "New failures",
     Difference.STILL_FAILING: "Still failing",
@@ -287,7 +288,7 @@ TITLES = {
     Difference.SAME: "Same",
 }
 _MEANS = {
-    Difference.NEW_FAILURE: "They passed, were skipped, or were not there before.",
+    Difference.NEW_FAILURE: "Before they passed, were skipped, never reported, or were not there.",
     Difference.MISSING: "They were collected, and never reported or never ran.",
     Difference.HIDDEN: "Their module could not be collected: the collection error hid them.",
     Difference.GONE: "They are not collected any more, under any name that somebody confirmed.",
@@ -442,7 +443,7 @@ def _section(
         caption=f"{title} ({many:,})",
         columns=_TESTS if is_alone else (_TESTS[0], _PLATFORM, *_TESTS[1:]),
         rows=[Row((row[0], *row[2:]) if is_alone else row) for row in rows],
-        empty=f"No test is here: {title.lower()} there are none.",
+        empty=f"No {title[0].lower()}{title[1:]}.",
         next=after,
         total=many,
         is_caption_hidden=True,

@@ -50,7 +50,7 @@ def cost_tables(spending: CostSummary) -> Sequence[Table]:
 
 
 def share_of(part: Decimal, whole: Decimal) -> str:
-    """Format a part of a whole as a percentage; empty where the whole is zero."""
+    """Format a part of a whole as a percentage; empty if the whole is zero."""
     return percent(Fraction(part) / Fraction(whole)) if whole else "–"
 
 

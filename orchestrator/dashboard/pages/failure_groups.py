@@ -46,7 +46,7 @@ from orchestrator.domain.vocabulary import term
 
 PAGE_SIZE = 50
 WINDOWS = (10, 20, 50, 100)
-"""So many newest runs can be asked for."""
+"""Choices for the number of newest runs."""
 _RUNS = 20
 _COLUMNS = (
     Column("failure", "Failure"),

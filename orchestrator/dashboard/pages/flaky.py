@@ -48,7 +48,7 @@ WINDOWS = (10, 20, 50)
 _RUNS = 50
 QUARANTINES_SHOWN = 100
 _MOST_DAYS = 36_500
-"""What the form can hold; the operation knows what is too long."""
+"""Maximum length of a text of the form; the operation checks the real limits."""
 SOON = timedelta(days=3)
 _FIELDS = ("product", "nodeid", "owner", "reason", "days", "platforms", "returns_after")
 _TESTS = (
@@ -143,7 +143,7 @@ def quarantine(
 def end_one(
     asked: AskedDep, viewer: Annotated[Viewer, needs(Scope.GATE)], quarantine: str
 ) -> Response:
-    """End one now; again changes nothing."""
+    """End a quarantine now; idempotent."""
     ended = end_quarantine(asked.context, quarantine, by=viewer.name)
     if ended is None:
         raise PageMissingError(f"there is no quarantine {quarantine!r}; /flaky lists them")

@@ -31,14 +31,15 @@ from orchestrator.store.test_grid import GridCell, GridMark, TestsWanted
 PAGE_SIZE = 50
 WIDTHS = (30, 60)
 LINKED_MARKS = 1_000
-"""So many marks of a page are links, those of the newest columns first: the rest of a page's
-elements are its cells, and a browser can lay out only so many."""
+"""Maximum number of marks that are links, the newest columns first; more elements slow a
+browser's layout."""
 _QUIET = frozenset({"passed", "skipped", "xfailed", ""})
 _TITLES = {
     None: "All tests",
     GridGroup.FAILING: "Failing now",
     GridGroup.MISSING: "Missing now",
     GridGroup.FLAKY: "Flaky",
+    GridGroup.GONE: "Failed, now gone",
     GridGroup.STEADY: "Steady",
 }
 _PLAIN = {outcome: Mark(outcome.word) for outcome in TestOutcome}
@@ -56,7 +57,7 @@ class _Shown:
 
     product: str
     cell: str
-    """Its columns are runs of this one; empty where they are the cells of `run`."""
+    """Its columns are runs of this one; empty if they are the cells of `run`."""
     run: Run | None
     grid: Grid
     named: Mapping[str, Signature]

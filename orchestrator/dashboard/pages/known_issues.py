@@ -107,7 +107,7 @@ def add_issue(
 def end_issue(
     asked: AskedDep, viewer: Annotated[Viewer, needs(Scope.GATE)], issue: str
 ) -> Response:
-    """End one now; again changes nothing."""
+    """End a quarantine now; idempotent."""
     ended = end_known_issue(asked.context, issue, by=viewer.name)
     if ended is None:
         raise PageMissingError(f"there is no known issue {issue!r}; /known-issues lists them")

@@ -35,7 +35,7 @@ from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingE
 from orchestrator.dashboard.session import NotAllowedError, Viewer, needs
 from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Several, Table, Text, Usd
 from orchestrator.dashboard.url_params import run_of
-from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.caller_identity import Scope, missing_scope
 from orchestrator.domain.cell import Run
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.launch_plan import (
@@ -183,7 +183,7 @@ def _subject(form: Form) -> Mapping[str, object]:
 
 
 def _only(context: Context, order: LaunchOrder, form: Form) -> Mapping[str, Sequence[str]] | None:
-    """Return the selected jobs of the selected platforms; None where all are selected."""
+    """Return the selected jobs of the selected platforms; None if all are selected."""
     if not any(not form.is_chosen(name) for name in form.known):
         return None
     _, plans = check_order(context, order, find_payload(context, order.payload))
@@ -321,7 +321,7 @@ router = APIRouter()
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """One thing to mend, with the line of the text that it is about."""
+    """A mistake in the form, with the line of the text that it concerns."""
 
     where: str
     message: str
@@ -339,15 +339,15 @@ class Found:
     mistakes: Sequence[Mistake] = ()
     refused: str = ""
     changed: bool = False
-    """It was started, but is not what was planned."""
+    """The values differ from the planned ones."""
 
 
 @router.get(urls.LAUNCH)
 def show_launch(asked: AskedDep, matrix: str = "", run: str = "") -> Response:
     """The form, with the text of a ready matrix, or with all that a run was launched with."""
     if not asked.viewer.may(Scope.RUN):
-        message = f"launching needs the scope run; the token {asked.viewer.name!r} may only read"
-        raise NotAllowedError(message)
+        viewer = asked.viewer
+        raise NotAllowedError(missing_scope(viewer.name, viewer.scope, Scope.RUN))
     if run:
         form = _form_of(asked.context, run_of(asked, run))
         return _answer(asked, form, _read(asked, form))

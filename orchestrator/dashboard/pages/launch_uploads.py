@@ -43,7 +43,7 @@ def store_uploads(context: Context, sent: FormData) -> dict[str, str]:
 
 
 def about_payload(context: Context, digest: str) -> str:
-    """Return ``hull 1.0, 3 jobs: unit, demo, bench``; empty where it is not stored."""
+    """Return ``hull 1.0, 3 jobs: unit, demo, bench``; empty if it is not stored."""
     found = context.stores.payloads.get(digest)
     if found is None:
         return ""

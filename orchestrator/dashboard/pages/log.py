@@ -33,9 +33,9 @@ from orchestrator.store.evidence import AttemptLog
 LONGEST = 2_000
 """Characters of a line."""
 MOST_PARTS = 24
-"""Of one line; what follows is plain."""
+"""Characters of a line that are styled; the rest is plain."""
 _PAGE_PARTS = 2_000
-"""Of all lines of a page that is read without JavaScript."""
+"""Characters of all lines of a page without JavaScript."""
 Part = tuple[str, str]
 """Text, and the classes that it has."""
 
@@ -136,7 +136,7 @@ class OpenedLog:
     logs: Sequence[AttemptLog]
     """Of every attempt."""
     log: AttemptLog | None
-    """The one that is looked at; None where the cell has no attempt yet."""
+    """The one that is looked at; None if the cell has no attempt yet."""
     reader: LogReader | None
     events: int
     """The number of the run's newest event when the log was read, or of one shortly before."""

@@ -106,7 +106,7 @@ class Rate:
     low: float
     """The value at the lower edge of the picture."""
     late: str
-    """How old its newest day is, where others have newer ones."""
+    """Age of its newest day, if other platforms have newer ones."""
 
     @property
     def tally(self) -> Tally:
@@ -132,7 +132,7 @@ class Rate:
 
     @property
     def of(self) -> str:
-        """The newest counts as ``passed/judged``."""
+        """The newest counts as ``passed/counted``."""
         if not self.tally.judged:
             return ""
         return f"{self.tally.counts.passed:,}/{self.tally.judged:,}"

@@ -331,7 +331,7 @@ _UNSEEN = (
     *("matrix_name", "payload", "subject_digest", "baseline_digest", "subject"),
     *("last_passed_baseline", "catch_up_hours", "reuse_max_age_s"),
 )
-"""Of a schedule that is changed: what the form does not show stays."""
+"""Values of the changed schedule that the form does not show; they are kept."""
 _COLUMNS = (
     Column("schedule", "Schedule"),
     Column("state", "State"),

@@ -23,7 +23,7 @@ class Finding:
     """An inconsistency that a person must know of."""
 
     source: int | None
-    """The artifact; None where it concerns all of them."""
+    """The artifact; None if it concerns all of them."""
     level: str
     message: str
     job: str | None = None
@@ -31,7 +31,7 @@ class Finding:
     missing: int = 0
     """Tests that are counted and that no artifact names; they belong to the job."""
     is_bad: bool = False
-    """Its sums count failures that no test has."""
+    """Its totals count failures that are of no listed test."""
 
 
 @dataclass(slots=True)

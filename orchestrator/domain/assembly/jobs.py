@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import cast, get_args
 
+from orchestrator.domain.accelerators import NAMES
 from orchestrator.domain.assembly.results_pass import ArtifactSummary, JobSection, module_of
 from orchestrator.domain.document_problems import Problem, nearest
 from orchestrator.domain.ingest_notes import IngestNotes
@@ -50,7 +51,7 @@ class JobGrouping:
         return module_of(nodeid).lstrip(":")
 
     def of_section(self, account: ArtifactSummary, section: JobSection) -> str:
-        """Return the group of a whole section; empty where its tests have several."""
+        """Return the group of a whole section; empty if its tests have several."""
         said, name = section.said, account.foreign.name
         for job, noted in self._notes.jobs.items():
             if noted.file and names_artifact(noted.file, name):
@@ -77,7 +78,7 @@ class JobFinder:
         """Prepare a finder for the given notes.
 
         Args:
-            accounts: Of all artifacts.
+            accounts: Accounts of all artifacts.
             notes: What a person wrote beside them.
             taken: The kinds, by id, of the jobs that the run has already.
             grouping: What a test is counted with.
@@ -224,7 +225,7 @@ _ACRONYMS = {
         "AMD", "AMP", "API", "BERT", "CLI", "CPU", "CUDA", "DDP", "FP8", "FP16", "FP32", "FSDP",
         "FlashAttention", "FlexAttention", "GCP", "AWS", "GPT", "GPU", "HIP", "INT8", "Intel",
         "JIT", "KV", "LLM", "MLP", "MoE", "NCCL", "NVIDIA", "ONNX", "PyTorch", "ROCm", "SDPA",
-        "TPU", "XLA", "XPU", "A10G", "L4", "T4", "H100", "A100", "BF16", "TF32", "E2E", "IO",
+        "TPU", "XLA", "XPU", "BF16", "TF32", "E2E", "IO", *NAMES.values(),
     )
 }  # fmt: skip
 _PAIRS = {

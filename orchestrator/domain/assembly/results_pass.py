@@ -64,7 +64,7 @@ class ForeignArtifact:
     digest: str
     size_bytes: int
     dialect: str = ""
-    """Name and version of the dialect; empty where none recognises it."""
+    """Name and version of the dialect; empty if none recognises it."""
     provenance: Provenance | None = None
     confidence: float = 0.0
     said: Iterable[Said] = ()

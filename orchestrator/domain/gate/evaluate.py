@@ -15,34 +15,34 @@ from orchestrator.domain.gate.policy import GatePolicy, counted, some
 from orchestrator.domain.gate.policy_checks import warnings
 from orchestrator.domain.gate.rule_context import RuleContext, is_bad, rule_context
 from orchestrator.domain.gate.rules.approvals import approvals
-from orchestrator.domain.gate.rules.changed_tests import changed_tests, changed_tests_with_remedy
+from orchestrator.domain.gate.rules.changed_tests import changed_tests, changed_tests_v3
 from orchestrator.domain.gate.rules.completeness import missing
 from orchestrator.domain.gate.rules.credibility import (
     attestation,
-    attestation_of_refusals_too,
+    attestation_v3,
     evidence,
-    evidence_of_product,
+    evidence_v3,
     freshness,
     nothing_passed,
     own_environment,
 )
 from orchestrator.domain.gate.rules.failures import (
     failed_first,
-    failed_first_with_remedy,
+    failed_first_v3,
     flaky,
     known_issues,
     new_failures,
 )
-from orchestrator.domain.gate.rules.jobs import cost, degraded, jobs, jobs_by_name
+from orchestrator.domain.gate.rules.jobs import cost, degraded, jobs, jobs_v2
 from orchestrator.domain.gate.rules.payload_level import payload_level
 from orchestrator.domain.gate.rules.performance import performance
 from orchestrator.domain.gate.rules.platforms import (
     hardware,
     platforms,
-    platforms_with_first_rules_counts,
+    platforms_v2,
 )
-from orchestrator.domain.gate.rules.skips import skips, skips_whatever_is_absent, skips_where_asked
-from orchestrator.domain.gate.rules.subject import subject, subject_as_required, subject_loaded
+from orchestrator.domain.gate.rules.skips import skips, skips_v1, skips_v2
+from orchestrator.domain.gate.rules.subject import subject, subject_loaded, subject_v1
 from orchestrator.domain.gate.rules.test_sets import selection, test_sets
 from orchestrator.domain.gate.snapshot import Snapshot
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, Verdict
@@ -50,14 +50,14 @@ from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, 
 Rule = Callable[[RuleContext], Iterator[RuleResult]]
 _FIRST: tuple[Rule, ...] = (
     evidence,
-    subject_as_required,
-    platforms_with_first_rules_counts,
+    subject_v1,
+    platforms_v2,
     freshness,
     attestation,
-    jobs_by_name,
+    jobs_v2,
     degraded,
     missing,
-    skips_where_asked,
+    skips_v1,
     new_failures,
     flaky,
     known_issues,
@@ -68,11 +68,11 @@ _SECOND: tuple[Rule, ...] = (
     evidence,
     subject,
     payload_level,
-    platforms_with_first_rules_counts,
+    platforms_v2,
     freshness,
     attestation,
     hardware,
-    jobs_by_name,
+    jobs_v2,
     nothing_passed,
     subject_loaded,
     degraded,
@@ -80,7 +80,7 @@ _SECOND: tuple[Rule, ...] = (
     test_sets,
     selection,
     changed_tests,
-    skips_whatever_is_absent,
+    skips_v2,
     new_failures,
     failed_first,
     flaky,
@@ -89,13 +89,13 @@ _SECOND: tuple[Rule, ...] = (
     cost,
 )
 _LATER: Mapping[Rule, Rule] = {
-    evidence: evidence_of_product,
-    attestation: attestation_of_refusals_too,
-    platforms_with_first_rules_counts: platforms,
-    jobs_by_name: jobs,
-    changed_tests: changed_tests_with_remedy,
-    skips_whatever_is_absent: skips,
-    failed_first: failed_first_with_remedy,
+    evidence: evidence_v3,
+    attestation: attestation_v3,
+    platforms_v2: platforms,
+    jobs_v2: jobs,
+    changed_tests: changed_tests_v3,
+    skips_v2: skips,
+    failed_first: failed_first_v3,
 }
 """Rules of version 3 that replace one of version 2."""
 _THIRD = (*(_LATER.get(rule, rule) for rule in _SECOND), own_environment)

@@ -17,12 +17,12 @@ from orchestrator.domain.gate.policy import (
 
 @dataclass(frozen=True, slots=True)
 class ExcuseTerms:
-    """Whose approval counts, and for how long."""
+    """Which approvals count, and for how long an exception may last."""
 
     person: Callable[[str], str]
     """Return the identity that distinguishes persons."""
     name_fault: Callable[[str], str]
-    """Return why a name is not acceptable; empty where it is."""
+    """Return why a name is not acceptable; empty if it is."""
     signed: bool
     """Whether only signatures by a person's own token count, not typed names."""
 
@@ -40,7 +40,7 @@ class ExcuseTerms:
     """
 
     def age_fault(self, policy: GatePolicy, opened: date, today: date) -> str:
-        """Return why an excuse opened that day does not count today; empty where it does."""
+        """Return why an excuse opened that day does not count today; empty if it does."""
         if not self.ages:
             return ""
         if opened > today:

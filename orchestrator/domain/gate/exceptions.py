@@ -168,7 +168,7 @@ def _of_waiver(one: Waiver, case: RuleContext) -> Excuse:
 
 
 def _approval_fault(one: Waiver, now: datetime, terms: ExcuseTerms) -> str:
-    """Return why it lacks another person's approval; empty where it has one."""
+    """Return why it lacks another person's approval; empty if it has one."""
     if terms.signed:
         if not one.approver:
             return "nobody has approved it"

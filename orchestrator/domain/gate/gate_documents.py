@@ -28,32 +28,32 @@ T = TypeVar("T")
 
 def snapshot_document(snapshot: Snapshot) -> dict[str, object]:
     """Return frozen evidence as a document."""
-    return _whole(snapshot)
+    return _versioned(snapshot)
 
 
 def read_snapshot(document: Mapping[str, object]) -> Snapshot:
     """Parse a document of `snapshot_document`. Raises ValueError for anything else."""
-    return _read_whole(Snapshot, document)
+    return _read_versioned(Snapshot, document)
 
 
 def verdict_document(verdict: Verdict) -> dict[str, object]:
     """Return a verdict as a document: stored, signed and shown."""
-    return _whole(verdict)
+    return _versioned(verdict)
 
 
 def read_verdict(document: Mapping[str, object]) -> Verdict:
     """Parse a document of `verdict_document`. Raises ValueError for anything else."""
-    return _read_whole(Verdict, document)
+    return _read_versioned(Verdict, document)
 
 
 def policy_document(policy: GatePolicy) -> dict[str, object]:
     """Return a policy as a document, with every default spelled out."""
-    return _whole(policy)
+    return _versioned(policy)
 
 
 def read_policy_document(document: Mapping[str, object]) -> GatePolicy:
     """Parse a document of `policy_document`. Raises ValueError for anything else."""
-    return _read_whole(GatePolicy, document)
+    return _read_versioned(GatePolicy, document)
 
 
 def canonical(document: Mapping[str, object]) -> bytes:
@@ -88,11 +88,11 @@ def _by_utf16(key: str) -> bytes:
     return key.encode("utf-16-be")
 
 
-def _whole(value: object) -> dict[str, object]:
-    return {"v": VERSION, **cast(dict[str, object], _told(value))}
+def _versioned(value: object) -> dict[str, object]:
+    return {"v": VERSION, **cast(dict[str, object], _to_json(value))}
 
 
-def _read_whole(form: type[T], document: Mapping[str, object]) -> T:
+def _read_versioned(form: type[T], document: Mapping[str, object]) -> T:
     body = dict(document)
     version = body.pop("v", None)
     if version != VERSION:
@@ -100,14 +100,14 @@ def _read_whole(form: type[T], document: Mapping[str, object]) -> T:
     return cast(T, _record(body, form, ""))
 
 
-def _told(value: object) -> object:
+def _to_json(value: object) -> object:
     if is_dataclass(value):
         told = ((f, getattr(value, f.name)) for f in fields(value))
-        return {f.name: _told(each) for f, each in told if not _is_left_out(f, each)}
+        return {f.name: _to_json(each) for f, each in told if not _is_left_out(f, each)}
     if isinstance(value, Mapping):
-        return {str(key): _told(each) for key, each in value.items()}
+        return {str(key): _to_json(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_told(each) for each in value]
+        return [_to_json(each) for each in value]
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, datetime | date):
@@ -233,9 +233,9 @@ def cell_statement(told: Mapping[str, object], cell: CellEvidence, evidence_dige
     """Return an export's statement of a cell, bound to the frozen subject.
 
     Args:
-        told: The statement that the export makes of the cell.
-        cell: The cell as it was frozen.
-        evidence_digest: Of the frozen evidence; stands where the subject has no digest.
+        told: The export's statement of the cell.
+        cell: The frozen cell.
+        evidence_digest: Digest of the frozen evidence; used if the subject has no digest.
     """
     predicate = told.get("predicate")
     stated = dict(predicate) if isinstance(predicate, Mapping) else {}
@@ -248,7 +248,7 @@ def cell_statement(told: Mapping[str, object], cell: CellEvidence, evidence_dige
 def verdict_statement(
     verdict: Verdict, snapshot: Snapshot, snapshot_digest: str, cells: Sequence[CellStatement]
 ) -> Json:
-    """Return the statement of a verdict, which contains it, bound to the cells' statements."""
+    """Return the in-toto statement with the verdict and the digests of the cells' statements."""
     document = verdict_document(verdict)
     return {
         "_type": STATEMENT,

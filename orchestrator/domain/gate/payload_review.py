@@ -80,9 +80,10 @@ def review_answer(
 def review_in_force(
     payload: str, reviews: Iterable[PayloadReview], now: datetime
 ) -> PayloadReview | None:
-    """Return the review that determines the payload's level; None where it is untrusted.
+    """Return the review that determines the payload's level; None if it is untrusted.
 
-    The highest, and of several the newest, of those that are not over and that nobody took back.
+    The highest level counts, then the newest review, of those that are neither expired nor
+    withdrawn.
     """
     said = sorted((one for one in reviews if one.payload == payload and one.at <= now), key=_order)
     taken_back = max(

@@ -1,6 +1,6 @@
 """Performance decisions: whether benchmarks are slower than their budgets allow.
 
-What is asked of statistics, and what its answers come to.
+The statistical tests that are requested, and the outcomes that follow from their results.
 
 `decide` is the product's only decision about benchmarks: the rule of the gate words it, and
 `make gate-power` measures it. Everything here is pure: same samples, same answer.
@@ -42,7 +42,7 @@ class Comparison:
     detectable: float
     """Minimum detectable effect with a power of 95 %."""
     launches: int = 0
-    """Processes of each arm that confirm the pairs; 0 where there are too few."""
+    """Processes of each arm that confirm the pairs; 0 if there are too few."""
 
 
 class Statistics(Protocol):
@@ -79,7 +79,7 @@ class Benchmark:
     budget: float | None
     """0.03 allows 3 % slower; None without a budget: it is shown, and cannot fail."""
     launches: Sequence[float] = ()
-    """Process number of each pair; empty where every turn has its own process."""
+    """Process number of each pair; empty if every turn has its own process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,13 +89,13 @@ class BenchmarkResult:
     outcome: RuleOutcome
     """OK, VIOLATED or UNKNOWN."""
     comparison: Comparison | None
-    """None where nothing could be tested. `detectable` accounts for all tests of the run."""
+    """None if nothing could be tested. `detectable` accounts for all tests of the run."""
     adjusted: float | None
     """The p-value adjusted over all benchmarks with a budget."""
     reason: str
     """A short reason without the figures of `comparison`."""
     pairs_needed: int | None = None
-    """For an unknown result: about how many pairs would decide; None where more would not help."""
+    """For an unknown result: about how many pairs would decide; None if more would not help."""
 
 
 def decide(

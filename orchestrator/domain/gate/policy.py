@@ -380,7 +380,7 @@ class PolicyIssue:
     match by scope alone, up to `max_failures`.
     """
     owner: str
-    """Who fixes it."""
+    """Name of the person who fixes it."""
     issue: str = ""
     """URL in a tracker."""
     opened: date
@@ -492,7 +492,7 @@ class GatePolicy:
 
 
 def retest_options(policy: GatePolicy) -> RetestOptions:
-    """Return the retest options of runs that this policy will judge."""
+    """Return the retest options of runs that this policy will evaluate."""
     diagnosis = policy.spec.diagnosis
     return RetestOptions(
         reruns=policy.spec.flaky.reruns,

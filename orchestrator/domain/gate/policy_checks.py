@@ -124,7 +124,7 @@ def _fails(case: RuleContext, runs: set[str]) -> str:
 
 
 def _quarantine_fault(case: RuleContext, one: Quarantine) -> str:
-    """Return why a quarantine excuses nothing; empty where it is active."""
+    """Return why a quarantine excuses nothing; empty if it is active."""
     if one.ended_at is not None:
         return f"ended: {one.ended_by or 'by hand'}"
     if case.now >= one.expires:
@@ -225,7 +225,7 @@ def issue_problems(policy: GatePolicy) -> Iterator[Problem]:
     platforms = [rule.id for rule in policy.spec.platforms]
     for index, one in enumerate(issues):
         if ids.count(one.id) > 1:
-            yield Problem((*_PATH, index, "id"), f"{one.id!r} stands here twice")
+            yield Problem((*_PATH, index, "id"), f"{one.id!r} occurs twice")
         for problem in (*_words(one), *_life(one, policy), *_meant(one), *_scope(one, platforms)):
             yield Problem((*_PATH, index, *problem.path), problem.message)
 

@@ -1,6 +1,6 @@
 """Reruns: how one completes the cell that it repeats, and which tests failed before they passed.
 
-Nothing is believed more than before: what is doubted of either machine is doubted of the whole,
+Trust does not grow: a doubt about either machine is a doubt about the whole,
 and a failure stays until a later run had that very job to its end.
 """
 
@@ -19,7 +19,7 @@ from orchestrator.domain.test_identity import normal_nodeid
 def failed_before(
     cell: CellEvidence, job: JobEvidence, others: Iterable[CellEvidence], *, passing: Set[str]
 ) -> tuple[FailedTest, ...]:
-    """Return what failed in other cells and not in the job; of each the last failure, by name.
+    """Return the last failure of each test that failed in other cells and not in the job.
 
     What does not pass in the job either, as it is skipped there, names the payload of that run.
 
@@ -183,7 +183,7 @@ def _outcome(
 
 
 def _oldest(told: Sequence[CellEvidence]) -> datetime | None:
-    """Return the oldest time; None where one part has none."""
+    """Return the oldest time; None if one part has none."""
     times = [cell.ended_at for cell in told if cell.ended_at is not None]
     return min(times) if times and len(times) == len(told) else None
 

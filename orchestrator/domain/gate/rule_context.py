@@ -61,22 +61,22 @@ _OF_JOB = (
     "performance",
 )
 _NEVER = {
-    "evidence": "nothing makes up for evidence that is not there",
+    "evidence": "missing evidence cannot be waived: run it",
     "subject": "a verdict is about one subject",
-    "payload_level": "whoever read the payload says so: `seatrial gate review DIGEST`",
-    "freshness": "nothing makes old evidence new: run it again",
-    "attestation": "unattested evidence counts where `attestation` says so, and nowhere else",
-    "hardware": "say in `platforms[].expect` what the platform's machines are",
-    "approval": "people approve, or they do not",
-    "flaky": "it only informs; the rule of the job is what fails, or `flaky/JOB@PLATFORM`",
-    "known_issue": "it only informs",
-    "quarantine": "it only informs",
-    "own_environment": "it only informs",
+    "payload_level": "review the payload instead: `seatrial gate review DIGEST`",
+    "freshness": "stale evidence cannot be waived: run it again",
+    "attestation": "set `evidence.attestation` of the policy to accept unattested evidence",
+    "hardware": "state the platform's machines in `platforms[].expect`",
+    "approval": "an approval cannot be waived",
+    "flaky": "informational only; the rule that fails is that of the job, or `flaky/JOB@PLATFORM`",
+    "known_issue": "informational only",
+    "quarantine": "informational only",
+    "own_environment": "informational only",
 }
 
 
 def rule_fault(rule: str, policy: GatePolicy) -> str:
-    """Return why an exception or a waiver cannot apply to this rule; empty where it can."""
+    """Return why an exception or a waiver cannot apply to this rule; empty if it can."""
     kind, _, rest = rule.partition("/")
     if kind in _NEVER and not (kind in _OF_JOB and rest):
         return f"nothing waives {rule!r}: {_NEVER[kind]}"

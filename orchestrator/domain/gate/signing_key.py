@@ -17,7 +17,7 @@ class PublicKey:
     public: str
     """The raw 32 bytes of Ed25519, in hex."""
     created_at: datetime | None = None
-    """None where the file does not state it."""
+    """None if the file does not state it."""
     not_after: datetime | None = None
     """The time after which the key signs nothing; None without one."""
     retired_at: datetime | None = None
@@ -25,7 +25,7 @@ class PublicKey:
 
     @property
     def ends_at(self) -> datetime | None:
-        """Return when it stops signing; None where that is unknown."""
+        """Return when it stops signing; None if that is unknown."""
         known = [at for at in (self.not_after, self.retired_at) if at is not None]
         return min(known, default=None)
 

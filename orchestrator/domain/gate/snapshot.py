@@ -57,7 +57,7 @@ class JobEvidence:
     """None until it is finished."""
     reason: str = ""
     ending: Cause | None = field(default=None, metadata=LATER)
-    """How the job ended, where failing tests and checks do not explain it."""
+    """How the job ended, if failing tests and checks do not explain it."""
     degraded: str = ""
     """The fallback with which it passed."""
     counts: Counts = field(default_factory=Counts)
@@ -91,7 +91,7 @@ class JobEvidence:
     passed_after: tuple[FailedTest, ...] = field(default=(), metadata=LATER)
     """Failures of a run of the subject with another payload that pass here."""
     tests_digest: str = field(default="", metadata=LATER)
-    """Digest of the collected node ids (`domain/test_identity.py`: `normal_nodeid`); empty where
+    """Digest of the collected node ids (`domain/test_identity.py`: `normal_nodeid`); empty if
     not all are known.
     """
     tests_lacking: tuple[str, ...] = field(default=(), metadata=LATER)
@@ -99,7 +99,7 @@ class JobEvidence:
     changes: TestChanges | None = field(default=None, metadata=LATER)
     """Changes against the baseline's tests.
 
-    None where the job was cut short, or never had tests.
+    None if the job was cut short, or never had tests.
     """
 
 
@@ -137,7 +137,7 @@ class MachineEvidence:
     instance_type: str = ""
     """Instance type that the provider reports; empty without one."""
     devices: tuple[str, ...] | None = None
-    """Accelerators by vendor and name, ``nvidia NVIDIA L4``; None where they were not read."""
+    """Accelerators by vendor and name, ``nvidia NVIDIA L4``; None if they were not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +215,7 @@ class Quarantine:
     author: str = field(default="", metadata=LATER)
     """Who opened it: the name of their token at that time."""
     author_token: str = field(default="", metadata=LATER)
-    """Id of the token; `SOCKET` for an operating-system user. Empty where the name was typed."""
+    """Id of the token; `SOCKET` for an operating-system user. Empty if the name was typed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +236,7 @@ class Waiver:
     evidence: str = ""
     """Digest of the snapshot that it is limited to; empty for later ones too."""
     author_token: str = field(default="", metadata=LATER)
-    """Id of the author's token; `SOCKET` for an operating-system user. Empty where the name was
+    """Id of the author's token; `SOCKET` for an operating-system user. Empty if the name was
     typed.
     """
     approver_token: str = field(default="", metadata=LATER)
@@ -259,7 +259,7 @@ class Approval:
     evidence: str
     """Digest of the snapshot."""
     token: str = field(default="", metadata=LATER)
-    """Id of the token; `SOCKET` for an operating-system user. Empty where the name was typed."""
+    """Id of the token; `SOCKET` for an operating-system user. Empty if the name was typed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

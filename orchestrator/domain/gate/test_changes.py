@@ -54,7 +54,7 @@ def changes_since(
 
     Args:
         job: Its id.
-        now: What it collected; None where nobody knows the names.
+        now: The collected tests; None if their names are unknown.
         baselines: Any number.
         renames: Confirmed ones, by the older name; a name may have changed more than once.
         left_out: Files and folders that were skipped as a whole or not looked into: what was lost

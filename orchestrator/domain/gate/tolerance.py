@@ -1,7 +1,7 @@
 """Toleration of failing results: by a quarantine, a known issue, or as flaky.
 
-Failing results choose in turn, those that can stop a release first; an allowance that is used up
-is open to nobody. So an allowance more never makes a result intolerable, and an advisory result
+Failing results are assigned in turn, blocking ones first; a used-up allowance tolerates no
+more. So an allowance more never makes a result intolerable, and an advisory result
 never takes one away from a blocking one. What is tolerated stays failed in every count.
 """
 
@@ -150,8 +150,8 @@ def failing_results(
 ) -> Iterator[FailingResult]:
     """Return all failures of a job: tests, checks, and its own end.
 
-    A job that crashed is a failing result beside its failing tests: whatever tolerates these does
-    not reach it.
+    A crash of a job is a failing result besides its failing tests, and what tolerates the tests
+    does not tolerate the crash.
     """
     about = FailingResult(cell, job, blocking)
     for test in job.failed:

@@ -141,7 +141,7 @@ class VerdictEnvelope:
     id: str
     """``V-0001``; empty before it is stored."""
     runs: tuple[str, ...]
-    """The runs whose evidence it judges."""
+    """The runs whose evidence it evaluates."""
     lineage: str
     """The lineage of verdicts; the gate's name by default."""
     created_at: datetime

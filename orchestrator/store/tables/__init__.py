@@ -37,6 +37,13 @@ from orchestrator.store.tables.leases import (
     PriceRow,
     StaticHostRow,
 )
+from orchestrator.store.tables.notifications import (
+    AnnouncementRow,
+    ChannelRow,
+    DeliveryAttemptRow,
+    DeliveryRow,
+    LineageStateRow,
+)
 from orchestrator.store.tables.results import (
     ArtifactRow,
     BenchmarkPointRow,
@@ -73,15 +80,7 @@ from orchestrator.store.tables.runs import (
     RunSpecRow,
     TransitionRow,
 )
-from orchestrator.store.tables.schedules import (
-    AnnouncementRow,
-    ChannelRow,
-    DeliveryAttemptRow,
-    DeliveryRow,
-    FiringRow,
-    LineageStateRow,
-    ScheduleRow,
-)
+from orchestrator.store.tables.schedules import FiringRow, ScheduleRow
 from orchestrator.store.tables.shared_columns import Table
 
 __all__ = [

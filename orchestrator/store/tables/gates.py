@@ -68,7 +68,7 @@ class VerdictRow(Table):
 
 
 class VerdictRunRow(Table):
-    """A run whose evidence a verdict judges."""
+    """A run whose evidence a verdict evaluates."""
 
     __tablename__ = "verdict_run"
 

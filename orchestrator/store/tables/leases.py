@@ -111,7 +111,7 @@ class PlacementDecisionRow(Table):
 
 
 class StaticHostRow(Table):
-    """A machine of a provider without a cloud."""
+    """A machine of `local` or `static`, as last seen."""
 
     __tablename__ = "static_host"
 

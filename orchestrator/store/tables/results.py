@@ -94,7 +94,7 @@ SLOW_US = 90_000_000
 class TestResultRow(Table):
     """The result of a test in a cell.
 
-    By far the most rows, so they carry no foreign keys: checking them took two thirds of what
+    It has by far the most rows, and no foreign keys: checking them took two thirds of what
     Postgres spent on taking a result in. The one writer has read every number from its table.
     """
 
@@ -309,7 +309,7 @@ class CellBenchmarkSummaryRow(Table):
     cell: Mapped[KeyCell]
     points: Mapped[int]
     environment: Mapped[str]
-    """Fingerprint of its environment; empty where it is unknown, and without points."""
+    """Fingerprint of its environment; empty if it is unknown, and without points."""
     packed: Mapped[bytes]
     """Benchmarks and values, in little-endian: all int32, then all float64.
 

@@ -221,7 +221,7 @@ class AttemptRow(Table):
     retests_ended_at: Mapped[datetime | None]
     """When it stopped accepting retests."""
     collected_at: Mapped[datetime | None]
-    """When the files of its jobs were collected; None where that failed."""
+    """When the files of its jobs were collected; None if that failed."""
 
 
 class AttemptEnvironmentRow(Table):

@@ -16,7 +16,7 @@ def check(document: Document) -> Iterator[Mark]:
     if document.garbled:
         many = len(document.garbled)
         lines = f"{many} lines were" if many > 1 else "1 line was"
-        message = f"{lines} decoded with the wrong encoding; what follows is read mended"
+        message = f"{lines} decoded with the wrong encoding; the text below is read as repaired"
         yield Mark("warning", document.garbled[0], message)
 
 

@@ -4,41 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
-from orchestrator.domain.catalogue import architecture
+from orchestrator.domain.accelerators import MODELS, AcceleratorModel
 from reports.document_lint.document import Document, Line
 from reports.document_lint.quantities import Printed, quantities
 from reports.document_lint.rule import AcrossRule, DocumentRule, Mark
 
-
-@dataclass(frozen=True, slots=True)
-class Board:
-    """A model of accelerator."""
-
-    name: str
-    capability: str
-    memory_gb: int
-    """Marketed memory."""
-    instances: tuple[str, ...]
-    """Prefixes of its instance types."""
-
-    @property
-    def architecture(self) -> str:
-        """Return the architecture of its compute capability."""
-        return architecture(self.capability)
-
-
-BOARDS = (
-    Board("A10G", "8.6", 24, ("g5.",)),
-    Board("L4", "8.9", 24, ("g2-standard-", "g6.", "gr6.")),
-    Board("L40S", "8.9", 48, ("g6e.",)),
-    Board("T4", "7.5", 16, ("g4dn.",)),
-    Board("V100", "7.0", 16, ("p3.",)),
-    Board("A100", "8.0", 40, ("p4d.", "a2-highgpu-")),
-    Board("H100", "9.0", 80, ("p5.", "a3-highgpu-")),
-    Board("H200", "9.0", 141, ("p5e.", "p5en.", "a3-ultragpu-")),
-)
+BOARDS = tuple(model for model in MODELS if model.instances)
+"""Models whose instance types are known."""
 ARCHITECTURES = ("Volta", "Turing", "Ampere", "Ada Lovelace", "Ada", "Hopper", "Blackwell")
 FP8_SINCE = 8.9
 """Minimum compute capability with FP8 tensor cores."""
@@ -50,12 +23,12 @@ _INSTANCE = re.compile(
 _BY_NAME = {board.name: board for board in BOARDS}
 
 
-def boards_in(text: str) -> tuple[Board, ...]:
+def boards_in(text: str) -> tuple[AcceleratorModel, ...]:
     """Return the distinct accelerators named in a text."""
     return tuple(dict.fromkeys(_BY_NAME[name] for name in _NAMES.findall(text)))
 
 
-def instances_in(text: str) -> Iterator[tuple[str, Board]]:
+def instances_in(text: str) -> Iterator[tuple[str, AcceleratorModel]]:
     """Return the instance types in a text with a known accelerator."""
     for name in _INSTANCE.findall(text):
         for board in BOARDS:
@@ -78,7 +51,7 @@ _MEMORY = re.compile(r"(?i)\bmemory\b|vram|\bgpu\b|accelerator")
 _BYTES = {"GB": 1e9, "GiB": 2.0**30, "MiB": 2.0**20, "MB": 1e6}
 
 
-def boards_of(document: Document, line: Line | None = None) -> tuple[Board, ...]:
+def boards_of(document: Document, line: Line | None = None) -> tuple[AcceleratorModel, ...]:
     """Return the boards of a line: by its words, its headings, or the document."""
     for text in (line.text, *reversed(line.path)) if line is not None else ():
         found = boards_in(text)
@@ -137,7 +110,7 @@ def _lines_with(document: Document, pattern: str) -> Iterator[tuple[int, str]]:
 
 
 def check_fp8(document: Document) -> Iterator[Mark]:
-    """Find boards with FP8 tensor cores that are said to have none."""
+    """Find statements that a board with FP8 tensor cores has none."""
     able = [b for b in _every_board(document) if float(b.capability) >= FP8_SINCE]
     able = [board for board in able if board.architecture != "Hopper"]
     if not able:
@@ -155,7 +128,7 @@ def check_fp8(document: Document) -> Iterator[Mark]:
             yield Mark("warning", line.number, message)
 
 
-def _every_board(document: Document) -> tuple[Board, ...]:
+def _every_board(document: Document) -> tuple[AcceleratorModel, ...]:
     found = [board for line in document.everything for board in boards_in(line.text)]
     return tuple(dict.fromkeys(found))
 

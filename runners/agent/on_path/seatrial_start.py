@@ -47,7 +47,7 @@ def main(how: str, arguments: List[str]) -> None:
     elsewhere = seatrial_origins.required_distributions().elsewhere()
     if elsewhere is not None:
         reason, one = elsewhere
-        text = f"another {one.name} stands in front of the one that was installed: {one.home}"
+        text = f"another {one.name} comes before the installed one on the path: {one.home}"
         _refuse(one.home, text, "keep its folder off PYTHONPATH", reason=reason)
     if sys.flags.optimize:
         text = "Python runs optimized (PYTHONOPTIMIZE), so assertions are left out"

@@ -77,7 +77,7 @@ KINDS = (
 
 
 def handler(event: object, context: object) -> dict[str, Any]:
-    """What AWS Lambda calls. Raises RuntimeError where something could not be ended."""
+    """The entry point of AWS Lambda. Raises RuntimeError if something could not be ended."""
     done = end_expired(os.environ["SEATRIAL_PROJECT"], time.time())
     print(json.dumps(done))
     if done["failed"]:

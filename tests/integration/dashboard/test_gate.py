@@ -46,7 +46,7 @@ def test_a_passing_gate_has_nothing_in_its_way(pages: PageDesk) -> None:
     assert "There is no verdict yet." in pages.page("/gates/release").one(id="waive").text
     gate_world.ran(pages.api)
     gate_world.check(pages.api, "passes")
-    assert "Nothing stands in the way." in pages.page("/gates/release").one(id="waive").text
+    assert "No rule blocks the release." in pages.page("/gates/release").one(id="waive").text
 
 
 def test_a_badge_is_not_offered_to_who_cannot_see_it(red: PageDesk) -> None:

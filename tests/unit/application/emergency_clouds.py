@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from orchestrator.application.emergency_stop import EmergencyStop
 from orchestrator.domain.machine import LaunchRequest, Place, ProviderTraits
-from runners import ProviderContext
 from runners.fake import FakeCloud, FakeProvider, MemoryHostStore
+from runners.provider_context import ProviderContext
 from tests.platforms import as_platform
 
 OURS = {"seatrial-project": "seatrial"}

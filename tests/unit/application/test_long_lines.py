@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.application.finish_ingestion import pull_evidence
+from orchestrator.application.pull_evidence import pull_evidence
 from orchestrator.domain.evidence import LINE_LIMIT_BYTES, EvidenceBatch, EvidenceError
 from orchestrator.store.evidence import Position
 

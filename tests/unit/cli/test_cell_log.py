@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.cli.cell_log import WholeLines
 from orchestrator.cli.failure_logs import Chosen, chosen_logs
-from orchestrator.cli.responses import read
+from orchestrator.cli.read_answers import read
 from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs
 

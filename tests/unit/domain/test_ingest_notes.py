@@ -8,12 +8,12 @@ from decimal import Decimal
 import pytest
 
 from orchestrator.adapters.files.documents import FileDocuments
+from orchestrator.domain.accelerators import INSTANCE_DEVICES, architecture
 from orchestrator.domain.annotation import moment
 from orchestrator.domain.assembly.jobs import artifact_id, module_id, title_of
-from orchestrator.domain.catalogue import PLATFORMS, architecture
+from orchestrator.domain.catalogue import PLATFORMS
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.ingested import StatedMachine
-from orchestrator.domain.instance_devices import INSTANCE_DEVICES
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
 

@@ -37,8 +37,8 @@ CASES = [
         ("job", 0, "metrics", 1),
         "'a-b.json' and 'a/b.json' are both stored as 'j.a-b.json': rename the file",
     ),
-    (job(metrics=("a", "a")), ("job", 0, "metrics", 1), "'a' stands twice"),
-    (job(metrics=("output", "output")), ("job", 0, "metrics", 1), "'output' stands twice"),
+    (job(metrics=("a", "a")), ("job", 0, "metrics", 1), "'a' occurs twice"),
+    (job(metrics=("output", "output")), ("job", 0, "metrics", 1), "'output' occurs twice"),
     (
         job(metrics=("txt",)),
         ("job", 0, "metrics", 0),

@@ -57,7 +57,7 @@ CASES = [
     (matrix(platforms=(here(bastion=HOST),)), ("platforms", 0, "bastion"), "no use for 'bastion'"),
     (matrix(environments=()), ("environments",), "name at least one environment"),
     (matrix(environments=("imag",)), ("environments", 0), "no environment 'imag'; did you mean"),
-    (matrix(environments=("image", "image")), ("environments", 1), "'image' stands here twice"),
+    (matrix(environments=("image", "image")), ("environments", 1), "'image' occurs twice"),
     (matrix(platforms=(here(environments=("tpu",)),)), ("platforms", 0, "environments", 0),
      "the payload has no environment 'tpu'"),
     (matrix(jobs=()), ("jobs",), "a matrix needs at least one job"),

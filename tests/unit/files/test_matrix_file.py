@@ -137,11 +137,11 @@ CASES = {
     ),
     "duplicate key": (
         GOOD + "jobs: []\n",
-        "10:1 : the key 'jobs' stands here twice; the first is in line 7",
+        "10:1 : the key 'jobs' occurs twice; the first is in line 7",
     ),
     "duplicate key, quoted": (
         changed("{id: here,", '{id: here, "id": there,'),
-        "6:16 : the key 'id' stands here twice; the first is in line 6",
+        "6:16 : the key 'id' occurs twice; the first is in line 6",
     ),
     "merge key": (GOOD + "<<: {}\n", "10:1 : `<<` is not read: write the keys out"),
     "key that is a list": (GOOD + "? [a]\n: b\n", "10:3 : a key must be a single word or text"),
@@ -172,7 +172,7 @@ CASES = {
     "a word": ("matrix", "1:1 : must be a mapping, not 'matrix'"),
     "a list": ("[]", "1:1 : must be a mapping, not a list"),
     "deep": (f"a: {'[' * 40}{']' * 40}", "1:35 : it is nested deeper than 32 levels"),
-    "half a character": ('{"a": "\\ud800"}', "1:7 : a text holds half a character"),
+    "half a character": ('{"a": "\\ud800"}', "1:7 : an unpaired surrogate"),
     "NUL": (changed("name: m", 'name: "\\0"'), "3:18 metadata.name: holds a character that cannot"),
 }
 

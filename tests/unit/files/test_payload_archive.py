@@ -328,8 +328,8 @@ TRICKS = {
         payload(link("d", "sub"), entry("d/x")), "lies below 'd', which is no folder",
     ),
     "below a file": (payload(entry("f"), entry("f/x")), "lies below 'f', which is no folder"),
-    "twice": (payload(entry("a"), entry("a")), "'a' stands in the archive twice"),
-    "file, then link": (payload(entry("a"), link("a", "b")), "stands in the archive twice"),
+    "twice": (payload(entry("a"), entry("a")), "'a' occurs twice in the archive"),
+    "file, then link": (payload(entry("a"), link("a", "b")), "occurs twice in the archive"),
     "hard link out": (
         payload(link("h", "/etc/passwd", tarfile.LNKTYPE)), "which is not in the archive",
     ),

@@ -58,7 +58,7 @@ def test_a_ready_made_policy_is_for_its_matrix(path: Path):
     ("lines", "told"),
     [
         (["job: []"], "line 6, column 3: spec.job: there is no such key; did you mean 'jobs'?"),
-        (["jobs: []", "jobs: []"], "line 7, column 3: document: the key 'jobs' stands here twice"),
+        (["jobs: []", "jobs: []"], "line 7, column 3: document: the key 'jobs' occurs twice"),
         (["jobs: [{id: moe, on: [gcp-14]}]"], "line 6, column 25: spec.jobs.0.on.0: "),
         (["jobs: [{id: moe, on: [gcp-14]}]"], "names no 'gcp-14'; did you mean 'gcp-l4'?"),
         (["jobs: [{id: moe, on: []}]"], "name at least one platform, or `all`"),
@@ -161,7 +161,7 @@ def test_a_known_issue_without_an_end_is_refused():
 
 
 def test_an_id_stands_once():
-    assert "'KI-1' stands here twice" in refused(f"known_issues: [{an_issue()}, {an_issue()}]")
+    assert "'KI-1' occurs twice" in refused(f"known_issues: [{an_issue()}, {an_issue()}]")
 
 
 def an_exception(rule: str, **more: str) -> str:
@@ -182,7 +182,7 @@ def an_exception(rule: str, **more: str) -> str:
         ("freshness/gcp-l4", "nothing waives"),
         ("attestation/gcp-l4", "nothing waives"),
         ("evidence", "nothing waives"),
-        ("flaky", "it only informs"),
+        ("flaky", "informational only"),
         ("cost", "the policy has no rule 'cost'"),
         ("performance/moe/time@gcp-l4", "the policy has no rule of performance"),
     ],

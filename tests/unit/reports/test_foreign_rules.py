@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator.domain.accelerators import INSTANCE_DEVICES
 from orchestrator.domain.catalogue import PLATFORMS
-from orchestrator.domain.instance_devices import INSTANCE_DEVICES
 from orchestrator.domain.lint_findings import LEVELS, ForeignDocument
 from reports.document_lint.linter import ACROSS, EVIDENCE, MOST, RULES, lint_documents
 from reports.document_lint.parsing import read

@@ -15,7 +15,7 @@ from orchestrator.adapters.result_parsers.demo_output import DemoHeadings, DemoM
 from orchestrator.adapters.result_parsers.device_results import DeviceResults
 from orchestrator.adapters.result_parsers.json_report import PytestJsonReport
 from orchestrator.adapters.result_parsers.junit import JUnitXml
-from orchestrator.adapters.result_parsers.metrics import MetricLines
+from orchestrator.adapters.result_parsers.metric_dialects import MetricLines
 from orchestrator.adapters.result_parsers.nvidia_smi import NvidiaSmi
 from orchestrator.adapters.result_parsers.pytest_benchmark import PytestBenchmark
 from orchestrator.adapters.result_parsers.transcription import Transcription

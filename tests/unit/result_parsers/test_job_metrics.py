@@ -37,7 +37,7 @@ def nested(depth: int) -> str:
         ("output", f'{{"metric": "a", "value": {"9" * 5000}}}\n', "a line is no JSON that can"),
         ("output", f'{{"metric": "a", "x": {nested(30_000)}, "value": 1}}\n', "a line is no JSON"),
         ("output", f'{{"metric": "a", "x": {nested(700)}, "value": []}}\n', "'a' has no figure"),
-        ("output", '{"metric": "a", "value": 1, "value": 2}\n', "a key stands twice"),
+        ("output", '{"metric": "a", "value": 1, "value": 2}\n', "a key occurs twice"),
         ("output", '{"metric": "a", "samples": [1, 2\n', "a line is no JSON"),
         ("output", f'{{"metric": "a", "samples": [{"1, " * 40_000}1]}}\n', "a line is no JSON"),
         ("output", "a\n" * 2_000_001, "only its first 2,000,000 lines were read"),

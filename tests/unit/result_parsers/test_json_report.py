@@ -97,7 +97,7 @@ def test_a_test_that_was_taken_out_is_seen(tmp_path):
     document = json.loads(REAL)
     del document["tests"][5]
     said = read(tmp_path, document)
-    assert errors(said) == ["its summary says 11 failed, and 10 stand in it"]
+    assert errors(said) == ["its summary says 11 failed, but it contains 10"]
 
 
 def test_a_torn_report_keeps_what_came(tmp_path):

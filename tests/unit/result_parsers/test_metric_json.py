@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.adapters.result_parsers.job_metrics import JobMetrics
-from orchestrator.adapters.result_parsers.metrics import MetricJson
+from orchestrator.adapters.result_parsers.metric_dialects import MetricJson
 from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.domain.parsed_results import ParsedMetric, ParsedProblem
 from tests.unit.result_parsers.demo_logs import written

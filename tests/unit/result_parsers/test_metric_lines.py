@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.adapters.result_parsers.measurement_lines import Measured, measured, relation
-from orchestrator.adapters.result_parsers.metrics import MetricLines
+from orchestrator.adapters.result_parsers.metric_dialects import MetricLines
 from orchestrator.adapters.result_parsers.quantities import Quantity, quantity
 from orchestrator.domain.parsed_results import (
     ParsedCheck,

@@ -75,7 +75,7 @@ def test_mojibake_is_mended_and_told(tmp_path):
     raw = "\n".join(["plain", "âœ… Metric: 3.5Ã—", "â€” none"]).encode()
     assert lines(tmp_path, raw, notes=notes) == ["plain", "✅ Metric: 3.5×", "— none"]
     assert [(p.level, p.message) for p in notes.said()] == [
-        ("warning", "mojibake mended in 2 lines")
+        ("warning", "mojibake repaired in 2 lines")
     ]
 
 

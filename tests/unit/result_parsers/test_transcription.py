@@ -104,7 +104,7 @@ def test_how_sure_it_is(tmp_path, text, name, confidence):
         (TEXT.replace("7.27", "-1"), "must be a duration"),
         (TEXT.replace("direction: lower", "direction: sideways"), "is unknown"),
         (TEXT.replace("moe-demo", "fp8-training"), "there is a job 'fp8-training' already"),
-        (TEXT + "jobs: []\n", "stands here twice"),
+        (TEXT + "jobs: []\n", "occurs twice"),
         (TEXT.replace("seatrial/v1", "seatrial/v9"), "apiVersion"),
         (TEXT[:-9], "line 23, column 7: .*not YAML"),
         (HEAD, "jobs: is missing"),

@@ -105,7 +105,7 @@ class PolicyFacts:
     other: StoredPolicy | None
     """The one that it is compared with."""
     diff: list[Changed] | None
-    """None where nothing is compared, or the texts are too long."""
+    """None if nothing is compared, or the texts are too long."""
     names: Sequence[tuple[str, str]]
     """(digest, label) of each policy that can be compared."""
 

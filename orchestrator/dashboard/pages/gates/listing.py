@@ -200,7 +200,7 @@ def _button(asked: Asked, channel: Channel) -> Sequence[Act]:
 GATES_SHOWN = 100
 WAITS_SHOWN = 3
 _LINE = Column("line", "Line")
-"""Only where a gate has another line than its own."""
+"""Whether a gate has another lineage than its own."""
 _COLUMNS = (
     Column("gate", "Gate"),
     _LINE,

@@ -404,7 +404,7 @@ router = APIRouter()
 
 @router.post(urls.RUNS + "/{run}/cancel")
 def cancel(asked: AskedDep, viewer: MayRun, run: str) -> Response:
-    """Ask for its end; a finished run stays as it is."""
+    """Request the run's cancellation; a finished run is unchanged."""
     found = run_of(asked, run)
     cancel_run(asked.context, found.id)
     return asked.go(urls.run_url(found.id))

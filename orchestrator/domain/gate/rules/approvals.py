@@ -84,7 +84,7 @@ def _explained(needs: str, authors: Set[str], yes: list[str], idle: list[str], s
 def _is_agreed(case: RuleContext, results: Sequence[RuleResult]) -> bool:
     """Whether every excuse is an approved waiver or stated in the policy.
 
-    An exception's approver is a name in the policy: that person has said nothing.
+    An exception's approver is only a name in the policy; that person has approved nothing here.
     """
     agreed = {FLAKY, GIVEN_UP, *(one.id for one in case.snapshot.waivers)}
     agreed |= {one.id for one in case.policy.spec.known_issues}

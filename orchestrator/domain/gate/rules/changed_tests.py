@@ -26,7 +26,7 @@ def changed_tests(case: RuleContext) -> Iterator[RuleResult]:
             yield from _absent(stand, cell, case.policy.spec.evidence.manifest)
 
 
-def changed_tests_with_remedy(case: RuleContext) -> Iterator[RuleResult]:
+def changed_tests_v3(case: RuleContext) -> Iterator[RuleResult]:
     """Add to `changed_tests` how to accept missing tests, or where they moved."""
     for result in changed_tests(case):
         is_lost = result.outcome is not RuleOutcome.OK and bool(result.inputs["removed"])

@@ -99,7 +99,7 @@ def attestation(case: RuleContext) -> Iterator[RuleResult]:
         )
 
 
-def attestation_of_refusals_too(case: RuleContext) -> Iterator[RuleResult]:
+def attestation_v3(case: RuleContext) -> Iterator[RuleResult]:
     """Check attestations; ingested reports that a platform is unavailable need one, too."""
     typed = {
         f"attestation/{cell.id}"
@@ -146,7 +146,7 @@ def own_environment(case: RuleContext) -> Iterator[RuleResult]:
             )
 
 
-def evidence_of_product(case: RuleContext) -> Iterator[RuleResult]:
+def evidence_v3(case: RuleContext) -> Iterator[RuleResult]:
     """Check the evidence as `evidence` does; without any run, name the product."""
     product = case.policy.metadata.product
     none = (

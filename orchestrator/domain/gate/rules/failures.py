@@ -62,7 +62,7 @@ def new_failures(case: RuleContext) -> Iterator[RuleResult]:
 def flaky(case: RuleContext) -> Iterator[RuleResult]:
     """Yield a result: tests that failed and passed in a rerun.
 
-    Failures are judged by the rules of jobs.
+    The rules of jobs evaluate failures.
     """
     rule = case.policy.spec.flaky
     seen = [result for result in case.tolerance.results if result.failing.is_flaky]
@@ -98,7 +98,7 @@ def flaky(case: RuleContext) -> Iterator[RuleResult]:
 
 
 def failed_first(case: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result per job with failures in another run of its subject that do not occur here."""
+    """Yield a result for each job that passes here but failed in another run of its subject."""
     for judged in case.jobs:
         found = case.tolerance.over_by_job.get((judged.cell.id, judged.job.id), ())
         if found or judged.job.passed_after:
@@ -108,7 +108,7 @@ def failed_first(case: RuleContext) -> Iterator[RuleResult]:
             yield from _left_out(stand, cell, is_blocking=stand.blocking(cell))
 
 
-def failed_first_with_remedy(case: RuleContext) -> Iterator[RuleResult]:
+def failed_first_v3(case: RuleContext) -> Iterator[RuleResult]:
     """Check failures before reruns, also on platforms unavailable later, with a remedy.
 
     The sentence has the command that approves a change of the payload, or that asks for a waiver.
@@ -209,7 +209,7 @@ def _left_out(
 def known_issues(case: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per known issue and quarantine.
 
-    What it tolerates. Failures are judged by the rules of jobs.
+    What it tolerates. The rules of jobs evaluate failures.
     """
     used = case.tolerance.used
     for issue in case.tolerance.issues:

@@ -34,7 +34,7 @@ from orchestrator.domain.outcome import Counts, Outcome
 
 
 def cost(case: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result: the cost of all machines of all judged runs."""
+    """Yield a result: the cost of all machines of all evaluated runs."""
     rule = case.policy.spec.cost
     if rule is None:
         return
@@ -66,9 +66,9 @@ def jobs(case: RuleContext) -> Iterator[RuleResult]:
     return _jobs(case, _sentence)
 
 
-def jobs_by_name(case: RuleContext) -> Iterator[RuleResult]:
+def jobs_v2(case: RuleContext) -> Iterator[RuleResult]:
     """Check jobs as in the first versions: failures are excused by name alone."""
-    return _jobs(case, _sentence_by_name)
+    return _jobs(case, _sentence_v2)
 
 
 _Sentence = Callable[[RuledJob, Sequence[ToleratedResult], RuleResult], str]
@@ -178,9 +178,7 @@ def _came_to_its_end(job: JobEvidence) -> bool:
     return job.ending is None or job.ending.outcome in _FINAL
 
 
-def _sentence_by_name(
-    judged: RuledJob, found: Sequence[ToleratedResult], _result: RuleResult
-) -> str:
+def _sentence_v2(judged: RuledJob, found: Sequence[ToleratedResult], _result: RuleResult) -> str:
     said = [f"{judged.job.id} on {judged.cell.id} {_went(judged, _passed_judged)}"]
     return "; ".join([*said, *_failures(found), *_rest(judged)]) + "."
 

@@ -122,7 +122,7 @@ _WRONG = (Outcome.FAILED, Outcome.TIMED_OUT)
 _Judged = tuple[RuleOutcome, str]
 """An outcome and its sentence."""
 _OfCell = Callable[[PlatformEvidence, CellEvidence], _Judged]
-"""What a cell comes to that ran to its end."""
+"""Outcome and sentence of a cell that ran to its end."""
 
 
 def platforms(case: RuleContext) -> Iterator[RuleResult]:
@@ -130,12 +130,12 @@ def platforms(case: RuleContext) -> Iterator[RuleResult]:
     return _platforms(case, _ran)
 
 
-def platforms_with_first_rules_counts(case: RuleContext) -> Iterator[RuleResult]:
+def platforms_v2(case: RuleContext) -> Iterator[RuleResult]:
     """Yield the results of versions 1 and 2: runs that reuse evidence count as green runs.
 
     The counts of tests are those that passed, failed, or were expected to fail.
     """
-    return _platforms(case, _ran_as_before)
+    return _platforms(case, _ran_v2)
 
 
 def _platforms(case: RuleContext, ran: _OfCell) -> Iterator[RuleResult]:
@@ -192,7 +192,7 @@ def _cell(stand: PlatformEvidence, cell: CellEvidence, ran: _OfCell) -> _Judged:
 
 
 def _is_explained(cell: CellEvidence) -> bool:
-    """Whether the outcomes of its jobs, judged separately, explain the cell's."""
+    """Whether the outcomes of its jobs, which are evaluated separately, explain the cell's."""
     return cell.outcome not in _WRONG or any(job.outcome in _WRONG for job in cell.jobs)
 
 
@@ -209,7 +209,7 @@ def _ran(stand: PlatformEvidence, cell: CellEvidence) -> _Judged:
     return _in_a_row(wanted, cell.green_streak + 1, said)
 
 
-def _ran_as_before(stand: PlatformEvidence, cell: CellEvidence) -> _Judged:
+def _ran_v2(stand: PlatformEvidence, cell: CellEvidence) -> _Judged:
     said = _said_of(cell, first_rules_counts)
     return _in_a_row(stand.rule.consecutive_green, cell.green_streak + 1, said)
 

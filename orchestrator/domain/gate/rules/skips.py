@@ -39,7 +39,7 @@ def skips(case: RuleContext) -> Iterator[RuleResult]:
     return _by_platform(case, _for_want_of_the_subject)
 
 
-def skips_whatever_is_absent(case: RuleContext) -> Iterator[RuleResult]:
+def skips_v2(case: RuleContext) -> Iterator[RuleResult]:
     """Check skips as in version 2: missing modules of the subject are not special."""
     return _by_platform(case, _never)
 
@@ -56,9 +56,9 @@ def _by_platform(case: RuleContext, is_absent: _Judge) -> Iterator[RuleResult]:
             yield _skips(stand, rule, tally)
 
 
-def skips_where_asked(case: RuleContext) -> Iterator[RuleResult]:
+def skips_v1(case: RuleContext) -> Iterator[RuleResult]:
     """Check skips as in version 1: no result where the policy has no skip rule."""
-    return skips_whatever_is_absent(case) if case.policy.spec.skips is not None else iter(())
+    return skips_v2(case) if case.policy.spec.skips is not None else iter(())
 
 
 _NOT_IMPORTED = re.compile(r"could not import '([\w.]+)'")

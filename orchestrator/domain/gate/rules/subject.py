@@ -51,7 +51,7 @@ def subject(case: RuleContext) -> Iterator[RuleResult]:
     yield _subject(case, {*_ALWAYS, *compared}, {*rule.require, *known})
 
 
-def subject_as_required(case: RuleContext) -> Iterator[RuleResult]:
+def subject_v1(case: RuleContext) -> Iterator[RuleResult]:
     """Check the subject as in version 1: only required digests are compared."""
     required = case.policy.spec.subject.require
     yield _subject(case, {*_ALWAYS, *required}, set(required))

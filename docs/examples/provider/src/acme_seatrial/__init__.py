@@ -27,7 +27,8 @@ from orchestrator.domain.machine import (
     SshAddress,
 )
 from orchestrator.domain.matrix import Platform
-from runners import ProviderContext, first_boot
+from runners import first_boot
+from runners.provider_context import ProviderContext
 
 TRAITS = ProviderTraits(
     name="acme",

@@ -38,11 +38,11 @@ _TOLD: Mapping[Figure, tuple[str, str, tuple[str, ...]]] = {
         "Prices of live, real machines.",
         ("provider",),
     ),
-    Figure.ORPHANS: ("orphans", "Of clouds, unknown to the ledger.", ("provider",)),
-    Figure.DELIVERIES: ("deliveries", "News for channels.", ("state",)),
-    Figure.CHANNELS: ("channels", "Where people are told.", ("state",)),
-    Figure.FIRINGS: ("firings", "Of schedules; all but `notified` are open.", ("state",)),
-    Figure.VERDICTS: ("verdicts", "Of gates.", ("gate", "decision")),
+    Figure.ORPHANS: ("orphans", "Cloud resources that are not in the ledger.", ("provider",)),
+    Figure.DELIVERIES: ("deliveries", "Notifications on their way to channels.", ("state",)),
+    Figure.CHANNELS: ("channels", "Notification channels.", ("state",)),
+    Figure.FIRINGS: ("firings", "Firings of schedules; all but `notified` are open.", ("state",)),
+    Figure.VERDICTS: ("verdicts", "Verdicts of gates.", ("gate", "decision")),
 }
 _LIVE = ("launching", "held", "releasing")
 """Lease states that may have a machine."""

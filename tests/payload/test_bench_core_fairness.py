@@ -14,7 +14,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of what torch imports
 @pytest.fixture
 def trial(monkeypatch):
     monkeypatch.syspath_prepend(str(PAYLOAD))
-    spec = importlib.util.spec_from_file_location("trial", ROOT / "benchmarks" / "bench_core.py")
+    spec = importlib.util.spec_from_file_location(
+        "trial", ROOT / "benchmarks" / "bench_core_fairness.py"
+    )
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -56,14 +56,14 @@ class MetricJson:
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
-        """See the port."""
+        """Return the confidence from 0 (no) to 1 (its producer's mark), by the first bytes."""
         head = head_text(artifact)
         if not _FIGURE.search(head):
             return 0.0
         return 0.7 if _LIST.match(head) or _LINES.match(head) else 0.0
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
-        """See the port."""
+        """Parse the artifact into statements, in order, in bounded memory."""
         yield ParsedJob(kind="benchmark")
         if not head_text(artifact).startswith("["):
             yield from json_lines(artifact)
@@ -95,7 +95,7 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Return the object. Raises ValueError for a duplicate key."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key occurs twice")
     return found
 
 

@@ -4,7 +4,7 @@ Fifty comparisons of a work with itself: of intervals that are 99 % sure, three 
 arm does 21 units of a work where the other does 20: the interval must lie wholly below 1, in nine
 tries of ten. Both arms are the same function on the same tensors, one thread each: where data lie
 in memory makes arms of the same work differ for real. Run: `PYTHONPATH=payload python
-benchmarks/bench_core.py`.
+benchmarks/bench_core_fairness.py`.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ from pathlib import Path
 from orchestrator.adapters.git_repositories import Repositories
 from orchestrator.adapters.subject_resolver import BuildFolder, GitAndPipSubjects
 from orchestrator.config import Settings
-from runners.shell.account import account_of, prove_apart
 from runners.shell.local import LocalShell
+from runners.shell.local_account import account_of, prove_apart
 
 NOT_HERE = (
     "provider: local runs its jobs on the computer of the controller, and others can reach this"
@@ -27,14 +27,14 @@ class LocalJobs:
     account: str = ""
     """Account of jobs; empty for the controller's own user."""
     refusal: str = ""
-    """Why no jobs run here, and what to do instead; empty where they do."""
+    """Why no jobs run here, and what to do instead; empty if they do."""
     umask: int = -1
     """The jobs' umask; -1 for that of this process."""
     reached: bool = False
     """Whether others can reach this controller."""
 
     def refusal_as(self, account: str) -> str:
-        """Return why no job may run as this account (empty: our own user); empty where it may."""
+        """Return why no job may run as this account (empty: our own user); empty if it may."""
         if self.refusal or account == self.account:
             return self.refusal
         return _AS_ANOTHER.format(

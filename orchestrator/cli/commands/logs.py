@@ -1,0 +1,95 @@
+"""logs: prints what the jobs of a cell wrote."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from orchestrator.cli.cell_log import CellLog
+from orchestrator.cli.client import Client
+from orchestrator.cli.commands.options import (
+    CellOption,
+    ReadRunArgument,
+)
+from orchestrator.cli.errors import CliError
+from orchestrator.cli.failure_logs import Chosen, chosen_logs
+from orchestrator.cli.safe_text import log_line
+from orchestrator.cli.session import Session, find_cells, find_run, session_of
+from orchestrator.domain.run_record import CellRecord, RunResponse
+
+_FOLLOW_EVERY_S = 0.5
+
+
+def logs_command(
+    context: typer.Context,
+    run: ReadRunArgument = "latest",
+    cell: CellOption = None,
+    job: Annotated[
+        str | None, typer.Option("--job", metavar="JOB", help="Only what this job printed.")
+    ] = None,
+    test: Annotated[
+        str | None,
+        typer.Option(
+            "--test", metavar="TEST", help="Only what failed in a test: its id, or a part of it."
+        ),
+    ] = None,
+    failed: Annotated[
+        bool,
+        typer.Option(
+            "--failed", help="Only failing tests, and jobs and cells that failed otherwise."
+        ),
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Go on until the run is over.")
+    ] = False,
+) -> None:
+    """Print the logs of a run's cells, as they came from the machines."""
+    session = session_of(context)
+    chosen = Chosen(job, test, failed)
+    if follow and chosen.is_part:
+        raise CliError("--follow prints whole logs: leave --job, --test and --failed out")
+    client = session.client() if follow else session.reader()
+    _, found = find_run(client, run)
+    cells = find_cells(found, cell)
+    if not chosen.is_part:
+        _print_whole(session, client, found, cells, follow=follow)
+        return
+    printer = _Printer(session)
+    for text in chosen_logs(client, found, cells, chosen):
+        printer.write(text)
+
+
+def _print_whole(
+    session: Session, client: Client, run: RunResponse, cells: list[CellRecord], *, follow: bool
+) -> None:
+    for one in cells:
+        if one.ingested is not None:
+            session.say(f"{one.id} was ingested; its files: seatrial report {run.id} -o DIR")
+    logs = [CellLog(client, run, one, prefixed=len(cells) > 1) for one in cells]
+    printer = _Printer(session)
+    while True:
+        # Asked for before the logs: what a finished run has written is all there.
+        is_over = not follow or find_run(client, run.id)[1].is_finished
+        for log in logs:
+            for text in log.new(to_the_end=is_over):
+                printer.write(text)
+        if is_over:
+            return
+        session.wiring.clock.sleep(_FOLLOW_EVERY_S)
+
+
+class _Printer:
+    """Prints whole lines: unchanged into a pipe, harmless on a terminal."""
+
+    def __init__(self, session: Session) -> None:
+        self._is_terminal = session.out.is_terminal
+
+    def write(self, data: bytes) -> None:
+        if self._is_terminal:
+            text = data.decode(errors="replace")
+            typer.echo("\n".join(log_line(line) for line in text.split("\n")), nl=False)
+        else:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
