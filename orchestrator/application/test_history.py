@@ -35,7 +35,7 @@ from orchestrator.domain.test_identity import (
 )
 from orchestrator.store.failure_groups import Place
 from orchestrator.store.stores import Stores
-from orchestrator.store.test_grid import CellResult
+from orchestrator.store.test_grid import CellResult, GridCell
 from orchestrator.store.test_histories import TestRun
 
 
@@ -192,6 +192,9 @@ class CellTestHistory:
     counts: Counts
     """Flakiness of these results."""
     broken: Regression | None
+    """None where the test is gone, too."""
+    gone: GridCell | None = None
+    """The first newer cell whose run of the job does not have the test."""
 
     @property
     def now(self) -> CellResult | None:
@@ -210,7 +213,7 @@ class TestDetail:
     names: Sequence[KnownTest]
     """Older names."""
     cells: Sequence[CellTestHistory]
-    """Worst first, then by name."""
+    """Worst first, then by name; those where it is gone last."""
     flaky: FlakyEvidence
     """Flakiness of these results, each cell name by itself."""
     signatures: Mapping[str, Signature]
@@ -244,7 +247,7 @@ def follow_test(stores: Stores, test_id: int, *, each: int, at: datetime) -> Tes
     return TestDetail(
         test=test,
         names=names,
-        cells=_cells(goes),
+        cells=_cells(goes, stores.grids.gone({test.id, *(one.id for one in names)})),
         flaky=flaky_evidence(_go(go) for go in reversed(goes) if not _is_to_come(go)),
         signatures=signatures,
         failure=newest,
@@ -268,23 +271,34 @@ def _go(go: CellResult) -> ResultPoint:
     return ResultPoint(go.run, go.version, go.build, go.cell, go.outcome, go.earlier)
 
 
-def _cells(goes: Iterable[CellResult]) -> list[CellTestHistory]:
+def _cells(
+    goes: Iterable[CellResult], gone: Mapping[tuple[int, str], GridCell]
+) -> list[CellTestHistory]:
     by_name: dict[str, list[CellResult]] = {}
     for go in goes:
         by_name.setdefault(go.cell, []).append(go)
-    return sorted((_story(name, some) for name, some in by_name.items()), key=_rank)
+    stories = (_story(name, some, gone.get((some[0].test, name))) for name, some in by_name.items())
+    return sorted(stories, key=_rank)
 
 
-def _story(cell: str, goes: Sequence[CellResult]) -> CellTestHistory:
+def _story(cell: str, goes: Sequence[CellResult], gone: GridCell | None) -> CellTestHistory:
     tally: dict[TestOutcome, int] = {}
     for go in goes:
         if not _is_to_come(go):
             tally[go.outcome] = tally.get(go.outcome, 0) + 1
-    return CellTestHistory(cell=cell, goes=goes, counts=Counts.of(tally), broken=_broken(goes))
+    return CellTestHistory(
+        cell=cell,
+        goes=goes,
+        counts=Counts.of(tally),
+        broken=None if gone else _broken(goes),
+        gone=gone,
+    )
 
 
 def _rank(story: CellTestHistory) -> tuple[int, str]:
     now = story.now
+    if story.gone is not None:
+        return 3, story.cell
     if now is not None and now.outcome in BAD:
         return 0, story.cell
     return (2 if now is not None and now.outcome in _GOOD else 1), story.cell
