@@ -294,6 +294,8 @@ def read_order(
                 source, str(file), manifest=manifest, providers=session.wiring.traits
             )
         subject = _subject(session, file, matrix, source, scratch) if with_subject else None
+        if subject is not None and matrix.subject.wheel:
+            _see_age(session, file, matrix, subject.path)
         baseline = _baseline(session, file, matrix, source, scratch)
     except InvalidDocumentError as error:
         raise document_error(error) from None
@@ -404,6 +406,17 @@ def _subject(
     except RefusedError as error:
         _refuse(session, file, source, ("subject", matrix.subject.source), str(error))
     return None
+
+
+def _see_age(session: Session, file: Path, matrix: Matrix, wheel: Path) -> None:
+    """Note it if the wheel is not of the source that is here. Raises CliError."""
+    # Only a wheel beside its project needs them, and every command pays for the imports above.
+    from orchestrator.cli.starter.project_sources import read_sources  # noqa: PLC0415
+    from orchestrator.cli.starter.stale_wheel import stale_wheel_notes  # noqa: PLC0415
+
+    own = "." if isinstance(matrix.payload, str) else matrix.payload.path
+    for note in stale_wheel_notes(read_sources(file.parent / own), wheel):
+        session.say(f"note: {note}")
 
 
 def _baseline(

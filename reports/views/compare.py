@@ -440,7 +440,7 @@ def _lonely(record: RunRecord, matched: set[str]) -> tuple[UnmatchedCell, ...]:
 def _pair(old: CellRecord, new: CellRecord, how: str, base: Evidence, head: Evidence) -> CellPair:
     names = same_jobs(old.jobs, new.jobs)
     stacks = [hardware_of(cell, subject="").stack for cell in (old, new)]
-    environment = environment_diff(old.probed, new.probed)
+    environment = environment_diff(old.probed, new.probed, subject=head.record.subject.name)
     deltas = deltas_of(old, new, names)
     money = money_of(old).cost_usd, money_of(new).cost_usd
     jobs, jobs_same = _jobs(old, new, names)

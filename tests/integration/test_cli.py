@@ -313,6 +313,24 @@ def test_a_wheel_pattern_must_match_exactly_one(
     assert controller.sent("POST", "/api/v1/runs")[0].json["subject"] == digest
 
 
+def test_a_wheel_of_another_version_than_the_project_s_is_noted(
+    cli: Cli, controller: FakeController
+) -> None:
+    report_of(cli)
+    controller.finish("passed")
+    cli.matrix.write_text(MATRIX.replace('"0.4.40"}', '"0.4.40", wheel: "dist/*.whl"}'))
+    (cli.folder / "dist").mkdir()
+    wheel(cli.folder / "dist" / "torchbridge-0.4.40-py3-none-any.whl")
+    project = cli.folder / "pay" / "pyproject.toml"
+    project.write_text('[project]\nname = "torchbridge"\nversion = "0.4.40"\n')
+    assert cli("run", str(cli.matrix)) == 0
+    assert "pyproject.toml says" not in cli.err
+    project.write_text('[project]\nname = "TorchBridge"\nversion = "0.4.41"\n')
+    assert cli("run", str(cli.matrix)) == 0
+    assert "note: pyproject.toml says 0.4.41, the wheel " in cli.err
+    assert "torchbridge-0.4.40-py3-none-any.whl is 0.4.40: `pip wheel . " in cli.err
+
+
 def test_a_baseline_is_uploaded_beside_the_subject(cli: Cli, controller: FakeController) -> None:
     report_of(cli)
     controller.finish("passed")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from orchestrator.application.benchmarks import Delta, MetricChange
-from orchestrator.application.compare_cells import PACKAGE, STACK, CellPair, Trait
+from orchestrator.application.compare_cells import STACK, CellPair, Trait
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import cut, visible
 from orchestrator.dashboard.measurement_text import (
@@ -23,6 +23,7 @@ from orchestrator.dashboard.responses import Asked
 from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Table, Text
 from orchestrator.domain.cell import Cell as RunCell
 from orchestrator.domain.cell import Run
+from orchestrator.domain.fingerprint import PACKAGE
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.test_comparison import Difference
 from orchestrator.domain.test_identity import KnownTest

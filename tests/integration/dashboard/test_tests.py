@@ -6,11 +6,11 @@ from datetime import date, timedelta
 
 import pytest
 
-from orchestrator.application.known_issues import NewIssue, add_known_issue
+from orchestrator.application.known_issues import add_known_issue
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages import tests
 from orchestrator.domain.gate.snapshot import Quarantine
-from orchestrator.domain.known_issue import IssueMatch, IssueScope
+from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.domain.test_identity import Alias, AliasState, NameChange
 from tests.contract.test_stores_grids import done
@@ -41,7 +41,7 @@ def went(pages: PageDesk, *outcomes: str, cell: str = "here", name: str = NAME) 
 
 def test_tests_are_found_by_parts_of_their_names(pages: PageDesk) -> None:
     went(pages, "passed", "failed")
-    night(pages.api, "1.2", {"here": {"tests/test_b.py::other": "passed"}})
+    night(pages.api, "1.2", {"there": {"tests/test_b.py::other": "passed"}})
     [row] = pages.page("/tests?q=test_it").rows("tests")
     assert row["Test"] == "TestA::test_it[f16] tests/test_a.py · unit"
     assert (row["Newest result"], row["Version"], row["When"]) == ("✗ failed", "1.1", "1 h")
@@ -66,6 +66,24 @@ def test_a_broken_test_says_since_when_and_leads_to_the_comparison(pages: PageDe
     [strip] = page.all("svg", "strip")
     assert strip["aria-label"] == "here, 4 results: 2 passed, 2 failed"
     assert "ValueError: 3" in page.one("pre", "message").text
+
+
+def test_a_deleted_test_is_gone_and_does_not_fail_now(pages: PageDesk) -> None:
+    went(pages, "passed", "failed")
+    since = night(pages.api, "2.0", {"here": {"t.py::other": "passed"}})
+    night(pages.api, "2.1", {"here": {"t.py::other": "passed"}})
+    page = pages.page(address_of(pages))
+    facts = [one.text for one in page.all("dd")]
+    assert facts[0].startswith("gone"), facts
+    assert not page.all("dd", "bad")
+    [row] = page.rows("platforms")
+    assert row["Newest"].startswith("● gone since run")
+    assert (row["Version"], row["Regression range"]) == ("1.1 1 h ago", "–")
+    links = [one["href"] for one in page.one(id="platforms").all("a") if "gone" in one.text]
+    assert links == [urls.cell_url(since, "here")]
+    [found] = pages.page("/tests?q=test_it").rows("tests")
+    assert found["Newest result"].startswith("● gone since run")
+    assert ", 2.0, " in found["Newest result"]
 
 
 def test_each_result_leads_to_its_page_and_the_newest_one_has_its_files(pages: PageDesk) -> None:
@@ -166,11 +184,13 @@ def test_older_names_are_one_test_with_it(pages: PageDesk) -> None:
 
 def test_what_people_said_of_it_is_beside_it(pages: PageDesk) -> None:
     went(pages, "failed")
-    new = NewIssue(
+    new = KnownIssue(
         product="proof",
         title="values are three",
         owner="ann",
-        author=pages.viewer.person,
+        id="",
+        opened=date(2026, 3, 1),
+        author=pages.viewer.person.name,
         expires=date(2026, 3, 9),
         match=IssueMatch(exception="ValueError"),
         scope=IssueScope(platforms=("he*",), requires_package=""),
