@@ -188,7 +188,8 @@ def _shrink(file: Path) -> None:
         left = -1
         while left:
             [before] = connection.execute("PRAGMA freelist_count").fetchone()
-            connection.execute(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})").fetchall()
+            # A script is stepped to its end; `execute` would stop after one page.
+            connection.executescript(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
             [left] = connection.execute("PRAGMA freelist_count").fetchone()
             if left == before:
                 break
