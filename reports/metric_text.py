@@ -120,21 +120,25 @@ def _value(table: MetricTable, column: MetricColumn, cell: MetricFigure) -> str:
     return said if alone and column.unit and not column.ratio else f"{column.name} {said}"
 
 
-def measured(said: str, *, apart_from: str = "") -> str:
+def measured(message: str, *, apart_from: str = "") -> str:
     """A job's own figure with four significant digits; whole numbers and words as they are.
 
     Where two that differ would read the same, as a value just above its tolerance, the figure
     keeps the digits that tell them apart.
     """
-    if _INTEGER.fullmatch(said) or not _FLOAT.fullmatch(said) or not math.isfinite(float(said)):
-        return said
-    value = float(said) or 0.0
+    if (
+        _INTEGER.fullmatch(message)
+        or not _FLOAT.fullmatch(message)
+        or not math.isfinite(float(message))
+    ):
+        return message
+    value = float(message) or 0.0
     other = float(apart_from) if _FLOAT.fullmatch(apart_from) else value
     near = fmt.number(value)
     if value == other or near != measured(apart_from):
         return near
     longer = (f"{value:.{digits}g}" for digits in range(5, 18))
-    return next((text for text in longer if float(text) != other), said)
+    return next((text for text in longer if float(text) != other), message)
 
 
 def check_value(line: CheckFact) -> str:

@@ -118,7 +118,7 @@ class Baseline:
 def baselines(
     context: Context,
     policy: GatePolicy,
-    judged: GatePlatforms,
+    gate_platforms: GatePlatforms,
     counted: Sequence[CountedCell],
 ) -> list[Baseline]:
     """Return the baseline of each cell.
@@ -132,17 +132,17 @@ def baselines(
     Args:
         context: What the operations work with.
         policy: The gate's.
-        judged: Its platforms.
+        gate_platforms: Its platforms.
         counted: Cells that count of the present runs.
     """
-    finder = _Finder(context, policy, judged, [one.parts[0].cell for one in counted])
+    finder = _Finder(context, policy, gate_platforms, [one.parts[0].cell for one in counted])
     now = [_present_tests(one) for one in counted]
     anywhere = reduce(
         or_,
         (
             tests
             for one, tests in zip(counted, now, strict=True)
-            if one.parts[0].cell.platform.id in judged.required
+            if one.parts[0].cell.platform.id in gate_platforms.required
         ),
         _NONE,
     )
@@ -194,13 +194,13 @@ class _Finder:
         self,
         context: Context,
         policy: GatePolicy,
-        judged: GatePlatforms,
+        gate_platforms: GatePlatforms,
         present: Sequence[CellRecord],
     ) -> None:
-        self._context, self._judged = context, judged
+        self._context, self._judged = context, gate_platforms
         self._present = frozenset(cell.id for cell in present)
         self._environments: dict[str, dict[str, str]] = {}
-        self._required = [cell for cell in present if cell.platform.id in judged.required]
+        self._required = [cell for cell in present if cell.platform.id in gate_platforms.required]
         for cell in sorted(present, key=lambda cell: cell.id):
             self._environments.setdefault(cell.platform.id, {})[cell.environment] = cell.id
         self._gate, self._product = policy.metadata.name, policy.metadata.product

@@ -200,7 +200,7 @@ class GateStore(VerdictLines):
         `ingested` says whether what others produced counts. Simulated machines never do, nor
         do runs of some jobs alone: reruns of what failed, second machines, bisections.
         """
-        asked = reuse.Asked(product, platform, before_run, ingested)
+        asked = reuse.ReuseQuery(product, platform, before_run, ingested)
         with self._sessions.read() as session:
             return reuse.last_green(session, asked)
 
@@ -211,7 +211,7 @@ class GateStore(VerdictLines):
 
         Counted as in `last_green`.
         """
-        asked = reuse.Asked(product, platform, before_run, ingested)
+        asked = reuse.ReuseQuery(product, platform, before_run, ingested)
         with self._sessions.read() as session:
             return reuse.streak(session, asked)
 

@@ -66,7 +66,7 @@ class Sources:
         return table(self.pyproject, "project") or table(self.pyproject, "tool", "poetry")
 
 
-def survey(folder: Path) -> Project:
+def inspect_project(folder: Path) -> Project:
     """Inspect a project. Raises CliError if a file cannot be read."""
     sources = read_sources(folder)
     name, name_notes = _name(sources)

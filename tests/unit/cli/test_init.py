@@ -10,7 +10,7 @@ import pytest
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.bootstrap.cli_wiring import CommandWiring
 from orchestrator.cli.app import main
-from orchestrator.cli.starter.starter_files import files_for, survey, write_all
+from orchestrator.cli.starter.starter_files import files_for, inspect_project, write_all
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import Matrix, expand
 from tests.integration.wheel_making import wheel_bytes
@@ -26,7 +26,7 @@ def project(folder: Path, files: dict[str, str]) -> Path:
 
 def written(folder: Path) -> tuple[Manifest, Matrix]:
     """Write both files, and read them as a launch would."""
-    write_all(files_for(survey(folder), folder), force=False)
+    write_all(files_for(inspect_project(folder), folder), force=False)
     documents = FileDocuments()
     manifest = documents.read_manifest((folder / "payload.toml").read_text(), "payload.toml")
     text = (folder / "seatrial.yaml").read_text()
@@ -97,7 +97,7 @@ def test_what_tests_need_is_found_outside_of_the_metadata(
     tmp_path: Path, files: dict[str, str], needs: tuple[str, ...]
 ) -> None:
     folder = project(tmp_path, {"pyproject.toml": PLAIN, "tests/test_hull.py": "", **files})
-    assert set(survey(folder).needs.requirements) == set(needs)
+    assert set(inspect_project(folder).needs.requirements) == set(needs)
 
 
 def test_a_src_layout_with_a_test_extra(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_requirements_files_and_what_is_left_out_of_them(tmp_path: Path) -> None
     assert manifest.name == "my-ship"
     assert manifest.setup is not None
     assert manifest.setup.pip == ("pytest>=8", "numpy==1.26.4")
-    notes = " | ".join(survey(folder).notes)
+    notes = " | ".join(inspect_project(folder).notes)
     assert all(
         left in notes for left in ("base.txt: cannot be read", "'-e .'", "'bad @@ line'", "0.0.0")
     )
@@ -275,7 +275,7 @@ def test_a_wheel_that_cannot_be_the_subject(
         (folder / "dist" / name).write_bytes(data)
     manifest, matrix = written(folder)
     assert (matrix.subject.wheel, manifest.job[0].env) == (None, {"PYTHONPATH": "src"})
-    assert said in " ".join(survey(folder).notes)
+    assert said in " ".join(inspect_project(folder).notes)
 
 
 def test_tests_within_the_source_keep_the_payload_the_subject(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_tests_within_the_source_keep_the_payload_the_subject(tmp_path: Path) ->
     (folder / "dist/shipshape-1.10-py3-none-any.whl").write_bytes(wheel)
     manifest, matrix = written(folder)
     assert (matrix.subject.wheel, manifest.exclude) == (None, ())
-    assert "the tests are within the source" in " ".join(survey(folder).notes)
+    assert "the tests are within the source" in " ".join(inspect_project(folder).notes)
 
 
 def test_an_unpacked_source_distribution_has_the_version_that_it_was_packed_with(
@@ -306,7 +306,7 @@ def test_an_empty_folder_still_gets_a_suite_and_a_note(tmp_path: Path) -> None:
     folder = project(tmp_path / "void", {"README": ""})
     manifest, _ = written(folder)
     assert manifest.job[0].pytest == ("tests",)
-    assert any("no tests were found" in note for note in survey(folder).notes)
+    assert any("no tests were found" in note for note in inspect_project(folder).notes)
 
 
 def run_init(*args: str) -> int:
