@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import re
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -13,9 +13,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markdown_it.common.utils import escapeHtml
-from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
-from markdown_it.utils import OptionsDict
 
 from reports.model.blocks import Plot
 
@@ -25,7 +23,6 @@ SHORT_NAME = 24
 SOME_TEXT, LONG_TEXT = 14, 40
 """Characters of a cell's text from which on it gets room of its own."""
 
-_REPORT = "/SUMMARY.md"
 _STATUS = re.compile(
     r"(?P<glyph>[✅❌◷⚠■⊘∅○◐–▸]) (?P<word>PASSED|FAILED|TIMED OUT|ERRORED|CANCELLED|NOT AVAILABLE"
     r"|NOT RUN|SKIPPED|PARTIAL|RUNNING|QUEUED)\b"
@@ -48,7 +45,6 @@ def render_html(markdown: str, *, title: str, templates: Path, plots: Sequence[P
     parser = MarkdownIt("commonmark", {"html": False}).enable("table")
     parser.add_render_rule("image", _image)
     parser.add_render_rule("text", _text)
-    parser.add_render_rule("link_open", _link)
     env = {"plots": {plot.path: plot for plot in plots}}
     tokens = parser.parse(markdown, env)
     _set_tables(tokens)
@@ -81,21 +77,6 @@ def _image(
     data = base64.b64encode(plot.svg.encode()).decode("ascii")
     told = html.escape(f"{plot.title}. {plot.told}", quote=True)
     return f'<img alt="{told}" src="data:image/svg+xml;base64,{data}">'
-
-
-def _link(
-    renderer: RendererHTML,
-    tokens: Sequence[Token],
-    index: int,
-    options: OptionsDict,
-    env: MutableMapping[str, object],
-) -> str:
-    """Return a link; to the page of a cell's report where it has one."""
-    target = str(tokens[index].attrs.get("href", ""))
-    if target.endswith(_REPORT):
-        tokens[index].attrSet("href", target.removesuffix("md") + "html")
-        tokens[index + 1].content = tokens[index + 1].content.removesuffix("md") + "html"
-    return renderer.renderToken(tokens, index, options, env)
 
 
 def _text(

@@ -240,10 +240,26 @@ COMPARING = (
 
 
 def render_markdown(
-    model: ReportModel, template: str, *, templates: Path, plots: Sequence[Plot] = ()
+    model: ReportModel,
+    template: str,
+    *,
+    templates: Path,
+    plots: Sequence[Plot] = (),
+    form: str = "md",
+    alone: bool = False,
 ) -> str:
-    """Fill a template, and settle the blank lines so that a layout never depends on the data."""
-    text = environment(templates).get_template(template).render(report=model, plots=plots)
+    """Fill a template, and settle the blank lines so that a layout never depends on the data.
+
+    Args:
+        model: The report.
+        template: The name of its template.
+        templates: The folder of the templates.
+        plots: The plots that the text shows.
+        form: ``html`` where a page is made of the text: the files beside it are pages then.
+        alone: Whether no file lies beside it: it links none.
+    """
+    filled = environment(templates).get_template(template)
+    text = filled.render(report=model, plots=plots, form=form, alone=alone)
     return re.sub(r"\n{3,}", "\n\n", _footnotes(text)).strip() + "\n"
 
 

@@ -78,7 +78,7 @@ class ReportKind:
     template: str
     per_cell: bool
     needs_base: bool = False
-    """Whether it sets the run against another one."""
+    """Whether it sets the run against another one; no run's folder has it."""
 
 
 KINDS: Mapping[str, ReportKind] = {
@@ -101,6 +101,7 @@ def render(
     *,
     cell: str | None = None,
     format: str = "md",  # noqa: A002 - the word of the command line and of the route
+    alone: bool = False,
     templates: Path,
 ) -> str:
     """Render a report.
@@ -110,6 +111,7 @@ def render(
         evidence: The run and its tests.
         cell: A cell's id, where the kind is about one cell; the only one by default.
         format: ``md``, ``html`` or ``json``.
+        alone: Whether no file lies beside it: it links none, neither plots nor other reports.
         templates: The folder of the report templates.
 
     Raises:
@@ -121,8 +123,11 @@ def render(
     model = model_of(kind, evidence, cell=cell)
     if format == "json":
         return render_json(model)
-    plots = plots_of(model)
-    text = render_markdown(model, KINDS[kind].template, templates=templates, plots=plots)
+    alone = alone or KINDS[kind].needs_base
+    plots = plots_of(model) if format == "html" or not alone else ()
+    text = render_markdown(
+        model, KINDS[kind].template, templates=templates, plots=plots, form=format, alone=alone
+    )
     if format == "md":
         return text
     return render_html(text, title=plain(model.title), templates=templates, plots=plots)

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
@@ -37,22 +36,10 @@ _PENDING = "PENDING"
 _ENDED = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
 _AT_ONCE = 200
 """Flows that are forgotten at once."""
+_THREADS = 16
+"""Number of threads that run the bodies of steps."""
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class DbosSettings:
-    """Settings of the engine: its database, its executor id, and its limits."""
-
-    url: str
-    """URL of the engine's own database file, or of a Postgres database with a separate schema."""
-    executor_id: str
-    """Fixed on SQLite, where one process owns the home; unique per process on Postgres."""
-    threads: int = 16
-    """Number of threads that run the bodies of steps."""
-    stranded_s: float = 30.0
-    """Seconds that a flow may have no executor before it is started again."""
 
 
 class _AbandonedError(BaseException):
@@ -67,19 +54,35 @@ class DbosEngine:
     """
 
     def __init__(
-        self, settings: DbosSettings, flow: Flow, *, wakeups: Wakeups | None = None
+        self,
+        flow: Flow,
+        *,
+        url: str,
+        executor_id: str,
+        stranded_s: float = 30.0,
+        wakeups: Wakeups | None = None,
     ) -> None:
-        """`wakeups` ends the wait between two polls early."""
-        self._executor_id = settings.executor_id
-        is_file = settings.url.startswith(_SQLITE)
-        self._file = Path(settings.url.removeprefix(_SQLITE)) if is_file else None
-        self._flows = _Flows(settings.stranded_s)
-        self._pool = ThreadPoolExecutor(settings.threads, thread_name_prefix="step")
+        """Configure the engine; `launch` opens its database.
+
+        Args:
+            flow: The flow of a cell.
+            url: URL of the engine's own database file, or of a Postgres database, where the engine
+                has a schema of its own.
+            executor_id: Fixed on SQLite, where one process owns the home; unique per process on
+                Postgres.
+            stranded_s: Seconds that a flow may have no executor before it is started again.
+            wakeups: Ends the wait between two polls early.
+        """
+        self._executor_id = executor_id
+        is_file = url.startswith(_SQLITE)
+        self._file = Path(url.removeprefix(_SQLITE)) if is_file else None
+        self._flows = _Flows(stranded_s)
+        self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="step")
         config: DBOSConfig = {
             "name": _APP_NAME,
-            "system_database_url": settings.url,
+            "system_database_url": url,
             "application_version": FLOW_VERSION,
-            "executor_id": settings.executor_id,
+            "executor_id": executor_id,
             "dbos_system_schema": _SCHEMA,
             "log_level": "ERROR",
             "console_log_level": "ERROR",
@@ -185,7 +188,8 @@ def _shrink(file: Path) -> None:
         left = -1
         while left:
             [before] = connection.execute("PRAGMA freelist_count").fetchone()
-            connection.execute(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})").fetchall()
+            # A script is stepped to its end; `execute` would stop after one page.
+            connection.executescript(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
             [left] = connection.execute("PRAGMA freelist_count").fetchone()
             if left == before:
                 break

@@ -120,10 +120,7 @@ documented(Pairs, derived=["slowdown"])
 documented(Ingested, derived=["provenance"])
 documented(DiagnosedTest, derived=["tried"])
 documented(JobRecord, derived=["pairs"], without=["unnamed", "turns", "test_set"])
-documented(
-    CellRecord,
-    derived=["counts", "pass_rate", "cost_usd", "machine", "packages", "fingerprint"],
-)
+documented(CellRecord, derived=["counts", "pass_rate", "cost_usd", "machine", "packages"])
 documented(SubjectName, PrunedPart)
 documented(Commit, SubjectSelector, is_sent=True)
 documented(PruneLine)
@@ -151,7 +148,7 @@ documented(
     KnownIssueResponse,
 )
 documented(NewToken, KnownTestResponse, RunAnnotation, Doubt, CheckedAnnotation)
-documented(SeriesPoint, derived=["environment"], without=["probed"])
+documented(SeriesPoint, derived=["environment"], without=["subject", "probed"])
 documented(ChangePoint, EnvironmentDifference, SeriesChange, BenchmarkSeries)
 documented(ResultPoint, TestRun, without=["build", "nodeid"])
 documented(Schedule, derived=["lineage"])

@@ -30,6 +30,10 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 
 CellQuery = Annotated[str | None, Query(description="One cell's report", max_length=200)]
 
+AloneQuery = Annotated[
+    bool, Query(description="No file lies beside it: without links to plots and other reports")
+]
+
 router = APIRouter(
     tags=["reports"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]
 )
@@ -56,9 +60,10 @@ def get_report(
     kind: str,
     format: str,  # noqa: A002 - the path's own word
     cell: CellQuery = None,
+    alone: AloneQuery = False,
 ) -> Response:
     """Return a report of the run, or of one cell, as Markdown, HTML or JSON."""
-    return _report(context, run_id, kind, cell, format)
+    return _report(context, run_id, kind, cell, format, alone=alone)
 
 
 @router.get(
@@ -82,11 +87,13 @@ def _report(
     kind: str,
     cell: str | None,
     format: str,  # noqa: A002 - the path's own word
+    *,
+    alone: bool = False,
 ) -> Response:
     if format not in MEDIA_TYPES:
         raise NotFoundError(f"reports are not made as {format!r}{nearest(format, MEDIA_TYPES)}")
     evidence = _evidence(context, run_id, kind, cell)
-    text = context.render(kind, evidence, cell, format)
+    text = context.render(kind, evidence, cell, format, alone=alone)
     return Response(
         text, media_type=MEDIA_TYPES[format], headers={"Content-Security-Policy": POLICY}
     )

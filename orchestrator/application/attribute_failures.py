@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orchestrator.application.job_outcomes import judge_jobs
 from orchestrator.domain.cell import Cell, CellState, RunSpec
-from orchestrator.domain.fingerprint import environment_diff
+from orchestrator.domain.fingerprint import PACKAGE, environment_diff
 from orchestrator.domain.matrix import Baseline
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.retests import (
@@ -94,11 +94,12 @@ def _second(stores: Stores, cell: Cell) -> ConfirmationResult | None:
         return None
     here, other = (stores.results.environment(each.id) or {} for each in (cell, there[0]))
     machines = [lease.place for lease in stores.leases.of_run(second).get(there[0].id, ())]
+    subject = stores.runs.spec(cell.run_id).matrix.subject.name
     return ConfirmationResult(
         name=machines[-1] if machines else "another machine",
         run=second,
         outcomes=_outcomes(stores, there[0]),
-        differs=environment_diff(here, other),
+        differs=environment_diff(here, other, subject=subject),
     )
 
 
@@ -118,8 +119,6 @@ def _outcomes(stores: Stores, cell: Cell) -> dict[str, tuple[str, ...]]:
 
 
 _BAD = (TestOutcome.FAILED, TestOutcome.ERROR)
-
-_PACKAGE = "package "
 
 _NOT_THERE = "-"
 
@@ -168,7 +167,7 @@ def keys_in_question(
 
 def last_time(stores: Stores, cell: Cell, spec: RunSpec) -> LastTime:
     """Return the last green cell of the platform and environment, with its differences."""
-    subject, plan = spec.matrix.subject, stores.cells.plan(cell.id)
+    plan = stores.cells.plan(cell.id)
     green = stores.gates.last_green(
         spec.manifest.name, plan.platform.id, before_run=cell.run_id, ingested=False
     )
@@ -177,14 +176,13 @@ def last_time(stores: Stores, cell: Cell, spec: RunSpec) -> LastTime:
         return LastTime()
     then = _environment_of(stores, green.run_id, cell.name)
     now = stores.results.environment(cell.id) or {}
-    rows = environment_diff(then, now) if then else ()
-    own = f"{_PACKAGE}{subject.name.lower().replace('_', '-')}"
+    rows = environment_diff(then, now, subject=spec.matrix.subject.name) if then else ()
     packages = tuple(
-        (what.removeprefix(_PACKAGE), old, new)
+        (what.removeprefix(PACKAGE), old, new)
         for what, old, new in rows
-        if what.startswith(_PACKAGE) and what != own
+        if what.startswith(PACKAGE)
     )
-    surroundings = tuple(row for row in rows if not row[0].startswith(_PACKAGE))
+    surroundings = tuple(row for row in rows if not row[0].startswith(PACKAGE))
     return LastTime(green.run_id, packages, surroundings, run.payload_digest)
 
 

@@ -283,7 +283,7 @@ _TENTH = 20
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """Runs between two change points."""
+    """Runs of one environment between two change points."""
 
     first: int
     last: int
@@ -339,7 +339,7 @@ def trend_of(context: Context, benchmark: Benchmark, *, platform: str, runs: int
     return BenchmarkTrend(
         track=track,
         trend=trend,
-        levels=tuple(_levels(values, trend)),
+        levels=tuple(_levels(values, places, trend)),
         steps=tuple(_steps(context, track, trend)),
     )
 
@@ -353,9 +353,10 @@ def samples_of(context: Context, trend: BenchmarkTrend) -> Mapping[int, Sequence
     return store.samples(trend.track.benchmark, cells, most=MOST_SAMPLES)
 
 
-def _levels(values: Sequence[float], trend: Trend) -> Sequence[Level]:
-    edges = [0, *(change.index for change in trend.changes), len(values)]
-    return [_level(values, first, end - 1) for first, end in pairwise(edges) if end > first]
+def _levels(values: Sequence[float], places: Sequence[str], trend: Trend) -> Sequence[Level]:
+    moved = (at for at in range(1, len(places)) if places[at] != places[at - 1])
+    edges = sorted({0, *(change.index for change in trend.changes), *moved, len(values)})
+    return [_level(values, first, end - 1) for first, end in pairwise(edges)]
 
 
 def _level(values: Sequence[float], first: int, last: int) -> Level:
@@ -383,7 +384,10 @@ def _step(
 ) -> Step:
     probed = [documents.get(track.points[at].cell) for at in near]
     known = [one for one in probed if one]
-    found = [row for old, new in pairwise(known) for row in environment_diff(old, new)]
+    subject = track.cells[track.points[change.index].cell].subject
+    found = [
+        row for old, new in pairwise(known) for row in environment_diff(old, new, subject=subject)
+    ]
     direction = track.benchmark.direction
     worse = (change.change > 0) == (direction == "lower")
     return Step(
@@ -402,6 +406,8 @@ class SeriesPoint:
     """Measurement of one run."""
 
     run: str
+    subject: str
+    """Name of the subject."""
     version: str
     """Version of the subject."""
     at: datetime
@@ -414,7 +420,7 @@ class SeriesPoint:
     @property
     def environment(self) -> str:
         """Return the fingerprint of the environment; empty if it is unknown."""
-        return fingerprint(self.probed)
+        return fingerprint(self.probed, subject=self.subject)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -517,7 +523,10 @@ def _series(some: Sequence[Measured], detector: Detector) -> BenchmarkSeries:
 def _change(change: ChangePoint, points: Sequence[SeriesPoint], direction: str) -> SeriesChange:
     """Return a change point with its run and the environment differences around it."""
     near = range(max(1, change.index - 2), min(len(points), change.index + 3))
-    rows = (environment_diff(points[at - 1].probed, points[at].probed) for at in near)
+    rows = (
+        environment_diff(points[at - 1].probed, points[at].probed, subject=points[at].subject)
+        for at in near
+    )
     differences = tuple(
         EnvironmentDifference(what=what, before=before, since=since)
         for row in rows
@@ -539,6 +548,7 @@ def _point(measureds: Sequence[Measured]) -> SeriesPoint:
     last = measureds[-1]
     return SeriesPoint(
         run=last.run,
+        subject=last.subject,
         version=last.version,
         at=last.at,
         value=median(values),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.domain.cell import Cell, Run
-from orchestrator.domain.fingerprint import traits
+from orchestrator.domain.fingerprint import PACKAGE, traits
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import Evidence
@@ -49,8 +49,6 @@ _RANK = (
     "torch", "runtime", "device driver", "device name", "device compute capability", "devices",
     "image", "instance type", "python", "os",
 )  # fmt: skip
-PACKAGE = "package "
-"""Prefix of package names among traits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from orchestrator.application.cell.flow_context import Locks
 from orchestrator.application.janitor import Janitor
@@ -62,6 +63,19 @@ class RetentionPorts:
     """Records of the engine; None in a process that runs no cells."""
 
 
+class Render(Protocol):
+    """Renders reports."""
+
+    def __call__(
+        self, kind: str, evidence: Evidence, cell: str | None, form: str, *, alone: bool = False
+    ) -> str:
+        """Return a report as ``md``, ``html`` or ``json``.
+
+        With `alone` it links no file beside it. Raises ReportRefusedError.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """The ports of a controller, used by REST, pages and operations."""
@@ -78,8 +92,7 @@ class Context:
     """Validates an uploaded archive and returns its manifest. Raises InvalidDocumentError."""
     pack_payload: Callable[[Path, Path], PackedPayload]
     """Packs a folder into an archive in another. Raises ArchiveError or InvalidDocumentError."""
-    render: Callable[[str, Evidence, str | None, str], str]
-    """Renders a report of (kind, evidence, cell, format: md, html or json)."""
+    render: Render
     draw: Callable[[str, Evidence, str | None], Mapping[str, str]]
     """Draws the plots of (kind, evidence, cell): SVG by path."""
     report_kinds: Callable[[], Sequence[str]]

@@ -32,6 +32,7 @@ from orchestrator.domain.cell import (
 )
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.extend_record import filled
+from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.ingested import Ingested, StatedMachine
 from orchestrator.domain.machine import Place, SshEndpoint
 from orchestrator.domain.money import (
@@ -243,6 +244,7 @@ def _cell(cell: Cell, spec: RunSpec, book: _Book, at: datetime) -> CellRecord:
         probed=maker.probed,
         notices=tuple(results.notices),
         artifacts=tuple(results.artifacts),
+        fingerprint=fingerprint(maker.probed, subject=spec.matrix.subject.name),
         simulated=life.plan.platform.provider == "fake"
         or maker.simulated
         or any(lease.simulated for lease in leases),

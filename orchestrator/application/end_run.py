@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from orchestrator.application.context import Context
+from orchestrator.application.context import Context, Render
 from orchestrator.application.describe_run import evidence_of_record, find_run
 from orchestrator.application.ports.archives import Blobs
 from orchestrator.application.ports.clock import Clock
@@ -22,9 +22,6 @@ from orchestrator.store.stores import Stores
 class ReportRefusedError(ValueError):
     """The report was refused: it needs a cell, or contradicts its evidence; the text says why."""
 
-
-Render = Callable[[str, Evidence, str | None, str], str]
-"""Renders (kind, evidence, cell, format)."""
 
 Draw = Callable[[str, Evidence, str | None], Mapping[str, str]]
 """Draws the plots of (kind, evidence, cell): SVG by path beside the document."""

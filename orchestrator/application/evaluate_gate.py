@@ -79,8 +79,7 @@ def evaluate_gate(
     case = _case(context, policy_of(stored), stored.digest, runs, now)
     verdict = _decide(context, case)
     snapshot_digest = _store_blob(context, canonical(snapshot_document(case.snapshot)))
-    statements = VerdictStatements(verdict, case.snapshot, snapshot_digest, case.taken)
-    bundle, key_id = sign_verdict(context, statements)
+    bundle, key_id = _sign_verdict(context, case, verdict, snapshot_digest)
     made = StoredVerdict(
         id="",
         gate=gate,
@@ -141,37 +140,29 @@ def _store_blob(context: Context, whole: bytes) -> str:
 EXPORT = "intoto"
 
 
-@dataclass(frozen=True, slots=True)
-class VerdictStatements:
-    """The statements to sign."""
-
-    verdict: Verdict
-    snapshot: Snapshot
-    snapshot_digest: str
-    taken: Sequence[GatheredRun]
-
-
-def sign_verdict(context: Context, statements: VerdictStatements) -> tuple[bytes, str]:
+def _sign_verdict(
+    context: Context, case: _Case, verdict: Verdict, snapshot_digest: str
+) -> tuple[bytes, str]:
     """Return the signed bundle, verdict first, and the key's id. Raises KeyUnusableError."""
     key = signing_key(context)
-    cells = tuple(_cell_statements(context, statements))
-    first = verdict_statement(
-        statements.verdict, statements.snapshot, statements.snapshot_digest, cells
-    )
+    cells = tuple(_cell_statements(context, case, verdict.evidence_digest))
+    first = verdict_statement(verdict, case.snapshot, snapshot_digest, cells)
     payloads = [canonical(first), *(one.payload for one in cells)]
     return context.gate.notary.sign(payloads, key.id), key.id
 
 
-def _cell_statements(context: Context, statements: VerdictStatements) -> Iterator[CellStatement]:
-    taken = {one.id: one for one in statements.taken}
-    for cell in statements.snapshot.cells:
+def _cell_statements(
+    context: Context, case: _Case, evidence_digest: str
+) -> Iterator[CellStatement]:
+    taken = {one.id: one for one in case.taken}
+    for cell in case.snapshot.cells:
         if not _has_results(cell):
             continue
         # Reruns completed this cell: one statement for each run that it has jobs of.
         for run in sorted({cell.run, *(job.run for job in cell.jobs if job.run)}):
             told = "".join(context.export(EXPORT, taken[run].evidence, cell.id))
             about = replace(cell, run=run)
-            statement = cell_statement(json.loads(told), about, statements.verdict.evidence_digest)
+            statement = cell_statement(json.loads(told), about, evidence_digest)
             yield CellStatement(run=run, cell=cell.id, payload=canonical(statement))
 
 

@@ -13,7 +13,6 @@ from orchestrator.domain.attestation import mismatch
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.extend_record import filled
-from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.gate.snapshot import (
     CellEvidence,
     FailedTest,
@@ -84,7 +83,6 @@ def freeze_cell(
         subject=subject_of(one),
         packages=_packages(cell),
         own_environment=cell.probed.get("own_environment") is True,
-        fingerprint=fingerprint(cell.probed),
         jobs=_jobs(one, before, quarantines),
         pairs=tuple(pairs for job in cell.jobs for pairs in job.pairs),
         green_streak=before.streak,

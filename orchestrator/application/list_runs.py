@@ -12,7 +12,7 @@ from string import ascii_uppercase
 
 from orchestrator.application.describe_run import stated_cost
 from orchestrator.domain.cell import Cell, Run
-from orchestrator.domain.flaky import IN_A_ROW
+from orchestrator.domain.flaky import ResultPoint, flaky_evidence, flaky_signal, suspects
 from orchestrator.domain.money import machine_cost
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.test_identity import KnownTest
@@ -24,6 +24,8 @@ from orchestrator.store.test_grid import GridCell, GridMark, TestsWanted
 
 CELLS_WITH_TESTS = 3
 """Number of newest cells with results that determine the present tests."""
+_SUSPECTS = 1_000
+"""Maximum tests whose results are read for signs of flakiness."""
 
 
 class GridGroup(StrEnum):
@@ -33,7 +35,9 @@ class GridGroup(StrEnum):
     MISSING = "missing"
     """Collected and not reported."""
     FLAKY = "flaky"
-    """Failed only at times, or passed only on retry."""
+    """Failed and passed with one build on one platform, or passed only on retry (`flaky.py`)."""
+    GONE = "gone"
+    """Failed before, and newer runs of its job do not have it."""
     STEADY = "steady"
 
 
@@ -112,9 +116,9 @@ class _Sorting:
         self._now = {cell.number for cell in now}
         numbers = [cell.number for cell in cells]
         self._bad = stores.failure_groups.failing(numbers)
-        self._retried = frozenset(
-            (one.cell, one.test_id) for one in stores.failure_groups.tried(numbers)
-        )
+        self._earlier = {
+            (one.cell, one.test_id): one.earlier for one in stores.failure_groups.tried(numbers)
+        }
         is_lacking = [cell.number for cell in now if cell.counts.missing + cell.counts.not_run]
         lacking = self._grids.unreported(is_lacking) if is_lacking else []
         self._groups = self._judge({test for _, test in lacking})
@@ -131,23 +135,43 @@ class _Sorting:
             rows=[GridRow(test, self._status(test.id), marks.get(test.id, {})) for test in tests],
             groups=Counter(self._groups.values()),
             kinds=repeated_signatures(self._bad),
-            retried=self._retried,
+            retried=self._earlier.keys(),
             next=tests[-1].id if more else None,
         )
 
     def _judge(self, lacking: Collection[int]) -> dict[int, GridGroup]:
-        places = {cell.number: place for place, cell in enumerate(self._cells)}
-        failed: dict[int, set[int]] = {}
-        failing: set[int] = set()
-        for one in self._bad:
-            failed.setdefault(one.test_id, set()).update(places[cell] for cell in one.cells)
-            if not self._now.isdisjoint(one.cells):
-                failing.add(one.test_id)
-        flaky = {test for test, some in failed.items() if is_short(some)}
-        flaky.update(test for _, test in self._retried)
-        told = dict.fromkeys(flaky, GridGroup.FLAKY)
+        failing = {one.test_id for one in self._bad if not self._now.isdisjoint(one.cells)}
+        flaky = self._flaky()
+        before = {*flaky, *(one.test_id for one in self._bad)} - failing
+        names = {cell.name for cell in self._cells}
+        gone = {test for test, name in self._grids.gone(before) if name in names}
+        told = dict.fromkeys(flaky, GridGroup.FLAKY) | dict.fromkeys(gone, GridGroup.GONE)
         told |= dict.fromkeys(lacking, GridGroup.MISSING)
         return told | dict.fromkeys(failing, GridGroup.FAILING)
+
+    def _flaky(self) -> Collection[int]:
+        """Return the tests whose results in these cells show flakiness, as on the flaky page."""
+        cells = {cell.number: cell for cell in reversed(self._cells)}
+        builds: dict[str, list[str]] = {}
+        place: dict[int, int] = {}
+        for cell in cells.values():
+            some = builds.setdefault(cell.name, [])
+            place[cell.number] = len(some)
+            some.append(cell.build)
+        failing = (
+            (one.test_id, cells[number].name, place[number])
+            for one in self._bad
+            for number in one.cells
+        )
+        retried = (test for _, test in self._earlier)
+        asked, _ = suspects(retried, failing, builds, most=_SUSPECTS)
+        results: dict[int, list[ResultPoint]] = {}
+        for mark in self._grids.marks(list(cells), asked):
+            cell, earlier = cells[mark.cell], self._earlier.get((mark.cell, mark.test), ())
+            results.setdefault(mark.test, []).append(
+                ResultPoint(cell.run, cell.version, cell.build, cell.name, mark.outcome, earlier)
+            )
+        return {test for test, some in results.items() if flaky_signal(flaky_evidence(some))}
 
     def _status(self, test: int) -> GridGroup:
         return self._groups.get(test, GridGroup.STEADY)
@@ -177,19 +201,6 @@ class _Sorting:
 
     def _order(self, test: KnownTest) -> tuple[int, str, int]:
         return list(GridGroup).index(self._status(test.id)), test.nodeid, test.id
-
-
-def is_short(places: Iterable[int]) -> bool:
-    """Whether some failures, by their columns, did not last."""
-    row = 0
-    last = -2
-    for place in sorted(places):
-        if place != last + 1:
-            if 0 < row < IN_A_ROW:
-                return True
-            row = 0
-        row, last = row + 1, place
-    return 0 < row < IN_A_ROW
 
 
 def repeated_signatures(bad: Iterable[Failing]) -> Mapping[str, GridFailureGroup]:

@@ -11,7 +11,13 @@ from orchestrator.application.context import Context
 from orchestrator.application.describe_run import find_run
 from orchestrator.domain.flaky import FlakyEvidence, ResultPoint, flaky_evidence
 from orchestrator.domain.gate.snapshot import Quarantine
-from orchestrator.domain.known_issue import KnownIssue, Ran, in_scope, is_match
+from orchestrator.domain.known_issue import (
+    KnownIssueResponse,
+    Ran,
+    in_scope,
+    is_match,
+    issue_answer,
+)
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.quarantine import QuarantineState, state_of
 from orchestrator.domain.signature import BAD, Signature
@@ -29,7 +35,7 @@ from orchestrator.domain.test_identity import (
 )
 from orchestrator.store.failure_groups import Place
 from orchestrator.store.stores import Stores
-from orchestrator.store.test_grid import CellResult
+from orchestrator.store.test_grid import CellResult, GridCell
 from orchestrator.store.test_histories import TestRun
 
 
@@ -186,19 +192,14 @@ class CellTestHistory:
     counts: Counts
     """Flakiness of these results."""
     broken: Regression | None
+    """None if the test is gone, too."""
+    gone: GridCell | None = None
+    """The first newer cell whose run of the job does not have the test."""
 
     @property
     def now(self) -> CellResult | None:
         """Return its newest result; an unreported one of a running cell is none."""
         return next((go for go in self.goes if not _is_to_come(go)), None)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkedIssue:
-    """A known issue that matches failures of the test."""
-
-    issue: KnownIssue
-    is_expired: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +213,7 @@ class TestDetail:
     names: Sequence[KnownTest]
     """Older names."""
     cells: Sequence[CellTestHistory]
-    """Worst first, then by name."""
+    """Worst first, then by name; those where it is gone last."""
     flaky: FlakyEvidence
     """Flakiness of these results, each cell name by itself."""
     signatures: Mapping[str, Signature]
@@ -221,7 +222,7 @@ class TestDetail:
     """The newest failure anywhere."""
     message: str
     """Its stored message."""
-    issues: Sequence[LinkedIssue]
+    issues: Sequence[KnownIssueResponse]
     quarantines: Sequence[Quarantine]
     """Active quarantines."""
 
@@ -246,7 +247,7 @@ def follow_test(stores: Stores, test_id: int, *, each: int, at: datetime) -> Tes
     return TestDetail(
         test=test,
         names=names,
-        cells=_cells(goes),
+        cells=_cells(goes, stores.grids.gone({test.id, *(one.id for one in names)})),
         flaky=flaky_evidence(_go(go) for go in reversed(goes) if not _is_to_come(go)),
         signatures=signatures,
         failure=newest,
@@ -270,23 +271,34 @@ def _go(go: CellResult) -> ResultPoint:
     return ResultPoint(go.run, go.version, go.build, go.cell, go.outcome, go.earlier)
 
 
-def _cells(goes: Iterable[CellResult]) -> list[CellTestHistory]:
+def _cells(
+    goes: Iterable[CellResult], gone: Mapping[tuple[int, str], GridCell]
+) -> list[CellTestHistory]:
     by_name: dict[str, list[CellResult]] = {}
     for go in goes:
         by_name.setdefault(go.cell, []).append(go)
-    return sorted((_story(name, some) for name, some in by_name.items()), key=_rank)
+    stories = (_story(name, some, gone.get((some[0].test, name))) for name, some in by_name.items())
+    return sorted(stories, key=_rank)
 
 
-def _story(cell: str, goes: Sequence[CellResult]) -> CellTestHistory:
+def _story(cell: str, goes: Sequence[CellResult], gone: GridCell | None) -> CellTestHistory:
     tally: dict[TestOutcome, int] = {}
     for go in goes:
         if not _is_to_come(go):
             tally[go.outcome] = tally.get(go.outcome, 0) + 1
-    return CellTestHistory(cell=cell, goes=goes, counts=Counts.of(tally), broken=_broken(goes))
+    return CellTestHistory(
+        cell=cell,
+        goes=goes,
+        counts=Counts.of(tally),
+        broken=None if gone else _broken(goes),
+        gone=gone,
+    )
 
 
 def _rank(story: CellTestHistory) -> tuple[int, str]:
     now = story.now
+    if story.gone is not None:
+        return 3, story.cell
     if now is not None and now.outcome in BAD:
         return 0, story.cell
     return (2 if now is not None and now.outcome in _GOOD else 1), story.cell
@@ -308,7 +320,7 @@ def _issues(
     failures: Sequence[CellResult],
     signatures: Mapping[str, Signature],
     on: date,
-) -> list[LinkedIssue]:
+) -> list[KnownIssueResponse]:
     """Return the issues that match at least one failure, expired ones included."""
     newest = {(go.signature, go.cell, go.version): go for go in reversed(failures)}
     issues = stores.known_issues.list(product=test.product) if newest else []
@@ -325,7 +337,7 @@ def _issues(
         for issue, go in wanted
         if in_scope(issue, _ran(go, test.job, packages.get(go.number, {})))
     }
-    return [LinkedIssue(issue=one, is_expired=one.is_expired(on)) for one in found.values()]
+    return [issue_answer(one, on) for one in found.values()]
 
 
 def _ran(go: CellResult, job: str, packages: Mapping[str, str]) -> Ran:

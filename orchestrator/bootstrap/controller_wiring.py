@@ -412,8 +412,10 @@ def _reports() -> ModuleType:
     return report_rendering
 
 
-def _render(kind: str, evidence: Evidence, cell: str | None, form: str) -> str:
-    text: str = _reports().render(kind, evidence, cell, form)
+def _render(
+    kind: str, evidence: Evidence, cell: str | None, form: str, *, alone: bool = False
+) -> str:
+    text: str = _reports().render(kind, evidence, cell, form, alone=alone)
     return text
 
 
@@ -424,15 +426,12 @@ def _draw(kind: str, evidence: Evidence, cell: str | None) -> Mapping[str, str]:
 
 def _engine(settings: Settings, executor: str, deps: FlowDeps, wakeups: Wakeups) -> DbosEngine:
     # A reader has no engine, and its library takes a third of a second.
-    from orchestrator.adapters.dbos_engine import (  # noqa: PLC0415
-        DbosEngine,
-        DbosSettings,
-    )
+    from orchestrator.adapters.dbos_engine import DbosEngine  # noqa: PLC0415
 
     async def flow(durable: Durable, cell_id: str) -> None:
         await run_cell(deps, durable, cell_id)
 
-    return DbosEngine(DbosSettings(_engine_url(settings), executor), flow, wakeups=wakeups)
+    return DbosEngine(flow, url=_engine_url(settings), executor_id=executor, wakeups=wakeups)
 
 
 def _engine_url(settings: Settings) -> str:

@@ -25,11 +25,15 @@ def export_media() -> Mapping[str, str]:
     return {name: form.media for name, form in exports.FORMATS.items()}
 
 
-def render(kind: str, evidence: Evidence, cell: str | None, form: str) -> str:
+def render(
+    kind: str, evidence: Evidence, cell: str | None, form: str, *, alone: bool = False
+) -> str:
     """Render a report. Raises ReportRefusedError."""
     templates = asset_dir("templates") / "reports"
     try:
-        return registry.render(kind, evidence, cell=cell, format=form, templates=templates)
+        return registry.render(
+            kind, evidence, cell=cell, format=form, alone=alone, templates=templates
+        )
     except registry.ReportError as error:
         raise ReportRefusedError(str(error)) from error
 

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from orchestrator.domain.evidence import Event
 from orchestrator.domain.outcome import Counts, TestOutcome
@@ -236,7 +235,7 @@ def _outcome_fact(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact
 def _skipped_module(job: str, nodeid: str, data: Mapping[str, object]) -> TestFact:
     """Return a module that skipped itself as one skipped test, as in pytest's summary."""
     reason = _skip_reason(data.get("longrepr"))
-    return TestFact(job, nodeid, TestOutcome.SKIPPED, final=True, reason=reason, message=reason)
+    return TestFact(job, nodeid, TestOutcome.SKIPPED, final=True, reason=reason)
 
 
 def _earlier(value: object) -> tuple[TestOutcome, ...]:
@@ -260,6 +259,8 @@ def phase_fact(job: str, data: Mapping[str, object]) -> TestFact:
         fact = _bad(job, nodeid, text_of(cause), text, duration_s=number_of(data.get("duration")))
         return replace(fact, text=_with_output(text, data))
     outcome, reason = _phase_outcome(data)
+    # A skip's text is its place and its reason, which is told already.
+    is_told = outcome in (TestOutcome.PASSED, TestOutcome.SKIPPED)
     return TestFact(
         job=job,
         nodeid=nodeid,
@@ -267,7 +268,7 @@ def phase_fact(job: str, data: Mapping[str, object]) -> TestFact:
         final=when == "teardown",
         duration_s=number_of(data.get("duration")),
         reason=reason,
-        message=_message(data, text) if outcome > TestOutcome.PASSED else "",
+        message="" if is_told else _message(data, text),
         text=_with_output(text, data) if outcome >= TestOutcome.ERROR else "",
     )
 
@@ -379,18 +380,16 @@ def _read_check(facts: Facts, event: Event) -> None:
 
 def _read_metric(facts: Facts, event: Event) -> None:
     data, params = event.data, event.data.get("params")
-    facts.metrics.append(
-        MetricFact(
-            event.seq,
-            event.job or "",
-            text_of(data.get("metric")),
-            samples_of(data.get("samples")),
-            text_of(data.get("unit")),
-            text_of(data.get("direction")),
-            params if isinstance(params, dict) else {},
-            *turn_of(data),
-        )
+    fact = MetricFact(
+        event.seq,
+        event.job or "",
+        text_of(data.get("metric")),
+        samples_of(data.get("samples")),
+        text_of(data.get("unit")),
+        text_of(data.get("direction")),
+        params if isinstance(params, dict) else {},
     )
+    facts.metrics.append(_in_turn(fact, data))
 
 
 def _read_log(facts: Facts, event: Event) -> None:
@@ -455,25 +454,18 @@ _READINGS = 50
 _NAME_CHARS = 100
 
 
-class InterleavedTurn(NamedTuple):
-    """Arm and turn of a metric; the arm is empty if it was not measured in turns."""
+def _in_turn(fact: MetricFact, data: Mapping[str, object]) -> MetricFact:
+    """Return the metric with the arm, the turn and the readings of its event.
 
-    arm: str = ""
-    number: int | None = None
-    readings: Mapping[str, float] = {}
-
-
-def turn_of(data: Mapping[str, object]) -> InterleavedTurn:
-    """Return arm and turn of a metric event.
-
-    An unknown arm, or a missing turn, is a plain metric.
+    With an unknown arm, or without a turn, it is a plain metric.
     """
-    arm, number = data.get("arm"), data.get("turn")
-    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < _TURNS:
-        return InterleavedTurn()
+    arm, turn = data.get("arm"), data.get("turn")
+    if not isinstance(turn, int) or isinstance(turn, bool) or not 0 <= turn < _TURNS:
+        return fact
     if not isinstance(arm, str) or arm not in ARMS:
-        return InterleavedTurn()
-    return InterleavedTurn(arm, number, dict(_turn_metrics(data.get("readings"))))
+        return fact
+    readings = dict(_turn_metrics(data.get("readings")))
+    return replace(fact, arm=arm, turn=turn, readings=readings)
 
 
 def _turn_metrics(raw: object) -> Iterator[tuple[str, float]]:

@@ -1,50 +1,56 @@
-"""Fingerprint: a digest of the software and hardware that results were produced with."""
+"""Fingerprint: a digest of the software and hardware that a subject was tested with."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 
+PACKAGE = "package "
+"""Prefix of the properties that are versions of packages."""
 _UNKNOWN = "-"
 _WORDS = (("python", "python"), ("torch", "torch"))
 _RUNTIMES = ("cuda", "hip", "xla")
 _DEVICE_WORDS = ("name", "driver", "compute_capability")
 
 
-def fingerprint(probed: Mapping[str, object]) -> str:
+def fingerprint(probed: Mapping[str, object], *, subject: str) -> str:
     """Return the digest of an environment, from the data of an ``environment`` event.
 
     Two cells with the same one ran on the same kind of device with the same driver, runtime,
-    Python, operating system and packages. Host names and serial numbers are not in it.
+    Python, operating system and packages. Host names and serial numbers are not in it, nor is the
+    subject, whose next release is tested in the same environment.
 
     Args:
         probed: The data of an ``environment`` event.
+        subject: Name of the subject's distribution.
 
     Returns:
         64 hex digits; empty if nothing is known at all.
     """
-    known = traits(probed)
+    known = _surroundings(probed, subject)
     if not known:
         return ""
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
 
 
 def environment_diff(
-    one: Mapping[str, object], other: Mapping[str, object]
+    one: Mapping[str, object], other: Mapping[str, object], *, subject: str
 ) -> tuple[tuple[str, str, str], ...]:
     """Return the differences of two environments, as (what, old value, new value).
 
     A value that one of them does not report is ``-``. The stack comes first, then packages by name.
+    The subject, a distribution's name, is no part of either.
     """
-    ours, theirs = traits(one), traits(other)
+    ours, theirs = (_surroundings(probed, subject) for probed in (one, other))
     names = {**ours, **theirs}
     both = ((name, ours.get(name, _UNKNOWN), theirs.get(name, _UNKNOWN)) for name in names)
     return tuple(sorted((row for row in both if row[1] != row[2]), key=_rank))
 
 
 def traits(probed: Mapping[str, object]) -> dict[str, str]:
-    """Return the known inputs of the fingerprint by name."""
+    """Return the known properties of an environment by name, with the subject's version."""
     told = {name: _text(probed.get(key)) for key, name in _WORDS}
     told["runtime"] = _runtime(probed)
     machine = probed.get("machine")
@@ -53,8 +59,14 @@ def traits(probed: Mapping[str, object]) -> dict[str, str]:
     told |= _devices(machine.get("devices"))
     packages = probed.get("packages")
     if isinstance(packages, Mapping):
-        told |= {f"package {_package(name)}": _text(v) for name, v in packages.items()}
+        told |= {f"{PACKAGE}{_package(name)}": _text(v) for name, v in packages.items()}
     return {name: value for name, value in told.items() if value}
+
+
+def _surroundings(probed: Mapping[str, object], subject: str) -> dict[str, str]:
+    """Return the properties that are not the subject's own."""
+    own = {f"{PACKAGE}{_package(subject)}", _package(subject) if subject else ""}
+    return {name: value for name, value in traits(probed).items() if name not in own}
 
 
 def _runtime(probed: Mapping[str, object]) -> str:
@@ -75,11 +87,11 @@ def _devices(value: object) -> dict[str, str]:
 
 
 def _package(name: object) -> str:
-    return _text(name).lower().replace("_", "-")
+    return re.sub(r"[-_.]+", "-", _text(name)).lower()
 
 
 def _rank(row: tuple[str, str, str]) -> tuple[bool, str]:
-    return row[0].startswith("package "), row[0]
+    return row[0].startswith(PACKAGE), row[0]
 
 
 def _text(value: object) -> str:

@@ -22,7 +22,6 @@ from orchestrator.domain.cell import (
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice, TestFact
 from orchestrator.domain.extend_record import extended, filled
-from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.gate.snapshot import Pairs
 from orchestrator.domain.ingested import Ingested, RunAnnotation
 from orchestrator.domain.known_issue import IssueUse
@@ -214,6 +213,10 @@ class CellRecord:
     """The agent's `environment` event; empty before it arrives."""
     notices: tuple[Notice, ...]
     artifacts: tuple[ArtifactRecord, ...]
+    fingerprint: str = ""
+    """Fingerprint of its environment: device, driver, runtime, Python and packages, without the
+    subject.
+    """
     simulated: bool = False
     """Whether any of its machines was simulated, or its provider is the fake one."""
     decisions: tuple[PlacementDecision, ...] = ()
@@ -247,11 +250,6 @@ class CellRecord:
         if not isinstance(found, Mapping):
             return {}
         return {str(name): str(version) for name, version in found.items()}
-
-    @property
-    def fingerprint(self) -> str:
-        """Fingerprint of its environment: device, driver, runtime, Python and packages."""
-        return fingerprint(self.probed)
 
     @property
     def pass_rate(self) -> float | None:

@@ -267,11 +267,13 @@ def _point(stated_metrics: Sequence[_StatedMetric]) -> dict[str, object] | None:
 def _environment(session: Session, cell_pk: int) -> str:
     """Return the environment of the last attempt that reported one."""
     query = (
-        select(EnvironmentReportRow.document)
+        select(EnvironmentReportRow.document, RunRow.subject_name)
         .join(AttemptRow, AttemptRow.pk == EnvironmentReportRow.attempt)
+        .join(CellRow, CellRow.pk == AttemptRow.cell)
+        .join(RunRow, RunRow.id == CellRow.run_id)
         .where(AttemptRow.cell == cell_pk)
         .order_by(AttemptRow.number.desc())
         .limit(1)
     )
-    document = session.scalar(query)
-    return fingerprint(document) if document else ""
+    found = session.execute(query).first()
+    return fingerprint(found[0], subject=found[1]) if found else ""

@@ -42,6 +42,8 @@ class Measured:
     cell: str
     """Name of the cell."""
     platform: str
+    subject: str
+    """Name of the subject."""
     version: str
     """Version of the subject."""
     at: datetime
@@ -89,6 +91,7 @@ class _Row:
     metric: MetricRow
     cell: int
     run: str
+    subject: str
     version: str
     launched: datetime
 
@@ -98,7 +101,8 @@ def _rows(session: Session, job: str, metric: str, runs: Iterable[str]) -> Itera
     current = and_(JobResultRow.cell == CellRow.pk, JobResultRow.job == MetricRow.job)
     simulated = select(LeaseRow.pk).where(LeaseRow.attempt == AttemptRow.pk, LeaseRow.simulated)
     query = (
-        select(MetricRow, CellRow.pk, RunRow.id, RunRow.subject_version, RunRow.created_at)
+        select(MetricRow, CellRow.pk)
+        .add_columns(RunRow.id, RunRow.subject_name, RunRow.subject_version, RunRow.created_at)
         .join(AttemptRow, AttemptRow.pk == MetricRow.attempt)
         .join(CellRow, CellRow.pk == AttemptRow.cell)
         .join(RunRow, RunRow.id == CellRow.run_id)
@@ -128,6 +132,7 @@ def _measured(row: _Row, cells: Cells, probed: Probed) -> Measured:
         run=row.run,
         cell=cell.name,
         platform=cell.platform,
+        subject=row.subject,
         version=row.version,
         at=cell.dated_at or row.launched,
         probed=probed.get(metric.attempt, {}),
@@ -155,6 +160,8 @@ class Measuring:
     run: str
     cell: str
     """Name of the cell."""
+    subject: str
+    """Name of the subject."""
     version: str
     """Version of the subject."""
     at: datetime
@@ -228,7 +235,7 @@ _BENCHMARK = (
 _POINT = tuple(getattr(BenchmarkPointRow, name) for name in Point._fields)
 _CELLS_AT_ONCE = 20
 _Known = Select[int, str, str, str, str, dict[str, object]]
-_Cell = Row[int, str, str, str, datetime, str, Ingested | None]
+_Cell = Row[int, str, str, str, str, datetime, str, Ingested | None]
 
 
 class BenchmarkStore:
@@ -423,11 +430,12 @@ def _read(session: Session, query: _Known) -> list[Benchmark]:
     ]
 
 
-def _measuring() -> Select[int, str, str, str, datetime, str, Ingested]:
+def _measuring() -> Select[int, str, str, str, str, datetime, str, Ingested]:
     """Select the columns of `_Cell`."""
     return (
         select(
-            *(CellRow.pk, RunRow.id, CellRow.name, RunRow.subject_version, RunRow.created_at),
+            *(CellRow.pk, RunRow.id, CellRow.name),
+            *(RunRow.subject_name, RunRow.subject_version, RunRow.created_at),
             *(CellBenchmarkSummaryRow.environment, IngestRow.document),
         )
         .join(RunRow, RunRow.id == CellRow.run_id)
@@ -437,7 +445,7 @@ def _measuring() -> Select[int, str, str, str, datetime, str, Ingested]:
     )
 
 
-def _newest(product: str, runs: int) -> Select[int, str, str, str, datetime, str, Ingested]:
+def _newest(product: str, runs: int) -> Select[int, str, str, str, str, datetime, str, Ingested]:
     """Return the cells of the newest runs with points."""
     has_points = (
         select(CellBenchmarkSummaryRow.cell)
@@ -454,16 +462,21 @@ def _newest(product: str, runs: int) -> Select[int, str, str, str, datetime, str
 
 
 def _cells_of(
-    session: Session, query: Select[int, str, str, str, datetime, str, Ingested]
+    session: Session, query: Select[int, str, str, str, str, datetime, str, Ingested]
 ) -> dict[int, Measuring]:
     return {row[0]: _cell(row) for row in session.execute(query)}
 
 
 def _cell(row: _Cell) -> Measuring:
-    _, run, name, version, launched, environment, ingested = row
+    _, run, name, subject, version, launched, environment, ingested = row
     dated = ingested.dated_at if ingested is not None else None
     return Measuring(
-        run=run, cell=name, version=version, at=dated or launched, environment=environment
+        run=run,
+        cell=name,
+        subject=subject,
+        version=version,
+        at=dated or launched,
+        environment=environment,
     )
 
 

@@ -14,6 +14,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.store.list_page import ListPage
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import is_postgres, json_text, whole_runs
 from orchestrator.store.tables import (
@@ -63,15 +64,6 @@ class Release:
     newest_run: str
     cells: Sequence[ReleaseCell]
     """Per matrix, the newest cell of each name."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReleasePage:
-    """Versions, the one with the newest run first."""
-
-    items: Sequence[Release]
-    next: str | None
-    """Cursor of the next page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +158,7 @@ class ReleaseStore:
 
     def page(
         self, product: str, *, matrix: str = "", limit: int, before: str | None = None
-    ) -> ReleasePage:
+    ) -> ListPage[Release, str]:
         """Return versions of a product; `before` is a cursor, `matrix` restricts to one matrix."""
         newest = func.max(RunRow.id)
         query = (
@@ -186,7 +178,7 @@ class ReleaseStore:
             Release(of=of, newest_run=run, cells=[cell for its, cell in cells if its == of])
             for of, run in shown
         ]
-        return ReleasePage(items, shown[-1][1] if len(found) > limit else None)
+        return ListPage(items, shown[-1][1] if len(found) > limit else None)
 
     def cells(self, product: str) -> list[KnownCell]:
         """Return every cell name of every matrix of its runs."""

@@ -32,6 +32,7 @@ from orchestrator.store.cell_results import (
 )
 from orchestrator.store.column_types import short
 from orchestrator.store.failure_groups import of_result, read_earlier
+from orchestrator.store.list_page import ListPage
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import attempt_row, cell_row, insert_into
 from orchestrator.store.tables import (
@@ -73,17 +74,6 @@ class TestLine(TestFact):
     """Whether a traceback is stored; `text` has it where a single test is read."""
 
 
-@dataclass(frozen=True, slots=True)
-class TestLines:
-    """Tests of a cell, worst first."""
-
-    __test__ = False
-
-    lines: Sequence[TestLine] = ()
-    next: str = ""
-    """Cursor of the next page; empty on the last."""
-
-
 _WORST = (TestOutcome.FAILED, TestOutcome.ERROR, TestOutcome.MISSING, TestOutcome.NOT_RUN)
 _RANK: ColumnElement[int] = case(
     {outcome.value: rank for rank, outcome in enumerate(_WORST)},
@@ -103,7 +93,7 @@ def page_of(
     *,
     limit: int,
     after: str,
-) -> TestLines:
+) -> ListPage[TestLine, str]:
     """Return a page of tests after a cursor."""
     query = (
         _lines(cell_id, lent)
@@ -115,8 +105,8 @@ def page_of(
         query = query.where(tuple_(*map(int, place.groups())) < _PLACE)
     rows = session.execute(query).all()
     shown = rows[:limit]
-    following = ".".join(map(str, shown[-1][-4:])) if len(rows) > limit else ""
-    return TestLines([_line(row) for row in shown], following)
+    following = ".".join(map(str, shown[-1][-4:])) if len(rows) > limit else None
+    return ListPage([_line(row) for row in shown], following)
 
 
 def line_of(
@@ -214,7 +204,7 @@ class ResultStore:
         *,
         limit: int,
         after: str,
-    ) -> TestLines:
+    ) -> ListPage[TestLine, str]:
         """Return tests in the order: failed, error, missing, not run, then all others as collected.
 
         Args:

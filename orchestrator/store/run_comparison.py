@@ -97,10 +97,9 @@ def paired_tests(session: Session, pairs: Sequence[Pair], product: str) -> CTE:
     """
     sources = sources_of(session, [cell for pair in pairs for cell in pair])
     both = _both(pairs, sources)
-    if not _has_aliases(session, product):
-        rows = select(both, null().cast(Integer).label("was")).subquery("named")
-    else:
-        rows = _under_new_names(both, product).subquery("named")
+    if _has_aliases(session, product):
+        both = _as_one(both, _renamed_tests(both, product)).cte("renamed_tests")
+    rows = _as_one(both, _in_other_jobs(both)).subquery("named")
     kind = _kind_of(rows, _hidden(rows, _broken(session, pairs, sources)))
     return select(rows, kind.label("kind")).cte("paired_tests")
 
@@ -157,7 +156,7 @@ def _both(pairs: Sequence[Pair], sources: Sources) -> CTE:
         for name, suffix in (("counted", ""), ("cell", "_cell"))
         for side, when in enumerate(("before", "after"))
     ]
-    grouped = select(told.c.pair, told.c.test, *columns)
+    grouped = select(told.c.pair, told.c.test, *columns, null().cast(Integer).label("was"))
     return grouped.group_by(told.c.pair, told.c.test).cte("both")
 
 
@@ -189,10 +188,9 @@ def _has_aliases(session: Session, product: str) -> bool:
     return bool(session.scalar(select(exists().where(*mine))))
 
 
-def _under_new_names(both: CTE, product: str) -> Select[Any]:
-    """Select removed tests that have a confirmed new name."""
-    moved = _moved(both, product)
-    old, left = both.alias("old"), moved.alias("left")
+def _as_one(both: CTE, moved: CTE) -> Select[Any]:
+    """Select the tests of both sides, those that moved as one test each."""
+    old, left = both.alias(f"old_{moved.name}"), moved.alias(f"left_{moved.name}")
     gone = select(left.c.old).where(left.c.pair == both.c.pair, left.c.old == both.c.test)
     return (
         select(
@@ -201,7 +199,7 @@ def _under_new_names(both: CTE, product: str) -> Select[Any]:
             both.c.after,
             func.coalesce(both.c.before_cell, old.c.before_cell).label("before_cell"),
             both.c.after_cell,
-            old.c.test.label("was"),
+            func.coalesce(both.c.was, old.c.test).label("was"),
         )
         .join(moved, and_(moved.c.pair == both.c.pair, moved.c.new == both.c.test), isouter=True)
         .join(old, and_(old.c.pair == moved.c.pair, old.c.test == moved.c.old), isouter=True)
@@ -209,8 +207,8 @@ def _under_new_names(both: CTE, product: str) -> Select[Any]:
     )
 
 
-def _moved(both: CTE, product: str) -> CTE:
-    """Select pair, old and new number of such tests."""
+def _renamed_tests(both: CTE, product: str) -> CTE:
+    """Select pair, old and new number of removed tests that have a confirmed new name."""
     renamed = _renamed(product)
     went, came = both.alias("went"), both.alias("came")
     return (
@@ -220,6 +218,30 @@ def _moved(both: CTE, product: str) -> CTE:
         .where(went.c.after.is_(None), came.c.before.is_(None))
         .group_by(went.c.pair, came.c.test)
         .cte("moved")
+    )
+
+
+def _in_other_jobs(both: CTE) -> CTE:
+    """Select pair, old and new number of tests with one node id, in one job of each side."""
+    went, came = _named_side(both, "after", "went"), _named_side(both, "before", "came")
+    pair, old, new = went.c.pair, went.c.test.label("old"), came.c.test.label("new")
+    many = (func.count().over(partition_by=(pair, one)) for one in (old.element, new.element))
+    same = (
+        select(pair, old, new, *(number.label(f"many_{at}") for at, number in enumerate(many)))
+        .join(came, and_(came.c.pair == pair, came.c.nodeid == went.c.nodeid))
+        .subquery("same")
+    )
+    alone = select(same.c.pair, same.c.old, same.c.new)
+    return alone.where(same.c.many_0 == 1, same.c.many_1 == 1).cte("in_other_jobs")
+
+
+def _named_side(both: CTE, lacking: str, name: str) -> Subquery:
+    """Select pair, number and node id of the tests that one side lacks."""
+    tests = select(both.c.pair, both.c.test, TestCaseRow.nodeid)
+    return (
+        tests.join(TestCaseRow, TestCaseRow.id == both.c.test)
+        .where(both.c[lacking].is_(None))
+        .subquery(name)
     )
 
 

@@ -233,16 +233,27 @@ class Sessions:
         """
         left = -1
         while left and not is_late():
-            with self.write() as session:
-                driver = _driver(session.connection())
-                [before] = driver.execute("PRAGMA freelist_count").fetchone()
-                driver.execute(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})").fetchall()
-                [left] = driver.execute("PRAGMA freelist_count").fetchone()
+            with as_store_errors(self.engine), self._in_turn():
+                before, left = self._shrink_some()
             if left == before:
-                break
-        with self.engine.connect() as connection:
+                return
+
+    def _shrink_some(self) -> tuple[int, int]:
+        """Return some free pages; return how many were free before, and how many still are."""
+        pooled = self.engine.raw_connection()
+        try:
+            driver = cast(sqlite3.Connection, pooled.driver_connection)
+            [before] = driver.execute("PRAGMA freelist_count").fetchone()
+            # A script is stepped to its end; `execute` would stop after one page.
+            driver.executescript(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
             # The file gets shorter when its log is copied into it; nobody is waited for.
-            _driver(connection).execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            driver.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            [left] = driver.execute("PRAGMA freelist_count").fetchone()
+        except sqlite3.OperationalError as error:
+            raise OperationalError("PRAGMA incremental_vacuum", None, error) from error
+        finally:
+            pooled.close()
+        return before, left
 
     def probe(self) -> None:
         """Write a row within about a second, to check that the database can be written.

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, and_, exists, func, or_, select
+from sqlalchemy import Select, and_, exists, func, or_, select, tuple_
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
+from orchestrator.domain.test_comparison import beginning_of
 from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.benchmark_rollup import COUNTED
 from orchestrator.store.column_types import short
-from orchestrator.store.failure_groups import of_result, read_earlier
+from orchestrator.store.failure_groups import IS_BAD, of_result, read_earlier
+from orchestrator.store.run_comparison import COLLECTION
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import is_postgres, slices, whole_runs
 from orchestrator.store.tables import (
     CellRollupRow,
     CellRow,
     IngestRow,
+    JobResultRow,
     JobRollupRow,
     RunRow,
     TestCaseRow,
@@ -40,6 +43,8 @@ class GridCell:
     run: str
     name: str
     version: str
+    build: str
+    """Digest of what was tested."""
     at: datetime
     """When its run was launched, or its stated time."""
     state: CellState
@@ -270,6 +275,84 @@ class GridStore:
         with self._sessions.read() as session:
             return _read(session, _goes().join(found, and_(*same)))
 
+    def gone(self, tests: Collection[int]) -> Mapping[tuple[int, str], GridCell]:
+        """Return the cells since which tests are gone, by test and cell name.
+
+        A test is gone where the newest finished cell of that name ran its job without it. Reruns of
+        some jobs, jobs whose tests have no names, and modules that could not be collected say
+        nothing of it. The answer is the first finished cell without it.
+        """
+        with self._sessions.read() as session:
+            found = [
+                row
+                for some in slices(sorted(tests))
+                for row in session.execute(_newer_without(session, some))
+            ]
+            wanted = {(run, one.name) for one in found for run in (one.first, one.newest)}
+            cells = {
+                (cell.run, cell.name): cell
+                for some in slices(sorted(wanted))
+                for cell in _read_cells(session, _cells().where(_ARE_CELLS.in_(some)))
+            }
+            hidden = _uncollected(session, {cells[one.newest, one.name].number for one in found})
+        return {
+            (one.test_id, one.name): cells[one.first, one.name]
+            for one in found
+            if not any(
+                one.nodeid.startswith(beginning)
+                for beginning in hidden.get((cells[one.newest, one.name].number, one.job), ())
+            )
+        }
+
+
+_ARE_CELLS = tuple_(CellRow.run_id, CellRow.name)
+
+
+def _newer_without(session: Session, tests: Collection[int]) -> Select[*tuple[Any, ...]]:
+    """Select the first and the newest cell that ran the job of a test after its last result."""
+    last = (
+        select(TestResultRow.test_id, CellRow.name, func.max(CellRow.run_id).label("run"))
+        .join(CellRow, CellRow.pk == TestResultRow.cell)
+        .where(TestResultRow.test_id.in_(tests))
+        .group_by(TestResultRow.test_id, CellRow.name)
+        .subquery()
+    )
+    unnamed = exists().where(
+        JobResultRow.cell == CellRow.pk,
+        JobResultRow.job == TestCaseRow.job,
+        JobResultRow.unnamed.is_not(None),
+    )
+    test = (last.c.test_id, last.c.name, TestCaseRow.job, TestCaseRow.nodeid)
+    newer = and_(CellRow.name == last.c.name, CellRow.run_id > last.c.run)
+    return (
+        select(*test, func.min(RunRow.id).label("first"), func.max(RunRow.id).label("newest"))
+        .join(TestCaseRow, TestCaseRow.id == last.c.test_id)
+        .join(CellRow, newer)
+        .join(RunRow, and_(RunRow.id == CellRow.run_id, RunRow.product == TestCaseRow.product))
+        .join(
+            JobRollupRow,
+            and_(JobRollupRow.cell == CellRow.pk, JobRollupRow.job == TestCaseRow.job),
+        )
+        .where(CellRow.state == CellState.DONE, whole_runs(session), ~unnamed)
+        .group_by(*test)
+    )
+
+
+def _uncollected(
+    session: Session, cells: Collection[int]
+) -> Mapping[tuple[int, str], Sequence[str]]:
+    """Return the prefixes of node ids that could not be collected, by cell and job."""
+    query = (
+        select(TestResultRow.cell, TestCaseRow.job, TestCaseRow.nodeid)
+        .join(TestCaseRow, TestCaseRow.id == TestResultRow.test_id)
+        .where(IS_BAD, TestResultRow.reason == COLLECTION)
+    )
+    found: dict[tuple[int, str], list[str]] = {}
+    for some in slices(sorted(cells)):
+        for cell, job, nodeid in session.execute(query.where(TestResultRow.cell.in_(some))):
+            found.setdefault((cell, job), []).append(beginning_of(nodeid))
+    return found
+
 
 def _tests() -> Select[int, str, str, str]:
     return select(TestCaseRow.id, TestCaseRow.product, TestCaseRow.job, TestCaseRow.nodeid)
@@ -299,7 +382,7 @@ def _by_bytes(session: Session) -> ColumnElement[str]:
 
 def _cells() -> Select[*tuple[Any, ...]]:
     """Select the columns of `_read_cells`."""
-    run = (RunRow.id, RunRow.subject_version, RunRow.created_at)
+    run = (RunRow.id, RunRow.subject_version, RunRow.build, RunRow.created_at)
     cell = (CellRow.pk, CellRow.name, CellRow.state, CellRow.outcome)
     return (
         select(*run, *cell, IngestRow, *(getattr(CellRollupRow, name) for name in _COUNTS))
@@ -316,14 +399,14 @@ def _read_cells(session: Session, query: Select[*tuple[Any, ...]]) -> list[GridC
             run=run,
             name=name,
             version=version,
+            build=build,
             at=launched if ingest is None else ingest.document.dated_at,
             state=state,
             outcome=outcome,
             counts=Counts(*(many or 0 for many in counted)),
         )
-        for run, version, launched, pk, name, state, outcome, ingest, *counted in session.execute(
-            query
-        )
+        for run, version, build, launched, pk, name, *told in session.execute(query)
+        for state, outcome, ingest, *counted in (told,)
     ]
 
 

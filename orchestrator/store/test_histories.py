@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,19 +15,9 @@ from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.cells import Cells, cells_of
 from orchestrator.store.column_types import short
 from orchestrator.store.failure_groups import of_result, read_earlier
+from orchestrator.store.list_page import ListPage
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.tables import CellRow, RunRow, TestCaseRow, TestResultRow, TestRetryRow
-
-
-@dataclass(frozen=True, slots=True)
-class TestPage:
-    """Tests of a product."""
-
-    __test__ = False
-
-    items: Sequence[KnownTest]
-    next: int | None
-    """Cursor of the next page."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +52,7 @@ class TestStore:
         contains: str,
         limit: int,
         after: int | None,
-    ) -> TestPage:
+    ) -> ListPage[KnownTest, int]:
         """Return tests by number, after a cursor, in any order within a batch."""
         query = _tests().order_by(TestCaseRow.id).limit(limit + 1)
         if product is not None:
@@ -76,7 +66,7 @@ class TestStore:
         with self._sessions.read() as session:
             found = list(_read(session, query))
         more = len(found) > limit
-        return TestPage(found[:limit], found[limit - 1].id if more else None)
+        return ListPage(found[:limit], found[limit - 1].id if more else None)
 
     def get(self, test_id: int) -> KnownTest | None:
         """The test, or None."""

@@ -187,6 +187,11 @@ class CellPair:
     usd_difference: Decimal | Absent
     """Derived: head - base."""
 
+    @property
+    def is_stack_known(self) -> bool:
+        """Whether both sides reported torch and its runtime."""
+        return "unknown" not in f"{self.base_stack} {self.head_stack}".split()
+
 
 @dataclass(frozen=True, slots=True)
 class UnmatchedCell:

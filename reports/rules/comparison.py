@@ -162,6 +162,8 @@ def compare_evidence(report: CompareReport, evidence: Evidence) -> Iterator[Said
         moved = _moved(old, new, evidence.renamed)
         old = {word: {moved.get(name, name) for name in names} for word, names in old.items()}
         yield from differs("recount", "confirmed names", pair.tests.confirmed, len(moved))
+        other = _in_other_jobs(_all(old) - _all(new), _all(new) - _all(old))
+        old = {word: {other.get(name, name) for name in names} for word, names in old.items()}
         hidden = _hidden(evidence.tests.get(pair.head_cell, ()), _all(old) - _all(new))
         said = {"hidden": 0, **{group.category: group.count for group in pair.tests.groups}}
         if {t.job for t in evidence.base.tests.get(pair.base_cell, ())} >= {
@@ -230,6 +232,13 @@ def _moved(
     gone, come = _all(old) - _all(new), _all(new) - _all(old)
     pairs = {name: (name[0], renamed.get(name[1], name[1])) for name in gone}
     return {name: now for name, now in pairs.items() if now in come and now != name}
+
+
+def _in_other_jobs(gone: Names, come: Names) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return tests of the base run that one other job of the head run has."""
+    many = Counter(nodeid for _, nodeid in gone), Counter(nodeid for _, nodeid in come)
+    names = {nodeid: (job, nodeid) for job, nodeid in come if many[1][nodeid] == 1}
+    return {key: names[key[1]] for key in gone if many[0][key[1]] == 1 and key[1] in names}
 
 
 def _all(names_by_cell: Mapping[str, Names]) -> Names:

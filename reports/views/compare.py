@@ -233,6 +233,29 @@ def _new_name(key: Key, base: Results, head: Results, renamed: Mapping[str, str]
     return now if now in head and now not in base else key
 
 
+def in_other_jobs(base: Results, head: Results) -> Results:
+    """Return the base's tests under the head's jobs: a node id that one job of each side has.
+
+    The jobs of evidence that was ingested have other names than those of a payload.
+    """
+    went, came = _by_nodeid(base, head), _by_nodeid(head, base)
+    moved = {
+        keys[0]: came[nodeid][0]
+        for nodeid, keys in went.items()
+        if len(keys) == len(came.get(nodeid, ())) == 1
+    }
+    return {moved.get(key, key): told for key, told in base.items()}
+
+
+def _by_nodeid(mine: Results, other: Results) -> Mapping[str, list[Key]]:
+    """Return the tests that only one side has."""
+    found: dict[str, list[Key]] = {}
+    for key in mine:
+        if key not in other:
+            found.setdefault(key[1], []).append(key)
+    return found
+
+
 def changes_of(base: Results, head: Results, *, confirmed: int = 0) -> Changes:
     """Sort every name of both sides into its category."""
     same: Counter[str] = Counter()
@@ -417,7 +440,7 @@ def _unmatched(record: RunRecord, matched: set[str]) -> tuple[UnmatchedCell, ...
 def _pair(old: CellRecord, new: CellRecord, how: str, base: Evidence, head: Evidence) -> CellPair:
     names = same_jobs(old.jobs, new.jobs)
     stacks = [hardware_of(cell, subject="").stack for cell in (old, new)]
-    environment = environment_diff(old.probed, new.probed)
+    environment = environment_diff(old.probed, new.probed, subject=head.record.subject.name)
     deltas = deltas_of(old, new, names)
     money = money_of(old).cost_usd, money_of(new).cost_usd
     jobs, jobs_same = _jobs(old, new, names)
@@ -456,7 +479,8 @@ def _pair(old: CellRecord, new: CellRecord, how: str, base: Evidence, head: Evid
 
 def _tests(base: Results, head: Results, renamed: Mapping[str, str]) -> Changes:
     now = under_new_names(base, head, renamed)
-    return changes_of(now, head, confirmed=len(now.keys() - base.keys()))
+    confirmed = len(now.keys() - base.keys())
+    return changes_of(in_other_jobs(now, head), head, confirmed=confirmed)
 
 
 def _difference(base: Decimal | Absent, head: Decimal | Absent) -> Decimal | Absent:

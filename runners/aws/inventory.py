@@ -119,13 +119,6 @@ _VOLUMES: Mapping[str, MachineState] = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Denied:
-    """A region that the credentials may not read."""
-
-    error: CredentialsError
-
-
-@dataclass(frozen=True, slots=True)
 class Inventory:
     """Reads the project's resources of the account."""
 
@@ -144,18 +137,23 @@ class Inventory:
         regions = self.regions()
         with ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="aws-inventory") as pool:
             read = dict(zip(regions, pool.map(self._region, regions), strict=True))
-        denied = {region: found for region, found in read.items() if isinstance(found, _Denied)}
+        denied = {
+            region: found for region, found in read.items() if isinstance(found, CredentialsError)
+        }
         machines = tuple(
-            one for found in read.values() if not isinstance(found, _Denied) for one in found
+            one
+            for found in read.values()
+            if not isinstance(found, CredentialsError)
+            for one in found
         )
         if len(denied) == len(regions):
-            raise next(iter(denied.values())).error
+            raise next(iter(denied.values()))
         if denied:
             raise PartialInventoryError(
                 f"a policy denies {', '.join(denied)}, so nothing is known of what is there: "
-                f"{next(iter(denied.values())).error}",
+                f"{next(iter(denied.values()))}",
                 machines,
-                {region: str(found.error) for region, found in denied.items()},
+                {region: str(found) for region, found in denied.items()},
             )
         return machines
 
@@ -179,13 +177,14 @@ class Inventory:
         )
         return tuple(sorted(str(region["RegionName"]) for region in answer["Regions"]))
 
-    def _region(self, region: str) -> tuple[Machine, ...] | _Denied:
+    def _region(self, region: str) -> tuple[Machine, ...] | CredentialsError:
+        """Return the region's resources, or the error of a policy that denies reading them."""
         try:
             return tuple(self._of(region))
         except CredentialsError as error:
             if error.code != DENIED:
                 raise
-            return _Denied(error)
+            return error
         except ProviderError as error:
             raise ProviderUnavailableError(
                 f"the inventory of {region} could not be read, so nothing is known of all of it: "

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orchestrator.adapters import dbos_engine
-from orchestrator.adapters.dbos_engine import DbosEngine, DbosSettings
+from orchestrator.adapters.dbos_engine import DbosEngine
 from orchestrator.application.ports.engine import NOT_YET
 
 STRANDED_S = 0.5
@@ -32,8 +32,8 @@ class Bench:
         self.engine: DbosEngine | None = None
 
     def launch(self) -> DbosEngine:
-        settings = DbosSettings(f"sqlite:///{self.path}", "local", stranded_s=STRANDED_S)
-        self.engine = DbosEngine(settings, self.flow)
+        url = f"sqlite:///{self.path}"
+        self.engine = DbosEngine(self.flow, url=url, executor_id="local", stranded_s=STRANDED_S)
         self.engine.launch()
         return self.engine
 
@@ -120,7 +120,7 @@ def test_an_error_of_a_body_is_the_flows_to_handle(tmp_path):
         except ValueError as error:
             seen.append(str(error))
 
-    engine = DbosEngine(DbosSettings(f"sqlite:///{tmp_path / 'engine.db'}", "local"), flow)
+    engine = DbosEngine(flow, url=f"sqlite:///{tmp_path / 'engine.db'}", executor_id="local")
     engine.launch()
     try:
         engine.start("cell")

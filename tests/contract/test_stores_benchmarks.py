@@ -56,7 +56,7 @@ def test_a_cell_that_is_done_has_its_metrics_rolled_up(stores):
     assert list(series.values) == [12.0]
     measuring = found.cells[series.cells[0]]
     assert (measuring.run, measuring.cell, measuring.version) == ("run-1", "p0", "1.10")
-    assert (measuring.at, measuring.environment) == (after(0), fingerprint(TORCH))
+    assert (measuring.at, measuring.environment) == (after(0), fingerprint(TORCH, subject="proof"))
     (point,) = stores.benchmarks.points([benchmark.number], series.cells).values()
     assert (point.value, point.low, point.high, point.samples) == (12.0, 11.0, 13.0, 5)
 

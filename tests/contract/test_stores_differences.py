@@ -149,6 +149,46 @@ def confirm(stores, old: str, new: str) -> None:
     stores.aliases.decide(mine.id, AliasState.CONFIRMED, by="ann", at=NOW)
 
 
+def test_a_test_that_is_in_another_job_of_each_side_is_the_same_test(stores):
+    def run(name, **jobs):
+        cell = create(stores, name)[0]
+        agent = Agent(stores, attempt(stores, cell))
+        for job, tests in jobs.items():
+            sent = (agent.test(f"t.py::{test}", word, job=job) for test, word in tests.items())
+            assert agent.send(agent.manifest(*(f"t.py::{t}" for t in tests), job=job), *sent)
+        return cell
+
+    pair = (
+        run("run-1", tests={"a": "failed", "b": "passed", "n": "passed"}, kept={"k": "passed"}),
+        run(
+            *("run-2",),
+            plain={"a": "failed", "b": "failed"},
+            again={"n": "passed"},
+            more={"n": "passed"},
+            kept={"k": "passed", "a": "passed"},
+        ),
+    )
+    found = [(one.job, one.nodeid, one.difference.value) for one in every(stores, pair)]
+    assert found == [
+        # In two jobs of the newer run: none of them is known to be the older one.
+        ("again", "t.py::n", "new"),
+        ("kept", "t.py::a", "new"),
+        ("kept", "t.py::k", "same"),
+        ("more", "t.py::n", "new"),
+        ("plain", "t.py::a", "new_failure"),
+        ("plain", "t.py::b", "new_failure"),
+        ("tests", "t.py::a", "gone"),
+        ("tests", "t.py::n", "gone"),
+    ]
+    other = pair[0], run("run-3", plain={"a": "failed", "b": "failed"})
+    assert [(o.job, o.nodeid, o.difference.value, o.was) for o in every(stores, other)] == [
+        ("kept", "t.py::k", "gone", ""),
+        ("plain", "t.py::a", "still_failing", "t.py::a"),
+        ("plain", "t.py::b", "new_failure", "t.py::b"),
+        ("tests", "t.py::n", "gone", ""),
+    ]
+
+
 def known(stores):
     asked = {"product": PRODUCT, "job": None, "contains": "", "limit": 100, "after": None}
     return stores.tests.page(**asked).items

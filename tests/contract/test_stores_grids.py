@@ -7,7 +7,6 @@ from orchestrator.application.list_runs import (
     GridGroup,
     grid_of_cells,
     grid_of_run,
-    is_short,
 )
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.outcome import Outcome, TestOutcome
@@ -55,12 +54,12 @@ def told(found):
 
 
 def test_what_fails_now_comes_first_then_what_is_flaky_then_the_rest_by_name(stores):
-    bad = lambda name: (name, "failed")  # noqa: E731
     nights(
         stores,
         GOOD,
         ("t.py::a", bad("t.py::b"), "t.py::c", "t.py::z"),
         ("t.py::a", "t.py::b", bad("t.py::c"), "t.py::z"),
+        version="1.0",
     )
     found = grid(stores)
     assert told(found) == [
@@ -193,8 +192,47 @@ def test_a_strip_has_the_newest_results_of_each_cell(stores):
     assert stores.grids.message(goes[0].number, 999) == ""
 
 
-def test_three_failures_in_a_row_are_a_break_and_no_flake():
-    assert is_short([4])
-    assert is_short([1, 2, 3, 7, 8])
-    assert not is_short([1, 2, 3])
-    assert not is_short([])
+def bad(name):
+    return name, "failed"
+
+
+def test_a_test_that_a_new_build_mends_is_not_flaky(stores):
+    nights(stores, GOOD, ("t.py::a", bad("t.py::b"), "t.py::c"), GOOD)
+    assert told(grid(stores)) == [(name, "steady") for name in GOOD]
+
+
+def test_a_test_that_never_passed_and_is_deleted_is_gone_and_not_flaky(stores):
+    failing = ("t.py::a", bad("t.py::b"))
+    nights(stores, failing, failing, *[("t.py::a",)] * 4, version="1.0")
+    found = grid(stores)
+    assert told(found) == [("t.py::b", "gone"), ("t.py::a", "steady")]
+    assert found.groups == {GridGroup.GONE: 1}
+    ((key, since),) = stores.grids.gone([row.test.id for row in found.rows]).items()
+    assert (key, since.run) == ((found.rows[0].test.id, "p0"), "run-2")
+
+
+def test_a_test_of_another_job_of_a_rerun_or_of_a_broken_module_is_not_gone(stores):
+    def numbers():
+        return [test.id for test in stores.grids.after([1], TestsWanted(), after=None, limit=9)]
+
+    cells = launch(stores, "run-0", "1.0", platforms=1)
+    done(stores, cells[0], "t.py::a", "sub/u.py::b")
+    cells = launch(stores, "run-1", "1.1", platforms=1)
+    agent = Agent(stores, attempt(stores, cells[0]))
+    assert agent.send(agent.test("v.py::other", job="other"))
+    advance(stores, cells[0], CellState.RELEASING)
+    stores.evidence.settle(cells[0], [])
+    stores.cells.conclude(cells[0], Cause(Outcome.PASSED, ""), at=NOW)
+    assert stores.grids.gone(numbers()) == {}
+    cells = launch(stores, "run-2", "1.2", platforms=1)
+    agent = Agent(stores, attempt(stores, cells[0]))
+    broken = {"record": "collect_error", "nodeid": "sub", "longrepr": "E no"}
+    assert agent.send(agent.test("t.py::a"), agent.line("test", "unit", **broken))
+    advance(stores, cells[0], CellState.RELEASING)
+    stores.evidence.settle(cells[0], [])
+    assert stores.grids.gone(numbers()) == {}
+    stores.cells.conclude(cells[0], Cause(Outcome.FAILED, ""), at=NOW)
+    assert stores.grids.gone(numbers()) == {}
+    cells = launch(stores, "run-3", "1.3", platforms=1)
+    done(stores, cells[0], "t.py::a")
+    assert [cell.run for cell in stores.grids.gone(numbers()).values()] == ["run-2"]

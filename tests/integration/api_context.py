@@ -346,10 +346,14 @@ def _draw(kind: str, evidence: Evidence, cell: str | None) -> Mapping[str, str]:
     return {plot.path: plot.svg for plot in report_registry.draw(kind, evidence, cell=cell)}
 
 
-def _render(kind: str, evidence: Evidence, cell: str | None, form: str) -> str:
+def _render(
+    kind: str, evidence: Evidence, cell: str | None, form: str, *, alone: bool = False
+) -> str:
     templates = asset_dir("templates") / "reports"
     try:
-        return report_registry.render(kind, evidence, cell=cell, format=form, templates=templates)
+        return report_registry.render(
+            kind, evidence, cell=cell, format=form, alone=alone, templates=templates
+        )
     except report_registry.ReportError as error:
         raise ReportRefusedError(str(error)) from error
 

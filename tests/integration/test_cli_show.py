@@ -105,6 +105,8 @@ def test_reports_are_printed(cli: Cli, controller: FakeController) -> None:
     reports(controller)
     assert cli("report", ID) == 0
     assert cli.out == "# whole\n"
+    # What is printed has no files beside it.
+    assert controller.requests[-1].query["alone"] == ["true"]
     assert cli("report", ID, "--cell", "gcp-l4") == 0
     assert cli.out == "# gcp-l4\n"
     assert cli("report", ID, "--kind", "platform") == 0
@@ -116,6 +118,7 @@ def test_a_tree_of_reports_is_written(cli: Cli, controller: FakeController) -> N
     folder = cli.folder / "out"
     assert cli("report", ID, "-o", str(folder)) == 0
     assert cli.out == f"{folder / 'SUMMARY.md'}\n"
+    assert not any("alone" in one.query for one in controller.requests)
     found = {str(p.relative_to(folder)): p.read_text() for p in folder.rglob("*") if p.is_file()}
     cells = ("local-cpu", "gcp-l4", "aws-a10g")
     assert found == {

@@ -199,10 +199,10 @@ class FaultWorld:
     # turning
 
     def once_in(self, state: CellState, act: Callable[[FaultWorld], None]) -> None:
-        """Do it at the first tick at which the cell is in that state."""
+        """Do it at the first tick at which the cell is in that state and has a machine."""
 
         def at_tick(here: FaultWorld) -> None:
-            if here.cell().state is state:
+            if here.cell().state is state and here.machines.booted:
                 here.on_tick.remove(at_tick)
                 act(here)
 

@@ -11,6 +11,7 @@ import pytest
 
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.matrix import Platform
+from orchestrator.domain.outcome import Outcome
 from tests.integration.fake_world import SteppingClock
 from tests.lab.aws.codes import DROPPED, FREE_PLAN, GATEWAY_PAGE, LOST, aws_fault
 from tests.lab.aws_cloud import AwsCloud
@@ -80,6 +81,7 @@ def a_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultWorl
     clock = SteppingClock()
     machines = HandMachines(clock)
     with AwsCloud(machines=machines, clock=clock.now) as cloud:
+        cloud.take_time()
         lead_boto_to(cloud, monkeypatch)
         world = FaultWorld(folder, RIG, cloud, machines, clock, {})
         yield world
@@ -415,3 +417,10 @@ def test_what_the_machines_shared_goes_with_one_sweep_after_its_grace(here: Faul
     swept = here.sweep_shared()
     assert [machine.kind for machine in swept] == ["firewall"] * 2
     assert here.left() == []
+
+
+def test_a_machine_that_shuts_down_for_minutes_is_asked_ever_more_rarely(here: FaultWorld) -> None:
+    here.cloud.shutting_down_s = 300
+    assert here.go().outcome is Outcome.PASSED
+    assert not [kind for kind in here.left() if kind == "instance"]
+    assert len(here.answers(["TerminateInstances"])) < 40

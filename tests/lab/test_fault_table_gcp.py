@@ -69,6 +69,7 @@ def a_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultWorl
     clock = SteppingClock()
     machines = HandMachines(clock)
     with ComputeCloud(machines=machines, clock=clock.now) as cloud:
+        cloud.take_time()
         settings = {"gcp_project": "lab", "gcp_compute_endpoint": cloud.endpoint_url}
         world = FaultWorld(folder, RIG, cloud, machines, clock, settings)
         yield world

@@ -70,6 +70,7 @@ def a_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultWorl
     clock = SteppingClock()
     machines = HandMachines(clock)
     with TpuCloud(machines=machines, clock=clock.now) as cloud:
+        cloud.take_time()
         settings = {"gcp_project": "lab", "gcp_tpu_endpoint": cloud.endpoint}
         world = FaultWorld(folder, RIG, cloud, machines, clock, settings)
         yield world
@@ -120,6 +121,16 @@ NOT_PERMITTED = (
 )
 NO_LOCATION = f"Permission denied on 'locations/{ZONES[0]}' (or it may not exist)."
 RATE = tpu_fault("PERMISSION_DENIED", message="Quota exceeded for quota metric 'writes per minute'")
+
+
+def made_at_once(arrange: Arrange) -> Arrange:
+    """A node that is READY before it can be cancelled."""
+
+    def arranged(here: FaultWorld) -> None:
+        here.cloud.nodes.operation_s = 0
+        arrange(here)
+
+    return arranged
 
 
 ROWS = (
@@ -338,7 +349,7 @@ ROWS = (
     Row("NotFound at the first looks", scripted(looks=4), ("ok",), (f"{A} chosen",)),
     Row(
         "NotFound while it is ended at once",
-        cancelled_unseen,
+        made_at_once(cancelled_unseen),
         ("ok",),
         (),
         outcome="cancelled",

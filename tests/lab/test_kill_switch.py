@@ -91,9 +91,9 @@ def test_three_clouds_end_what_dead_controllers_left(
     run = home.launch(matrix)
     eventually(lambda: are_held(home, run))
     home.kill_controller()
-    before = sorted(site.left())
+    before = set(site.left())
     assert not all_timers_fire()
-    assert sorted(site.left()) == before  # nothing is ended before its time
+    assert before <= set(site.left()), "nothing is ended before its time"
     clock.move(AHEAD_S)
     # the first call ends the machines, a later one what was attached to them
     all_timers_fire()

@@ -52,6 +52,8 @@ def poll_release(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
         if held_for is not None:
             _notify_hold(deps, now, held_for)
             return NOT_YET
+        if not _is_due(deps, now):
+            return NOT_YET
         leases = deps.stores.leases.of_attempt(attempt_id)
         closed = [_release_lease(deps, now, x) for x in leases if x.state is not LeaseState.GONE]
     except Exception as error:
@@ -59,6 +61,24 @@ def poll_release(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
             logger.exception("attempt %s: its machine could not be released yet", attempt_id)
         return NOT_YET
     return GO if all(closed) else NOT_YET
+
+
+_PAUSE_SHARE = 0.2
+_LONGEST_PAUSE = timedelta(seconds=15)
+
+
+def _is_due(deps: FlowDeps, now: AttemptState) -> bool:
+    """Whether the provider is called again: more rarely, the longer the machine takes to end.
+
+    A GPU machine of EC2 shuts down for five minutes, and accounts have few calls a second.
+    """
+    at, times, key = deps.clock.now(), deps.contact_log.inspected_at, f"{now.attempt.id}/release"
+    begun = times.setdefault(f"{key}/begun", at)
+    last = times.get(key)
+    if last is not None and at - last < min((last - begun) * _PAUSE_SHARE, _LONGEST_PAUSE):
+        return False
+    times[key] = at
+    return True
 
 
 def _release_lease(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:

@@ -82,8 +82,10 @@ def _rendered(
     form: Format,
     *,
     cell: str | None,
+    alone: bool = True,
 ) -> str:
-    return client.text(f"/runs/{run.id}/reports/{quote(kind, safe='')}.{form}", cell=cell)
+    path = f"/runs/{run.id}/reports/{quote(kind, safe='')}.{form}"
+    return client.text(path, cell=cell, alone="true" if alone else None)
 
 
 def _print(session: Session, documents: list[str], form: Format) -> None:
@@ -128,7 +130,8 @@ class _Tree:
     def _document(self, folder: Path, kind: str, cell: CellRecord | None) -> Path:
         stem = "SUMMARY" if kind in (RUN_WIDE, "platform") else kind.upper()
         path = folder / f"{stem}.{self._form}"
-        text = _rendered(self._client, self._run, kind, self._form, cell=cell.id if cell else None)
+        named = cell.id if cell else None
+        text = _rendered(self._client, self._run, kind, self._form, cell=named, alone=False)
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         if self._form == "md":

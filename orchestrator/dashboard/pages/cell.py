@@ -25,18 +25,18 @@ from orchestrator.dashboard.table import Badge, Column, Number, Row, Span, Table
 from orchestrator.dashboard.url_params import cell_of, run_of
 from orchestrator.domain.cell import Cell, CellState, Run
 from orchestrator.domain.event_facts import MetricFact
-from orchestrator.domain.fingerprint import traits
+from orchestrator.domain.fingerprint import PACKAGE, traits
 from orchestrator.domain.manifest import output_artifact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord, CellRecord, artifacts_of_test
 from orchestrator.domain.units import duration, plural, price, size
 from orchestrator.domain.vocabulary import term
-from orchestrator.store.results import TestLine, TestLines, TestsAsked
+from orchestrator.store.list_page import ListPage
+from orchestrator.store.results import TestLine, TestsAsked
 
 _METRICS = 100
 """Rows on the page; its other formats have all of them."""
 _NOTICES = 20
-_PACKAGE = "package "
 _CHECKS = (
     Column("check", "Check"),
     Column("job", "Job"),
@@ -136,7 +136,7 @@ def artifact_table(run_id: str, cell: CellRecord) -> Table:
 
 def fact_table(cell: CellRecord) -> Table:
     """Return the table of environment facts without packages, the machine, and its attestation."""
-    known = {k: v for k, v in traits(cell.probed).items() if not k.startswith(_PACKAGE)}
+    known = {k: v for k, v in traits(cell.probed).items() if not k.startswith(PACKAGE)}
     facts = [("environment", cell.environment), *known.items(), *_machine(cell), *_facts(cell)]
     rows = [Row((Text(name), Text(value))) for name, value in facts if value]
     columns = (Column("fact", "What"), Column("value", "Value"))
@@ -152,9 +152,9 @@ def fact_table(cell: CellRecord) -> Table:
 def package_table(cell: CellRecord) -> Table:
     """Return the table of installed packages."""
     found = {
-        name.removeprefix(_PACKAGE): version
+        name.removeprefix(PACKAGE): version
         for name, version in traits(cell.probed).items()
-        if name.startswith(_PACKAGE)
+        if name.startswith(PACKAGE)
     }
     rows = [Row((Text(name), Text(found[name], is_code=True))) for name in sorted(found)]
     columns = (Column("package", "Package"), Column("version", "Version"))
@@ -223,7 +223,12 @@ _BAD = (TestOutcome.FAILED, TestOutcome.ERROR)
 
 
 def test_table(
-    page_request: PageRequest, run: Run, cell: Cell, lines: TestLines, *, is_filtered: bool
+    page_request: PageRequest,
+    run: Run,
+    cell: Cell,
+    lines: ListPage[TestLine, str],
+    *,
+    is_filtered: bool,
 ) -> Table:
     """Return a page of the cell's tests, the worst first."""
     empty = "No test of the cell is like that." if is_filtered else "No test was collected so far."
@@ -231,7 +236,7 @@ def test_table(
         id="tests",
         caption="Tests, the worst first",
         columns=_COLUMNS,
-        rows=[_row(run, cell, line) for line in lines.lines],
+        rows=[_row(run, cell, line) for line in lines.items],
         next=page_request.here(after=lines.next) if lines.next else "",
         empty=empty,
         is_caption_hidden=True,

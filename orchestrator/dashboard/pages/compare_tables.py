@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from orchestrator.application.benchmarks import Delta, MetricChange
-from orchestrator.application.compare_cells import PACKAGE, STACK, CellPair, Trait
+from orchestrator.application.compare_cells import STACK, CellPair, Trait
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import cut, visible
 from orchestrator.dashboard.measurement_text import (
@@ -23,6 +23,7 @@ from orchestrator.dashboard.responses import PageRequest
 from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Table, Text
 from orchestrator.domain.cell import Cell as RunCell
 from orchestrator.domain.cell import Run
+from orchestrator.domain.fingerprint import PACKAGE
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.test_comparison import Difference
 from orchestrator.domain.test_identity import KnownTest
@@ -287,7 +288,7 @@ TITLES = {
     Difference.SAME: "Same",
 }
 _MEANS = {
-    Difference.NEW_FAILURE: "They passed, were skipped, or were not there before.",
+    Difference.NEW_FAILURE: "Before they passed, were skipped, never reported, or were not there.",
     Difference.MISSING: "They were collected, and never reported or never ran.",
     Difference.HIDDEN: "Their module could not be collected: the collection error hid them.",
     Difference.GONE: "They are not collected any more, under any name that somebody confirmed.",

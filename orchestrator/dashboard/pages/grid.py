@@ -39,6 +39,7 @@ _TITLES = {
     GridGroup.FAILING: "Failing now",
     GridGroup.MISSING: "Missing now",
     GridGroup.FLAKY: "Flaky",
+    GridGroup.GONE: "Failed, now gone",
     GridGroup.STEADY: "Steady",
 }
 _PLAIN = {outcome: Mark(outcome.word) for outcome in TestOutcome}

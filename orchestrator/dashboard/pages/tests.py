@@ -33,7 +33,7 @@ from orchestrator.domain.signature import BAD
 from orchestrator.domain.test_identity import KnownTest, split_nodeid
 from orchestrator.domain.units import duration, percent, plural
 from orchestrator.domain.vocabulary import term
-from orchestrator.store.test_grid import CellResult
+from orchestrator.store.test_grid import CellResult, GridCell
 
 
 def name_cell(test: KnownTest, *beside: str) -> Text:
@@ -57,7 +57,8 @@ _NOTHING = Text("–")
 
 def result_facts(page_request: PageRequest, story: TestDetail) -> dict[str, str]:
     """Return the summary of a test: its state, since when, and its reliability."""
-    judged = [one for one in story.cells if one.now is not None]
+    judged = [one for one in story.cells if one.now is not None and one.gone is None]
+    gone = [one.gone for one in story.cells if one.gone is not None]
     failing = [one for one in judged if one.now is not None and one.now.outcome in BAD]
     told = {"now": "no result yet", "tone": "warn", "since": "", "flaky": _flaky(story)}
     told["at_least"] = percent(story.flaky.min_failure_rate)
@@ -73,7 +74,14 @@ def result_facts(page_request: PageRequest, story: TestDetail) -> dict[str, str]
         if story.failure is not None:
             failed = story.failure
             told["since"] = f"last failed {age(failed.at, page_request.now)} ago, on {failed.cell}"
+    elif gone:
+        since = min(gone, key=lambda cell: cell.run)
+        told |= {"now": "gone", "since": _gone_since(since)}
     return told
+
+
+def _gone_since(cell: GridCell) -> str:
+    return f"since run {cell.run[:_RUN_SHOWN]}…, {cell.version}, {cell.at:%Y-%m-%d %H:%M}"
 
 
 def _word(one: CellTestHistory) -> str:
@@ -112,7 +120,9 @@ def platforms_table(page_request: PageRequest, story: TestDetail) -> Table:
         rows=[
             Row(
                 tuple(_platform(page_request, story, one)),
-                tone="bad" if one.now is not None and one.now.outcome in BAD else "",
+                tone="bad"
+                if one.gone is None and one.now is not None and one.now.outcome in BAD
+                else "",
             )
             for one in story.cells
         ],
@@ -125,7 +135,10 @@ def _platform(page_request: PageRequest, story: TestDetail, one: CellTestHistory
     now = one.now
     name = f"{urls.test_url(story.test.id)}?{_query(cell=one.cell)}#history"
     yield Text(one.cell, name)
-    yield Badge(now.outcome.word, _result_url(now)) if now is not None else Badge("")
+    if one.gone is not None:
+        yield _gone_badge(one.gone)
+    else:
+        yield Badge(now.outcome.word, _result_url(now)) if now is not None else Badge("")
     note = f"{age(now.at, page_request.now)} ago" if now is not None else ""
     yield Text(now.version, note=note) if now is not None else _NOTHING
     yield _strip(one)
@@ -135,6 +148,11 @@ def _platform(page_request: PageRequest, story: TestDetail, one: CellTestHistory
     yield Span(median(real) if real else None)
     yield _trend(one.cell, took, real)
     yield _turn(one)
+
+
+def _gone_badge(cell: GridCell) -> Badge:
+    href = urls.cell_url(cell.run, cell.name)
+    return Badge("gone", href, note=_gone_since(cell))
 
 
 _TIMED = frozenset({TestOutcome.PASSED, TestOutcome.XPASSED, TestOutcome.XFAILED})
@@ -227,11 +245,11 @@ def triage_table(story: TestDetail) -> Table:
     issues = [
         Row(
             (
-                Text(one.issue.id, urls.KNOWN_ISSUES),
-                Badge("expired" if one.is_expired else "active"),
-                Text(one.issue.title, one.issue.url if _is_web(one.issue.url) else ""),
-                Text(one.issue.owner),
-                Text(f"{one.issue.expires}"),
+                Text(one.id, urls.KNOWN_ISSUES),
+                Badge("expired" if one.is_over else "active"),
+                Text(one.title, one.url if _is_web(one.url) else ""),
+                Text(one.owner),
+                Text(f"{one.expires}"),
             )
         )
         for one in story.issues
@@ -307,12 +325,13 @@ def search(
     found = stores.tests.page(
         product=product, job=job or None, contains=q.strip(), limit=PAGE_SIZE, after=after
     )
-    last = {go.test: go for go in stores.grids.last([test.id for test in found.items])}
+    ids = [test.id for test in found.items]
+    last, gone = {go.test: go for go in stores.grids.last(ids)}, stores.grids.gone(ids)
     table = Table(
         id="tests",
         caption="Tests by their numbers",
         columns=_FOUND,
-        rows=[_found(page_request, test, last.get(test.id)) for test in found.items],
+        rows=[_found(page_request, test, last.get(test.id), gone) for test in found.items],
         empty="No test's name holds this." if q or job else "No test has been reported yet.",
         command="" if product else "seatrial init && seatrial run seatrial.yaml",
         next=page_request.here(after=str(found.next)) if found.next is not None else "",
@@ -407,14 +426,21 @@ def _page(goes: Sequence[CellResult]) -> tuple[Sequence[CellResult], str]:
     return shown, shown[-1].run
 
 
-def _found(page_request: PageRequest, test: KnownTest, last: CellResult | None) -> Row:
+def _found(
+    page_request: PageRequest,
+    test: KnownTest,
+    last: CellResult | None,
+    gone: Mapping[tuple[int, str], GridCell],
+) -> Row:
     if last is None:
         nothing = Text("–")
         return Row((name_cell(test), Badge(""), nothing, nothing, Moment(None), _number(test)))
+    since = gone.get((test.id, last.cell))
+    newest = Badge(last.outcome.word, urls.cell_url(last.run, last.cell))
     return Row(
         (
             name_cell(test),
-            Badge(last.outcome.word, urls.cell_url(last.run, last.cell)),
+            newest if since is None else _gone_badge(since),
             Text(last.cell),
             Text(last.version),
             Moment(last.at, page_request.now),

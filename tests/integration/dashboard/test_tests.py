@@ -41,7 +41,7 @@ def went(pages: PageDesk, *outcomes: str, cell: str = "here", name: str = NAME) 
 
 def test_tests_are_found_by_parts_of_their_names(pages: PageDesk) -> None:
     went(pages, "passed", "failed")
-    night(pages.api, "1.2", {"here": {"tests/test_b.py::other": "passed"}})
+    night(pages.api, "1.2", {"there": {"tests/test_b.py::other": "passed"}})
     [row] = pages.page("/tests?q=test_it").rows("tests")
     assert row["Test"] == "TestA::test_it[f16] tests/test_a.py · unit"
     assert (row["Newest result"], row["Version"], row["When"]) == ("✗ failed", "1.1", "1 h")
@@ -66,6 +66,24 @@ def test_a_broken_test_says_since_when_and_leads_to_the_comparison(pages: PageDe
     [strip] = page.all("svg", "strip")
     assert strip["aria-label"] == "here, 4 results: 2 passed, 2 failed"
     assert "ValueError: 3" in page.one("pre", "message").text
+
+
+def test_a_deleted_test_is_gone_and_does_not_fail_now(pages: PageDesk) -> None:
+    went(pages, "passed", "failed")
+    since = night(pages.api, "2.0", {"here": {"t.py::other": "passed"}})
+    night(pages.api, "2.1", {"here": {"t.py::other": "passed"}})
+    page = pages.page(address_of(pages))
+    facts = [one.text for one in page.all("dd")]
+    assert facts[0].startswith("gone"), facts
+    assert not page.all("dd", "bad")
+    [row] = page.rows("platforms")
+    assert row["Newest"].startswith("● gone since run")
+    assert (row["Version"], row["Regression range"]) == ("1.1 1 h ago", "–")
+    links = [one["href"] for one in page.one(id="platforms").all("a") if "gone" in one.text]
+    assert links == [urls.cell_url(since, "here")]
+    [found] = pages.page("/tests?q=test_it").rows("tests")
+    assert found["Newest result"].startswith("● gone since run")
+    assert ", 2.0, " in found["Newest result"]
 
 
 def test_each_result_leads_to_its_page_and_the_newest_one_has_its_files(pages: PageDesk) -> None:

@@ -45,6 +45,24 @@ def test_a_step_with_another_torch_names_it_and_is_doubted(pages: PageDesk) -> N
     assert len(still.all("line", "step")) == 1
 
 
+def test_releases_of_the_subject_are_joined(pages: PageDesk) -> None:
+    for at in range(4):
+        probed = {"torch": "2.9", "packages": {"proof": f"1.{at}", "numpy": "2.0"}}
+        measured(pages, str(at), {"speed": [20.0, 20.1]}, probed=probed)
+    chart = pages.json(PAGE)["chart"]
+    assert [one["environment"] for one in chart["points"]] == [0, 0, 0, 0]
+    assert [(one["first"], one["last"]) for one in chart["levels"]] == [(0, 3)]
+
+
+def test_a_band_ends_where_the_environment_changes(pages: PageDesk) -> None:
+    for at, torch in enumerate(["2.8", "2.8", "2.9", "2.9"]):
+        measured(pages, str(at), {"speed": [20.0 + at]}, probed={"torch": torch})
+    assert pages.json(PAGE)["chart"]["levels"] == [
+        {"first": 0, "last": 1, "low": 20.0, "high": 21.0},
+        {"first": 2, "last": 3, "low": 22.0, "high": 23.0},
+    ]
+
+
 def test_a_chart_has_a_band_and_an_axis_that_does_not_begin_at_zero(pages: PageDesk) -> None:
     nights(pages, [100.0, 101.0, 102.0])
     chart = pages.json(PAGE)["chart"]

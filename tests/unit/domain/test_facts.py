@@ -80,6 +80,11 @@ def test_a_file_that_cannot_be_collected_is_an_error_with_its_last_line() -> Non
     )
 
 
+def test_a_skip_says_its_reason_once_without_the_place() -> None:
+    fact = phases(report("setup", "skipped", longrepr=SKIPPED), GOOD[2])
+    assert (fact.reason, fact.message) == ("no device", "")
+
+
 def test_a_module_that_skipped_itself_is_one_skipped_test_with_its_reason() -> None:
     fact = phases({"record": "collect_skip", "nodeid": "t", "longrepr": "Skipped: no device"})
     assert (fact.outcome, fact.final, fact.reason) == (TestOutcome.SKIPPED, True, "no device")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.outcome import Outcome, TestOutcome
 from reports.linter import errors, lint, lint_evidence
 from reports.model.comparison import CATEGORIES
 from reports.registry import UnknownReportError, model_of, render
@@ -124,6 +124,44 @@ def test_a_suite_that_is_called_otherwise_is_the_same_suite():
     pair = the_pair(replace(run("moe-tests"), base=run("moe")))
     assert pair.tests.same == (("passed", 2),)
     assert (pair.tests.came, pair.tests.went, pair.jobs_same) == (0, 0, 1)
+
+
+def test_a_test_that_is_in_another_job_of_each_side_is_the_same_test(templates):
+    def run(tests):
+        jobs = Jobs()
+        for job in {test.job: None for test in tests}:
+            mine = [test for test in tests if test.job == job]
+            jobs.suite(job, job, mine, Outcome.FAILED, "tests")
+        jobs.tests = list(tests)
+        return evidence_of((cell_of(local()[0].platform, jobs, None), jobs), outcome=None)
+
+    own = results_of("tests", [("t.py::a", T.FAILED), ("t.py::b", T.PASSED), ("t.py::n", T.PASSED)])
+    plain = results_of("plain", [("t.py::a", T.FAILED), ("t.py::b", T.FAILED)])
+    twice = results_of("again", [("t.py::n", T.PASSED)]) + results_of(
+        "more", [("t.py::n", T.PASSED)]
+    )
+    evidence = replace(run([*plain, *twice]), base=run(own))
+    tests = the_pair(evidence).tests
+    found = {group.category: [c.name for c in group.shown] for group in tests.groups if group.count}
+    assert found == {
+        "new_failure": ["t.py::b"],
+        "still_failing": ["t.py::a"],
+        # Two jobs of the head have it: neither is known to be the base's.
+        "new": ["t.py::n", "t.py::n"],
+        "gone": ["t.py::n"],
+    }
+    assert tests.confirmed == 0
+    assert errors(lint_evidence(model_of("compare", evidence), evidence)) == ()
+
+
+def test_software_that_one_run_did_not_report_is_not_said_to_differ(templates):
+    evidence = replace(story("a10g"), base=story("l4-degraded"))
+    assert "PyTorch or its runtime differ" in render("compare", evidence, templates=templates)
+    (cell,) = evidence.record.cells
+    silent = replace(evidence.record, cells=(replace(cell, probed={}),))
+    text = render("compare", replace(evidence, record=silent), templates=templates)
+    assert "differ: a difference below" not in text
+    assert "PyTorch and its runtime are not known of both" in text
 
 
 def test_without_a_base_it_says_how_to_compare(templates):

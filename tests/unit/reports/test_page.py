@@ -117,3 +117,20 @@ def test_links_to_reports_lead_to_the_pages_beside_this_one(templates):
     page = render("summary", evidence, format="html", templates=templates)
     for cell in evidence.record.cells:
         assert f'<a href="{cell.id}/SUMMARY.html">{cell.id}/SUMMARY.html</a>' in page
+    assert "SUMMARY.html (this file)" in page
+    assert "SUMMARY.md" not in page
+
+
+@pytest.mark.parametrize("form", ["md", "html"])
+def test_a_report_without_files_beside_it_links_none(templates, form):
+    page = render("summary", release(), format=form, alone=True, templates=templates)
+    assert "SUMMARY." not in page
+    assert "plots/" not in page
+    assert ("data:image/svg+xml" in page) is (form == "html")
+    beside = render("summary", release(), format=form, templates=templates)
+    assert ("The plots of each report lie in" in beside) is (form == "md")
+
+
+def test_a_comparison_lies_in_no_folder(templates):
+    assert "plots/" not in render("compare", head(), templates=templates)
+    assert "data:image/svg+xml" in render("compare", head(), format="html", templates=templates)
