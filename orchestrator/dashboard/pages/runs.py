@@ -68,18 +68,13 @@ def show_runs(
         branch=branch.strip(),
         author=author.strip(),
     )
+    stores, now = page_request.context.stores, page_request.now
     cursor = before if _CURSOR.fullmatch(before) else None
-    runs, following = list_runs(
-        page_request.context.stores,
-        limit=PAGE_SIZE,
-        before=cursor,
-        at=page_request.now,
-        filters=chosen,
-    )
+    runs, following = list_runs(stores, limit=PAGE_SIZE, before=cursor, at=now, filters=chosen)
     facts = {
         "chosen": chosen,
         "is_filtered": chosen != RunsAsked(),
-        "names": page_request.context.stores.runs.names(),
+        "names": stores.runs.names(),
         "outcomes": [(one.value, term(one.value).word) for one in _OUTCOMES],
     }
     table = _table(page_request, chosen, runs, following)

@@ -144,12 +144,11 @@ def _failed_first(ruled_job: RuledJob, tolerated: Sequence[ToleratedResult]) -> 
     passed = [_test_text(one) for one in after]
     where, said = f"Of {ruled_job.job.id} on {ruled_job.cell.id}", []
     own = ruled_job.job.run or ruled_job.cell.run
+    here = [one for one in tolerated if one.run == own]
+    elsewhere = [one for one in tolerated if one.run != own]
     for how, mine in (
-        ("failed, and passed when the suite ran it again", [x for x in tolerated if x.run == own]),
-        (
-            "failed in another run of the same, and not in this",
-            [x for x in tolerated if x.run != own],
-        ),
+        ("failed, and passed when the suite ran it again", here),
+        ("failed in another run of the same, and not in this", elsewhere),
     ):
         rest = sum(one.left > 0 for one in mine)
         tests = sorted(_test_text(one.failing.test) for one in mine if one.failing.test)
