@@ -144,19 +144,17 @@ def _failed_first(ruled_job: RuledJob, tolerated: Sequence[ToleratedResult]) -> 
     passed = [_test_text(one) for one in after]
     where, said = f"Of {ruled_job.job.id} on {ruled_job.cell.id}", []
     own = ruled_job.job.run or ruled_job.cell.run
-    here = [one for one in tolerated if one.run == own]
-    elsewhere = [one for one in tolerated if one.run != own]
-    for how, mine in (
-        ("failed, and passed when the suite ran it again", here),
-        ("failed in another run of the same, and not in this", elsewhere),
+    for how, is_own in (
+        ("failed, and passed when the suite ran it again", True),
+        ("failed in another run of the same, and not in this", False),
     ):
+        mine = [one for one in tolerated if (one.run == own) is is_own]
         rest = sum(one.left > 0 for one in mine)
         tests = sorted(_test_text(one.failing.test) for one in mine if one.failing.test)
         by_mine = sorted({name for one in mine for name in one.by})
         end = f"{rest} not tolerated" if rest else f"tolerated by {some(by_mine)}"
         if mine:
-            many = counted(len(mine), "result")
-            said.append(f"{where} {many} {how}: {some(tests, 3)}; {end}.")
+            said.append(f"{where} {counted(len(mine), 'result')} {how}: {some(tests, 3)}; {end}.")
     if after:
         said.append(
             f"{where} {counted(len(after), 'result')} failed with another payload, and passed with"
