@@ -25,6 +25,7 @@ from orchestrator.domain.test_identity import AliasState, normal_nodeid
 from orchestrator.store.reuse import LastGreen
 
 _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
+_REFUSED = 20
 _RAN = (
     TestOutcome.PASSED,
     TestOutcome.FAILED,
@@ -220,11 +221,10 @@ class _Finder:
         """Return the baseline of a cell; `anywhere` are the tests of all cells."""
         first, accepted = one.parts[0], self._accepted(one)
         gates, platform = self._context.stores.gates, first.cell.platform.id
-        last = self._last_green(one)
-        groups = [
-            *self._groups(one, accepted.cells),
-            *self._groups(one, self._cells_of(last) if last else ()),
-        ]
+        green = self._last_greens(one, is_new=not accepted.cells)
+        groups = [*self._groups(one, accepted.cells)]
+        for run in green:
+            groups += self._groups(one, self._cells_of(run))
         jobs = frozenset(job.id for part in one.parts for job in part.cell.jobs)
         tests, ran, was_green = list[BaselineTests](), dict[str, Tests](), dict[str, Tests]()
         for group in dict.fromkeys(map(tuple, groups)):
@@ -250,21 +250,20 @@ class _Finder:
         known = reduce(_union, (each.by_job for each in tests), dict[str, Tests]())
         before = Before(
             streak,
-            self._collected_before(first.cell.id, last),
+            max((self._collected(first.cell.id, run) or 0 for run in green), default=0) or None,
             accepted.signatures,
             {(job, name): name in was_green.get(job, ()) for job in ran for name in ran[job]},
             {job: sorted(names.elements()) for job, names in known.items()},
         )
         return Baseline(before, tuple(tests))
 
-    def _collected_before(self, cell: str, last: LastGreen | None) -> int | None:
-        """Return the tests that a cell had in the last green run of its platform.
+    def _collected(self, cell: str, green: LastGreen) -> int | None:
+        """Return the tests that a cell had in a green run of its platform.
 
         Of a new name, the fewest of a cell that is gone, which it may replace; None without one.
         """
-        had = last.collected if last else {}
-        gone = [number for name, number in had.items() if name not in self._present]
-        return had.get(cell, min(gone, default=None))
+        gone = [number for name, number in green.collected.items() if name not in self._present]
+        return green.collected.get(cell, min(gone, default=None))
 
     def _groups(self, one: CountedCell, cells: Sequence[Cell]) -> Iterator[list[Cell]]:
         """Yield groups of the earlier cells that a cell is compared with."""
@@ -326,16 +325,29 @@ class _Finder:
         alike = [cell for cell in others if self._machine_of(cell) == machine]
         yield from [alike] if alike else []
 
-    def _last_green(self, one: CountedCell) -> LastGreen | None:
-        first = one.parts[0]
+    def _last_greens(self, one: CountedCell, *, is_new: bool) -> list[LastGreen]:
+        """Return the last green run, and of a new gate those as of each run that it refused.
+
+        What a gate refused before its first PASS takes nothing out of its baseline. The newest
+        `_REFUSED` runs, the first, and the last green run before the first are enough.
+        """
+        gates, own = self._context.stores.gates, [part.taken.id for part in one.parts]
+        judged = gates.judged_runs(self._gate, before_run=min(own)) if is_new else []
+        # "0" makes the next id after a run's own.
+        refused = [f"{run}0" for run in dict.fromkeys([*judged[:_REFUSED], *judged[-1:]])]
+        points = [one.parts[0].taken.id, *refused, *judged[-1:]]
+        found = [self._last_green(one, point) for point in points]
+        return list({green.run_id: green for green in found if green}.values())
+
+    def _last_green(self, one: CountedCell, before_run: str) -> LastGreen | None:
         return self._context.stores.gates.last_green(
             self._product,
-            first.cell.platform.id,
-            before_run=first.taken.id,
+            one.parts[0].cell.platform.id,
+            before_run=before_run,
             ingested=self._ingested,
-        ) or self._last_green_elsewhere(one)
+        ) or self._last_green_elsewhere(one, before_run)
 
-    def _last_green_elsewhere(self, one: CountedCell) -> LastGreen | None:
+    def _last_green_elsewhere(self, one: CountedCell, before_run: str) -> LastGreen | None:
         """Return the newest green run of a platform that is gone, on the machine of the cell."""
         machine, gates = _machine(one), self._context.stores.gates
         found = [
@@ -346,7 +358,7 @@ class _Finder:
                 last := gates.last_green(
                     self._product,
                     platform,
-                    before_run=one.parts[0].taken.id,
+                    before_run=before_run,
                     ingested=self._ingested,
                 )
             )

@@ -123,7 +123,9 @@ def _suite_ending(fact: JobFact, counts: Counts) -> Cause | None:
     if code in (0, PYTEST_NO_TESTS) or (failed and code in _explained_by_tests(fact)):
         return None
     reason = _PYTEST_ENDS.get(code, "exit") if code is not None else "exit"
-    return Cause(Outcome.FAILED, reason, f"pytest exited with {code}")
+    # ``exit code 4: file or directory not found: tests``
+    why = (fact.detail or "").partition(": ")[2]
+    return Cause(Outcome.FAILED, reason, f"pytest exited with {code}" + (f": {why}" if why else ""))
 
 
 def _explained_by_tests(fact: JobFact) -> tuple[int | None, ...]:

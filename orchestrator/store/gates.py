@@ -161,6 +161,18 @@ class GateStore(VerdictLines):
                 return None
             return read_verdicts(session, select(VerdictRow).where(VerdictRow.pk == found))[0]
 
+    def judged_runs(self, gate: str, *, before_run: str) -> list[str]:
+        """Return the runs before that one that any verdict of the gate is about, newest first."""
+        query = (
+            select(VerdictRunRow.run_id)
+            .join(VerdictRow, VerdictRow.pk == VerdictRunRow.verdict)
+            .where(VerdictRow.gate == gate, VerdictRunRow.run_id < before_run)
+            .order_by(VerdictRunRow.run_id.desc())
+            .distinct()
+        )
+        with self._sessions.read() as session:
+            return list(session.scalars(query))
+
     def newest_finished(self, product: str) -> str | None:
         """Return the product's newest finished run, without partial reruns."""
         done = (RunRow.product == product, RunRow.state == RunState.FINISHED)

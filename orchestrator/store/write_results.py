@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from typing import Any
 
 import psycopg
@@ -295,10 +295,11 @@ def write_tests(
     """
     if not tests:
         return
-    beside = _Beside()
-    rows = list(_rows(cell_pk, attempt_pk, tests, beside, first))
-    _write_texts(session, beside.texts)
-    write_signatures(session, beside.signatures.values())
+    texts: dict[bytes, str] = {}
+    signatures: dict[str, Signature] = {}
+    rows = list(_rows(cell_pk, attempt_pk, tests, first, texts=texts, signatures=signatures))
+    _write_texts(session, texts)
+    write_signatures(session, signatures.values())
     write_retries(session, cell_pk, attempt_pk, tests)
     connection = session.connection()
     if is_postgres(session):
@@ -307,17 +308,16 @@ def write_tests(
         connection.exec_driver_sql(_UPSERT_SQLITE, rows)
 
 
-@dataclass(frozen=True, slots=True)
-class _Beside:
-    """Side rows that results refer to."""
-
-    texts: dict[bytes, str] = field(default_factory=dict)
-    signatures: dict[str, Signature] = field(default_factory=dict)
-
-
 def _rows(
-    cell_pk: int, attempt_pk: int, tests: Mapping[int, TestFact], beside: _Beside, first: int
+    cell_pk: int,
+    attempt_pk: int,
+    tests: Mapping[int, TestFact],
+    first: int,
+    *,
+    texts: dict[bytes, str],
+    signatures: dict[str, Signature],
 ) -> Iterator[Row]:
+    """Yield the row of each result; add the texts and signatures that the rows refer to."""
     for position, (test_id, fact) in enumerate(tests.items(), start=first):
         yield (
             cell_pk,
@@ -328,9 +328,9 @@ def _rows(
             _microseconds(fact.duration_s),
             storable(fact.reason),
             storable(fact.message),
-            _keep(fact.text, beside.texts) if fact.text else None,
+            _keep(fact.text, texts) if fact.text else None,
             position,
-            _sign(fact, beside.signatures) if fact.outcome in BAD else None,
+            _sign(fact, signatures) if fact.outcome in BAD else None,
         )
 
 

@@ -88,14 +88,14 @@ def _environment(evidence: Evidence, cells: Sequence[CellRecord]) -> Json:
 
 def _test(group: Group, entry: Entry) -> Json:
     test: Json = {
-        "name": entry.name,
+        "name": entry.nodeid,
         "status": state(entry),
         "duration": round((entry.duration_s or 0.0) * 1000, 3),
         "rawStatus": entry.word,
         "type": entry.kind.value,
         "suite": [group.cell.id, *([group.job.id] if group.job else [])],
     }
-    path, separator, _ = entry.name.partition("::")
+    path, separator, _ = entry.nodeid.partition("::")
     if entry.kind is EntryKind.TEST and separator and path.endswith(".py"):
         test["filePath"] = path
     message = entry.message or entry.reason

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from orchestrator.domain.event_facts import CheckFact, TestFact
 from orchestrator.domain.outcome import Outcome, TestOutcome
+from orchestrator.domain.parsed_results import ParsedTest
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
 from orchestrator.domain.vocabulary import reason_text
 
@@ -36,21 +37,16 @@ class EntryKind(StrEnum):
     """A cell without jobs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """An entry of an export."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry(ParsedTest):
+    """An entry of an export, as the result of a test.
+
+    Its `nodeid` is the original name of a test, check, job or cell; `clean` it for a document.
+    """
 
     kind: EntryKind
-    name: str
-    """Original name; `clean` it for a document."""
-    outcome: TestOutcome
     word: str
     """A test's outcome, ``timed_out`` of a job ..."""
-    duration_s: float | None = None
-    reason: str = ""
-    message: str = ""
-    text: str = ""
-    earlier: tuple[TestOutcome, ...] = ()
 
     @property
     def is_good(self) -> bool:
@@ -122,15 +118,15 @@ def _of_test(test: TestFact, *, timed: bool) -> Entry:
     """Return a test's entry; `timed`: whether a duration of zero was measured."""
     has_run = test.outcome not in (TestOutcome.MISSING, TestOutcome.NOT_RUN)
     return Entry(
-        EntryKind.TEST,
         test.nodeid,
         test.outcome,
-        test.outcome.word,
         test.duration_s if has_run and (timed or test.duration_s) else None,
         test.reason,
         test.message or _absence(test.outcome),
         test.text,
         test.earlier,
+        kind=EntryKind.TEST,
+        word=test.outcome.word,
     )
 
 
@@ -149,7 +145,12 @@ def _of_check(check: CheckFact) -> Entry:
     said = ", ".join(part for part in (figure, bound) if part)
     message = "; ".join(part for part in (check.reason, said) if part)
     return Entry(
-        EntryKind.CHECK, check.name, outcome, outcome.word, None, check.reason, message=message
+        check.name,
+        outcome,
+        reason=check.reason,
+        message=message,
+        kind=EntryKind.CHECK,
+        word=outcome.word,
     )
 
 
@@ -157,13 +158,13 @@ def _of_job(job: JobRecord, outcome: TestOutcome) -> Entry:
     word = job.outcome.value if job.outcome else "not_finished"
     said = reason_text(job.reason, job.detail)
     return Entry(
-        EntryKind.JOB,
         job.title or job.id,
         outcome,
-        word,
         job.duration_s,
         job.reason,
         message=said if job.outcome else "the job is not over",
+        kind=EntryKind.JOB,
+        word=word,
     )
 
 
@@ -171,4 +172,11 @@ def _of_cell(cell: CellRecord) -> Entry:
     word = cell.outcome.value if cell.outcome else "not_finished"
     said = reason_text(cell.reason, cell.detail)
     outcome = TestOutcome.SKIPPED if _is_excused(cell) else TestOutcome.ERROR
-    return Entry(EntryKind.CELL, cell.id, outcome, word, None, cell.reason or word, said or word)
+    return Entry(
+        cell.id,
+        outcome,
+        reason=cell.reason or word,
+        message=said or word,
+        kind=EntryKind.CELL,
+        word=word,
+    )

@@ -69,7 +69,7 @@ def _list(group: Group, entry: Entry) -> str:
 def _name(group: Group, entry: Entry) -> str:
     if group.job is None or entry.kind is EntryKind.JOB:
         return clean(group.name)
-    return clean(f"{group.job.id}: {entry.name}")
+    return clean(f"{group.job.id}: {entry.nodeid}")
 
 
 def _subject(evidence: Evidence, cell: CellRecord) -> list[Json]:

@@ -153,9 +153,9 @@ def _case(group: Group, entry: Entry) -> Iterator[str]:
 
 def _named(group: Group, entry: Entry) -> dict[str, str]:
     """Return classname, name and file of a node id."""
-    path, separator, rest = entry.name.partition("::")
+    path, separator, rest = entry.nodeid.partition("::")
     if entry.kind is not EntryKind.TEST or not separator:
-        return {"classname": group.job.id if group.job else group.cell.id, "name": entry.name}
+        return {"classname": group.job.id if group.job else group.cell.id, "name": entry.nodeid}
     before, bracket, params = rest.partition("[")
     *classes, name = before.split("::")
     module = path.removesuffix(".py").replace("/", ".")
@@ -169,8 +169,8 @@ def _of_entry(entry: Entry) -> dict[str, str]:
         facts["kind"] = entry.kind.value
     if entry.outcome is TestOutcome.XPASSED:
         facts["outcome"] = entry.word
-    if clean(entry.name) != entry.name:
-        facts["nodeid"] = json.dumps(entry.name)
+    if clean(entry.nodeid) != entry.nodeid:
+        facts["nodeid"] = json.dumps(entry.nodeid)
     return facts
 
 

@@ -39,7 +39,7 @@ def _row(evidence: Evidence, group: Group, entry: Entry) -> Sequence[str]:
         cell.environment,
         job.id if job else "",
         entry.kind.value,
-        entry.name,
+        entry.nodeid,
         entry.word,
         "" if entry.duration_s is None else f"{entry.duration_s:.6f}",
         entry.reason,

@@ -82,11 +82,13 @@ class JobOutput:
         self._shown = 0
         self._unshown = 0
         self._tail = Tail()
+        self._process_tail = Tail()
         self._pipe: Optional[int] = None
         self._at_line_start = True
 
     def open_pipe(self) -> int:
         """Return the end of a fresh pipe that a process is to write to."""
+        self._process_tail = Tail()
         self._pipe, write_end = os.pipe()
         os.set_blocking(self._pipe, False)
         with contextlib.suppress(OSError):  # a smaller pipe only means more looks
@@ -130,6 +132,7 @@ class JobOutput:
     def show(self, data: bytes) -> None:
         """Pass on what the job's budget allows; keep the end of the rest."""
         self._tail.add(data)
+        self._process_tail.add(data)
         room = max(self._limit - self._shown, 0)
         now, later = data[:room], data[room:]
         if now:
@@ -162,8 +165,8 @@ class JobOutput:
         self._write(fresh + _line(text))
 
     def last(self, limit_bytes: int = 4_096) -> str:
-        """Return the end of the job's output so far."""
-        return last_lines(self._tail.raw, limit_bytes)
+        """Return the end of what the job's newest process has put out so far."""
+        return last_lines(self._process_tail.raw, limit_bytes)
 
     def finish(self) -> None:
         """Show the last part of the output that was left out."""

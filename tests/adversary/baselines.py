@@ -198,6 +198,18 @@ def _reused(scene: Scene) -> Sequence[str]:
     return [scene.run()]
 
 
+def _again_and_again(scene: Scene) -> Sequence[str]:
+    """The gate has passed nothing yet: what it refused is launched again until it passes."""
+    scene.subject(GOOD, version="0.9")
+    scene.payload(HONEST)
+    scene.run()
+    scene.subject(DEFECT)
+    scene.payload(_FEWER)
+    for _ in range(2):
+        scene.check(scene.run())
+    return [scene.run()]
+
+
 LIES = (
     Lie(
         "one of two platforms is renamed, and its suite lacks the test",
@@ -291,6 +303,7 @@ LIES = (
         _environment_left_out,
         places=LOCAL,
     ),
+    Lie("what a new gate refused is launched again, without the test", _again_and_again),
     Lie("the baseline is pruned, and the test is gone", _pruned),
     Lie("a job of the baseline is renamed, and lacks the test", _job_renamed),
     Lie("the subject of the baseline is renamed, and the test is gone", _subject_renamed),

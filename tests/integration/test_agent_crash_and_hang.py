@@ -248,6 +248,14 @@ def test_what_a_lost_test_had_printed_is_kept(ran: Evidence) -> None:
     assert ["Captured stdout call", "said by a failing test\n"] in fails[2], "as pytest does it"
 
 
+def test_a_lost_test_has_the_last_output_of_its_own_process_alone(ran: Evidence) -> None:
+    reports = {one["nodeid"].rpartition("::")[2]: one for one in ran.reports("speaks")}
+    assert "in test_segfault" in reports["test_segfault"]["longrepr"]
+    for name in ("test_exit", "test_hangs"):
+        assert "test_segfault" not in reports[name]["longrepr"], name
+    assert "in test_hangs" in reports["test_hangs"]["longrepr"]
+
+
 def test_a_traceback_keeps_the_indent_of_its_first_line(ran: Evidence) -> None:
     (fails,) = [one for one in ran.reports("speaks") if "crash" in one]
     assert fails["longrepr"].splitlines()[:3] == [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from packaging.markers import Environment as Markers
 from packaging.requirements import Requirement
@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from orchestrator.application.ports.wheels import Choice, WheelsError
-from orchestrator.domain.manifest import Manifest
+from orchestrator.domain.manifest import Manifest, PythonChoice
 from orchestrator.domain.reuse_inputs import Interpreter
 
 OLDEST_PYTHON = Version("3.9")
@@ -58,6 +58,10 @@ def _packages(raw: Mapping[str, object]) -> dict[str, str]:
 
 def choose(probe: Mapping[str, object], manifest: Manifest, environment: str) -> Choice:
     """See the port. What the environment itself installs is not required of the interpreter."""
+    asked = manifest.candidates(environment)
+    if asked != PythonChoice().candidates and not _found(probe, asked):
+        none = f"the machine has none of {', '.join(asked)}, which payload.toml names"
+        return Choice(None, f"{none}: install one of them there, or name one that it has")
     added = manifest.environment(environment)
     installed = {canonicalize_name(Requirement(text).name) for text in (added.pip if added else ())}
     required = [
@@ -71,8 +75,15 @@ def choose(probe: Mapping[str, object], manifest: Manifest, environment: str) ->
         if not reason:
             return Choice(interpreter)
         reasons.append(reason)
-    asked = ", ".join(manifest.candidates(environment))
-    return Choice(None, "; ".join(dict.fromkeys(reasons)) or f"the machine has none of {asked}")
+    none = f"the machine has none of {', '.join(asked)}"
+    return Choice(None, "; ".join(dict.fromkeys(reasons)) or none)
+
+
+def _found(probe: Mapping[str, object], requested: Sequence[str]) -> bool:
+    """Whether the machine has any of these; a Python that nobody named does not replace them."""
+    found = probe.get("interpreters")
+    raws = [raw for raw in found if isinstance(raw, dict)] if isinstance(found, list) else []
+    return any(raw.get("candidate") in requested and raw.get("path") for raw in raws)
 
 
 def _lacks(interpreter: Interpreter, required: list[Requirement]) -> str:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import configparser
 import json
 import re
-import tomllib
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from email.message import Message
-from email.parser import HeaderParser
 from importlib import metadata
 from pathlib import Path
 
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from orchestrator.cli.errors import CliError
+from orchestrator.cli.starter.project_sources import Sources, read_sources
+from orchestrator.cli.starter.stale_wheel import stale_wheel_notes, wheel_roots
 from orchestrator.cli.starter.test_requirements import (
     Needs,
     Tests,
@@ -28,8 +26,6 @@ from orchestrator.domain.manifest import IDENTIFIER
 
 UNKNOWN_VERSION = "0.0.0"
 _VERSION_LINE = re.compile(r"""^__version__\s*(?::[^=]*)?=\s*["']([^"']+)["']""", re.MULTILINE)
-
-Table = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +46,6 @@ class Project:
     """Source files of the wheel's modules, which would be imported instead of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
-    """Parsed metadata files of a project; empty if they are missing."""
-
-    folder: Path
-    pyproject: Table
-    setup_cfg: configparser.ConfigParser
-    pkg_info: Message
-    """Metadata of an unpacked source distribution."""
-
-    @property
-    def project(self) -> Table:
-        """Return ``[project]``, or Poetry's older table."""
-        return table(self.pyproject, "project") or table(self.pyproject, "tool", "poetry")
-
-
 def inspect_project(folder: Path) -> Project:
     """Inspect a project. Raises CliError if a file cannot be read."""
     sources = read_sources(folder)
@@ -74,41 +54,14 @@ def inspect_project(folder: Path) -> Project:
     tests = find_tests(folder, sources.pyproject, sources.setup_cfg)
     needs = needs_of(folder, sources.pyproject, sources.setup_cfg, name)
     notes = (*name_notes, *version_notes, *tests.notes, *needs.notes)
-    wheel, wheel_notes = _wheel(folder, name, tests)
+    wheel, wheel_notes = _wheel(sources, name, tests)
     notes = (*notes, *wheel_notes)
     if wheel is None:
         return Project(name, version, needs, tests, notes, python_path=_python_path(folder))
-    source = tuple(root for root in wheel.roots if (folder / root).exists())
+    places = (place for root in wheel.roots for place in (root, f"src/{root}"))
+    source = tuple(place for place in places if (folder / place).exists())
     tests = replace(tests, arguments=wheel.tests)
     return Project(name, wheel.version, needs, tests, notes, wheel=_WHEELS, exclude=source)
-
-
-def read_sources(folder: Path) -> Sources:
-    """Parse the files that exist. Raises CliError."""
-    path = folder / "pyproject.toml"
-    pyproject: dict[str, object] = {}
-    pkg_info = Message()
-    setup_cfg = configparser.ConfigParser(interpolation=None, strict=False)
-    try:
-        if path.is_file():
-            pyproject = tomllib.loads(path.read_text(encoding="utf-8"))
-        path = folder / "setup.cfg"
-        setup_cfg.read(path, encoding="utf-8")
-        path = folder / "PKG-INFO"
-        if path.is_file():
-            pkg_info = HeaderParser().parsestr(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, configparser.Error, UnicodeDecodeError, OSError) as error:
-        said = str(error).splitlines()[0]
-        raise CliError(f"{path}: cannot be read: {said}") from None
-    return Sources(folder, pyproject, setup_cfg, pkg_info)
-
-
-def table(value: Table, *path: str) -> Table:
-    """Return the table at a path; an empty one if it is missing."""
-    found: object = value
-    for key in path:
-        found = found.get(key) if isinstance(found, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
 
 
 def _name(sources: Sources) -> tuple[str, list[str]]:
@@ -174,8 +127,9 @@ class BuiltWheel:
     """Arguments for pytest that are not its source."""
 
 
-def _wheel(folder: Path, name: str, tests: Tests) -> tuple[BuiltWheel | None, list[str]]:
+def _wheel(sources: Sources, name: str, tests: Tests) -> tuple[BuiltWheel | None, list[str]]:
     """Return the wheel in ``dist``, or None with the reason why it cannot be the subject."""
+    folder = sources.folder
     found = sorted(folder.glob(_WHEELS))
     if not found:
         return None, []
@@ -184,19 +138,17 @@ def _wheel(folder: Path, name: str, tests: Tests) -> tuple[BuiltWheel | None, li
         return None, [f"{said} subject; until then that is the payload itself"]
     try:
         distribution, version, *_ = parse_wheel_filename(found[0].name)
-        with zipfile.ZipFile(found[0]) as archive:
-            roots = {path.partition("/")[0] for path in archive.namelist()}
+        modules = tuple(wheel_roots(found[0]))
     except (InvalidWheelFilename, zipfile.BadZipFile, OSError) as error:
         return None, [f"{found[0]} cannot be read, so the payload itself is the subject: {error}"]
     if distribution != canonicalize_name(name):
         return None, [f"{found[0]} is not of {name}: the payload itself is the subject"]
-    modules = tuple(sorted(r for r in roots if not r.endswith((".dist-info", ".data"))))
     apart = tuple(one for one in tests.arguments if not _has_source(folder, one, modules))
     within = any(argument.partition("/")[0] in modules for argument in tests.arguments)
     if within or not apart:
         said = f"the tests are within the source of {found[0]}, which a wheel would not leave in"
         return None, [f"{said} the payload: the payload itself is the subject"]
-    notes = [f"the subject is {found[0]}"]
+    notes = [f"the subject is {found[0]}", *stale_wheel_notes(sources, found[0])]
     left_out = [one for one in tests.arguments if one not in apart]
     if left_out:
         notes.append(f"{', '.join(left_out)} is not run: it is the source, and the wheel is tested")

@@ -73,7 +73,12 @@ class PlainTeller:
 
 
 def counts_in_words(counts: Counts) -> str:
-    """Return ``48 passed, 2 failed``; empty without collected tests."""
+    """Return ``48 passed, 2 failed``; empty without collected tests.
+
+    Counts without a pass or a failure say so: ``no test passed: 2 skipped``.
+    """
+    if counts.nothing_passed:
+        return counts.nothing_passed
     figures = counts.as_dict()
     return ", ".join(f"{figures[name]} {word(name)}" for name in TEST_OUTCOMES if figures[name])
 

@@ -31,6 +31,7 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord, CellRecord, artifacts_of_test
 from orchestrator.domain.units import duration, plural, price, size
 from orchestrator.domain.vocabulary import term
+from orchestrator.extras import is_installed
 from orchestrator.store.list_page import ListPage
 from orchestrator.store.results import TestLine, TestsAsked
 
@@ -97,7 +98,9 @@ def metric_table(cell: CellRecord, *, whole: bool) -> Table:
 def _metric(metric: MetricFact) -> Row:
     params = ", ".join(f"{name}={value}" for name, value in sorted(metric.params.items()))
     middle = statistics.median(metric.samples) if metric.samples else None
-    href = urls.benchmark_url(metric.job, metric.name)
+    # Trends need a library that this installation may be without.
+    has_trend = is_installed("statistics")
+    href = urls.benchmark_url(metric.job, metric.name) if has_trend else ""
     return Row(
         (
             Text(metric.name, href, note=params),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from textwrap import dedent
 
@@ -216,7 +217,8 @@ def test_a_dynamic_version_is_looked_for_in_the_package(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "exclude"), [("src/shipshape", ()), ("shipshape", ("shipshape",))]
+    ("source", "exclude"),
+    [("src/shipshape", ("src/shipshape",)), ("shipshape", ("shipshape",))],
 )
 def test_a_wheel_that_is_built_is_the_subject_and_nothing_shadows_it(
     tmp_path: Path, source: str, exclude: tuple[str, ...]
@@ -234,6 +236,33 @@ def test_a_wheel_that_is_built_is_the_subject_and_nothing_shadows_it(
     assert matrix.subject.version == "1.10"
     assert manifest.exclude == exclude
     assert manifest.job[0].env == {}
+
+
+def test_a_wheel_of_another_version_than_the_project_s_is_noted(tmp_path: Path) -> None:
+    folder = project(tmp_path, {"pyproject.toml": PLAIN, "tests/test_a.py": ""})
+    (folder / "dist").mkdir()
+    wheel = folder / "dist/shipshape-1.9-py3-none-any.whl"
+    wheel.write_bytes(wheel_bytes("shipshape", "1.9"))
+    said = [note for note in survey(folder).notes if "pyproject.toml says" in note]
+    assert len(said) == 1
+    assert said[0].startswith(f"pyproject.toml says 1.10, the wheel {wheel} is 1.9: `pip wheel")
+
+
+@pytest.mark.parametrize("source", ["src/shipshape", "shipshape"])
+def test_a_source_file_that_is_newer_than_the_wheel_is_noted(tmp_path: Path, source: str) -> None:
+    files = {f"{source}/__init__.py": "", f"{source}/deep/hull.py": "", "tests/test_a.py": ""}
+    folder = project(tmp_path, {"pyproject.toml": PLAIN, **files})
+    (folder / "dist").mkdir()
+    wheel = folder / "dist/shipshape-1.10-py3-none-any.whl"
+    wheel.write_bytes(wheel_bytes("shipshape", "1.10"))
+    for name in files:
+        os.utime(folder / name, (1_000_000, 1_000_000))
+    os.utime(wheel, (1_000_000, 1_000_000))
+    assert "is newer than" not in " ".join(survey(folder).notes)
+    hull = folder / f"{source}/deep/hull.py"
+    os.utime(hull, (1_000_060, 1_000_060))
+    (said,) = [note for note in survey(folder).notes if "is newer than" in note]
+    assert said.startswith(f"{hull} (1970-01-12 13:47:40 UTC) is newer than the wheel {wheel}")
 
 
 def test_doctests_of_the_source_are_not_run_where_a_wheel_is_the_subject(tmp_path: Path) -> None:

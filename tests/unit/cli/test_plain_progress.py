@@ -44,6 +44,19 @@ def test_a_line_for_every_change_and_none_without() -> None:
     assert tell(teller, finished, 90) == []
 
 
+def test_lines_say_that_no_test_passed() -> None:
+    teller = PlainTeller()
+    skipped = runs.counts(skipped=2)
+    over = runs.job("moe", outcome="passed", counts=skipped, duration_s=3)
+    done = one("done", over, outcome="passed", counts=skipped)
+    told = tell(teller, done | {"state": "finished", "outcome": "passed", "counts": skipped}, 4)
+    assert [line.partition("s  ")[2] for line in told] == [
+        "local-cpu: passed (no test passed: 2 skipped)",
+        "local-cpu moe: passed in 3.0s (no test passed: 2 skipped)",
+        "run: passed (no test passed: 2 skipped)",
+    ]
+
+
 def test_a_silent_minute_is_broken_by_where_it_is() -> None:
     teller = PlainTeller()
     suite = one("running", runs.going("moe", started_at=runs.at(0)))

@@ -65,14 +65,32 @@ def test_why_an_interpreter_is_not_chosen(interpreter: dict[str, Any], words: st
 
 @pytest.mark.parametrize("odd", [{}, {"interpreters": None}, {"interpreters": ["x"]}])
 def test_a_probe_without_interpreters_names_the_candidates(odd: dict[str, Any]) -> None:
-    assert choose(odd, PAYLOAD, "image").reason == "the machine has none of /a, /b"
+    assert choose(odd, PAYLOAD, "image").reason.startswith("the machine has none of /a, /b")
 
 
 def test_an_environment_names_interpreters_of_its_own() -> None:
     payload = replace(PAYLOAD, env={"old": Environment(python=("python3.9",))})
     assert payload.candidates("old") == ("python3.9",)
     assert payload.candidates("image") == ("/a", "/b")
-    assert choose({}, payload, "old").reason == "the machine has none of python3.9"
+    assert choose({}, payload, "old").reason.startswith("the machine has none of python3.9")
+
+
+def test_where_none_that_is_named_exists_no_other_python_replaces_it() -> None:
+    missing = python("/a", error="not found, or not executable") | {"path": None}
+    own = python("/own/python3")
+    choice = choose(probe(missing, own), PAYLOAD, "image")
+    assert choice.interpreter is None
+    assert choice.reason == (
+        "the machine has none of /a, /b, which payload.toml names: install one of them there, or"
+        " name one that it has"
+    )
+    there = python("/b", packages={})
+    choice = choose(probe(missing, there, own), PAYLOAD, "image")
+    assert choice.interpreter is not None
+    assert choice.interpreter.path == "/own/python3"
+    unnamed = replace(PAYLOAD, python=PythonChoice(requires=("torch>=2.7",)))
+    nothing = python("python3", error="not found, or not executable") | {"path": None}
+    assert choose(probe(nothing, own), unnamed, "image").interpreter is not None
 
 
 @pytest.mark.parametrize(

@@ -147,7 +147,7 @@ def test_missing_and_not_run_are_errors_of_that_type() -> None:
 def test_a_job_that_failed_without_a_word_has_a_line_of_its_own() -> None:
     evidence = story("every-outcome")
     entries = [e for group in groups_of(evidence, evidence.record.cells) for e in group.entries]
-    lines = {entry.name: entry for entry in entries if entry.kind == "job"}
+    lines = {entry.nodeid: entry for entry in entries if entry.kind == "job"}
     assert {name: (entry.word, entry.is_good) for name, entry in lines.items()} == {
         "Nothing Collected": ("failed", False),
         "Out of Time": ("timed_out", False),
