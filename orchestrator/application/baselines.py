@@ -332,7 +332,7 @@ class _Finder:
         `_REFUSED` runs, the first, and the last green run before the first are enough.
         """
         gates, own = self._context.stores.gates, [part.taken.id for part in one.parts]
-        judged = gates.judged_runs(self._gate, before_run=min(own)) if is_new else []
+        judged = gates.evaluated_runs(self._gate, before_run=min(own)) if is_new else []
         # "0" makes the next id after a run's own.
         refused = [f"{run}0" for run in dict.fromkeys([*judged[:_REFUSED], *judged[-1:]])]
         points = [one.parts[0].taken.id, *refused, *judged[-1:]]

@@ -161,7 +161,7 @@ class GateStore(VerdictLines):
                 return None
             return read_verdicts(session, select(VerdictRow).where(VerdictRow.pk == found))[0]
 
-    def judged_runs(self, gate: str, *, before_run: str) -> list[str]:
+    def evaluated_runs(self, gate: str, *, before_run: str) -> list[str]:
         """Return the runs before that one that any verdict of the gate is about, newest first."""
         query = (
             select(VerdictRunRow.run_id)

@@ -243,7 +243,7 @@ def test_a_wheel_of_another_version_than_the_project_s_is_noted(tmp_path: Path) 
     (folder / "dist").mkdir()
     wheel = folder / "dist/shipshape-1.9-py3-none-any.whl"
     wheel.write_bytes(wheel_bytes("shipshape", "1.9"))
-    said = [note for note in survey(folder).notes if "pyproject.toml says" in note]
+    said = [note for note in inspect_project(folder).notes if "pyproject.toml says" in note]
     assert len(said) == 1
     assert said[0].startswith(f"pyproject.toml says 1.10, the wheel {wheel} is 1.9: `pip wheel")
 
@@ -258,10 +258,10 @@ def test_a_source_file_that_is_newer_than_the_wheel_is_noted(tmp_path: Path, sou
     for name in files:
         os.utime(folder / name, (1_000_000, 1_000_000))
     os.utime(wheel, (1_000_000, 1_000_000))
-    assert "is newer than" not in " ".join(survey(folder).notes)
+    assert "is newer than" not in " ".join(inspect_project(folder).notes)
     hull = folder / f"{source}/deep/hull.py"
     os.utime(hull, (1_000_060, 1_000_060))
-    (said,) = [note for note in survey(folder).notes if "is newer than" in note]
+    (said,) = [note for note in inspect_project(folder).notes if "is newer than" in note]
     assert said.startswith(f"{hull} (1970-01-12 13:47:40 UTC) is newer than the wheel {wheel}")
 
 

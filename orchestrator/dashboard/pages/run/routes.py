@@ -242,14 +242,14 @@ class Notice:
 def run_page(
     page_request: PageRequest, run: Run, seen: int, *, refused: str = "", chosen: str = ""
 ) -> Page:
-    """Return the page, with the reason of a refused action.
+    """Return the page.
 
     Args:
         page_request: The request.
         run: The run.
-        seen: The number of its newest event, read before all else: nothing is missed after it.
-        refused: Why.
-        chosen: What was to run again.
+        seen: Number of its newest event, read first, so that no later one is missed.
+        refused: Reason of a refused action.
+        chosen: The cells or jobs that were to run again.
     """
     stores = page_request.context.stores
     cells, spec = stores.cells.of_run(run.id), stores.runs.spec(run.id)
@@ -263,8 +263,8 @@ def run_page(
         "tally": Tally(_counts(record)),
         "done": sum(cell.state is CellState.DONE for cell in record.cells),
         "cell_count": len(record.cells),
-        "seconds": _seconds(record.run, page_request.now),
-        "took": elapsed(_seconds(record.run, page_request.now)),
+        "seconds": (seconds := _seconds(record.run, page_request.now)),
+        "took": elapsed(seconds),
         "money": money,
         "tables": {table.id: table for table in tables},
         "pruned": [sentence(part.of(run.id)) for part in record.pruned],
@@ -281,10 +281,9 @@ def run_page(
         "chosen": chosen,
         "now": page_request.now,
     }
-    title = f"{run.subject_name} {run.subject_version}"
     return Page(
         template="run.html.j2",
-        title=title,
+        title=f"{run.subject_name} {run.subject_version}",
         tables=tables,
         facts=facts,
         data=_data(record, money),
