@@ -254,7 +254,6 @@ def run_page(
     stores = page_request.context.stores
     cells, spec = stores.cells.of_run(run.id), stores.runs.spec(run.id)
     record = record_of_run(stores, run, cells, spec, at=page_request.now, depth=Depth.SHOWN)
-    money = Money(record.cost_usd, spec.matrix.limits.max_usd, _usd_per_s(record))
     tables = _tables(record, page_request.now, whole=page_request.wanted is not Format.HTML)
     facts = {
         "run": record.run,
@@ -265,7 +264,7 @@ def run_page(
         "cell_count": len(record.cells),
         "seconds": (seconds := _seconds(record.run, page_request.now)),
         "took": elapsed(seconds),
-        "money": money,
+        "money": (money := Money(record.cost_usd, spec.matrix.limits.max_usd, _usd_per_s(record))),
         "tables": {table.id: table for table in tables},
         "pruned": [sentence(part.of(run.id)) for part in record.pruned],
         "said": [*_kept(record), *_simulated(record), *_notices(record)],
