@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -138,6 +139,13 @@ def test_the_detail_of_an_ending_says_what_pytest_said() -> None:
     words = "file or directory not found: tests"
     assert detail(f"exit code 4: {words}") == f"pytest exited with 4: {words}"
     assert detail("exit code 4") == "pytest exited with 4"
+
+
+def test_the_detail_of_a_cell_counts_the_other_jobs_that_ended_like_its_first() -> None:
+    gate = JobVerdict("gate", Outcome.FAILED, "tests", "1 failed")
+    fine, ugly = JobVerdict("fine", Outcome.PASSED), replace(gate, job="ugly", detail="4 failed")
+    assert judge_cell([gate, fine], None).detail == "gate: 1 failed"
+    assert judge_cell([gate, fine, ugly], None).detail == "gate: 1 failed; and 1 other job"
 
 
 SKIPPED_CHECK = CheckFact("j", "fp8", "skipped")
