@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.domain.ingested import SourceState
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
+from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord, flaky_mark
 from reports.model.blocks import CommandRow, FileRow, Hardware, SuiteRow
 from reports.model.comparison import ComparedRow, CompareReport, Comparison
 from reports.model.metrics import MetricTable
@@ -97,6 +97,7 @@ def _status(what: str, status: Status, judged: CellRecord | JobRecord) -> Iterat
         yield from differs("recorded", f"{what}: the outcome", status.code, judged.outcome.value)
         mark = judged.counts.nothing_passed
         yield from differs("recorded", f"{what}: that no test passed", status.nothing_passed, mark)
+        yield from differs("recorded", f"{what}: flaky", status.flaky, flaky_mark(judged))
 
 
 def _tally(what: str, tally: Tally | Absent, counts: Counts) -> Iterator[Said]:

@@ -451,6 +451,7 @@ def _job_reason(job: JobRecord, now: datetime) -> Text:
     reason = "" if job.outcome is Outcome.PASSED else job.reason
     said = reason_text(reason, job.detail)
     told = [f"degraded: {job.degraded}" if job.degraded else "", job.counts.nothing_passed]
+    told += [f"{job.passed_on_retry:,} flaky: passed on retry" if job.passed_on_retry else ""]
     told += [f"not reused: {job.reuse}" if job.reuse else ""]
     return Text(said, note="; ".join(part for part in told if part))
 
