@@ -221,8 +221,7 @@ class _Finder:
         """Return the baseline of a cell; `anywhere` are the tests of all cells."""
         first, accepted = one.parts[0], self._accepted(one)
         gates, platform = self._context.stores.gates, first.cell.platform.id
-        last = self._last_green(one, first.taken.id)
-        green = [*([last] if last else []), *([] if accepted.cells else self._refused(one))]
+        green = self._last_greens(one, is_new=not accepted.cells)
         groups = [*self._groups(one, accepted.cells)]
         for run in green:
             groups += self._groups(one, self._cells_of(run))
@@ -251,10 +250,7 @@ class _Finder:
         known = reduce(_union, (each.by_job for each in tests), dict[str, Tests]())
         before = Before(
             streak,
-            max(
-                (number for run in green if (number := self._collected(first.cell.id, run))),
-                default=None,
-            ),
+            max((self._collected(first.cell.id, run) or 0 for run in green), default=0) or None,
             accepted.signatures,
             {(job, name): name in was_green.get(job, ()) for job in ran for name in ran[job]},
             {job: sorted(names.elements()) for job, names in known.items()},
@@ -329,17 +325,18 @@ class _Finder:
         alike = [cell for cell in others if self._machine_of(cell) == machine]
         yield from [alike] if alike else []
 
-    def _refused(self, one: CountedCell) -> list[LastGreen]:
-        """Return the last green runs as of each run that the gate judged, and before the first.
+    def _last_greens(self, one: CountedCell, *, is_new: bool) -> list[LastGreen]:
+        """Return the last green run, and of a new gate those as of each run that it refused.
 
-        For a gate that has passed nothing: what it refused takes nothing out of its baseline. The
-        newest `_REFUSED` runs and the first are enough.
+        What a gate refused before its first PASS takes nothing out of its baseline. The newest
+        `_REFUSED` runs, the first, and the last green run before the first are enough.
         """
-        own = [part.taken.id for part in one.parts]
-        judged = self._context.stores.gates.judged_runs(self._gate, before_run=min(own))
+        gates, own = self._context.stores.gates, [part.taken.id for part in one.parts]
+        judged = gates.judged_runs(self._gate, before_run=min(own)) if is_new else []
         # "0" makes the next id after a run's own.
-        points = [f"{run}0" for run in dict.fromkeys([*judged[:_REFUSED], *judged[-1:]])]
-        found = [self._last_green(one, point) for point in [*points, *judged[-1:]]]
+        refused = [f"{run}0" for run in dict.fromkeys([*judged[:_REFUSED], *judged[-1:]])]
+        points = [one.parts[0].taken.id, *refused, *judged[-1:]]
+        found = [self._last_green(one, point) for point in points]
         return list({green.run_id: green for green in found if green}.values())
 
     def _last_green(self, one: CountedCell, before_run: str) -> LastGreen | None:

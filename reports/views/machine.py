@@ -30,15 +30,21 @@ STATED = "stated"
 
 def short_name(cell: CellRecord) -> str:
     """Return a provider's short name: ``AWS``."""
-    return PROVIDERS.get(cell.platform.provider, (cell.platform.provider, ""))[0]
+    return _names(cell)[0]
 
 
 def long_name(cell: CellRecord) -> str:
     """Return a provider's long name: ``AWS EC2``."""
-    name = cell.platform.provider
-    said = PROVIDERS.get(name, (name, name))[1]
-    simulated = cell.simulated and name != "fake"
+    said = _names(cell)[1]
+    simulated = cell.simulated and cell.platform.provider != "fake"
     return f"{said}, simulated" if simulated else said
+
+
+def _names(cell: CellRecord) -> tuple[str, str]:
+    """Return the short and the long name of a cell's provider, also of one that is not ours."""
+    name = cell.platform.provider
+    plain = name[:1].upper() + name[1:]
+    return PROVIDERS.get(name, (plain, plain))
 
 
 def place_of(cell: CellRecord) -> str | Absent:

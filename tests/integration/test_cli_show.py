@@ -36,6 +36,14 @@ def test_runs_are_listed_page_by_page_without_their_cells(
     assert len(cli.out.splitlines()) == 2
 
 
+def test_show_says_what_its_signs_mean(cli: Cli, controller: FakeController) -> None:
+    controller.finish("failed")
+    assert cli("show", ID) == 0
+    (line,) = (line for line in cli.out.splitlines() if "✗ failed · " in line)
+    assert line.startswith("✓ passed · ✗ failed")
+    assert "⊘" not in line or "⊘" in cli.out.replace(line, "")
+
+
 def test_logs_are_the_bytes_that_came(cli: Cli, controller: FakeController) -> None:
     controller.log = "one\nzwölf\x1b[31m\n torn".encode()
     assert cli("logs", ID, "--cell", "local-cpu") == 0

@@ -26,6 +26,10 @@ SCALARS: dict[object, str] = {
 }
 
 
+_QUOTED = 60
+"""Maximum characters of a text that is quoted in a message."""
+
+
 def expected(hint: object) -> str:
     """Return the name of a type for messages."""
     origin = get_origin(hint)
@@ -56,6 +60,8 @@ def found(item: ConfigNode) -> str:
         return as_written(value)
     if isinstance(value, int | float):
         return f"the number {value}"
+    if isinstance(value, str) and len(value) > _QUOTED:
+        return f"a text that begins with {value[:_QUOTED]!r}"
     return repr(value) if isinstance(value, str) else f"{value}"
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.text import Text
 
 from orchestrator.cli.safe_text import one_line
 from orchestrator.domain.outcome import Counts
+from orchestrator.domain.run_record import CellRecord, RunResponse
 from orchestrator.domain.vocabulary import TERMS, TEST_OUTCOMES, Term, phrase, term
 
 
@@ -73,6 +75,20 @@ def tally(counts: Counts, *, retried: int = 0, over: bool = True) -> Text:
     if over and counts.nothing_passed:
         told.append(Text("no test passed", style=_STYLES["warn"]))
     return Text("  ").join(told)
+
+
+def legend(run: RunResponse) -> Text:
+    """Return the meaning of each glyph that is shown of a run: ``✓ passed · ✗ failed``."""
+    found = [figure for cell in run.cells for figure in _codes(cell)]
+    signs = dict.fromkeys((sign_of(code).glyph, word(code)) for code in TERMS if code in found)
+    return Text(" · ".join(f"{glyph} {meaning}" for glyph, meaning in signs), style="dim")
+
+
+def _codes(cell: CellRecord) -> Iterator[str]:
+    """Yield the codes of a cell, its jobs and its tests."""
+    yield cell.outcome or cell.state
+    yield from (job.outcome or ("running" if job.is_running else "queued") for job in cell.jobs)
+    yield from (name for name, count in cell.counts.as_dict().items() if count)
 
 
 def is_quiet(outcome: str | None) -> bool:

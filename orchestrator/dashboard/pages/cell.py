@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from orchestrator.application.reused_results import by_source
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import visible
 from orchestrator.dashboard.pages.run.cells import cell_jobs, shown_counts, why_of
-from orchestrator.dashboard.pages.run.routes import EXPORTS, LOUD, Notice
+from orchestrator.dashboard.pages.run.routes import EXPORTS, LOUD, Notice, repeated
 from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
 from orchestrator.dashboard.table import Badge, Column, Number, Row, Span, Table, Tally, Text, Trace
 from orchestrator.dashboard.url_params import cell_of, run_of
@@ -23,8 +24,9 @@ from orchestrator.domain.fingerprint import PACKAGE, traits
 from orchestrator.domain.manifest import output_artifact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord, CellRecord, artifacts_of_test
-from orchestrator.domain.units import duration, plural, price, size
+from orchestrator.domain.units import duration, measured, plural, price, size
 from orchestrator.domain.vocabulary import term
+from orchestrator.extras import is_installed
 from orchestrator.store.list_page import ListPage
 from orchestrator.store.results import TestLine, TestsAsked
 
@@ -64,8 +66,8 @@ def check_table(cell: CellRecord) -> Table:
                 Text(check.name),
                 Text(check.job),
                 Badge(check.outcome),
-                Text(f"{check.value} {check.unit}".strip()),
-                Text(check.tolerance),
+                Text(f"{measured(check.value, apart_from=check.tolerance)} {check.unit}".strip()),
+                Text(measured(check.tolerance)),
                 Text(check.reason),
             ),
             tone="bad" if check.outcome == "failed" else "",
@@ -91,7 +93,9 @@ def metric_table(cell: CellRecord, *, whole: bool) -> Table:
 def _metric(metric: MetricFact) -> Row:
     params = ", ".join(f"{name}={value}" for name, value in sorted(metric.params.items()))
     middle = statistics.median(metric.samples) if metric.samples else None
-    href = urls.benchmark_url(metric.job, metric.name)
+    # Trends need a library that this installation may be without.
+    has_trend = is_installed("statistics")
+    href = urls.benchmark_url(metric.job, metric.name) if has_trend else ""
     return Row(
         (
             Text(metric.name, href, note=params),
@@ -168,8 +172,9 @@ def cell_notices(cell: CellRecord) -> Sequence[Notice]:
         how = cell.ingested.provenance.replace("_", " ")
         many = plural(len(cell.ingested.sources), "artifact")
         found.append(Notice("", "warn", f"Ingested ({how}, {many}): no agent of ours attests it."))
-    newest = cell.notices[-_NOTICES:]
-    return [*found, *(Notice(x.job, LOUD.get(x.level, "quiet"), x.message) for x in newest)]
+    told = Counter((x.job, LOUD.get(x.level, "quiet"), x.message) for x in cell.notices)
+    newest = list(told.items())[-_NOTICES:]
+    return [*found, *(Notice(job, tone, repeated(text, n)) for (job, tone, text), n in newest)]
 
 
 def _machine(cell: CellRecord) -> list[tuple[str, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -12,7 +12,6 @@ from orchestrator.application.known_issues import (
     IssueReview,
     IssueStatus,
     ListedIssue,
-    NewIssue,
     add_known_issue,
     end_known_issue,
     list_issues,
@@ -36,7 +35,7 @@ from orchestrator.dashboard.table import (
 from orchestrator.dashboard.url_params import product_of, products
 from orchestrator.domain.caller_identity import Person, Scope
 from orchestrator.domain.document_problems import InvalidDocumentError
-from orchestrator.domain.known_issue import IssueMatch, IssueScope
+from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
 from orchestrator.domain.units import plural
 
 RUNS = 20
@@ -91,7 +90,7 @@ def add_issue(
     form: Annotated[Form, Depends(_form)],
 ) -> Response:
     """Add a known issue; a refused form is shown again with its values."""
-    new = _read(form, viewer.person)
+    new = _read(form, viewer.person, asked.now.date())
     if not form.is_refused:
         try:
             added = add_known_issue(asked.context, new)
@@ -121,13 +120,16 @@ def _empty_form(asked: Asked) -> Form:
     return Form({**given, "expires": given["expires"] or until})
 
 
-def _read(form: Form, author: Person) -> NewIssue:
+def _read(form: Form, author: Person, opened: date) -> KnownIssue:
     most = form.number("max_failures", least=1, most=10**9) if form.value("max_failures") else None
-    return NewIssue(
+    return KnownIssue(
         product=form.filled("product"),
         title=form.filled("title"),
         owner=form.filled("owner"),
-        author=author,
+        id="",
+        opened=opened,
+        author=author.name,
+        author_token=author.token,
         expires=form.day("expires"),
         url=form.url("url"),
         max_failures=most,

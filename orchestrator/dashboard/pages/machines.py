@@ -148,8 +148,7 @@ def rented_table(asked: Asked, rented: Sequence[Rented]) -> Table:
             Column("expires_at", "Terminates itself"),
         ),
         rows=[_rented_row(one, asked.now) for one in rented],
-        empty="No machine is rented.",
-        command="seatrial init && seatrial run seatrial.yaml",
+        empty="No machine is rented. A run whose matrix names a cloud rents them.",
     )
 
 

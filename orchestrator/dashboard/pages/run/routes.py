@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -341,10 +342,19 @@ def _simulated(record: RunRecord) -> Iterator[Notice]:
 
 def _notices(record: RunRecord) -> Iterator[Notice]:
     """Yield the agents' newest notice of each cell."""
-    found = [(cell, one) for cell in record.cells for one in cell.notices if one.level in LOUD]
-    for cell, notice in found[-_NOTICES:]:
-        job = f"{notice.job}: " if notice.job else ""
-        yield Notice(cell.id, LOUD[notice.level], job + notice.message)
+    told = Counter(
+        (cell.id, LOUD[one.level], f"{one.job}: {one.message}" if one.job else one.message)
+        for cell in record.cells
+        for one in cell.notices
+        if one.level in LOUD
+    )
+    for (cell, tone, text), many in list(told.items())[-_NOTICES:]:
+        yield Notice(cell, tone, repeated(text, many))
+
+
+def repeated(text: str, many: int) -> str:
+    """Return a notice once, with its number, as of each process of a job."""
+    return f"{text} ({many} times)" if many > 1 else text
 
 
 def _before(asked: Asked, run: Run) -> Run | None:

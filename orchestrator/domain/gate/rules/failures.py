@@ -123,10 +123,12 @@ def failed_first_v3(case: RuleContext) -> Iterator[RuleResult]:
         f" Whoever did not write the change approves it: `seatrial gate approve {gate}`; or test a"
         " new wheel."
     )
+    lost = {f"{FLAKY}/{judged.name}" for judged in case.jobs if _has_lost(case, judged)}
     for result in failed_first(case):
         is_asked = "passed_after" in result.inputs
         is_open = result.outcome is not RuleOutcome.TOLERATED
         more = [remedy] if is_asked else []
+        more += [_GIVE_UP] if result.id in lost else []
         more += [f"{ways} {result.id}`."] if is_open else []
         yield replace(result, sentence="".join([result.sentence, *more]))
     for stand in case.stands:
@@ -134,6 +136,18 @@ def failed_first_v3(case: RuleContext) -> Iterator[RuleResult]:
             if is_unavailable(cell):
                 is_blocking = stand.rule.level == "blocking"
                 yield from _left_out(stand, cell, is_blocking=is_blocking)
+
+
+_GIVE_UP = (
+    " A test that was removed for good, or that may be skipped, is given up by the policy, which"
+    " names it in `evidence: {manifest: {removed_tests: [...]}}`."
+)
+
+
+def _has_lost(case: RuleContext, judged: RuledJob) -> bool:
+    """Whether a test that failed with another payload is absent or skipped, and not tolerated."""
+    found = case.tolerance.over_by_job.get((judged.cell.id, judged.job.id), ())
+    return any(one.left and one.failing.test and one.failing.test.payload for one in found)
 
 
 def _failed_first(judged: RuledJob, found: Sequence[ToleratedResult]) -> RuleResult:

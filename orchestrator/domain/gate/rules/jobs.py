@@ -8,6 +8,7 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.gate.policy import (
@@ -313,10 +314,20 @@ def _absent(stand: PlatformEvidence, cell: CellEvidence) -> Iterator[RuleResult]
             kind="job",
             blocking=_is_blocking(stand, cell, rule),
             outcome=RuleOutcome.UNKNOWN,
-            sentence=f"There is {what} {rule.id} on {cell.id}{'' if is_over(cell) else ' yet'}.",
+            sentence=(
+                f"There is {what} {rule.id} on {cell.id}{'' if is_over(cell) else ' yet'}."
+                f"{_near(rule.id, cell)}"
+            ),
             inputs={"outcome": "", "jobs": sorted(job.id for job in cell.jobs)},
             waivable=False,
         )
+
+
+def _near(name: str, cell: CellEvidence) -> str:
+    """Return a job of the cell that may be meant; empty for a pattern."""
+    jobs = [] if is_pattern(name) else [job.id for job in cell.jobs]
+    close = get_close_matches(name, sorted(jobs), n=1, cutoff=0.5)
+    return f" Is its job {close[0]} meant?" if close else ""
 
 
 def _is_blocking(stand: PlatformEvidence, cell: CellEvidence, rule: JobRule) -> bool:
