@@ -263,7 +263,7 @@ class Platform:
     locations: tuple[str, ...] | Literal["cheapest"] | None = None
     """Regions or zones in order of preference."""
     market: tuple[Literal["spot", "on-demand"], ...] | None = None
-    """Regions or zones in order of preference."""
+    """Markets in order of preference: spot machines are cheaper and may be taken away."""
     image: dict[str, str | tuple[str, ...]] | None = None
     """Selection of the image."""
     connect: Literal["public", "private", "iap", "ssm"] | None = None

@@ -450,9 +450,10 @@ def _job_reason(job: JobRecord, now: datetime) -> Text:
         return Text(said, urls.run_url(job.reused_from), note=note)
     reason = "" if job.outcome is Outcome.PASSED else job.reason
     said = reason_text(reason, job.detail)
-    phases_text = [f"degraded: {job.degraded}" if job.degraded else "", job.counts.nothing_passed]
-    phases_text += [f"not reused: {job.reuse}" if job.reuse else ""]
-    return Text(said, note="; ".join(part for part in phases_text if part))
+    told = [f"degraded: {job.degraded}" if job.degraded else "", job.counts.nothing_passed]
+    told += [f"{job.passed_on_retry:,} flaky: passed on retry" if job.passed_on_retry else ""]
+    told += [f"not reused: {job.reuse}" if job.reuse else ""]
+    return Text(said, note="; ".join(part for part in told if part))
 
 
 def _progress(job: JobRecord) -> str:
