@@ -95,13 +95,11 @@ def _job(
     metrics: list[MetricFact],
     attempts: Sequence[Attempt],
 ) -> JobRecord:
-    over = _has_ended(job, fact, cell)
-    cause = attempts[-1].cause if attempts else None
-    verdict = (
-        judge_job(job.id, kind=job.kind, fact=fact, counts=counts, checks=checks, cause=cause)
-        if over
-        else None
-    )
+    cause, verdict = attempts[-1].cause if attempts else None, None
+    if _has_ended(job, fact, cell):
+        verdict = judge_job(
+            job.id, kind=job.kind, fact=fact, counts=counts, checks=checks, cause=cause
+        )
     started = fact.started_ts if fact else None
     return JobRecord(
         id=job.id,

@@ -99,7 +99,7 @@ def _status(what: str, status: Status, job_record: CellRecord | JobRecord) -> It
         )
         mark = job_record.counts.nothing_passed
         yield from differs("recorded", f"{what}: that no test passed", status.nothing_passed, mark)
-        yield from differs("recorded", f"{what}: flaky", status.flaky, flaky_mark(judged))
+        yield from differs("recorded", f"{what}: flaky", status.flaky, flaky_mark(job_record))
 
 
 def _tally(what: str, tally: Tally | Absent, counts: Counts) -> Iterator[Said]:
