@@ -193,11 +193,12 @@ def date(value: date_type) -> str:
 
 
 def status(value: Status) -> str:
-    """Format a status: glyph, word, reason, and marks (degraded, or no test passed)."""
+    """Format a status: glyph, word, reason, and marks (degraded, flaky, no test passed)."""
     reason = phrase(value.reason)
     notes = [reason] if reason and reason not in _SAID.get(value.code, ()) else []
     notes += ["degraded"] if value.degraded is not None else []
     notes += [value.nothing_passed] if value.nothing_passed else []
+    notes += [f"{term('flaky').glyph} {value.flaky}"] if value.flaky else []
     word = outcome(value.code)
     return f"{word} ({', '.join(notes)})" if notes else word
 

@@ -164,15 +164,11 @@ def test_tokens(cli: Cli, controller: FakeController) -> None:
     assert cli("token", "revoke", "t1") == 0
 
 
-def test_serve_refuses_a_held_home_and_passes_its_options_on(cli: Cli) -> None:
+def test_serve_passes_its_options_on(cli: Cli) -> None:
     assert cli("serve", "--port", "9000", "--no-cells", "--tls-cert", "tls.pem") == 3
     options = {"until_idle": False, "host": None, "port": 9000, "cells": False}
     files = {"tls_cert": Path("tls.pem"), "tls_key": None}
     assert cli.wiring.served == [{**options, "local_jobs_as": None, **files}]
-    cli.wiring.held_by = 4711
-    assert cli("serve") == 2
-    assert "is held by process 4711" in cli.err
-    assert len(cli.wiring.served) == 1
 
 
 def test_the_database_commands(cli: Cli) -> None:

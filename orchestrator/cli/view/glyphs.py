@@ -55,8 +55,10 @@ def word(code: str) -> str:
     return TERMS[code].word if code in TERMS else one_line(phrase(code))
 
 
-def tally(counts: Counts, *, over: bool = True) -> Text:
+def tally(counts: Counts, *, retried: int = 0, over: bool = True) -> Text:
     """Return the non-zero counts: ``48 ✓ 2 ✗``; and whether no test passed.
+
+    `retried` of the passed tests failed first: ``48 ✓ (1 ≈)``.
 
     What was collected and not reported is `missing` only when its job is over; before, it is
     still to come.
@@ -66,6 +68,10 @@ def tally(counts: Counts, *, over: bool = True) -> Text:
         figures["missing"] = 0
     signs = [(figures[name], sign_of(name)) for name in TEST_OUTCOMES if figures[name]]
     told = [Text(f"{count} {sign.glyph}", style=sign.style) for count, sign in signs]
+    if retried:
+        flaky = sign_of("flaky")
+        place = 1 if counts.passed else 0
+        told.insert(place, Text(f"({retried} {flaky.glyph} flaky)", style=_STYLES["warn"]))
     if over and counts.nothing_passed:
         told.append(Text("no test passed", style=_STYLES["warn"]))
     return Text("  ").join(told)
