@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 IDLE_S = 30.0
 """Seconds of idleness after which a background controller ends."""
+HURRY = signal.SIGUSR1
+"""Signal to a background controller to end as soon as it is idle, since `serve` wants its home."""
 LAST_LOOK_S = 10.0
 """Idle seconds after which the janitor makes its second-last sweep."""
 PUMP_S = 1.0
@@ -118,6 +120,8 @@ class Controller:
     """Prunes by policy, where that is due."""
     shared: bool = False
     """Whether other controllers may use the database."""
+    _is_hurried: bool = False
+    """Whether it ends as soon as it is idle."""
     _suspects: dict[str, int] = field(default_factory=dict)
     """Consecutive polls that found a controller dead."""
     _requests: int = 0
@@ -148,6 +152,8 @@ class Controller:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop.set)
+        if self.until_idle:
+            loop.add_signal_handler(HURRY, self._hurry)
         self._last_live = loop.time()
         self._servers = [one.server(self._counted(one.application)) for one in self.listeners]
         tasks = [
@@ -203,12 +209,19 @@ class Controller:
             if self.until_idle and idle_s > LAST_LOOK_S and not has_looked:
                 has_looked = True
                 await self._once(self._sweep)
-            if self.until_idle and idle_s > IDLE_S:
+            if self.until_idle and idle_s > self._patience_s():
                 await self._once(self.leave)
-                if await self._idle_s() > IDLE_S:
+                if await self._idle_s() > self._patience_s():
                     return
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), timeout=0.5)
+
+    def _hurry(self) -> None:
+        """End at the next look that finds it idle."""
+        self._is_hurried = True
+
+    def _patience_s(self) -> float:
+        return 0.0 if self._is_hurried else IDLE_S
 
     async def _idle_s(self) -> float:
         """Return the seconds without activity; 0 while there is any."""

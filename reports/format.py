@@ -40,7 +40,6 @@ _SAID = {
 """Reasons that the word of the status says already."""
 
 _MIB = 1024 * 1024
-_SCIENTIFIC_FROM = 1e15
 
 
 def absent(value: Absent) -> str:
@@ -98,11 +97,7 @@ def checks(value: CheckTally) -> str:
 @or_absent
 def number(value: float) -> str:
     """Format a number to four significant digits; from 1,000 on as an integer."""
-    if not math.isfinite(value):
-        return "— (not a finite number)"
-    if 1000 <= abs(value) < _SCIENTIFIC_FROM:
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
+    return units.figure(value) if math.isfinite(value) else "— (not a finite number)"
 
 
 @or_absent
@@ -198,11 +193,12 @@ def date(value: date_type) -> str:
 
 
 def status(value: Status) -> str:
-    """Format a status: glyph, word, reason, and marks (degraded, or no test passed)."""
+    """Format a status: glyph, word, reason, and marks (degraded, flaky, no test passed)."""
     reason = phrase(value.reason)
     notes = [reason] if reason and reason not in _SAID.get(value.code, ()) else []
     notes += ["degraded"] if value.degraded is not None else []
     notes += [value.nothing_passed] if value.nothing_passed else []
+    notes += [f"{term('flaky').glyph} {value.flaky}"] if value.flaky else []
     word = outcome(value.code)
     return f"{word} ({', '.join(notes)})" if notes else word
 

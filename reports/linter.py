@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
-from reports.model.metrics import MetricTable
 from reports.model.platform import PlatformReport
-from reports.model.summary import SummaryReport
+from reports.model.summary import CellRow, SummaryReport
 from reports.model.values import Finding, ReportModel
 from reports.rules.authored import claims_rule
 from reports.rules.backend import BACKEND_PARTS
 from reports.rules.blocks import RULES, Said, differs
 from reports.rules.ingested import TOLD_PARTS, recorded_rule
-from reports.rules.metrics import METRIC_RULES, reported_rule
+from reports.rules.metrics import METRIC_RULES, paired_rule, reported_rule
 from reports.rules.money import MONEY_RULES
 from reports.rules.registry import kind_evidence, kind_rules
 from reports.rules.whole_report import platform_rules, summary_rules
@@ -48,7 +47,7 @@ def lint_evidence(report: ReportModel, evidence: Evidence) -> tuple[Finding, ...
     for cell in evidence.record.cells:
         if not isinstance(report, PlatformReport) or cell.id == report.cell:
             found += _recount(cell, evidence.tests.get(cell.id, ()))
-            found += _named(reported_rule(_metrics(report, cell.id), cell), cell.id)
+            found += _named(_measured(report, cell), cell.id)
     if isinstance(report, SummaryReport):
         names = {(t.job, t.nodeid) for tests in evidence.tests.values() for t in tests}
         said = differs("distinct", "distinct tests", report.distinct_tests, len(names))
@@ -63,8 +62,8 @@ def errors(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(finding for finding in findings if finding.level == "error")
 
 
-def _named(said: Iterable[Said], where: str) -> Iterator[Finding]:
-    return (Finding(level, rule, where, message) for level, rule, message in said)
+def _named(statements: Iterable[Said], where: str) -> Iterator[Finding]:
+    return (Finding(level, rule, where, message) for level, rule, message in statements)
 
 
 def _parts(part: object, path: str) -> Iterator[Finding]:
@@ -79,11 +78,16 @@ def _parts(part: object, path: str) -> Iterator[Finding]:
             yield from _parts(getattr(part, field.name), f"{path}.{field.name}")
 
 
-def _metrics(report: ReportModel, cell: str) -> tuple[MetricTable, ...]:
+def _measured(report: ReportModel, cell: CellRecord) -> Iterator[Said]:
+    """Compare the figures of a cell with what its jobs reported."""
+    parts: Sequence[PlatformReport | CellRow] = ()
     if isinstance(report, PlatformReport):
-        return report.metrics
-    rows = report.rows if isinstance(report, SummaryReport) else ()
-    return tuple(table for row in rows if row.cell == cell for table in row.metrics)
+        parts = (report,)
+    elif isinstance(report, SummaryReport):
+        parts = [row for row in report.rows if row.cell == cell.id]
+    for part in parts:
+        yield from reported_rule(part.metrics, cell)
+        yield from paired_rule(part.paired, cell)
 
 
 def _recount(cell: CellRecord, tests: Iterable[TestFact]) -> Iterator[Finding]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import re
-
+from orchestrator.domain import units
 from orchestrator.domain.event_facts import CheckFact
 from reports import format as fmt
 from reports.grouping import telling
@@ -18,8 +16,6 @@ FIGURES_IN_A_LINE = 6
 KEYS_IN_A_LINE = 3
 """Parameters that a summary's line names."""
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _SPREADS = {"iqr": "IQR", "range": "min – max"}
 
 
@@ -120,28 +116,11 @@ def _value(table: MetricTable, column: MetricColumn, cell: MetricFigure) -> str:
     return said if alone and column.unit and not column.ratio else f"{column.name} {said}"
 
 
-def measured(said: str, *, apart_from: str = "") -> str:
-    """A job's own figure with four significant digits; whole numbers and words as they are.
-
-    Where two that differ would read the same, as a value just above its tolerance, the figure
-    keeps the digits that tell them apart.
-    """
-    if _INTEGER.fullmatch(said) or not _FLOAT.fullmatch(said) or not math.isfinite(float(said)):
-        return said
-    value = float(said) or 0.0
-    other = float(apart_from) if _FLOAT.fullmatch(apart_from) else value
-    near = fmt.number(value)
-    if value == other or near != measured(apart_from):
-        return near
-    longer = (f"{value:.{digits}g}" for digits in range(5, 18))
-    return next((text for text in longer if float(text) != other), said)
-
-
 def check_value(line: CheckFact) -> str:
     """Format a check's value, never rounded onto its tolerance."""
-    return measured(line.value, apart_from=line.tolerance) or "—"
+    return units.measured(line.value, apart_from=line.tolerance) or "—"
 
 
 def check_tolerance(line: CheckFact) -> str:
     """Format a check's tolerance."""
-    return measured(line.tolerance) or "—"
+    return units.measured(line.tolerance) or "—"

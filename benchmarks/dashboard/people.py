@@ -16,7 +16,7 @@ from orchestrator.application.add_annotations import add_annotations
 from orchestrator.application.context import Context
 from orchestrator.application.evaluate_gate import evaluate_gate
 from orchestrator.application.gate_policies import put_policy
-from orchestrator.application.known_issues import NewIssue, add_known_issue
+from orchestrator.application.known_issues import add_known_issue
 from orchestrator.application.quarantine import NewQuarantine, add_quarantine
 from orchestrator.application.schedules import add_schedule, pause_schedule
 from orchestrator.application.sign_off import NewWaiver, approve, approve_waiver, request_waiver
@@ -24,7 +24,7 @@ from orchestrator.domain.annotation import Annotation
 from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.cell import Run
 from orchestrator.domain.gate.verdict import RuleOutcome, StoredVerdict
-from orchestrator.domain.known_issue import IssueMatch, IssueScope
+from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
 from orchestrator.domain.schedule import Firing, FiringState, Schedule
 from orchestrator.domain.signature import failure_groups
 
@@ -184,11 +184,14 @@ class People:
             )
         ]
         yield from made
-        gone = NewIssue(
+        gone = KnownIssue(
             product=PRODUCT,
             title=self._text("A driver that nobody has any more hangs in NCCL"),
             owner="comms",
-            author=_ANN,
+            id="",
+            opened=self.now.date(),
+            author=_ANN.name,
+            author_token=_ANN.token,
             expires=(self.now + timedelta(days=45)).date(),
             match=IssueMatch(exception="NcclError", contains="unhandled system error"),
             scope=IssueScope(platforms=("aws-*",)),
@@ -198,11 +201,14 @@ class People:
         yield add_known_issue(self._at(self.now - timedelta(days=40)), gone).id
 
     def _issue(self, signature: str, days: int, title: str) -> str:
-        new = NewIssue(
+        new = KnownIssue(
             product=PRODUCT,
             title=self._text(title),
             owner="kernels",
-            author=_ANN,
+            id="",
+            opened=self.now.date(),
+            author=_ANN.name,
+            author_token=_ANN.token,
             expires=(self.now + timedelta(days=days - 5)).date(),
             match=IssueMatch(signature=signature),
             url="https://tracker.example/aurora/issues/4812",

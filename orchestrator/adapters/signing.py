@@ -17,15 +17,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-    load_pem_public_key,
-)
-
 from orchestrator.application.ports.signer import (
     KEYRING,
     KeyUnusableError,
@@ -43,11 +34,12 @@ from orchestrator.domain.gate.signing_key import PublicKey
 from orchestrator.domain.gate.verdict import Verdict
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from securesystemslib.dsse import Envelope
     from securesystemslib.signer import CryptoSigner  # type: ignore[attr-defined]
 
-# The library imports the key services of every cloud, which is slow and takes memory: only signing
-# and verifying import it.
+# securesystemslib imports the key services of every cloud, which is slow and takes memory, and
+# cryptography takes 7 MB: only signing and verifying import them.
 # ruff: noqa: PLC0415
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -129,6 +121,13 @@ class DsseSigner:
 
     def make(self) -> str:
         """Create a key file that only this user can read; return the key's id."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import (
+            Encoding,
+            NoEncryption,
+            PrivateFormat,
+        )
+
         private = Ed25519PrivateKey.generate()
         key_id = str(_signer(private).public_key.keyid)
         pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -182,6 +181,9 @@ def _signed(document: bytes, signer: CryptoSigner) -> bytes:
 
 def _read(path: Path, what: str) -> CryptoSigner:
     """Return the key of a PEM file. Raises KeyUnusableError, without any part of the key."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
     try:
         private = load_pem_private_key(path.read_bytes(), password=None)
     except OSError as error:
@@ -288,12 +290,13 @@ def _check_dates(key: PublicKey, verdict: Verdict) -> None:
         return
     how = "was retired" if key.ends_at == key.retired_at else "expired"
     raise NotVerifiedError(
-        f"the key {key.id} {how} on {_said(key.ends_at)}, and the verdict says it was made after "
-        f"that, on {_said(verdict.at)}"
+        f"the key {key.id} {how} on {_message(key.ends_at)}, and the verdict says it was made "
+        "after "
+        f"that, on {_message(verdict.at)}"
     )
 
 
-def _said(at: datetime) -> str:
+def _message(at: datetime) -> str:
     return at.strftime("%Y-%m-%d %H:%M UTC")
 
 
@@ -316,6 +319,8 @@ def read_keyring(keys: bytes) -> Keyring:
 
 
 def _of_pem(keys: bytes) -> Keyring:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
     from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]
 
     try:
@@ -344,6 +349,7 @@ def _of_json(keys: bytes) -> Keyring:
 
 def _key(one: Mapping[str, str | None]) -> PublicKey:
     """Return a key. Raises ValueError if its id is not derived from its bytes."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from securesystemslib.signer import SSlibKey  # type: ignore[attr-defined]
 
     public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(one["public"] or ""))
@@ -359,8 +365,8 @@ def _key(one: Mapping[str, str | None]) -> PublicKey:
     )
 
 
-def _time(said: str | None) -> datetime | None:
-    at = datetime.fromisoformat(said) if said else None
+def _time(message: str | None) -> datetime | None:
+    at = datetime.fromisoformat(message) if message else None
     if at is not None and at.tzinfo is None:
         raise ValueError("a time without a zone")
     return at

@@ -1,14 +1,7 @@
-"""Generates ed25519 keys."""
+"""Generates ed25519 keys; their library is imported at the first one."""
 
+# ruff: noqa: PLC0415
 from __future__ import annotations
-
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-)
 
 from orchestrator.domain.machine import Login
 
@@ -21,6 +14,14 @@ def new_login() -> Login:
 
 
 def _pair() -> tuple[str, str]:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        PublicFormat,
+    )
+
     key = Ed25519PrivateKey.generate()
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Request, Response, Security
 
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import Refusal, answer
-from orchestrator.api.models import ResponseModel
+from orchestrator.api.models import ListResponse, ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.store.errors import StoreUnusableError
@@ -23,12 +23,6 @@ class PlatformResponse(ResponseModel):
     """Whether it costs money, so that a matrix with it needs ``limits.max_usd``."""
     keys: list[str]
     required: list[str]
-
-
-class PlatformListResponse(ResponseModel):
-    """Every provider."""
-
-    items: list[PlatformResponse]
 
 
 _UNREADY = Refusal(503, "not-ready", "The controller cannot work now", {"Retry-After": "5"})
@@ -78,9 +72,9 @@ def get_readiness(
 
 
 @router.get("/platforms")
-def list_platforms(context: ContextDep) -> PlatformListResponse:
+def list_platforms(context: ContextDep) -> ListResponse[PlatformResponse]:
     """List every provider with its platform keys."""
-    return PlatformListResponse(
+    return ListResponse(
         items=[
             PlatformResponse(
                 provider=name,

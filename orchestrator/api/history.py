@@ -11,7 +11,7 @@ from fastapi.openapi.models import Example
 
 from orchestrator.api.dependencies import LARGEST, ContextDep, RunId, resolve_run
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.models import ListResponse, RequestModel, ResponseModel
+from orchestrator.api.models import ListResponse, NumberedPageResponse, RequestModel, ResponseModel
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.explain_failures import review_failures, review_run
@@ -70,13 +70,6 @@ class FailureGroupListResponse(ListResponse[FailureGroup]):
     """Whether there were more failures than the limit; those of the newest runs are listed."""
 
 
-class KnownTestPageResponse(ListResponse[KnownTestResponse]):
-    """Tests."""
-
-    next: int | None
-    """Cursor for `after`; null on the last page."""
-
-
 class HistoryResponse(ResponseModel):
     """A test with its results."""
 
@@ -121,14 +114,14 @@ def list_known_tests(
     contains: Annotated[str, Query(description="Stands in the node id", max_length=300)] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 200,
     after: Annotated[int | None, Query(ge=0, le=LARGEST)] = None,
-) -> KnownTestPageResponse:
+) -> NumberedPageResponse[KnownTestResponse]:
     """List tests of a product."""
     page = context.stores.tests.page(
         product=product, job=job, contains=contains, limit=limit, after=after
     )
     aliases = context.stores.aliases.confirmed()
     items = [to_known_test_response(test, aliases) for test in page.items]
-    return KnownTestPageResponse(items=items, next=page.next)
+    return NumberedPageResponse(items=items, next=page.next)
 
 
 @reading.get("/runs/{run_id}/slowest-tests")

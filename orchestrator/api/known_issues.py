@@ -17,10 +17,15 @@ from orchestrator.api.history import (
 )
 from orchestrator.api.models import ListResponse, RequestModel
 from orchestrator.api.security import CallerDep, bearer, secured
-from orchestrator.application.known_issues import NewIssue, add_known_issue, end_known_issue
+from orchestrator.application.known_issues import add_known_issue, end_known_issue
 from orchestrator.domain.caller_identity import Person, Scope
-from orchestrator.domain.extend_record import filled
-from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssueResponse, issue_answer
+from orchestrator.domain.known_issue import (
+    IssueMatch,
+    IssueScope,
+    KnownIssue,
+    KnownIssueResponse,
+    issue_answer,
+)
 from orchestrator.domain.limits import Filled, Word
 
 
@@ -60,14 +65,15 @@ class KnownIssueRequest(RequestModel):
     url: Annotated[str, Field(max_length=1000, pattern=r"^(https?://[!-~]+)?$")] = ""
     max_failures: int | None = Field(default=None, ge=1, le=10**9)
 
-    def new_issue(self, author: Person) -> NewIssue:
-        """Return it as the operation's parameter."""
-        return filled(
-            NewIssue,
-            self,
-            author=author,
-            match=IssueMatch(**dict(self.match)),
-            scope=IssueScope(**dict(self.scope)),
+    def known_issue(self, author: Person, opened: date) -> KnownIssue:
+        """Return it as the issue to store."""
+        return KnownIssue(
+            **dict(self)
+            | {"match": IssueMatch(**dict(self.match)), "scope": IssueScope(**dict(self.scope))},
+            id="",
+            opened=opened,
+            author=author.name,
+            author_token=author.token,
         )
 
 
@@ -125,8 +131,8 @@ def list_known_issues(
 @writing.post("/known-issues", status_code=201)
 def create_known_issue(context: ContextDep, body: Issue, caller: CallerDep) -> KnownIssueResponse:
     """Add a known issue, opened today. Matching failures stay failures in every count."""
-    issue = add_known_issue(context, body.new_issue(caller))
-    return issue_answer(issue, context.clock.now().date())
+    today = context.clock.now().date()
+    return issue_answer(add_known_issue(context, body.known_issue(caller, today)), today)
 
 
 @writing.post("/known-issues/{issue_id}/expire")

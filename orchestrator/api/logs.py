@@ -12,7 +12,7 @@ from fastapi.responses import StreamingResponse
 
 from orchestrator.api.dependencies import LARGEST, CellDep, ContextDep
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.models import ResponseModel
+from orchestrator.api.models import NumberedPageResponse, ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.describe_run import pruned_artifacts
 from orchestrator.application.reused_results import results_of_cell
@@ -20,16 +20,6 @@ from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.run_record import ArtifactRecord, TestResponse, test_answer
 from orchestrator.store.errors import PrunedError
-
-
-class TestPageResponse(ResponseModel):
-    """Tests in the order of collection."""
-
-    __test__ = False
-
-    items: list[TestResponse]
-    next: int | None
-    """Cursor for `after`; null on the last page."""
 
 
 class LogResponse(ResponseModel):
@@ -103,7 +93,7 @@ def list_tests(
     ] = None,
     after: Annotated[int, Query(ge=0, le=LARGEST, description="`next` of the page before")] = 0,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> TestPageResponse:
+) -> NumberedPageResponse[TestResponse]:
     """List the cell's tests in the order of collection, with the text of each failure."""
     tests = results_of_cell(context.stores, cell.id, job=job)
     # The cursor counts all tests, so that outcomes which change meanwhile do not shift it.
@@ -116,7 +106,7 @@ def list_tests(
     more = page[limit][0] if len(page) > limit else None
     names = [one.name for one in context.stores.results.artifacts(cell.id)]
     items = [test_answer(test, names) for _, test in page[:limit]]
-    return TestPageResponse(items=items, next=more)
+    return NumberedPageResponse(items=items, next=more)
 
 
 @router.get(

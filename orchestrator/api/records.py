@@ -120,7 +120,10 @@ documented(Pairs, derived=["slowdown"])
 documented(Ingested, derived=["provenance"])
 documented(DiagnosedTest, derived=["tried"])
 documented(JobRecord, derived=["pairs"], without=["unnamed", "turns", "test_set"])
-documented(CellRecord, derived=["counts", "pass_rate", "cost_usd", "machine", "packages"])
+documented(
+    CellRecord,
+    derived=["counts", "passed_on_retry", "pass_rate", "cost_usd", "machine", "packages"],
+)
 documented(SubjectName, PrunedPart)
 documented(Commit, SubjectSelector, is_sent=True)
 documented(PruneLine)

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response, Security
 
 from orchestrator.api.dependencies import ContextDep, RunId
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.models import ResponseModel
+from orchestrator.api.models import ListResponse, ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of
@@ -45,12 +45,6 @@ class PlotResponse(ResponseModel):
     path: str
     """Path relative to the document."""
     svg: str
-
-
-class PlotListResponse(ResponseModel):
-    """Plots in the document's order."""
-
-    items: list[PlotResponse]
 
 
 @router.get("/runs/{run_id}/reports/{kind}.{format}", response_class=Response, responses=_DOCUMENTS)
@@ -102,11 +96,11 @@ def _report(
 @router.get("/runs/{run_id}/reports/{kind}/plots")
 def list_report_plots(
     context: ContextDep, run_id: RunId, kind: str, cell: CellQuery = None
-) -> PlotListResponse:
+) -> ListResponse[PlotResponse]:
     """List the plots that a report's Markdown links; its HTML embeds them."""
     evidence = _evidence(context, run_id, kind, cell)
     drawn = context.draw(kind, evidence, cell)
-    return PlotListResponse(items=[PlotResponse(path=path, svg=svg) for path, svg in drawn.items()])
+    return ListResponse(items=[PlotResponse(path=path, svg=svg) for path, svg in drawn.items()])
 
 
 def _evidence(context: Context, run_id: str, kind: str, cell: str | None) -> Evidence:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from orchestrator.application.reused_results import as_reused, by_source
 from orchestrator.domain.cell import Attempt, Cell, CellState, RunSpec
 from orchestrator.domain.derive_outcomes import judge_job
-from orchestrator.domain.event_facts import CheckFact, JobFact, MetricFact
+from orchestrator.domain.event_facts import JobFact
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.reuse_inputs import Reuse, produced_at
@@ -69,30 +69,13 @@ def _own_jobs(
 ) -> tuple[JobRecord, ...]:
     found = known.results.get(cell.id, _NOTHING)
     attempts = known.lives[cell.id].attempts
-    return tuple(
-        _job(
-            job,
-            cell,
-            found.jobs.get(job.id),
-            found.counts.get(job.id, Counts()),
-            [c for c in found.checks if c.job == job.id],
-            [m for m in found.metrics if m.job == job.id],
-            attempts,
-        )
-        for job in spec.manifest.job
-        if job.id in wanted
-    )
+    return tuple(_job(job, cell, found, attempts) for job in spec.manifest.job if job.id in wanted)
 
 
-def _job(
-    job: Job,
-    cell: Cell,
-    fact: JobFact | None,
-    counts: Counts,
-    checks: list[CheckFact],
-    metrics: list[MetricFact],
-    attempts: Sequence[Attempt],
-) -> JobRecord:
+def _job(job: Job, cell: Cell, found: CellResults, attempts: Sequence[Attempt]) -> JobRecord:
+    fact, counts = found.jobs.get(job.id), found.counts.get(job.id, Counts())
+    checks = [check for check in found.checks if check.job == job.id]
+    metrics = [metric for metric in found.metrics if metric.job == job.id]
     over = _has_ended(job, fact, cell)
     cause = attempts[-1].cause if attempts else None
     verdict = (
@@ -112,6 +95,7 @@ def _job(
         degraded=(fact.degraded or None) if fact else None,
         counts=counts,
         unnamed=(fact.unnamed if fact else None) or Counts(),
+        passed_on_retry=found.passed_on_retry.get(job.id, 0),
         test_set=(fact.test_set if fact else None) or TestSet(),
         checks=tuple(checks),
         metrics=tuple(metric for metric in metrics if not metric.arm),
@@ -133,7 +117,7 @@ def _has_ended(job: Job, fact: JobFact | None, cell: Cell) -> bool:
     what any job measured.
     """
     has_finished = fact is not None and fact.finished_ts is not None
-    if has_finished and fact is not None and job.is_judged_by_files and fact.exit_code == 0:
+    if has_finished and fact is not None and job.has_file_checks and fact.exit_code == 0:
         return cell.state is CellState.DONE
     return has_finished or cell.has_reached(CellState.DIAGNOSING)
 

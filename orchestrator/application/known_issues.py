@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import date, datetime
 from enum import StrEnum
 
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import longest_of
 from orchestrator.application.triage_failures import FailuresToTriage, meant, most_in_a_run
-from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.document_problems import InvalidDocumentError, Path, Problem, nearest
-from orchestrator.domain.extend_record import filled
 from orchestrator.domain.known_issue import (
     IssueMatch,
-    IssueScope,
     KnownIssue,
     Ran,
     in_scope,
@@ -164,40 +161,16 @@ def _status(issue: KnownIssue, most: int, ran: Sequence[Ran], today: date) -> Is
     return IssueStatus.EXCEEDED if is_exceeded else IssueStatus.ACTIVE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewIssue:
-    """A known issue to add."""
-
-    product: str
-    title: str
-    owner: str
-    author: Person
-    expires: date
-    match: IssueMatch
-    scope: IssueScope = field(default_factory=IssueScope)
-    url: str = ""
-    max_failures: int | None = None
-
-
-def add_known_issue(context: Context, new: NewIssue) -> KnownIssue:
-    """Store a known issue, opened today. Raises InvalidDocumentError."""
+def add_known_issue(context: Context, new: KnownIssue) -> KnownIssue:
+    """Store a known issue under an id of its own, opened today. Raises InvalidDocumentError."""
     today = context.clock.now().date()
     problems = _problems(context, new, today)
     if problems:
         raise InvalidDocumentError("the known issue", problems)
-    issue = filled(
-        KnownIssue,
-        new,
-        unset=("ended_at", "ended_by"),
-        id="",
-        author=new.author.name,
-        author_token=new.author.token,
-        opened=today,
-    )
-    return context.stores.known_issues.add(issue)
+    return context.stores.known_issues.add(replace(new, opened=today))
 
 
-def _problems(context: Context, new: NewIssue, today: date) -> list[Problem]:
+def _problems(context: Context, new: KnownIssue, today: date) -> list[Problem]:
     found = _product_problems(context, new.product)
     if new.match == IssueMatch():
         found.append((("match",), "says nothing: name a signature, an exception, a frame or text"))

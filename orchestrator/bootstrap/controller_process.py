@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import logging
 import os
 import secrets
+import signal
 import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -44,7 +47,7 @@ from orchestrator.bootstrap.local_job_policy import NOT_HERE, LocalJobs, jobs_as
 from orchestrator.bootstrap.tls import TlsFiles
 from orchestrator.cli.wiring import RefusedError
 from orchestrator.config import Settings
-from orchestrator.controller import Controller, Listener, end_process
+from orchestrator.controller import HURRY, Controller, Listener, end_process
 from orchestrator.dashboard.app import create_dashboard
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.store.errors import StoreError
@@ -53,6 +56,12 @@ from runners.shell.local_account import AccountError
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8470
 _WAIT_FOR_HOME_S = 20
+_BACKGROUND, _SERVE = "controller", "serve"
+"""Roles of a home's holder."""
+_WAITING = (
+    "{} is held by process {}, a background controller: waiting until its runs are finished"
+    " (Ctrl-C ends the wait; `seatrial cancel RUN` a run)"
+)
 _FIRING_THREADS = 4
 """Maximum subjects of schedules that are built concurrently."""
 
@@ -174,19 +183,38 @@ def _controller(
 
 
 def _hold(settings: Settings, options: ServeOptions) -> HomeLock:
-    """Acquire the home; a background controller waits for one that is just leaving."""
+    """Acquire the home.
+
+    A background controller waits for one that is just leaving; `serve` waits until a background
+    controller has finished its runs. Raises RefusedError.
+    """
+    if options.until_idle:
+        # A successor's signal may come before the controller handles it: it is sent again. It is
+        # not ignored, since jobs would inherit that.
+        signal.signal(HURRY, lambda *_: None)
     clock = SystemClock()
     try:
         prepare_home(settings.home)
     except HomeUnusableError as error:
         raise RefusedError(str(error)) from error
     lock = HomeLock(settings.home, clock=clock, sleep=clock.sleep)
-    for left in range(_WAIT_FOR_HOME_S if options.until_idle else 1, 0, -1):
+    waited_for = 0
+    for left in itertools.count(_WAIT_FOR_HOME_S, -1):
         try:
-            return lock.acquire("controller" if options.until_idle else "serve")
+            return lock.acquire(_BACKGROUND if options.until_idle else _SERVE)
         except HomeHeldError as error:
-            if left == 1:
+            keeper = error.holder
+            is_brief = options.until_idle or keeper is None
+            if is_brief and left > 1:
+                continue
+            if is_brief or keeper is None or keeper.role != _BACKGROUND:
                 raise RefusedError(str(error)) from error
+        if keeper.pid != waited_for:
+            waited_for = keeper.pid
+            said = _WAITING.format(settings.home, keeper.pid)
+            print(said, file=sys.stderr, flush=True)  # noqa: T201
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(keeper.pid, HURRY)
     raise AssertionError("unreachable")
 
 

@@ -205,6 +205,14 @@ class Commands(typer.core.TyperGroup):
         self.load(args[:1])
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: _click.Context) -> object:
+        """Run the called command; a value that is none of a choice is refused in one sentence."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = error.message.removeprefix("Value error, ")
+            raise
+
     def load(self, names: Iterable[str] = tuple(ENTRIES)) -> Commands:
         """Import the commands of these names."""
         for name in ENTRIES.keys() & set(names):

@@ -16,6 +16,7 @@ from orchestrator.cli.errors import (
     CliError,
 )
 from orchestrator.cli.read_answers import read, read_items
+from orchestrator.cli.read_file import read_document
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_run
 from orchestrator.domain.gate.verdict import Decision, StoredPolicy, VerdictLine
@@ -39,14 +40,7 @@ def policy_text(policy: str) -> str | None:
     path = Path(policy)
     if not path.is_file() and not policy.endswith(_SUFFIXES) and "/" not in policy:
         return None
-    try:
-        if path.stat().st_size > _LARGEST_BYTES:
-            raise CliError(f"{policy} is larger than {_LARGEST_BYTES} bytes")
-        return path.read_bytes().decode("utf-8-sig")
-    except OSError as error:
-        raise CliError(f"{policy}: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise CliError(f"{policy} is not UTF-8: byte {error.start} is wrong") from None
+    return read_document(path, "policy", limit_bytes=_LARGEST_BYTES)
 
 
 def store_policy(session: Session, client: Client, policy: str) -> StoredPolicy:

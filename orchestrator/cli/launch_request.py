@@ -18,6 +18,7 @@ from orchestrator.application.ports.documents import Source
 from orchestrator.application.ports.wheels import SubjectWheel
 from orchestrator.cli.client import Client
 from orchestrator.cli.errors import USAGE, CliError, document_error
+from orchestrator.cli.read_file import read_document
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
 from orchestrator.cli.view.plan import plan_table, shortages, totals
@@ -256,10 +257,10 @@ class Order:
             **({"commit": asdict(self.commit)} if self.commit else {}),
             **held,
             **reused,
-            **self._trials(),
+            **self._retests(),
         }
 
-    def _trials(self) -> dict[str, object]:
+    def _retests(self) -> dict[str, object]:
         if not (self.reruns or self.diagnose):
             return {}
         return {"retests": {"reruns": self.reruns, "diagnose": self.diagnose}}
@@ -279,7 +280,7 @@ def read_order(
     is found or built now.
     """
     documents = session.wiring.documents
-    source: Source = _read_text(file)
+    source: Source = read_document(file, "matrix", limit_bytes=_MATRIX_LIMIT_BYTES)
     try:
         matrix = documents.read_matrix(source, str(file))
         if settings:
@@ -342,7 +343,7 @@ def _at_commit(session: Session, source: GitSource, commit: str) -> GitSource:
 
 
 def stated_commit(
-    found: Commit, *, sha: str | None, branch: str | None, author: str | None
+    commit: Commit, *, sha: str | None, branch: str | None, author: str | None
 ) -> Commit:
     """Return the detected commit with the given values. Raises CliError.
 
@@ -350,8 +351,8 @@ def stated_commit(
     """
     if sha is not None and not _SHA.fullmatch(sha.lower()):
         raise CliError(f"--commit {sha}: write 7 to 64 hexadecimal digits", code=USAGE)
-    same = sha is None or found.sha.startswith(sha.lower())
-    base = found if same else Commit(sha=(sha or "").lower())
+    same = sha is None or commit.sha.startswith(sha.lower())
+    base = commit if same else Commit(sha=(sha or "").lower())
     return replace(
         base,
         branch=base.branch if branch is None else branch,
@@ -370,30 +371,6 @@ def upload(session: Session, client: Client, order: Order) -> None:
     wheel = order.subject
     if wheel is not None:
         _send(session, client, f"/subjects/{wheel.digest}", wheel.path, wheel.path.name)
-
-
-def _read_text(file: Path) -> str:
-    if not file.exists():
-        near = nearest(file.name, _neighbours(file)) if file.parent.is_dir() else ""
-        raise CliError(f"{file}: there is no such file{near}")
-    if file.is_dir():
-        raise CliError(f"{file}: is a folder; name the matrix file in it")
-    try:
-        if file.stat().st_size > _MATRIX_LIMIT_BYTES:
-            raise CliError(f"{file}: is too large for a matrix ({size(file.stat().st_size)})")
-        return file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        before = error.object[: error.start].decode().splitlines(keepends=True) or [""]
-        if before[-1].endswith("\n"):
-            before.append("")
-        place = f"{file}:{len(before)}:{len(before[-1]) + 1}"
-        raise CliError(f"{place}: is not UTF-8 text") from None
-    except OSError as error:
-        raise CliError(f"{file}: {error.strerror or error}") from None
-
-
-def _neighbours(file: Path) -> list[str]:
-    return [other.name for other in file.parent.iterdir() if other.suffix in (".yaml", ".yml")]
 
 
 def _pack(

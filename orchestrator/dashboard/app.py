@@ -44,7 +44,7 @@ from orchestrator.dashboard.pages import (
     tests,
 )
 from orchestrator.dashboard.pages.run import routes as run
-from orchestrator.dashboard.responses import Format, PageMissingError, Pages, pages_of
+from orchestrator.dashboard.responses import Format, Page, PageMissingError, Pages, pages_of
 from orchestrator.dashboard.session import (
     ForeignFormError,
     NotAllowedError,
@@ -252,6 +252,8 @@ def _refuse(request: Request, status: int, title: str, detail: str) -> Response:
         "detail": detail,
         "next": _NEXT.get(status, "Correct the request as the message says, and try again."),
         "nonce": request.state.nonce,
+        "page": Page(template="error.html.j2", title=title),
+        "viewer": getattr(request.state, "viewer", None),
     }
     return HTMLResponse(pages_of(request).show("error.html.j2", words), status)
 

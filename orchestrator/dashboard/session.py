@@ -96,6 +96,8 @@ async def signed_in(request: Request) -> Viewer:
     viewer = await run_in_threadpool(viewer_of, context, _credential(request))
     if viewer is None:
         raise SignedOutError
+    # The page of a refusal has the navigation, too.
+    request.state.viewer = viewer
     return viewer
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.event_facts import CheckFact, JobFact
 from orchestrator.domain.outcome import Counts, Outcome, worst
+from orchestrator.domain.units import plural
 
 PYTEST_NO_TESTS = 5
 
@@ -123,7 +124,9 @@ def _suite_ending(fact: JobFact, counts: Counts) -> Cause | None:
     if code in (0, PYTEST_NO_TESTS) or (failed and code in _explained_by_tests(fact)):
         return None
     reason = _PYTEST_ENDS.get(code, "exit") if code is not None else "exit"
-    return Cause(Outcome.FAILED, reason, f"pytest exited with {code}")
+    # ``exit code 4: file or directory not found: tests``
+    why = (fact.detail or "").partition(": ")[2]
+    return Cause(Outcome.FAILED, reason, f"pytest exited with {code}" + (f": {why}" if why else ""))
 
 
 def _explained_by_tests(fact: JobFact) -> tuple[int | None, ...]:
@@ -201,4 +204,6 @@ def judge_cell(jobs: Iterable[JobVerdict], cause: Cause | None) -> Cause:
     if outcome is Outcome.PASSED:
         return Cause(outcome, "")
     where = f"{first.job}: " if first.job else ""
-    return Cause(outcome, first.reason, f"{where}{first.detail or first.reason}")
+    others = sum(v.outcome is outcome and bool(v.job) for v in verdicts) - bool(first.job)
+    more = f"; and {plural(others, 'other job')}" if others > 0 else ""
+    return Cause(outcome, first.reason, f"{where}{first.detail or first.reason}{more}")

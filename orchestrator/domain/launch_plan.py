@@ -36,6 +36,11 @@ class PlannedCell:
         """Whether the provider offers it at all; otherwise it costs nothing."""
         return not (self.note and self.worst_usd == 0)
 
+    @property
+    def is_launchable(self) -> bool:
+        """Whether it can be launched as things are; what nobody offers ends as not available."""
+        return not (self.note and self.is_offered)
+
 
 @dataclass(frozen=True, slots=True)
 class HostCheck:

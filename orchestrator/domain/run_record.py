@@ -55,6 +55,8 @@ class JobRecord:
     """Pytest results only; `missing` are not reported yet while the job runs."""
     unnamed: Counts = field(default_factory=Counts)
     """The part of `counts` whose tests the source does not name."""
+    passed_on_retry: int = 0
+    """Number of passed tests that failed first, and that the suite itself ran again: flaky ones."""
     checks: tuple[CheckFact, ...] = ()
     metrics: tuple[MetricFact, ...] = ()
     turns: tuple[MetricFact, ...] = ()
@@ -266,6 +268,11 @@ class CellRecord:
         return total
 
     @property
+    def passed_on_retry(self) -> int:
+        """Number of passed tests that failed first."""
+        return sum(job.passed_on_retry for job in self.jobs)
+
+    @property
     def cost_usd(self) -> Decimal:
         """Cost of all its machines so far."""
         return sum((lease.cost_usd for lease in self.leases), Decimal(0))
@@ -313,6 +320,11 @@ class RunRecord:
         for cell in self.cells:
             total = total + cell.counts
         return total
+
+    @property
+    def passed_on_retry(self) -> int:
+        """Number of passed tests that failed first."""
+        return sum(cell.passed_on_retry for cell in self.cells)
 
     @property
     def cost_usd(self) -> Decimal:
@@ -435,3 +447,8 @@ def run_answer(record: RunRecord) -> RunResponse:
         pruned=record.pruned,
         wheel=record.subject.wheel,
     )
+
+
+def flaky_mark(record: RunRecord | CellRecord | JobRecord) -> str:
+    """``2 flaky``, if so many of its passed tests failed first; else empty."""
+    return f"{record.passed_on_retry:,} flaky" if record.passed_on_retry else ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
@@ -79,6 +80,39 @@ def number(value: float) -> str:
     if float(value).is_integer() and abs(value) < 1e15:
         return f"{int(value):,}"
     return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+
+
+_SCIENTIFIC_FROM = 1e15
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_FLOAT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+def figure(value: float) -> str:
+    """Return a finite number with four significant digits; from 1,000 on as an integer."""
+    if 1000 <= abs(value) < _SCIENTIFIC_FROM:
+        return f"{value:,.0f}"
+    return f"{value:.4g}"
+
+
+def measured(message: str, *, apart_from: str = "") -> str:
+    """Return a job's own figure with four significant digits; whole numbers and words unchanged.
+
+    Where two that differ would read the same, as a value just above its tolerance, the figure
+    keeps the digits that tell them apart.
+    """
+    if (
+        _INTEGER.fullmatch(message)
+        or not _FLOAT.fullmatch(message)
+        or not math.isfinite(float(message))
+    ):
+        return message
+    value = float(message) or 0.0
+    other = float(apart_from) if _FLOAT.fullmatch(apart_from) else value
+    near = figure(value)
+    if value == other or near != measured(apart_from):
+        return near
+    longer = (f"{value:.{digits}g}" for digits in range(5, 18))
+    return next((text for text in longer if float(text) != other), message)
 
 
 def sentence(text: str) -> str:

@@ -19,7 +19,9 @@ from orchestrator.domain.cell import CellState
 from orchestrator.domain.event_facts import CheckFact, JobFact, MetricFact, Notice
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord
+from orchestrator.domain.signature import BAD
 from orchestrator.store.benchmark_rollup import COUNTED
+from orchestrator.store.failure_groups import of_result, read_earlier
 from orchestrator.store.tables import (
     ArtifactRow,
     AttemptRow,
@@ -34,6 +36,7 @@ from orchestrator.store.tables import (
     NoticeRow,
     TestCaseRow,
     TestResultRow,
+    TestRetryRow,
 )
 from orchestrator.store.tables.results import Counted
 
@@ -45,6 +48,8 @@ class CellResults:
     jobs: Mapping[str, JobFact] = field(default_factory=dict)
     counts: Mapping[str, Counts] = field(default_factory=dict)
     """Test counts by job, unnamed tests included."""
+    passed_on_retry: Mapping[str, int] = field(default_factory=dict)
+    """Number of passed tests that failed first, by job."""
     checks: Sequence[CheckFact] = ()
     metrics: Sequence[MetricFact] = ()
     notices: Sequence[Notice] = ()
@@ -80,6 +85,7 @@ def results_of(session: Session, cell_ids: Sequence[str], depth: Depth) -> dict[
     mine = CellRow.id.in_(cell_ids)
     jobs = jobs_of(session, mine)
     counts = _counts_of(session, mine, jobs)
+    retried = _passed_on_retry_of(session, mine)
     checks = checks_of(session, mine)
     measured = metrics_of(session, mine) if depth >= Depth.WHOLE else {}
     notices = notices_of(session, mine) if depth >= Depth.SHOWN else {}
@@ -90,6 +96,7 @@ def results_of(session: Session, cell_ids: Sequence[str], depth: Depth) -> dict[
         cell_id: CellResults(
             jobs=jobs.get(cell_id, {}),
             counts=counts.get(cell_id, {}),
+            passed_on_retry=retried.get(cell_id, {}),
             checks=tuple(checks.get(cell_id, ())),
             metrics=tuple(measured.get(cell_id, ())),
             notices=tuple(notices.get(cell_id, ())),
@@ -107,6 +114,23 @@ def jobs_of(session: Session, mine: Mine) -> dict[str, dict[str, JobFact]]:
     for cell_id, row in session.execute(query.where(mine).order_by(JobResultRow.job)):
         fact = JobFact(**{name: getattr(row, name) for name in _JOB_FIELDS})
         found.setdefault(cell_id, {})[row.job] = fact
+    return found
+
+
+def _passed_on_retry_of(session: Session, mine: Mine) -> dict[str, dict[str, int]]:
+    """Return the number of passed tests that failed first, by cell id and job."""
+    query = (
+        select(CellRow.id, TestCaseRow.job, TestRetryRow.earlier)
+        .join(TestResultRow, of_result())
+        .join(CellRow, CellRow.pk == TestResultRow.cell)
+        .join(TestCaseRow, TestCaseRow.id == TestResultRow.test_id)
+        .where(mine, TestResultRow.final, TestResultRow.outcome == TestOutcome.PASSED.value)
+    )
+    found: dict[str, dict[str, int]] = {}
+    for cell_id, job, earlier in session.execute(query):
+        if BAD.intersection(read_earlier(earlier)):
+            jobs = found.setdefault(cell_id, {})
+            jobs[job] = jobs.get(job, 0) + 1
     return found
 
 
@@ -232,8 +256,8 @@ def _counted_now(
     return found
 
 
-def _add(found: dict[str, Counts], name: str, counts: Counts) -> None:
-    found[name] = found.get(name, _NOTHING) + counts
+def _add(counts_by_name: dict[str, Counts], name: str, counts: Counts) -> None:
+    counts_by_name[name] = counts_by_name.get(name, _NOTHING) + counts
 
 
 def _sums(table: type[Counted]) -> list[ColumnElement[int]]:
@@ -241,12 +265,12 @@ def _sums(table: type[Counted]) -> list[ColumnElement[int]]:
 
 
 def _gathered(
-    session: Session, query: Select[Any, Any], told: Callable[[Any], T]
+    session: Session, query: Select[Any, Any], convert: Callable[[Any], T]
 ) -> dict[str, list[T]]:
     found: dict[str, list[T]] = {}
     rows: Iterable[Any] = session.execute(query)
     for cell_id, row in rows:
-        found.setdefault(cell_id, []).append(told(row))
+        found.setdefault(cell_id, []).append(convert(row))
     return found
 
 

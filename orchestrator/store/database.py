@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import filecmp
 import logging
+import re
 import shutil
 import sqlite3
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import Connection, Engine, Text, column, func, inspect, select, table
 
 from orchestrator.assets import asset_dir
 from orchestrator.domain.units import plural
@@ -32,8 +29,14 @@ from orchestrator.store.errors import (
 from orchestrator.store.sessions import Access, Sessions, as_store_errors, connect
 from orchestrator.store.stores import Stores, stores_of
 
+if TYPE_CHECKING:
+    from alembic.config import Config
+
 _MIGRATION_LOCK = 7_328_417_253
 """Number of the advisory lock of migrations in Postgres."""
+_REVISION = re.compile(r"^(revision|down_revision)(?:: [^=]+)? = ['\"]?(\w+)['\"]?$", re.MULTILINE)
+_VERSIONS = table("alembic_version", column("version_num", Text))
+"""The table in which Alembic notes the revision."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +53,14 @@ class Revisions:
         return self.current == self.head
 
 
+# Of the processes that open a database, few migrate it, and Alembic takes 7 MB.
+# ruff: noqa: PLC0415
+
+
 def configuration(connection: Connection | None = None) -> Config:
     """Return Alembic's configuration, which has no file."""
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(asset_dir("migrations")).replace("%", "%%"))
     config.attributes["connection"] = connection
@@ -61,8 +70,15 @@ def configuration(connection: Connection | None = None) -> Config:
 def revisions(engine: Engine) -> Revisions:
     """Compare the database's schema with the migrations."""
     with as_store_errors(engine), engine.connect() as connection:
-        current = MigrationContext.configure(connection).get_current_revision()
-    return Revisions(current, _head())
+        current = _current(connection)
+    return Revisions(current, _known()[0])
+
+
+def _current(connection: Connection) -> str | None:
+    """Return the revision of the tables; None without any."""
+    if not inspect(connection).has_table(_VERSIONS.name):
+        return None
+    return connection.scalar(select(_VERSIONS.c.version_num))
 
 
 def require_current(engine: Engine) -> None:
@@ -87,23 +103,23 @@ def migrate(url: str) -> None:
 
     On Postgres two callers take turns; on SQLite the caller holds the home.
     """
-    _change(url, lambda config: command.upgrade(config, "head"))
+    _change(url, _known()[0])
 
 
 def unmigrate(url: str, target: str) -> None:
     """Downgrade the schema to an older revision, or to none (``base``). Data is lost."""
-    _change(url, lambda config: command.downgrade(config, target))
+    _change(url, target)
 
 
-def _change(url: str, run: Callable[[Config], None]) -> None:
+def _change(url: str, target: str) -> None:
     engine = connect(url, Access.MIGRATE)
     try:
         with as_store_errors(engine), engine.begin() as connection:
             if engine.dialect.name == "postgresql":
                 connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
-            current = MigrationContext.configure(connection).get_current_revision()
-            if current in (None, *_known()):
-                run(configuration(connection))
+            current = _current(connection)
+            if current != target and current in (None, *_known()):
+                _run(connection, target)
             if engine.dialect.name == "sqlite":
                 _check_references(connection)
     finally:
@@ -116,23 +132,27 @@ def _check_references(connection: Connection) -> None:
         raise StoreError(f"the migration would break a reference of table {broken[0]!r}")
 
 
+def _run(connection: Connection, target: str) -> None:
+    from alembic import command
+
+    is_newest = target == _known()[0]
+    (command.upgrade if is_newest else command.downgrade)(configuration(connection), target)
+
+
 @cache
 def _known() -> tuple[str, ...]:
-    """Return revisions, newest first."""
-    return tuple(script.revision for script in _scripts().walk_revisions())
-
-
-@cache
-def _head() -> str:
-    """Return the newest revision; cached, since finding it compiles every migration."""
-    head = _scripts().get_current_head()
-    if head is None:
+    """Return revisions, newest first, as their files say; Alembic would compile each of them."""
+    files = sorted((asset_dir("migrations") / "versions").glob("*.py"))
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    said = [dict(_REVISION.findall(text)) for text in texts]
+    newer = {one["down_revision"]: one["revision"] for one in said if "revision" in one}
+    found, at = [], newer.get("None")
+    while at is not None:
+        found.append(at)
+        at = newer.get(at)
+    if not found:
         raise StoreError(f"there are no migrations in {asset_dir('migrations')}")
-    return head
-
-
-def _scripts() -> ScriptDirectory:
-    return ScriptDirectory.from_config(configuration())
+    return tuple(reversed(found))
 
 
 _SIGNED_AT_ONCE = 1_000

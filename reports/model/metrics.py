@@ -104,6 +104,30 @@ class MetricTable:
         return samples_in([[figure.n for figure in row.figures] for row in self.rows])
 
 
+@dataclass(frozen=True, slots=True)
+class PairedFigure:
+    """A metric of a paired benchmark, whose turns alternated with its baseline's."""
+
+    job: str
+    title: str
+    metric: str
+    """With its parameters, where others have its name."""
+    unit: str
+    direction: str
+    subject: MetricFigure
+    """A sample for each pair."""
+    baseline: MetricFigure
+    slower_percent: float
+    """Derived: the median over the pairs; negative where the subject is faster."""
+    remarks: tuple[str, ...]
+
+    @property
+    def change(self) -> str:
+        """``1.3% slower``."""
+        word = "slower" if self.slower_percent > 0 else "faster"
+        return f"{abs(self.slower_percent):.1f}% {word}"
+
+
 def samples_in(rows: Sequence[Sequence[int]]) -> str:
     """Return `caption` if all counts are equal, `column` if equal per row, else `cells`."""
     if any(len(set(row)) != 1 for row in rows):

@@ -19,7 +19,7 @@ from reports.model.blocks import (
     TimelineRow,
 )
 from reports.model.comparison import Comparison, ComparisonTable, tables_of
-from reports.model.metrics import MetricTable
+from reports.model.metrics import MetricTable, PairedFigure
 from reports.model.money import Money
 from reports.model.origin import Catalogued, Elsewhere, Origin, Provenance
 from reports.model.results import FailureTable, IssueRow, QuarantineRow
@@ -48,6 +48,7 @@ class PlatformReport(ReportModel):
     use_cases: CommandTable
     benchmarks: CommandTable
     metrics: tuple[MetricTable, ...]
+    paired: tuple[PairedFigure, ...]
     hardware: Hardware
     concerns_accelerator: bool
     """Whether the cell was promised an accelerator, or has one, or PyTorch."""

@@ -9,7 +9,7 @@ from orchestrator.domain.lint_findings import CheckedAnnotation
 from orchestrator.domain.root_cause import DiagnosedTest
 from reports.model.blocks import Hardware
 from reports.model.comparison import Comparison, ComparisonTable, tables_of
-from reports.model.metrics import MetricLine, MetricTable
+from reports.model.metrics import MetricLine, MetricTable, PairedFigure
 from reports.model.money import Costs, Money
 from reports.model.origin import Elsewhere, Origin, Provenance
 from reports.model.results import FailureTable, IssueRow, QuarantineRow
@@ -42,6 +42,7 @@ class CellRow:
     not_passed: tuple[tuple[str, Status], ...]
     """Jobs that did not pass."""
     metrics: tuple[MetricTable, ...]
+    paired: tuple[PairedFigure, ...]
     money: Money
     provenance: Provenance
     files: tuple[str, ...]

@@ -67,6 +67,8 @@ class Status:
     """Why it ran, but not the way it should have."""
     nothing_passed: str = ""
     """``no test passed: 29 skipped``, where all its tests were passed over."""
+    flaky: str = ""
+    """``2 flaky``, where so many of its passed tests failed first."""
 
 
 @dataclass(frozen=True, slots=True)

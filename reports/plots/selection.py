@@ -28,7 +28,7 @@ _SAMPLES_FROM = 5
 """Fewer samples are no distribution."""
 _OUTCOMES = (
     ("passed", "passed"), ("failed", "failed"), ("error", "error"), ("missing", "missing"),
-    ("not_run", "missing"), ("skipped", "skipped"), ("xfailed", "other"), ("xpassed", "other"),
+    ("not_run", "missing"), ("skipped", "skipped"), ("xfailed", "other"), ("xpassed", "s3"),
 )  # fmt: skip
 """(field of a tally, class of the style), the loud ones before the quiet ones."""
 

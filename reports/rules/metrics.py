@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.domain.run_record import CellRecord
-from reports.model.metrics import MetricColumn, MetricFigure, MetricLine, MetricTable
+from reports.model.metrics import MetricColumn, MetricFigure, MetricLine, MetricTable, PairedFigure
 from reports.model.values import Absent
 from reports.rules.blocks import Said, close, differs
 
@@ -154,6 +154,24 @@ def reported_rule(tables: Sequence[MetricTable], cell: CellRecord) -> Iterator[S
                     yield "error", "reported", f"{figure.name} of {table.job} was not reported so"
         found = len(facts) - shown
         yield from differs("reported", "figures not shown", table.hidden + table.repeated, found)
+
+
+def paired_rule(figures: Sequence[PairedFigure], cell: CellRecord) -> Iterator[Said]:
+    """Check each change against the turns of both arms."""
+    turns = {
+        (job.id, pairs.metric): list(zip(pairs.subject, pairs.baseline, strict=True))
+        for job in cell.jobs
+        for pairs in job.pairs
+    }
+    yield from differs("reported", "paired metrics", len(figures), len(turns))
+    for one in figures:
+        pairs = turns.get((one.job, one.metric), [])
+        shown = list(zip(one.subject.samples, one.baseline.samples, strict=True))
+        yield from differs("reported", f"{one.job}: turns of {one.metric}", shown, pairs)
+        higher = one.direction == "higher"
+        slower = sorted((b / s if higher else s / b) for s, b in pairs)
+        if slower and not close(one.slower_percent, 100 * (quantile(slower, 0.5) - 1)):
+            yield "error", "comparison", f"{one.metric} is {one.slower_percent}% slower"
 
 
 def _exact(samples: Sequence[float]) -> tuple[str, ...]:

@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 
 from orchestrator.domain.event_facts import MetricFact
+from orchestrator.domain.gate.snapshot import Pairs
 from orchestrator.domain.paired_samples import spread_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from reports.grouping import ColumnKey, RowKey, columns_of, is_ratio, layout_of, split_name
 from reports.model.backend import SIMILAR_PERCENT, Block, Contrast, Difference, Entry, Section
 from reports.model.blocks import Hardware
 from reports.model.comparison import ComparedRow, Comparison
-from reports.model.metrics import MetricFigure, MetricLine, MetricTable, Params
+from reports.model.metrics import MetricFigure, MetricLine, MetricTable, PairedFigure, Params
 from reports.model.summary import CellRow
 from reports.model.values import Absent
 from reports.views.machine import job_status
@@ -82,6 +83,25 @@ def _found(job: JobRecord) -> Found:
     return found
 
 
+def paired_of(cell: CellRecord) -> tuple[PairedFigure, ...]:
+    """Return the metrics of paired benchmarks beside their baselines."""
+    return tuple(_paired(job, pairs) for job in cell.jobs for pairs in job.pairs)
+
+
+def _paired(job: JobRecord, pairs: Pairs) -> PairedFigure:
+    return PairedFigure(
+        job=job.id,
+        title=job.title or job.id,
+        metric=pairs.metric,
+        unit=pairs.unit,
+        direction=pairs.direction,
+        subject=_figure(pairs.metric, pairs.subject),
+        baseline=_figure(pairs.metric, pairs.baseline),
+        slower_percent=100 * pairs.slowdown,
+        remarks=pairs.remarks,
+    )
+
+
 def _line(key: RowKey, facts: list[MetricFact | None]) -> MetricLine:
     prefix, params = key
     cells = (None if fact is None else metric_figure(fact) for fact in facts)
@@ -90,12 +110,16 @@ def _line(key: RowKey, facts: list[MetricFact | None]) -> MetricLine:
 
 def metric_figure(fact: MetricFact) -> MetricFigure:
     """Return the value of one metric with one set of parameters."""
-    spread = spread_of(fact.samples)
-    none = Absent("no samples" if not fact.samples else "a sample is not a finite number")
+    return _figure(fact.name, fact.samples)
+
+
+def _figure(name: str, samples: tuple[float, ...]) -> MetricFigure:
+    spread = spread_of(samples)
+    none = Absent("no samples" if not samples else "a sample is not a finite number")
     return MetricFigure(
-        name=fact.name,
-        samples=fact.samples,
-        n=len(fact.samples),
+        name=name,
+        samples=samples,
+        n=len(samples),
         median=spread.median if spread else none,
         low=spread.low if spread else none,
         high=spread.high if spread else none,

@@ -9,7 +9,7 @@ from typing import Any
 from orchestrator.domain import accelerators
 from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.outcome import Counts, Outcome
-from orchestrator.domain.run_record import CellRecord, JobRecord, RunRecord
+from orchestrator.domain.run_record import CellRecord, JobRecord, RunRecord, flaky_mark
 from reports.model.blocks import Device, Hardware
 from reports.model.values import Absent, Status
 
@@ -30,15 +30,21 @@ STATED = "stated"
 
 def short_name(cell: CellRecord) -> str:
     """Return a provider's short name: ``AWS``."""
-    return PROVIDERS.get(cell.platform.provider, (cell.platform.provider, ""))[0]
+    return _names(cell)[0]
 
 
 def long_name(cell: CellRecord) -> str:
     """Return a provider's long name: ``AWS EC2``."""
-    name = cell.platform.provider
-    said = PROVIDERS.get(name, (name, name))[1]
-    simulated = cell.simulated and name != "fake"
+    said = _names(cell)[1]
+    simulated = cell.simulated and cell.platform.provider != "fake"
     return f"{said}, simulated" if simulated else said
+
+
+def _names(cell: CellRecord) -> tuple[str, str]:
+    """Return the short and the long name of a cell's provider, also of one that is not ours."""
+    name = cell.platform.provider
+    plain = name[:1].upper() + name[1:]
+    return PROVIDERS.get(name, (plain, plain))
 
 
 def place_of(cell: CellRecord) -> str | Absent:
@@ -108,7 +114,7 @@ def run_status(record: RunRecord) -> Status:
     """Return the run's outcome; its state while it is unfinished."""
     run = record.run
     if run.state is RunState.FINISHED and run.outcome is not None:
-        return _ended(run.outcome, record.counts)
+        return replace(_ended(run.outcome, record.counts), flaky=flaky_mark(record))
     return Status("running")
 
 
@@ -121,7 +127,8 @@ def _ended(
 def cell_status(cell: CellRecord) -> Status:
     """Return the cell's outcome; before its end, its state."""
     if cell.outcome is not None and cell.state is CellState.DONE:
-        return _ended(cell.outcome, cell.counts, cell.reason)
+        ended = _ended(cell.outcome, cell.counts, cell.reason)
+        return replace(ended, flaky=flaky_mark(cell))
     if cell.state is CellState.QUEUED:
         return Status("queued")
     return Status("running", cell.state.value)
@@ -130,7 +137,8 @@ def cell_status(cell: CellRecord) -> Status:
 def job_status(job: JobRecord, cell: CellRecord) -> Status:
     """Return a job's outcome; while it is unfinished, whether it runs or waits."""
     if job.outcome is not None:
-        return _ended(job.outcome, job.counts, job.reason, job.degraded)
+        ended = _ended(job.outcome, job.counts, job.reason, job.degraded)
+        return replace(ended, flaky=flaky_mark(job))
     if cell.state is CellState.DONE:
         return Status(Outcome.NOT_RUN.value, cell.reason)
     return Status("running" if job.started_at else "queued", "", job.degraded)

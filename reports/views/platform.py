@@ -12,7 +12,7 @@ from reports.model.comparison import Comparison
 from reports.model.platform import PlatformReport
 from reports.model.values import Absent, Claim
 from reports.rules.authored import authored_of
-from reports.views.benchmarks import compare, metrics_of
+from reports.views.benchmarks import compare, metrics_of, paired_of
 from reports.views.cell_timeline import (
     attempts_of,
     commands_of,
@@ -101,16 +101,17 @@ def _report(evidence: Evidence, cell: CellRecord) -> PlatformReport:
         notices=notices,
         notices_hidden=hidden,
         files=files_of(cell),
-        **_told(evidence, cell, hardware),
+        **_arguments(evidence, cell, hardware),
     )
 
 
-def _told(evidence: Evidence, cell: CellRecord, hardware: Hardware) -> dict[str, Any]:
-    """Return the report's parts about origin, annotations and comparisons."""
+def _arguments(evidence: Evidence, cell: CellRecord, hardware: Hardware) -> dict[str, Any]:
+    """Return the report's parts about pairs, origin, annotations and comparisons."""
     record, run = evidence.record, evidence.record.run
     failures = failures_of(evidence, cell.id)
     found = {name for row in failures.rows for name in row.known_issues} if failures else set()
     return {
+        "paired": paired_of(cell),
         "concerns_accelerator": _concerns(cell, hardware),
         "origin": origin_of(cell, subject=run.subject_name, version=run.subject_version),
         "catalogued": catalogued_of(cell),

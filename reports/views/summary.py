@@ -14,7 +14,7 @@ from reports.model.blocks import Hardware
 from reports.model.summary import CellRow, SummaryReport, Total
 from reports.model.values import Absent, Claim, Rate
 from reports.rules.authored import authored_of
-from reports.views.benchmarks import compare, metrics_of
+from reports.views.benchmarks import compare, metrics_of, paired_of
 from reports.views.cell_timeline import commands_of, footer_of, run_digest
 from reports.views.failures import blame_of, failures_of, issues_of, quarantined_of
 from reports.views.machine import (
@@ -152,6 +152,7 @@ def cell_row(
         degraded=tuple((title, job.degraded) for title, job, _ in jobs if job.degraded is not None),
         not_passed=tuple((title, said) for title, _, said in jobs if said.code != "passed"),
         metrics=metrics_of(cell),
+        paired=paired_of(cell),
         money=money_of(cell),
         provenance=provenance_of(cell),
         files=tuple(sorted(artifact.name for artifact in cell.artifacts)),

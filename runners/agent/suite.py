@@ -80,9 +80,12 @@ _CLOSED = "its results could not be written: a test must not close files that it
 _PLUGIN = "seatrial_pytest"
 _START = "seatrial_start.py"
 _TESTS_FAILED = 1
+_USAGE_ERROR = 4
 _WELL = (0, 5)
 """Exit codes that a suite may pass with."""
 _LAST_WORDS_BYTES = 16_384
+_ERROR = "ERROR: "
+_ERROR_CHARACTERS = 300
 
 Process = Callable[[Sequence[str], Mapping[str, str]], Ended]
 
@@ -183,9 +186,9 @@ class Suite:
         self._records.drain()
         words = self._last_words()
         sections = self._captured.drain(self._output, self._context.plan.limits.text_bytes)
-        return self._judged(ended, LastOutput(words, sections))
+        return self._step_after(ended, LastOutput(words, sections))
 
-    def _judged(self, ended: Ended, last: LastOutput) -> Step:
+    def _step_after(self, ended: Ended, last: LastOutput) -> Step:
         verdict = JobExit(ended.exit_code, ended.signal, ended.cause, ended.detail, 0)
         refused = (
             self._records.refusal()
@@ -202,8 +205,9 @@ class Suite:
             return Step(verdict)
         if ended.exit_code == _PLUGIN_DISK_FULL and is_nearly_full(self._context.attempt.folder):
             return Step(replace(verdict, cause="disk_full"))
-        if ended.exit_code == _PLUGIN_UNHEARD:
-            verdict = replace(verdict, detail=f"{verdict.detail}: {_CLOSED}")
+        why = _why(ended.exit_code, last.words)
+        if why:
+            verdict = replace(verdict, detail=f"{verdict.detail}: {why}")
         if self._records.poisoned:
             poisoned = "a test left the device unusable"
             return Step(replace(verdict, cause="crashed", detail=poisoned), again=True)
@@ -279,6 +283,14 @@ class Suite:
             "SEATRIAL_ONLY": str(self._only_file),
             "SEATRIAL_TEXT_BYTES": str(self._context.plan.limits.text_bytes),
         }
+
+
+def _why(code: Optional[int], words: str) -> str:
+    """Return why pytest gave up: what it said of its arguments or its configuration."""
+    if code == _PLUGIN_UNHEARD:
+        return _CLOSED
+    said = [line[len(_ERROR) :].strip() for line in words.splitlines() if line.startswith(_ERROR)]
+    return said[-1][:_ERROR_CHARACTERS] if said and code == _USAGE_ERROR else ""
 
 
 def _changed() -> Optional[Refusal]:

@@ -52,6 +52,11 @@ class Clients:
         return self._compute(compute_v1.FirewallsClient)
 
     @property
+    def global_operations(self) -> compute_v1.GlobalOperationsClient:
+        """Operations on firewall rules; the client in an operation's future ignores endpoints."""
+        return self._compute(compute_v1.GlobalOperationsClient)
+
+    @property
     def regions(self) -> compute_v1.RegionsClient:
         """Regions, with their quotas."""
         return self._compute(compute_v1.RegionsClient)

@@ -13,7 +13,13 @@ from hashlib import sha256
 
 from google.cloud import compute_v1
 
-from orchestrator.domain.machine import ConfigError, Extent, Machine, MachineState
+from orchestrator.domain.machine import (
+    ConfigError,
+    Extent,
+    Machine,
+    MachineState,
+    ProviderUnavailableError,
+)
 from runners.google.clients import Clients
 from runners.google.responses import (
     READ_TIMEOUT_S,
@@ -25,7 +31,9 @@ from runners.google.responses import (
     is_done,
     is_there,
     listed,
+    of_missing,
     of_operation,
+    read,
 )
 
 KIND = "firewall"
@@ -62,7 +70,7 @@ class Firewall:
         self._tag = tag
 
     def ensure(self, cidr: str) -> None:
-        """Create the two rules if they are missing, without waiting until they take effect.
+        """Create the two rules if they are missing, and wait until they are made.
 
         Args:
             cidr: The network that may connect, from `required_ingress`.
@@ -160,9 +168,32 @@ class Firewall:
                 code="notFound",
                 extent=Extent.PROJECT,
             ) from error
-        refused = of_operation(f"making {what}", operation) if is_done(operation) else None
+        refused = of_operation(f"making {what}", self._ended(f"making {what}", operation))
         if refused is not None:
             raise refused
+
+    def _ended(self, what: str, operation: compute_v1.Operation) -> compute_v1.Operation:
+        """Return the operation at its end: Google answers before a rule is made, or refused."""
+        if is_done(operation):
+            return operation
+        try:
+            seen = read(
+                what,
+                lambda: self._clients.global_operations.wait(
+                    project=self._clients.project,
+                    operation=operation.name,
+                    retry=None,
+                    timeout=WRITE_TIMEOUT_S,
+                ),
+            )
+        except NotThereError as error:
+            raise of_missing(what, error) from error
+        if not is_done(seen):
+            raise ProviderUnavailableError(
+                f"{what}: operation {operation.name} has not ended yet; repeat it a little later",
+                code="RUNNING",
+            )
+        return seen
 
     def _is_ours(self, rule: compute_v1.Firewall) -> bool:
         said = _tags(rule.description)

@@ -191,6 +191,22 @@ def test_earlier_tries_are_kept_and_prove_a_flake(stores):
     assert [go.earlier for go in history.goes][:1] == [tests["a"].earlier]
 
 
+def test_a_job_has_the_number_of_tests_that_passed_on_retry(stores):
+    ran(
+        stores,
+        said("a", "passed", earlier=["failed"]),
+        said("b", "failed", earlier=["failed"]),
+        said("c", "passed", earlier=["skipped"]),
+        said("d", "passed"),
+    )
+    ran(stores, said("a", "passed", earlier=["failed", "passed"]), cell=1)
+    found = stores.results.of_cells(["run-1.p0", "run-1.p1"])
+    assert {cell: one.passed_on_retry for cell, one in found.items()} == {
+        "run-1.p0": {"unit": 1},
+        "run-1.p1": {"unit": 1},
+    }
+
+
 def test_tries_of_an_attempt_that_was_replaced_do_not_count(stores):
     def retried(agent):
         return agent.line("test", "unit", record="rerun", nodeid="a")

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 from sqlalchemy import func, select
 
+from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.cell import Cause, CellState, RunState
 from orchestrator.domain.channel import DeliveryState
 from orchestrator.domain.gate.verdict import Decision
@@ -322,6 +323,23 @@ def test_of_waivers_only_those_that_nobody_approved_go(stores):
     assert [one.waiver.id for one in stores.gates.waivers()] == ["W-0001", "W-0004"]
     new = stores.gates.add_waiver(StoredWaiver(waiver=future, verdict="", evidence_digest=""))
     assert new.waiver.id == "W-0005", "no number is given twice"
+
+
+def test_a_waiver_that_is_approved_meanwhile_stays(stores, monkeypatch):
+    """It was found to be one that nobody approved; its approver was quicker."""
+    for _ in range(2):
+        waiver = replace(WAIVER, approver="")
+        stores.gates.add_waiver(StoredWaiver(waiver=waiver, verdict="", evidence_digest=""))
+    write = stores.retention._sessions.write
+
+    def approved_first():
+        monkeypatch.undo()
+        assert stores.gates.approve_waiver("W-0001", by=Person("bo", "t-1"), at=NOW)
+        return write()
+
+    monkeypatch.setattr(stores.retention._sessions, "write", approved_first)
+    assert not stores.retention.history(NOW + timedelta(days=8))["waivers"](False)
+    assert [one.waiver.approver for one in stores.gates.waivers()] == ["bo", ""]
 
 
 def test_the_number_of_the_newest_waiver_is_not_given_again(stores):

@@ -181,14 +181,29 @@ def test_an_interrupt_detaches_and_the_run_goes_on(home, tmp_path):
     assert set(steps.begun().values()) == {1}
 
 
+def test_serve_takes_over_when_a_background_controller_s_runs_are_finished(home, steps, tmp_path):
+    run = home.launch(matrix(tmp_path / "m.yaml", steps.folder))
+    background = home.controller_pid()
+    log = tmp_path / "served.log"
+    words = home.command("serve", "--port", str(free_port()))
+    with log.open("wb") as file:
+        serve = subprocess.Popen(words, env=home.environment, stdout=file, stderr=file)
+    try:
+        eventually(lambda: home.controller_pid() == serve.pid)
+        eventually(lambda: "Seatrial answers at" in log.read_text())
+        said = f"held by process {background}, a background controller: waiting until its runs are"
+        assert log.read_text().count(said) == 1
+        assert json.loads(home.seatrial("show", run, "--json"))["state"] == "finished"
+        again = subprocess.run(words, env=home.environment, capture_output=True, text=True)
+        assert (again.returncode, f"process {serve.pid} (serve)" in again.stderr) == (2, True)
+    finally:
+        serve.terminate()
+        serve.wait(20)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_the_controller_started_in_the_background_is_one_and_no_child(home, steps, tmp_path):
     run = home.launch(matrix(tmp_path / "m.yaml", steps.folder))
-    done = subprocess.run(
-        home.command("serve"), env=home.environment, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 2
-    assert str(home.controller_pid()) in done.stderr
     stat = Path(f"/proc/{home.controller_pid()}/stat").read_text().rsplit(")", 1)[1].split()
     assert int(stat[3]) == home.controller_pid(), "a session of its own"
     assert home.path.stat().st_mode & 0o077 == 0

@@ -68,6 +68,7 @@ disable_test_id_escaping_and_forfeit_all_rights_to_community_support = True
 JOBS: list[dict[str, Any]] = [
     *({"id": name, "pytest": [name]} for name in SUITES),
     {"id": "configured", "pytest": ["configured"]},
+    {"id": "nowhere", "pytest": ["tests_of_nothing"]},
     {
         "id": "surroundings",
         "pytest": ["surroundings"],
@@ -257,6 +258,12 @@ def test_no_tests(ran: Evidence) -> None:
     assert ran.of("manifest", "no_tests") == [{"tests": [], "process": 1}]
     finished = ran.finished("no_tests")
     assert (finished["exit_code"], finished["cause"]) == (5, None)
+
+
+def test_what_pytest_refused_is_told(ran: Evidence) -> None:
+    finished = ran.finished("nowhere")
+    assert (finished["exit_code"], finished["cause"]) == (4, None)
+    assert finished["detail"] == "exit code 4: file or directory not found: tests_of_nothing"
 
 
 def test_demo_that_fails(ran: Evidence) -> None:

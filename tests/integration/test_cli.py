@@ -304,6 +304,7 @@ def test_a_wheel_pattern_must_match_exactly_one(
     if code:
         said = f"must match one file; it matches {len(names)}"
         assert f"release.yaml:4:56: subject.wheel: 'dist/*.whl' {said}" in cli.err
+        assert ("`pip wheel --no-deps -w dist .`" in cli.err) is (not names)
         assert controller.requests == []
         return
     sent = (cli.folder / "dist" / "torchbridge-0.4.40-py3-none-any.whl").read_bytes()
@@ -351,3 +352,37 @@ def test_a_baseline_that_is_not_there_is_refused_at_its_place(
     assert cli("run", str(cli.matrix)) == 2
     assert "baseline.payload: there is no" in cli.err
     assert controller.requests == []
+
+
+@pytest.mark.parametrize("words", [("plan",), ("gate", "check")])
+def test_a_file_that_is_not_there_or_is_of_another_kind_is_one_line(
+    cli: Cli, words: tuple[str, ...]
+) -> None:
+    policy = cli.folder / "policy.yaml"
+    policy.write_text("apiVersion: seatrial/v1\nkind: ReleaseGate\nmetadata: {name: g}\n")
+    wrong, other = (
+        (policy, "is a policy (for `seatrial gate check`), not a matrix")
+        if words == ("plan",)
+        else (cli.matrix, "is a matrix (for `seatrial run`), not a policy")
+    )
+    assert cli(*words, str(wrong)) == 2
+    assert cli.err.count("\n") == 1
+    assert other in cli.err
+    assert cli(*words, str(cli.folder / "polcy.yaml")) == 2
+    assert cli.err.endswith("polcy.yaml: there is no such file; did you mean 'policy.yaml'?\n")
+    assert cli(*words, str(cli.folder / "pay" / "payload.toml")) == 2
+    assert "is TOML, as a payload.toml, not a" in cli.err
+    assert cli.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [("report",), ("compare", ID)])
+def test_a_wrong_form_and_a_file_for_a_folder_are_refused_in_a_sentence(
+    cli: Cli, command: tuple[str, ...]
+) -> None:
+    assert cli(*command, "--format", "pdf") == 2
+    assert "'pdf' is not one of" in " ".join(cli.err.split())
+    assert "Value error" not in cli.err
+    afile = cli.folder / "afile"
+    afile.write_text("")
+    assert cli(*command, "-o", str(afile)) == 2
+    assert cli.err.endswith("afile: is a file; -o names the folder to write into\n")

@@ -189,6 +189,35 @@ def test_a_plan_tells_what_to_ask_for(cli: Cli, controller: FakeController) -> N
     assert "short: aws needs 8" in cli.err
 
 
+def test_a_plan_with_a_cell_that_cannot_be_launched_ends_with_1(
+    cli: Cli, controller: FakeController
+) -> None:
+    answer = plan("cloud", "1.00")
+    unsold = plan("cloud", "0")["cells"][0] | {"id": "rare", "places": [], "note": "not sold"}
+    answer["cells"].append(unsold)
+    controller.answers["POST", "/api/v1/plan"] = Answer.of(answer)
+    assert cli("plan", str(cli.matrix)) == 0  # what nobody sells ends as not available
+    far = plan("cloud", "0")["cells"][0]
+    far |= {"places": [], "note": "Unable to locate credentials", "worst_usd": None}
+    far["cell"]["id"] = "far"
+    answer["cells"].append(far)
+    controller.answers["POST", "/api/v1/plan"] = Answer.of(answer)
+    assert cli("plan", str(cli.matrix)) == 1
+    assert "Unable to locate credentials" in cli.out
+    assert cli.err.endswith("1 of 3 cells cannot be launched as things are: far\n")
+    assert cli("plan", str(cli.matrix), "--json") == 1
+
+
+def test_a_plan_names_a_few_jobs_of_a_cell(cli: Cli, controller: FakeController) -> None:
+    answer = plan("cloud", "1.00")
+    answer["cells"][0]["cell"]["jobs"] = [f"job-{n}" for n in range(25)]
+    controller.answers["POST", "/api/v1/plan"] = Answer.of(answer)
+    assert cli("plan", str(cli.matrix)) == 0
+    assert "job-0, job-1, job-2 and 22 more" in cli.out
+    assert "job-3" not in cli.out
+    assert "1 cell, 25 jobs" in cli.out
+
+
 def test_a_plan_shows_the_check_of_each_host(cli: Cli, controller: FakeController) -> None:
     good = {"platform": "rack", "host": "me@red:22", "failure": "", "devices": ["nvidia L4"],
             "pythons": ["/usr/bin/python3 (3.11.2)"]}  # fmt: skip

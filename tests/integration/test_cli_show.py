@@ -36,6 +36,14 @@ def test_runs_are_listed_page_by_page_without_their_cells(
     assert len(cli.out.splitlines()) == 2
 
 
+def test_show_says_what_its_signs_mean(cli: Cli, controller: FakeController) -> None:
+    controller.finish("failed")
+    assert cli("show", ID) == 0
+    (line,) = (line for line in cli.out.splitlines() if "✗ failed · " in line)
+    assert line.startswith("✓ passed · ✗ failed")
+    assert "⊘" not in line or "⊘" in cli.out.replace(line, "")
+
+
 def test_logs_are_the_bytes_that_came(cli: Cli, controller: FakeController) -> None:
     controller.log = "one\nzwölf\x1b[31m\n torn".encode()
     assert cli("logs", ID, "--cell", "local-cpu") == 0
@@ -156,15 +164,11 @@ def test_tokens(cli: Cli, controller: FakeController) -> None:
     assert cli("token", "revoke", "t1") == 0
 
 
-def test_serve_refuses_a_held_home_and_passes_its_options_on(cli: Cli) -> None:
+def test_serve_passes_its_options_on(cli: Cli) -> None:
     assert cli("serve", "--port", "9000", "--no-cells", "--tls-cert", "tls.pem") == 3
     options = {"until_idle": False, "host": None, "port": 9000, "cells": False}
     files = {"tls_cert": Path("tls.pem"), "tls_key": None}
     assert cli.wiring.served == [{**options, "local_jobs_as": None, **files}]
-    cli.wiring.held_by = 4711
-    assert cli("serve") == 2
-    assert "is held by process 4711" in cli.err
-    assert len(cli.wiring.served) == 1
 
 
 def test_the_database_commands(cli: Cli) -> None:

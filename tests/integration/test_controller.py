@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -169,6 +170,31 @@ def test_a_controller_that_ends_idle_looks_twice_before_it_leaves(
     mine.run()
     assert did[-1] == last
     assert did.count("sweep") == (2 if until_idle else 1), "at its start, and before it leaves"
+
+
+def test_a_background_controller_whose_home_is_wanted_ends_as_soon_as_its_runs_are_finished(
+    tmp_path, monkeypatch
+):
+    """By the signal that `serve` sends."""
+    monkeypatch.setattr(controllers, "PUMP_S", 0.05)
+    here = FakeWorld(tmp_path)
+    [cell] = here.launch()
+    did = []
+    mine = controller(here.database.stores, Engine())
+
+    def look():
+        did.append("look")
+        os.kill(os.getpid(), controllers.HURRY)
+        if len(did) == 5:
+            here.engine.run(cell)
+
+    mine.deliver, mine.leave = look, lambda: did.append("left")
+    monkeypatch.setattr(controllers, "DELIVER_S", 0.3)
+    mine.run()
+    assert did.count("look") >= 5, "not before its run was finished"
+    assert did[-1] == "left"
+    assert here.database.stores.runs.unfinished() == ()
+    here.close()
 
 
 class Away:

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from sqlalchemy import inspect
 
+from orchestrator.store import database as databases
 from orchestrator.store import sessions
 from orchestrator.store.database import Revisions, migrate, open_database, revisions_of, unmigrate
 from orchestrator.store.errors import DatabaseNewerError, DatabaseOutdatedError, StoreError
@@ -80,6 +82,22 @@ def partial_indexes(url):
         rows = connection.exec_driver_sql(catalogue).all()
     engine.dispose()
     return {name for name, sql in rows if sql and " WHERE " in sql.upper()}
+
+
+def test_revisions_are_those_that_alembic_finds(tmp_path, monkeypatch):
+    scripts = ScriptDirectory.from_config(databases.configuration())
+    assert databases._known() == tuple(one.revision for one in scripts.walk_revisions())
+    versions = tmp_path / "migrations" / "versions"
+    versions.mkdir(parents=True)
+    for name, (revision, before) in {
+        "b": ('"0001"', "None"),
+        "c": ("'0003'", "'0002'"),
+        "a": ('"0002"', '"0001"'),
+    }.items():
+        text = f"revision: str = {revision}\ndown_revision: str | None = {before}\n"
+        (versions / f"{name}.py").write_text(text)
+    monkeypatch.setattr(databases, "asset_dir", tmp_path.joinpath)
+    assert databases._known.__wrapped__() == ("0003", "0002", "0001")
 
 
 def test_up_down_and_up_again(empty_url):

@@ -272,6 +272,18 @@ def test_a_rule_that_cannot_be_made_stops_the_launch(
     assert called(cloud, "instances.insert") == 0
 
 
+def test_a_rule_that_fails_after_the_answer_stops_the_launch(
+    provider: GcpProvider, cloud: ComputeCloud, clock: Clock
+) -> None:
+    cloud.operations.change_s = 0.3
+    cloud.refuse(RULE, "RESOURCE_NOT_READY")
+    with pytest.raises(ProviderUnavailableError, match=r"firewall rule .*RESOURCE_NOT_READY"):
+        provider.launch(ask(provider, clock))
+    assert called(cloud, "instances.insert") == 0
+    provider.launch(ask(provider, clock))
+    assert len(cloud.network.made_firewalls()) == 2
+
+
 def test_the_inventory_reads_every_page_and_nobody_elses(
     provider: GcpProvider, cloud: ComputeCloud, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

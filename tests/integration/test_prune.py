@@ -114,6 +114,9 @@ def test_whoever_asks_for_a_pruned_log_learns_when_and_by_which_rule(api: Desk) 
     run = finished(api)
     before = api.client.get(f"{API}/runs/{run}").json()
     assert before["pruned"] == []
+    pages = signed_in(api, "read")
+    for path in ("log", "log/raw"):  # from now on the controller knows where its lines begin
+        assert "what it said" in pages.client.get(f"/runs/{run}/cells/here/{path}").text
     api.clock.move(days=400)
     prune(api.context)
     said = f"of run {run} %s pruned at 2027-04-05 12:00 UTC: kept for %s"
@@ -131,7 +134,7 @@ def test_whoever_asks_for_a_pruned_log_learns_when_and_by_which_rule(api: Desk) 
         for one in cell["artifacts"]:
             one.pop("pruned_at", None)
     assert after["cells"] == before["cells"], "its results stay"
-    pages = signed_in(api, "read")
+    pages = signed_in(api, "read")  # the first session is over
     for path in (f"/runs/{run}/cells/here/log", f"/runs/{run}/cells/here/log/raw"):
         page = pages.client.get(path)
         assert page.status_code == 410

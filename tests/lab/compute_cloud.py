@@ -34,6 +34,7 @@ class ComputeCloud(RestFront):
 
     Attributes:
         images, quotas, network, disks: What a test changes, or sees, of them.
+        operations: `change_s`, by the cloud's clock.
         fleet: `operation_s`, `stopping_s`, `staging_limit_s`, `addresses`, by the cloud's clock.
         devices: Machine type to what its machines show, where that is to be a wrong one.
         dry: Zones, or (zone, market) pairs, that have no capacity.
@@ -56,6 +57,7 @@ class ComputeCloud(RestFront):
         self._handlers: dict[str, Handler] = handlers(self._state)
         self.fleet = self._state.fleet
         self.network, self.disks = self._state.network, self._state.disks
+        self.operations = self._state.operations
         self.images: Images = self._state.images
         self.quotas: ComputeQuotas = self._state.quotas
         self.dry: set[str | tuple[str, str]] = self._state.dry

@@ -12,6 +12,7 @@ from ruamel.yaml import YAML
 
 from tests.e2e.home import ROOT, Home, a_home
 from tests.lab.aws_cloud import AwsCloud
+from tests.lab.cloud_facts import durations
 from tests.lab.compute_cloud import ComputeCloud
 from tests.lab.machines import Machines
 from tests.lab.seal import ADDRESS
@@ -67,6 +68,7 @@ def a_site(machines: Machines) -> Iterator[Site]:
         for cloud in (site.aws, site.compute, site.tpu):
             cloud.lag_s = LAG_S
             cloud.take_time()
+        site.compute.operations.change_s = durations("gcp")["firewall"]
         yield site
 
 

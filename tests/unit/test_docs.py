@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -166,3 +168,15 @@ def test_every_message_of_the_troubleshooting_page_is_one_of_the_product(message
 
 def test_the_likeliest_messages_have_a_section() -> None:
     assert len(messages()) >= 20
+
+
+def test_the_key_of_own_hosts_is_made_by_the_page_s_command(tmp_path: Path) -> None:
+    page = (ROOT / "docs/how-to/own-hosts.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"`([^`]*ssh-keygen[^`]*)`", page)
+    for home, variables in (("var", {}), ("else where", {"SEATRIAL_HOME": "else where"})):
+        words = ["bash", "-euc", command]
+        subprocess.run(
+            words, cwd=tmp_path, env={"PATH": os.environ["PATH"], **variables}, check=True
+        )
+        assert (tmp_path / home / "keys/rack").is_file()
+        assert (tmp_path / home / "keys").stat().st_mode & 0o077 == 0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from orchestrator.cli.app import ENTRIES
+from tests.databases import make_database
 
 CONTROLLER = (
     "import orchestrator.bootstrap.controller_process, orchestrator.bootstrap.controller_wiring"
@@ -44,7 +46,13 @@ with tempfile.TemporaryDirectory() as home:
         (SWEEP, {"google.cloud.compute_v1", "google.cloud.tpu_v2", "grpc"}),
         ("import runners.workspace, runners.shell, runners.fake", {"paramiko"}),
         (RUN, {"paramiko", "sqlalchemy", "dbos", "securesystemslib"}),
-        (CONTROLLER, {"scipy", "numpy", "torch", "boto3", "google.cloud.compute_v1"}),
+        (
+            CONTROLLER,
+            {
+                *("scipy", "numpy", "torch", "boto3", "google.cloud.compute_v1"),
+                *("alembic", "cryptography", "rapidfuzz"),
+            },
+        ),
         (
             COMMAND.format("--version"),
             {"httpx", "sqlalchemy", "orchestrator.config", "orchestrator.cli.commands"},
@@ -58,6 +66,19 @@ with tempfile.TemporaryDirectory() as home:
 )
 def test_a_start_is_without_what_it_does_not_need(code: str, unneeded: set[str]) -> None:
     assert imported(code) & unneeded == set()
+
+
+def test_a_controller_over_current_tables_is_without_migrations(tmp_path: Path) -> None:
+    make_database(tmp_path)
+    start = f"""
+import os
+from orchestrator.bootstrap.controller_wiring import build, open_to_read
+from orchestrator.config import load
+os.environ["SEATRIAL_HOME"] = {str(tmp_path)!r}
+open_to_read(load())[0].close()
+build(load(), runs_cells=False).database.close()
+"""
+    assert imported(start) & {"alembic", "mako", "pygments", "cryptography", "rapidfuzz"} == set()
 
 
 def test_the_help_of_every_command_is_its_own() -> None:

@@ -26,6 +26,10 @@ SCALARS: dict[object, str] = {
 }
 
 
+_QUOTED = 60
+"""Maximum characters of a text that is quoted in a message."""
+
+
 def expected(hint: object) -> str:
     """Return the name of a type for messages."""
     origin = get_origin(hint)
@@ -43,7 +47,7 @@ def either(choices: tuple[object, ...]) -> str:
     return " or ".join(repr(choice) for choice in choices)
 
 
-def found(item: ConfigNode) -> str:
+def describe(item: ConfigNode) -> str:
     """Return a description of the value that was found, for messages."""
     if item.entries is not None:
         return "a mapping"
@@ -56,6 +60,8 @@ def found(item: ConfigNode) -> str:
         return as_written(value)
     if isinstance(value, int | float):
         return f"the number {value}"
+    if isinstance(value, str) and len(value) > _QUOTED:
+        return f"a text that begins with {value[:_QUOTED]!r}"
     return repr(value) if isinstance(value, str) else f"{value}"
 
 
@@ -121,7 +127,7 @@ class DataclassBinder:
         return _BAD
 
     def _wrong(self, item: ConfigNode, wanted: str, path: Path, advice: str = "") -> object:
-        return self.say(path, f"must be {wanted}, not {found(item)}{advice}", item.at)
+        return self.say(path, f"must be {wanted}, not {describe(item)}{advice}", item.at)
 
     def _union(self, item: ConfigNode, options: tuple[object, ...], path: Path) -> object:
         if item.value is None and type(None) in options:

@@ -15,6 +15,7 @@ from orchestrator.adapters.files.document_nodes import (
     UnreadableError,
     from_json,
     located,
+    placed,
     read_toml,
     read_yaml,
     yaml_text,
@@ -33,6 +34,17 @@ from orchestrator.domain.matrix_checks import check_matrix
 
 API_VERSION = "seatrial/v1"
 T = TypeVar("T")
+_KINDS = {
+    "Matrix": "a matrix (for `seatrial run`)",
+    "ReleaseGate": "a policy (for `seatrial gate check`)",
+    "Ingest": "a file of notes (for `seatrial ingest`)",
+    "Annotations": "a file of annotations (for `seatrial annotate`)",
+}
+"""Kinds of documents, and the commands that read them."""
+
+
+def _called(kind: str | None) -> str:
+    return _KINDS.get(kind or "", "what is read here").partition(" (")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +77,11 @@ class Form(Generic[T]):
         try:
             root = parse(source) if isinstance(source, str) else from_json(source)
         except UnreadableError as error:
-            raise InvalidDocumentError(name, [error.problem]) from None
+            problem = self._is_payload(source, parse) or error.problem
+            raise InvalidDocumentError(name, [problem]) from None
+        other = self._is_other(root) or (root.entries is None and self._is_payload(source, parse))
+        if other:
+            raise InvalidDocumentError(name, [other])
         shaper = DataclassBinder()
         body = self._without_header(root, shaper)
         value = shaper.read(body, self._shape)
@@ -92,6 +108,29 @@ class Form(Generic[T]):
     def _adapter(self) -> TypeAdapter[Any]:
         """Created at first use: creating it takes longer than all its uses."""
         return TypeAdapter(self._shape)
+
+    def _is_other(self, root: ConfigNode) -> Problem | None:
+        """Return a problem if the document says that it is of another kind."""
+        entry = (root.entries or {}).get("kind") if self._kind else None
+        said = entry.item.value if entry is not None else None
+        if entry is None or said == self._kind or said not in _KINDS:
+            return None
+        return placed(
+            ("kind",), f"is {_KINDS[str(said)]}, not {_called(self._kind)}", entry.item.at
+        )
+
+    def _is_payload(self, source: Source, parse: Callable[[str], ConfigNode]) -> Problem | None:
+        """Return a problem if the text is TOML where YAML is expected."""
+        if not isinstance(source, str) or parse is read_toml:
+            return None
+        try:
+            found = read_toml(source)
+        except UnreadableError:
+            return None
+        if not found.entries:
+            return None
+        wanted = _called(self._kind)
+        return Problem((), f"is TOML, as a payload.toml, not {wanted}; a matrix names its payload")
 
     def _without_header(self, root: ConfigNode, shaper: DataclassBinder) -> ConfigNode:
         if self._kind is None or root.entries is None:

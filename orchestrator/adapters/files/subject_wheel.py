@@ -46,6 +46,9 @@ def _matching(pattern: str, base: Path) -> Path:
         return found[0]
     names = f": {', '.join(path.name for path in found[:5])}" if found else ""
     message = f"{pattern!r} must match one file; it matches {len(found)}{names}"
+    if not found:
+        folder = Path(pattern).parent
+        message += f"; `pip wheel --no-deps -w {folder} .` in the project builds one"
     raise WheelsError(message)
 
 

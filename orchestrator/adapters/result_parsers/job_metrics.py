@@ -28,6 +28,8 @@ _METRICS = 50_000
 """Maximum number of metrics of a file: as many lines as the agent takes from a job."""
 _SAMPLES = 1_000_000
 _PROBLEMS = 100
+_PRINTED = '; print lines such as "latency: 8.1 ms" (docs/extending/job.md)'
+_WRITTEN = '; write [{"name": "latency", "value": 8.1, "unit": "ms"}] (docs/extending/job.md)'
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class JobMetrics:
             artifact, cut = _written(Path(folder) / "file", name, chunks)
             found = _Found([], [cut] if cut else [], one_unit=name != OUTPUT)
             try:
-                found.take(self._said(artifact))
+                found.take(self._statements(artifact))
             except UnreadableError as error:
                 found.problems.append(str(error))
             except Exception as error:
@@ -52,10 +54,11 @@ class JobMetrics:
                 what = f"{type(error).__name__}: {error}"[:200]
                 found.problems.append(f"its reader failed on it ({what})")
         if not found.metrics:
-            found.problems.append("it holds no figure that can be read")
+            example = "" if found.problems else _PRINTED if name == OUTPUT else _WRITTEN
+            found.problems.append(f"it holds no figure that can be read{example}")
         return tuple(found.metrics), tuple(found.problems)
 
-    def _said(self, artifact: Artifact) -> Iterator[Said]:
+    def _statements(self, artifact: Artifact) -> Iterator[Said]:
         """Read a job's output line by line, with the readers of free text."""
         if artifact.name == OUTPUT:
             yield from json_lines(artifact)

@@ -75,14 +75,6 @@ def serve_command(
     """Run the controller in the foreground: REST on a port and on the home's socket."""
     session = session_of(context)
     wiring = session.wiring
-    home = session.settings.home
-    holder = _refusing(wiring.holder)
-    if holder is not None:
-        raise CliError(
-            f"{home} is held by process {holder}.",
-            "Stop that one (one that a command started ends by itself once nothing asks it for "
-            "half a minute), or set SEATRIAL_HOME to another folder.",
-        )
     code = _refusing(
         lambda: wiring.control(
             until_idle=False,

@@ -11,6 +11,7 @@ import typer
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.commands.report import Format
 from orchestrator.cli.errors import CliError
+from orchestrator.cli.read_file import refuse_file
 from orchestrator.cli.session import find_run, session_of
 
 NAME = "COMPARE"
@@ -39,6 +40,7 @@ def compare_command(
     as_json: JsonOption = False,
 ) -> None:
     """Show what changed between two runs: new failures, fixed tests, figures and costs."""
+    refuse_file(output)
     session = session_of(context)
     client = session.reader()
     form = "json" if as_json else form

@@ -13,6 +13,7 @@ import typer
 from orchestrator.cli.client import Client
 from orchestrator.cli.commands.options import CellOption, ReadRunArgument
 from orchestrator.cli.errors import CliError
+from orchestrator.cli.read_file import refuse_file
 from orchestrator.cli.session import Session, cell_path, find_cells, find_run, session_of
 from orchestrator.domain.run_record import ArtifactRecord, CellRecord, RunResponse
 
@@ -45,6 +46,7 @@ def report_command(
     ] = None,
 ) -> None:
     """Render a report from what is stored."""
+    refuse_file(output)
     session = session_of(context)
     client = session.reader()
     _, found = find_run(client, run)

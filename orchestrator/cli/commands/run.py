@@ -33,11 +33,13 @@ from orchestrator.cli.errors import DETACHED, FAILED, CliError
 from orchestrator.cli.exit_status import conclude, say_how_to_return
 from orchestrator.cli.launch_request import ask, read_order, stated_commit, upload
 from orchestrator.cli.read_answers import read
+from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.cli.view.plan import headroom_table, hosts_table, plan_table, shortages, totals
 from orchestrator.cli.watching.watch import Interrupts, OnInterrupt, watch
 from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.run_record import RunResponse
+from orchestrator.domain.units import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,10 @@ def plan_command(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what `run` would do: cells, places, and the maximum cost. Launches nothing."""
+    """Show what `run` would do: cells, places, and the maximum cost. Launches nothing.
+
+    The exit code is 1 where a cell cannot be launched as things are.
+    """
     session = session_of(context)
     client = session.client()
     with tempfile.TemporaryDirectory(prefix="seatrial-") as scratch:
@@ -84,7 +89,11 @@ def plan_command(
         session.print_json(answer)
     else:
         _print_plan(session, shown, checked=check)
-    if any(host.failure for host in shown.hosts):
+    stuck = [one_line(cell.cell.id) for cell in shown.cells if not cell.is_launchable]
+    if stuck:
+        many = f"{len(stuck)} of {plural(len(shown.cells), 'cell')}"
+        session.say(f"{many} cannot be launched as things are: {', '.join(stuck)}")
+    if stuck or any(host.failure for host in shown.hosts):
         raise typer.Exit(FAILED)
 
 

@@ -11,6 +11,7 @@ from orchestrator.cli.commands.options import (
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import find_run, session_of
 from orchestrator.cli.view.failures import blamed, failures
+from orchestrator.cli.view.glyphs import legend
 from orchestrator.cli.view.live_run import summary
 from orchestrator.cli.view.metrics import metrics
 from orchestrator.cli.view.provenance import provenance
@@ -20,7 +21,10 @@ from orchestrator.domain.units import sentence
 def show_command(
     context: typer.Context, run: ReadRunArgument = "latest", as_json: JsonOption = False
 ) -> None:
-    """Show a run: every cell and every job, with their outcomes."""
+    """Show a run: every cell and every job, with their outcomes.
+
+    A line below them says what its signs mean.
+    """
     session = session_of(context)
     shown, found = find_run(session.reader(), run)
     if as_json:
@@ -28,6 +32,7 @@ def show_command(
         return
     now = session.wiring.clock.now()
     session.out.print(summary(found, now=now, width=session.out.width))
+    session.out.print(legend(found), soft_wrap=True)
     for told in (failures(found), blamed(found), metrics(found), provenance(found)):
         if told is not None:
             session.out.print(told)

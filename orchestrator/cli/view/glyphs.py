@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich.text import Text
 
 from orchestrator.cli.safe_text import one_line
 from orchestrator.domain.outcome import Counts
+from orchestrator.domain.run_record import CellRecord, RunResponse
 from orchestrator.domain.vocabulary import TERMS, TEST_OUTCOMES, Term, phrase, term
 
 
@@ -53,8 +55,10 @@ def word(code: str) -> str:
     return TERMS[code].word if code in TERMS else one_line(phrase(code))
 
 
-def tally(counts: Counts, *, over: bool = True) -> Text:
+def tally(counts: Counts, *, retried: int = 0, over: bool = True) -> Text:
     """Return the non-zero counts: ``48 ✓ 2 ✗``; and whether no test passed.
+
+    `retried` of the passed tests failed first: ``48 ✓ (1 ≈)``.
 
     What was collected and not reported is `missing` only when its job is over; before, it is
     still to come.
@@ -64,9 +68,27 @@ def tally(counts: Counts, *, over: bool = True) -> Text:
         figures["missing"] = 0
     signs = [(figures[name], sign_of(name)) for name in TEST_OUTCOMES if figures[name]]
     told = [Text(f"{count} {sign.glyph}", style=sign.style) for count, sign in signs]
+    if retried:
+        flaky = sign_of("flaky")
+        place = 1 if counts.passed else 0
+        told.insert(place, Text(f"({retried} {flaky.glyph} flaky)", style=_STYLES["warn"]))
     if over and counts.nothing_passed:
         told.append(Text("no test passed", style=_STYLES["warn"]))
     return Text("  ").join(told)
+
+
+def legend(run: RunResponse) -> Text:
+    """Return the meaning of each glyph that is shown of a run: ``✓ passed · ✗ failed``."""
+    found = [figure for cell in run.cells for figure in _codes(cell)]
+    signs = dict.fromkeys((sign_of(code).glyph, word(code)) for code in TERMS if code in found)
+    return Text(" · ".join(f"{glyph} {meaning}" for glyph, meaning in signs), style="dim")
+
+
+def _codes(cell: CellRecord) -> Iterator[str]:
+    """Yield the codes of a cell, its jobs and its tests."""
+    yield cell.outcome or cell.state
+    yield from (job.outcome or ("running" if job.is_running else "queued") for job in cell.jobs)
+    yield from (name for name, count in cell.counts.as_dict().items() if count)
 
 
 def is_quiet(outcome: str | None) -> bool:

@@ -126,7 +126,15 @@ def _groups(run: RunResponse, frame: Frame) -> tuple[list[CellRecord], Lines]:
         said = f"{sign.glyph} {plural(len(settled), 'cell')} done  "
         text = Text().append(said, sign.style)
         total = sum((cell.counts for cell in settled[1:]), settled[0].counts)
-        lines.append(ends(text.append_text(tally(total)), Text(), frame.width))
+        lines.append(
+            ends(
+                text.append_text(
+                    tally(total, retried=sum(cell.passed_on_retry for cell in settled))
+                ),
+                Text(),
+                frame.width,
+            )
+        )
     if queued:
         sign = sign_of("queued")
         text = Text(f"{sign.glyph} {plural(len(queued), 'cell')} queued", style=sign.style)
@@ -211,7 +219,8 @@ def _progress(run: RunResponse) -> Text:
         line = Text().append("  cancelling", "yellow")
     else:
         line = Text(f"  {done} of {plural(len(run.cells), 'cell')} done")
-    counts = tally(run.counts, over=run.is_finished)
+    retried = sum(cell.passed_on_retry for cell in run.cells)
+    counts = tally(run.counts, retried=retried, over=run.is_finished)
     return line.append("   ").append_text(counts) if counts.plain else line
 
 

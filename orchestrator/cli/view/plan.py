@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -29,6 +31,7 @@ _PLAN = Layout(
     right=("at most",),
 )
 _HOSTS = Layout(titles=("platform", "host", "check"), first_to_go=("platform",))
+_JOBS_NAMED = 3
 _QUOTA_STYLES = {"ok": "green", "short": "bold red", "unknown": "yellow"}
 
 
@@ -42,11 +45,18 @@ def _row(cell: PlannedCell) -> dict[str, Text]:
         Text(one_line(cell.cell.id), style="bold"),
         Text(one_line(cell.cell.platform.provider)),
         Text(one_line(cell.cell.environment)),
-        Text(", ".join(one_line(job) for job in cell.cell.jobs) or "none"),
+        Text(_jobs(cell.cell.jobs)),
         Text(one_line(cell.note), style="yellow") if cell.note else _expecting(cell),
         Text(usd(cell.worst_usd)),
     )
     return dict(zip(_PLAN.titles, texts, strict=True))
+
+
+def _jobs(jobs: Sequence[str]) -> str:
+    """``moe, fp8, export and 22 more``."""
+    named = ", ".join(one_line(job) for job in jobs[:_JOBS_NAMED]) or "none"
+    more = len(jobs) - _JOBS_NAMED
+    return f"{named} and {more} more" if more > 0 else named
 
 
 def hosts_table(console: Console, plan: Plan) -> Table:

@@ -67,24 +67,28 @@ class PlainTeller:
             yield from ((entered, line) for line in _cell_news(cell, before))
             yield from ((entered, line) for line in _kept(cell, before, run))
         if run.is_finished and self._state != run.state:
-            line = f"run: {word(run.outcome or run.state)}{_figures(run.counts)}"
+            retried = sum(cell.passed_on_retry for cell in run.cells)
+            line = f"run: {word(run.outcome or run.state)}{_figures(run.counts, retried)}"
             yield run.finished_at or now, line
         self._state = run.state
 
 
-def counts_in_words(counts: Counts) -> str:
-    """Return ``48 passed, 2 failed``; empty without collected tests.
+def counts_in_words(counts: Counts, *, retried: int = 0) -> str:
+    """Return ``48 passed, 1 of them flaky, 2 failed``; empty without collected tests.
 
     Counts without a pass or a failure say so: ``no test passed: 2 skipped``.
     """
     if counts.nothing_passed:
         return counts.nothing_passed
     figures = counts.as_dict()
-    return ", ".join(f"{figures[name]} {word(name)}" for name in TEST_OUTCOMES if figures[name])
+    told = {name: f"{figures[name]} {word(name)}" for name in TEST_OUTCOMES if figures[name]}
+    if retried:
+        told["passed"] += f", {retried} of them flaky"
+    return ", ".join(told.values())
 
 
-def _figures(counts: Counts | None) -> str:
-    words = counts_in_words(counts) if counts else ""
+def _figures(counts: Counts | None, retried: int = 0) -> str:
+    words = counts_in_words(counts, retried=retried) if counts else ""
     return f" ({words})" if words else ""
 
 
@@ -112,7 +116,8 @@ def _cell_news(cell: CellRecord, before: CellRecord | None) -> Iterator[str]:
         return
     why = one_line(reason_text(cell.reason, cell.detail))
     said = f": {why}" if why and (cell.outcome != "passed" or cell.reason == "reused") else ""
-    yield f"{name}: {word(cell.outcome or cell.state)}{said}{_figures(cell.counts)}"
+    figures = _figures(cell.counts, cell.passed_on_retry)
+    yield f"{name}: {word(cell.outcome or cell.state)}{said}{figures}"
 
 
 def _job_news(
@@ -135,11 +140,11 @@ def _job_news(
 def _ended(job: JobRecord, now: datetime) -> str:
     line = word(job.outcome or "")
     if job.reused_from:
-        return f"{line}{_figures(job.counts)}, reused: {one_line(job.reuse)}"
+        return f"{line}{_figures(job.counts, job.passed_on_retry)}, reused: {one_line(job.reuse)}"
     seconds = job_seconds(job, now)
     if seconds is not None:
         line += f" in {duration(seconds)}"
-    line += _figures(job.counts)
+    line += _figures(job.counts, job.passed_on_retry)
     why = job.detail or word(job.reason)
     if why and job.outcome != "passed":
         line += f": {one_line(why)}"

@@ -6,6 +6,7 @@ import pytest
 
 from orchestrator.adapters.statistics import StepDetector
 from orchestrator.dashboard.pages import benchmark_list as listing
+from orchestrator.dashboard.pages import cell
 from orchestrator.extras import MissingExtraError
 from tests.integration.dashboard.desk import PageDesk
 from tests.integration.dashboard.measuring import levels, measured
@@ -147,3 +148,15 @@ def test_without_the_library_of_trends_the_page_says_what_to_install(
     said = pages.get(f"/benchmarks{suffix}", status=501).text
     assert "A part of Seatrial is not installed" in said
     assert "trends need scipy" in said
+    # Whoever is signed in can go on from there.
+    assert ('aria-label="Pages"' in said) is (suffix == "")
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_metric_leads_to_its_trend_where_there_are_trends(
+    pages: PageDesk, monkeypatch: pytest.MonkeyPatch, is_there: bool
+) -> None:
+    monkeypatch.setattr(cell, "is_installed", lambda extra: is_there and extra == "statistics")
+    run = measured(pages, "1", {"a": [1.0]})
+    row = pages.page(f"/runs/{run}/cells/here").one(id="metrics").one("tbody").one("tr")
+    assert bool(row.all("a")) is is_there

@@ -140,3 +140,19 @@ def test_statements_do_not_grow_with_tests(shared_pages: PageDesk, where: str) -
     with shared_pages.counted() as seen:
         shared_pages.page(where)
     assert len(seen) <= 28, "\n".join(seen)
+
+
+def test_a_notice_of_each_process_is_told_once_and_figures_are_short(pages: PageDesk) -> None:
+    run = str(pages.api.launch()["id"])
+    agent = pages.api.begin(run, "here")
+    words = {"level": "warning", "message": "no GPU is visible"}
+    check = {"check": "share", "outcome": "passed", "unit": "share"}
+    agent.send(
+        *(agent.line("log", "unit", **words) for _ in range(4)),
+        agent.line("check", "demo", **check, value=0.9973192273464067, tolerance=0.05),
+    )
+    shown = pages.page(f"/runs/{run}/cells/here")
+    assert shown.text.count("no GPU is visible") == 1
+    assert "no GPU is visible (4 times)" in shown.text
+    assert pages.page(f"/runs/{run}").text.count("no GPU is visible (4 times)") == 1
+    assert "0.9973 share" in shown.text

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.dashboard.pages import launch
 from orchestrator.dashboard.pages.launch import Form
 from tests.integration.api_context import MATRIX
 from tests.integration.dashboard.desk import PageDesk
@@ -42,6 +43,13 @@ def test_the_page_begins_with_a_ready_matrix(shared_pages: PageDesk) -> None:
     chosen = shared_pages.page("/launch?matrix=release")
     assert "aws-mi300x" in [one["value"] for one in chosen.all("input", name="platform")]
     assert "there is no ready matrix" in shared_pages.page("/launch?matrix=../x", status=404).text
+
+
+def test_without_ready_matrices_there_is_no_choice(
+    pages: PageDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "_ready", dict)
+    assert not pages.page("/launch").all("select", name="matrix")
 
 
 def test_a_plan_says_what_it_would_do_and_changes_nothing(shared_pages: PageDesk) -> None:

@@ -6,11 +6,11 @@ from datetime import date, timedelta
 
 import pytest
 
-from orchestrator.application.known_issues import NewIssue, add_known_issue
+from orchestrator.application.known_issues import add_known_issue
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages import tests
 from orchestrator.domain.gate.snapshot import Quarantine
-from orchestrator.domain.known_issue import IssueMatch, IssueScope
+from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.domain.test_identity import Alias, AliasState, NameChange
 from tests.contract.test_stores_grids import done
@@ -184,11 +184,13 @@ def test_older_names_are_one_test_with_it(pages: PageDesk) -> None:
 
 def test_what_people_said_of_it_is_beside_it(pages: PageDesk) -> None:
     went(pages, "failed")
-    new = NewIssue(
+    new = KnownIssue(
         product="proof",
         title="values are three",
         owner="ann",
-        author=pages.viewer.person,
+        id="",
+        opened=date(2026, 3, 1),
+        author=pages.viewer.person.name,
         expires=date(2026, 3, 9),
         match=IssueMatch(exception="ValueError"),
         scope=IssueScope(platforms=("he*",), requires_package=""),

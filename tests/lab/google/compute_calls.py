@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from google.cloud import compute_v1
@@ -304,6 +305,7 @@ class ComputeCalls:
                 "id": "78", "zones": zones}  # fmt: skip
 
     def _operation(self, scope: str, request: Request) -> Json:
+        self._s.operations.tick(self._s.clock())
         return self._s.operations.get(scope, request.path["operation"]).as_json()
 
     def _repeated(self, scope: str, request: Request) -> Json | None:
@@ -322,9 +324,11 @@ class ComputeCalls:
         )  # fmt: skip
 
     def _ended(self, operation: Operation, fault: Fault | None = None) -> Json:
-        """Done at once: what takes Google a second takes the lab none."""
+        """Let it end, well or with its fault, when its time is over."""
         failed = fault if fault is not None and fault.in_operation else None
-        operation.finish(self._s.clock(), failed)
+        now, takes = self._s.clock(), timedelta(seconds=self._s.operations.change_s)
+        operation.due = now + takes, failed
+        self._s.operations.tick(now)
         return operation.as_json()
 
     def _by_zone(self, rows: list[Json], key: str, request: Request) -> Json:

@@ -32,6 +32,8 @@ class Operation:
     status: Literal["PENDING", "RUNNING", "DONE"] = "RUNNING"
     user: str = "lab@example.com"
     target_id: str = ""
+    due: tuple[datetime, Fault | None] | None = None
+    """When it ends, and with what, where nothing else decides that."""
 
     def finish(self, at: datetime, fault: Fault | None = None) -> None:
         """It ends, well or with this; what ended already stays as it ended."""
@@ -78,6 +80,8 @@ def _error(fault: Fault) -> Json:
 class Operations:
     """All of them, and the memory of request ids."""
 
+    change_s: float = 0.0
+    """How long it takes to change what is no instance: a rule, a disk, an address."""
     known: dict[tuple[str, str], Operation] = field(default_factory=dict)
     _tokens: dict[tuple[str, str, str], Operation] = field(default_factory=dict)
 
@@ -94,6 +98,12 @@ class Operations:
         if token:
             self._tokens[scope, call, token] = operation
         return operation
+
+    def tick(self, now: datetime) -> None:
+        """End what is due."""
+        for operation in self.known.values():
+            if operation.due is not None and now >= operation.due[0]:
+                operation.finish(*operation.due)
 
     def repeated(
         self, scope: str, call: str, token: str, now: datetime, *, body: Json

@@ -21,10 +21,12 @@ def metric(name: str, *samples: float, unit: str = "ms", **given: Any) -> Json:
 
 def shown(*cells: list[Json]) -> list[str]:
     """The lines about runs whose cells have one job each, with these metrics."""
-    made = [
-        runs.cell(f"cell-{n}", "done", jobs=[runs.job("bench", outcome="passed", metrics=found)])
-        for n, found in enumerate(cells)
-    ]
+    return lines_of(*(runs.job("bench", outcome="passed", metrics=found) for found in cells))
+
+
+def lines_of(*jobs: Json) -> list[str]:
+    """The lines about runs whose cells have one of these jobs each."""
+    made = [runs.cell(f"cell-{n}", "done", jobs=[job]) for n, job in enumerate(jobs)]
     console = Console(width=100, force_terminal=False)
     with console.capture() as captured:
         console.print(metrics(read(RunResponse, runs.run(*made))) or "nothing")
@@ -47,16 +49,28 @@ def test_a_run_of_several_cells_names_them() -> None:
     ]
 
 
-def test_parameters_tell_metrics_apart_and_turns_of_an_arm_are_one() -> None:
-    found = [
-        metric("t", 1.0, params={"batch": 8}, arm="subject", turn=0),
-        metric("t", 5.0, params={"batch": 8}, arm="baseline", turn=1),
-        metric("t", 3.0, params={"batch": 8}, arm="subject", turn=3),
+def test_parameters_that_differ_tell_metrics_apart_and_others_are_not_repeated() -> None:
+    found = [metric("t", 1.0, params={"batch": n, "dtype": "fp32", "seed": 1}) for n in (8, 16)]
+    assert shown([*found, metric("u", 3.0, params={"batch": 8})])[1:] == [
+        "t (batch=8) 1 ms n = 1 bench",
+        "t (batch=16) 1 ms n = 1 bench",
+        "u 3 ms n = 1 bench",
     ]
-    assert shown(found)[1:] == [
-        "t (batch=8, subject) 2 ms n = 2 bench",
-        "t (batch=8, baseline) 5 ms n = 1 bench",
+
+
+def test_a_paired_benchmark_stands_beside_its_baseline() -> None:
+    values = {"subject": (11.0, 22.0), "baseline": (10.0, 20.0)}
+    turns = [
+        metric("t", value, params={"batch": 8}, arm=arm, turn=2 * pair + (arm == "baseline"))
+        for arm, both in values.items()
+        for pair, value in enumerate(both)
     ]
+    assert lines_of(runs.job("bench", outcome="passed", turns=turns)) == [
+        "paired with the baseline (median)",
+        "t 16.5 ms baseline 15 10.0% slower 2 pairs bench",
+    ]
+    fewer = [{**turn, "direction": "higher"} for turn in turns]
+    assert "9.1% faster" in lines_of(runs.job("bench", outcome="passed", turns=fewer))[1]
 
 
 def test_what_is_left_out_is_counted() -> None:

@@ -57,6 +57,19 @@ def test_lines_say_that_no_test_passed() -> None:
     ]
 
 
+def test_lines_count_the_tests_that_passed_on_retry() -> None:
+    teller = PlainTeller()
+    counts = runs.counts(passed=21, skipped=1)
+    over = runs.job("moe", outcome="passed", counts=counts, duration_s=3, passed_on_retry=1)
+    done = one("done", over, outcome="passed", counts=counts)
+    told = tell(teller, done | {"state": "finished", "outcome": "passed", "counts": counts}, 4)
+    assert [line.partition("s  ")[2] for line in told] == [
+        "local-cpu: passed (21 passed, 1 of them flaky, 1 skipped)",
+        "local-cpu moe: passed in 3.0s (21 passed, 1 of them flaky, 1 skipped)",
+        "run: passed (21 passed, 1 of them flaky, 1 skipped)",
+    ]
+
+
 def test_a_silent_minute_is_broken_by_where_it_is() -> None:
     teller = PlainTeller()
     suite = one("running", runs.going("moe", started_at=runs.at(0)))

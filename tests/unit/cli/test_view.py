@@ -15,6 +15,7 @@ from rich.text import Text
 
 from orchestrator.cli.read_answers import read
 from orchestrator.cli.safe_text import log_line
+from orchestrator.cli.view.glyphs import tally
 from orchestrator.cli.view.live_run import LogTail, picture, summary
 from orchestrator.cli.view.rows import bar, job_left_s, run_left_s
 from orchestrator.domain.outcome import Counts
@@ -205,3 +206,8 @@ def test_a_clock_that_is_behind_shows_no_negative_time() -> None:
     early = runs.LAUNCHED - timedelta(hours=1)
     image = picture(read(RunResponse, runs.typical()), TAIL, now=early, width=80, height=24)
     assert "-" not in drawn(image, 80).splitlines()[1]
+
+
+def test_counts_name_the_tests_that_passed_on_retry() -> None:
+    assert tally(Counts(passed=21, skipped=1), retried=2).plain == "21 ✓  (2 ≈ flaky)  1 ⊘"
+    assert tally(Counts(passed=21)).plain == "21 ✓"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -127,6 +128,26 @@ def test_failed_checks_explain_an_exit_code_and_no_signal() -> None:
 
 FAILED_CHECK = CheckFact("j", "close", "failed")
 PASSED_CHECK = CheckFact("j", "fast", "passed")
+
+
+def test_the_detail_of_an_ending_says_what_pytest_said() -> None:
+    def detail(said: str) -> str:
+        fact = ended(exit_code=4, detail=said)
+        told = judge_job("j", kind="suite", fact=fact, counts=Counts(), checks=[], cause=None)
+        return told.detail
+
+    words = "file or directory not found: tests"
+    assert detail(f"exit code 4: {words}") == f"pytest exited with 4: {words}"
+    assert detail("exit code 4") == "pytest exited with 4"
+
+
+def test_the_detail_of_a_cell_counts_the_other_jobs_that_ended_like_its_first() -> None:
+    gate = JobVerdict("gate", Outcome.FAILED, "tests", "1 failed")
+    fine, ugly = JobVerdict("fine", Outcome.PASSED), replace(gate, job="ugly", detail="4 failed")
+    assert judge_cell([gate, fine], None).detail == "gate: 1 failed"
+    assert judge_cell([gate, fine, ugly], None).detail == "gate: 1 failed; and 1 other job"
+
+
 SKIPPED_CHECK = CheckFact("j", "fp8", "skipped")
 COMMANDS = [
     (ended(), [], Outcome.PASSED, ""),

@@ -96,6 +96,8 @@ RULES = [
     (policy(), lost(Outcome.CANCELLED), OPEN, "", ""),
     (policy(jobs=(MOE, FP8)), snapshot(cell()), OPEN, "job/fp8@gcp-l4",
      "There is no evidence of fp8 on gcp-l4."),
+    (policy(jobs=(JobRule(id="moes"),)), snapshot(cell()), OPEN, "job/moes@gcp-l4",
+     "There is no evidence of moes on gcp-l4. Is its job moe meant?"),
     (policy(jobs=(MOE, replace(FP8, require="pass_if_run"))), snapshot(cell()), PASS, "", ""),
     (policy(jobs=(MOE,)), snapshot(cell("gcp-l4", job(), X)), FAIL, "", ""),
     (policy(jobs=(JobRule(id="x", level="advisory"), JobRule(id="*"))),

@@ -407,6 +407,9 @@ def test_what_failed_may_not_vanish_with_another_payload(more, decision):
     assert verdict.decision is decision
     told = result(verdict, "flaky/moe@gcp-l4").sentence
     assert "t.py::a in run-0 (payload abababababab)" in told
+    # How a test that was removed for good is given up; nothing of what is given up already.
+    way = "names it in `evidence: {manifest: {removed_tests: [...]}}`"
+    assert (way in told) is (decision is FAIL)
 
 
 @pytest.mark.parametrize(("approvals", "decision"), [(None, OPEN), (ApprovalRule(on=()), WITH)])
@@ -535,7 +538,9 @@ def test_a_failure_that_passed_in_a_later_run_is_flaky(more, decision):
 def test_it_says_how_a_wrong_setup_is_told_from_a_failure():
     again = job("moe", failed_before=(failed("t.py", run="run-0"),))
     verdict = judge(policy(), snapshot(cell("gcp-l4", again)))
-    assert result(verdict, "flaky/moe@gcp-l4").sentence.endswith(
+    sentence = result(verdict, "flaky/moe@gcp-l4").sentence
+    assert "removed_tests" not in sentence
+    assert sentence.endswith(
         " If the test is unreliable: `seatrial quarantine add`. If not the subject but the setup of"
         " that run was wrong, another person approves a waiver that says so:"
         " `seatrial gate waive release flaky/moe@gcp-l4`."

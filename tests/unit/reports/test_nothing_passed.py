@@ -1,6 +1,8 @@
-"""Reports of a run in which every test was skipped: it is no plain PASSED anywhere."""
+"""Reports of a run in which every test was skipped, or one passed on retry: no plain PASSED."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pytest
 
@@ -31,3 +33,13 @@ def test_the_mark_stands_beside_the_outcome(kind, marks, templates):
 def test_a_run_with_one_pass_has_no_mark(templates):
     text = render("summary", evidence_of(local(), outcome=Outcome.PASSED), templates=templates)
     assert "no test passed" not in text
+
+
+@pytest.mark.parametrize("kind", ["summary", "platform", "results", "backend"])
+def test_a_test_that_passed_on_retry_is_counted_beside_the_outcome(kind, templates):
+    tests = results_of("all", [(f"t.py::test_{n}", T.PASSED) for n in range(29)])
+    jobs = Jobs().suite("all", "All", tests, Outcome.PASSED)
+    jobs.records[0] = replace(jobs.records[0], passed_on_retry=2)
+    cell = cell_of(local()[0].platform, jobs, Outcome.PASSED)
+    evidence = evidence_of((cell, jobs), outcome=Outcome.PASSED)
+    assert "PASSED (≈ 2 flaky)" in render(kind, evidence, templates=templates)

@@ -10,9 +10,12 @@ import pytest
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.event_facts import MetricFact, Notice
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.run_record import JobRecord
+from reports.linter import errors, lint_evidence
 from reports.model.values import Absent
 from reports.registry import model_of, render
 from tests.unit.reports.builders import A10G, L4, Jobs, T, evidence_of, probe, results_of
+from tests.unit.reports.model_leaves import changed
 from tests.unit.reports.stories import a10g, l4, local, lost_twice, release
 
 
@@ -50,6 +53,32 @@ def test_several_devices_are_counted_and_different_ones_named(templates):
     model = model_of("platform", one(cell, jobs, probed=probe(A10G, A10G, L4)))
     assert model.hardware.accelerator == "2 × NVIDIA A10G, NVIDIA L4"
     assert [d.driver for d in model.hardware.devices] == ["580.65.06"] * 3
+
+
+@pytest.mark.parametrize(
+    ("direction", "said"), [("lower", "10.0% slower"), ("higher", "9.1% faster")]
+)
+def test_a_paired_benchmark_stands_beside_its_baseline(templates, direction, said):
+    cell, jobs = local()
+    values = (11.0, 10.0), (20.0, 22.0)
+    order = (("subject", "baseline"), ("baseline", "subject"))
+    turns = [
+        MetricFact(9, "loop", "decode", (value,), "ms", direction, arm=arm, turn=2 * pair + at)
+        for pair, arms in enumerate(order)
+        for at, (arm, value) in enumerate(zip(arms, values[pair], strict=True))
+    ]
+    loop = JobRecord("loop", "benchmark", "Loop", Outcome.PASSED, turns=tuple(turns))
+    evidence = one(replace(cell, jobs=(*cell.jobs, loop)), jobs)
+    text = render("platform", evidence, templates=templates)
+    assert "### Paired with the Baseline" in text
+    row = next(line for line in text.splitlines() if line.startswith("| Loop | `decode`"))
+    assert said in row
+    assert row.endswith("| 2 |")
+    whole = render("summary", evidence, templates=templates)
+    assert f"Loop, `decode`: {said} (16.5 (11 – 22) and 15 (10 – 20) ms, 2 pairs)" in whole
+    for kind, path in (("platform", ("paired", 0)), ("summary", ("rows", 0, "paired", 0))):
+        wrong = changed(model_of(kind, evidence), (*path, "slower_percent"), 1.0)
+        assert "comparison" in {f.rule for f in errors(lint_evidence(wrong, evidence))}
 
 
 def test_rocm_is_called_rocm():

@@ -58,6 +58,19 @@ def test_other_json_is_nothing_of_its(tmp_path: Path, text: str) -> None:
     assert MetricJson().match(written(tmp_path, text)) == 0.0
 
 
+NOTHING = "it holds no figure that can be read"
+PRINTS = 'print lines such as "latency: 8.1 ms" (docs/extending/job.md)'
+HOLDS = 'write [{"name": "latency", "value": 8.1, "unit": "ms"}] (docs/extending/job.md)'
+
+
+def test_the_examples_of_what_can_be_read_are_read() -> None:
+    read = JobMetrics(FileDialects())
+    written = HOLDS.removeprefix("write ").partition(" (")[0]
+    for name, text in (("output", PRINTS.split('"')[1]), ("a.json", written)):
+        found, problems = read(name, [text.encode()])
+        assert [(one.samples, one.unit, problems) for one in found] == [((8.1,), "ms", ())]
+
+
 @pytest.mark.parametrize(
     ("name", "text", "metrics", "problems"),
     [
@@ -69,8 +82,9 @@ def test_other_json_is_nothing_of_its(tmp_path: Path, text: str) -> None:
         ),
         ("bench.json", json.dumps(ROUNDS), [("test_sort", (0.25, 0.5), "s")], ()),
         ("figures.json", json.dumps(LIST[:1]), [("decode", (525.5,), "tokens/s")], ()),
-        ("output", "all is well\n", [], ("it holds no figure that can be read",)),
-        ("bench.json", "{", [], ("it holds no figure that can be read",)),
+        ("output", "all is well\n", [], (f"{NOTHING}; {PRINTS}",)),
+        ("output", "gate_us: 8138\n", [], (f"{NOTHING}; {PRINTS}",)),
+        ("bench.json", "{", [], (f"{NOTHING}; {HOLDS}",)),
     ],
 )
 def test_what_a_job_measured(

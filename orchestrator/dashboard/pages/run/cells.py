@@ -82,7 +82,7 @@ def drawn(stays: Sequence[Phase], begin: datetime, end: datetime) -> Picture:
     return Picture(_WIDTH, _HEIGHT, tuple(shapes), "timeline")
 
 
-def told(stays: Sequence[Phase]) -> str:
+def phases_text(stays: Sequence[Phase]) -> str:
     """Return the states in words: ``queued 0.2s, placing 1.1s, running 12s so far``."""
     parts = []
     for stay in stays:
@@ -165,7 +165,7 @@ def _cell_row(record: RunRecord, cell: CellRecord, end: datetime, now: datetime)
             Text(cell.id, href, note=_about(cell)),
             Badge(cell.outcome or cell.state, note=why_of(cell)),
             Tally(shown_counts(cell), href),
-            Drawn(picture, seconds, told(stays)),
+            Drawn(picture, seconds, phases_text(stays)),
             Span(_took(stays, is_done=is_done)),
             Usd(cell.cost_usd),
             Number(len(cell.attempts)),
@@ -451,6 +451,7 @@ def _job_reason(job: JobRecord, now: datetime) -> Text:
     reason = "" if job.outcome is Outcome.PASSED else job.reason
     said = reason_text(reason, job.detail)
     told = [f"degraded: {job.degraded}" if job.degraded else "", job.counts.nothing_passed]
+    told += [f"{job.passed_on_retry:,} flaky: passed on retry" if job.passed_on_retry else ""]
     told += [f"not reused: {job.reuse}" if job.reuse else ""]
     return Text(said, note="; ".join(part for part in told if part))
 

@@ -61,7 +61,7 @@ class Trend {
       legend: { show: false },
       cursor: { drag: { x: false, y: false }, y: false, points: { size: 9 } },
       scales: { x: { time: true, range: spread }, y: { range: [low, high] } },
-      axes: [axis, { ...axis, size: 56, values: (_, ticks) => ticks.map(figureOf) }],
+      axes: [{ ...axis, values: daysAndTimes }, { ...axis, size: 56, values: (_, ticks) => ticks.map(figureOf) }],
       series: [{}, { stroke: () => colour(this.place, "--draw-line"), paths: () => null, points: { show: false } }],
       hooks: {
         drawAxes: [(plot) => paint(plot, this.chart, (name) => colour(this.place, name))],
@@ -127,6 +127,18 @@ class Trend {
 function spread(_, low, high) {
   const room = (high - low) * 0.015 || 43200;
   return [low - room, high + room];
+}
+
+// Dates as everywhere: 2026-11-26, and below days the time, with the date where it changes.
+function daysAndTimes(_plot, splits, _axis, _space, increment) {
+  let last = "";
+  return splits.map((at) => {
+    const [day, time] = WHEN.format(new Date(at * 1000)).split(" ");
+    const isNew = day !== last;
+    last = day;
+    if (increment >= 86400) return isNew ? day : "";
+    return isNew ? `${time}\n${day}` : time;
+  });
 }
 
 function figureOf(value) {
