@@ -67,12 +67,12 @@ def columns_of(keys: Sequence[ColumnKey]) -> tuple[MetricColumn, ...]:
     return tuple(_column(key, keys, said) for key in keys)
 
 
-def _column(key: ColumnKey, keys: Sequence[ColumnKey], said: set[str]) -> MetricColumn:
+def _column(key: ColumnKey, keys: Sequence[ColumnKey], names: set[str]) -> MetricColumn:
     name, unit, direction, baseline = key
     if is_ratio(unit):
         return MetricColumn(name, unit, direction, True, baseline or NOT_NAMED)
     twins = sum(other[:3] == key[:3] for other in keys) > 1
-    needed = baseline and (twins or baseline not in said)
+    needed = baseline and (twins or baseline not in names)
     return MetricColumn(name, unit, direction, False, baseline if needed else None)
 
 

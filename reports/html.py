@@ -133,13 +133,13 @@ def _is_dash(text: str) -> bool:
     return _DASH.match(text) is not None
 
 
-def _set_cell(opening: Token, said: Token) -> None:
-    if _BAD.match(said.content):
+def _set_cell(opening: Token, token: Token) -> None:
+    if _BAD.match(token.content):
         opening.attrJoin("class", "bad")
-    if len(said.content) > SOME_TEXT:
-        opening.attrJoin("class", "long" if len(said.content) > LONG_TEXT else "some")
-    elif _HYPHENED.fullmatch(said.content):
+    if len(token.content) > SOME_TEXT:
+        opening.attrJoin("class", "long" if len(token.content) > LONG_TEXT else "some")
+    elif _HYPHENED.fullmatch(token.content):
         opening.attrJoin("class", "name")
-    for child in said.children or ():
+    for child in token.children or ():
         if child.type == "code_inline" and len(child.content) <= SHORT_NAME:
             child.attrJoin("class", "name")

@@ -62,8 +62,8 @@ def errors(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(finding for finding in findings if finding.level == "error")
 
 
-def _named(said: Iterable[Said], where: str) -> Iterator[Finding]:
-    return (Finding(level, rule, where, message) for level, rule, message in said)
+def _named(statements: Iterable[Said], where: str) -> Iterator[Finding]:
+    return (Finding(level, rule, where, message) for level, rule, message in statements)
 
 
 def _parts(part: object, path: str) -> Iterator[Finding]:

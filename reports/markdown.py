@@ -79,9 +79,9 @@ def cell(value: object, *, limit: int = CELL_LIMIT) -> Markdown:
     return Markdown(_BLOCK_START.sub(_escape_start, told) or "—")
 
 
-def _turned(said: str) -> Iterator[tuple[int, int]]:
+def _turned(message: str) -> Iterator[tuple[int, int]]:
     """Yield the spans of words that a code host would link, without their markup."""
-    for found in _WORD.finditer(said) if _TURNED.search(said) else ():
+    for found in _WORD.finditer(message) if _TURNED.search(message) else ():
         if not _TURNED.search(found[0]):
             continue
         around = _AROUND.fullmatch(found[0])
@@ -91,10 +91,10 @@ def _turned(said: str) -> Iterator[tuple[int, int]]:
             yield found.span()
 
 
-def _spoken(said: str) -> str:
+def _spoken(message: str) -> str:
     """Escape words so that no renderer reads them as markup."""
-    said = _SPECIAL.sub(r"\\\g<0>", said)
-    return _ENTITY.sub("&amp;", said).replace("<", "&lt;").replace(">", "&gt;")
+    message = _SPECIAL.sub(r"\\\g<0>", message)
+    return _ENTITY.sub("&amp;", message).replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _escape_start(match: re.Match[str]) -> str:
@@ -268,9 +268,9 @@ def _footnotes(text: str) -> str:
     many = Counter(_MISSING.findall(text))
     numbers = {reason: number for number, reason in enumerate((r for r in many if many[r] > 1), 1)}
 
-    def mark(found: re.Match[str]) -> str:
-        number = numbers.get(found[1])
-        return f"—{str(number).translate(_RAISED)}" if number else f"— ({found[1]})"
+    def mark(match: re.Match[str]) -> str:
+        number = numbers.get(match[1])
+        return f"—{str(number).translate(_RAISED)}" if number else f"— ({match[1]})"
 
     notes = "".join(f"- {str(n).translate(_RAISED)} {reason}\n" for reason, n in numbers.items())
     return _MISSING.sub(mark, text).replace(_NOTES, f"No value:\n\n{notes}" if notes else "")

@@ -91,7 +91,7 @@ def check_cell(cell: CheckFact | Absent, report: Footnoted) -> str:
     if is_partial(cell):
         said = "◐ PARTIAL"
     if cell.value:
-        said += f": {_said(cell)}{f' {cell.unit}' if cell.unit else ''}"
+        said += f": {_sentence(cell)}{f' {cell.unit}' if cell.unit else ''}"
         if cell.tolerance:
             said += f", tolerance {cell.tolerance}"
         elif _is_measured(cell.value):
@@ -99,7 +99,7 @@ def check_cell(cell: CheckFact | Absent, report: Footnoted) -> str:
     return f"{said} ({cell.reason})" if cell.reason else said
 
 
-def _said(cell: CheckFact) -> str:
+def _sentence(cell: CheckFact) -> str:
     return cell.value if _digits(cell.value) <= DIGITS_KEPT else metric_text.check_value(cell)
 
 

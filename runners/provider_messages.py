@@ -10,9 +10,9 @@ _PAGE = re.compile(r"<!doctype html|<html\b", re.IGNORECASE)
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.IGNORECASE | re.DOTALL)
 
 
-def plain_words(said: str) -> str:
+def plain_words(message: str) -> str:
     """Return the text on one line, limited in length; for a web page, only its title."""
-    words = " ".join(said.split())
+    words = " ".join(message.split())
     page = _PAGE.search(words)
     if page is not None:
         title = _TITLE.search(words)

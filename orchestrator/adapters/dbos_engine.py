@@ -119,7 +119,7 @@ class DbosEngine:
         if status is None:
             self._begin(cell_id)
         elif status.status == _PENDING and status.executor_id != self._executor_id:
-            self._flows.found(cell_id)
+            self._flows.note_executor(cell_id)
         elif self._flows.is_stranded(cell_id):
             logger.error("cell %s: nobody runs its flow (%s); anew", cell_id, status.status)
             DBOS.delete_workflow(cell_id)
@@ -208,7 +208,7 @@ class _Flows:
     @contextmanager
     def running(self, cell_id: str) -> Iterator[None]:
         """Count the flow as running inside the context."""
-        self.found(cell_id)
+        self.note_executor(cell_id)
         with self._lock:
             self._running[cell_id] += 1
         try:
@@ -228,7 +228,7 @@ class _Flows:
         with self._lock:
             return now - self._idle_since.setdefault(cell_id, now) >= self._stranded_s
 
-    def found(self, cell_id: str) -> None:
+    def note_executor(self, cell_id: str) -> None:
         """Note that the flow has an executor."""
         with self._lock:
             self._idle_since.pop(cell_id, None)

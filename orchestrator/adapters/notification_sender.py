@@ -116,9 +116,9 @@ def status_request(
     return Request("POST", f"{repository}/statuses/{sha}", asked, json.dumps(body).encode())
 
 
-def _description(told: Announcement) -> str:
-    said = told.text or told.title
-    return f"{told.state.words}: {said}" if said else told.state.words
+def _description(announcement: Announcement) -> str:
+    said = announcement.text or announcement.title
+    return f"{announcement.state.words}: {said}" if said else announcement.state.words
 
 
 def _plain(text: str, limit: int) -> str:

@@ -290,12 +290,13 @@ def _check_dates(key: PublicKey, verdict: Verdict) -> None:
         return
     how = "was retired" if key.ends_at == key.retired_at else "expired"
     raise NotVerifiedError(
-        f"the key {key.id} {how} on {_said(key.ends_at)}, and the verdict says it was made after "
-        f"that, on {_said(verdict.at)}"
+        f"the key {key.id} {how} on {_message(key.ends_at)}, and the verdict says it was made "
+        "after "
+        f"that, on {_message(verdict.at)}"
     )
 
 
-def _said(at: datetime) -> str:
+def _message(at: datetime) -> str:
     return at.strftime("%Y-%m-%d %H:%M UTC")
 
 
@@ -364,8 +365,8 @@ def _key(one: Mapping[str, str | None]) -> PublicKey:
     )
 
 
-def _time(said: str | None) -> datetime | None:
-    at = datetime.fromisoformat(said) if said else None
+def _time(message: str | None) -> datetime | None:
+    at = datetime.fromisoformat(message) if message else None
     if at is not None and at.tzinfo is None:
         raise ValueError("a time without a zone")
     return at

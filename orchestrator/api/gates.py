@@ -292,12 +292,12 @@ def _answer(stored: StoredVerdict) -> VerdictResponse:
 
 
 def _refuse_other(
-    stored: StoredVerdict, gate: str, runs: Sequence[str], asked: EvaluateRequest
+    stored: StoredVerdict, gate: str, runs: Sequence[str], evaluate_request: EvaluateRequest
 ) -> None:
     """Raise KeyReusedError if the key belongs to another request."""
     same_runs = not runs or set(runs) == set(stored.runs)
-    same_line = stored.gate == gate and stored.lineage == (asked.lineage or gate)
-    same_policy = asked.policy_digest in ("", stored.verdict.policy_digest)
+    same_line = stored.gate == gate and stored.lineage == (evaluate_request.lineage or gate)
+    same_policy = evaluate_request.policy_digest in ("", stored.verdict.policy_digest)
     if not (same_runs and same_line and same_policy):
         raise KeyReusedError(f"the key made {stored.id}, which is about something else")
 
@@ -307,11 +307,11 @@ def _file(context: Context, digest: str, name: str, media: str) -> Response:
     return StreamingResponse(context.blobs.open(digest), media_type=media, headers=headers)
 
 
-def to_replay_response(found: Replay) -> ReplayResponse:
+def to_replay_response(replay: Replay) -> ReplayResponse:
     """Return the response of a replay."""
     return ReplayResponse.of(
-        found.stored,
-        identical=found.is_identical,
-        replayed_digest=found.digest,
-        decision=found.again.decision,
+        replay.stored,
+        identical=replay.is_identical,
+        replayed_digest=replay.digest,
+        decision=replay.again.decision,
     )

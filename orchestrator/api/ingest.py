@@ -180,7 +180,7 @@ async def ingest(
     if answer.replayed:
         response.status_code = 200
         response.headers[REPLAYED] = "true"
-    return await run_in_threadpool(_told, context, answer)
+    return await run_in_threadpool(_response, context, answer)
 
 
 def _check_form(request: Request) -> None:
@@ -194,7 +194,7 @@ def _check_form(request: Request) -> None:
             raise IntakeError(f"{key!r} occurs {times} times in the query: give it once")
 
 
-def _told(context: Context, answer: IngestResult) -> IngestResponse:
+def _response(context: Context, answer: IngestResult) -> IngestResponse:
     return to_ingest_response(context.stores, answer)
 
 

@@ -174,9 +174,9 @@ class _Snapshot(Collector):
 
 
 def _family(
-    name: str, told: str, labels: tuple[str, ...], values: Mapping[tuple[str, str], float]
+    name: str, text: str, labels: tuple[str, ...], values: Mapping[tuple[str, str], float]
 ) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(f"seatrial_{name}", told, labels=labels)
+    family = GaugeMetricFamily(f"seatrial_{name}", text, labels=labels)
     for key, value in sorted(values.items()):
         family.add_metric(key[: len(labels)], value)
     return family

@@ -252,7 +252,7 @@ def list_runs(
     at = context.clock.now()
     asked = RunsAsked(commit=commit, branch=branch, author=author)
     listed, cursor = listing.list_runs(
-        context.stores, limit=limit, before=before, at=at, asked=asked
+        context.stores, limit=limit, before=before, at=at, filters=asked
     )
     items = [summary_answer(one.run, one.counts, one.cost_usd) for one in listed]
     return PageResponse(items=items, next=cursor)

@@ -66,7 +66,7 @@ def add_annotations(
 def annotations_of(context: Context, run_id: str) -> tuple[CheckedAnnotation, ...]:
     """Return every annotation of the run, checked against the results. Raises RunMissingError."""
     evidence = evidence_of(context.stores, run_id, at=context.clock.now())
-    return _judged(context, evidence, evidence.record.annotations)
+    return _checked(context, evidence, evidence.record.annotations)
 
 
 def _meant(
@@ -75,10 +75,10 @@ def _meant(
     """Return the stored annotation of each given one."""
     stored = evidence.record.annotations
     chosen = [next(kept for kept in stored if one.stated(kept.at) == kept) for one in written]
-    return _judged(context, evidence, tuple(dict.fromkeys(chosen)))
+    return _checked(context, evidence, tuple(dict.fromkeys(chosen)))
 
 
-def _judged(
+def _checked(
     context: Context, evidence: Evidence, annotations: Sequence[RunAnnotation]
 ) -> tuple[CheckedAnnotation, ...]:
     return tuple(

@@ -119,7 +119,7 @@ class Baseline:
 def baselines(
     context: Context,
     policy: GatePolicy,
-    judged: GatePlatforms,
+    gate_platforms: GatePlatforms,
     counted: Sequence[CountedCell],
 ) -> list[Baseline]:
     """Return the baseline of each cell.
@@ -133,17 +133,17 @@ def baselines(
     Args:
         context: What the operations work with.
         policy: The gate's.
-        judged: Its platforms.
+        gate_platforms: Its platforms.
         counted: Cells that count of the present runs.
     """
-    finder = _Finder(context, policy, judged, [one.parts[0].cell for one in counted])
+    finder = _Finder(context, policy, gate_platforms, [one.parts[0].cell for one in counted])
     now = [_present_tests(one) for one in counted]
     anywhere = reduce(
         or_,
         (
             tests
             for one, tests in zip(counted, now, strict=True)
-            if one.parts[0].cell.platform.id in judged.required
+            if one.parts[0].cell.platform.id in gate_platforms.required
         ),
         _NONE,
     )
@@ -195,13 +195,13 @@ class _Finder:
         self,
         context: Context,
         policy: GatePolicy,
-        judged: GatePlatforms,
+        gate_platforms: GatePlatforms,
         present: Sequence[CellRecord],
     ) -> None:
-        self._context, self._judged = context, judged
+        self._context, self._judged = context, gate_platforms
         self._present = frozenset(cell.id for cell in present)
         self._environments: dict[str, dict[str, str]] = {}
-        self._required = [cell for cell in present if cell.platform.id in judged.required]
+        self._required = [cell for cell in present if cell.platform.id in gate_platforms.required]
         for cell in sorted(present, key=lambda cell: cell.id):
             self._environments.setdefault(cell.platform.id, {})[cell.environment] = cell.id
         self._gate, self._product = policy.metadata.name, policy.metadata.product
@@ -332,7 +332,7 @@ class _Finder:
         `_REFUSED` runs, the first, and the last green run before the first are enough.
         """
         gates, own = self._context.stores.gates, [part.taken.id for part in one.parts]
-        judged = gates.judged_runs(self._gate, before_run=min(own)) if is_new else []
+        judged = gates.evaluated_runs(self._gate, before_run=min(own)) if is_new else []
         # "0" makes the next id after a run's own.
         refused = [f"{run}0" for run in dict.fromkeys([*judged[:_REFUSED], *judged[-1:]])]
         points = [one.parts[0].taken.id, *refused, *judged[-1:]]

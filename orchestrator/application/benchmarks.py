@@ -217,17 +217,25 @@ class BenchmarkPage:
 
 
 def list_benchmarks(
-    context: Context, product: str, asked: BenchmarkFilter, *, runs: int, limit: int, skip: int
+    context: Context,
+    product: str,
+    benchmark_filter: BenchmarkFilter,
+    *,
+    runs: int,
+    limit: int,
+    skip: int,
 ) -> BenchmarkPage:
     """Return benchmarks of a product over its newest runs with measurements."""
     store = context.stores.benchmarks
-    overview = store.overview(product, runs=runs, job=asked.job, contains=asked.contains)
-    going = _going(context, overview, asked.platform)
+    overview = store.overview(
+        product, runs=runs, job=benchmark_filter.job, contains=benchmark_filter.contains
+    )
+    going = _going(context, overview, benchmark_filter.platform)
     names = Counter(benchmark.name for benchmark in overview.benchmarks)
     counts = dict.fromkeys(LevelChange, 0)
     for one in going:
         counts[one.moved] += 1
-    wanted = [one for one in going if asked.moved in ("", one.moved)]
+    wanted = [one for one in going if benchmark_filter.moved in ("", one.moved)]
     wanted.sort(key=lambda one: (-one.loss, one.benchmark.name, one.benchmark.number, one.platform))
     items = wanted[skip : skip + limit]
     points = store.points([one.benchmark.number for one in items], [one.cells[-1] for one in items])
@@ -372,9 +380,9 @@ def _step(
     track: Track,
     change: ChangePoint,
     near: Sequence[int],
-    told: Mapping[int, Mapping[str, object]],
+    documents: Mapping[int, Mapping[str, object]],
 ) -> Step:
-    probed = [told.get(track.points[at].cell) for at in near]
+    probed = [documents.get(track.points[at].cell) for at in near]
     known = [one for one in probed if one]
     subject = track.cells[track.points[change.index].cell].subject
     found = [
@@ -533,21 +541,21 @@ def _change(change: ChangePoint, points: Sequence[SeriesPoint], direction: str) 
     )
 
 
-def _point(said: Sequence[Measured]) -> SeriesPoint:
+def _point(measureds: Sequence[Measured]) -> SeriesPoint:
     """Return a run's measurement: the unpaired one, else the subject's paired turns."""
-    plain = [one for one in said if not one.fact.arm]
-    values = list(_samples(plain)) if plain else [median(one.fact.samples) for one in said]
-    last = said[-1]
+    plain = [one for one in measureds if not one.fact.arm]
+    values = list(_samples(plain)) if plain else [median(one.fact.samples) for one in measureds]
+    last = measureds[-1]
     return SeriesPoint(
         run=last.run,
         subject=last.subject,
         version=last.version,
         at=last.at,
         value=median(values),
-        samples=sum(len(one.fact.samples) for one in plain or said),
+        samples=sum(len(one.fact.samples) for one in plain or measureds),
         probed=last.probed,
     )
 
 
-def _samples(said: Iterable[Measured]) -> Iterable[float]:
-    return (sample for one in said for sample in one.fact.samples)
+def _samples(measureds: Iterable[Measured]) -> Iterable[float]:
+    return (sample for one in measureds for sample in one.fact.samples)

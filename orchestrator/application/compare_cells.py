@@ -115,7 +115,7 @@ def bases_of(stores: Stores, run: Run) -> Bases:
     """Return the default base runs."""
     mine = RunsAsked(subject=run.subject_name, matrix=run.matrix_name)
     green = RunsAsked(subject=run.subject_name, matrix=run.matrix_name, outcome=Outcome.PASSED)
-    found = [stores.runs.page(limit=1, before=run.id, asked=asked)[0] for asked in (mine, green)]
+    found = [stores.runs.page(limit=1, before=run.id, filters=asked)[0] for asked in (mine, green)]
     return Bases(*(runs[0] if runs else None for runs in found))
 
 
@@ -174,13 +174,15 @@ def _machine(plan: CellPlan) -> Hashable:
     return None
 
 
-def traits_of(facing: Sequence[CellPair], told: Mapping[str, Surroundings]) -> tuple[Trait, ...]:
+def traits_of(
+    facing: Sequence[CellPair], surroundings: Mapping[str, Surroundings]
+) -> tuple[Trait, ...]:
     """Return the environments of both sides by property: the stack first, then packages."""
     cells: dict[tuple[str, str, str], list[str]] = {}
     for one in facing:
         if one.pair is None:
             continue
-        old, new = (_all_traits(told.get(cell)) for cell in one.pair)
+        old, new = (_all_traits(surroundings.get(cell)) for cell in one.pair)
         if not old or not new:
             continue
         for what in {**_always(), **new, **old}:
@@ -191,14 +193,14 @@ def traits_of(facing: Sequence[CellPair], told: Mapping[str, Surroundings]) -> t
 
 
 def silent_of(
-    facing: Sequence[CellPair], told: Mapping[str, Surroundings]
+    facing: Sequence[CellPair], surroundings: Mapping[str, Surroundings]
 ) -> tuple[tuple[str, str], ...]:
     """Return cells with an unknown environment on a side: (name, ``A``, ``B`` or both)."""
     found = []
     for one in facing:
         if one.pair is not None:
             sides = zip("AB", one.pair, strict=True)
-            silent = [side for side, cell in sides if not _all_traits(told.get(cell))]
+            silent = [side for side, cell in sides if not _all_traits(surroundings.get(cell))]
             if silent:
                 found.append((one.name, " and ".join(silent)))
     return tuple(found)
@@ -216,14 +218,14 @@ def _always() -> dict[str, str]:
     return dict.fromkeys(("torch", "runtime", "device driver", "image"), "")
 
 
-def _all_traits(told: Surroundings | None) -> dict[str, str]:
+def _all_traits(surroundings: Surroundings | None) -> dict[str, str]:
     """Return all traits; none without an environment event."""
-    if told is None or not traits(told.probed):
+    if surroundings is None or not traits(surroundings.probed):
         return {}
-    found = dict(traits(told.probed))
+    found = dict(traits(surroundings.probed))
     found.pop(f"{PACKAGE}torch", None)
     for what, keys in _PLACE:
-        said = next((told.facts[key] for key in keys if told.facts.get(key)), "")
+        said = next((surroundings.facts[key] for key in keys if surroundings.facts.get(key)), "")
         if said:
             found[what] = said
     return found

@@ -40,7 +40,7 @@ class EmergencyStop:
     in_ledger: Collection[str] = ()
     """Providers that have rented machines: the inventory of each must be read."""
 
-    def survey(self) -> StopReport:
+    def take_inventory(self) -> StopReport:
         """Return billed resources, machines first. Nothing is ended."""
         return self._all(lambda _provider, _machine: "")
 

@@ -109,9 +109,9 @@ def review_run(context: Context, run_id: str) -> FailureReview:
     return _reviewed(context, FailuresFound(failures, 1))
 
 
-def _reviewed(context: Context, found: FailuresFound) -> FailureReview:
-    spans = context.stores.failures.spans({one.signature.id for one in found.failures})
-    gathered = failure_groups(found.failures, spans)
+def _reviewed(context: Context, result: FailuresFound) -> FailureReview:
+    spans = context.stores.failures.spans({one.signature.id for one in result.failures})
+    gathered = failure_groups(result.failures, spans)
     near = similar([one.signature for one in gathered], context.similarity.messages)
     told = tuple(replace(one, similar=near.get(one.signature.id, ())) for one in gathered)
-    return FailureReview(told, found.runs, found.is_cut)
+    return FailureReview(told, result.runs, result.is_cut)

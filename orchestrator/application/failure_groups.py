@@ -57,7 +57,7 @@ def list_failure_groups(context: Context, question: FailureGroupFilter) -> Failu
     """Return the failure groups of the newest runs."""
     store = context.stores.failure_groups
     looked = store.cells(question.product, runs=question.runs)
-    chosen = [cell.pk for cell in looked.cells.values() if _is_asked(cell, question)]
+    chosen = [cell.pk for cell in looked.cells.values() if _is_requested(cell, question)]
     window = store.window(chosen)
     signatures = store.named({group.signature for group in window.groups})
     found = FailuresToTriage(
@@ -74,18 +74,18 @@ def list_failure_groups(context: Context, question: FailureGroupFilter) -> Failu
     )
 
 
-def gather(context: Context, found: FailuresToTriage) -> list[ListedFailureGroup]:
+def gather(context: Context, failures_to_triage: FailuresToTriage) -> list[ListedFailureGroup]:
     """Group these results, with the triage status of each group."""
     now = context.clock.now()
-    spans = context.stores.failures.spans(found.signatures)
-    said = answering(context.stores, found, now=now)
+    spans = context.stores.failures.spans(failures_to_triage.signatures)
+    said = answering(context.stores, failures_to_triage, now=now)
     by_signature: dict[str, list[Group]] = {}
-    for group in found.groups:
+    for group in failures_to_triage.groups:
         by_signature.setdefault(group.signature, []).append(group)
     return [
-        _kind(found, name, groups, spans.get(name), said[name], now)
+        _kind(failures_to_triage, name, groups, spans.get(name), said[name], now)
         for name, groups in by_signature.items()
-        if name in found.signatures
+        if name in failures_to_triage.signatures
     ]
 
 
@@ -105,7 +105,7 @@ def most_often(kind: ListedFailureGroup) -> int:
     return max(kind.tests, key=lambda test: (kind.tests[test], -test))
 
 
-def _is_asked(cell: WindowCell, question: FailureGroupFilter) -> bool:
+def _is_requested(cell: WindowCell, question: FailureGroupFilter) -> bool:
     return question.platform in ("", cell.platform) and question.version in ("", cell.version)
 
 
@@ -114,22 +114,22 @@ def _urgency(kind: ListedFailureGroup) -> tuple[int, int, str]:
 
 
 def _kind(
-    found: FailuresToTriage,
+    failures_to_triage: FailuresToTriage,
     name: str,
     groups: Sequence[Group],
     span: tuple[datetime, datetime] | None,
-    said: TriageInputs,
+    triage_inputs: TriageInputs,
     now: datetime,
 ) -> ListedFailureGroup:
-    cells = [found.cells[group.cell] for group in groups]
+    cells = [failures_to_triage.cells[group.cell] for group in groups]
     count = sum(group.count for group in groups)
     times = [cell.at for cell in cells]
     first = min([*times, span[0]]) if span else min(times)
     last = max([*times, span[1]]) if span else max(times)
     return ListedFailureGroup(
-        signature=found.signatures[name],
+        signature=failures_to_triage.signatures[name],
         count=count,
-        tests=found.tests.get(name, {}),
+        tests=failures_to_triage.tests.get(name, {}),
         jobs=_sorted(group.job for group in groups),
         platforms=_sorted(cell.platform for cell in cells),
         cells=_sorted(cell.name for cell in cells),
@@ -137,8 +137,8 @@ def _kind(
         runs=len({cell.run_id for cell in cells}),
         first_seen=first,
         last_seen=last,
-        answering=said,
-        status=said.status(count, first_seen=first, now=now),
+        answering=triage_inputs,
+        status=triage_inputs.status(count, first_seen=first, now=now),
     )
 
 

@@ -52,7 +52,7 @@ def _finish_cell(context: Context, cell: Cell, attempt_id: str) -> None:
     try:
         _append(context, cell, attempt_id)
         stores.evidence.settle(cell.id, [])
-        cause = _judged(context, cell)
+        cause = _cause_of(context, cell)
     except StoreError:
         raise
     except Exception as error:
@@ -113,7 +113,7 @@ def _whole_lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
         yield bytes(waiting)
 
 
-def _judged(context: Context, cell: Cell) -> Cause:
+def _cause_of(context: Context, cell: Cell) -> Cause:
     stores = context.stores
     stated = stores.cells.attempts(cell.id)[-1].cause
     over = replace(cell, state=CellState.DONE)

@@ -274,7 +274,7 @@ def advance(context: Context, operations: Operations, schedule: Schedule, firing
         case FiringState.FINISHED:
             return _judge(context, operations, schedule, firing)
         case FiringState.CONFIRMING:
-            return _judged(firing, _evaluate(context, operations, schedule, firing, ":second"))
+            return _evaluated(firing, _evaluate(context, operations, schedule, firing, ":second"))
         case FiringState.EVALUATED:
             return _tell(context, operations, schedule, firing)
     return firing
@@ -353,7 +353,7 @@ def _judge(context: Context, operations: Operations, schedule: Schedule, firing:
     if not schedule.gate:
         return concluded(firing, run.outcome.value, "")
     verdict = _evaluate(context, operations, schedule, firing)
-    judged = _judged(firing, verdict)
+    judged = _evaluated(firing, verdict)
     if verdict.verdict.decision is Decision.FAIL:
         max_usd = _policy(context, schedule).spec.diagnosis.confirmation_usd
         second = _second(context, operations, firing, max_usd)
@@ -403,7 +403,7 @@ def _tell(context: Context, operations: Operations, schedule: Schedule, firing: 
     return replace(firing, state=FiringState.NOTIFIED, ended_at=context.clock.now())
 
 
-def _judged(firing: Firing, verdict: StoredVerdict) -> Firing:
+def _evaluated(firing: Firing, verdict: StoredVerdict) -> Firing:
     decision = verdict.verdict.decision.value
     return replace(firing, state=FiringState.EVALUATED, outcome=decision, verdict=verdict.id)
 

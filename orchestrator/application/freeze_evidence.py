@@ -49,7 +49,7 @@ def with_failed_before(
     cells: Sequence[CellEvidence],
     taken: Sequence[GatheredRun],
     quarantines: Sequence[Quarantine],
-    judged: GatePlatforms,
+    gate_platforms: GatePlatforms,
 ) -> tuple[CellEvidence, ...]:
     """Return the cells with failures from those of these runs that tested the same subject.
 
@@ -57,9 +57,9 @@ def with_failed_before(
         cells: The frozen cells.
         taken: All related runs, oldest first, including those of the cells.
         quarantines: The product's.
-        judged: The gate's platforms.
+        gate_platforms: The gate's platforms.
     """
-    history = _History.of(taken, quarantines, judged)
+    history = _History.of(taken, quarantines, gate_platforms)
     return tuple(cell if cell.ingested else _with_history(cell, history) for cell in cells)
 
 
@@ -115,7 +115,7 @@ class _History:
         cls,
         taken: Sequence[GatheredRun],
         quarantines: Sequence[Quarantine],
-        judged: GatePlatforms,
+        gate_platforms: GatePlatforms,
     ) -> _History:
         cells = {
             (one.id, cell.id): freeze_cell(GatheredCell(one, cell), _NOTHING, quarantines)
@@ -123,7 +123,7 @@ class _History:
             for cell in one.evidence.record.cells
             if cell.ingested is None
         }
-        return cls({one.id: one for one in taken}, cells, quarantines, judged)
+        return cls({one.id: one for one in taken}, cells, quarantines, gate_platforms)
 
     def of_the_same(self, cell: CellEvidence, run: str) -> list[CellEvidence]:
         """Return the cell in other runs with the payload and the subject of `run`."""

@@ -93,7 +93,9 @@ def gate_status(context: Context, gate: str) -> GateStatus:
 
 
 def _stand(
-    context: Context, policies: Sequence[StoredPolicy], found: Mapping[str, Sequence[LineageHead]]
+    context: Context,
+    policies: Sequence[StoredPolicy],
+    lineage_heads: Mapping[str, Sequence[LineageHead]],
 ) -> list[GateStatus]:
     runs = context.stores.gates.product_runs([one.product for one in policies])
     schedules = context.stores.schedules.list() if policies else []
@@ -101,7 +103,7 @@ def _stand(
     statuses = []
     for stored in policies:
         policy = policy_of(stored)
-        lines = tuple(_lines(policy, found.get(stored.gate, ()), now))
+        lines = tuple(_lines(policy, lineage_heads.get(stored.gate, ()), now))
         statuses.append(
             GateStatus(
                 stored=stored,
@@ -114,9 +116,11 @@ def _stand(
     return statuses
 
 
-def _lines(policy: GatePolicy, found: Sequence[LineageHead], now: datetime) -> list[VerdictLineage]:
+def _lines(
+    policy: GatePolicy, lineage_heads: Sequence[LineageHead], now: datetime
+) -> list[VerdictLineage]:
     believed = duration(policy.spec.evidence.max_age)
-    lines = [VerdictLineage(one, now - one.newest.at > believed) for one in found]
+    lines = [VerdictLineage(one, now - one.newest.at > believed) for one in lineage_heads]
     return sorted(lines, key=lambda one: one.head.newest.created_at, reverse=True)
 
 

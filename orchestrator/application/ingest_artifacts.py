@@ -66,7 +66,7 @@ def foreign_files(dialects: Dialects, files: Sequence[Handed]) -> Iterator[Forei
             dialect=f"{dialect.name} {dialect.version}",
             provenance=dialect.provenance,
             confidence=min(max(float(confidence), 0.0), 1.0),
-            said=_said(dialect, file),
+            said=_statements(dialect, file),
             remarks=file.remarks,
         )
 
@@ -99,7 +99,7 @@ def _best(dialects: Dialects, file: Handed) -> tuple[Dialect, float] | None:
         return None
 
 
-def _said(dialect: Dialect, file: Handed) -> Iterator[Said]:
+def _statements(dialect: Dialect, file: Handed) -> Iterator[Said]:
     """Yield a file's statements; an error that stops parsing is the last one."""
     try:
         yield from dialect.read(file.artifact)
@@ -403,7 +403,11 @@ class IngestTarget:
 
 
 def resolve_order(
-    said: IngestParameters, notes: IngestNotes, files: Sequence[Handed], *, now: datetime
+    ingest_parameters: IngestParameters,
+    notes: IngestNotes,
+    files: Sequence[Handed],
+    *,
+    now: datetime,
 ) -> IngestTarget:
     """Merge request parameters with `ingest.yaml`. Raises InvalidDocumentError.
 
@@ -412,11 +416,14 @@ def resolve_order(
         InvalidDocumentError: The notes speak of what there is not.
     """
     _check_notes(notes, files, now)
-    platform = _platform(said.platform, notes)
-    subject = _subject(said.subject, notes)
-    environment = said.environment or notes.environment or IMAGE
-    if said.environment and notes.environment not in ("", said.environment):
-        raise _differ("environment", notes.environment, said.environment)
+    platform = _platform(ingest_parameters.platform, notes)
+    subject = _subject(ingest_parameters.subject, notes)
+    environment = ingest_parameters.environment or notes.environment or IMAGE
+    if ingest_parameters.environment and notes.environment not in (
+        "",
+        ingest_parameters.environment,
+    ):
+        raise _differ("environment", notes.environment, ingest_parameters.environment)
     if not IDENTIFIER.fullmatch(environment):
         raise IntakeError(f"{environment!r} cannot be the name of an environment: {_FORM}")
     return IngestTarget(platform, subject, environment, notes)
@@ -425,12 +432,12 @@ def resolve_order(
 _FORM = "letters, digits, '-' and '_' (at most 64)"
 
 
-def _platform(said: str, notes: IngestNotes) -> Platform:
+def _platform(message: str, notes: IngestNotes) -> Platform:
     noted = notes.platform
     name = noted.id if isinstance(noted, Platform) else noted or ""
-    if said and name and said != name:
-        raise _differ("platform", name, said)
-    wanted = said or name
+    if message and name and message != name:
+        raise _differ("platform", name, message)
+    wanted = message or name
     if not wanted:
         raise IntakeError("nobody says which platform this is: use --platform, or ingest.yaml")
     if not IDENTIFIER.fullmatch(wanted):
@@ -441,23 +448,23 @@ def _platform(said: str, notes: IngestNotes) -> Platform:
     return known.platform if known else Platform(id=wanted, provider=UNKNOWN_PROVIDER)
 
 
-def _subject(said: str, notes: IngestNotes) -> NotedSubject:
+def _subject(message: str, notes: IngestNotes) -> NotedSubject:
     noted = notes.subject
-    if not said:
+    if not message:
         if noted is None:
             raise IntakeError(
                 "nobody says what was validated: use --subject NAME@VERSION, or ingest.yaml"
             )
         return noted
-    name, at, version = said.rpartition("@")
+    name, at, version = message.rpartition("@")
     if not (at and name.strip() and version.strip()):
-        raise IntakeError(f"the subject {said!r} is not of the form NAME@VERSION")
+        raise IntakeError(f"the subject {message!r} is not of the form NAME@VERSION")
     found = NotedSubject(name=name.strip(), version=version.strip())
     for text in (found.name, found.version):
         if fault := text_fault(text):
             raise IntakeError(f"{text[:_LONGEST_SUBJECT]!r} cannot be of a subject: {fault}")
     if noted is not None and noted != found:
-        raise _differ("subject", f"{noted.name}@{noted.version}", said)
+        raise _differ("subject", f"{noted.name}@{noted.version}", message)
     return found
 
 
@@ -500,5 +507,7 @@ def _file_problems(notes: IngestNotes, files: Sequence[Handed]) -> list[Problem]
     ]
 
 
-def _differ(what: str, noted: str, said: str) -> IntakeError:
-    return IntakeError(f"ingest.yaml says {what} {noted}, and the request says {said}: correct one")
+def _differ(what: str, noted: str, message: str) -> IntakeError:
+    return IntakeError(
+        f"ingest.yaml says {what} {noted}, and the request says {message}: correct one"
+    )

@@ -86,9 +86,9 @@ class LastLooks:
         self._looks: dict[str, LastLook] = {}
         self._denied: set[tuple[str, str]] = set()
 
-    def read(self, provider: str, sights: Iterable[CloudResource], at: datetime) -> None:
+    def read(self, provider: str, cloud_resources: Iterable[CloudResource], at: datetime) -> None:
         """Store an inventory that succeeded."""
-        self._looks[provider] = LastLook(at, tuple(sights), at)
+        self._looks[provider] = LastLook(at, tuple(cloud_resources), at)
 
     def failed(self, provider: str, why: str, at: datetime) -> None:
         """Store that an inventory failed; the last successful one is kept."""
@@ -121,7 +121,7 @@ class Janitor:
     looks: LastLooks = field(default_factory=LastLooks)
     """The last inventories."""
 
-    def survey(self, providers: Iterable[str] | None = None) -> InventoryReport:
+    def take_inventory(self, providers: Iterable[str] | None = None) -> InventoryReport:
         """Read the inventory of `providers`.
 
         By default of all that are configured or have leases.
@@ -149,19 +149,19 @@ class Janitor:
             is_leaving: No later sweep is certain: end what is shared once two looks found it idle.
         """
         self._settle()
-        survey = self.survey(self._known() if known_only else None)
+        survey = self.take_inventory(self._known() if known_only else None)
         for name, why in survey.unread.items():
             logger.warning("janitor: %s cannot be swept: %s", name, why)
         due = (sight for sight in survey.sights if self._is_due(sight, is_leaving=is_leaving))
         return [sight for sight in due if self.end(sight)]
 
-    def end(self, sight: CloudResource) -> bool:
+    def end(self, cloud_resource: CloudResource) -> bool:
         """Terminate a resource now; False if that failed and will be retried.
 
         What is needed again by now is left: False too.
         """
-        machine, lease = sight.machine, sight.lease
-        if (needs := self.needed_by(sight)) is not None:
+        machine, lease = cloud_resource.machine, cloud_resource.lease
+        if (needs := self.needed_by(cloud_resource)) is not None:
             what, whose = f"{machine.kind} {machine.id}", f"lease {needs.id} of {needs.provider}"
             logger.info("janitor: %s is left: %s is open, and may need it", what, whose)
             return False
@@ -169,22 +169,26 @@ class Janitor:
             # it was ruled out too early: the ledger pays for the machine after all
             self.stores.leases.reopen(lease.id, machine.id)
         try:
-            self.provider(sight.provider).terminate(machine.id)
+            self.provider(cloud_resource.provider).terminate(machine.id)
         except ProviderError as error:
             logger.warning("janitor: %s %s is not ended yet: %s", machine.kind, machine.id, error)
             return False
-        logger.warning("janitor: ended %s %s (%s)", machine.kind, machine.id, sight.ownership)
+        logger.warning(
+            "janitor: ended %s %s (%s)", machine.kind, machine.id, cloud_resource.ownership
+        )
         return True
 
-    def needed_by(self, sight: CloudResource) -> Lease | None:
+    def needed_by(self, cloud_resource: CloudResource) -> Lease | None:
         """Return the open lease whose machine may use an idle resource.
 
         The cloud was asked a while ago; the ledger has the row before a launch looks at what is
         there.
         """
-        if sight.ownership is not Ownership.IDLE:
+        if cloud_resource.ownership is not Ownership.IDLE:
             return None
-        is_open = (one for one in self.stores.leases.open() if one.provider == sight.provider)
+        is_open = (
+            one for one in self.stores.leases.open() if one.provider == cloud_resource.provider
+        )
         return next(is_open, None)
 
     def _inventory(self, name: str) -> Iterable[Machine]:
@@ -224,10 +228,14 @@ class Janitor:
                 cost = machine_cost(lease, at)
                 self.stores.leases.gone(lease.id, at=at, cost_usd=cost, refusal=lease.refusal)
 
-    def _is_due(self, sight: CloudResource, *, is_leaving: bool) -> bool:
-        if is_leaving and sight.ownership is Ownership.IDLE and sight.first_seen is not None:
-            return self.now() >= sight.first_seen + PARTING_LOOK
-        return sight.ends_after is not None and self.now() >= sight.ends_after
+    def _is_due(self, cloud_resource: CloudResource, *, is_leaving: bool) -> bool:
+        if (
+            is_leaving
+            and cloud_resource.ownership is Ownership.IDLE
+            and cloud_resource.first_seen is not None
+        ):
+            return self.now() >= cloud_resource.first_seen + PARTING_LOOK
+        return cloud_resource.ends_after is not None and self.now() >= cloud_resource.ends_after
 
     def _known(self) -> list[str]:
         found = self.stores.leases.providers()
@@ -256,23 +264,25 @@ class Janitor:
         is_ours = machine.tags.get("seatrial-project") == self.project
         return is_ours and machine.state is not MachineState.TERMINATED
 
-    def _seen(self, provider: str, found: list[Machine]) -> list[CloudResource]:
-        leases = self.stores.leases.by_token({m.token for m in found if m.token})
-        sights = [self._sight(provider, m, leases.get(m.token), found) for m in found]
+    def _seen(self, provider: str, machines: list[Machine]) -> list[CloudResource]:
+        leases = self.stores.leases.by_token({m.token for m in machines if m.token})
+        sights = [self._inspect(provider, m, leases.get(m.token), machines) for m in machines]
         at = self.now()
         doomed = [sight.machine.id for sight in sights if sight.ownership in DOOMED]
         first = self.stores.orphans.see(provider, doomed, at=at)
         return [_dated(sight, first.get(sight.machine.id)) for sight in sights]
 
-    def _sight(
-        self, provider: str, machine: Machine, lease: Lease | None, found: list[Machine]
+    def _inspect(
+        self, provider: str, machine: Machine, lease: Lease | None, machines: list[Machine]
     ) -> CloudResource:
-        ownership = self._ownership(machine, lease, found)
+        ownership = self._ownership(machine, lease, machines)
         return CloudResource(provider, machine, ownership, lease, _expires_at(machine))
 
-    def _ownership(self, machine: Machine, lease: Lease | None, found: list[Machine]) -> Ownership:
+    def _ownership(
+        self, machine: Machine, lease: Lease | None, machines: list[Machine]
+    ) -> Ownership:
         if machine.tags.get("seatrial-shared"):
-            needed = any(one.kind in MACHINES for one in found)
+            needed = any(one.kind in MACHINES for one in machines)
             return Ownership.SHARED if needed else Ownership.IDLE
         if lease is not None:
             return _ownership_of_leased(machine, lease)
@@ -302,16 +312,16 @@ def _is_same(one: str, other: str) -> bool:
     return (here[0], here[-1]) == (there[0], there[-1])
 
 
-def _dated(sight: CloudResource, first_seen: datetime | None) -> CloudResource:
+def _dated(cloud_resource: CloudResource, first_seen: datetime | None) -> CloudResource:
     if first_seen is None:
-        return sight
-    grace = SECOND_LOOK if sight.ownership is Ownership.EXPIRED else ORPHAN_GRACE
+        return cloud_resource
+    grace = SECOND_LOOK if cloud_resource.ownership is Ownership.EXPIRED else ORPHAN_GRACE
     return CloudResource(
-        sight.provider,
-        sight.machine,
-        sight.ownership,
-        sight.lease,
-        sight.expires_at,
+        cloud_resource.provider,
+        cloud_resource.machine,
+        cloud_resource.ownership,
+        cloud_resource.lease,
+        cloud_resource.expires_at,
         first_seen,
         first_seen + grace,
     )

@@ -117,7 +117,7 @@ def _has_ended(job: Job, fact: JobFact | None, cell: Cell) -> bool:
     what any job measured.
     """
     has_finished = fact is not None and fact.finished_ts is not None
-    if has_finished and fact is not None and job.is_judged_by_files and fact.exit_code == 0:
+    if has_finished and fact is not None and job.has_file_checks and fact.exit_code == 0:
         return cell.state is CellState.DONE
     return has_finished or cell.has_reached(CellState.DIAGNOSING)
 

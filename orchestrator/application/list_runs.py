@@ -131,7 +131,7 @@ class _Sorting:
             marks.setdefault(mark.test, {})[mark.cell] = mark
         return Grid(
             cells=self._cells,
-            rows=[GridRow(test, self._standing(test.id), marks.get(test.id, {})) for test in tests],
+            rows=[GridRow(test, self._status(test.id), marks.get(test.id, {})) for test in tests],
             groups=Counter(self._groups.values()),
             kinds=repeated_signatures(self._bad),
             retried=self._earlier.keys(),
@@ -184,7 +184,7 @@ class _Sorting:
             )
         return {test for test, some in results.items() if flaky_signal(flaky_evidence(some))}
 
-    def _standing(self, test: int) -> GridGroup:
+    def _status(self, test: int) -> GridGroup:
         return self._groups.get(test, GridGroup.STEADY)
 
     def _tests(self, wanted: GridFilter) -> tuple[Sequence[KnownTest], bool]:
@@ -211,7 +211,7 @@ class _Sorting:
         return [test for test in found if test.id not in self._groups][:room]
 
     def _order(self, test: KnownTest) -> tuple[int, str, int]:
-        return list(GridGroup).index(self._standing(test.id)), test.nodeid, test.id
+        return list(GridGroup).index(self._status(test.id)), test.nodeid, test.id
 
 
 def repeated_signatures(bad: Iterable[Failing]) -> Mapping[str, GridFailureGroup]:
@@ -248,10 +248,10 @@ def list_runs(
     limit: int,
     before: str | None,
     at: datetime,
-    asked: RunsAsked = _ANY,
+    filters: RunsAsked = _ANY,
 ) -> tuple[Sequence[ListedRun], str | None]:
     """Return the requested runs, newest first, with the cursor of the next page."""
-    runs, cursor = stores.runs.page(limit=limit, before=before, asked=asked)
+    runs, cursor = stores.runs.page(limit=limit, before=before, filters=filters)
     return listed(stores, runs, at=at), cursor
 
 

@@ -21,31 +21,31 @@ from orchestrator.domain.matrix import CellPlan, Platform
 
 def inventory_answer(context: Context, *, orphans: bool = False) -> InventoryResponse:
     """Return the inventory of all providers; with `orphans`, only resources without an owner."""
-    report = context.janitor.survey()
+    report = context.janitor.take_inventory()
     wanted = [one for one in report.sights if not orphans or one.ownership in DOOMED]
     items = tuple(resource_answer(context, one) for one in wanted)
     return InventoryResponse(items, report.unread, report.asked)
 
 
-def resource_answer(context: Context, found: CloudResource) -> ResourceResponse:
+def resource_answer(context: Context, cloud_resource: CloudResource) -> ResourceResponse:
     """Return one resource; run and cell come from its tags, the cell's name from the ledger."""
-    machine, tags = found.machine, found.machine.tags
+    machine, tags = cloud_resource.machine, cloud_resource.machine.tags
     cell = tags.get("seatrial-cell", "")
-    if found.lease is not None:
-        attempt = context.stores.cells.attempt(found.lease.attempt_id)
+    if cloud_resource.lease is not None:
+        attempt = context.stores.cells.attempt(cloud_resource.lease.attempt_id)
         cell = context.stores.cells.get(attempt.cell_id).name
     return filled(
         ResourceResponse,
         machine,
-        provider=found.provider,
-        ownership=found.ownership,
+        provider=cloud_resource.provider,
+        ownership=cloud_resource.ownership,
         run=tags.get("seatrial-run", ""),
         cell=cell,
         attempt=tags.get("seatrial-attempt", ""),
         controller=tags.get("seatrial-controller", ""),
-        expires_at=found.expires_at,
-        first_seen=found.first_seen,
-        ends_after=found.ends_after,
+        expires_at=cloud_resource.expires_at,
+        first_seen=cloud_resource.first_seen,
+        ends_after=cloud_resource.ends_after,
     )
 
 
@@ -85,7 +85,7 @@ def _find(context: Context, provider: str, machine_id: str) -> CloudResource:
     if provider not in context.traits:
         near = nearest(provider, list(context.traits))
         raise MachineMissingError(f"there is no provider {provider!r}{near}")
-    survey = context.janitor.survey([provider])
+    survey = context.janitor.take_inventory([provider])
     if provider in survey.unread:
         raise ProviderUnreadError(f"{provider} cannot be asked: {survey.unread[provider]}")
     for sight in survey.sights:
@@ -96,28 +96,33 @@ def _find(context: Context, provider: str, machine_id: str) -> CloudResource:
     )
 
 
-def _refuse_owned(sight: CloudResource) -> None:
-    tags, name = sight.machine.tags, sight.machine.id
-    if sight.ownership is Ownership.LEASED:
+def _refuse_owned(cloud_resource: CloudResource) -> None:
+    tags, name = cloud_resource.machine.tags, cloud_resource.machine.id
+    if cloud_resource.ownership is Ownership.LEASED:
         run = tags.get("seatrial-run", "") or "RUN"
         raise MachineInUseError(
             f"{name} is at work for a cell: `seatrial cancel {run}` gives it back in order"
         )
-    if sight.ownership is Ownership.FOREIGN:
-        until = f"{sight.expires_at:%Y-%m-%d %H:%M:%S} UTC" if sight.expires_at else "it expires"
+    if cloud_resource.ownership is Ownership.FOREIGN:
+        until = (
+            f"{cloud_resource.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+            if cloud_resource.expires_at
+            else "it expires"
+        )
         owner = tags.get("seatrial-controller", "another controller")
         raise MachineStaysError(f"{name} is controller {owner}'s until {until}; only that ends it")
-    if sight.ownership is Ownership.SHARED:
+    if cloud_resource.ownership is Ownership.SHARED:
         raise MachineStaysError(
             f"{name} is shared by machines that still exist: terminate these first"
         )
 
 
-def _refuse_needed(context: Context, sight: CloudResource) -> None:
-    needs = context.janitor.needed_by(sight)
+def _refuse_needed(context: Context, cloud_resource: CloudResource) -> None:
+    needs = context.janitor.needed_by(cloud_resource)
     if needs is not None:
         raise MachineStaysError(
-            f"{sight.machine.id} is shared, and lease {needs.id} of {needs.provider} still uses it:"
+            f"{cloud_resource.machine.id} is shared, and lease {needs.id} of {needs.provider} "
+            "still uses it:"
             " the janitor ends it after the last lease"
         )
 
@@ -138,8 +143,8 @@ def check_hosts(
         platforms[plan.platform.id] = plan.platform
         environments.setdefault(plan.platform.id, []).append(plan.environment)
 
-    def check(found: tuple[Platform, SshEndpoint]) -> HostCheck:
-        platform, endpoint = found
+    def check(target: tuple[Platform, SshEndpoint]) -> HostCheck:
+        platform, endpoint = target
         try:
             return _check(context, manifest, platform, endpoint, environments[platform.id])
         except MachineError as error:

@@ -65,13 +65,15 @@ class ReuseSources:
 
 
 def reused_from(
-    decided: Mapping[str, Reuse], lenders: ReuseSources, results: Mapping[str, CellResults]
+    decided: Mapping[str, Reuse], reuse_sources: ReuseSources, results: Mapping[str, CellResults]
 ) -> ReusedFrom:
     """Return environment and attestation of the source cells; the newest wins."""
     found = ReusedFrom()
     for cell_id in by_source(decided):
-        leases = lenders.leases.get(cell_id, ())
-        told = [x for lease in leases if (x := lenders.attestations.get(lease.id)) is not None]
+        leases = reuse_sources.leases.get(cell_id, ())
+        told = [
+            x for lease in leases if (x := reuse_sources.attestations.get(lease.id)) is not None
+        ]
         known = results.get(cell_id)
         found = ReusedFrom(
             probed=(known.environment if known else None) or {},

@@ -143,9 +143,9 @@ def _upcoming(context: Context, schedule: Schedule) -> tuple[datetime, ...]:
     return tuple(times)
 
 
-def _refuse(schedule: Schedule, found: Sequence[tuple[str, str]]) -> None:
-    if found:
-        problems = [Problem((field,), message) for field, message in found]
+def _refuse(schedule: Schedule, rows: Sequence[tuple[str, str]]) -> None:
+    if rows:
+        problems = [Problem((field,), message) for field, message in rows]
         raise InvalidDocumentError(f"schedule {schedule.name}", problems)
 
 

@@ -174,18 +174,19 @@ def _rule_fault(rule: str, policy: StoredPolicy, read: StoredVerdict | None) -> 
     return _nothing_fault(found[rule], read)
 
 
-def _nothing_fault(told: RuleResult, read: StoredVerdict) -> str:
+def _nothing_fault(rule_result: RuleResult, read: StoredVerdict) -> str:
     """Return why nothing can be waived: the rule has no evidence, or nothing fails."""
-    if not told.waivable:
+    if not rule_result.waivable:
         return (
-            f"nothing waives {told.id!r} as {read.id} has it: {told.sentence} Run what is asked for"
+            f"nothing waives {rule_result.id!r} as {read.id} has it: {rule_result.sentence} Run "
+            "what is asked for"
             f" and check again (`seatrial run`, `seatrial gate check {read.gate}`), or take it out"
             " of the policy"
         )
-    if not told.failing:
+    if not rule_result.failing:
         return (
-            f"{read.id} names nothing that a waiver of {told.id!r} would excuse: it is"
-            f" {told.outcome.value} there. `seatrial gate check {read.gate}` decides anew"
+            f"{read.id} names nothing that a waiver of {rule_result.id!r} would excuse: it is"
+            f" {rule_result.outcome.value} there. `seatrial gate check {read.gate}` decides anew"
         )
     return ""
 

@@ -62,7 +62,7 @@ def retire_key(context: Context, key_id: str) -> PublicKey:
 
 def keyring(context: Context) -> str:
     """Return every public key with its dates, in the form of `gate verify`'s file."""
-    keys = [_told(key) for key in context.stores.gates.signing_keys()]
+    keys = [_key_document(key) for key in context.stores.gates.signing_keys()]
     return json.dumps({"kind": KEYRING, "v": 1, "keys": keys}, indent=2) + "\n"
 
 
@@ -95,7 +95,7 @@ def _signs(key: PublicKey, at: datetime) -> bool:
     return key.ends_at is None or at < key.ends_at
 
 
-def _told(key: PublicKey) -> dict[str, str | None]:
+def _key_document(key: PublicKey) -> dict[str, str | None]:
     return {
         "id": key.id,
         "type": "ed25519",

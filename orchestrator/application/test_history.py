@@ -192,7 +192,7 @@ class CellTestHistory:
     counts: Counts
     """Flakiness of these results."""
     broken: Regression | None
-    """None where the test is gone, too."""
+    """None if the test is gone, too."""
     gone: GridCell | None = None
     """The first newer cell whose run of the job does not have the test."""
 
@@ -251,15 +251,15 @@ def follow_test(stores: Stores, test_id: int, *, each: int, at: datetime) -> Tes
         flaky=flaky_evidence(_go(go) for go in reversed(goes) if not _is_to_come(go)),
         signatures=signatures,
         failure=newest,
-        message=_said(stores, newest) if newest is not None else "",
+        message=_sentence(stores, newest) if newest is not None else "",
         issues=_issues(stores, test, failures, signatures, at.date()),
         quarantines=_quarantines(stores, [test, *names], at),
     )
 
 
-def _said(stores: Stores, failure: CellResult) -> str:
+def _sentence(stores: Stores, failure: CellResult) -> str:
     """Return the traceback, or the message where none is stored."""
-    message = stores.grids.said(failure.number, failure.test)
+    message = stores.grids.message(failure.number, failure.test)
     return stores.failure_groups.traceback(Place(failure.test, failure.number, message)) or message
 
 

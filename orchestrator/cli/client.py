@@ -300,14 +300,17 @@ def _refusal(answer: httpx.Response, document: str = "") -> RefusalError | Unrea
     )
 
 
-def _lines(status: int, said: str) -> list[str]:
+def _lines(status: int, message: str) -> list[str]:
     if status == httpx.codes.UNAUTHORIZED:
-        return [said, "Set SEATRIAL_TOKEN to a token of this controller (`seatrial token create`)."]
+        return [
+            message,
+            "Set SEATRIAL_TOKEN to a token of this controller (`seatrial token create`).",
+        ]
     if status == httpx.codes.FORBIDDEN:
-        return [said, "A token with a wider scope is needed."]
+        return [message, "A token with a wider scope is needed."]
     if status >= httpx.codes.INTERNAL_SERVER_ERROR:
-        return [f"the controller failed ({status}): {said}", "Its log tells more."]
-    return [said]
+        return [f"the controller failed ({status}): {message}", "Its log tells more."]
+    return [message]
 
 
 def _errors(problem: Mapping[str, object], document: str) -> list[str]:

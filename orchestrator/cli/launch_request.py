@@ -257,10 +257,10 @@ class Order:
             **({"commit": asdict(self.commit)} if self.commit else {}),
             **held,
             **reused,
-            **self._trials(),
+            **self._retests(),
         }
 
-    def _trials(self) -> dict[str, object]:
+    def _retests(self) -> dict[str, object]:
         if not (self.reruns or self.diagnose):
             return {}
         return {"retests": {"reruns": self.reruns, "diagnose": self.diagnose}}
@@ -343,7 +343,7 @@ def _at_commit(session: Session, source: GitSource, commit: str) -> GitSource:
 
 
 def stated_commit(
-    found: Commit, *, sha: str | None, branch: str | None, author: str | None
+    commit: Commit, *, sha: str | None, branch: str | None, author: str | None
 ) -> Commit:
     """Return the detected commit with the given values. Raises CliError.
 
@@ -351,8 +351,8 @@ def stated_commit(
     """
     if sha is not None and not _SHA.fullmatch(sha.lower()):
         raise CliError(f"--commit {sha}: write 7 to 64 hexadecimal digits", code=USAGE)
-    same = sha is None or found.sha.startswith(sha.lower())
-    base = found if same else Commit(sha=(sha or "").lower())
+    same = sha is None or commit.sha.startswith(sha.lower())
+    base = commit if same else Commit(sha=(sha or "").lower())
     return replace(
         base,
         branch=base.branch if branch is None else branch,

@@ -158,9 +158,9 @@ class Session:
         self._clients.append(client)
         return client
 
-    def _hear(self, told: str) -> None:
+    def _hear(self, text: str) -> None:
         if self.verbose:
-            self.say(told)
+            self.say(text)
 
     def close(self) -> None:
         """Close all connections."""

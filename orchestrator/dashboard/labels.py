@@ -39,8 +39,8 @@ def visible(text: str) -> str:
     return _HIDDEN.sub(_number, _ESCAPES.sub("", text))
 
 
-def _number(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _number(match: re.Match[str]) -> str:
+    code = ord(match[0])
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
@@ -61,11 +61,11 @@ def cut(text: str, longest: int = LONGEST_TEXT) -> str:
     return f"{text[:longest]}… ({len(text) - longest:,} more characters)"
 
 
-def share(passed: int, judged: int) -> str:
+def share(passed: int, value: int) -> str:
     """Return a pass rate as text; a dash if no test counts."""
-    if not judged:
+    if not value:
         return "–"
-    return percent(Fraction(passed, judged))
+    return percent(Fraction(passed, value))
 
 
 def age(since: datetime, now: datetime) -> str:

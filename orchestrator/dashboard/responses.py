@@ -58,7 +58,7 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PageRequest:
     """A request for a page by a signed-in viewer."""
 
     request: Request
@@ -169,12 +169,12 @@ def pages_of(request: Request) -> Pages:
     return cast(Pages, request.app.state.pages)
 
 
-async def _asked(request: Request, viewer: ViewerDep) -> Asked:
+async def _page_request_of(request: Request, viewer: ViewerDep) -> PageRequest:
     context: Context = request.app.state.context
-    return Asked(request, context, viewer, context.clock.now())
+    return PageRequest(request, context, viewer, context.clock.now())
 
 
-AskedDep = Annotated[Asked, Depends(_asked)]
+PageRequestDep = Annotated[PageRequest, Depends(_page_request_of)]
 
 
 def _chosen(page: Page, table: str) -> Sequence[Table]:
@@ -186,12 +186,12 @@ def _chosen(page: Page, table: str) -> Sequence[Table]:
 
 
 def _json(page: Page) -> Response:
-    tables = {table.id: _told(table) for table in page.tables}
+    tables = {table.id: _document(table) for table in page.tables}
     body = {"title": page.title, **page.data, "tables": tables}
     return Response(json.dumps(body, default=str, allow_nan=False), media_type="application/json")
 
 
-def _told(table: Table) -> Mapping[str, object]:
+def _document(table: Table) -> Mapping[str, object]:
     names = [column.id for column in table.columns]
     rows = [
         dict(zip(names, [cell.plain() for cell in row.cells], strict=True)) for row in table.rows
@@ -220,26 +220,26 @@ def _parts(values: Iterable[Plain]) -> list[str]:
     return list(named) or [""]
 
 
-def _part(told: Plain, part: str) -> Plain:
+def _part(value: Plain, part: str) -> Plain:
     if not part:
-        return told
-    return told.get(part) if isinstance(told, Mapping) else None
+        return value
+    return value.get(part) if isinstance(value, Mapping) else None
 
 
-def _value(told: Plain) -> str | float:
+def _value(value: Plain) -> str | float:
     """Return a value of CSV: numbers as they are, one line of text, nothing as nothing.
 
     A spreadsheet must not take a test's name for a formula.
     """
-    if told is None or isinstance(told, bool):
-        return "" if told is None else str(told).lower()
-    if isinstance(told, int | float):
-        return told
-    if isinstance(told, Mapping):
-        told = json.dumps(told, default=str)
-    elif not isinstance(told, str):
-        told = "; ".join(str(_value(one)) for one in told)
-    text = visible(cut(told)).replace("\n", " ")
+    if value is None or isinstance(value, bool):
+        return "" if value is None else str(value).lower()
+    if isinstance(value, int | float):
+        return value
+    if isinstance(value, Mapping):
+        value = json.dumps(value, default=str)
+    elif not isinstance(value, str):
+        value = "; ".join(str(_value(one)) for one in value)
+    text = visible(cut(value)).replace("\n", " ")
     return f"'{text}" if text.startswith(_UNSAFE_IN_SHEETS) else text
 
 

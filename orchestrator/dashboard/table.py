@@ -107,14 +107,14 @@ class Tally:
     href: str = ""
 
     @property
-    def judged(self) -> int:
+    def counted(self) -> int:
         """Return the denominator of the pass rate."""
         return self.counts.passed + self.counts.failed + self.counts.error
 
     @property
     def rate(self) -> str:
         """The pass rate."""
-        return share(self.counts.passed, self.judged)
+        return share(self.counts.passed, self.counted)
 
     @property
     def beside(self) -> Sequence[tuple[str, int]]:
@@ -134,7 +134,7 @@ class Tally:
     def text(self) -> str:
         """The pass rate with its counts: ``99.8% (447 of 448; 1 failed, 12 skipped)``."""
         words = ", ".join(f"{many:,} {term(word).word}" for word, many in self.beside)
-        of = f"{self.counts.passed:,} of {self.judged:,}"
+        of = f"{self.counts.passed:,} of {self.counted:,}"
         return f"{self.rate} ({of}; {words})" if words else f"{self.rate} ({of})"
 
 

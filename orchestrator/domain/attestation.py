@@ -63,26 +63,26 @@ def _device(one: Mapping[str, object]) -> Device:
     )
 
 
-def mismatch(asked: Accelerator | None, devices: Sequence[Device], *, simulated: bool) -> str:
+def mismatch(accelerator: Accelerator | None, devices: Sequence[Device], *, simulated: bool) -> str:
     """Describe how the devices differ from the requested ones; empty if they match.
 
     A simulated machine may report no device; the devices that it reports are compared.
     """
-    if asked is None or (simulated and not devices):
+    if accelerator is None or (simulated and not devices):
         return ""
-    mine = [device for device in devices if device.vendor == asked.vendor]
+    mine = [device for device in devices if device.vendor == accelerator.vendor]
     found = ", ".join(d.label for d in devices) or "no accelerator"
-    wanted = f"{asked.count} x {asked.vendor} {asked.name}"
-    named = [device for device in mine if is_named(device.name, asked.name)]
-    if len(named) != asked.count or len(mine) != asked.count:
+    wanted = f"{accelerator.count} x {accelerator.vendor} {accelerator.name}"
+    named = [device for device in mine if is_named(device.name, accelerator.name)]
+    if len(named) != accelerator.count or len(mine) != accelerator.count:
         return f"asked for {wanted}, found {found}"
-    if asked.compute_capability is None:
+    if accelerator.compute_capability is None:
         return ""
-    other = [d for d in named if d.compute_capability != asked.compute_capability]
+    other = [d for d in named if d.compute_capability != accelerator.compute_capability]
     if other:
         capability = other[0].compute_capability or "unknown"
         return (
-            f"asked for compute capability {asked.compute_capability}, "
+            f"asked for compute capability {accelerator.compute_capability}, "
             f"found {capability} ({other[0].name})"
         )
     return ""

@@ -89,10 +89,10 @@ def name_fault(text: str) -> str:
             scripts.setdefault(script, []).append(letter)
     if len(scripts) < 2 or any(scripts.keys() <= known for known in _TOGETHER):
         return ""
-    return f"mixes letters that can look alike: {'; '.join(_told(scripts))}. Use one script"
+    return f"mixes letters that can look alike: {'; '.join(_script_texts(scripts))}. Use one script"
 
 
-def _told(scripts: dict[str, list[str]]) -> Iterator[str]:
+def _script_texts(scripts: dict[str, list[str]]) -> Iterator[str]:
     for script, letters in scripts.items():
         shown = ", ".join(f"{one} (U+{ord(one):04X})" for one in dict.fromkeys(letters))
         yield f"{script.capitalize()} {shown}"

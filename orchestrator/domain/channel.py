@@ -388,24 +388,29 @@ def token_place(channel: Channel) -> tuple[str, str]:
     return kind, name
 
 
-def commit_of(told: Announcement) -> str | None:
+def commit_of(announcement: Announcement) -> str | None:
     """Return the commit of an announcement; empty if it has none."""
-    sha = told.facts.get("git_sha", "").lower()
+    sha = announcement.facts.get("git_sha", "").lower()
     return sha if _SHA.fullmatch(sha) else None
 
 
-def status_word(told: Announcement) -> str:
+def status_word(announcement: Announcement) -> str:
     """Return the commit status: ``success``, ``failure``, ``error`` or ``pending``."""
-    if told.state is LineageState.INCONCLUSIVE and told.facts.get("retryable") == "true":
+    if (
+        announcement.state is LineageState.INCONCLUSIVE
+        and announcement.facts.get("retryable") == "true"
+    ):
         return "pending"
-    return _STATUSES[told.state]
+    return _STATUSES[announcement.state]
 
 
-def is_signed_by(channel: Channel, told: Announcement) -> bool:
+def is_signed_by(channel: Channel, announcement: Announcement) -> bool:
     """Whether a commit status belongs to the channel's repository."""
-    if commit_of(told) is None:
+    if commit_of(announcement) is None:
         return False
-    parts = told.facts.get("repository", "").removesuffix(".git").replace(":", "/").split("/")
+    parts = (
+        announcement.facts.get("repository", "").removesuffix(".git").replace(":", "/").split("/")
+    )
     named = "/".join(parts[-2:]).lower()
     return not named or named == channel.target.lower()
 

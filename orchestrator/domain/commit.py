@@ -40,18 +40,18 @@ class Commit:
         return bool(self.sha or self.branch or self.author)
 
 
-def completed(found: Commit, ci: Commit) -> Commit:
+def completed(commit: Commit, ci: Commit) -> Commit:
     """Return the commit of a checkout, completed by the variables of the CI.
 
     A detached HEAD has no branch, but the CI knows it. Variables of another commit are ignored.
     """
-    if found.sha and ci.sha and found.sha != ci.sha:
-        return found
+    if commit.sha and ci.sha and commit.sha != ci.sha:
+        return commit
     return Commit(
-        sha=found.sha or ci.sha,
-        branch=ci.branch or found.branch,
-        author=found.author or ci.author,
-        is_dirty=found.is_dirty,
+        sha=commit.sha or ci.sha,
+        branch=ci.branch or commit.branch,
+        author=commit.author or ci.author,
+        is_dirty=commit.is_dirty,
     )
 
 

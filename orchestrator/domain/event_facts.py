@@ -238,14 +238,14 @@ def _skipped_module(job: str, nodeid: str, data: Mapping[str, object]) -> TestFa
     return TestFact(job, nodeid, TestOutcome.SKIPPED, final=True, reason=reason)
 
 
-def _earlier(said: object) -> tuple[TestOutcome, ...]:
+def _earlier(value: object) -> tuple[TestOutcome, ...]:
     """Return known outcome words such as ``failed``; others are ignored."""
-    words = [text_of(word).upper() for word in said] if isinstance(said, list) else []
+    words = [text_of(word).upper() for word in value] if isinstance(value, list) else []
     return tuple(TestOutcome[w] for w in words[:EARLIER_LIMIT] if w in TestOutcome.__members__)
 
 
-def _counts(said: object) -> Counts:
-    known = said if isinstance(said, dict) else {}
+def _counts(value: object) -> Counts:
+    known = value if isinstance(value, dict) else {}
     names = Counts().as_dict()
     return Counts(**{name: max(whole_of(known.get(name)) or 0, 0) for name in names})
 
@@ -468,9 +468,9 @@ def _in_turn(fact: MetricFact, data: Mapping[str, object]) -> MetricFact:
     return replace(fact, arm=arm, turn=turn, readings=readings)
 
 
-def _turn_metrics(said: object) -> Iterator[tuple[str, float]]:
+def _turn_metrics(raw: object) -> Iterator[tuple[str, float]]:
     """Return numeric readings; missing ones must not become zero."""
-    for name, value in list(said.items() if isinstance(said, dict) else ())[:_READINGS]:
+    for name, value in list(raw.items() if isinstance(raw, dict) else ())[:_READINGS]:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if is_number and math.isfinite(value):
             yield str(name).replace("\x00", "\ufffd")[:_NAME_CHARS], float(value)

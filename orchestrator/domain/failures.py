@@ -91,7 +91,7 @@ def read_raised(text: str, message: str, *, reason: str = "") -> Raised:
     """
     traceback = _CAPTURED.split(text, maxsplit=1)[0]
     lines = _last_of_chain([line[:_LINE].rstrip() for line in traceback[-_READ:].split("\n")])
-    block = _said(lines) or _said_plainly(lines, message)
+    block = _message_lines(lines) or _plain_message_lines(lines, message)
     exception, first = _split(block[0])
     frames = list(_frames(lines))
     frame, is_own = _place(frames)
@@ -118,7 +118,7 @@ def _last_of_chain(lines: list[str]) -> list[str]:
     return lines
 
 
-def _said(lines: Sequence[str]) -> list[str]:
+def _message_lines(lines: Sequence[str]) -> list[str]:
     """Return the last block of ``E`` lines."""
     block: list[str] = []
     inside = False
@@ -130,7 +130,7 @@ def _said(lines: Sequence[str]) -> list[str]:
     return block
 
 
-def _said_plainly(lines: Sequence[str], message: str) -> list[str]:
+def _plain_message_lines(lines: Sequence[str], message: str) -> list[str]:
     """Return what follows a native traceback, else the message, where there are no ``E`` lines."""
     last_frame = max((i for i, line in enumerate(lines) if _NATIVE.match(line)), default=-1)
     if last_frame >= 0:
@@ -151,15 +151,15 @@ def _words(exception: str, first: str, block: Sequence[str]) -> str:
     return " ".join([first, *more])
 
 
-def _split(said: str) -> tuple[str, str]:
+def _split(message: str) -> tuple[str, str]:
     """Split into exception class, if there is one, and message."""
-    found = _NAMED.match(said)
+    found = _NAMED.match(message)
     if found is None:
-        return "", said
+        return "", message
     name = found["name"].rsplit(".", 1)[-1]
     words = found["message"]
     if not _LIKE_EXCEPTION.search(name) and not ("." in found["name"] and words is not None):
-        return "", said
+        return "", message
     return name, (words or "").strip()
 
 

@@ -75,9 +75,9 @@ def _runtime(probed: Mapping[str, object]) -> str:
     return ", ".join(f"{name} {version}" for name, version in found if version)
 
 
-def _devices(found: object) -> dict[str, str]:
+def _devices(value: object) -> dict[str, str]:
     """Return each distinct fact of the devices once."""
-    listed = found if isinstance(found, Sequence) and not isinstance(found, str) else ()
+    listed = value if isinstance(value, Sequence) and not isinstance(value, str) else ()
     devices = [one for one in listed if isinstance(one, Mapping)]
     told = {"devices": str(len(devices)) if devices else ""}
     for word in _DEVICE_WORDS:

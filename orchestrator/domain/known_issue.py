@@ -294,15 +294,15 @@ def _any_like(patterns: Sequence[str], texts: Sequence[str]) -> bool:
     return not patterns or any(_like(p, text) for p in patterns for text in texts)
 
 
-def _has_package(asked: str, packages: Mapping[str, str]) -> bool:
-    if not asked:
+def _has_package(requested: str, packages: Mapping[str, str]) -> bool:
+    if not requested:
         return True
-    name, spec = split_requirement(asked)
+    name, spec = split_requirement(requested)
     found = {canonical_name(known): version for known, version in packages.items()}
     return canonical_name(name) in found and version_fits(spec, found[canonical_name(name)])
 
 
-def split_requirement(asked: str) -> tuple[str, str]:
+def split_requirement(requested: str) -> tuple[str, str]:
     """Split ``name>=1.2`` into name and versions."""
-    name = re.split(r"[<>=!~\s]", asked.strip(), maxsplit=1)[0]
-    return name, asked.strip()[len(name) :].strip()
+    name = re.split(r"[<>=!~\s]", requested.strip(), maxsplit=1)[0]
+    return name, requested.strip()[len(name) :].strip()

@@ -72,7 +72,7 @@ class Job:
         return self.title or self.id
 
     @property
-    def is_judged_by_files(self) -> bool:
+    def has_file_checks(self) -> bool:
         """Return whether exit code 0 is not all: its output or metric files are read, too."""
         return self.kind != "suite" or bool(self.metrics)
 

@@ -68,21 +68,21 @@ def hardware_sentence(wanted: ExpectedHardware) -> str:
     return " ".join(part for part in (place and f"of {place}", device) if part)
 
 
-def is_named(found: str, asked: str) -> bool:
+def is_named(text: str, requested: str) -> bool:
     """Whether the requested words occur in the found name in order: L4 is not an L40S."""
-    words = iter(_words(found))
-    return all(word in words for word in _words(asked))
+    words = iter(_words(text))
+    return all(word in words for word in _words(requested))
 
 
 def _words(name: str) -> list[str]:
     return name.lower().replace("-", " ").replace("_", " ").split()
 
 
-def _compared(what: str, found: str, wanted: str) -> Iterator[HardwareDifference]:
-    if not found:
+def _compared(what: str, text: str, wanted: str) -> Iterator[HardwareDifference]:
+    if not text:
         yield HardwareDifference(f"{what} is not known", is_known=False)
-    elif found != wanted:
-        yield HardwareDifference(f"{what} is {found}")
+    elif text != wanted:
+        yield HardwareDifference(f"{what} is {text}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

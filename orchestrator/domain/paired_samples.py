@@ -73,7 +73,7 @@ def pairs_of(job: str, measured: Iterable[MetricFact]) -> tuple[Pairs, ...]:
     names = [key[0] for key in by_key]
     found = ((key, *_paired(facts)) for key, facts in by_key.items())
     return tuple(
-        _told(job, key, both, dropped, alone=names.count(key[0]) == 1)
+        _pairs(job, key, both, dropped, alone=names.count(key[0]) == 1)
         for key, both, dropped in found
         if both
     )
@@ -101,7 +101,7 @@ def value_of(fact: MetricFact) -> float:
     return median(fact.samples) if fact.samples else 0.0
 
 
-def _told(job: str, key: Key, both: Sequence[Both], dropped: int, *, alone: bool) -> Pairs:
+def _pairs(job: str, key: Key, both: Sequence[Both], dropped: int, *, alone: bool) -> Pairs:
     name, unit, direction, params = key
     said = "" if alone else ", ".join(f"{name}={value}" for name, value in params)
     readings = _readings([*(s for s, _ in both), *(b for _, b in both)])

@@ -143,10 +143,10 @@ def changes(old: ReuseInputs, new: ReuseInputs) -> tuple[str, ...]:
     return tuple(_changes(old, new))
 
 
-def in_words(found: Sequence[str]) -> str:
+def in_words(names: Sequence[str]) -> str:
     """Return the first differences, and the number of others."""
-    more = len(found) - _MOST_TOLD
-    told = "; ".join(found[:_MOST_TOLD])
+    more = len(names) - _MOST_TOLD
+    told = "; ".join(names[:_MOST_TOLD])
     return f"{told}; and {more} more" if more > 0 else told
 
 

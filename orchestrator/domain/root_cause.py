@@ -288,8 +288,8 @@ def _there(case: _Case) -> str:
     return f"On another machine of the platform, {where}, it failed {_of(case.there)}."
 
 
-def _of(found: Tally) -> str:
-    return f"{found.failed} of {found.total} times"
+def _of(tally: Tally) -> str:
+    return f"{tally.failed} of {tally.total} times"
 
 
 def _rows(rows: Sequence[Row]) -> str:
@@ -371,8 +371,8 @@ def _again(key: str, retests: Iterable[Retest]) -> tuple[RetestTally, ...]:
     )
 
 
-def _went(found: Tally) -> str:
-    if found.passed == found.total:
-        return f"passed {found.passed} of {found.total}"
-    said = f"failed {found.failed} of {found.total}"
-    return f"{said} (not run in {found.other})" if found.other else said
+def _went(tally: Tally) -> str:
+    if tally.passed == tally.total:
+        return f"passed {tally.passed} of {tally.total}"
+    said = f"failed {tally.failed} of {tally.total}"
+    return f"{said} (not run in {tally.other})" if tally.other else said

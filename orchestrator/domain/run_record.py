@@ -449,6 +449,6 @@ def run_answer(record: RunRecord) -> RunResponse:
     )
 
 
-def flaky_mark(judged: RunRecord | CellRecord | JobRecord) -> str:
+def flaky_mark(record: RunRecord | CellRecord | JobRecord) -> str:
     """``2 flaky``, if so many of its passed tests failed first; else empty."""
-    return f"{judged.passed_on_retry:,} flaky" if judged.passed_on_retry else ""
+    return f"{record.passed_on_retry:,} flaky" if record.passed_on_retry else ""

@@ -145,17 +145,17 @@ def _group(some: Sequence[Failure], span: tuple[datetime, datetime] | None) -> F
 
 
 def similar(
-    found: Sequence[Signature], alike: Callable[[str, str], float]
+    signatures: Sequence[Signature], alike: Callable[[str, str], float]
 ) -> dict[str, tuple[str, ...]]:
     """Return similar signatures by id; a suggestion only.
 
     Args:
-        found: Signatures; only those of one exception class are compared.
+        signatures: Signatures; only those of one exception class are compared.
         alike: From 0 to 100, how alike two masked messages are.
     """
-    near: dict[str, list[str]] = {one.id: [] for one in found}
+    near: dict[str, list[str]] = {one.id: [] for one in signatures}
     by_exception: dict[str, list[Signature]] = {}
-    for one in found:
+    for one in signatures:
         for other in by_exception.get(one.exception, ()):
             if one.message and other.message and alike(one.message, other.message) >= SIMILAR:
                 near[one.id].append(other.id)

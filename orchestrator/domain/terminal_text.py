@@ -83,16 +83,16 @@ class _Screen:
         self._styles[self._column : after] = [self._style] * len(text)
         self._column = after
 
-    def obey(self, found: re.Match[str]) -> None:
+    def obey(self, match: re.Match[str]) -> None:
         """Execute a control sequence, as far as it concerns one line."""
-        if found[0] == "\r":
+        if match[0] == "\r":
             self._column = 0
-        elif found[0] == "\b":
+        elif match[0] == "\b":
             self._column = max(0, self._column - 1)
-        elif found[3] == "m" and not found[2]:
-            self._set(found[1])
-        elif found[3] == "K" and found[1] in _ERASERS:
-            self._column = self._column if found[1] in ("", "0") else 0
+        elif match[3] == "m" and not match[2]:
+            self._set(match[1])
+        elif match[3] == "K" and match[1] in _ERASERS:
+            self._column = self._column if match[1] in ("", "0") else 0
             del self._characters[self._column :], self._styles[self._column :]
 
     def shown(self) -> list[StyledText]:

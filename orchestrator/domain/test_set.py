@@ -108,24 +108,24 @@ def _deselection(row: Mapping[str, object]) -> Deselection:
     )
 
 
-def _places(said: object) -> Iterable[SkippedPath]:
-    for path, why in _pairs(said):
+def _places(value: object) -> Iterable[SkippedPath]:
+    for path, why in _pairs(value):
         yield SkippedPath(path=path, why=why.removeprefix("Skipped: "))
 
 
-def _pairs(said: object) -> Iterable[tuple[str, str]]:
-    for row in _list(said):
+def _pairs(value: object) -> Iterable[tuple[str, str]]:
+    for row in _list(value):
         if isinstance(row, list) and len(row) == 2:
             yield text_of(row[0]), text_of(row[1])
 
 
-def _texts(said: object) -> tuple[str, ...]:
-    return tuple(text_of(each) for each in _list(said))
+def _texts(value: object) -> tuple[str, ...]:
+    return tuple(text_of(each) for each in _list(value))
 
 
-def _list(said: object) -> list[object]:
-    return said[:NAMED] if isinstance(said, list) else []
+def _list(value: object) -> list[object]:
+    return value[:NAMED] if isinstance(value, list) else []
 
 
-def _count(said: object) -> int:
-    return max(whole_of(said) or 0, 0)
+def _count(value: object) -> int:
+    return max(whole_of(value) or 0, 0)

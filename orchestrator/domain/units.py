@@ -94,21 +94,25 @@ def figure(value: float) -> str:
     return f"{value:.4g}"
 
 
-def measured(said: str, *, apart_from: str = "") -> str:
+def measured(message: str, *, apart_from: str = "") -> str:
     """Return a job's own figure with four significant digits; whole numbers and words unchanged.
 
     Where two that differ would read the same, as a value just above its tolerance, the figure
     keeps the digits that tell them apart.
     """
-    if _INTEGER.fullmatch(said) or not _FLOAT.fullmatch(said) or not math.isfinite(float(said)):
-        return said
-    value = float(said) or 0.0
+    if (
+        _INTEGER.fullmatch(message)
+        or not _FLOAT.fullmatch(message)
+        or not math.isfinite(float(message))
+    ):
+        return message
+    value = float(message) or 0.0
     other = float(apart_from) if _FLOAT.fullmatch(apart_from) else value
     near = figure(value)
     if value == other or near != measured(apart_from):
         return near
     longer = (f"{value:.{digits}g}" for digits in range(5, 18))
-    return next((text for text in longer if float(text) != other), said)
+    return next((text for text in longer if float(text) != other), message)
 
 
 def sentence(text: str) -> str:

@@ -220,14 +220,14 @@ def _digest(*identity: str) -> bytes:
     return hashlib.sha256("\x00".join(map(storable, identity)).encode()).digest()
 
 
-def _numbers(session: Session, found: Mapping[bytes, _Benchmark]) -> dict[bytes, int]:
+def _numbers(session: Session, benchmarks: Mapping[bytes, _Benchmark]) -> dict[bytes, int]:
     """Return benchmark numbers by digest.
 
     New ones are stored in a fixed order to avoid deadlocks.
     """
-    digests = sorted(found)
+    digests = sorted(benchmarks)
     known = _known(session, digests)
-    missing = [found[digest].row for digest in digests if digest not in known]
+    missing = [benchmarks[digest].row for digest in digests if digest not in known]
     if missing:
         session.execute(insert_into(session, BenchmarkRow).on_conflict_do_nothing(), missing)
         known |= _known(session, [digest for digest in digests if digest not in known])
@@ -243,12 +243,12 @@ def _known(session: Session, digests: Sequence[bytes]) -> dict[bytes, int]:
     }
 
 
-def _point(said: Sequence[_StatedMetric]) -> dict[str, object] | None:
+def _point(stated_metrics: Sequence[_StatedMetric]) -> dict[str, object] | None:
     """Return the point of a benchmark: measured outside of turns, or else the subject's turns."""
-    plain = [one for one in said if not one.is_turn]
-    counted = plain or said
+    plain = [one for one in stated_metrics if not one.is_turn]
+    counted = plain or stated_metrics
     values = [sample for one in plain for sample in one.samples]
-    spread = spread_of(values or [median(one.samples) for one in said])
+    spread = spread_of(values or [median(one.samples) for one in stated_metrics])
     if spread is None:
         return None
     last = counted[-1]

@@ -256,8 +256,8 @@ def _counted_now(
     return found
 
 
-def _add(found: dict[str, Counts], name: str, counts: Counts) -> None:
-    found[name] = found.get(name, _NOTHING) + counts
+def _add(counts_by_name: dict[str, Counts], name: str, counts: Counts) -> None:
+    counts_by_name[name] = counts_by_name.get(name, _NOTHING) + counts
 
 
 def _sums(table: type[Counted]) -> list[ColumnElement[int]]:
@@ -265,12 +265,12 @@ def _sums(table: type[Counted]) -> list[ColumnElement[int]]:
 
 
 def _gathered(
-    session: Session, query: Select[Any, Any], told: Callable[[Any], T]
+    session: Session, query: Select[Any, Any], convert: Callable[[Any], T]
 ) -> dict[str, list[T]]:
     found: dict[str, list[T]] = {}
     rows: Iterable[Any] = session.execute(query)
     for cell_id, row in rows:
-        found.setdefault(cell_id, []).append(told(row))
+        found.setdefault(cell_id, []).append(convert(row))
     return found
 
 

@@ -161,7 +161,7 @@ class GateStore(VerdictLines):
                 return None
             return read_verdicts(session, select(VerdictRow).where(VerdictRow.pk == found))[0]
 
-    def judged_runs(self, gate: str, *, before_run: str) -> list[str]:
+    def evaluated_runs(self, gate: str, *, before_run: str) -> list[str]:
         """Return the runs before that one that any verdict of the gate is about, newest first."""
         query = (
             select(VerdictRunRow.run_id)
@@ -212,7 +212,7 @@ class GateStore(VerdictLines):
         `ingested` says whether what others produced counts. Simulated machines never do, nor
         do runs of some jobs alone: reruns of what failed, second machines, bisections.
         """
-        asked = reuse.Asked(product, platform, before_run, ingested)
+        asked = reuse.ReuseQuery(product, platform, before_run, ingested)
         with self._sessions.read() as session:
             return reuse.last_green(session, asked)
 
@@ -223,7 +223,7 @@ class GateStore(VerdictLines):
 
         Counted as in `last_green`.
         """
-        asked = reuse.Asked(product, platform, before_run, ingested)
+        asked = reuse.ReuseQuery(product, platform, before_run, ingested)
         with self._sessions.read() as session:
             return reuse.streak(session, asked)
 

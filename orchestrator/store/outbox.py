@@ -303,32 +303,34 @@ def _logged(delivery_id: str, rows: list[DeliveryAttemptRow]) -> Iterator[Delive
 
 
 def announced(
-    session: Session, told: Announcement, *, new_id: Callable[[], str], at: datetime
+    session: Session, announcement: Announcement, *, new_id: Callable[[], str], at: datetime
 ) -> bool:
     """Queue deliveries; True if the lineage's state changed. A known key does nothing.
 
     Rows are locked in one order: the key, the lineage, channels by id, commit statuses.
     """
-    if not _insert_announcement(session, told, at):
+    if not _insert_announcement(session, announcement, at):
         return False
-    before, is_news = _stand(session, f"line:{told.lineage}", told.state.value, told, at)
+    before, is_news = _stand(
+        session, f"line:{announcement.lineage}", announcement.state.value, announcement, at
+    )
     if is_news:
-        known = session.get_one(AnnouncementRow, short(told.key))
+        known = session.get_one(AnnouncementRow, short(announcement.key))
         known.is_news = True
     previous = LineageState(before) if before else None
-    news = News(announcement=told, previous=previous)
+    news = News(announcement=announcement, previous=previous)
     for channel in _channels(session):
-        subject = _subject(session, channel, told, is_news=is_news, at=at)
+        subject = _subject(session, channel, announcement, is_news=is_news, at=at)
         if subject is not None:
             _write(session, channel, subject, news, delivery_id=new_id(), at=at)
     return is_news
 
 
-def _insert_announcement(session: Session, told: Announcement, at: datetime) -> bool:
+def _insert_announcement(session: Session, announcement: Announcement, at: datetime) -> bool:
     values = {
-        "key": short(told.key),
-        "lineage": told.lineage,
-        "state": told.state.value,
+        "key": short(announcement.key),
+        "lineage": announcement.lineage,
+        "state": announcement.state.value,
         "is_news": False,
         "at": at,
     }
@@ -337,7 +339,7 @@ def _insert_announcement(session: Session, told: Announcement, at: datetime) -> 
 
 
 def _stand(
-    session: Session, name: str, state: str, told: Announcement, at: datetime
+    session: Session, name: str, state: str, announcement: Announcement, at: datetime
 ) -> tuple[str, bool]:
     """Set the lineage's state, unless a newer verdict was announced.
 
@@ -349,10 +351,10 @@ def _stand(
     session.execute(insert_into(session, LineageStateRow).values(never).on_conflict_do_nothing())
     row = session.get_one(LineageStateRow, name, with_for_update=True)
     before = row.state
-    if told.evaluated_at is not None:
-        if row.evaluated_at is not None and told.evaluated_at < row.evaluated_at:
+    if announcement.evaluated_at is not None:
+        if row.evaluated_at is not None and announcement.evaluated_at < row.evaluated_at:
             return before, False
-        row.evaluated_at = told.evaluated_at
+        row.evaluated_at = announcement.evaluated_at
     if before != state:
         row.state, row.since = state, at
     session.flush()
@@ -367,19 +369,19 @@ def _channels(session: Session) -> Iterator[Channel]:
 
 
 def _subject(
-    session: Session, channel: Channel, told: Announcement, *, is_news: bool, at: datetime
+    session: Session, channel: Channel, announcement: Announcement, *, is_news: bool, at: datetime
 ) -> str | None:
     """Return the subject of the delivery; None if this channel gets none."""
-    if not channel.wants(told.lineage):
+    if not channel.wants(announcement.lineage):
         return None
     if channel.kind is not ChannelKind.GITHUB:
-        return told.lineage if is_news else None
-    if not is_signed_by(channel, told):
+        return announcement.lineage if is_news else None
+    if not is_signed_by(channel, announcement):
         return None
     # A status belongs to its commit: a new commit has none, however the line stands.
-    subject = f"{commit_of(told)}:{told.facts.get('gate') or told.lineage}"
-    state = f"{told.state.value}/{status_word(told)}"
-    _, is_elsewhere = _stand(session, f"commit:{channel.id}:{subject}", state, told, at)
+    subject = f"{commit_of(announcement)}:{announcement.facts.get('gate') or announcement.lineage}"
+    state = f"{announcement.state.value}/{status_word(announcement)}"
+    _, is_elsewhere = _stand(session, f"commit:{channel.id}:{subject}", state, announcement, at)
     return subject if is_elsewhere else None
 
 

@@ -89,13 +89,18 @@ def page_of(
     session: Session,
     cell_id: str,
     lent: Mapping[str, Sequence[str]],
-    asked: TestsAsked,
+    filters: TestsAsked,
     *,
     limit: int,
     after: str,
 ) -> ListPage[TestLine, str]:
     """Return a page of tests after a cursor."""
-    query = _lines(cell_id, lent).where(*_asked(asked)).order_by(*_PLACE.clauses).limit(limit + 1)
+    query = (
+        _lines(cell_id, lent)
+        .where(*_conditions(filters))
+        .order_by(*_PLACE.clauses)
+        .limit(limit + 1)
+    )
     if (place := _CURSOR.fullmatch(after)) is not None:
         query = query.where(tuple_(*map(int, place.groups())) < _PLACE)
     rows = session.execute(query).all()
@@ -142,14 +147,14 @@ def _lines(cell_id: str, lent: Mapping[str, Sequence[str]]) -> Select[*tuple[Any
     )
 
 
-def _asked(asked: TestsAsked) -> list[ColumnElement[bool]]:
+def _conditions(filters: TestsAsked) -> list[ColumnElement[bool]]:
     wanted: list[ColumnElement[bool]] = []
-    if asked.outcome is not None:
-        wanted.append(COUNTED.in_([asked.outcome.value]))
-    if asked.job:
-        wanted.append(TestCaseRow.job == short(asked.job))
-    if asked.contains:
-        wanted.append(TestCaseRow.nodeid.contains(asked.contains, autoescape=True))
+    if filters.outcome is not None:
+        wanted.append(COUNTED.in_([filters.outcome.value]))
+    if filters.job:
+        wanted.append(TestCaseRow.job == short(filters.job))
+    if filters.contains:
+        wanted.append(TestCaseRow.nodeid.contains(filters.contains, autoescape=True))
     return wanted
 
 
@@ -195,7 +200,7 @@ class ResultStore:
         self,
         cell_id: str,
         lent: Mapping[str, Sequence[str]],
-        asked: TestsAsked,
+        filters: TestsAsked,
         *,
         limit: int,
         after: str,
@@ -205,12 +210,12 @@ class ResultStore:
         Args:
             cell_id: The cell.
             lent: By the id of another cell, the jobs that this one has from there.
-            asked: Which tests.
+            filters: Which tests.
             limit: How many.
             after: A cursor; one that is none is the beginning.
         """
         with self._sessions.read() as session:
-            return page_of(session, cell_id, lent, asked, limit=limit, after=after)
+            return page_of(session, cell_id, lent, filters, limit=limit, after=after)
 
     def line(
         self, cell_id: str, lent: Mapping[str, Sequence[str]], test_id: int

@@ -54,7 +54,7 @@ _LAST = chr(0x10FFFF)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReuseQuery:
     """Parameters of the query."""
 
     product: str
@@ -76,11 +76,13 @@ class _Cell:
     """Whether earlier evidence stands for a job of it."""
 
 
-def last_green(session: Session, asked: Asked) -> LastGreen | None:
+def last_green(session: Session, reuse_query: ReuseQuery) -> LastGreen | None:
     """Return the newest run in which the platform passed."""
-    for run, cells in _runs(session, asked):
+    for run, cells in _runs(session, reuse_query):
         if all(cell.outcome is Outcome.PASSED for cell in cells):
-            earlier = Asked(asked.product, asked.platform, run, asked.ingested)
+            earlier = ReuseQuery(
+                reuse_query.product, reuse_query.platform, run, reuse_query.ingested
+            )
             return LastGreen(
                 run_id=run,
                 cell_id=cells[0].id,
@@ -91,13 +93,13 @@ def last_green(session: Session, asked: Asked) -> LastGreen | None:
     return None
 
 
-def streak(session: Session, asked: Asked) -> int:
+def streak(session: Session, reuse_query: ReuseQuery) -> int:
     """Return the number of consecutive passing runs from the newest on.
 
     One that reuses earlier evidence neither counts nor ends the row.
     """
     number = 0
-    for _, cells in _runs(session, asked):
+    for _, cells in _runs(session, reuse_query):
         if number == STREAK_LIMIT or any(c.outcome is not Outcome.PASSED for c in cells):
             break
         number += _counts(cells)
@@ -115,13 +117,13 @@ def is_whole(session: Session, run_id: str) -> bool:
     return row is None or row.spec.only is None
 
 
-def _runs(session: Session, asked: Asked) -> Iterator[tuple[str, list[_Cell]]]:
+def _runs(session: Session, reuse_query: ReuseQuery) -> Iterator[tuple[str, list[_Cell]]]:
     """Yield the platform's runs, newest first, each with its cells."""
-    for run, cells in groupby(_cells(session, asked), key=lambda cell: cell.run):
+    for run, cells in groupby(_cells(session, reuse_query), key=lambda cell: cell.run):
         yield run, list(cells)
 
 
-def _cells(session: Session, asked: Asked) -> Iterator[_Cell]:
+def _cells(session: Session, reuse_query: ReuseQuery) -> Iterator[_Cell]:
     """Yield done cells of the platform on real machines, page by page."""
     simulated = exists().where(
         AttemptRow.cell == CellRow.pk, LeaseRow.attempt == AttemptRow.pk, LeaseRow.simulated
@@ -132,14 +134,14 @@ def _cells(session: Session, asked: Asked) -> Iterator[_Cell]:
         .join(RunRow, RunRow.id == CellRow.run_id)
         .join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
         .join(CellRollupRow, CellRollupRow.cell == CellRow.pk)
-        .where(RunRow.product == asked.product, CellRow.state == CellState.DONE, ~simulated)
-        .where(CellRow.name.startswith(asked.platform, autoescape=True))
+        .where(RunRow.product == reuse_query.product, CellRow.state == CellState.DONE, ~simulated)
+        .where(CellRow.name.startswith(reuse_query.platform, autoescape=True))
         .order_by(CellRow.run_id.desc(), CellRow.position)
         .limit(_AT_ONCE)
     )
-    if not asked.ingested:
+    if not reuse_query.ingested:
         query = query.where(~exists().where(IngestRow.cell == CellRow.pk))
-    run, position = asked.before_run or _LAST, -1
+    run, position = reuse_query.before_run or _LAST, -1
     while True:
         older = CellRow.run_id < run
         later = (CellRow.run_id == run) & (CellRow.position > position)
@@ -147,7 +149,7 @@ def _cells(session: Session, asked: Asked) -> Iterator[_Cell]:
         for row, plan, rollup, origin, is_reused in rows:
             run, position = row.run_id, row.position
             platform = plan.platform
-            if platform.id != asked.platform or platform.provider == "fake":
+            if platform.id != reuse_query.platform or platform.provider == "fake":
                 continue
             if origin is None or is_whole(session, run):
                 counts = Counts(**{name: getattr(rollup, name) for name in Counts().as_dict()})
@@ -243,9 +245,12 @@ class ReusableResultStore:
             rows = [row | {"job": short(job), "produced_at": at} for job, at in jobs.items()]
             session.execute(insert_into(session, ReusableResultRow).on_conflict_do_nothing(), rows)
 
-    def find(self, asked: str, job: str, *, limit: int) -> list[ReusableResult]:
+    def find(self, requested: str, job: str, *, limit: int) -> list[ReusableResult]:
         """Return reusable results with these requested inputs in done cells, newest first."""
-        mine = (ReusableResultRow.requested_digest == asked, ReusableResultRow.job == short(job))
+        mine = (
+            ReusableResultRow.requested_digest == requested,
+            ReusableResultRow.job == short(job),
+        )
         return self._read(_proofs().where(*mine).limit(limit))
 
     def newest(

@@ -145,11 +145,11 @@ def _both(pairs: Sequence[Pair], sources: Sources) -> CTE:
     own = union_all(*(_own(side, cells) for side, cells in enumerate(sides))).cte("own")
     # Some dozen cells: once they are a table, Postgres starts no workers, which take longer to
     # come than they have to do.
-    parts = [_told(own.prefix_with("MATERIALIZED", dialect="postgresql"))]
+    parts = [_results(own.prefix_with("MATERIALIZED", dialect="postgresql"))]
     if sources.lent:
         lent = union_all(*(_lent(side, cells) for side, cells in enumerate(sides))).cte("lent")
         of_job = (TestCaseRow.id == TestResultRow.test_id) & (TestCaseRow.job == lent.c.job)
-        parts.append(_told(lent).join(TestCaseRow, of_job))
+        parts.append(_results(lent).join(TestCaseRow, of_job))
     told = union_all(*parts).subquery("told")
     columns = [
         func.max(case((told.c.side == side, told.c[name]))).label(f"{when}{suffix}")
@@ -175,7 +175,7 @@ def _lent(side: int, cells: Mapping[int, int]) -> Select[int, int, int, str]:
     return select(*told).where(row.cell.in_(cells), row.source.is_not(None))
 
 
-def _told(cells: CTE) -> Select[int, int, int, int, int]:
+def _results(cells: CTE) -> Select[int, int, int, int, int]:
     """Select their results."""
     told = (cells.c.pair, cells.c.side, TestResultRow.test_id.label("test"))
     return select(*told, COUNTED.label("counted"), TestResultRow.cell).join_from(

@@ -146,10 +146,12 @@ class RunStore:
             return row.spec
 
     def page(
-        self, *, limit: int, before: str | None, asked: RunsAsked = _ANY
+        self, *, limit: int, before: str | None, filters: RunsAsked = _ANY
     ) -> tuple[list[Run], str | None]:
         """Return a page of runs, newest first, with the next cursor."""
-        query = select(RunRow).where(*_asked(asked)).order_by(RunRow.id.desc()).limit(limit + 1)
+        query = (
+            select(RunRow).where(*_conditions(filters)).order_by(RunRow.id.desc()).limit(limit + 1)
+        )
         if before is not None:
             query = query.where(RunRow.id < before)
         with self._sessions.read() as session:
@@ -215,27 +217,27 @@ def _states(session: Session, run_id: str) -> list[CellState]:
     return list(session.scalars(select(CellRow.state).where(CellRow.run_id == run_id)))
 
 
-def _asked(asked: RunsAsked) -> Iterator[ColumnElement[bool]]:
-    if asked.outcome is not None:
-        yield RunRow.outcome == asked.outcome
-    if asked.state is not None:
-        yield RunRow.state == asked.state
-    if asked.subject:
-        yield RunRow.subject_name == asked.subject
-    if asked.version:
-        yield RunRow.subject_version.startswith(asked.version, autoescape=True)
-    if asked.matrix:
-        yield RunRow.matrix_name == asked.matrix
-    yield from _of_commit(asked)
+def _conditions(filters: RunsAsked) -> Iterator[ColumnElement[bool]]:
+    if filters.outcome is not None:
+        yield RunRow.outcome == filters.outcome
+    if filters.state is not None:
+        yield RunRow.state == filters.state
+    if filters.subject:
+        yield RunRow.subject_name == filters.subject
+    if filters.version:
+        yield RunRow.subject_version.startswith(filters.version, autoescape=True)
+    if filters.matrix:
+        yield RunRow.matrix_name == filters.matrix
+    yield from _of_commit(filters)
 
 
-def _of_commit(asked: RunsAsked) -> Iterator[ColumnElement[bool]]:
-    if asked.commit:
-        yield RunRow.commit_sha.startswith(asked.commit.lower(), autoescape=True)
-    if asked.branch:
-        yield RunRow.branch == asked.branch
-    if asked.author:
-        yield RunRow.author == asked.author
+def _of_commit(filters: RunsAsked) -> Iterator[ColumnElement[bool]]:
+    if filters.commit:
+        yield RunRow.commit_sha.startswith(filters.commit.lower(), autoescape=True)
+    if filters.branch:
+        yield RunRow.branch == filters.branch
+    if filters.author:
+        yield RunRow.author == filters.author
 
 
 def _claim_again(

@@ -251,7 +251,7 @@ class GridStore:
         with self._sessions.read() as session:
             return _read(session, query.order_by(RunRow.id.desc(), CellRow.position))
 
-    def said(self, cell: int, test: int) -> str:
+    def message(self, cell: int, test: int) -> str:
         """Return the message of a result; empty without one."""
         query = select(TestResultRow.message)
         query = query.where(TestResultRow.cell == cell, TestResultRow.test_id == test)

@@ -253,15 +253,15 @@ def _line(row: VerdictRow, runs: Sequence[str]) -> VerdictLine:
         raise DamagedError(f"the stored verdict {_name(row.pk)} cannot be read back") from error
 
 
-def _rule(told: Mapping[str, object]) -> RuleLine:
-    outcome, blocking = RuleOutcome(str(told["outcome"])), told["blocking"] is True
+def _rule(document: Mapping[str, object]) -> RuleLine:
+    outcome, blocking = RuleOutcome(str(document["outcome"])), document["blocking"] is True
     is_asked = blocking and outcome in (RuleOutcome.UNKNOWN, RuleOutcome.VIOLATED)
     return RuleLine(
-        id=str(told["id"]),
-        kind=str(told["kind"]),
+        id=str(document["id"]),
+        kind=str(document["kind"]),
         blocking=blocking,
         outcome=outcome,
-        sentence=str(told["sentence"]) if is_asked else "",
+        sentence=str(document["sentence"]) if is_asked else "",
     )
 
 

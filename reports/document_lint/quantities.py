@@ -99,17 +99,17 @@ def only(text: str) -> Printed | None:
     return _printed(found) if found else None
 
 
-def _printed(found: re.Match[str]) -> Printed | None:
+def _printed(match: re.Match[str]) -> Printed | None:
     """Return a number, or None beyond the maximum."""
-    exact = Decimal(found["number"].replace(",", ""))
+    exact = Decimal(match["number"].replace(",", ""))
     exponent = exact.as_tuple().exponent
     if not isinstance(exponent, int) or max(abs(exponent), abs(exact.adjusted())) > _LARGEST:
         return None
-    scale = _SCALES.get(found["scale"] or "", 1.0)
+    scale = _SCALES.get(match["scale"] or "", 1.0)
     step = 10.0**exponent
     return Printed(
-        found[0].strip(), float(exact) * scale, step * scale / 2, found["unit"] or "",
-        bool(found["money"]), bool(found["about"]),
+        match[0].strip(), float(exact) * scale, step * scale / 2, match["unit"] or "",
+        bool(match["money"]), bool(match["about"]),
     )  # fmt: skip
 
 

@@ -36,8 +36,8 @@ def origin(record: RunRecord, cell: CellRecord) -> dict[str, str]:
         "wheel": f"sha256:{record.subject.wheel}" if record.subject.wheel else "",
         "payload": f"sha256:{run.payload_digest}" if run.payload_digest else "",
         "provenance": provenance_of(cell).value,
-        "attested": _said(is_attested(cell)),
-        "simulated": _said(cell.simulated),
+        "attested": _sentence(is_attested(cell)),
+        "simulated": _sentence(cell.simulated),
         "outcome": cell.outcome.value if cell.outcome else "not_finished",
         "reason": cell.reason,
         **dict(_machine(cell)),
@@ -67,7 +67,7 @@ def warnings_of(cell: CellRecord) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _said(value: bool) -> str:
+def _sentence(value: bool) -> str:
     return "true" if value else "false"
 
 

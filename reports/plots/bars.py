@@ -29,7 +29,7 @@ class StripRow:
     told: str
 
 
-def strips(name: str, title: str, told: str, rows: Sequence[StripRow], *, unit: str) -> Plot:
+def strips(name: str, title: str, text: str, rows: Sequence[StripRow], *, unit: str) -> Plot:
     """Draw a strip plot: a line of dots for each row, with a mark at the median."""
     values = [sample for row in rows for sample in row.samples]
     scale = _Scale.of(values)
@@ -40,7 +40,7 @@ def strips(name: str, title: str, told: str, rows: Sequence[StripRow], *, unit: 
         body += [svg.dot(scale.x(sample), y + BAR / 2) for sample in _thinned(row.samples)]
         middle = scale.x(row.median)
         body.append(svg.line(middle, y, middle, y + BAR, "median"))
-    return svg.figure(name, title, told, body, height=TOP + len(rows) * ROW + 44)
+    return svg.figure(name, title, text, body, height=TOP + len(rows) * ROW + 44)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class StackedRow:
 
 
 def stacked(
-    name: str, title: str, told: str, rows: Sequence[StackedRow], *, shared_scale: bool
+    name: str, title: str, text: str, rows: Sequence[StackedRow], *, shared_scale: bool
 ) -> Plot:
     """Draw stacked bars: of equal length, or (`shared_scale`) as long as their sums."""
     sums = [sum(segment.size for segment in row.segments) for row in rows]
@@ -146,7 +146,7 @@ def stacked(
     seen = {s.word for row in rows for s in row.segments if s.size}
     words = dict.fromkeys((s.kind, s.word) for row in rows for s in row.segments)
     legend, last = svg.legend(bottom, [entry for entry in words if entry[1] in seen])
-    return svg.figure(name, title, told, [*body, *legend], height=round(last) + 24)
+    return svg.figure(name, title, text, [*body, *legend], height=round(last) + 24)
 
 
 def _segments(segments: Sequence[Segment], y: float, scale: float) -> list[str]:
@@ -157,7 +157,7 @@ def _segments(segments: Sequence[Segment], y: float, scale: float) -> list[str]:
             continue
         # What is there is seen, however small its share.
         shown = max(width, 1.5)
-        parts.append(svg.rect(x, y, shown, segment.kind, told=f"{segment.word}: {segment.told}"))
+        parts.append(svg.rect(x, y, shown, segment.kind, text=f"{segment.word}: {segment.told}"))
         if width >= _MARGIN + _LETTER * len(segment.told):
             middle = x + width / 2
             parts.append(svg.text(middle, y + 12, segment.told, kind="in", anchor="middle"))
@@ -180,7 +180,7 @@ class SpreadRow:
     """Which colour: the same platform has the same one."""
 
 
-def spreads(name: str, title: str, told: str, rows: Sequence[SpreadRow], *, note: str) -> Plot:
+def spreads(name: str, title: str, text: str, rows: Sequence[SpreadRow], *, note: str) -> Plot:
     """Draw grouped bars from zero, with whiskers from low to high."""
     largest = max((row.high for row in rows), default=0.0) or 1.0
     scale = (RIGHT - LEFT) / largest
@@ -197,7 +197,7 @@ def spreads(name: str, title: str, told: str, rows: Sequence[SpreadRow], *, note
             body += _whisker(LEFT + row.low * scale, LEFT + row.high * scale, y + BAR / 2)
         y += ROW
     body.append(svg.text(12, y + 10, note, kind="note", limit=120))
-    return svg.figure(name, title, told, body, height=round(y) + 22)
+    return svg.figure(name, title, text, body, height=round(y) + 22)
 
 
 def _whisker(low: float, high: float, y: float) -> list[str]:

@@ -36,7 +36,7 @@ class RatioRow:
     told: str
 
 
-def ratios(name: str, title: str, told: str, rows: Sequence[RatioRow], *, note: str) -> Plot:
+def ratios(name: str, title: str, text: str, rows: Sequence[RatioRow], *, note: str) -> Plot:
     """Draw ratios with whiskers on a logarithmic scale; better is to the right."""
     values = [v for row in rows for v in (row.low, row.ratio, row.high)]
     values = [v for v in values if v > 0 and math.isfinite(v)]
@@ -53,7 +53,7 @@ def ratios(name: str, title: str, told: str, rows: Sequence[RatioRow], *, note: 
         y += ROW
     ticks = _axis(reach, y)
     body.append(svg.text(12, y + 36, note, kind="note", limit=115))
-    return svg.figure(name, title, told, [*ticks, *body], height=round(y) + 48)
+    return svg.figure(name, title, text, [*ticks, *body], height=round(y) + 48)
 
 
 def _x(value: float, reach: float) -> float:

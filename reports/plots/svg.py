@@ -34,18 +34,19 @@ text{font:12px system-ui,-apple-system,"Segoe UI",sans-serif;fill:#424a53}
 """Colours with enough contrast in both schemes; an outcome also has its word."""
 
 
-def figure(name: str, title: str, told: str, body: Iterable[str], *, height: int) -> Plot:
+def figure(name: str, title: str, shown_text: str, body: Iterable[str], *, height: int) -> Plot:
     """Assemble the parts of a figure."""
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}"'
-        f' height="{height}" role="img"><title>{said(title)}</title><desc>{said(told)}</desc>'
+        f' height="{height}" '
+        f'role="img"><title>{escaped_line(title)}</title><desc>{escaped_line(shown_text)}</desc>'
         f"<style>{STYLE}</style>"
     )
     top = text(12, 22, title, kind="title", limit=90)
-    return Plot(name, title, told, "\n".join([head, top, *body, "</svg>"]) + "\n")
+    return Plot(name, title, shown_text, "\n".join([head, top, *body, "</svg>"]) + "\n")
 
 
-def said(value: str, *, limit: int = 300) -> str:
+def escaped_line(value: str, *, limit: int = 300) -> str:
     """Return one visible line of text, escaped and cut in the middle."""
     line = plain(value)
     if len(line) > limit:
@@ -60,13 +61,15 @@ def text(
     """Draw a line of text with its baseline at `y`."""
     of_kind = f' class="{kind}"' if kind else ""
     placed = f' text-anchor="{anchor}"' if anchor else ""
-    return f'<text x="{at(x)}" y="{at(y)}"{of_kind}{placed}>{said(value, limit=limit)}</text>'
+    return (
+        f'<text x="{at(x)}" y="{at(y)}"{of_kind}{placed}>{escaped_line(value, limit=limit)}</text>'
+    )
 
 
-def rect(x: float, y: float, width: float, kind: str, *, told: str = "") -> str:
-    """Return a bar; `told` is its tooltip."""
+def rect(x: float, y: float, width: float, kind: str, *, text: str = "") -> str:
+    """Return a bar; `text` is its tooltip."""
     shape = f'<rect x="{at(x)}" y="{at(y)}" width="{at(width)}" height="{BAR}" class="{kind}"'
-    return f"{shape}><title>{said(told)}</title></rect>" if told else f"{shape}/>"
+    return f"{shape}><title>{escaped_line(text)}</title></rect>" if text else f"{shape}/>"
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
@@ -89,9 +92,9 @@ def label(y: float, value: str) -> str:
     return text(LEFT - 10, y + 12, value, anchor="end", limit=LABEL_LIMIT)
 
 
-def value(y: float, told: str) -> str:
+def value(y: float, shown_text: str) -> str:
     """Draw a row's value, right of the plot."""
-    return text(RIGHT + 10, y + 12, told, limit=22)
+    return text(RIGHT + 10, y + 12, shown_text, limit=22)
 
 
 def legend(y: float, entries: Iterable[tuple[str, str]]) -> tuple[list[str], float]:

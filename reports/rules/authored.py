@@ -223,17 +223,17 @@ def _shares(sentence: str, scope: _Scope) -> Iterator[Said]:
     known = _tallies(scope, demos=demos)
     for share in fractions(sentence):
         if (share.part, share.whole) not in known:
-            yield "error", "figure", f"{share}: the results have {_told(scope, demos=demos)}"
+            yield "error", "figure", f"{share}: the results have {_claim_text(scope, demos=demos)}"
     rates = {100 * part / whole for part, whole in known if whole}
     for stated in percents(sentence) if not list(fractions(sentence)) else ():
         if not any(stated.contains(rate) for rate in rates):
-            message = f"{stated.text}: the results have {_told(scope, demos=demos)}"
+            message = f"{stated.text}: the results have {_claim_text(scope, demos=demos)}"
             yield "error", "figure", message
     for number in _COUNTED.findall(sentence):
         yield from _every_test(int(number.replace(",", "")), scope)
 
 
-def _told(scope: _Scope, *, demos: bool) -> str:
+def _claim_text(scope: _Scope, *, demos: bool) -> str:
     if demos:
         part, whole = _added([_checks(job) for _, job in scope.jobs if job.kind == "demo"])
         return f"{Fraction(part, whole)} checks of demos"
@@ -338,7 +338,7 @@ def _absolute(sentence: str, scope: _Scope) -> Iterator[Said]:
     if bad:
         yield "error", "claim", f"{_short(sentence)}: {_state(bad[0])}"
     elif _TESTS.search(sentence) and not named and scope.counts.passed != scope.counts.collected:
-        yield "error", "claim", f"{_short(sentence)}: {_told(scope, demos=False)}"
+        yield "error", "claim", f"{_short(sentence)}: {_claim_text(scope, demos=False)}"
     elif not named and not _TESTS.search(sentence):
         worst = _worst(scope)
         level = "error" if worst and re.search(r"(?i)fully|complete", sentence) else "warning"
@@ -369,10 +369,10 @@ def authored_of(evidence: Evidence, cell: str = "") -> tuple[CheckedAnnotation, 
     return tuple(_checked(s, evidence) for s in told if not cell or s.cell == cell)
 
 
-def _checked(said: RunAnnotation, evidence: Evidence) -> CheckedAnnotation:
-    return extended(CheckedAnnotation, said, doubts=doubts_of(said, evidence))
+def _checked(run_annotation: RunAnnotation, evidence: Evidence) -> CheckedAnnotation:
+    return extended(CheckedAnnotation, run_annotation, doubts=doubts_of(run_annotation, evidence))
 
 
-def doubts_of(said: RunAnnotation, evidence: Evidence) -> tuple[Doubt, ...]:
+def doubts_of(run_annotation: RunAnnotation, evidence: Evidence) -> tuple[Doubt, ...]:
     """Return the contradictions of an annotation."""
-    return tuple(Doubt(f.level, f.message) for f in check_annotation(said, evidence))
+    return tuple(Doubt(f.level, f.message) for f in check_annotation(run_annotation, evidence))

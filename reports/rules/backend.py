@@ -42,10 +42,12 @@ def class_rule(part: ClassRow) -> Iterator[Said]:
             yield from _class_cell(part, cell, column, said)
 
 
-def _class_cell(part: ClassRow, cell: ClassCell, column: int, said: Counter[str]) -> Iterator[Said]:
+def _class_cell(
+    part: ClassRow, cell: ClassCell, column: int, counts: Counter[str]
+) -> Iterator[Said]:
     if not part.hidden:
         for name in OUTCOMES:
-            found = said[name]
+            found = counts[name]
             yield from differs("class", f"{part.name}: {name}", getattr(cell.tally, name), found)
     skips = tuple(r.name for r in part.rows if (t := r.cells[column]) and t.outcome == "skipped")
     yield from differs("class", f"{part.name}: skipped tests", cell.skipped, skips)
@@ -165,19 +167,27 @@ def _differences(part: Contrast, platforms: Sequence[BackendPlatform]) -> Iterat
 
 
 def _difference(
-    part: Contrast, said: Difference, figure: MetricFigure, reference: MetricFigure
+    part: Contrast, difference: Difference, figure: MetricFigure, reference: MetricFigure
 ) -> Iterator[Said]:
     mine, other = figure.median, reference.median
-    if isinstance(mine, Absent) or isinstance(other, Absent) or isinstance(said.percent, Absent):
+    if (
+        isinstance(mine, Absent)
+        or isinstance(other, Absent)
+        or isinstance(difference.percent, Absent)
+    ):
         return
     found = abs(mine - other) / max(mine, other) * 100
-    if not close(said.percent, found):
-        yield "error", "comparison", f"{part.name} differs by {said.percent}, recomputed {found}"
+    if not close(difference.percent, found):
+        yield (
+            "error",
+            "comparison",
+            f"{part.name} differs by {difference.percent}, recomputed {found}",
+        )
     wins = {"lower": mine < other, "higher": mine > other}.get(part.direction)
-    better = "" if wins is None or mine == other else said.cell if wins else part.reference
-    yield from differs("comparison", f"{part.name}: better", said.better, better)
+    better = "" if wins is None or mine == other else difference.cell if wins else part.reference
+    yield from differs("comparison", f"{part.name}: better", difference.better, better)
     near = found <= _SIMILAR_UP_TO or _touch(figure, reference)
-    yield from differs("comparison", f"{part.name}: similar", said.similar, near)
+    yield from differs("comparison", f"{part.name}: similar", difference.similar, near)
 
 
 def _touch(one: MetricFigure, other: MetricFigure) -> bool:
@@ -237,12 +247,12 @@ def _figures(block: Block, cell: CellRecord) -> Iterator[Said]:
 def backend_figures(report: BackendReport) -> dict[str, tuple[int, ...]]:
     """Return the numbers of each platform's tests, of degraded jobs and of the run."""
     codes = [p.status.code for p in report.platforms] + [s.code for _, s, _ in report.not_started]
-    tests = {f"tests.{platform.cell}": _judged(platform.tally) for platform in report.platforms}
+    tests = {f"tests.{platform.cell}": _counted(platform.tally) for platform in report.platforms}
     degraded = sum(len(platform.degraded) for platform in report.platforms)
     return tests | {"degraded": (degraded,), "run": (codes.count("passed"), len(codes))}
 
 
-def _judged(tally: Tally | Absent) -> tuple[int, ...]:
+def _counted(tally: Tally | Absent) -> tuple[int, ...]:
     if isinstance(tally, Absent):
         return ()
     seldom = [n for n in (tally.xfailed, tally.xpassed, tally.not_run) if n]

@@ -34,10 +34,10 @@ def close(a: float, b: float) -> bool:
     return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
 
 
-def differs(rule: str, what: str, said: object, found: object) -> Iterator[Said]:
-    """Return an error where a stated value differs from the recomputed one."""
-    if said != found:
-        yield "error", rule, f"{what} is {said}, recomputed {found}"
+def differs(rule: str, what: str, stated: object, recomputed: object) -> Iterator[Said]:
+    """Return an error if a stated value differs from the recomputed one."""
+    if stated != recomputed:
+        yield "error", rule, f"{what} is {stated}, recomputed {recomputed}"
 
 
 def rate_rule(part: Rate) -> Iterator[Said]:

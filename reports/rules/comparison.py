@@ -130,13 +130,13 @@ def _high(figure: MetricFigure) -> float:
 
 
 def _money(
-    base: Decimal | Absent, head: Decimal | Absent, said: Decimal | Absent
+    base: Decimal | Absent, head: Decimal | Absent, decimal: Decimal | Absent
 ) -> Iterator[Said]:
     if isinstance(base, Absent) or isinstance(head, Absent):
-        both = isinstance(said, Absent)
+        both = isinstance(decimal, Absent)
         yield from differs("cost", "a difference to an unknown cost", both, True)
         return
-    yield from differs("cost", "the difference", said, head - base)
+    yield from differs("cost", "the difference", decimal, head - base)
 
 
 _FAILING = ("failed", "error")
@@ -173,13 +173,13 @@ def compare_evidence(report: CompareReport, evidence: Evidence) -> Iterator[Said
                 yield from differs("recount", f"{pair.head_cell}: {name}", said[name], found)
 
 
-def _side(side: Side, alone: Iterable[UnmatchedCell], told: Evidence) -> Iterator[Said]:
-    yield from differs("comparison", "the run", side.run_id, told.record.run.id)
+def _side(side: Side, alone: Iterable[UnmatchedCell], evidence: Evidence) -> Iterator[Said]:
+    yield from differs("comparison", "the run", side.run_id, evidence.record.run.id)
     wheel = "" if isinstance(side.wheel_sha256, Absent) else side.wheel_sha256
-    yield from differs("comparison", "the subject's wheel", wheel, told.record.subject.wheel)
-    yield from differs("comparison", "its cells", side.cells, len(told.record.cells))
+    yield from differs("comparison", "the subject's wheel", wheel, evidence.record.subject.wheel)
+    yield from differs("comparison", "its cells", side.cells, len(evidence.record.cells))
     for lonely in alone:
-        cell = told.record.cell(lonely.cell)
+        cell = evidence.record.cell(lonely.cell)
         found = sum(job.counts.collected for job in cell.jobs) if cell is not None else -1
         yield from differs("recount", f"{lonely.cell}: tests", lonely.tests, found)
 
@@ -241,8 +241,8 @@ def _in_other_jobs(gone: Names, come: Names) -> dict[tuple[str, str], tuple[str,
     return {key: names[key[1]] for key in gone if many[0][key[1]] == 1 and key[1] in names}
 
 
-def _all(found: Mapping[str, Names]) -> Names:
-    return set().union(*found.values())
+def _all(names_by_cell: Mapping[str, Names]) -> Names:
+    return set().union(*names_by_cell.values())
 
 
 def _hidden(tests: Iterable[TestFact], went: Names) -> Names:
@@ -279,5 +279,5 @@ def _expected(old: Mapping[str, Names], new: Mapping[str, Names], hidden: Names)
     }
 
 
-def _in(found: Mapping[str, Names], words: Iterable[str]) -> Names:
-    return set().union(*(found.get(word, set()) for word in words))
+def _in(names_by_cell: Mapping[str, Names], words: Iterable[str]) -> Names:
+    return set().union(*(names_by_cell.get(word, set()) for word in words))

@@ -86,18 +86,20 @@ def _job(row: SuiteRow | CommandRow, job: JobRecord) -> Iterator[Said]:
             yield from differs("recorded", f"{row.id}: {name}", getattr(row.checks, name), found)
 
 
-def _duration(row: SuiteRow | CommandRow, found: float | None) -> Iterator[Said]:
+def _duration(row: SuiteRow | CommandRow, figure: float | None) -> Iterator[Said]:
     said = row.duration_s
-    if not isinstance(said, Absent) and found is not None and not close(said, found):
-        yield "error", "recorded", f"{row.id} took {said} s, recorded {found} s"
+    if not isinstance(said, Absent) and figure is not None and not close(said, figure):
+        yield "error", "recorded", f"{row.id} took {said} s, recorded {figure} s"
 
 
-def _status(what: str, status: Status, judged: CellRecord | JobRecord) -> Iterator[Said]:
-    if judged.outcome is not None:
-        yield from differs("recorded", f"{what}: the outcome", status.code, judged.outcome.value)
-        mark = judged.counts.nothing_passed
+def _status(what: str, status: Status, job_record: CellRecord | JobRecord) -> Iterator[Said]:
+    if job_record.outcome is not None:
+        yield from differs(
+            "recorded", f"{what}: the outcome", status.code, job_record.outcome.value
+        )
+        mark = job_record.counts.nothing_passed
         yield from differs("recorded", f"{what}: that no test passed", status.nothing_passed, mark)
-        yield from differs("recorded", f"{what}: flaky", status.flaky, flaky_mark(judged))
+        yield from differs("recorded", f"{what}: flaky", status.flaky, flaky_mark(job_record))
 
 
 def _tally(what: str, tally: Tally | Absent, counts: Counts) -> Iterator[Said]:

@@ -154,7 +154,7 @@ def cost_rules(report: CostReport) -> Iterator[Said]:
         for row in rows:
             yield from _row(row, whole, len(report.cells))
         yield from _columns(rows, report, what)
-    yield from _said(report)
+    yield from _findings(report)
 
 
 def cost_figures(report: CostReport) -> Mapping[str, tuple[int, ...]]:
@@ -211,7 +211,7 @@ def _columns(rows: Sequence[PartRow], report: CostReport, what: str) -> Iterator
         yield from differs("cost", f"{cell.cell} {what}", sum(parts, _NOTHING), found)
 
 
-def _said(report: CostReport) -> Iterator[Said]:
+def _findings(report: CostReport) -> Iterator[Said]:
     """Check that each refusal has a sentence, which the total's sentence quotes."""
     refused = sum(cell.refused_hidden + len(cell.refused) for cell in report.cells)
     named = any(claim.rule == "refused" for claim in report.conclusion)

@@ -135,14 +135,17 @@ class _Reported:
         """Return the number of reported metrics, without repetitions."""
         return len(self._keys.get(job, ()))
 
-    def figure(self, job: str, name: str, unit: str, said: MetricFigure | Absent) -> bool:
+    def figure(self, job: str, name: str, unit: str, metric_figure: MetricFigure | Absent) -> bool:
         """Whether it was reported, or is not there."""
-        return isinstance(said, Absent) or ((job, name, unit, repr(said.samples)) in self._metrics)
+        return isinstance(metric_figure, Absent) or (
+            (job, name, unit, repr(metric_figure.samples)) in self._metrics
+        )
 
-    def check(self, job: str, said: CheckFact | Absent) -> bool:
+    def check(self, job: str, check_fact: CheckFact | Absent) -> bool:
         """Whether it was reported, or is not there."""
-        return isinstance(said, Absent) or (
-            (job, said.name, said.outcome, said.value, said.tolerance) in self._checks
+        return isinstance(check_fact, Absent) or (
+            (job, check_fact.name, check_fact.outcome, check_fact.value, check_fact.tolerance)
+            in self._checks
         )
 
 
@@ -198,7 +201,7 @@ def _section(section: Section, columns: int) -> Iterator[Said]:
                 yield from _ratio(section, metric, at, speed_up)
 
 
-def _ratio(section: Section, metric: MetricAcross, at: int, said: SpeedUp) -> Iterator[Said]:
+def _ratio(section: Section, metric: MetricAcross, at: int, speed_up: SpeedUp) -> Iterator[Said]:
     own = metric.cells[at]
     base = next(
         (
@@ -213,14 +216,16 @@ def _ratio(section: Section, metric: MetricAcross, at: int, said: SpeedUp) -> It
         yield "error", "ratio", f"{metric.name} has a ratio of something that is not shown"
         return
     a, b = _numbers(own), _numbers(base)
-    if not isinstance(said.ratio, Absent):
+    if not isinstance(speed_up.ratio, Absent):
         found = a[1] / b[1] if metric.direction == "higher" else b[1] / a[1]
-        if not close(said.ratio, found):
-            message = f"{metric.name} is {said.ratio}x of {metric.baseline}, recomputed {found}x"
+        if not close(speed_up.ratio, found):
+            message = (
+                f"{metric.name} is {speed_up.ratio}x of {metric.baseline}, recomputed {found}x"
+            )
             yield "error", "ratio", message
     overlaps = max(a[0], b[0]) <= min(a[2], b[2])
-    yield from differs("ratio", f"{metric.name}: overlap", said.overlaps, overlaps)
-    yield from differs("ratio", f"{metric.name}: samples", said.n, min(own.n, base.n))
+    yield from differs("ratio", f"{metric.name}: overlap", speed_up.overlaps, overlaps)
+    yield from differs("ratio", f"{metric.name}: samples", speed_up.n, min(own.n, base.n))
 
 
 def _numbers(figure: MetricFigure) -> tuple[float, float, float]:

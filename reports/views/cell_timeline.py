@@ -173,7 +173,7 @@ def files_of(cell: CellRecord) -> tuple[FileRow, ...]:
             a.digest,
             _description(
                 a,
-                _told_by(a.name, sources, titles)
+                _source_of(a.name, sources, titles)
                 if cell.ingested is not None
                 else what(a.name, titles),
             ),
@@ -188,7 +188,7 @@ def _description(artifact: ArtifactRecord, text: str) -> str:
     return text if pruned_at is None else f"{text}; pruned on {pruned_at:%Y-%m-%d}"
 
 
-def _told_by(name: str, sources: dict[str, Source], titles: dict[str, str]) -> str:
+def _source_of(name: str, sources: dict[str, Source], titles: dict[str, str]) -> str:
     """Return the description of a file in ingested evidence."""
     source = sources.get(name)
     if source is None:

@@ -285,8 +285,8 @@ def changes_of(base: Results, head: Results, *, confirmed: int = 0) -> Changes:
     )
 
 
-def _word(told: SideOutcome | None) -> str | None:
-    return told.outcome if told is not None else None
+def _word(side_outcome: SideOutcome | None) -> str | None:
+    return side_outcome.outcome if side_outcome is not None else None
 
 
 def _change(key: Key, before: SideOutcome | None, after: SideOutcome | None) -> Change:
@@ -388,8 +388,8 @@ def compare_view(evidence: Evidence, _cell_id: str = "") -> CompareReport:
         head=sides[1],
         subject_difference=build_difference(base.record.subject, head.record.subject),
         pairs=pairs,
-        base_only=_lonely(base.record, matched[0]),
-        head_only=_lonely(head.record, matched[1]),
+        base_only=_unmatched(base.record, matched[0]),
+        head_only=_unmatched(head.record, matched[1]),
         totals=_totals(pairs),
         unchanged=sum(pair.tests.unchanged for pair in pairs),
         better=sum(delta.verdict == "better" for delta in deltas),
@@ -427,7 +427,7 @@ def _side(record: RunRecord) -> Side:
     )
 
 
-def _lonely(record: RunRecord, matched: set[str]) -> tuple[UnmatchedCell, ...]:
+def _unmatched(record: RunRecord, matched: set[str]) -> tuple[UnmatchedCell, ...]:
     return tuple(
         UnmatchedCell(
             cell.id, column_heading(cell, record), cell_status(cell), cell.counts.collected

@@ -44,19 +44,19 @@ def failures_of(evidence: Evidence, cell: str = "") -> FailureTable | None:
     return FailureTable(rows, hidden, failing, len(gathered))
 
 
-def _row(found: list[_Found], known: Mapping[str, FailureGroup]) -> FailureGroupRow:
-    signature = found[0][2]
+def _row(findings: list[_Found], known: Mapping[str, FailureGroup]) -> FailureGroupRow:
+    signature = findings[0][2]
     group = known.get(signature.id)
-    tests = list(dict.fromkeys(fact.nodeid for _, fact, _ in found))[:TESTS_SHOWN]
+    tests = list(dict.fromkeys(fact.nodeid for _, fact, _ in findings))[:TESTS_SHOWN]
     seen = group.first_seen if group else None
     return FailureGroupRow(
         id=signature.id,
         kind=signature.kind.value,
         said=str(signature),
-        count=len(found),
+        count=len(findings),
         tests=tuple(tests),
-        hidden=len(found) - len(tests),
-        cells=tuple(dict.fromkeys(name for name, _, _ in found)),
+        hidden=len(findings) - len(tests),
+        cells=tuple(dict.fromkeys(name for name, _, _ in findings)),
         first_seen=seen or Absent("not on record"),
         known_issues=group.known_issues if group else (),
     )

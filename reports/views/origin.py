@@ -86,13 +86,13 @@ def _not_attested(cell: CellRecord) -> Absent:
     return Absent("not reported by the machine" if had else "there was no machine")
 
 
-def _attested(told: Attestation, *, is_done: bool) -> Attested:
-    facts = [(title, told.facts[key]) for key, title in _FACTS if told.facts.get(key)]
+def _attested(attestation: Attestation, *, is_done: bool) -> Attested:
+    facts = [(title, attestation.facts[key]) for key, title in _FACTS if attestation.facts.get(key)]
     return Attested(
         facts=tuple(facts),
-        devices=tuple(_device(device) for device in told.devices),
-        torch=told.torch or (NOT_REPORTED if is_done else Absent("not probed yet")),
-        mismatch=told.mismatch,
+        devices=tuple(_device(device) for device in attestation.devices),
+        torch=attestation.torch or (NOT_REPORTED if is_done else Absent("not probed yet")),
+        mismatch=attestation.mismatch,
     )
 
 

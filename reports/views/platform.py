@@ -101,11 +101,11 @@ def _report(evidence: Evidence, cell: CellRecord) -> PlatformReport:
         notices=notices,
         notices_hidden=hidden,
         files=files_of(cell),
-        **_told(evidence, cell, hardware),
+        **_arguments(evidence, cell, hardware),
     )
 
 
-def _told(evidence: Evidence, cell: CellRecord, hardware: Hardware) -> dict[str, Any]:
+def _arguments(evidence: Evidence, cell: CellRecord, hardware: Hardware) -> dict[str, Any]:
     """Return the report's parts about pairs, origin, annotations and comparisons."""
     record, run = evidence.record, evidence.record.run
     failures = failures_of(evidence, cell.id)

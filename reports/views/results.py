@@ -210,10 +210,10 @@ def _baseline(key: Key, facts: Sequence[Facts], keys: Sequence[Key]) -> Key | No
     return None
 
 
-def _speed_up(found: Facts, key: Key, baseline: Key) -> SpeedUp | Absent:
-    if key not in found or baseline not in found:
+def _speed_up(facts: Facts, key: Key, baseline: Key) -> SpeedUp | Absent:
+    if key not in facts or baseline not in facts:
         return Absent("one of the two was not measured")
-    own, base = metric_figure(found[key]), metric_figure(found[baseline])
+    own, base = metric_figure(facts[key]), metric_figure(facts[baseline])
     if isinstance(own.median, Absent) or isinstance(base.median, Absent):
         return Absent("one of the two is not a finite number")
     ratio = relative(own.median, base.median, key[2])

@@ -19,7 +19,7 @@ Result = Dict[str, JsonValue]
 Checks = List[Mapping[str, JsonValue]]
 
 
-def see(asked: Readiness, asker: environment_facts.Asker) -> Result:
+def see(readiness: Readiness, asker: environment_facts.Asker) -> Result:
     """Check the device in a separate process, which has ended when this returns.
 
     On some machines only one process may hold the device, so the first job finds it free.
@@ -28,7 +28,9 @@ def see(asked: Readiness, asker: environment_facts.Asker) -> Result:
         ``{"device", "ok", "checks": [{"check", "ok", "detail", "seconds"}]}``.
     """
     answer = asker.ask(
-        _PROGRAM.read_text(encoding="utf-8"), asked.device or "none", timeout_s=asked.timeout_s
+        _PROGRAM.read_text(encoding="utf-8"),
+        readiness.device or "none",
+        timeout_s=readiness.timeout_s,
     )
     # No job runs yet: every process below belongs to the check, even in another session.
     processes.kill_all(
@@ -41,24 +43,24 @@ def see(asked: Readiness, asker: environment_facts.Asker) -> Result:
     checks = [dict(one) for one in _rows(found["checks"])]
     at = str(found["at"])
     if at != "end":
-        seconds = asked.timeout_s if answer.timed_out else None
-        cut: Dict[str, JsonValue] = {"check": at, "ok": False, "detail": _why(answer, asked)}
+        seconds = readiness.timeout_s if answer.timed_out else None
+        cut: Dict[str, JsonValue] = {"check": at, "ok": False, "detail": _why(answer, readiness)}
         checks.append({**cut, "seconds": seconds})
     ok = bool(checks) and all(one["ok"] is True for one in checks)
-    return {"device": asked.device, "ok": ok, "checks": list(checks)}
+    return {"device": readiness.device, "ok": ok, "checks": list(checks)}
 
 
-def enforce(asked: Readiness, result: Result) -> None:
+def enforce(readiness: Readiness, result: Result) -> None:
     """End the attempt if the device does not work and the plan enforces the check.
 
     Raises:
         NotReady: with reason ``torch_device`` or ``device_check``.
     """
-    if result["ok"] is True or not asked.enforce:
+    if result["ok"] is True or not readiness.enforce:
         return
     (failed, *_) = [one for one in _rows(result["checks"]) if one["ok"] is not True]
     name = str(failed["check"])
-    what = f"the machine is not ready for device {asked.device or 'cpu'}: {name} failed"
+    what = f"the machine is not ready for device {readiness.device or 'cpu'}: {name} failed"
     raise NotReady(_REASONS.get(name, "device_check"), f"{what}: {failed['detail']}")
 
 
@@ -67,9 +69,9 @@ def _rows(value: JsonValue) -> Checks:
     return [row for row in rows if isinstance(row, Mapping)]
 
 
-def _why(answer: bounded_process.Answer, asked: Readiness) -> str:
+def _why(answer: bounded_process.Answer, readiness: Readiness) -> str:
     if answer.timed_out:
-        return f"no answer within {asked.timeout_s:g} s"
+        return f"no answer within {readiness.timeout_s:g} s"
     said = interpreters.without_answer(answer.text)[-_SAID_CHARS:]
     return f"its process ended ({_ended(answer.exit_code)}){': ' + said if said else ''}"
 

@@ -108,7 +108,7 @@ class Heartbeat:
         if self._notices.notice is not None:
             return Stopped("preempted", self._notices.notice)
         if self._attempt.stop.exists():
-            return _asked(self._attempt.stop)
+            return _stop_request(self._attempt.stop)
         if self._signalled is not None:
             name = signal.Signals(self._signalled).name
             return Stopped("cancelled", f"the agent got {name} (is the machine going down?)")
@@ -155,7 +155,7 @@ def is_nearly_full(folder: Path) -> bool:
     return free_bytes(folder) < _FULL_BELOW_BYTES
 
 
-def _asked(path: Path) -> Stopped:
+def _stop_request(path: Path) -> Stopped:
     try:
         reason = path.read_text(encoding="utf-8", errors="replace").strip()[:500]
     except OSError:

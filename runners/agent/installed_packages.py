@@ -185,10 +185,10 @@ def importable_names(attempt: Attempt, tick: Callable[[], None]) -> FrozenSet[st
 
 
 def _answers(
-    attempt: Attempt, script: str, asked: Sequence[str], tick: Callable[[], None]
+    attempt: Attempt, script: str, requested: Sequence[str], tick: Callable[[], None]
 ) -> Mapping[str, JsonValue]:
     answer = bounded_process.run(
-        (str(attempt.python), "-I", "-c", interpreters.answering(script, "answers"), *asked),
+        (str(attempt.python), "-I", "-c", interpreters.answering(script, "answers"), *requested),
         timeout_s=_TIMEOUT_S,
         env=interpreters.quiet_environment(),
         cwd=attempt.folder,

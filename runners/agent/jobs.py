@@ -88,13 +88,13 @@ class JobRun:
     def _restore(self, runner: JobRunner) -> str:
         """Undo the changes of earlier jobs to payload and environment; return why that failed."""
         try:
-            self._told("changed", runner.payload.restore(), "as shipped again")
-            self._told("added to the environment", runner.environment.restore(), "removed again")
+            self._emit("changed", runner.payload.restore(), "as shipped again")
+            self._emit("added to the environment", runner.environment.restore(), "removed again")
         except OSError as error:
             return f"what earlier jobs changed cannot be undone: {error}"
         return ""
 
-    def _told(self, what: str, files: Sequence[str], done: str) -> None:
+    def _emit(self, what: str, files: Sequence[str], done: str) -> None:
         if files:
             more = f" and {len(files) - _NAMED} more" if len(files) > _NAMED else ""
             text = f"an earlier job {what} {', '.join(files[:_NAMED])}{more}: {done}"

@@ -101,7 +101,7 @@ def _nvidia(root: Path) -> Optional[Check]:
     if path is None:
         text = "an NVIDIA device is there, nvidia-smi is not (yet)"
         return _check("driver", "waiting", text) if there else None
-    found = _asked(path, _NVIDIA_SMI)
+    found = _check_of(path, _NVIDIA_SMI)
     if found["state"] != "ok" and not there:
         found["detail"] += "; no NVIDIA device is on the PCI bus"
     return found
@@ -111,7 +111,7 @@ def _amd(root: Path) -> Optional[Check]:
     for driver_ in _AMD_TOOLS:
         path = shutil.which(driver_.tool)
         if path is not None:
-            return _asked(path, driver_)
+            return _check_of(path, driver_)
     # Class 3 would match graphics of desktops: accelerators have a separate class.
     if _on_pci(root, _AMD, _ACCELERATOR_CLASSES):
         return _check("driver", "waiting", "an AMD accelerator is there, rocm-smi is not (yet)")
@@ -128,7 +128,7 @@ def _tpu(root: Path) -> Optional[Check]:
     return _check("driver", "waiting", f"{names}: no /dev/accel* and no /dev/vfio/* (yet)")
 
 
-def _asked(path: str, driver_: _Driver) -> Check:
+def _check_of(path: str, driver_: _Driver) -> Check:
     answer = bounded_process.run((path, *driver_.arguments), timeout_s=_DRIVER_S)
     said = _end_of(answer.text)
     if answer.ok:

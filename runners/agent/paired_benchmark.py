@@ -57,7 +57,7 @@ class Turn:
         """Return the measured value; 0 if it is missing."""
         return next((each.value for each in self.measured if each.key == key), 0.0)
 
-    def told(self) -> Iterator[Event]:
+    def events(self) -> Iterator[Event]:
         """Yield its metrics, each with all samples."""
         for each in self.measured:
             yield {**each.data, "samples": list(each.samples)}
@@ -69,9 +69,9 @@ class Tally:
     def __init__(self) -> None:
         self.turns: List[Turn] = []
 
-    def add(self, arm: str, said: Sequence[Data], readings: Mapping[str, float]) -> None:
+    def add(self, arm: str, documents: Sequence[Data], readings: Mapping[str, float]) -> None:
         """Add the next turn."""
-        turn = Turn(arm, len(self.turns), dict(readings), tuple(_measured(said)))
+        turn = Turn(arm, len(self.turns), dict(readings), tuple(_measured(documents)))
         self.turns.append(turn)
 
     @property
@@ -104,19 +104,19 @@ class Tally:
         """Yield the metric events of every turn of both arms."""
         for turn in self.turns:
             place: Event = {"arm": turn.arm, "turn": turn.number, "readings": dict(turn.readings)}
-            for event in turn.told():
+            for event in turn.events():
                 yield {**event, **place}
 
 
-def plain(said: Iterable[Data]) -> Iterator[Event]:
+def plain(documents: Iterable[Data]) -> Iterator[Event]:
     """Yield metrics as an unpaired job reports them: each once, with all samples."""
-    for each in _measured(said):
+    for each in _measured(documents):
         yield {**each.data, "samples": list(each.samples[:_SAMPLES])}
 
 
-def _measured(said: Iterable[Data]) -> Iterator[Measured]:
+def _measured(documents: Iterable[Data]) -> Iterator[Measured]:
     found: Dict[str, Tuple[Event, List[float]]] = {}
-    for data in said:
+    for data in documents:
         what = {name: value for name, value in data.items() if name != "samples"}
         samples = data["samples"]
         assert isinstance(samples, list)
@@ -352,7 +352,7 @@ class PairedRun:
         ):
             context.events.emit("check", job, data)
         turns = [turn for turn in self._tally.turns if turn.arm == SUBJECT]
-        measured = [each for turn in turns for each in turn.told()]
+        measured = [each for turn in turns for each in turn.events()]
         for event in plain([*(measured or self._warm), *arm_report.take()]):
             context.events.emit("metric", job, event)
         trouble = self._trouble or self._unfit()

@@ -89,7 +89,7 @@ class Records:
         """Read the rest of the records of an ended process, and emit its test set."""
         self._take(self._tail.drain())
         if self.manifest is not None:
-            self._events.emit("test", self._job, self._test_set.told(self.manifest))
+            self._events.emit("test", self._job, self._test_set.document(self.manifest))
 
     def running(self) -> Optional[str]:
         """Name the test that has begun and not ended (the one that began first, under xdist)."""
@@ -222,15 +222,15 @@ class Records:
     def _take_rerun(self, line: Fields) -> None:
         self._run_again(_text(line, "nodeid"), "record")
 
-    def _run_again(self, nodeid: str, told_by: str) -> None:
+    def _run_again(self, nodeid: str, source: str) -> None:
         """Count a plugin's rerun of a failed test: only its last try is the result.
 
         The recorder reports a rerun, and often the plugin as well.
         """
         told = self._reruns.setdefault(nodeid, {"record": 0, "report": 0})
         before = max(told.values())
-        told[told_by] += 1
-        if told[told_by] > before:
+        told[source] += 1
+        if told[source] > before:
             self._events.log("info", f"{nodeid} failed and is run again by a plugin", self._job)
             self._events.emit("test", self._job, {"record": "rerun", "nodeid": nodeid})
 

@@ -186,9 +186,9 @@ class Suite:
         self._records.drain()
         words = self._last_words()
         sections = self._captured.drain(self._output, self._context.plan.limits.text_bytes)
-        return self._judged(ended, LastOutput(words, sections))
+        return self._step_after(ended, LastOutput(words, sections))
 
-    def _judged(self, ended: Ended, last: LastOutput) -> Step:
+    def _step_after(self, ended: Ended, last: LastOutput) -> Step:
         verdict = JobExit(ended.exit_code, ended.signal, ended.cause, ended.detail, 0)
         refused = (
             self._records.refusal()

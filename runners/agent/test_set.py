@@ -63,7 +63,7 @@ class TestSet:
             raise ValueError(f"subject_modules must be a whole number, not {number!r:.80}")
         self._loaded.append(number)
 
-    def told(self, manifest: Optional[Sequence[str]]) -> Dict[str, JsonValue]:
+    def document(self, manifest: Optional[Sequence[str]]) -> Dict[str, JsonValue]:
         """Return the complete test set, with a digest of the tests to run."""
         text = "\n".join(sorted(manifest or ()))
         digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
@@ -98,9 +98,9 @@ class TestSet:
         by = _text(raw.get("by"))
         tests: List[JsonValue] = [_text(test) for test in _list(raw, "tests")]
         count: int = raw["count"]
-        return {"by": by, "count": count, "tests": tests, "asked": self._is_asked(by)}
+        return {"by": by, "count": count, "tests": tests, "asked": self._is_requested(by)}
 
-    def _is_asked(self, by: str) -> bool:
+    def _is_requested(self, by: str) -> bool:
         """Return whether the job's arguments have the option (as ``-k``, or as ``-kgpu``)."""
         if not by.startswith("-"):
             return False

@@ -223,13 +223,13 @@ class Overlay:
             answer = self._run((*pip, *offline, *what), timeout_s=_INSTALL_TIMEOUT_S)
             if answer.ok:
                 return
-            said = _said(answer)
+            said = _error_text(answer)
         if self._plan.environment.index:
             found = self._wheelhouse_links()
             answer = self._run((*pip, *common, *found, *what), timeout_s=_INSTALL_TIMEOUT_S)
             if answer.ok:
                 return
-            said = _said(answer)
+            said = _error_text(answer)
         raise EnvironmentFailed(f"packages cannot be installed ({' '.join(what)}): {said}")
 
     def _wheelhouse_links(self) -> Tuple[str, ...]:
@@ -259,7 +259,7 @@ def _normal(distribution: str) -> str:
     return re.sub(r"[-_.]+", "_", distribution).lower()
 
 
-def _said(answer: bounded_process.Answer) -> str:
+def _error_text(answer: bounded_process.Answer) -> str:
     if answer.timed_out:
         return "it took too long"
     lines = [line for line in answer.text.splitlines() if line.startswith("ERROR")]

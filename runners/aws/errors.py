@@ -190,19 +190,19 @@ def error_rule(code: str, status: int = HTTPStatus.BAD_REQUEST, words: str = "")
     return _NO_PERMISSION if status in _REFUSED else _INVALID_REQUEST
 
 
-def error_of(refusal: Refusal, *, asked: str) -> ProviderError:
+def error_of(refusal: Refusal, *, requested: str) -> ProviderError:
     """Return the error to raise.
 
     Args:
         refusal: EC2's answer.
-        asked: The request and its place: ``RunInstances g5.xlarge spot in us-east-1a``.
+        requested: The request and its place: ``RunInstances g5.xlarge spot in us-east-1a``.
     """
     rule = error_rule(refusal.code, refusal.status, refusal.words)
     request = f" [request {refusal.request_id}]" if refusal.request_id else ""
     words = plain_words(refusal.words).rstrip(".")
     said = f"{refusal.code}: {words}" if words else refusal.code
     return rule.error(
-        f"{asked} was refused: {said}{request}; {rule.advice}",
+        f"{requested} was refused: {said}{request}; {rule.advice}",
         code=refusal.code,
         extent=rule.extent,
     )

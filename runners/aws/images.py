@@ -152,14 +152,14 @@ def default_parameters(architecture: str) -> tuple[str, ...]:
     )
 
 
-def _image(found: Answer, config: PlatformConfig) -> Image:
-    root = str(found.get("RootDeviceName") or "/dev/sda1")
-    name = str(found.get("Name", ""))
-    disks = (x for x in found.get("BlockDeviceMappings", ()) if x.get("DeviceName") == root)
+def _image(answer: Answer, config: PlatformConfig) -> Image:
+    root = str(answer.get("RootDeviceName") or "/dev/sda1")
+    name = str(answer.get("Name", ""))
+    disks = (x for x in answer.get("BlockDeviceMappings", ()) if x.get("DeviceName") == root)
     return Image(
-        id=str(found["ImageId"]),
+        id=str(answer["ImageId"]),
         name=name,
-        created=str(found.get("CreationDate", "")),
+        created=str(answer.get("CreationDate", "")),
         root_device=root,
         root_gb=max((int(x.get("Ebs", {}).get("VolumeSize", 0)) for x in disks), default=0),
         user=next(iter(config.image.get("user", ())), "") or _usual_user(name),

@@ -227,15 +227,15 @@ class Inventory:
         return list(self.account.pages("ec2", region, operation, key, Filters=wanted))
 
 
-def _ending_with(found: Answer) -> Iterator[str]:
+def _ending_with(answer: Answer) -> Iterator[str]:
     """Yield the ids of resources that are deleted with the instance."""
-    for disk in found.get("BlockDeviceMappings", ()):
+    for disk in answer.get("BlockDeviceMappings", ()):
         if disk.get("Ebs", {}).get("DeleteOnTermination"):
             yield str(disk["Ebs"]["VolumeId"])
-    for one in found.get("NetworkInterfaces", ()):
+    for one in answer.get("NetworkInterfaces", ()):
         if one.get("Attachment", {}).get("DeleteOnTermination"):
             yield str(one["NetworkInterfaceId"])
-    yield str(found.get("SpotInstanceRequestId", ""))
+    yield str(answer.get("SpotInstanceRequestId", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,49 +249,49 @@ class Resource:
     detail: str = ""
 
 
-def volume(found: Answer) -> Resource:
+def volume(answer: Answer) -> Resource:
     """Return a disk from DescribeVolumes."""
-    attached = [x for x in found.get("Attachments", ()) if x.get("InstanceId")]
+    attached = [x for x in answer.get("Attachments", ()) if x.get("InstanceId")]
     return Resource(
         "disk",
-        str(found["VolumeId"]),
-        found,
-        state=_VOLUMES.get(str(found.get("State", "")), MachineState.READY),
-        detail=f"{found.get('Size', '?')} GB, {found.get('State', '')}"
+        str(answer["VolumeId"]),
+        answer,
+        state=_VOLUMES.get(str(answer.get("State", "")), MachineState.READY),
+        detail=f"{answer.get('Size', '?')} GB, {answer.get('State', '')}"
         + "".join(f", attached to {x['InstanceId']}" for x in attached),
     )
 
 
-def interface(found: Answer) -> Resource:
+def interface(answer: Answer) -> Resource:
     """Return a network interface from DescribeNetworkInterfaces."""
     return Resource(
         "network-interface",
-        str(found["NetworkInterfaceId"]),
-        found,
-        detail=str(found.get("Status", "")),
+        str(answer["NetworkInterfaceId"]),
+        answer,
+        detail=str(answer.get("Status", "")),
     )
 
 
-def address(found: Answer) -> Resource:
+def address(answer: Answer) -> Resource:
     """Return a reserved public address from DescribeAddresses."""
-    return Resource("address", str(found["AllocationId"]), found, detail=str(found["PublicIp"]))
+    return Resource("address", str(answer["AllocationId"]), answer, detail=str(answer["PublicIp"]))
 
 
-def group(found: Answer) -> Resource:
+def group(answer: Answer) -> Resource:
     """Return a security group from DescribeSecurityGroups."""
-    return Resource("firewall", str(found["GroupId"]), found, detail=str(found.get("GroupName")))
+    return Resource("firewall", str(answer["GroupId"]), answer, detail=str(answer.get("GroupName")))
 
 
-def spot_request(found: Answer) -> Resource:
+def spot_request(answer: Answer) -> Resource:
     """Return a spot request from DescribeSpotInstanceRequests; it ends with its instance."""
     open_states = ("open", "active")
-    state = str(found.get("State", ""))
+    state = str(answer.get("State", ""))
     return Resource(
         "spot-request",
-        str(found["SpotInstanceRequestId"]),
-        found,
+        str(answer["SpotInstanceRequestId"]),
+        answer,
         state=MachineState.READY if state in open_states else MachineState.TERMINATED,
-        detail=str(found.get("Status", {}).get("Code", state)),
+        detail=str(answer.get("Status", {}).get("Code", state)),
     )
 
 

@@ -105,12 +105,12 @@ class QuotaReader:
         found = (one for reservation in running for one in reservation["Instances"])
         return sum(self._vcpus(one, quota) for one in found)
 
-    def _vcpus(self, found: Answer, quota: Quota) -> int:
-        market = "spot" if found.get("InstanceLifecycle") == "spot" else "on-demand"
-        name = str(found["InstanceType"])
+    def _vcpus(self, answer: Answer, quota: Quota) -> int:
+        market = "spot" if answer.get("InstanceLifecycle") == "spot" else "on-demand"
+        name = str(answer["InstanceType"])
         if quota_of(name, quota.scope, market).code != quota.code:
             return 0
-        cpus = found.get("CpuOptions") or {}
+        cpus = answer.get("CpuOptions") or {}
         if cpus.get("CoreCount") and cpus.get("ThreadsPerCore"):
             return int(cpus["CoreCount"]) * int(cpus["ThreadsPerCore"])
         return self.catalogue.instance_type(name, quota.scope).vcpus

@@ -90,7 +90,7 @@ class Account:
             what: The resource, for the error's message.
             parameters: Parameters, by the API's names.
         """
-        asked = _asked(operation, what, region)
+        asked = _answer_of(operation, what, region)
         return self._ask(
             lambda: getattr(self._client(service, region), operation)(**parameters), asked
         )
@@ -99,7 +99,7 @@ class Account:
         self, service: str, region: str, operation: str, /, *, what: str = "", **parameters: object
     ) -> Answer:
         """Send a request like `read`, but at most once."""
-        asked = _asked(operation, what, region)
+        asked = _answer_of(operation, what, region)
         return self._ask(
             lambda: getattr(self._client(service, region, creating=True), operation)(**parameters),
             asked,
@@ -115,7 +115,7 @@ class Account:
             pages = client.get_paginator(operation).paginate(**parameters)
             return {key: [entry for page in pages for entry in page.get(key, ())]}
 
-        yield from self._ask(entries, _asked(operation, "", region))[key]
+        yield from self._ask(entries, _answer_of(operation, "", region))[key]
 
     def wait(self, service: str, region: str, waiter: str, /, **parameters: object) -> None:
         """Poll until boto3's waiter succeeds. Raises ProviderError at its limit."""
@@ -124,7 +124,7 @@ class Account:
             self._client(service, region).get_waiter(waiter).wait(**parameters)
             return {}
 
-        self._ask(until, _asked(waiter, "", region))
+        self._ask(until, _answer_of(waiter, "", region))
 
     def region(self) -> str:
         """Return the region of the environment or the profile; empty if none is set."""
@@ -151,9 +151,9 @@ class Account:
         files = (finder.get_provider(kind) for kind in ("env", "shared-credentials-file"))
         return bool(_SIGNS.intersection(profile)) or any(each.load() for each in files)
 
-    def _ask(self, call: Callable[[], Answer], asked: str) -> Answer:
+    def _ask(self, call: Callable[[], Answer], requested: str) -> Answer:
         try:
-            return _typed(call, asked)
+            return _typed(call, requested)
         except CredentialsError as error:
             if error.code not in _STALE:
                 raise
@@ -161,7 +161,7 @@ class Account:
         with self._lock:
             self._session = None
             self._clients.clear()
-        return _typed(call, asked)
+        return _typed(call, requested)
 
     def _client(self, service: str, region: str, *, creating: bool = False) -> Any:  # noqa: ANN401
         with self._lock:
@@ -194,20 +194,22 @@ def _session() -> Any:  # noqa: ANN401
     return boto3.session.Session(botocore_session=_core())
 
 
-def _typed(call: Callable[[], Answer], asked: str) -> Answer:
+def _typed(call: Callable[[], Answer], requested: str) -> Answer:
     try:
         return call()
     except sdk_errors.ClientError as error:
-        raise error_of(_refusal(error.response), asked=asked) from error
+        raise error_of(_refusal(error.response), requested=requested) from error
     except _NO_CREDENTIALS as error:
         raise CredentialsError(
-            f"{asked} was not sent: {error}; configure credentials as the AWS CLI finds them",
+            f"{requested} was not sent: {error}; configure credentials as the AWS CLI finds them",
             code=type(error).__name__,
         ) from error
     except _WRONG as error:
-        raise ConfigError(f"{asked} was not sent: {error}", code=type(error).__name__) from error
+        raise ConfigError(
+            f"{requested} was not sent: {error}", code=type(error).__name__
+        ) from error
     except (sdk_errors.BotoCoreError, ResponseParserError) as error:
-        raise _unknown_outcome(error, asked) from error
+        raise _unknown_outcome(error, requested) from error
 
 
 def _refusal(response: Answer) -> Refusal:
@@ -220,13 +222,14 @@ def _refusal(response: Answer) -> Refusal:
     )
 
 
-def _unknown_outcome(error: Exception, asked: str) -> ProviderError:
-    doubt = "" if asked.startswith(_READS) else ", and may have been carried out"
+def _unknown_outcome(error: Exception, requested: str) -> ProviderError:
+    doubt = "" if requested.startswith(_READS) else ", and may have been carried out"
     return ProviderUnavailableError(
-        f"{asked} had no usable answer{doubt}: {plain_words(str(error))}", code=type(error).__name__
+        f"{requested} had no usable answer{doubt}: {plain_words(str(error))}",
+        code=type(error).__name__,
     )
 
 
-def _asked(operation: str, what: str, region: str) -> str:
+def _answer_of(operation: str, what: str, region: str) -> str:
     name = "".join(word.capitalize() for word in operation.split("_"))
     return f"{name} {what} in {region}" if what else f"{name} in {region}"

@@ -55,16 +55,16 @@ class Images:
         self._clients = clients
         self._cache: TtlCache[Image] = TtlCache(now, serve_stale=False)
 
-    def resolve(self, said: Mapping[str, str | tuple[str, ...]]) -> Image:
+    def resolve(self, values: Mapping[str, str | tuple[str, ...]]) -> Image:
         """Return the image of a platform's `image`. Raises ConfigError if none is available."""
-        unknown = sorted(set(said) - _KEYS)
+        unknown = sorted(set(values) - _KEYS)
         if unknown:
             raise ConfigError(
                 f"image: {unknown[0]} is not known to gcp; there are family, name, project, user",
                 extent=Extent.PROJECT,
             )
-        project = "".join(texts(said.get("project"))) or DEFAULT_PROJECT
-        names, families = texts(said.get("name")), texts(said.get("family"))
+        project = "".join(texts(values.get("project"))) or DEFAULT_PROJECT
+        names, families = texts(values.get("name")), texts(values.get("family"))
         if not names and not families:
             families = DEFAULT_FAMILIES
         key = f"{project} {names} {families}"
@@ -134,16 +134,16 @@ class Images:
         return list(self._clients.images.list(request, retry=None, timeout=READ_TIMEOUT_S))
 
 
-def _image(found: compute_v1.Image, project: str) -> Image:
+def _image(image: compute_v1.Image, project: str) -> Image:
     # Images of the deep learning project name their driver; one without a driver installs it at
     # its first boot if its metadata requests that.
     is_learning = project == DEFAULT_PROJECT
     return Image(
-        link=found.self_link or f"projects/{project}/global/images/{found.name}",
-        name=found.name,
-        id=str(found.id) if found.id else found.name,
-        created=found.creation_timestamp,
-        disk_gb=int(found.disk_size_gb),
-        deprecated=found.deprecated.state,
-        needs_driver=is_learning and not _DRIVER_INSIDE.search(f"{found.family} {found.name}"),
+        link=image.self_link or f"projects/{project}/global/images/{image.name}",
+        name=image.name,
+        id=str(image.id) if image.id else image.name,
+        created=image.creation_timestamp,
+        disk_gb=int(image.disk_size_gb),
+        deprecated=image.deprecated.state,
+        needs_driver=is_learning and not _DRIVER_INSIDE.search(f"{image.family} {image.name}"),
     )

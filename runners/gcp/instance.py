@@ -181,13 +181,13 @@ def _network(config: PlatformConfig, region: str) -> compute_v1.NetworkInterface
 
 
 def _scheduling(
-    market: str, expires_at: datetime, asked_at: datetime, now: datetime
+    market: str, expires_at: datetime, requested_at: datetime, now: datetime
 ) -> compute_v1.Scheduling:
     if expires_at <= now:
         raise ConfigError(f"the machine was to end at {expires_at:%H:%M:%S} UTC, which is past")
     # Counted from the first call, so that a repeated one is the same request: what Google does with
     # a request id that it knows and another body is not documented. Whole minutes, rounded up.
-    run_s = max(MINIMUM_RUN_S, math.ceil((expires_at - asked_at).total_seconds() / 60) * 60)
+    run_s = max(MINIMUM_RUN_S, math.ceil((expires_at - requested_at).total_seconds() / 60) * 60)
     return compute_v1.Scheduling(
         on_host_maintenance="TERMINATE",  # machines with GPUs cannot be moved
         automatic_restart=False,

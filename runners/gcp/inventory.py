@@ -147,10 +147,10 @@ def _be_complete(what: str, unreachables: Iterable[str]) -> None:
         raise _incomplete(what, missing, "unreachable")
 
 
-def _answered(what: str, scope: str, found: _Scoped) -> None:
+def _answered(what: str, scope: str, scoped: _Scoped) -> None:
     # An empty scope warns too, that it has no results.
-    if found.warning.code == "UNREACHABLE":
-        raise _incomplete(what, last(scope), found.warning.message)
+    if scoped.warning.code == "UNREACHABLE":
+        raise _incomplete(what, last(scope), scoped.warning.message)
 
 
 def _incomplete(what: str, where: str, why: str) -> ProviderUnavailableError:

@@ -24,7 +24,7 @@ from runners.google.catalogue import (
     is_plain,
     known,
     market_of,
-    said_by,
+    price_note,
     usd_of,
 )
 from runners.google.clients import Clients
@@ -232,7 +232,7 @@ def _place(
         disk_usd_per_hour=disk.usd_per_hour * config.disk_gb if disk else Decimal(0),
         address_usd_per_hour=address.usd_per_hour if address and config.is_public else Decimal(0),
         minimum_s=MINIMUM_S,
-        priced=said_by(machine) if machine else "",
+        priced=price_note(machine) if machine else "",
         priced_at=machine.as_of if machine else None,
         region=region,
         zone=zone,

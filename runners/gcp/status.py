@@ -108,11 +108,11 @@ class StatusReader:
             simulated=self._clients.is_simulated,
         )
 
-    def _reach(self, which: ResourceId, found: compute_v1.Instance) -> SshAddress | None:
-        address, key = _address(found), self._host_key(which)
+    def _reach(self, which: ResourceId, instance: compute_v1.Instance) -> SshAddress | None:
+        address, key = _address(instance), self._host_key(which)
         if not address or not key:
             return None
-        metadata = _metadata(found)
+        metadata = _metadata(instance)
         proxy = _tunnel_command(which, self._clients.project) if CONNECT in metadata else ()
         return SshAddress(address, user_in(metadata), host_key=key, proxy_command=proxy)
 
@@ -139,10 +139,10 @@ class StatusReader:
         asked: datetime | None = None
         was_asked = False
         for operation in self.operations(which):
-            if _is_asked_for(operation):
+            if _is_requested(operation):
                 was_asked, asked = True, _ended_at(operation)
                 continue  # an earlier operation has the cause
-            end = self._end_by(which, operation, was_asked=was_asked)
+            end = self._end_by(which, operation, was_requested=was_asked)
             if end is not None:
                 return end if end.ended else replace(end, at=asked)
         return End(at=asked)
@@ -166,7 +166,7 @@ class StatusReader:
         return sorted(ours, key=lambda each: _time(each.insert_time), reverse=True)
 
     def _end_by(
-        self, which: ResourceId, operation: compute_v1.Operation, *, was_asked: bool
+        self, which: ResourceId, operation: compute_v1.Operation, *, was_requested: bool
     ) -> End | None:
         """Return the end that this operation explains; None if an older one must be read."""
         said = f"{operation.operation_type}: {operation.status_message}".rstrip(": ")
@@ -180,7 +180,7 @@ class StatusReader:
                 # Its disk goes on costing until it is deleted.
                 return End("deadline", f"{said}: it powered itself off", by_guest=True)
             case "insert":
-                return self._made_by(which, operation, was_asked=was_asked)
+                return self._made_by(which, operation, was_requested=was_requested)
             case "delete" | "stop":
                 detail = f"{said}: by Compute Engine, when its run duration was over"
                 return End("deadline", detail, at=at)
@@ -189,65 +189,65 @@ class StatusReader:
         return None
 
     def _made_by(
-        self, which: ResourceId, operation: compute_v1.Operation, *, was_asked: bool
+        self, which: ResourceId, operation: compute_v1.Operation, *, was_requested: bool
     ) -> End:
         error = of_operation(f"making {which}", operation)
         if error is not None:
-            was_cancelled = was_asked and error.code == _CANCELLED
+            was_cancelled = was_requested and error.code == _CANCELLED
             ended = "" if was_cancelled else ended_by(error)
             return End(ended, str(error), extent=error.extent)
         if not is_done(operation):
             return End(detail="being made", is_pending=True)
         age = self._now() - _time(operation.end_time)
-        if was_asked or age >= _NOT_SHOWN_YET:
+        if was_requested or age >= _NOT_SHOWN_YET:
             return End()
         return End(detail="made, and not shown yet", is_pending=True)
 
 
-def _is_asked_for(operation: compute_v1.Operation) -> bool:
+def _is_requested(operation: compute_v1.Operation) -> bool:
     """Return whether a user, instead of the cloud, ended the machine by this operation."""
     is_end = operation.operation_type in ("delete", "stop")
     by_cloud = "@" not in operation.user or operation.user.startswith("system")
     return is_end and not by_cloud
 
 
-def as_machine(found: compute_v1.Instance, zone: str, *, simulated: bool) -> Machine:
+def as_machine(instance: compute_v1.Instance, zone: str, *, simulated: bool) -> Machine:
     """Return an instance without its endpoint, which requires another request."""
-    carried = tags(found.labels)
-    state = _STATES.get(found.status, MachineState.STOPPING)
+    carried = tags(instance.labels)
+    state = _STATES.get(instance.status, MachineState.STOPPING)
     return Machine(
-        id=str(ResourceId(zone, "instances", found.name)),
+        id=str(ResourceId(zone, "instances", instance.name)),
         token=carried.get("seatrial-token", ""),
         state=state,
-        detail=" ".join(part for part in (found.status, found.status_message) if part),
+        detail=" ".join(part for part in (instance.status, instance.status_message) if part),
         tags=carried,
-        facts=_facts(found, zone),
+        facts=_facts(instance, zone),
         simulated=simulated,
     )
 
 
-def _facts(found: compute_v1.Instance, zone: str) -> dict[str, str]:
-    is_spot = found.scheduling.provisioning_model == "SPOT"
+def _facts(instance: compute_v1.Instance, zone: str) -> dict[str, str]:
+    is_spot = instance.scheduling.provisioning_model == "SPOT"
     return {
-        "instance_id": str(found.id),
-        "instance_type": last(found.machine_type),
+        "instance_id": str(instance.id),
+        "instance_type": last(instance.machine_type),
         "zone": zone,
         "region": region_of(zone),
         "market": "spot" if is_spot else "on-demand",
-        **_image_facts(_metadata(found).get(IMAGE_FACTS, "{}")),
+        **_image_facts(_metadata(instance).get(IMAGE_FACTS, "{}")),
     }
 
 
-def _image_facts(said: str) -> dict[str, str]:
+def _image_facts(message: str) -> dict[str, str]:
     try:
-        facts = json.loads(said)
+        facts = json.loads(message)
     except ValueError:
         return {}
     return {str(key): str(value) for key, value in dict(facts).items()}
 
 
-def _metadata(found: compute_v1.Instance) -> dict[str, str]:
-    return {item.key: item.value for item in found.metadata.items}
+def _metadata(instance: compute_v1.Instance) -> dict[str, str]:
+    return {item.key: item.value for item in instance.metadata.items}
 
 
 def _tunnel_command(which: ResourceId, project: str) -> tuple[str, ...]:
@@ -263,8 +263,8 @@ def _tunnel_command(which: ResourceId, project: str) -> tuple[str, ...]:
     # fmt: on
 
 
-def _address(found: compute_v1.Instance) -> str:
-    for interface in found.network_interfaces:
+def _address(instance: compute_v1.Instance) -> str:
+    for interface in instance.network_interfaces:
         for access in interface.access_configs:
             # One that has an outer address at all is only known from outside by it.
             return access.nat_i_p
@@ -272,9 +272,9 @@ def _address(found: compute_v1.Instance) -> str:
     return ""
 
 
-def _time(said: str) -> datetime:
+def _time(message: str) -> datetime:
     try:
-        return datetime.fromisoformat(said).astimezone(UTC)
+        return datetime.fromisoformat(message).astimezone(UTC)
     except ValueError:
         return datetime.fromtimestamp(0, UTC)
 

@@ -23,7 +23,7 @@ def known(provider: str, shipped: Iterable[Price], book: PriceBook | None) -> tu
     return tuple(newest.values())
 
 
-def said_by(price: Price) -> str:
+def price_note(price: Price) -> str:
     """Return the source of a price, for a person: ``table 2026-11-21``."""
     return f"{price.source} {price.as_of:%Y-%m-%d}"
 

@@ -80,9 +80,9 @@ def own_labels(platform: Platform) -> dict[str, str]:
     return found
 
 
-def tags(found: Mapping[str, str]) -> dict[str, str]:
+def tags(values: Mapping[str, str]) -> dict[str, str]:
     """Return Seatrial's labels of a resource."""
-    return {key: value for key, value in found.items() if key.startswith(PREFIX)}
+    return {key: value for key, value in values.items() if key.startswith(PREFIX)}
 
 
 def is_zone(location: str) -> bool:

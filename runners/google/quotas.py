@@ -65,13 +65,13 @@ class ComputeQuotaReader:
         ).quotas
 
 
-def _without_spot(code: str, told: Mapping[str, compute_v1.Quota]) -> QuotaLevel:
+def _without_spot(code: str, quotas: Mapping[str, compute_v1.Quota]) -> QuotaLevel:
     """Return the level of a spot quota of 0, which is replaced by the standard quota.
 
     Its free part is unknown, because standard machines use the same quota.
     """
     standard = code.removeprefix(_SPOT)
-    there = told.get(standard)
+    there = quotas.get(standard)
     if there is not None and not there.limit:
         return QuotaLevel(0, int(there.usage))
     return QuotaLevel(None, None, _NO_SPOT.format(code=code, standard=standard))

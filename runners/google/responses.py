@@ -207,6 +207,6 @@ UNLIMITED = 10**12
 """A value for unlimited: more than any launch uses."""
 
 
-def limit_of(told: float) -> int:
+def limit_of(stated: float) -> int:
     """Return a service's limit; a negative one, usually -1, means unlimited."""
-    return UNLIMITED if told < 0 else int(told)
+    return UNLIMITED if stated < 0 else int(stated)

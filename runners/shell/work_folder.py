@@ -68,7 +68,7 @@ def look(shell: Shell, *, base: str | None, candidates: Sequence[str]) -> Ground
         GroundError: No Python is new enough, or sudo worked before and fails now.
         ShellError: The machine could not be reached.
     """
-    done = shell.run(_script(candidates, asked=base is None), timeout_s=LOOK_TIMEOUT_S)
+    done = shell.run(_script(candidates, is_requested=base is None), timeout_s=LOOK_TIMEOUT_S)
     if done.status == NO_PYTHON:
         raise GroundError(
             "the machine has no Python 3.9 or newer for the agent (tried "
@@ -81,10 +81,10 @@ def look(shell: Shell, *, base: str | None, candidates: Sequence[str]) -> Ground
     return _ground(python, _answer(done, said))
 
 
-def _script(candidates: Sequence[str], *, asked: bool) -> str:
+def _script(candidates: Sequence[str], *, is_requested: bool) -> str:
     test = f"import sys; raise SystemExit(sys.version_info < {OLDEST_PYTHON})"
-    program = STANDING.read_text(encoding="utf-8") if asked else ""
-    answer = f'exec "$python" -E -s -S -c {shlex.quote(program)}' if asked else "exit 0"
+    program = STANDING.read_text(encoding="utf-8") if is_requested else ""
+    answer = f'exec "$python" -E -s -S -c {shlex.quote(program)}' if is_requested else "exit 0"
     return (
         f"for name in {' '.join(map(shlex.quote, candidates))}; do "
         'python=$(command -v "$name") || continue; '
@@ -93,13 +93,13 @@ def _script(candidates: Sequence[str], *, asked: bool) -> str:
     )
 
 
-def _answer(done: CommandResult, said: str) -> dict[str, object]:
+def _answer(done: CommandResult, message: str) -> dict[str, object]:
     try:
-        found = json.loads(said)
+        found = json.loads(message)
     except ValueError:
         found = None
     if done.status != 0 or not isinstance(found, dict):
-        heard = done.stderr.decode(errors="replace").strip()[-2000:] or said[-500:]
+        heard = done.stderr.decode(errors="replace").strip()[-2000:] or message[-500:]
         raise GroundError(
             "the machine does not say where the agent can work (exit code "
             f"{done.status}): {heard or 'no output'}"
@@ -107,12 +107,12 @@ def _answer(done: CommandResult, said: str) -> dict[str, object]:
     return found
 
 
-def _ground(python: str, found: dict[str, object]) -> Ground:
-    if found["fault"] is not None:
-        raise GroundError(str(found["fault"]))
+def _ground(python: str, document: dict[str, object]) -> Ground:
+    if document["fault"] is not None:
+        raise GroundError(str(document["fault"]))
     return Ground(
-        base=str(found["base"]),
+        base=str(document["base"]),
         python=python,
-        sudo=found["sudo"] is True,
-        not_root=str(found["reason"]),
+        sudo=document["sudo"] is True,
+        not_root=str(document["reason"]),
     )

@@ -20,7 +20,7 @@ from orchestrator.domain.machine import (
 )
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price, PriceBook
-from runners.google.catalogue import said_by
+from runners.google.catalogue import price_note
 from runners.google.names import is_zone, region_of
 from runners.tpu.client import TpuApi
 from runners.tpu.names import location
@@ -132,7 +132,7 @@ def place_of(config: PlatformConfig, zone: str, market: str, prices: Iterable[Pr
         price_usd_per_hour=chip.usd_per_hour * kind.chips if chip else None,
         address_usd_per_hour=address.usd_per_hour if address else Decimal(0),
         minimum_s=MINIMUM_S,
-        priced=said_by(chip) if chip else "",
+        priced=price_note(chip) if chip else "",
         priced_at=chip.as_of if chip else None,
         region=region,
         zone=zone,

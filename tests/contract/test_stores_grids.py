@@ -188,8 +188,8 @@ def test_a_strip_has_the_newest_results_of_each_cell(stores):
     assert [go.run for go in older] == ["run-1", "run-0"]
     (last,) = stores.grids.last([test.id])
     assert (last.run, last.cell) == ("run-3", "p1")
-    assert "KeyError" in stores.grids.said(goes[1].number, test.id)
-    assert stores.grids.said(goes[0].number, 999) == ""
+    assert "KeyError" in stores.grids.message(goes[1].number, test.id)
+    assert stores.grids.message(goes[0].number, 999) == ""
 
 
 def newest(stores, *tests):

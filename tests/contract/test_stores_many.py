@@ -179,7 +179,7 @@ def test_pages_of_what_is_asked_for(stores, three):
         (RunsAsked(version="%"), []),
         (RunsAsked(matrix="weekly"), ["run-2"]),
     ):
-        page, _ = stores.runs.page(limit=9, before=None, asked=asked)
+        page, _ = stores.runs.page(limit=9, before=None, filters=asked)
         assert [run.id for run in page] == names, asked
     assert stores.runs.names() == RunNames(("lib", "other"), ("nightly", "weekly"))
 

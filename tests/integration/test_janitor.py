@@ -76,7 +76,7 @@ def rent(here: FakeWorld, token: str, **tags: str) -> str:
 
 
 def standings(janitor: Janitor) -> list[Ownership]:
-    return [sight.ownership for sight in janitor.survey(["fake"]).sights]
+    return [sight.ownership for sight in janitor.take_inventory(["fake"]).sights]
 
 
 def sweep_after(here: FakeWorld, janitor: Janitor, wait: timedelta) -> list[str]:
@@ -262,7 +262,7 @@ def test_a_denied_region_that_no_lease_was_ever_in_does_not_stop_the_sweep(here,
     orphan = rent(here, "nobodys")
     janitor = replace(janitor, provider=lambda name: Denied(here.world.provider(name), "east"))
     caplog.set_level(logging.WARNING)
-    assert janitor.survey(["fake"]).unread == {}
+    assert janitor.take_inventory(["fake"]).unread == {}
     janitor.sweep()
     assert sweep_after(here, janitor, ORPHAN_GRACE) == [orphan]
     assert sum("east is not swept" in one.message for one in caplog.records) == 1, "said once"
@@ -272,5 +272,5 @@ def test_a_denied_region_that_a_lease_was_in_is_not_swept_at_all(here, janitor):
     known(here)
     rent(here, "nobodys")
     janitor = replace(janitor, provider=lambda name: Denied(here.world.provider(name), "north"))
-    assert janitor.survey(["fake"]).unread == {"fake": "denied"}
+    assert janitor.take_inventory(["fake"]).unread == {"fake": "denied"}
     assert sweep_after(here, janitor, ORPHAN_GRACE) == []

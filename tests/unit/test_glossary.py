@@ -1,4 +1,4 @@
-"""What people and programs meet is called as the glossary calls it."""
+"""Names are those of the glossary, and have none of the words that it does not use."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from orchestrator.store.tables import Table
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"^\| (?P<words>[a-z, ]+) \| [^|]+ \|$", re.MULTILINE)
+AMBIGUOUS = frozenset({"candidate", "feed", "kinds", "reach", "room"})
+"""Words with another meaning in functions and parameters."""
 COLUMN = re.compile(r'Column\(\s*"[a-z_]*",\s*f?"(?P<label>[^"]*)"')
 
 
@@ -72,16 +74,47 @@ def definitions() -> Iterator[str]:
                     yield f"{file.stem}.{node.name}"
 
 
+def functions() -> Iterator[str]:
+    """Functions of the product, with their parameters."""
+    for folder in ("orchestrator", "reports", "runners"):
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    every = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+                    yield f"{file.stem}.{node.name}"
+                    yield from (f"{file.stem}.{node.name}({one.arg})" for one in every)
+
+
 def labels() -> Iterator[str]:
     for file in sorted((ROOT / "orchestrator" / "dashboard").rglob("*.py")):
         yield from (found["label"] for found in COLUMN.finditer(file.read_text("utf-8")))
 
 
-@pytest.mark.parametrize("names", [tables, answers, commands, labels, definitions])
+def titles() -> Iterator[str]:
+    """Columns of the command line's tables."""
+    for file in sorted((ROOT / "orchestrator" / "cli").rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.keyword) and node.arg == "titles":
+                yield from (
+                    each.value
+                    for each in ast.walk(node.value)
+                    if isinstance(each, ast.Constant) and isinstance(each.value, str)
+                )
+
+
+@pytest.mark.parametrize("names", [tables, answers, commands, labels, titles, definitions])
 def test_no_name_has_a_word_that_is_not_used(names) -> None:
     found = list(names())
     assert len(found) > 50, "nothing was looked at"
     assert {name for name in found if words_of(name) & unused()} == set()
+
+
+def test_no_function_has_a_word_that_is_not_used() -> None:
+    found = list(functions())
+    assert len(found) > 10_000, "nothing was looked at"
+    # The file's own name is another test's.
+    names = {name for name in found if words_of(name.partition(".")[2]) & (unused() - AMBIGUOUS)}
+    assert names == set()
 
 
 def test_the_list_is_read() -> None:

@@ -47,7 +47,7 @@ def either(choices: tuple[object, ...]) -> str:
     return " or ".join(repr(choice) for choice in choices)
 
 
-def found(item: ConfigNode) -> str:
+def describe(item: ConfigNode) -> str:
     """Return a description of the value that was found, for messages."""
     if item.entries is not None:
         return "a mapping"
@@ -127,7 +127,7 @@ class DataclassBinder:
         return _BAD
 
     def _wrong(self, item: ConfigNode, wanted: str, path: Path, advice: str = "") -> object:
-        return self.say(path, f"must be {wanted}, not {found(item)}{advice}", item.at)
+        return self.say(path, f"must be {wanted}, not {describe(item)}{advice}", item.at)
 
     def _union(self, item: ConfigNode, options: tuple[object, ...], path: Path) -> object:
         if item.value is None and type(None) in options:

@@ -105,20 +105,20 @@ def checkout_of(source: Path) -> Commit:
     For a folder that git ignores the commit is empty: its files belong to no commit. A work
     tree whose state git cannot determine counts as dirty.
     """
-    if not source.is_dir() or _said(source, "check-ignore", "--quiet", ".") is not None:
+    if not source.is_dir() or _last_line(source, "check-ignore", "--quiet", ".") is not None:
         return Commit()
-    sha = _said(source, "rev-parse", "--verify", "--quiet", "HEAD")
+    sha = _last_line(source, "rev-parse", "--verify", "--quiet", "HEAD")
     if not sha:
         return Commit()
     return Commit(
         sha=sha,
-        branch=_said(source, "symbolic-ref", "--short", "--quiet", "HEAD") or "",
-        author=_said(source, "log", "-1", "--format=%an") or "",
+        branch=_last_line(source, "symbolic-ref", "--short", "--quiet", "HEAD") or "",
+        author=_last_line(source, "log", "-1", "--format=%an") or "",
         is_dirty=is_dirty(source),
     )
 
 
-def _said(folder: Path, *words: str) -> str | None:
+def _last_line(folder: Path, *words: str) -> str | None:
     """Return git's output; None if git fails or is not installed."""
     try:
         done = read_with_git(folder, *words)

@@ -61,11 +61,11 @@ def run(argv: Sequence[str], *, what: str, cwd: Path | None = None) -> str:
     except OSError as error:
         raise WheelsError(f"{what} cannot be run: {error}") from error
     if done.returncode:
-        raise WheelsError(f"{what} failed: {_said(done.stdout + done.stderr)}")
+        raise WheelsError(f"{what} failed: {_error_text(done.stdout + done.stderr)}")
     return done.stdout.decode(errors="replace")
 
 
-def _said(output: bytes) -> str:
+def _error_text(output: bytes) -> str:
     lines = [line.strip() for line in output.decode(errors="replace").splitlines() if line.strip()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR")]
     return "; ".join((errors or lines or ["it said nothing"])[-_LAST_LINES:])

@@ -214,10 +214,10 @@ def _next_header(source: _Input) -> tarfile.TarInfo | None:
         header = _parse(block)
         if header.type not in _EXTENSIONS:
             return _changed(header, changes)
-        changes |= _said(header.type, _extension(source, header))
+        changes |= _pax_values(header.type, _extension(source, header))
 
 
-def _said(kind: bytes, data: bytes) -> dict[str, str]:
+def _pax_values(kind: bytes, data: bytes) -> dict[str, str]:
     """Return the fields that an extension header overrides in the next member."""
     if kind in _LONG:
         return {_LONG[kind]: _text(data.split(b"\0")[0])}

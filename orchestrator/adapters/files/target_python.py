@@ -79,11 +79,11 @@ def choose(probe: Mapping[str, object], manifest: Manifest, environment: str) ->
     return Choice(None, "; ".join(dict.fromkeys(reasons)) or none)
 
 
-def _found(probe: Mapping[str, object], asked: Sequence[str]) -> bool:
+def _found(probe: Mapping[str, object], requested: Sequence[str]) -> bool:
     """Whether the machine has any of these; a Python that nobody named does not replace them."""
     found = probe.get("interpreters")
     raws = [raw for raw in found if isinstance(raw, dict)] if isinstance(found, list) else []
-    return any(raw.get("candidate") in asked and raw.get("path") for raw in raws)
+    return any(raw.get("candidate") in requested and raw.get("path") for raw in raws)
 
 
 def _lacks(interpreter: Interpreter, required: list[Requirement]) -> str:

@@ -98,21 +98,21 @@ class Ctrf:
             if path == _TESTS and reader.is_torn and not as_map(part).get("name"):
                 continue
             if path == _TESTS:
-                yield from _said_of_test(as_map(part), tool, seen, states)
+                yield from _statements_of_test(as_map(part), tool, seen, states)
             elif path == _SUMMARY:
                 summary = as_map(part)
             elif path == _ENVIRONMENT:
-                yield from _said_of_environment(as_map(part))
+                yield from _statements_of_environment(as_map(part))
             elif path == _TOOL:
                 tool = as_line(as_map(part).get("name"))
-                yield from _said_of_tool(as_map(part))
+                yield from _statements_of_tool(as_map(part))
             else:
                 _check_version(part)
         yield from reader.problems
         start = as_number(summary.get("start"))
         yield from parsed_epoch(start / 1000 if start else None)
         if not reader.is_torn:
-            yield from _said_of_summary(summary, seen, states)
+            yield from _statements_of_summary(summary, seen, states)
 
 
 def _check_version(part: object) -> None:
@@ -121,13 +121,13 @@ def _check_version(part: object) -> None:
         raise UnreadableError(f"it is CTRF {as_line(part)}; versions 0 and 1 can be read")
 
 
-def _said_of_tool(tool: Mapping[str, object]) -> Iterator[Said]:
+def _statements_of_tool(tool: Mapping[str, object]) -> Iterator[Said]:
     name, version = as_line(tool.get("name")), as_line(tool.get("version"))
     if name and version:
         yield ParsedEnvironment({"packages": {name: version}})
 
 
-def _said_of_test(
+def _statements_of_test(
     test: Mapping[str, object], tool: str, seen: Counter[str], states: Counter[str]
 ) -> Iterator[Said]:
     name = as_text(test.get("name"), LINE_LIMIT)
@@ -192,7 +192,7 @@ def _earlier(test: Mapping[str, object], outcome: TestOutcome) -> tuple[TestOutc
     return (TestOutcome.FAILED,) * retries
 
 
-def _said_of_environment(environment: Mapping[str, object]) -> Iterator[Said]:
+def _statements_of_environment(environment: Mapping[str, object]) -> Iterator[Said]:
     words = {key: as_line(environment.get(key)) for key in ("osPlatform", "osRelease")}
     machine = {
         key: word
@@ -208,7 +208,7 @@ def _said_of_environment(environment: Mapping[str, object]) -> Iterator[Said]:
         yield ParsedProblem("warning", "it says that its environment was not healthy")
 
 
-def _said_of_summary(
+def _statements_of_summary(
     summary: Mapping[str, object], seen: Counter[str], states: Counter[str]
 ) -> Iterator[Said]:
     duration = _duration(summary)

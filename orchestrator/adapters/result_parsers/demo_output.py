@@ -113,7 +113,7 @@ class DemoMarks:
                 marks.summed = int(summed["passed"]), int(summed["total"])
             else:
                 yield from narration.see(line)
-        yield from notes.said()
+        yield from notes.statements()
         yield from _mark_ending(marks, troubles, torn=is_torn(artifact))
 
 
@@ -176,11 +176,11 @@ class _Parts:
     total: int | None = None
     ended: bool = False
 
-    def begin(self, found: re.Match[str]) -> None:
-        self.numbers.add(int(found["number"]))
-        self.current = f"{found['word'].title()} {int(found['number'])}: {found['title'].strip()}"
-        if found["total"]:
-            self.total = int(found["total"])
+    def begin(self, match: re.Match[str]) -> None:
+        self.numbers.add(int(match["number"]))
+        self.current = f"{match['word'].title()} {int(match['number'])}: {match['title'].strip()}"
+        if match["total"]:
+            self.total = int(match["total"])
 
     def conclude(self, troubles: ErrorLines) -> Iterator[Said]:
         """End the current part; its result is inferred from the following text."""
@@ -230,7 +230,7 @@ class DemoHeadings:
             else:
                 troubles.see(line)
             yield from narration.see(line)
-        yield from notes.said()
+        yield from notes.statements()
         yield from _ending(parts, troubles, torn=is_torn(artifact))
 
 

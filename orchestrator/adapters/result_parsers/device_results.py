@@ -84,7 +84,7 @@ class DeviceResults:
         """Parse the artifact into statements, in order, in bounded memory."""
         reader = JsonReader(artifact, {()})
         for _, root in reader.parts():
-            yield from _Document(as_map(root)).said(is_torn=reader.is_torn)
+            yield from _Document(as_map(root)).statements(is_torn=reader.is_torn)
         yield from reader.problems
 
 
@@ -102,7 +102,7 @@ class _Document:
         self._times: list[object] = []
         self._sort(root, depth=0)
 
-    def said(self, *, is_torn: bool) -> Iterator[Said]:
+    def statements(self, *, is_torn: bool) -> Iterator[Said]:
         """All of it."""
         missing = self._missing
         if self._devices and not missing:
@@ -112,7 +112,7 @@ class _Document:
             yield ParsedEnvironment(facts)
         for written in self._times:
             yield from parsed_time(written)
-        told = [each for key, part in self._parts for each in _said_of_part(key, part)]
+        told = [each for key, part in self._parts for each in _statements_of_part(key, part)]
         yield ParsedJob(kind=_kind(told))
         yield from told
         yield from self._judge(missing)
@@ -187,17 +187,17 @@ class _Document:
             facts.setdefault(key, word)
 
 
-def _said_of_part(key: str, part: object) -> Iterator[Said]:
+def _statements_of_part(key: str, part: object) -> Iterator[Said]:
     if key in _BENCHMARKS:
         yield from metrics_of(part)
     else:
         yield from tests_of(part, key, as_checks=key in _CHECKS)
 
 
-def _kind(told: list[Said]) -> str:
-    if any(isinstance(each, ParsedTest | ParsedUnnamedTests) for each in told):
+def _kind(statements: list[Said]) -> str:
+    if any(isinstance(each, ParsedTest | ParsedUnnamedTests) for each in statements):
         return "suite"
-    only_metrics = any(isinstance(each, ParsedMetric) for each in told)
+    only_metrics = any(isinstance(each, ParsedMetric) for each in statements)
     return "benchmark" if only_metrics else "demo"
 
 
@@ -318,19 +318,19 @@ def _is_count(value: object) -> bool:
     return not isinstance(value, bool | str) and as_count(value) is not None
 
 
-def _is_sum(told: Mapping[str, object]) -> bool:
+def _is_sum(document: Mapping[str, object]) -> bool:
     """Return whether the object only counts outcomes and names no test."""
-    return set(told) <= {*_COUNTED, *_SUMS}
+    return set(document) <= {*_COUNTED, *_SUMS}
 
 
-def _counted(told: Mapping[str, object]) -> Iterator[Said]:
+def _counted(document: Mapping[str, object]) -> Iterator[Said]:
     counts: dict[str, int] = {}
-    for key, value in told.items():
+    for key, value in document.items():
         word, number = _COUNTED.get(key), as_count(value)
         if word is not None and number is not None and number < 10**9:
             counts[word] = counts.get(word, 0) + number
     yield ParsedUnnamedTests(counts)
-    total = as_count(told.get("total"))
+    total = as_count(document.get("total"))
     if total is not None:
         yield ParsedTally("footer", total, counts)
 
@@ -359,5 +359,5 @@ def _outcome(name: str, value: object, group: str) -> Iterator[Said]:
     yield ParsedTest(f"{group}::{name}", _OUTCOMES[state], seconds, reason, message)
 
 
-def _name(told: Mapping[str, object]) -> str:
-    return next((word for key in _NAMES if (word := as_line(told.get(key)))), "")
+def _name(document: Mapping[str, object]) -> str:
+    return next((word for key in _NAMES if (word := as_line(document.get(key)))), "")

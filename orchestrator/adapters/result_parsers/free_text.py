@@ -126,11 +126,11 @@ class FreeText:
         if found is not None and (mark is None or mark.passed):
             yield from self._metrics(found)
 
-    def _placed(self, said: Said) -> Said:
+    def _placed(self, statement: Said) -> Said:
         """Return a fallback with the section in which it happened; other items unchanged."""
-        if isinstance(said, ParsedFallback) and self.section:
-            return ParsedFallback(f"{said.reason} (in {self.section!r})")
-        return said
+        if isinstance(statement, ParsedFallback) and self.section:
+            return ParsedFallback(f"{statement.reason} (in {self.section!r})")
+        return statement
 
     def _take_title(self, line: str) -> bool:
         """Return whether the line is a title, alone or between two rules."""
@@ -165,54 +165,54 @@ class FreeText:
         elif not line[: self._group[0] + 1].isspace() or not line.strip():
             self._group = (0, "")
 
-    def _checks(self, mark: Marked, found: Measured | None) -> Iterator[Said]:
+    def _checks(self, mark: Marked, measured: Measured | None) -> Iterator[Said]:
         self.failed += not mark.passed
         name, _, value = mark.text.partition(":")
         name, value, reason, unit = name.strip(), value.strip(), "", ""
-        tally = found.tally if found else tally_of(value)
+        tally = measured.tally if measured else tally_of(value)
         passed = mark.passed and (tally is None or tally[0] == tally[1])
         if tally is not None:
             value, unit = f"{tally[0]}/{tally[1]}", "passed"
-        elif found is not None and len(found.figures) == 1:
-            value, unit = found.figures[0].quantity.printed, found.figures[0].quantity.unit
+        elif measured is not None and len(measured.figures) == 1:
+            value, unit = measured.figures[0].quantity.printed, measured.figures[0].quantity.unit
         if not passed:
             reason = mark.text
         full = "/".join(part for part in (_plain(self.section), _plain(name)) if part)
         yield ParsedCheck(full, "passed" if passed else "failed", value[:200], unit, "", reason)
 
-    def _metrics(self, found: Measured) -> Iterator[Said]:
-        pers = {figure.quantity.per for figure in found.figures} - {""}
-        params: dict[str, object] = {**found.params, **({"per": pers.pop()} if pers else {})}
-        times = [f for f in found.figures if f.quantity.kind == "latency"]
-        for figure in found.figures:
+    def _metrics(self, measured: Measured) -> Iterator[Said]:
+        pers = {figure.quantity.per for figure in measured.figures} - {""}
+        params: dict[str, object] = {**measured.params, **({"per": pers.pop()} if pers else {})}
+        times = [f for f in measured.figures if f.quantity.kind == "latency"]
+        for figure in measured.figures:
             if self.measures >= METRICS_KEPT:
                 return
-            said = self._metric(figure, found, params, times)
+            said = self._metric(figure, measured, params, times)
             if said is not None:
                 self.measures += 1
                 yield said
 
     def _metric(
-        self, figure: Figure, found: Measured, params: dict[str, object], times: list[Figure]
+        self, figure: Figure, measured: Measured, params: dict[str, object], times: list[Figure]
     ) -> ParsedMetric | None:
         told = figure.quantity
-        named = figure.name or found.label
+        named = figure.name or measured.label
         if told.kind == "ratio":
-            return self._ratio(figure, found, params, times)
-        name = self._name(figure, found)
+            return self._ratio(figure, measured, params, times)
+        name = self._name(figure, measured)
         if told.kind == "latency":
             group = named if not _QUANTITY_WORDS.search(named) else self._group[1] or named
             self._times = [*self._times[-1:], (group, told)]
         return ParsedMetric(name, (told.value,), told.unit, told.direction, params)
 
     def _ratio(
-        self, figure: Figure, found: Measured, params: dict[str, object], times: list[Figure]
+        self, figure: Figure, measured: Measured, params: dict[str, object], times: list[Figure]
     ) -> ParsedMetric | None:
         """Return the metric of a ratio with two known times, or of one that is called a speedup."""
-        named = figure.name or found.label
-        name = self._name(replace(figure, name=named), found)
+        named = figure.name or measured.label
+        name = self._name(replace(figure, name=named), measured)
         beside = [(time.name, time.quantity) for time in times]
-        above = self._times[::-1] if len(found.figures) == 1 else []
+        above = self._times[::-1] if len(measured.figures) == 1 else []
         direction, baseline = _related(figure.quantity, beside or above)
         if not direction and _SPEEDUP.search(named):
             direction = "higher"
@@ -221,9 +221,9 @@ class FreeText:
         said = {**params, "baseline": baseline} if baseline else params
         return ParsedMetric(name, (figure.quantity.value,), "x", direction, said)
 
-    def _name(self, figure: Figure, found: Measured) -> str:
+    def _name(self, figure: Figure, measured: Measured) -> str:
         """Return ``section/group/label/latency``, which a report splits into rows and columns."""
-        label, leaf = found.label, figure.name
+        label, leaf = measured.label, figure.name
         if not leaf and _QUANTITY_WORDS.search(label):
             label, leaf = "", label
         parts = (self.section, self._group[1], label if label != leaf else "")

@@ -46,7 +46,7 @@ class JobMetrics:
             artifact, cut = _written(Path(folder) / "file", name, chunks)
             found = _Found([], [cut] if cut else [], one_unit=name != OUTPUT)
             try:
-                found.take(self._said(artifact))
+                found.take(self._statements(artifact))
             except UnreadableError as error:
                 found.problems.append(str(error))
             except Exception as error:
@@ -58,7 +58,7 @@ class JobMetrics:
             found.problems.append(f"it holds no figure that can be read{example}")
         return tuple(found.metrics), tuple(found.problems)
 
-    def _said(self, artifact: Artifact) -> Iterator[Said]:
+    def _statements(self, artifact: Artifact) -> Iterator[Said]:
         """Read a job's output line by line, with the readers of free text."""
         if artifact.name == OUTPUT:
             yield from json_lines(artifact)

@@ -77,7 +77,7 @@ class PytestJsonReport:
             elif path == _COLLECTORS:
                 yield from reading.collector(as_map(part))
             elif path == _ENVIRONMENT:
-                yield from _said_of_environment(as_map(part))
+                yield from _statements_of_environment(as_map(part))
             elif path == _CREATED:
                 yield from parsed_epoch(as_number(part))
             else:
@@ -200,7 +200,7 @@ def _words(
     return "", "", ""
 
 
-def _said_of_environment(environment: Mapping[str, object]) -> Iterator[Said]:
+def _statements_of_environment(environment: Mapping[str, object]) -> Iterator[Said]:
     """Yield the environment that pytest-metadata adds."""
     facts: dict[str, object] = {}
     if python := as_line(environment.get("Python")):

@@ -111,7 +111,7 @@ class _Case:
         self.outcomes.append(outcome)
         self.words.setdefault(outcome, _words(outcome, attributes.get("message", ""), text))
 
-    def said(self, nodeid: str, *, is_torn: bool) -> ParsedTest:
+    def parsed_test(self, nodeid: str, *, is_torn: bool) -> ParsedTest:
         """The test."""
         inside = TestOutcome.MISSING if is_torn else _state(self.attributes)
         outcome = max(self.outcomes, default=inside)
@@ -176,7 +176,7 @@ class _Reading:
         """Yield the last testcase and the sums of the complete document."""
         if self._waiting is not None:
             yield self._waiting
-        yield from self._sums.said(is_pytest=self._names.is_pytest)
+        yield from self._sums.statements(is_pytest=self._names.is_pytest)
 
     def _begin_suite(self, event: Begin) -> Iterator[Said]:
         self._names.see_suite(event.attributes.get("name", ""))
@@ -194,7 +194,7 @@ class _Reading:
         if case is None:
             return
         nodeid = self._names.nodeid(case.attributes, case.suite)
-        test = case.said(nodeid, is_torn=is_torn)
+        test = case.parsed_test(nodeid, is_torn=is_torn)
         self._sums.see_case(case.outcomes, test)
         before, self._waiting = self._waiting, test
         if before is None:
@@ -257,7 +257,7 @@ class _Sums:
         if known is not None or len(self._worst) < _MOST_TESTS:
             self._worst[key] = worst
 
-    def said(self, *, is_pytest: bool) -> Iterator[Said]:
+    def statements(self, *, is_pytest: bool) -> Iterator[Said]:
         """Yield the tally, and a problem for each contradiction to the testcases."""
         duration = as_seconds(self._root.get("time", "")) or self._sum_of_times()
         total = self._attribute("tests")

@@ -95,11 +95,13 @@ class EnvironmentLines:
             facts["machine"] = machine
         return self._news(facts)
 
-    def _merge_device(self, said: Facts) -> bool:
+    def _merge_device(self, facts: Facts) -> bool:
         """Merge facts into the device; return False for a device of another name."""
-        if said.get("name", self._device.get("name")) != self._device.get("name", said.get("name")):
+        if facts.get("name", self._device.get("name")) != self._device.get(
+            "name", facts.get("name")
+        ):
             return False
-        grown = {**said, **self._device}
+        grown = {**facts, **self._device}
         is_new = grown != self._device
         self._device = grown
         return is_new

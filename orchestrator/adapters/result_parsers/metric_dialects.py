@@ -99,29 +99,29 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-def _figure(said: Mapping[str, object]) -> Iterator[ParsedMetric | ParsedProblem]:
-    name = as_line(said.get("metric")) or as_line(said.get("name"))
-    given = said.get("samples", said.get("value"))
+def _figure(document: Mapping[str, object]) -> Iterator[ParsedMetric | ParsedProblem]:
+    name = as_line(document.get("metric")) or as_line(document.get("name"))
+    given = document.get("samples", document.get("value"))
     raw = as_list(given) or ([given] if not isinstance(given, list) else [])
     samples = tuple(number for one in raw if (number := as_number(one)) is not None)
     if not name or not samples or len(samples) < len(raw):
         what = f"{name[:80]!r} has no figure, or one that is no number"
-        what = what if name else f"one with the keys {str(list(said))[:80]} has no name"
+        what = what if name else f"one with the keys {str(list(document))[:80]} has no name"
         yield ParsedProblem("error", f"of its metrics {what}")
         return
-    given_name = said.get("metric") or said.get("name")
+    given_name = document.get("metric") or document.get("name")
     if isinstance(given_name, str) and given_name != given_name.strip():
         what = f"{given_name[:80]!r} has a space before or after its name"
         yield ParsedProblem("error", f"of its metrics {what}")
         return
-    unit = as_text(said.get("unit"), LINE_LIMIT).strip()
-    params = {as_line(key): _plain(value) for key, value in as_map(said.get("params")).items()}
-    yield ParsedMetric(name, samples, unit, _direction(said, unit), params)
+    unit = as_text(document.get("unit"), LINE_LIMIT).strip()
+    params = {as_line(key): _plain(value) for key, value in as_map(document.get("params")).items()}
+    yield ParsedMetric(name, samples, unit, _direction(document, unit), params)
 
 
-def _direction(said: Mapping[str, object], unit: str) -> str:
+def _direction(document: Mapping[str, object], unit: str) -> str:
     """Return the stated direction, else the direction of the unit; empty if both are unknown."""
-    known = _DIRECTIONS.get(as_line(said.get("direction")).lower(), "")
+    known = _DIRECTIONS.get(as_line(document.get("direction")).lower(), "")
     told = quantity(f"1 {unit}") if not known else None
     return known or (told.direction if told else "")
 
@@ -161,7 +161,7 @@ class MetricLines:
             elif mark.passed:
                 troubles.last = ""
             yield from narration.see(line)
-        yield from notes.said()
+        yield from notes.statements()
         yield from _ending(narration, troubles, torn=is_torn(artifact))
 
 

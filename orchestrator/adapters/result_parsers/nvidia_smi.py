@@ -54,7 +54,7 @@ class TextDevices:
         self._devices: list[dict[str, object]] = []
         self._section = ""
 
-    def said(self) -> Iterator[Said]:
+    def statements(self) -> Iterator[Said]:
         """Yield the listed devices."""
         see: Callable[[str], None] = self._see_table
         for line in self._lines:
@@ -143,9 +143,9 @@ class NvidiaSmi:
         if first[0].startswith((_NONE, _BROKEN)):
             yield from _nothing(first[0])
         elif looks_like_text(first):
-            yield from TextDevices(lines).said()
+            yield from TextDevices(lines).statements()
         else:
-            yield from _said_of_rows(first, lines)
+            yield from _statements_of_rows(first, lines)
 
 
 def _first(lines: Iterator[str]) -> list[str]:
@@ -158,7 +158,7 @@ def _nothing(line: str) -> Iterator[Said]:
     yield ParsedProblem("error", f"nvidia-smi found no device: {as_line(line)}")
 
 
-def _said_of_rows(first: Sequence[str], lines: Iterator[str]) -> Iterator[Said]:
+def _statements_of_rows(first: Sequence[str], lines: Iterator[str]) -> Iterator[Said]:
     header = columns(first[0])
     heads = header or guessed_columns(first)
     if not heads:
@@ -167,7 +167,7 @@ def _said_of_rows(first: Sequence[str], lines: Iterator[str]) -> Iterator[Said]:
     for number, line in enumerate(lines, 1):
         if line and not (header and line == first[0]):
             rows.add(number, line)
-    yield from rows.said()
+    yield from rows.statements()
 
 
 @dataclass(slots=True)
@@ -209,7 +209,7 @@ class _Rows:
         for head, cell in row.items():
             self._sample(device, head, cell)
 
-    def said(self) -> Iterator[Said]:
+    def statements(self) -> Iterator[Said]:
         """All of it."""
         facts = [dict(device.facts) for device in self._devices.values()]
         yield ParsedEnvironment({"machine": {"devices": facts}})

@@ -64,13 +64,13 @@ class PytestBenchmark:
         yield ParsedJob(kind="benchmark")
         for path, part in reader.parts():
             if path == _MACHINE:
-                yield from _said_of_machine(as_map(part))
+                yield from _statements_of_machine(as_map(part))
             elif path == _COMMIT:
-                yield from _said_of_commit(as_map(part))
+                yield from _statements_of_commit(as_map(part))
             elif path == _WRITTEN:
                 yield from parsed_time(part)
             else:
-                yield from _said_of_benchmark(as_map(part), names)
+                yield from _statements_of_benchmark(as_map(part), names)
         yield from reader.problems
         if not reader.is_torn:
             yield ParsedEnd()
@@ -87,7 +87,7 @@ class _Names:
         return short if self._taken.setdefault(key, full) == full else full
 
 
-def _said_of_benchmark(benchmark: Mapping[str, object], names: _Names) -> Iterator[Said]:
+def _statements_of_benchmark(benchmark: Mapping[str, object], names: _Names) -> Iterator[Said]:
     label = as_text(benchmark.get("name"), LINE_LIMIT)
     full = as_text(benchmark.get("fullname"), LINE_LIMIT) or label
     if not label:
@@ -139,7 +139,7 @@ def _samples(
     return (median,), [*problems, ParsedProblem("warning", words)]
 
 
-def _said_of_machine(machine: Mapping[str, object]) -> Iterator[Said]:
+def _statements_of_machine(machine: Mapping[str, object]) -> Iterator[Said]:
     known = {
         "hostname": as_line(machine.get("node")),
         "os": as_line(machine.get("system")),
@@ -156,7 +156,7 @@ def _said_of_machine(machine: Mapping[str, object]) -> Iterator[Said]:
         yield ParsedEnvironment(facts)
 
 
-def _said_of_commit(commit: Mapping[str, object]) -> Iterator[Said]:
+def _statements_of_commit(commit: Mapping[str, object]) -> Iterator[Said]:
     """Yield the version in a commit's information, and a warning if its work tree is dirty."""
     project = as_line(commit.get("project"))
     for key in ("version", "tag"):

@@ -59,7 +59,7 @@ class PytestText:
             if reader.outside:
                 yield from remarks.see(line)
         yield from reader.finish()
-        yield from notes.said()
+        yield from notes.statements()
 
 
 class _Reader:

@@ -72,10 +72,10 @@ class Detail:
         if len(self._tail) > 2 * _TAIL_LINES:
             del self._tail[:_TAIL_LINES]
 
-    def told(self, failures: Failures, *, is_error: bool) -> ParsedDetail | None:
+    def parsed(self, failures: Failures, *, is_error: bool) -> ParsedDetail | None:
         """Return the failure's details; None if another section has better ones."""
         name, phase = _named(self.title)
-        message = self._said()
+        message = self._detail_text()
         if _ONLY_SUM.fullmatch(message):
             failures.named(name, is_error=is_error)
             return None
@@ -93,7 +93,7 @@ class Detail:
             self._first = self._first or line[:MESSAGE_LIMIT].strip()
             self._last = line[:MESSAGE_LIMIT].strip()
 
-    def _said(self) -> str:
+    def _detail_text(self) -> str:
         if self._message:
             return self._message
         is_end = self._first.startswith("Traceback") or _PLACE.fullmatch(self._last)
@@ -143,7 +143,7 @@ class CountedTests:
     extra: Counter[str] = field(default_factory=Counter)
     """Number of reports beside the deciding one, for tests that the summary names."""
     _named: dict[str, _Named] = field(default_factory=dict)
-    _told: Counter[str] = field(default_factory=Counter)
+    _settled_statements: Counter[str] = field(default_factory=Counter)
     _doubled: int = 0
     """Number of errors of named tests that also have another report."""
 
@@ -203,7 +203,7 @@ class CountedTests:
         self._hide(max(hidden, 0), counts)
         rest = Counter(dict(counts))
         rest.subtract(self.extra)
-        rest.subtract(self._told)
+        rest.subtract(self._settled_statements)
         rest.subtract(aside)
         unnamed = {word: number for word, number in rest.items() if number > 0}
         if unnamed:
@@ -212,7 +212,7 @@ class CountedTests:
     def _hide(self, number: int, counts: Mapping[str, int]) -> None:
         """Move the earlier reports of tests with a teardown error to `extra`; most passed."""
         for word in _BEFORE_TEARDOWN:
-            known = self.extra[word] + self._told[word]
+            known = self.extra[word] + self._settled_statements[word]
             taken = min(number, max(counts.get(word, 0) - known, 0))
             self.extra[word] += taken
             number -= taken
@@ -226,7 +226,7 @@ class CountedTests:
             self._doubled += test.errors_with_failures
             if test.is_by_subtest:
                 self.extra["passed"] += 1
-            self._told[worst.word] += 1
+            self._settled_statements[worst.word] += 1
             yield ParsedTest(nodeid, worst, message=test.message)
 
 
@@ -479,16 +479,16 @@ class Session:
     def _traceback(self, line: str) -> Iterator[Said]:
         title = grammar.banner(line, "_") if line.startswith("_") else None
         if title is not None and len(line.rstrip()) >= self.width - 1:
-            yield from self._told()
+            yield from self._settled_statements()
             self._detail = Detail(title)
         elif self._detail is not None:
             self._detail.add(line)
 
-    def _told(self) -> Iterator[Said]:
+    def _settled_statements(self) -> Iterator[Said]:
         detail, self._detail = self._detail, None
         if detail is None or self._place is _Place.PASSES:
             return
-        told = detail.told(self.tests.failures, is_error=self._place is _Place.ERRORS)
+        told = detail.parsed(self.tests.failures, is_error=self._place is _Place.ERRORS)
         if told is None:
             return
         self._details += 1
@@ -530,7 +530,7 @@ class Session:
 
     def _leave(self) -> Iterator[Said]:
         """Yield the results of the sections read so far."""
-        yield from self._told()
+        yield from self._settled_statements()
         yield from self._settled()
         yield from self.tests.flush()
 

@@ -60,7 +60,7 @@ class Reportlog:
         if not number:
             raise UnreadableError("there is no record of pytest-reportlog in it")
         yield from log.finish()
-        yield from spoilt.said()
+        yield from spoilt.statements()
 
 
 @dataclass(slots=True)
@@ -144,7 +144,7 @@ class _Log:
             test.fact, test.is_again = None, False
             return
         del self._open[nodeid]
-        yield _told(nodeid, test)
+        yield _parsed_test(nodeid, test)
 
     def _lost(self, nodeid: str, record: Mapping[str, object]) -> Iterator[Said]:
         """Yield the test of a worker that crashed, as xdist reports it."""
@@ -191,7 +191,7 @@ class _Log:
             known = test.fact.outcome if test.fact is not None else TestOutcome.MISSING
             if known not in _BAD:
                 test.fact = None
-            yield _told(nodeid, test)
+            yield _parsed_test(nodeid, test)
 
     def _clock(self, record: Mapping[str, object]) -> None:
         start, stop = record.get("start"), record.get("stop")
@@ -221,7 +221,7 @@ def _add(
     test.fact = fact if test.fact is None else test.fact.plus(fact)
 
 
-def _told(nodeid: str, test: _Open) -> ParsedTest:
+def _parsed_test(nodeid: str, test: _Open) -> ParsedTest:
     fact, earlier = test.fact, tuple(test.earlier)
     if fact is None:
         return ParsedTest(nodeid, TestOutcome.MISSING, earlier=earlier)
@@ -258,7 +258,7 @@ class UnreadableLines:
     large: int = 0
     is_torn: bool = False
 
-    def said(self) -> tuple[ParsedProblem, ...]:
+    def statements(self) -> tuple[ParsedProblem, ...]:
         """Return the counts as problems, after the last line was read."""
         problems = []
         if self.is_torn:
@@ -288,15 +288,15 @@ def records(artifact: Artifact, spoilt: UnreadableLines) -> Iterator[Mapping[str
                 spoilt.broken += not spoilt.is_torn
 
 
-def longrepr_of(said: object) -> tuple[str | list[object], Mapping[str, str] | None]:
+def longrepr_of(value: object) -> tuple[str | list[object], Mapping[str, str] | None]:
     """Return a failure's text, or ``[path, line, reason]`` of a skip, and the crash's message."""
-    if isinstance(said, list) and len(said) == 3:
-        return [as_text(said[0]), said[1], as_text(said[2])], None
-    if not isinstance(said, dict):
-        return as_text(said), None
-    crash = said.get("reprcrash")
+    if isinstance(value, list) and len(value) == 3:
+        return [as_text(value[0]), value[1], as_text(value[2])], None
+    if not isinstance(value, dict):
+        return as_text(value), None
+    crash = value.get("reprcrash")
     message = as_text(crash.get("message")) if isinstance(crash, dict) else ""
-    return shortened(_tracebacks(said)), {"message": message} if message else None
+    return shortened(_tracebacks(value)), {"message": message} if message else None
 
 
 def _record(line: bytes) -> Mapping[str, object] | None:
@@ -310,20 +310,20 @@ def _record(line: bytes) -> Mapping[str, object] | None:
     return record if isinstance(record, dict) and "$report_type" in record else None
 
 
-def _tracebacks(said: Mapping[str, object]) -> str:
-    chain = said.get("chain")
+def _tracebacks(document: Mapping[str, object]) -> str:
+    chain = document.get("chain")
     links = chain[:_CHAIN_LIMIT] if isinstance(chain, list) else []
     parts: list[str] = []
     for link in links:
         if isinstance(link, list) and len(link) == 3:
             parts += [_traceback(link[0]), as_text(link[2])]
     if not any(parts):
-        parts = [_traceback(said.get("reprtraceback"))]
+        parts = [_traceback(document.get("reprtraceback"))]
     return "\n\n".join(part for part in parts if part)
 
 
-def _traceback(said: object) -> str:
-    entries = said.get("reprentries") if isinstance(said, dict) else None
+def _traceback(value: object) -> str:
+    entries = value.get("reprentries") if isinstance(value, dict) else None
     if not isinstance(entries, list):
         return ""
     shown = entries

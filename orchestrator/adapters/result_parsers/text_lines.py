@@ -123,7 +123,7 @@ class Notes:
     genuine: bool = False
     """A character was seen that mojibake never contains: the text was decoded correctly."""
 
-    def said(self) -> tuple[ParsedProblem, ...]:
+    def statements(self) -> tuple[ParsedProblem, ...]:
         """Return the changes as problems, after the last line was read."""
         told = (
             (self.repaired, "mojibake repaired"),

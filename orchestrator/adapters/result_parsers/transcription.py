@@ -154,7 +154,7 @@ class Transcription:
         if not document.jobs:
             yield ParsedProblem("warning", "it has no jobs")
         for job in document.jobs:
-            yield from _said_of_job(job)
+            yield from _statements_of_job(job)
 
     def _document(self, artifact: Artifact) -> TypedDocument:
         if artifact.size_bytes > LARGEST_BYTES:
@@ -199,7 +199,7 @@ def _bad_numbers(job: TypedJob, path: tuple[str | int, ...]) -> Iterator[Problem
             yield Problem((*path, "metrics", number, "samples"), "must be finite")
 
 
-def _said_of_job(job: TypedJob) -> Iterator[Said]:
+def _statements_of_job(job: TypedJob) -> Iterator[Said]:
     yield ParsedJob(job.id, job.kind, job.title)
     for nodeid, test in job.tests.items():
         typed = test if isinstance(test, TypedTest) else TypedTest(outcome=test)

@@ -46,7 +46,7 @@ def ship_baseline(
         workspace.put_archive("payloads", payload, lambda: deps.blobs.open(payload))
     if wheels is not None:
         workspace.put_archive("wheels", wheels, partial(deps.wheels.open, wheels))
-    return _told(now.plan.environment, payload, spec, found)
+    return _plan_part(now.plan.environment, payload, spec, found)
 
 
 def _benchmarks(now: AttemptState, finished: Collection[str]) -> bool:
@@ -73,8 +73,10 @@ def with_baseline(deps: FlowDeps, now: AttemptState) -> tuple[str, RunSpec]:
     return now.run.payload_digest, installed
 
 
-def _told(name: str, payload: str, spec: RunSpec, found: Installed) -> Mapping[str, object]:
-    asked, resolved = spec.manifest.environment(name), found.resolution
+def _plan_part(
+    name: str, payload: str, spec: RunSpec, installed: Installed
+) -> Mapping[str, object]:
+    asked, resolved = spec.manifest.environment(name), installed.resolution
     return {
         "payload": payload,
         "wheels": resolved.wheels,

@@ -43,7 +43,7 @@ def reopen_unread(deps: FlowDeps, now: AttemptState) -> list[str]:
     if now.is_collected:
         return []
     ended = deps.stores.results.jobs_of_attempt(now.attempt.id)
-    named = [one.id for one in now.spec.manifest.job if one.is_judged_by_files]
+    named = [one.id for one in now.spec.manifest.job if one.has_file_checks]
     unread = [job for job in named if _has_ended(ended.get(job)) and ended[job].exit_code == 0]
     if unread and now.attempt.cause is None:
         detail = f"the files of {', '.join(unread)} were never collected"
@@ -167,7 +167,7 @@ def _keep_files(deps: FlowDeps, now: AttemptState, *, late: bool) -> bool:
     workspace = workspace_of(deps, now.lease)
     if not _pull_last(deps, now, workspace, late=late):
         return False
-    replaced = judged_files(deps, now)
+    replaced = outcome_files(deps, now)
     if collect_artifacts(
         workspace, deps.unpack, deps.stores, deps.blobs, now.attempt, replaced=replaced
     ):
@@ -175,7 +175,7 @@ def _keep_files(deps: FlowDeps, now: AttemptState, *, late: bool) -> bool:
     return True
 
 
-def judged_files(deps: FlowDeps, now: AttemptState) -> list[str]:
+def outcome_files(deps: FlowDeps, now: AttemptState) -> list[str]:
     """Return the files that may change the outcomes of the attempt's jobs.
 
     None for the first attempt.

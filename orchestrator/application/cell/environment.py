@@ -105,7 +105,7 @@ def resolved_for(deps: FlowDeps, spec: RunSpec, name: str, interpreter: Interpre
     return Installed(resolved, packages, _installs(asked, resolved))
 
 
-def _installs(asked: Environment, resolved: Resolution) -> str:
+def _installs(environment: Environment, resolved: Resolution) -> str:
     if not resolved.requirements and resolved.subject is None:
         return NOTHING
-    return "" if asked.index else resolved.wheels or ""
+    return "" if environment.index else resolved.wheels or ""

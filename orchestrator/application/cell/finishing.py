@@ -115,7 +115,7 @@ def _outcome(cell: Cell, cause: Cause | None, judge: Callable[[], Sequence[JobRe
             JobVerdict(job.id, job.outcome or Outcome.NOT_RUN, job.reason, job.detail)
             for job in jobs
         ]
-        return _told(jobs, judge_cell(verdicts, cause))
+        return _cause_of(jobs, judge_cell(verdicts, cause))
     except StoreError:
         raise
     except Exception as error:
@@ -124,7 +124,7 @@ def _outcome(cell: Cell, cause: Cause | None, judge: Callable[[], Sequence[JobRe
         return Cause(Outcome.ERRORED, "controller", detail)
 
 
-def _told(jobs: Sequence[JobRecord], cause: Cause) -> Cause:
+def _cause_of(jobs: Sequence[JobRecord], cause: Cause) -> Cause:
     """Return the outcome with a note where every job was reused."""
     if cause.outcome is not Outcome.PASSED or not all(job.reused_from for job in jobs):
         return cause

@@ -98,7 +98,7 @@ def launch(deps: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) 
     except ProviderUnavailableError as error:
         return _ask_again(deps, now, lease, error)
     except ProviderError as error:
-        return _refused(deps, now, lease, error, asked_before=asked_before)
+        return _refused(deps, now, lease, error, requested_before=asked_before)
     deps.backoff.forget(lease.id)
     is_granted = machine.state is not MachineState.REQUESTED
     lease = hold(deps, lease, machine, is_granted=is_granted)
@@ -309,16 +309,16 @@ def _ask_again(
 
 
 def _refused(
-    deps: FlowDeps, now: AttemptState, lease: Lease, error: ProviderError, *, asked_before: bool
+    deps: FlowDeps, now: AttemptState, lease: Lease, error: ProviderError, *, requested_before: bool
 ) -> Value | NotYet:
     deps.backoff.forget(lease.id)
     decide(deps, now, lease.place, PlacementResult.REFUSED, error)
     whole = isinstance(error, CredentialsError | ConfigError) and error.extent in _WHOLE
-    if asked_before and whole:  # the lease stays open: releasing looks for its machine
+    if requested_before and whole:  # the lease stays open: releasing looks for its machine
         return give_up(deps, now, error)
     facts = refusal_facts(error, _word(error))
     deps.stores.leases.note(lease.id, facts, simulated=lease.simulated)
-    if asked_before:
+    if requested_before:
         return NOT_YET
     at, refusal = deps.clock.now(), f"{_word(error)}: {error}"
     deps.stores.leases.gone(lease.id, at=at, cost_usd=Decimal(0), refusal=refusal)
@@ -326,15 +326,15 @@ def _refused(
 
 
 def _withdraw(
-    deps: FlowDeps, now: AttemptState, lease: Lease, ended: str, said: str, extent: Extent
+    deps: FlowDeps, now: AttemptState, lease: Lease, ended: str, message: str, extent: Extent
 ) -> NotYet:
     """Handle a refusal after an accepted launch: refuse the place, release the machine."""
     reason = ended if ended in _NEVER_RAN else "boot"
     if ended == _NOT_GRANTED:
         reason = "capacity"
     kind = CapacityError if reason != "quota" else QuotaError
-    error = kind(said, code=ended, extent=extent)
-    decide(deps, now, lease.place, PlacementResult.REFUSED, f"{reason}: {said}")
+    error = kind(message, code=ended, extent=extent)
+    decide(deps, now, lease.place, PlacementResult.REFUSED, f"{reason}: {message}")
     facts = {**refusal_facts(error, reason), LeaseFact.SEEN_AT: deps.clock.now().isoformat()}
     deps.stores.leases.note(lease.id, facts, simulated=lease.simulated)
     deps.stores.leases.releasing(lease.id)
@@ -456,20 +456,20 @@ def _pinned(
 
 
 def _await_published_host_key(
-    deps: FlowDeps, now: AttemptState, shown: Endpoint | SshAddress | None, said: str
+    deps: FlowDeps, now: AttemptState, shown: Endpoint | SshAddress | None, message: str
 ) -> bool:
     """Note the mismatch; return whether a guest that publishes keys may still publish a new one."""
     is_published = isinstance(shown, SshAddress) and bool(shown.host_key)
-    return is_published and _note_host_key_mismatch(deps, now, said)
+    return is_published and _note_host_key_mismatch(deps, now, message)
 
 
-def _note_host_key_mismatch(deps: FlowDeps, now: AttemptState, said: str) -> bool:
+def _note_host_key_mismatch(deps: FlowDeps, now: AttemptState, message: str) -> bool:
     """Note it as no contact; return whether it is still tolerated."""
-    return note_no_contact(deps, now, said) < timedelta(seconds=deps.timings.host_key_s)
+    return note_no_contact(deps, now, message) < timedelta(seconds=deps.timings.host_key_s)
 
 
 def await_new_host_key(
-    deps: FlowDeps, now: AttemptState, machine: Machine | None, said: str
+    deps: FlowDeps, now: AttemptState, machine: Machine | None, message: str
 ) -> bool:
     """Pin the host key that the machine publishes now; return whether it is asked again.
 
@@ -480,11 +480,11 @@ def await_new_host_key(
         deps: The ports.
         now: The attempt.
         machine: The provider's current description; None if the provider did not answer.
-        said: The error of the last contact.
+        message: The error of the last contact.
     """
     if machine is None:
-        return _note_host_key_mismatch(deps, now, said)
-    if not _await_published_host_key(deps, now, machine.endpoint, said):
+        return _note_host_key_mismatch(deps, now, message)
+    if not _await_published_host_key(deps, now, machine.endpoint, message):
         return False
     pin_published_key(deps, now, machine)
     return True

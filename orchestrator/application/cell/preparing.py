@@ -259,9 +259,9 @@ def _trouble(deps: FlowDeps, now: AttemptState, error: Exception, *, late: bool)
     return record_failure(deps, now.attempt.id, Outcome.ERRORED, reason, said)
 
 
-def _note_failed_contact(deps: FlowDeps, now: AttemptState, said: str) -> bool:
+def _note_failed_contact(deps: FlowDeps, now: AttemptState, message: str) -> bool:
     """Whether it has been unreachable for too long; a rented machine may reboot once."""
-    silent_s = note_no_contact(deps, now, said).total_seconds()
+    silent_s = note_no_contact(deps, now, message).total_seconds()
     rented = now.lease is not None and deps.traits(now.lease.provider).rented
     lost = not rented and silent_s >= deps.timings.contact_timeout_s
     return lost or overdue(deps, now.cell, deps.timings.prepare_s)
@@ -436,8 +436,8 @@ def _counted(deps: FlowDeps, now: AttemptState, lease: Lease) -> set[str]:
     return first_boot | ({"driver"} if promised else set())
 
 
-def _checks(said: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
-    checks = said.get("checks")
+def _checks(document: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
+    checks = document.get("checks")
     if not isinstance(checks, Sequence) or isinstance(checks, str):
         return
     for one in checks:

@@ -44,7 +44,7 @@ from orchestrator.store.errors import DamagedError, StoreError
 from orchestrator.store.reuse import ReusableResult
 
 
-def asked_for(run: Run, spec: RunSpec, plan: CellPlan) -> ReuseInputs:
+def reuse_inputs_of(run: Run, spec: RunSpec, plan: CellPlan) -> ReuseInputs:
     """Return the known reuse inputs of a cell before it has a machine."""
     return ReuseInputs(
         product=spec.manifest.name,
@@ -73,7 +73,7 @@ def note_prepared(
         return None
     devices, rented = devices_of(probe), deps.traits(now.lease.provider).rented
     made = replace(
-        asked_for(now.run, now.spec, now.plan),
+        reuse_inputs_of(now.run, now.spec, now.plan),
         instance_type=_instance_type(now.lease),
         image=now.lease.image_id if rented else _machine(probe),
         devices=_named(devices),
@@ -218,8 +218,8 @@ def reused_jobs(deps: FlowDeps, now: AttemptState) -> set[str]:
     return {job for job, one in decided.items() if one.is_reused}
 
 
-def _asked(now: CellStatus | AttemptState) -> ReuseInputs:
-    return asked_for(now.run, now.spec, now.plan)
+def _requested_inputs(now: CellStatus | AttemptState) -> ReuseInputs:
+    return reuse_inputs_of(now.run, now.spec, now.plan)
 
 
 def _decide(deps: FlowDeps, now: CellStatus | AttemptState, expect: Expect) -> bool:
@@ -248,7 +248,7 @@ def _weighed(deps: FlowDeps, now: CellStatus | AttemptState, job: Job, expect: E
     why = refusal_of(job, paired=now.spec.matrix.baseline is not None)
     if why:
         return Reuse(job=job.id, why=why)
-    found = deps.stores.reusable_results.find(_asked(now).asked, job.id, limit=LOOKED_AT)
+    found = deps.stores.reusable_results.find(_requested_inputs(now).asked, job.id, limit=LOOKED_AT)
     reasons = []
     for proof in found:
         why = _why_not(deps, now, proof, expect)
@@ -286,7 +286,7 @@ def _why_not(
 
 def _no_proof(deps: FlowDeps, now: CellStatus | AttemptState, job: Job) -> str:
     """Return why there is no reusable result: the changes since the newest one."""
-    asked = _asked(now)
+    asked = _requested_inputs(now)
     where = (asked.platform["id"], asked.environment)
     newest = deps.stores.reusable_results.newest(asked.product, *where, job.id)
     if newest is None:
@@ -326,7 +326,7 @@ def _expected(
         return replace(before, image=image.id)
     wheels, packages = _packages(deps, now, proof)
     return replace(
-        _asked(now),
+        _requested_inputs(now),
         instance_type=place.instance_type or NOTHING,
         image=image.id,
         devices=before.devices,

@@ -35,7 +35,7 @@ from orchestrator.store.evidence import Position
 
 
 def record_machine_end(
-    deps: FlowDeps, now: AttemptState, machine: Machine | None, said: str
+    deps: FlowDeps, now: AttemptState, machine: Machine | None, message: str
 ) -> Value | None:
     """Stop the attempt if the provider reports that its machine is ending; None if not.
 
@@ -43,7 +43,7 @@ def record_machine_end(
         deps: The ports.
         now: The attempt.
         machine: The result of `inspected`.
-        said: The error of the last contact.
+        message: The error of the last contact.
     """
     if machine is None or machine.state not in (MachineState.TERMINATED, MachineState.STOPPING):
         return None
@@ -55,15 +55,15 @@ def record_machine_end(
         detail = f"the machine ended by its own timer ({words})"
         return record_deadline(deps, now, detail)
     reason = "preempted" if machine.ended == "preempted" else "lost"
-    detail = f"the provider says that the machine is {machine.state} ({words}); {said}"
+    detail = f"the provider says that the machine is {machine.state} ({words}); {message}"
     return record_failure(deps, now.attempt.id, Outcome.ERRORED, reason, detail)
 
 
-def note_no_contact(deps: FlowDeps, now: AttemptState, said: str) -> timedelta:
+def note_no_contact(deps: FlowDeps, now: AttemptState, message: str) -> timedelta:
     """Add a notice that the machine does not answer, with the reason and duration."""
     at = deps.clock.now()
     since = deps.contact_log.silent_since.setdefault(now.attempt.id, at)
-    _note(deps, now, said, notice=f"no answer: {said}")
+    _note(deps, now, message, notice=f"no answer: {message}")
     return at - since
 
 
@@ -79,11 +79,11 @@ def note_contact(deps: FlowDeps, now: AttemptState) -> None:
     _note(deps, now, "", notice="the machine answers now")
 
 
-def _note(deps: FlowDeps, now: AttemptState, said: str, *, notice: str) -> None:
+def _note(deps: FlowDeps, now: AttemptState, message: str, *, notice: str) -> None:
     lease = now.lease
-    if lease is None or lease.unheard == said:
+    if lease is None or lease.unheard == message:
         return
-    deps.stores.leases.note(lease.id, {LeaseFact.UNHEARD: said}, simulated=lease.simulated)
+    deps.stores.leases.note(lease.id, {LeaseFact.UNHEARD: message}, simulated=lease.simulated)
     deps.stores.run_events.add(now.run.id, "cell", {"cell": now.cell.name, "notice": notice})
 
 
@@ -179,13 +179,13 @@ def _first_event(deps: FlowDeps, now: AttemptState, have: Position) -> Value | N
     return NOT_YET
 
 
-def _unheard(deps: FlowDeps, now: AttemptState, said: str) -> Value | NotYet:
+def _unheard(deps: FlowDeps, now: AttemptState, message: str) -> Value | NotYet:
     """Handle an unreachable machine: gone, or only disconnected."""
-    silent_s = note_no_contact(deps, now, said).total_seconds()
-    ended = record_machine_end(deps, now, inspected(deps, now), said)
+    silent_s = note_no_contact(deps, now, message).total_seconds()
+    ended = record_machine_end(deps, now, inspected(deps, now), message)
     if ended is not None:
         return ended
     if silent_s >= deps.timings.contact_timeout_s:
-        detail = f"no contact for {silent_s:.0f} s: {said}"
+        detail = f"no contact for {silent_s:.0f} s: {message}"
         return record_failure(deps, now.attempt.id, Outcome.ERRORED, "lost", detail)
     return NOT_YET

@@ -67,13 +67,13 @@ def _distribution(name: str) -> AccountCheck:
 def _program(name: str, without: str) -> AccountCheck:
     path = shutil.which(name)
     return (
-        AccountCheck(CheckLevel.OK, name, _said(path))
+        AccountCheck(CheckLevel.OK, name, _version_line(path))
         if path
         else AccountCheck(CheckLevel.WARN, name, f"not found: {without}")
     )
 
 
-def _said(path: str) -> str:
+def _version_line(path: str) -> str:
     """Return a program's version output, or its path."""
     for option in ("--version", "-V"):
         try:

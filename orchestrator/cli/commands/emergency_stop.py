@@ -54,7 +54,7 @@ def stop_all(session: Session, *, yes: bool, as_json: bool) -> None:
     under way shows up later. Raises CliError if something is left, or a cloud did not answer.
     """
     stop = session.wiring.emergency_stop()
-    _confirm(session, stop.survey(), yes=yes)
+    _confirm(session, stop.take_inventory(), yes=yes)
     stopping: set[tuple[str, str]] = set()
     ordered = _order_controller(session)
     has_controller = ordered is not None

@@ -73,12 +73,12 @@ def _check_sources(sources: list[Path], platform: str) -> None:
 
 
 def _handed_in(
-    session: Session, client: Client, sources: list[Path], asked: Mapping[str, str | None]
+    session: Session, client: Client, sources: list[Path], filters: Mapping[str, str | None]
 ) -> Iterator[Json]:
     """Upload each source as a cell; a new run of the first gets the others."""
-    run = asked["run"]
+    run = filters["run"]
     for source in sources:
-        said = {name: value or None for name, value in asked.items()} | {"run": run}
+        said = {name: value or None for name, value in filters.items()} | {"run": run}
         answer = _hand_in(session, client, source, said)
         run = str(answer["run"])
         _tell(session, answer)
@@ -86,7 +86,7 @@ def _handed_in(
 
 
 def _hand_in(
-    session: Session, client: Client, source: Path, asked: Mapping[str, str | None]
+    session: Session, client: Client, source: Path, filters: Mapping[str, str | None]
 ) -> Json:
     with tempfile.TemporaryDirectory(prefix="seatrial-") as scratch:
         try:
@@ -99,7 +99,9 @@ def _hand_in(
             raise CliError(f"{source} comes to {size(weight)}; at most {most} are taken: pack it")
         name = source.name if packed == source else None
         session.say(f"handing in {source} ({size(weight)})")
-        return client.post_file("/ingest", packed, key=session.wiring.new_id(), name=name, **asked)
+        return client.post_file(
+            "/ingest", packed, key=session.wiring.new_id(), name=name, **filters
+        )
 
 
 def _tell(session: Session, answer: Json) -> None:

@@ -24,14 +24,14 @@ def init_command(
     # Only this command needs them, and every command pays for what is imported above.
     from orchestrator.cli.starter.starter_files import (  # noqa: PLC0415
         files_for,
-        survey,
+        inspect_project,
         write_all,
     )
 
     session = session_of(context)
     if not folder.is_dir():
         raise CliError(f"{folder}: there is no such folder")
-    project = survey(folder)
+    project = inspect_project(folder)
     files = files_for(project, folder)
     write_all(files, force=force)
     for note in project.notes:

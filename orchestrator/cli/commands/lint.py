@@ -71,20 +71,22 @@ def _document(file: Path) -> dict[str, object]:
     return {"name": file.name, "text": text, "replaced": text.count("\ufffd") - before}
 
 
-def _print(session: Session, found: Sequence[DocumentFinding]) -> None:
+def _print(session: Session, document_findings: Sequence[DocumentFinding]) -> None:
     """Print findings by document and level, with each rule's advice after its last finding."""
-    for document in dict.fromkeys(finding.document for finding in found):
-        inside = [finding for finding in found if finding.document == document]
+    for document in dict.fromkeys(finding.document for finding in document_findings):
+        inside = [finding for finding in document_findings if finding.document == document]
         session.print(one_line(document))
         for finding in inside:
             said = one_line(finding.message)
             session.print(f"  {finding.line:>5}  {finding.level:<8} {finding.rule}: {said}")
         _advise(session, inside)
-    told = [(level, len([f for f in found if f.level == level])) for level in LEVELS]
-    session.say(", ".join(plural(n, level) for level, n in told) if found else "nothing found")
+    told = [(level, len([f for f in document_findings if f.level == level])) for level in LEVELS]
+    session.say(
+        ", ".join(plural(n, level) for level, n in told) if document_findings else "nothing found"
+    )
 
 
-def _advise(session: Session, found: Sequence[DocumentFinding]) -> None:
-    advice = {finding.rule: finding.advice for finding in found if finding.advice}
+def _advise(session: Session, document_findings: Sequence[DocumentFinding]) -> None:
+    advice = {finding.rule: finding.advice for finding in document_findings if finding.advice}
     for rule, text in advice.items():
         session.print(f"         {one_line(rule)}: {one_line(text)}")

@@ -138,20 +138,22 @@ def _prices(session: Session, client: Client, *, as_json: bool) -> None:
 
 
 def _terminate(
-    session: Session, client: Client, survey: InventoryResponse, *, yes: bool
+    session: Session, client: Client, inventory_response: InventoryResponse, *, yes: bool
 ) -> list[str]:
     """Terminate every found resource; return what was terminated. Raises CliError."""
-    if not survey.items:
-        session.say(_nothing("without an owner", survey))
+    if not inventory_response.items:
+        session.say(_nothing("without an owner", inventory_response))
         return []
-    session.err.print(fitting(session.err, _MACHINES, [_row(sight) for sight in survey.items]))
-    what = plural(len(survey.items), "of these things", "of these things")
+    session.err.print(
+        fitting(session.err, _MACHINES, [_row(sight) for sight in inventory_response.items])
+    )
+    what = plural(len(inventory_response.items), "of these things", "of these things")
     if not yes and not session.is_interactive:
         raise CliError("There is no terminal to ask on: say -y to end these. Nothing was ended.")
     if not yes and not typer.confirm(f"End {what} now?", err=True):
         raise CliError("Nothing was ended.")
     ended, failed = [], []
-    for sight in survey.items:
+    for sight in inventory_response.items:
         try:
             client.post(_path(sight))
         except RefusalError as error:
@@ -167,50 +169,57 @@ def _terminate(
     return ended
 
 
-def _path(sight: ResourceResponse) -> str:
-    return f"/machines/{quote(sight.provider, safe='')}/{quote(sight.id, safe='/')}/terminate"
+def _path(resource: ResourceResponse) -> str:
+    return f"/machines/{quote(resource.provider, safe='')}/{quote(resource.id, safe='/')}/terminate"
 
 
-def _list(session: Session, survey: InventoryResponse, *, orphans: bool) -> None:
-    if survey.items:
-        session.out.print(fitting(session.out, _MACHINES, [_row(sight) for sight in survey.items]))
+def _list(session: Session, inventory_response: InventoryResponse, *, orphans: bool) -> None:
+    if inventory_response.items:
+        session.out.print(
+            fitting(session.out, _MACHINES, [_row(sight) for sight in inventory_response.items])
+        )
         return
     what = "without an owner" if orphans else "of this project"
-    session.say(_nothing(what, survey))
+    session.say(_nothing(what, inventory_response))
 
 
-def _nothing(what: str, survey: InventoryResponse) -> str:
+def _nothing(what: str, inventory_response: InventoryResponse) -> str:
     """Say what was asked: where nothing was, nothing is known."""
-    if not survey.asked:
+    if not inventory_response.asked:
         return (
             "No cloud was asked: the controller has credentials of none, and its ledger has no"
             " machine of one. Cells on this computer and on your own hosts are in `seatrial show`."
         )
-    answered = [one_line(name) for name in survey.asked if name not in survey.unread]
+    answered = [
+        one_line(name) for name in inventory_response.asked if name not in inventory_response.unread
+    ]
     if not answered:
         return "Nothing is known: no cloud answered."
     return f"Nothing {what} is there, as far as {', '.join(answered)} answered."
 
 
-def _complain(session: Session, survey: InventoryResponse) -> None:
+def _complain(session: Session, inventory_response: InventoryResponse) -> None:
     """Print providers that could not be read: the list is incomplete."""
-    lines = [f"{one_line(n)} could not be asked: {one_line(w)}" for n, w in survey.unread.items()]
+    lines = [
+        f"{one_line(n)} could not be asked: {one_line(w)}"
+        for n, w in inventory_response.unread.items()
+    ]
     if lines:
         raise CliError(*lines, code=NO_VERDICT)
 
 
-def _row(sight: ResourceResponse) -> dict[str, Text]:
-    style = "bold red" if sight.ownership in _LOUD else ""
-    simulated = " SIMULATED" if sight.simulated else ""
+def _row(resource: ResourceResponse) -> dict[str, Text]:
+    style = "bold red" if resource.ownership in _LOUD else ""
+    simulated = " SIMULATED" if resource.simulated else ""
     texts = (
-        Text(one_line(sight.id)),
-        Text(one_line(sight.provider)),
-        Text(one_line(sight.kind)),
-        Text(one_line(sight.ownership) + simulated, style=style),
-        Text(one_line(sight.state)),
-        Text(one_line(sight.run) or "–"),
-        Text(one_line(sight.cell) or "–"),
-        _moment(sight.expires_at),
+        Text(one_line(resource.id)),
+        Text(one_line(resource.provider)),
+        Text(one_line(resource.kind)),
+        Text(one_line(resource.ownership) + simulated, style=style),
+        Text(one_line(resource.state)),
+        Text(one_line(resource.run) or "–"),
+        Text(one_line(resource.cell) or "–"),
+        _moment(resource.expires_at),
     )
     return dict(zip(_MACHINES.titles, texts, strict=True))
 

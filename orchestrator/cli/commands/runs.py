@@ -75,10 +75,10 @@ def runs_command(
     session.out.print(fitting(session.out, layout, [_row(one) for one in found]))
 
 
-def _newest(client: Client, limit: int, asked: Mapping[str, str | None]) -> Iterator[Json]:
+def _newest(client: Client, limit: int, filters: Mapping[str, str | None]) -> Iterator[Json]:
     cursor: str | None = None
     while limit > 0:
-        page = client.get("/runs", limit=min(limit, _PAGE), before=cursor, **asked)
+        page = client.get("/runs", limit=min(limit, _PAGE), before=cursor, **filters)
         items = page.get("items")
         for item in items if isinstance(items, list) else []:
             yield item

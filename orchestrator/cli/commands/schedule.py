@@ -244,12 +244,12 @@ def _hours(text: str) -> float | None:
     return hours
 
 
-def _change(context: typer.Context, name: str, verb: str, said: str, as_json: bool) -> None:
+def _change(context: typer.Context, name: str, verb: str, message: str, as_json: bool) -> None:
     session = session_of(context)
     answer = session.client().post(f"{_path(name)}/{verb}")
     if as_json:
         session.print_json(answer)
-    session.say(said)
+    session.say(message)
     _tell_times(session, read(ScheduleResponse, answer))
 
 

@@ -46,7 +46,7 @@ class Project:
     """Source files of the wheel's modules, which would be imported instead of it."""
 
 
-def survey(folder: Path) -> Project:
+def inspect_project(folder: Path) -> Project:
     """Inspect a project. Raises CliError if a file cannot be read."""
     sources = read_sources(folder)
     name, name_notes = _name(sources)

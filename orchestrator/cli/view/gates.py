@@ -44,7 +44,7 @@ def print_verdict(
     session.out.print(head, soft_wrap=True)
     if verdict.summary:
         session.print(one_line(verdict.summary))
-    session.print(one_line(_judged(verdict)))
+    session.print(one_line(_evaluated(verdict)))
     blocking = [
         rule
         for rule in verdict.rules
@@ -70,7 +70,7 @@ def print_verdict(
         session.print(f"warning: {one_line(warning)}")
 
 
-def _judged(verdict: Verdict) -> str:
+def _evaluated(verdict: Verdict) -> str:
     """Return ``evaluated: run 01jq, ended 2026-01-20 11:00 UTC``, for every run."""
     inputs = {rule.id: rule.inputs for rule in verdict.rules}
     ended: dict[str, str] = {}
@@ -90,8 +90,8 @@ def _run(name: str, ended: str) -> str:
     return f"run {name}, ended {datetime.fromisoformat(ended).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
-def _is_list(told: object) -> TypeGuard[Sequence[object]]:
-    return isinstance(told, list | tuple)
+def _is_list(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, list | tuple)
 
 
 def _rows(rule: RuleResult, key: str) -> list[Mapping[str, object]]:
@@ -123,8 +123,8 @@ def _print_rules(session: Session, title: str, rules: Sequence[RuleResult]) -> N
     session.out.print(table)
 
 
-def _shortened(found: re.Match[str]) -> str:
-    return f"sha256:{found[1]}"
+def _shortened(match: re.Match[str]) -> str:
+    return f"sha256:{match[1]}"
 
 
 def _print_blame(session: Session, rules: Sequence[RuleResult]) -> None:

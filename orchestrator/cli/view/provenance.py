@@ -20,21 +20,21 @@ _REMARKS = 1
 _INCONSISTENT = "bold red"
 
 
-def ingested_block(told: Ingested) -> Iterator[RenderableType]:
+def ingested_block(ingested: Ingested) -> Iterator[RenderableType]:
     """Return two lines on the upload, and a row per file with its first remarks."""
-    when = f"of {told.dated_at:%Y-%m-%d}" if told.is_dated else "not dated"
-    head = f"  ingested, {one_line(told.provenance)}, {when}; nothing is attested"
+    when = f"of {ingested.dated_at:%Y-%m-%d}" if ingested.is_dated else "not dated"
+    head = f"  ingested, {one_line(ingested.provenance)}, {when}; nothing is attested"
     yield Text(head, style="dim")
-    if told.repeated:
-        said = f"  {plural(told.repeated, 'test')} in more than one file"
-        if told.disagreements:
-            said += f", {len(told.disagreements)} told differently: the worst counts"
-        yield Text(said, style="yellow" if told.disagreements else "dim")
+    if ingested.repeated:
+        said = f"  {plural(ingested.repeated, 'test')} in more than one file"
+        if ingested.disagreements:
+            said += f", {len(ingested.disagreements)} told differently: the worst counts"
+        yield Text(said, style="yellow" if ingested.disagreements else "dim")
     table = Table.grid(padding=(0, 2, 0, 0))
     for _ in range(3):
         table.add_column(overflow="fold")
-    for source in told.sources:
-        table.add_row(f"  {one_line(source.name)}", _state(source), _said(source))
+    for source in ingested.sources:
+        table.add_row(f"  {one_line(source.name)}", _state(source), _styled(source))
     yield table
 
 
@@ -44,7 +44,7 @@ def _state(source: Source) -> Text:
     return Text(one_line(source.state), style="dim")
 
 
-def _said(source: Source) -> Text:
+def _styled(source: Source) -> Text:
     parts = [one_line(source.dialect)] if source.dialect else []
     if source.named is not None:
         parts.append(plural(source.named, "test"))
@@ -110,14 +110,14 @@ def _produced(cell: CellRecord) -> Iterator[tuple[str, Text]]:
     yield from _attested(told)
 
 
-def _attested(told: Attestation) -> Iterator[tuple[str, Text]]:
-    for device in told.devices:
+def _attested(attestation: Attestation) -> Iterator[tuple[str, Text]]:
+    for device in attestation.devices:
         yield "device", _text(_device(device))
-    if not told.devices:
+    if not attestation.devices:
         yield "device", _text("none that its tools show")
-    yield "torch", _text(told.torch or "unknown")
-    if told.mismatch:
-        yield "mismatch", Text(one_line(told.mismatch), style=_LOUD)
+    yield "torch", _text(attestation.torch or "unknown")
+    if attestation.mismatch:
+        yield "mismatch", Text(one_line(attestation.mismatch), style=_LOUD)
 
 
 def _instance(lease: LeaseRecord) -> str:
@@ -176,5 +176,5 @@ def _why(decision: PlacementDecision) -> Text:
     return line.append(f"  {said}", style="dim") if said else line
 
 
-def _text(said: str) -> Text:
-    return Text(one_line(said))
+def _text(message: str) -> Text:
+    return Text(one_line(message))

@@ -222,7 +222,7 @@ def _job_body(job: JobRecord, room: int) -> Text:
         return Text("waiting", style="dim") if job.started_at is None else Text("finishing")
     if job.counts is not None and job.counts.collected:
         return _job_progress(job.counts, room)
-    return _said(job) if job.checks else Text("running", style="cyan")
+    return _styled(job) if job.checks else Text("running", style="cyan")
 
 
 def _job_progress(counts: Counts, room: int) -> Text:
@@ -242,7 +242,7 @@ def _job_result(job: JobRecord) -> Text:
             part for part in (line, tally(job.counts, retried=job.passed_on_retry)) if part.plain
         )
     elif job.checks or job.metrics:
-        line = Text("  ").join((line, _said(job)))
+        line = Text("  ").join((line, _styled(job)))
     why = job.detail or word(job.reason)
     if why and job.outcome != "passed":
         line.append(f"  {one_line(why)}", style="dim")
@@ -253,7 +253,7 @@ def _job_result(job: JobRecord) -> Text:
     return line
 
 
-def _said(job: JobRecord) -> Text:
+def _styled(job: JobRecord) -> Text:
     """Return checks by outcome and the number of metrics of a job that is no suite."""
     line = Text()
     for outcome in ("passed", "failed", "skipped"):

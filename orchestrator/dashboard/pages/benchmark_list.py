@@ -26,7 +26,7 @@ from orchestrator.dashboard.measurement_text import (
     params_of,
     unit_of,
 )
-from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
+from orchestrator.dashboard.responses import Page, PageMissingError, PageRequest, PageRequestDep
 from orchestrator.dashboard.table import Cell, Column, Drawn, Moment, Row, Tab, Table, Text
 from orchestrator.dashboard.url_params import of_products, products
 from orchestrator.domain.vocabulary import term
@@ -50,38 +50,45 @@ router = APIRouter()
 
 @router.get(urls.BENCHMARKS)
 def show_benchmarks(
-    asked: AskedDep, job: str = "", q: str = "", platform: str = "", moved: str = "", skip: int = 0
+    page_request: PageRequestDep,
+    job: str = "",
+    q: str = "",
+    platform: str = "",
+    moved: str = "",
+    skip: int = 0,
 ) -> Response:
     """Show a page of the product's benchmarks."""
     if moved and moved not in list(LevelChange):
         raise PageMissingError(f"benchmarks are {', '.join(LevelChange)}; none is {moved!r}")
-    known = products(asked)
-    product = of_products(asked, known)
+    known = products(page_request)
+    product = of_products(page_request, known)
     wanted = Wanted(job=job, contains=q.strip(), platform=platform, moved=moved)
     first = max(skip, 0)
-    listed = list_benchmarks(asked.context, product, wanted, runs=RUNS, limit=PAGE_SIZE, skip=first)
+    listed = list_benchmarks(
+        page_request.context, product, wanted, runs=RUNS, limit=PAGE_SIZE, skip=first
+    )
     facts = {
         "product": product,
         "products": known,
-        "jobs": asked.context.stores.benchmarks.jobs(product),
+        "jobs": page_request.context.stores.benchmarks.jobs(product),
         "platforms": listed.platforms,
         "wanted": wanted,
-        "tabs": _tabs(asked, listed, moved),
+        "tabs": _tabs(page_request, listed, moved),
         "runs": RUNS,
     }
-    return asked.answer(
+    return page_request.answer(
         Page(
             template="benchmarks.html.j2",
             title="Benchmarks",
-            tables=(_table(asked, listed, product, first),),
+            tables=(_table(page_request, listed, product, first),),
             facts=facts,
             section=urls.BENCHMARKS,
         )
     )
 
 
-def _tabs(asked: Asked, listed: BenchmarkPage, moved: str) -> Sequence[Tab]:
-    whole = Tab("All", sum(listed.counts.values()), asked.here(moved="", skip=""), not moved)
+def _tabs(page_request: PageRequest, listed: BenchmarkPage, moved: str) -> Sequence[Tab]:
+    whole = Tab("All", sum(listed.counts.values()), page_request.here(moved="", skip=""), not moved)
     shown = [
         kind for kind in LevelChange if listed.counts[kind] or kind in (LevelChange.WORSE, moved)
     ]
@@ -91,7 +98,7 @@ def _tabs(asked: Asked, listed: BenchmarkPage, moved: str) -> Sequence[Tab]:
             Tab(
                 term(kind).word.capitalize(),
                 listed.counts[kind],
-                asked.here(moved=kind, skip=""),
+                page_request.here(moved=kind, skip=""),
                 kind == moved,
                 term(kind).tone if listed.counts[kind] else "",
             )
@@ -100,27 +107,27 @@ def _tabs(asked: Asked, listed: BenchmarkPage, moved: str) -> Sequence[Tab]:
     ]
 
 
-def _table(asked: Asked, listed: BenchmarkPage, product: str, skip: int) -> Table:
+def _table(page_request: PageRequest, listed: BenchmarkPage, product: str, skip: int) -> Table:
     more = skip + len(listed.items) < listed.total
     return Table(
         id="benchmarks",
         caption="Benchmarks, what got worse by most first",
         columns=_COLUMNS,
         rows=[_row(listed, at, product) for at in range(len(listed.items))],
-        empty=_empty(asked),
-        command="" if _is_narrowed(asked) else "seatrial init && seatrial run seatrial.yaml",
-        next=asked.here(skip=str(skip + PAGE_SIZE)) if more else "",
+        empty=_empty(page_request),
+        command="" if _is_narrowed(page_request) else "seatrial init && seatrial run seatrial.yaml",
+        next=page_request.here(skip=str(skip + PAGE_SIZE)) if more else "",
         total=listed.total,
         is_caption_hidden=True,
     )
 
 
-def _is_narrowed(asked: Asked) -> bool:
-    return any(asked.query.get(name) for name in ("job", "q", "platform", "moved", "skip"))
+def _is_narrowed(page_request: PageRequest) -> bool:
+    return any(page_request.query.get(name) for name in ("job", "q", "platform", "moved", "skip"))
 
 
-def _empty(asked: Asked) -> str:
-    if _is_narrowed(asked):
+def _empty(page_request: PageRequest) -> str:
+    if _is_narrowed(page_request):
         return "No benchmark is like that: take a word or a choice away."
     return (
         "No run on a real machine that is done has measured anything. A job states a metric"

@@ -28,7 +28,13 @@ from orchestrator.dashboard.measurement_text import (
     percent,
     unit_of,
 )
-from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
+from orchestrator.dashboard.responses import (
+    Format,
+    Page,
+    PageMissingError,
+    PageRequest,
+    PageRequestDep,
+)
 from orchestrator.dashboard.table import Column, Moment, Number, Row, Table, Text
 from orchestrator.dashboard.url_params import chosen_product
 from orchestrator.store.benchmarks import Benchmark
@@ -253,7 +259,7 @@ class Tab:
 class Shown:
     """The selection that the page shows."""
 
-    asked: Asked
+    asked: PageRequest
     product: str
     benchmark: Benchmark
     platform: str
@@ -268,7 +274,7 @@ class Shown:
 
 @router.get(f"{urls.BENCHMARKS}/{{job}}/{{metric:path}}")
 def show_trend(
-    asked: AskedDep,
+    page_request: PageRequestDep,
     job: str,
     metric: str,
     platform: str = "",
@@ -277,8 +283,8 @@ def show_trend(
     skip: int = 0,
 ) -> Response:
     """Show a benchmark's chart, its change points, and a table of its points."""
-    product = chosen_product(asked)
-    store = asked.context.stores.benchmarks
+    product = chosen_product(page_request)
+    store = page_request.context.stores.benchmarks
     variants = store.variants(product, job, metric)
     benchmark = _variant(variants, variant, f"{job}/{metric}")
     platforms = store.platforms(benchmark.number)
@@ -287,12 +293,12 @@ def show_trend(
         raise PageMissingError(f"no run on {platform!r} has measured it; there is: {named}")
     name = platform or next(iter(platforms), "")
     many = int(runs) if runs in map(str, RANGES) else RANGE
-    trend = trend_of(asked.context, benchmark, platform=name, runs=many)
-    is_data = asked.wanted is Format.JSON
-    samples = samples_of(asked.context, trend) if is_data else {}
-    shown = Shown(asked, product, benchmark, name, trend, scale_of(trend, samples))
+    trend = trend_of(page_request.context, benchmark, platform=name, runs=many)
+    is_data = page_request.wanted is Format.JSON
+    samples = samples_of(page_request.context, trend) if is_data else {}
+    shown = Shown(page_request, product, benchmark, name, trend, scale_of(trend, samples))
     chart = data_of(trend, shown.scale, samples, shown.unit) if is_data else {}
-    return asked.answer(
+    return page_request.answer(
         Page(
             template="trend.html.j2",
             title=metric,

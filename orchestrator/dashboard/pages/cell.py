@@ -15,7 +15,13 @@ from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import visible
 from orchestrator.dashboard.pages.run.cells import cell_jobs, shown_counts, why_of
 from orchestrator.dashboard.pages.run.routes import EXPORTS, LOUD, Notice, repeated
-from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
+from orchestrator.dashboard.responses import (
+    Format,
+    Page,
+    PageMissingError,
+    PageRequest,
+    PageRequestDep,
+)
 from orchestrator.dashboard.table import Badge, Column, Number, Row, Span, Table, Tally, Text, Trace
 from orchestrator.dashboard.url_params import cell_of, run_of
 from orchestrator.domain.cell import Cell, CellState, Run
@@ -135,7 +141,7 @@ def artifact_table(run_id: str, cell: CellRecord) -> Table:
 def fact_table(cell: CellRecord) -> Table:
     """Return the table of environment facts without packages, the machine, and its attestation."""
     known = {k: v for k, v in traits(cell.probed).items() if not k.startswith(PACKAGE)}
-    facts = [("environment", cell.environment), *known.items(), *_machine(cell), *_told(cell)]
+    facts = [("environment", cell.environment), *known.items(), *_machine(cell), *_facts(cell)]
     rows = [Row((Text(name), Text(value))) for name, value in facts if value]
     columns = (Column("fact", "What"), Column("value", "Value"))
     return Table(
@@ -193,7 +199,7 @@ def _machine(cell: CellRecord) -> list[tuple[str, str]]:
     ]
 
 
-def _told(cell: CellRecord) -> list[tuple[str, str]]:
+def _facts(cell: CellRecord) -> list[tuple[str, str]]:
     if cell.attestation is None:
         return []
     return [
@@ -222,7 +228,12 @@ _BAD = (TestOutcome.FAILED, TestOutcome.ERROR)
 
 
 def test_table(
-    asked: Asked, run: Run, cell: Cell, lines: ListPage[TestLine, str], *, is_filtered: bool
+    page_request: PageRequest,
+    run: Run,
+    cell: Cell,
+    lines: ListPage[TestLine, str],
+    *,
+    is_filtered: bool,
 ) -> Table:
     """Return a page of the cell's tests, the worst first."""
     empty = "No test of the cell is like that." if is_filtered else "No test was collected so far."
@@ -231,7 +242,7 @@ def test_table(
         caption="Tests, the worst first",
         columns=_COLUMNS,
         rows=[_row(run, cell, line) for line in lines.items],
-        next=asked.here(after=lines.next) if lines.next else "",
+        next=page_request.here(after=lines.next) if lines.next else "",
         empty=empty,
         is_caption_hidden=True,
     )
@@ -288,7 +299,7 @@ router = APIRouter()
 
 @router.get(urls.RUNS + "/{run}/cells/{cell}")
 def show_cell(
-    asked: AskedDep,
+    page_request: PageRequestDep,
     run: str,
     cell: str,
     outcome: str = "",
@@ -297,27 +308,29 @@ def show_cell(
     after: str = "",
 ) -> Response:
     """Show the cell: its tests, worst first, with metrics, checks and artifacts."""
-    found_run = run_of(asked, run)
-    found = cell_of(asked, found_run, cell)
-    if found_run.id != run and asked.wanted is Format.HTML:
-        return asked.go(urls.with_query(urls.cell_url(found_run.id, cell), **asked.query))
+    found_run = run_of(page_request, run)
+    found = cell_of(page_request, found_run, cell)
+    if found_run.id != run and page_request.wanted is Format.HTML:
+        return page_request.go(
+            urls.with_query(urls.cell_url(found_run.id, cell), **page_request.query)
+        )
     chosen = TestsAsked(
         outcome=_OUTCOMES.get(outcome.strip()), job=job.strip(), contains=contains.strip()
     )
-    return asked.answer(_page(asked, found_run, found, chosen, after))
+    return page_request.answer(_page(page_request, found_run, found, chosen, after))
 
 
-def _page(asked: Asked, run: Run, cell: Cell, chosen: TestsAsked, after: str) -> Page:
-    stores = asked.context.stores
+def _page(page_request: PageRequest, run: Run, cell: Cell, chosen: TestsAsked, after: str) -> Page:
+    stores = page_request.context.stores
     seen = stores.run_events.last(run.id)
-    record = describe_cell(stores, cell, stores.runs.spec(run.id), at=asked.now)
+    record = describe_cell(stores, cell, stores.runs.spec(run.id), at=page_request.now)
     lines = stores.results.worst_first(
-        cell.id, _lent(asked, cell), chosen, limit=PAGE_SIZE, after=after
+        cell.id, _lent(page_request, cell), chosen, limit=PAGE_SIZE, after=after
     )
-    whole = asked.wanted is not Format.HTML
+    whole = page_request.wanted is not Format.HTML
     tables = (
-        test_table(asked, run, cell, lines, is_filtered=chosen != TestsAsked()),
-        cell_jobs(run, record, asked.now),
+        test_table(page_request, run, cell, lines, is_filtered=chosen != TestsAsked()),
+        cell_jobs(run, record, page_request.now),
         check_table(record),
         metric_table(record, whole=whole),
         artifact_table(run.id, record),
@@ -347,16 +360,19 @@ def _page(asked: Asked, run: Run, cell: Cell, chosen: TestsAsked, after: str) ->
 
 @router.get(urls.RUNS + "/{run}/cells/{cell}/tests/{test}")
 def show_result(
-    asked: AskedDep, run: str, cell: str, test: Annotated[int, Path(ge=0, le=2**31 - 1)]
+    page_request: PageRequestDep,
+    run: str,
+    cell: str,
+    test: Annotated[int, Path(ge=0, le=2**31 - 1)],
 ) -> Response:
     """Show the result of one test in the cell, with its whole text."""
-    found_run = run_of(asked, run)
-    found = cell_of(asked, found_run, cell)
-    line = asked.context.stores.results.line(found.id, _lent(asked, found), test)
+    found_run = run_of(page_request, run)
+    found = cell_of(page_request, found_run, cell)
+    line = page_request.context.stores.results.line(found.id, _lent(page_request, found), test)
     if line is None:
         raise PageMissingError(f"cell {cell!r} of run {found_run.id} has no test {test}")
     shown = visible(line.text[:_LONGEST_TEXT])
-    names = [one.name for one in asked.context.stores.results.artifacts(found.id)]
+    names = [one.name for one in page_request.context.stores.results.artifacts(found.id)]
     output = output_artifact(line.job)
     artifacts = artifacts_of_test(names, line.job, line.nodeid)
     facts = {
@@ -376,7 +392,7 @@ def show_result(
         data=_data(line, shown) | {"artifacts": list(artifacts)},
         section=urls.RUNS,
     )
-    return asked.answer(page)
+    return page_request.answer(page)
 
 
 def _data(line: TestLine, shown: str) -> dict[str, object]:
@@ -395,5 +411,5 @@ def _data(line: TestLine, shown: str) -> dict[str, object]:
     }
 
 
-def _lent(asked: Asked, cell: Cell) -> dict[str, tuple[str, ...]]:
-    return by_source(asked.context.stores.reusable_results.decided(cell.id))
+def _lent(page_request: PageRequest, cell: Cell) -> dict[str, tuple[str, ...]]:
+    return by_source(page_request.context.stores.reusable_results.decided(cell.id))

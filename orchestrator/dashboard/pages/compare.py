@@ -29,7 +29,7 @@ from orchestrator.dashboard.pages.compare_tables import (
     sections,
     speeds_of,
 )
-from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
+from orchestrator.dashboard.responses import Page, PageMissingError, PageRequest, PageRequestDep
 from orchestrator.dashboard.table import Table
 from orchestrator.dashboard.url_params import cell_of, run_of
 from orchestrator.domain.cell import Cell, Run, SubjectBuild, build_difference
@@ -45,7 +45,7 @@ router = APIRouter()
 
 @router.get(urls.COMPARE)
 def show_comparison(
-    asked: AskedDep,
+    page_request: PageRequestDep,
     a: str = "",
     b: str = "",
     cell_a: str = "",
@@ -57,19 +57,19 @@ def show_comparison(
     if what and what not in (*Difference, PERFORMANCE):
         valid = ", ".join((*Difference, PERFORMANCE))
         raise PageMissingError(f"unknown filter {what!r}: use one of {valid}")
-    runs = {name: run_of(asked, name) for name in dict.fromkeys((a, b)) if name}
-    chosen = Chosen(asked, runs.get(a), runs.get(b), cell_a, cell_b)
+    runs = {name: run_of(page_request, name) for name in dict.fromkeys((a, b)) if name}
+    chosen = Chosen(page_request, runs.get(a), runs.get(b), cell_a, cell_b)
     if chosen.before is None or chosen.after is None:
-        return asked.answer(_choosing(chosen))
+        return page_request.answer(_choosing(chosen))
     contrast = contrast_of(chosen, chosen.before, chosen.after)
-    return asked.answer(_comparing(chosen, contrast, what, max(skip, 0)))
+    return page_request.answer(_comparing(chosen, contrast, what, max(skip, 0)))
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """The selected runs and cells; None if nothing is selected."""
 
-    asked: Asked
+    asked: PageRequest
     before: Run | None
     after: Run | None
     cell_a: str

@@ -19,7 +19,7 @@ from orchestrator.dashboard.measurement_text import (
     unit_of,
 )
 from orchestrator.dashboard.pages.tests import name_cell
-from orchestrator.dashboard.responses import Asked
+from orchestrator.dashboard.responses import PageRequest
 from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Table, Text
 from orchestrator.domain.cell import Cell as RunCell
 from orchestrator.domain.cell import Run
@@ -194,9 +194,9 @@ def _listed(traits: Sequence[Trait], is_wanted: Callable[[Trait], bool]) -> str:
     return ", ".join(words)
 
 
-def environment_table(asked: Asked, contrast: Contrast) -> Table:
+def environment_table(page_request: PageRequest, contrast: Contrast) -> Table:
     """Return the table of differing facts without packages; of all facts on request."""
-    shown = [one for one in _shown(asked, contrast) if not one.is_package]
+    shown = [one for one in _shown(page_request, contrast) if not one.is_package]
     return Table(
         id="environment",
         caption="What differs between the environments, but packages",
@@ -207,9 +207,9 @@ def environment_table(asked: Asked, contrast: Contrast) -> Table:
     )
 
 
-def packages_table(asked: Asked, contrast: Contrast) -> Table:
+def packages_table(page_request: PageRequest, contrast: Contrast) -> Table:
     """Return the table of packages with different versions, or of all packages."""
-    shown = [one for one in _shown(asked, contrast) if one.is_package]
+    shown = [one for one in _shown(page_request, contrast) if one.is_package]
     return Table(
         id="packages",
         caption="Packages with other versions",
@@ -221,8 +221,8 @@ def packages_table(asked: Asked, contrast: Contrast) -> Table:
     )
 
 
-def _shown(asked: Asked, contrast: Contrast) -> Sequence[Trait]:
-    whole = bool(asked.query.get("all"))
+def _shown(page_request: PageRequest, contrast: Contrast) -> Sequence[Trait]:
+    whole = bool(page_request.query.get("all"))
     return [one for one in contrast.traits if whole or one.differs or _is_half(one)]
 
 
@@ -319,12 +319,14 @@ class Section:
     table: Table
 
 
-def cells_table(asked: Asked, contrast: Contrast) -> Table:
+def cells_table(page_request: PageRequest, contrast: Contrast) -> Table:
     """Return the table of platforms with their outcomes and numbers of changed tests."""
     places = {pair: at for at, pair in enumerate(contrast.pairs)}
     kinds = _kinds(contrast)
     rows = [
-        _cell_row(asked, contrast, facing, places.get(facing.pair) if facing.pair else None, kinds)
+        _cell_row(
+            page_request, contrast, facing, places.get(facing.pair) if facing.pair else None, kinds
+        )
         for facing in contrast.facing
     ]
     counted = (Column(kind.value, TITLES[kind], is_number=True) for kind in kinds)
@@ -346,13 +348,13 @@ def _kinds(contrast: Contrast) -> Sequence[Difference]:
 
 
 def _cell_row(
-    asked: Asked,
+    page_request: PageRequest,
     contrast: Contrast,
     facing: CellPair,
     place: int | None,
     kinds: Sequence[Difference],
 ) -> Row:
-    name = Text(facing.name, _alone(asked, facing), _said_of(contrast, facing, place))
+    name = Text(facing.name, _alone(page_request, facing), _sentence_of(contrast, facing, place))
     sides = (_outcome(facing.before), _outcome(facing.after))
     if place is None or contrast.lacking(place):
         is_lost = place is None or contrast.lacking(place) in ("A", "B")
@@ -362,16 +364,16 @@ def _cell_row(
     return Row((name, *sides, *counts), tone="bad" if found[Difference.NEW_FAILURE] else "")
 
 
-def _alone(asked: Asked, facing: CellPair) -> str:
+def _alone(page_request: PageRequest, facing: CellPair) -> str:
     """Return the URL of the comparison of these two cells; empty without both."""
     if facing.before is None or facing.after is None or facing.how == "chosen":
         return ""
-    return asked.here(
+    return page_request.here(
         cell_a=facing.before.name, cell_b=facing.after.name, what="", skip="", part=""
     )
 
 
-def _said_of(contrast: Contrast, facing: CellPair, place: int | None) -> str:
+def _sentence_of(contrast: Contrast, facing: CellPair, place: int | None) -> str:
     if facing.before is None:
         return "only in B"
     if facing.after is None:
@@ -392,10 +394,16 @@ def _outcome(cell: RunCell | None) -> Cell:
     return Badge(cell.outcome or cell.state, href, why)
 
 
-def sections(asked: Asked, contrast: Contrast, *, what: str, skip: int) -> Sequence[Section]:
+def sections(
+    page_request: PageRequest, contrast: Contrast, *, what: str, skip: int
+) -> Sequence[Section]:
     """Return the sections of all differences, worst first; or one difference with its pages."""
     if what:
-        return [_one(asked, contrast, Difference(what), skip)] if what in list(Difference) else []
+        return (
+            [_one(page_request, contrast, Difference(what), skip)]
+            if what in list(Difference)
+            else []
+        )
     by_kind: dict[Difference, list[Changed]] = {}
     sound = set(contrast.both_sided)
     for one in contrast.first:
@@ -403,33 +411,39 @@ def sections(asked: Asked, contrast: Contrast, *, what: str, skip: int) -> Seque
         if one.pair in sound and len(of_kind) < EACH:
             of_kind.append(one)
     made = [
-        _section(contrast, kind, tests, _further(asked, contrast, kind), range(len(contrast.pairs)))
+        _section(
+            contrast,
+            kind,
+            tests,
+            _further(page_request, contrast, kind),
+            range(len(contrast.pairs)),
+        )
         for kind, tests in by_kind.items()
         if tests
     ]
-    if asked.query.get("all") and contrast.total(Difference.SAME):
-        made.append(_one(asked, contrast, Difference.SAME, 0))
+    if page_request.query.get("all") and contrast.total(Difference.SAME):
+        made.append(_one(page_request, contrast, Difference.SAME, 0))
     return made
 
 
-def _further(asked: Asked, contrast: Contrast, kind: Difference) -> str:
-    return asked.here(what=kind.value) if contrast.total(kind) > EACH else ""
+def _further(page_request: PageRequest, contrast: Contrast, kind: Difference) -> str:
+    return page_request.here(what=kind.value) if contrast.total(kind) > EACH else ""
 
 
-def _one(asked: Asked, contrast: Contrast, kind: Difference, skip: int) -> Section:
+def _one(page_request: PageRequest, contrast: Contrast, kind: Difference, skip: int) -> Section:
     pairs = [contrast.pairs[at] for at in contrast.both_sided]
-    found = asked.context.stores.differences.page(
+    found = page_request.context.stores.differences.page(
         pairs, product=contrast.product, kinds=[kind], limit=PAGE_SIZE, skip=skip
     )
     more = skip + len(found) < contrast.total(kind)
-    after = asked.here(what=kind.value, skip=str(skip + PAGE_SIZE)) if more else ""
+    after = page_request.here(what=kind.value, skip=str(skip + PAGE_SIZE)) if more else ""
     return _section(contrast, kind, found, after, contrast.both_sided)
 
 
 def _section(
     contrast: Contrast,
     kind: Difference,
-    found: Sequence[Changed],
+    changeds: Sequence[Changed],
     after: str,
     places: Sequence[int],
 ) -> Section:
@@ -437,7 +451,7 @@ def _section(
     many, title = contrast.total(kind), TITLES[kind]
     names: Mapping[int, str] = {at: contrast.cell(place).name for at, place in enumerate(places)}
     is_alone = len(contrast.facing) == 1
-    rows = [_test_row(one, names, contrast.product) for one in found]
+    rows = [_test_row(one, names, contrast.product) for one in changeds]
     table = Table(
         id=kind.value,
         caption=f"{title} ({many:,})",
@@ -492,9 +506,9 @@ class Speeds:
     table: Table
 
 
-def speeds_of(asked: Asked, contrast: Contrast, *, what: str, skip: int) -> Speeds:
+def speeds_of(page_request: PageRequest, contrast: Contrast, *, what: str, skip: int) -> Speeds:
     """Return the changed metrics, the largest regression first; on request all metrics."""
-    whole = bool(asked.query.get("all"))
+    whole = bool(page_request.query.get("all"))
     counts: Counter[str] = Counter(one.verdict.value for one in contrast.deltas)
     listed = [one for one in contrast.deltas if whole or one.verdict is not MetricChange.ALIKE]
     alone = what == PERFORMANCE
@@ -503,7 +517,7 @@ def speeds_of(asked: Asked, contrast: Contrast, *, what: str, skip: int) -> Spee
     first, size = (skip, PAGE_SIZE) if alone else (0, SHOWN)
     shown = [] if what and not alone else list(islice(listed, first, first + size))
     more = len(listed) > first + len(shown) and bool(shown)
-    further = asked.here(what=PERFORMANCE, skip=str(first + size) if alone else "")
+    further = page_request.here(what=PERFORMANCE, skip=str(first + size) if alone else "")
     table = Table(
         id=PERFORMANCE,
         caption="Benchmarks that both have measured",

@@ -23,7 +23,13 @@ from orchestrator.application.failure_groups import (
     with_similar,
 )
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
+from orchestrator.dashboard.responses import (
+    Format,
+    Page,
+    PageMissingError,
+    PageRequest,
+    PageRequestDep,
+)
 from orchestrator.dashboard.table import (
     Badge,
     Cell,
@@ -75,24 +81,24 @@ router = APIRouter()
 
 @router.get(urls.FAILURES)
 def show_failures(
-    asked: AskedDep,
+    page_request: PageRequestDep,
     runs: Annotated[int, Query(ge=1, le=max(WINDOWS))] = _RUNS,
     after: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> Response:
     """Show a page of failure groups."""
-    known = products(asked)
-    product = of_products(asked, known)
+    known = products(page_request)
+    product = of_products(page_request, known)
     question = FailureGroupFilter(
         product=product,
         runs=runs,
-        platform=asked.query.get("platform", ""),
-        version=asked.query.get("version", ""),
-        text=asked.query.get("q", ""),
+        platform=page_request.query.get("platform", ""),
+        version=page_request.query.get("version", ""),
+        text=page_request.query.get("q", ""),
     )
-    review = list_failure_groups(asked.context, question)
-    status = asked.query.get("status", "")
+    review = list_failure_groups(page_request.context, question)
+    status = page_request.query.get("status", "")
     kinds = [kind for kind in review.kinds if status in ("", kind.status)]
-    table = _table(asked, review, kinds, after)
+    table = _table(page_request, review, kinds, after)
     facts = {
         "product": product,
         "products": known,
@@ -100,12 +106,12 @@ def show_failures(
         "platforms": _with(review.platforms, question.platform),
         "versions": _with(review.versions, question.version),
         "windows": WINDOWS,
-        "tabs": _tabs(asked, review.kinds, status),
+        "tabs": _tabs(page_request, review.kinds, status),
         "looked": plural(review.runs, "run"),
         "new_days": NEW_FOR.days,
         "is_first": not after,
     }
-    return asked.answer(
+    return page_request.answer(
         Page(
             template="failures.html.j2",
             title="Failures",
@@ -122,32 +128,35 @@ def _with(names: Sequence[str], chosen: str) -> Sequence[str]:
     return names if not chosen or chosen in names else (chosen, *names)
 
 
-def _tabs(asked: Asked, kinds: Sequence[ListedFailureGroup], status: str) -> list[Tab]:
+def _tabs(page_request: PageRequest, kinds: Sequence[ListedFailureGroup], status: str) -> list[Tab]:
     counts = Counter(kind.status for kind in kinds)
-    tabs = [Tab("All", len(kinds), asked.here(status="", after=""), not status)]
+    tabs = [Tab("All", len(kinds), page_request.here(status="", after=""), not status)]
     for one in TriageStatus:
         shown = term(one)
         tone = shown.tone if one in _LOUD and counts[one] else ""
-        href = asked.here(status=one, after="")
+        href = page_request.here(status=one, after="")
         tabs.append(Tab(shown.word, counts[one], href, status == one, tone))
     return tabs
 
 
 def _table(
-    asked: Asked, review: FailureGroupPage, kinds: Sequence[ListedFailureGroup], after: int
+    page_request: PageRequest,
+    review: FailureGroupPage,
+    kinds: Sequence[ListedFailureGroup],
+    after: int,
 ) -> Table:
-    shown = with_similar(asked.context, kinds[after : after + PAGE_SIZE])
-    names = names_of(asked.context, shown)
+    shown = with_similar(page_request.context, kinds[after : after + PAGE_SIZE])
+    names = names_of(page_request.context, shown)
     following = after + PAGE_SIZE
-    is_asked = any(asked.query.get(name) for name in ("platform", "version", "q", "status"))
+    is_asked = any(page_request.query.get(name) for name in ("platform", "version", "q", "status"))
     return Table(
         id="failures",
         caption="Failure groups, new ones first",
-        columns=(*_COLUMNS, *_DATA) if _is_data(asked) else _COLUMNS,
-        rows=[_row(asked, kind, names) for kind in shown],
+        columns=(*_COLUMNS, *_DATA) if _is_data(page_request) else _COLUMNS,
+        rows=[_row(page_request, kind, names) for kind in shown],
         empty=_empty(review, is_filtered=is_asked),
         command="" if review.runs else "seatrial init && seatrial run seatrial.yaml",
-        next=asked.here(after=str(following)) if following < len(kinds) else "",
+        next=page_request.here(after=str(following)) if following < len(kinds) else "",
         total=len(kinds),
         is_caption_hidden=True,
     )
@@ -161,26 +170,28 @@ def _empty(review: FailureGroupPage, *, is_filtered: bool) -> str:
     return f"Nothing failed in the newest {plural(review.runs, 'run')}."
 
 
-def _is_data(asked: Asked) -> bool:
-    return asked.wanted in (Format.JSON, Format.CSV)
+def _is_data(page_request: PageRequest) -> bool:
+    return page_request.wanted in (Format.JSON, Format.CSV)
 
 
-def _row(asked: Asked, kind: ListedFailureGroup, names: Mapping[int, KnownTest]) -> Row:
+def _row(
+    page_request: PageRequest, kind: ListedFailureGroup, names: Mapping[int, KnownTest]
+) -> Row:
     signature = kind.signature
     test = names.get(most_often(kind)) if kind.tests else None
     cells: list[Cell] = [
-        Text(_said(kind), urls.signature_url(signature.id), note=_beside(kind, test)),
+        Text(_sentence(kind), urls.signature_url(signature.id), note=_beside(kind, test)),
         _badge(kind),
         Number(kind.count),
         Number(len(kind.tests)),
         Names(kind.platforms),
         Names(kind.versions, shown=1),
-        Moment(kind.first_seen, asked.now),
-        Moment(kind.last_seen, asked.now),
+        Moment(kind.first_seen, page_request.now),
+        Moment(kind.last_seen, page_request.now),
         Names(kind.answering.owners) if kind.answering.owners else Text("no owner"),
-        _alike(asked, kind),
+        _alike(page_request, kind),
     ]
-    if _is_data(asked):
+    if _is_data(page_request):
         words = (signature.id, signature.frame, signature.kind, test.nodeid if test else "")
         cells += [Text(word) for word in words]
     return Row(cells, id=signature.id, tone=_LOUD.get(kind.status, ""))
@@ -199,7 +210,7 @@ def _beside(kind: ListedFailureGroup, test: KnownTest | None) -> str:
     return " · ".join(filter(None, told))
 
 
-def _said(kind: ListedFailureGroup) -> str:
+def _sentence(kind: ListedFailureGroup) -> str:
     signature = kind.signature
     words = f"{signature.exception}: {signature.message}" if signature.message else ""
     return words.removeprefix(": ") or signature.exception or "failure without words"
@@ -214,8 +225,8 @@ def _badge(kind: ListedFailureGroup) -> Badge:
     return Badge(kind.status, note=note)
 
 
-def _alike(asked: Asked, kind: ListedFailureGroup) -> Cell:
-    if _is_data(asked):
+def _alike(page_request: PageRequest, kind: ListedFailureGroup) -> Cell:
+    if _is_data(page_request):
         return Names(kind.similar)
     if not kind.similar:
         return Text("")
@@ -249,17 +260,17 @@ _ALIKE = (Column("failure", "Failure"), Column("frame", "Frame"), Column("signat
 
 @router.get(urls.FAILURES + "/{signature}")
 def show_failure(
-    asked: AskedDep, signature: str, after: Annotated[int, Query(ge=0, le=LOOKED)] = 0
+    page_request: PageRequestDep, signature: str, after: Annotated[int, Query(ge=0, le=LOOKED)] = 0
 ) -> Response:
     """Show one failure group in detail."""
-    shown = show_failure_group(asked.context, signature)
+    shown = show_failure_group(page_request.context, signature)
     if shown is None:
         raise PageMissingError(f"there is no signature {signature!r}; /failures lists them")
-    tables = (_spots(asked, shown, after), _variants(shown), _similar_groups(shown))
-    return asked.answer(
+    tables = (_spots(page_request, shown, after), _variants(shown), _similar_groups(shown))
+    return page_request.answer(
         Page(
             template="failure.html.j2",
-            title=said_of(shown.signature),
+            title=title_of(shown.signature),
             tables=tables,
             facts={
                 "shown": shown,
@@ -269,7 +280,7 @@ def show_failure(
                 "trace": _end(shown.traceback),
                 "cut_trace": max(len(shown.traceback) - TRACE_SHOWN, 0),
                 "newest_url": _newest_url(shown),
-                "issue_form": _issue_form(asked, shown),
+                "issue_form": _issue_form(page_request, shown),
                 "parts": {"spots": tables[0], "variants": tables[1], "alike": tables[2]},
                 "first": Moment(shown.kind.first_seen if shown.kind else None),
                 "last": Moment(shown.kind.last_seen if shown.kind else None),
@@ -278,13 +289,13 @@ def show_failure(
                 "hidden_variants": max(len(shown.variants) - VARIANTS_SHOWN, 0),
                 "looked": LOOKED,
             },
-            data=_told(shown),
+            data=_document(shown),
             section=urls.FAILURES,
         )
     )
 
 
-def said_of(signature: Signature) -> str:
+def title_of(signature: Signature) -> str:
     """Return a signature's exception and message."""
     words = ": ".join(filter(None, (signature.exception, signature.message)))
     return words or "Failure without words"
@@ -298,16 +309,16 @@ def _newest_url(shown: FailureGroupDetail) -> str:
     return urls.cell_url(shown.newest.run_id, shown.newest.name) if shown.newest else ""
 
 
-def _issue_form(asked: Asked, shown: FailureGroupDetail) -> str:
+def _issue_form(page_request: PageRequest, shown: FailureGroupDetail) -> str:
     """Return the form for a known issue, filled in from the failures."""
     kind = shown.kind
-    if kind is None or not asked.viewer.may("gate"):
+    if kind is None or not page_request.viewer.may("gate"):
         return ""
-    until = (asked.now + timedelta(days=ISSUE_DAYS)).date()
+    until = (page_request.now + timedelta(days=ISSUE_DAYS)).date()
     given = {
         "product": shown.product,
         "signature": shown.signature.id,
-        "title": said_of(shown.signature)[:200],
+        "title": title_of(shown.signature)[:200],
         "platforms": ", ".join(kind.platforms),
         "jobs": ", ".join(kind.jobs),
         "expires": until.isoformat(),
@@ -316,7 +327,7 @@ def _issue_form(asked: Asked, shown: FailureGroupDetail) -> str:
     return f"{urls.with_query(urls.KNOWN_ISSUES, **given)}#add"
 
 
-def _told(shown: FailureGroupDetail) -> Mapping[str, object]:
+def _document(shown: FailureGroupDetail) -> Mapping[str, object]:
     signature = shown.signature
     return {
         "signature": signature.id,
@@ -330,21 +341,21 @@ def _told(shown: FailureGroupDetail) -> Mapping[str, object]:
     }
 
 
-def _spots(asked: Asked, shown: FailureGroupDetail, after: int) -> Table:
+def _spots(page_request: PageRequest, shown: FailureGroupDetail, after: int) -> Table:
     following = after + RESULTS_PER_PAGE
     return Table(
         id="spots",
         caption="Where it was seen, the newest first",
         columns=_SPOTS,
-        rows=[_spot(asked, shown, one) for one in shown.spots[after:following]],
+        rows=[_spot(page_request, shown, one) for one in shown.spots[after:following]],
         empty="No stored result has this signature any more.",
-        next=asked.here(after=str(following)) if following < len(shown.spots) else "",
+        next=page_request.here(after=str(following)) if following < len(shown.spots) else "",
         total=len(shown.spots),
         is_caption_hidden=True,
     )
 
 
-def _spot(asked: Asked, shown: FailureGroupDetail, spot: FailureSite) -> Row:
+def _spot(page_request: PageRequest, shown: FailureGroupDetail, spot: FailureSite) -> Row:
     test, cell = shown.tests[spot.test_id], spot.cell
     return Row(
         (
@@ -353,7 +364,7 @@ def _spot(asked: Asked, shown: FailureGroupDetail, spot: FailureSite) -> Row:
             Text(cell.version),
             Number(spot.count),
             Text(cell.run_id, urls.run_url(cell.run_id), is_code=True),
-            Moment(cell.at, asked.now),
+            Moment(cell.at, page_request.now),
         )
     )
 
@@ -379,7 +390,7 @@ def _similar_groups(shown: FailureGroupDetail) -> Table:
     rows = [
         Row(
             (
-                Text(said_of(one), urls.signature_url(one.id)),
+                Text(title_of(one), urls.signature_url(one.id)),
                 Text(one.frame or "–", is_code=True),
                 Text(one.id, is_code=True),
             )

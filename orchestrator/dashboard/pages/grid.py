@@ -19,7 +19,7 @@ from orchestrator.application.list_runs import (
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import cut, visible
 from orchestrator.dashboard.pages.tests import name_cell
-from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
+from orchestrator.dashboard.responses import Page, PageMissingError, PageRequest, PageRequestDep
 from orchestrator.dashboard.table import Column, Mark, Number, Row, Table, Text
 from orchestrator.dashboard.url_params import of_products, products, run_of
 from orchestrator.domain.cell import Run
@@ -71,29 +71,31 @@ class _Shown:
 
 
 @router.get(urls.GRID)
-def show_grid(asked: AskedDep, q: str = "", job: str = "", after: int | None = None) -> Response:
+def show_grid(
+    page_request: PageRequestDep, q: str = "", job: str = "", after: int | None = None
+) -> Response:
     """Show a page of tests by runs."""
-    known = products(asked)
-    product = of_products(asked, known)
-    names = asked.context.stores.grids.names(product)
+    known = products(page_request)
+    product = of_products(page_request, known)
+    names = page_request.context.stores.grids.names(product)
     wanted = GridFilter(
-        tests=_tests_wanted(q, job), group=_group(asked), limit=PAGE_SIZE, after=after
+        tests=_tests_wanted(q, job), group=_group(page_request), limit=PAGE_SIZE, after=after
     )
-    shown = _shown(asked, product, names, wanted)
+    shown = _shown(page_request, product, names, wanted)
     facts = {
         "shown": shown,
         "product": product,
         "products": known,
         "names": names,
-        "jobs": asked.context.stores.grids.jobs(product),
-        "groups": _tabs(asked, shown.grid),
-        "width": _width(asked),
+        "jobs": page_request.context.stores.grids.jobs(product),
+        "groups": _tabs(page_request, shown.grid),
+        "width": _width(page_request),
         "widths": WIDTHS,
         "q": q,
         "job": job,
     }
-    tables = (_table(asked, shown), _legend(shown))
-    return asked.answer(
+    tables = (_table(page_request, shown), _legend(shown))
+    return page_request.answer(
         Page(
             template="grid.html.j2",
             title="Tests by runs" if shown.run is None else "Tests by cells",
@@ -104,14 +106,16 @@ def show_grid(asked: AskedDep, q: str = "", job: str = "", after: int | None = N
     )
 
 
-def _shown(asked: Asked, product: str, names: Sequence[str], wanted: GridFilter) -> _Shown:
-    stores = asked.context.stores
-    run = run_of(asked, asked.query["run"]) if asked.query.get("run") else None
-    cell = asked.query.get("cell", "") or next(iter(names), "")
+def _shown(
+    page_request: PageRequest, product: str, names: Sequence[str], wanted: GridFilter
+) -> _Shown:
+    stores = page_request.context.stores
+    run = run_of(page_request, page_request.query["run"]) if page_request.query.get("run") else None
+    cell = page_request.query.get("cell", "") or next(iter(names), "")
     if run is not None:
         grid, cell = grid_of_run(stores, run.id, wanted), ""
     else:
-        grid = grid_of_cells(stores, product, cell, wanted, cells=_width(asked))
+        grid = grid_of_cells(stores, product, cell, wanted, cells=_width(page_request))
     lettered = [kind.signature for kind in grid.kinds.values() if kind.letter]
     return _Shown(
         product, cell, run, grid, stores.failure_groups.named(lettered) if lettered else {}
@@ -128,27 +132,27 @@ def _tests_wanted(q: str, job: str) -> TestsWanted:
     )
 
 
-def _group(asked: Asked) -> GridGroup | None:
-    named = asked.query.get("group", "")
+def _group(page_request: PageRequest) -> GridGroup | None:
+    named = page_request.query.get("group", "")
     if named and named not in list(GridGroup):
         raise PageMissingError(f"tests are {', '.join(GridGroup)}; none is {named!r}")
     return GridGroup(named) if named else None
 
 
-def _width(asked: Asked) -> int:
-    named = asked.query.get("columns", "")
+def _width(page_request: PageRequest) -> int:
+    named = page_request.query.get("columns", "")
     return int(named) if named in map(str, WIDTHS) else WIDTHS[0]
 
 
-def _tabs(asked: Asked, grid: Grid) -> list[dict[str, object]]:
+def _tabs(page_request: PageRequest, grid: Grid) -> list[dict[str, object]]:
     """Return a tab for each group: (title, count, URL, whether it is selected)."""
-    now = _group(asked)
+    now = _group(page_request)
     return [
         {
             "title": title,
             "many": grid.groups.get(group, 0) if group else None,
             "tone": term(group).tone if group else "",
-            "href": asked.here(group=group or "", after=""),
+            "href": page_request.here(group=group or "", after=""),
             "is_now": group is now,
         }
         for group, title in _TITLES.items()
@@ -156,9 +160,9 @@ def _tabs(asked: Asked, grid: Grid) -> list[dict[str, object]]:
     ]
 
 
-def _table(asked: Asked, shown: _Shown) -> Table:
+def _table(page_request: PageRequest, shown: _Shown) -> Table:
     grid = shown.grid
-    marks = _Marks(asked, shown)
+    marks = _Marks(page_request, shown)
     linked = marks.linked()
     return Table(
         id="grid",
@@ -168,22 +172,26 @@ def _table(asked: Asked, shown: _Shown) -> Table:
             Row((_name(row), *(marks.mark(row, cell, linked) for cell in grid.cells)))
             for row in grid.rows
         ],
-        empty=_empty(asked, shown),
+        empty=_empty(page_request, shown),
         command="" if shown.product else "seatrial init && seatrial run seatrial.yaml",
-        next=asked.here(after=str(grid.next)) if grid.next is not None else "",
+        next=page_request.here(after=str(grid.next)) if grid.next is not None else "",
         is_caption_hidden=True,
         is_grid=True,
     )
 
 
-def _empty(asked: Asked, shown: _Shown) -> str:
+def _empty(page_request: PageRequest, shown: _Shown) -> str:
     if not shown.product:
         return "No run has been launched yet."
     if not shown.grid.cells:
         return f"No run of {visible(shown.cell)} has tests; another platform may."
-    if asked.query.get("after"):
+    if page_request.query.get("after"):
         return "There are no more tests: go back to the first page."
-    if asked.query.get("q") or asked.query.get("job") or asked.query.get("group"):
+    if (
+        page_request.query.get("q")
+        or page_request.query.get("job")
+        or page_request.query.get("group")
+    ):
         return "No test is like that: take a word or a choice away."
     return "No test has been reported yet: they come as the run goes on."
 
@@ -206,7 +214,7 @@ def _name(row: GridRow) -> Text:
 class _Marks:
     """Turns results into marks."""
 
-    def __init__(self, asked: Asked, shown: _Shown) -> None:
+    def __init__(self, page_request: PageRequest, shown: _Shown) -> None:
         self._shown = shown
         self._kinds: Mapping[str, GridFailureGroup] = shown.grid.kinds
         self._alive = {cell.number for cell in shown.grid.cells if not cell.is_done}

@@ -31,7 +31,7 @@ from orchestrator.assets import asset_dir
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages.launch_uploads import about_payload, store_uploads
 from orchestrator.dashboard.pages.run.routes import form_key
-from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
+from orchestrator.dashboard.responses import Page, PageMissingError, PageRequest, PageRequestDep
 from orchestrator.dashboard.session import NotAllowedError, Viewer, needs
 from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Several, Table, Text, Usd
 from orchestrator.dashboard.url_params import run_of
@@ -125,7 +125,7 @@ def order_of(context: Context, form: Form) -> tuple[LaunchOrder, Matrix]:
         subject_digest=form.wheel or None,
         baseline_digest=form.baseline or None,
         hold_minutes=_number(form.hold_minutes) or 0.0,
-        retests=_trials(form),
+        retests=_retests(form),
         reuse_max_age_s=_seconds(form.reuse_hours),
     )
     return replace(order, only=_only(context, order, form)), matrix
@@ -190,7 +190,7 @@ def _only(context: Context, order: LaunchOrder, form: Form) -> Mapping[str, Sequ
     return {plan.id: plan.jobs for plan in plans if form.is_chosen(plan.platform.id)}
 
 
-def _trials(form: Form) -> RetestOptions | None:
+def _retests(form: Form) -> RetestOptions | None:
     reruns = int(form.reruns or 0)
     if not (reruns or form.diagnose):
         return None
@@ -276,18 +276,18 @@ def headroom_table(plan: Plan) -> Table:
     )
 
 
-def _headroom(found: Headroom) -> Row:
-    quota, level = found.quota, found.level
+def _headroom(headroom: Headroom) -> Row:
+    quota, level = headroom.quota, headroom.level
     return Row(
         (
             Text(f"{quota.provider} {quota.name}", note=quota.code),
             Text(quota.scope),
-            Number(found.needed, quota.unit),
+            Number(headroom.needed, quota.unit),
             Text(free_of(level.limit, level.used)),
-            Badge("insufficient" if found.status is QuotaStatus.SHORT else found.status),
-            Text("" if found.status is QuotaStatus.OK else found.sentence),
+            Badge("insufficient" if headroom.status is QuotaStatus.SHORT else headroom.status),
+            Text("" if headroom.status is QuotaStatus.OK else headroom.sentence),
         ),
-        tone="" if found.status is QuotaStatus.OK else "warn",
+        tone="" if headroom.status is QuotaStatus.OK else "warn",
     )
 
 
@@ -343,21 +343,21 @@ class Found:
 
 
 @router.get(urls.LAUNCH)
-def show_launch(asked: AskedDep, matrix: str = "", run: str = "") -> Response:
+def show_launch(page_request: PageRequestDep, matrix: str = "", run: str = "") -> Response:
     """The form, with the text of a ready matrix, or with all that a run was launched with."""
-    if not asked.viewer.may(Scope.RUN):
-        viewer = asked.viewer
+    if not page_request.viewer.may(Scope.RUN):
+        viewer = page_request.viewer
         raise NotAllowedError(missing_scope(viewer.name, viewer.scope, Scope.RUN))
     if run:
-        form = _form_of(asked.context, run_of(asked, run))
-        return _answer(asked, form, _read(asked, form))
+        form = _form_of(page_request.context, run_of(page_request, run))
+        return _answer(page_request, form, _read(page_request, form))
     ready = _ready()
     if matrix and matrix not in ready:
         names = ", ".join(ready) or "none"
         raise PageMissingError(f"there is no ready matrix {matrix!r}; there is: {names}")
     name = matrix or next(iter(ready), "")
     form = Form(name=f"{name}.yaml" if name else "matrix", text=ready.get(name, ""))
-    return _answer(asked, form, _read(asked, form))
+    return _answer(page_request, form, _read(page_request, form))
 
 
 def _form_of(context: Context, run: Run) -> Form:
@@ -380,13 +380,15 @@ def _form_of(context: Context, run: Run) -> Form:
 
 @router.post(urls.LAUNCH)
 async def launch(
-    asked: AskedDep, viewer: Annotated[Viewer, needs(Scope.RUN, uploads=True)], request: Request
+    page_request: PageRequestDep,
+    viewer: Annotated[Viewer, needs(Scope.RUN, uploads=True)],
+    request: Request,
 ) -> Response:
     """Plan a launch, or start the planned one; idempotent by the form's key."""
     sent = await request.form()
     try:
         form = _form(sent, await _uploaded(sent))
-        stored = await run_in_threadpool(store_uploads, asked.context, sent)
+        stored = await run_in_threadpool(store_uploads, page_request.context, sent)
         form = replace(
             form,
             payload=stored.get("payload", form.payload),
@@ -394,95 +396,95 @@ async def launch(
             source="wheel" if "wheel" in stored else form.source,
         )
     except InvalidDocumentError as error:
-        found = Found(mistakes=_mistakes(asked, error, form))
-        return await run_in_threadpool(_answer, asked, form, found)
+        found = Found(mistakes=_mistakes(page_request, error, form))
+        return await run_in_threadpool(_answer, page_request, form, found)
     finally:
         await sent.close()
     if sent.get("action") != "start":
-        found = await run_in_threadpool(_planned, asked, form)
-        return await run_in_threadpool(_answer, asked, form, found)
+        found = await run_in_threadpool(_planned, page_request, form)
+        return await run_in_threadpool(_answer, page_request, form, found)
     if sent.get("planned") != form.fingerprint:
-        found = await run_in_threadpool(_planned, asked, form, changed=True)
-        return await run_in_threadpool(_answer, asked, form, found, status=409)
-    key = str(sent.get("key") or asked.context.new_id())[:100]
-    started = await _started(asked, form, key)
+        found = await run_in_threadpool(_planned, page_request, form, changed=True)
+        return await run_in_threadpool(_answer, page_request, form, found, status=409)
+    key = str(sent.get("key") or page_request.context.new_id())[:100]
+    started = await _started(page_request, form, key)
     if isinstance(started, Run):
-        return asked.go(urls.run_url(started.id))
-    return await run_in_threadpool(_answer, asked, form, started)
+        return page_request.go(urls.run_url(started.id))
+    return await run_in_threadpool(_answer, page_request, form, started)
 
 
-async def _started(asked: Asked, form: Form, key: str) -> Run | Found:
+async def _started(page_request: PageRequest, form: Form, key: str) -> Run | Found:
     """The run, or what is wrong.
 
     Of two clicks, a browser shows the answer to the second one: it waits for the first.
     """
     for _ in range(_TRIES):
         try:
-            return await run_in_threadpool(_start, asked, form, key)
+            return await run_in_threadpool(_start, page_request, form, key)
         except KeyInFlightError:
             await anyio.sleep(_PAUSE_S)
     return Found(refused="It is being launched; /runs shows it as soon as it is there.")
 
 
-def _start(asked: Asked, form: Form, key: str) -> Run | Found:
+def _start(page_request: PageRequest, form: Form, key: str) -> Run | Found:
     try:
-        order, _ = order_of(asked.context, form)
+        order, _ = order_of(page_request.context, form)
         claim = form_key(key, "launch", form.fingerprint)
-        return launch_run(asked.context, order, claim).run
+        return launch_run(page_request.context, order, claim).run
     except InvalidDocumentError as error:
-        return Found(mistakes=_mistakes(asked, error, form))
+        return Found(mistakes=_mistakes(page_request, error, form))
     except (PayloadMissingError, KeyReusedError) as error:
         return Found(refused=str(error))
 
 
-def _planned(asked: Asked, form: Form, *, changed: bool = False) -> Found:
+def _planned(page_request: PageRequest, form: Form, *, changed: bool = False) -> Found:
     if not form.text.strip():
         return Found(refused="Write a matrix, choose a ready one, or send a file.")
     matrix: Matrix | None = None
     try:
-        matrix = asked.context.documents.read_matrix(form.text, form.name)
-        order, matrix = order_of(asked.context, form)
-        return Found(_plan(asked, order), matrix, changed=changed)
+        matrix = page_request.context.documents.read_matrix(form.text, form.name)
+        order, matrix = order_of(page_request.context, form)
+        return Found(_plan(page_request, order), matrix, changed=changed)
     except InvalidDocumentError as error:
-        return Found(matrix=matrix, mistakes=_mistakes(asked, error, form))
+        return Found(matrix=matrix, mistakes=_mistakes(page_request, error, form))
     except PayloadMissingError as error:
         return Found(matrix=matrix, refused=str(error))
 
 
-def _plan(asked: Asked, order: LaunchOrder) -> Plan:
-    return plan_run(asked.context, order)
+def _plan(page_request: PageRequest, order: LaunchOrder) -> Plan:
+    return plan_run(page_request.context, order)
 
 
-def _read(asked: Asked, form: Form) -> Found:
+def _read(page_request: PageRequest, form: Form) -> Found:
     """Return the platforms of a ready matrix; no provider is asked for prices."""
     try:
-        return Found(matrix=asked.context.documents.read_matrix(form.text, form.name))
+        return Found(matrix=page_request.context.documents.read_matrix(form.text, form.name))
     except InvalidDocumentError:
         return Found()
 
 
-def _answer(asked: Asked, form: Form, found: Found, *, status: int = 0) -> Response:
-    plan = found.plan
-    if found.matrix is not None:
-        form = form.about(found.matrix)
+def _answer(page_request: PageRequest, form: Form, lookup: Found, *, status: int = 0) -> Response:
+    plan = lookup.plan
+    if lookup.matrix is not None:
+        form = form.about(lookup.matrix)
     facts = {
         "form": form,
-        "found": found,
+        "found": lookup,
         "ready": list(_ready()),
         "sources": SOURCES,
-        "platforms": [platform.id for platform in found.matrix.platforms] if found.matrix else [],
-        "stated": found.matrix.subject if found.matrix else None,
+        "platforms": [platform.id for platform in lookup.matrix.platforms] if lookup.matrix else [],
+        "stated": lookup.matrix.subject if lookup.matrix else None,
         "plan": cell_table(plan) if plan else None,
         "headroom": headroom_table(plan) if plan else None,
         "total": total(plan) if plan else "",
         "warnings": warnings(plan) if plan else [],
         "shipments": shipments_in_words(plan.shipments) if plan else [],
-        "key": asked.context.new_id(),
-        "payload_about": about_payload(asked.context, form.payload) if form.payload else "",
+        "key": page_request.context.new_id(),
+        "payload_about": about_payload(page_request.context, form.payload) if form.payload else "",
     }
-    is_wrong = bool(found.mistakes or found.refused)
+    is_wrong = bool(lookup.mistakes or lookup.refused)
     page = Page(template="launch.html.j2", title="Launch", facts=facts, section=urls.LAUNCH)
-    return asked.answer(page, status=status or (422 if is_wrong else 200))
+    return page_request.answer(page, status=status or (422 if is_wrong else 200))
 
 
 def _ready() -> dict[str, str]:
@@ -520,12 +522,12 @@ def _form(sent: FormData, uploaded: tuple[str, str]) -> Form:
     )
 
 
-def _mistakes(asked: Asked, error: InvalidDocumentError, form: Form) -> list[Mistake]:
+def _mistakes(page_request: PageRequest, error: InvalidDocumentError, form: Form) -> list[Mistake]:
     """Return the errors with line numbers of the text, also for values that the form changed."""
     problems = error.problems
     if error.name == form.name and all(problem.line is None for problem in problems):
         try:
-            asked.context.documents.refuse_matrix(form.text, form.name, problems)
+            page_request.context.documents.refuse_matrix(form.text, form.name, problems)
         except InvalidDocumentError as located:
             problems = located.problems
     lines = form.text.split("\n")

@@ -22,7 +22,13 @@ from orchestrator.application.read_log import (
 )
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import visible
-from orchestrator.dashboard.responses import Asked, AskedDep, Format, Page, PageMissingError
+from orchestrator.dashboard.responses import (
+    Format,
+    Page,
+    PageMissingError,
+    PageRequest,
+    PageRequestDep,
+)
 from orchestrator.dashboard.url_params import cell_of, run_of
 from orchestrator.domain.cell import Cell, CellState, Run, RunState
 from orchestrator.domain.outcome import Outcome
@@ -204,15 +210,15 @@ QueryDep = Annotated[LogQuery, Depends(log_query)]
 
 
 def opened_log(
-    asked: AskedDep,
+    page_request: PageRequestDep,
     run: Annotated[str, Path()],
     cell: Annotated[str, Path()],
     attempt: Annotated[int, Query(ge=0, le=_MOST)] = 0,
 ) -> OpenedLog:
     """Return the log in the address: of the named attempt, else of the last one."""
-    found_run = run_of(asked, run)
-    found_cell = cell_of(asked, found_run, cell)
-    stores = asked.context.stores
+    found_run = run_of(page_request, run)
+    found_cell = cell_of(page_request, found_run, cell)
+    stores = page_request.context.stores
     events = stores.run_events.last(
         found_run.id
     )  # before the log: rather looked at twice than never
@@ -223,21 +229,21 @@ def opened_log(
         raise PageMissingError(f"{cell} has no attempt {attempt}; it has {numbers}")
     reader = None
     if log is not None:
-        reader = open_log(stores.logs, asked.context.log_indexes.of(log.attempt_id), log)
+        reader = open_log(stores.logs, page_request.context.log_indexes.of(log.attempt_id), log)
     return OpenedLog(found_run, found_cell, logs, log, reader, events)
 
 
 OpenedDep = Annotated[OpenedLog, Depends(opened_log)]
 
 
-def window_of(asked: Window, line: int, total: int) -> Window:
+def window_of(window: Window, line: int, total: int) -> Window:
     """Return the window of lines: the requested one, around a line, or at the end."""
-    count = asked.count
-    first = asked.first or (line - count // 2 if line else total - count + 1)
+    count = window.count
+    first = window.first or (line - count // 2 if line else total - count + 1)
     return Window(max(1, first), count)
 
 
-def found_in(query: LogQuery, opened: OpenedLog) -> Found | None:
+def find_text(query: LogQuery, opened: OpenedLog) -> Found | None:
     """Return the result of a search; None without a search."""
     if opened.reader is None or not query.search.text or not query.go:
         return None
@@ -260,33 +266,35 @@ router = APIRouter()
 
 
 @router.get(urls.LOG)
-def show_log(asked: AskedDep, opened: OpenedDep, query: QueryDep) -> Response:
+def show_log(page_request: PageRequestDep, opened: OpenedDep, query: QueryDep) -> Response:
     """Show a range of the log's lines; with JavaScript, a scrolling window over all of them."""
-    found = found_in(query, opened)
+    found = find_text(query, opened)
     line = found.line if found is not None and found.line is not None else query.line
     window = window_of(query.window, line, opened.total)
     read = [] if opened.reader is None else opened.reader.lines(window.first, window.count)
     lines = [shown_line(one) for one in read]
     data = _data(opened, lines, found)
-    if asked.wanted is not Format.HTML:
-        return asked.answer(Page(template=_TEMPLATE, title="Log", data=data))
+    if page_request.wanted is not Format.HTML:
+        return page_request.answer(Page(template=_TEMPLATE, title="Log", data=data))
     facts = {
         **_facts(opened),
-        **_jobs(asked, opened),
+        **_jobs(page_request, opened),
         "lines": for_page(lines),
         "line": line,
         "query": query,
-        "said": _said_of(found, query),
-        "goes_on": _going_on(asked, found),
-        **_links(asked, opened, window, lines),
+        "said": _sentence_of(found, query),
+        "goes_on": _going_on(page_request, found),
+        **_links(page_request, opened, window, lines),
     }
     title = f"Log of {opened.cell.name}"
-    return asked.answer(Page(template=_TEMPLATE, title=title, facts=facts, section=urls.RUNS))
+    return page_request.answer(
+        Page(template=_TEMPLATE, title=title, facts=facts, section=urls.RUNS)
+    )
 
 
 @router.get(urls.LOG_LINE)
 def show_line(
-    asked: AskedDep,
+    page_request: PageRequestDep,
     opened: OpenedDep,
     line: Annotated[int, Path(ge=1, le=10**12)],
     at: Annotated[int, Query(ge=0, le=10**12)] = 0,
@@ -308,17 +316,17 @@ def show_line(
         "at": at,
         "until": at + limit,
         "whole": whole,
-        "before": asked.here(at=str(max(0, at - PART_BYTES))) if at else "",
-        "after": asked.here(at=str(at + limit)) if at + limit < whole else "",
+        "before": page_request.here(at=str(max(0, at - PART_BYTES))) if at else "",
+        "after": page_request.here(at=str(at + limit)) if at + limit < whole else "",
     }
     title = f"Line {line:,} of the log of {opened.cell.name}"
     data = {"line": line, "at": at, "size_bytes": whole, "text": text}
     page = Page(template=_LINE, title=title, facts=facts, data=data, section=urls.RUNS)
-    return asked.answer(page)
+    return page_request.answer(page)
 
 
 @router.get(urls.LOG_RAW)
-def save_log(asked: AskedDep, opened: OpenedDep) -> Response:
+def save_log(page_request: PageRequestDep, opened: OpenedDep) -> Response:
     """Respond with the log's raw bytes as a file."""
     if opened.log is None:
         raise PageMissingError("nothing was written yet")
@@ -326,7 +334,7 @@ def save_log(asked: AskedDep, opened: OpenedDep) -> Response:
         opened.reader.read(0, 1)  # where the log was pruned, this says so before a file begins
     name = quote(f"{opened.cell.name}-{opened.log.number}.log", safe="")
     saved = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
-    pieces = raw_pieces(asked.context.stores.logs, opened.log)
+    pieces = raw_pieces(page_request.context.stores.logs, opened.log)
     return StreamingResponse(pieces, headers=saved, media_type="application/octet-stream")
 
 
@@ -335,7 +343,7 @@ _LINE = "log_line.html.j2"
 
 
 def _data(
-    opened: OpenedLog, lines: Sequence[ShownLine], found: Found | None
+    opened: OpenedLog, lines: Sequence[ShownLine], lookup: Found | None
 ) -> Mapping[str, object]:
     told: dict[str, object] = {
         "run": opened.run.id,
@@ -350,8 +358,8 @@ def _data(
         "sections": _sections(opened),
         "lines": [line.plain() for line in lines],
     }
-    if found is not None:
-        searched = {"line": found.line, "reached": found.reached, "is_over": found.is_over}
+    if lookup is not None:
+        searched = {"line": lookup.line, "reached": lookup.reached, "is_over": lookup.is_over}
         told["found"] = searched
     return told
 
@@ -383,18 +391,18 @@ def _facts(opened: OpenedLog) -> Mapping[str, object]:
     }
 
 
-def _jobs(asked: Asked, opened: OpenedLog) -> Mapping[str, object]:
+def _jobs(page_request: PageRequest, opened: OpenedLog) -> Mapping[str, object]:
     """Return where each job begins, with its outcome, and where the first failure is."""
     if opened.reader is None or not opened.reader.sections:
         return {"jobs": [], "first_failure": ""}
-    stores, run = asked.context.stores, opened.run
-    record = describe_cell(stores, opened.cell, stores.runs.spec(run.id), at=asked.now)
+    stores, run = page_request.context.stores, opened.run
+    record = describe_cell(stores, opened.cell, stores.runs.spec(run.id), at=page_request.now)
     outcomes = {job.id: job.outcome for job in record.jobs}
     failed = {job for job, outcome in outcomes.items() if outcome in _FAILED}
     line = opened.reader.index.marks.first_failure(opened.total, failed)
 
     def link(to: int) -> str:
-        return asked.here(**{"line": str(to), "from": "", "go": ""})
+        return page_request.here(**{"line": str(to), "from": "", "go": ""})
 
     jobs = [
         JobLink(one.job, link(one.first), one.first, outcomes.get(one.job) or "running")
@@ -403,35 +411,37 @@ def _jobs(asked: Asked, opened: OpenedLog) -> Mapping[str, object]:
     return {"jobs": jobs, "first_failure": link(line) if line else "", "failure_line": line or ""}
 
 
-def _going_on(asked: Asked, found: Found | None) -> str:
+def _going_on(page_request: PageRequest, lookup: Found | None) -> str:
     """Return the URL that continues an unfinished search."""
-    if found is None or found.line is not None or found.is_over:
+    if lookup is None or lookup.line is not None or lookup.is_over:
         return ""
-    return asked.here(line=str(found.reached))
+    return page_request.here(line=str(lookup.reached))
 
 
-def _said_of(found: Found | None, query: LogQuery) -> str:
-    if found is None or found.line is not None:
+def _sentence_of(lookup: Found | None, query: LogQuery) -> str:
+    if lookup is None or lookup.line is not None:
         return ""
-    if not found.is_over:
-        return f"Not found as far as line {found.reached:,}."
+    if not lookup.is_over:
+        return f"Not found as far as line {lookup.reached:,}."
     if not query.line:
         return "Not in this log."
     return f"None {'before' if query.go == 'previous' else 'after'} line {query.line:,}."
 
 
 def _links(
-    asked: Asked, opened: OpenedLog, window: Window, lines: Sequence[ShownLine]
+    page_request: PageRequest, opened: OpenedLog, window: Window, lines: Sequence[ShownLine]
 ) -> Mapping[str, str]:
     """Return links to the previous and next lines, for paging without scripts."""
     last = lines[-1].number if lines else 0
 
     def link(first: int) -> str:
-        return asked.here(**{"from": str(first), "line": "", "go": ""})
+        return page_request.here(**{"from": str(first), "line": "", "go": ""})
 
     return {
         "earlier": link(max(1, window.first - window.count)) if window.first > 1 else "",
         "later": link(last + 1) if last and last < opened.total else "",
         "begin": link(1) if window.first > 1 else "",
-        "end": asked.here(**{"from": "", "line": "", "go": ""}) if last < opened.total else "",
+        "end": page_request.here(**{"from": "", "line": "", "go": ""})
+        if last < opened.total
+        else "",
     }

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 
 from orchestrator.application.gate_status import GateStatus, gate_statuses
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.responses import Asked, AskedDep, Page
+from orchestrator.dashboard.responses import Page, PageRequest, PageRequestDep
 from orchestrator.dashboard.table import Badge, Cell, Column, Mark, Row, Several, Table, Text
 from orchestrator.domain.vocabulary import term
 from orchestrator.store.release_board import DayOutcome, NewestRun
@@ -20,16 +20,16 @@ router = APIRouter()
 
 
 @router.get(urls.PRODUCTS)
-def show_products(asked: AskedDep) -> Response:
+def show_products(page_request: PageRequestDep) -> Response:
     """Every product with its gates, then products and platforms by days."""
-    named = asked.query.get("days", "")
+    named = page_request.query.get("days", "")
     many = int(named) if named in map(str, RANGES) else RANGES[0]
-    days = [asked.now.date() - timedelta(days=back) for back in range(many)]
-    releases = asked.context.stores.releases
+    days = [page_request.now.date() - timedelta(days=back) for back in range(many)]
+    releases = page_request.context.stores.releases
     newest = releases.newest_runs()
-    outcomes = releases.days(since=asked.now - timedelta(days=many))
+    outcomes = releases.days(since=page_request.now - timedelta(days=many))
     tables = (
-        _products(asked, newest, gate_statuses(asked.context)),
+        _products(page_request, newest, gate_statuses(page_request.context)),
         _days(newest, outcomes, days),
     )
     words = dict.fromkeys(one.word for one in outcomes)
@@ -45,10 +45,12 @@ def show_products(asked: AskedDep) -> Response:
         facts=facts,
         section=urls.BOARD,
     )
-    return asked.answer(page)
+    return page_request.answer(page)
 
 
-def _products(asked: Asked, newest: Sequence[NewestRun], statuses: Sequence[GateStatus]) -> Table:
+def _products(
+    page_request: PageRequest, newest: Sequence[NewestRun], statuses: Sequence[GateStatus]
+) -> Table:
     return Table(
         id="products",
         caption="Products",
@@ -57,14 +59,14 @@ def _products(asked: Asked, newest: Sequence[NewestRun], statuses: Sequence[Gate
             Column("gates", "Gates"),
             Column("newest", "Newest run"),
         ),
-        rows=[_product(asked, one, statuses) for one in newest],
+        rows=[_product(page_request, one, statuses) for one in newest],
         empty="Nothing has been launched yet.",
         command="seatrial init && seatrial run seatrial.yaml",
         is_caption_hidden=True,
     )
 
 
-def _product(asked: Asked, one: NewestRun, statuses: Sequence[GateStatus]) -> Row:
+def _product(page_request: PageRequest, one: NewestRun, statuses: Sequence[GateStatus]) -> Row:
     board = urls.with_query(urls.BOARD, product=one.product)
     mine = [status for status in statuses if status.stored.product == one.product]
     gates: Cell = Several([_gate(status) for status in mine]) if mine else Text("–")
@@ -118,7 +120,9 @@ def _days(
     )
 
 
-def _mark(found: DayOutcome | None) -> Cell:
+def _mark(day_outcome: DayOutcome | None) -> Cell:
     return (
-        Mark("") if found is None else Mark(found.word, href=urls.cell_url(found.run, found.cell))
+        Mark("")
+        if day_outcome is None
+        else Mark(day_outcome.word, href=urls.cell_url(day_outcome.run, day_outcome.cell))
     )

@@ -16,7 +16,7 @@ from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import Picture, sparkline
 from orchestrator.dashboard.labels import age, cut, visible
 from orchestrator.dashboard.pages.gates.listing import wait_texts
-from orchestrator.dashboard.responses import Asked
+from orchestrator.dashboard.responses import PageRequest
 from orchestrator.dashboard.table import (
     Badge,
     Cell,
@@ -63,7 +63,7 @@ class Evidence:
         return [(term("passed"), self.counts.passed), *beside(self.counts)]
 
     @property
-    def told(self) -> str:
+    def reader_text(self) -> str:
         """The counts in words."""
         return in_words(self.figures)
 
@@ -93,7 +93,7 @@ class Evidence:
         """``✗ failed (975 passed, 4 failed; 7 h; stale)``."""
         shown = term(self.word)
         stale = "stale" if self.staleness else ""
-        more = "; ".join(part for part in (self.told, self.note, self.age, stale) if part)
+        more = "; ".join(part for part in (self.reader_text, self.note, self.age, stale) if part)
         return f"{shown.glyph} {shown.word} ({more})" if more else f"{shown.glyph} {shown.word}"
 
 
@@ -133,9 +133,9 @@ class Rate:
     @property
     def of(self) -> str:
         """The newest counts as ``passed/counted``."""
-        if not self.tally.judged:
+        if not self.tally.counted:
             return ""
-        return f"{self.tally.counts.passed:,}/{self.tally.judged:,}"
+        return f"{self.tally.counts.passed:,}/{self.tally.counted:,}"
 
     @property
     def figures(self) -> Sequence[Figure]:
@@ -143,7 +143,7 @@ class Rate:
         return beside(self.trend.latest.counts)
 
     @property
-    def told(self) -> str:
+    def reader_text(self) -> str:
         """The same in words."""
         return in_words(self.figures)
 
@@ -220,7 +220,7 @@ _TESTS = "tests"
 """The reason of most failures, which is not shown: the counts show it."""
 
 
-def board_table(asked: Asked, board: Board) -> Table:
+def board_table(page_request: PageRequest, board: Board) -> Table:
     """Return the table of versions by platforms."""
     return Table(
         id="board",
@@ -231,25 +231,31 @@ def board_table(asked: Asked, board: Board) -> Table:
             *(Column(f"cell.{name}", visible(cut(name, 60))) for name in board.names),
         ],
         rows=[
-            Row((_version(asked, row), _verdicts(asked, row), *_squares(asked, board, row)))
+            Row(
+                (
+                    _version(page_request, row),
+                    _verdicts(page_request, row),
+                    *_squares(page_request, board, row),
+                )
+            )
             for row in board.rows
         ],
         empty="Nothing has been launched yet: the first run of a matrix makes the first line.",
         command=_FIRST_COMMAND,
-        next=asked.here(before=board.next) if board.next else "",
+        next=page_request.here(before=board.next) if board.next else "",
         is_caption_hidden=True,
     )
 
 
-def _version(asked: Asked, row: BoardRow) -> Text:
-    when = f"{age(row.at, asked.now)} ago" if row.at is not None else "no evidence yet"
+def _version(page_request: PageRequest, row: BoardRow) -> Text:
+    when = f"{age(row.at, page_request.now)} ago" if row.at is not None else "no evidence yet"
     if row.live is not None:
         when += "; a run goes on"
     href = urls.run_url(row.live.run if row.live is not None else row.newest_run)
     return Text(row.of.version, href, note=f"{row.of.subject} · {when}")
 
 
-def _verdicts(asked: Asked, row: BoardRow) -> Cell:
+def _verdicts(page_request: PageRequest, row: BoardRow) -> Cell:
     if not row.verdicts:
         return Text("–", note="no verdict")
     return Several(
@@ -260,12 +266,12 @@ def _verdicts(asked: Asked, row: BoardRow) -> Cell:
     )
 
 
-def _squares(asked: Asked, board: Board, row: BoardRow) -> Iterator[Cell]:
+def _squares(page_request: PageRequest, board: Board, row: BoardRow) -> Iterator[Cell]:
     for square in row.squares:
-        yield _square(asked, board, row, square)
+        yield _square(page_request, board, row, square)
 
 
-def _square(asked: Asked, board: Board, row: BoardRow, square: BoardCell) -> Cell:
+def _square(page_request: PageRequest, board: Board, row: BoardRow, square: BoardCell) -> Cell:
     cell = square.cell
     if cell is None and row.live is not None:
         return Evidence(word="queued", href=urls.run_url(row.live.run), note="a run goes on")
@@ -284,7 +290,7 @@ def _square(asked: Asked, board: Board, row: BoardRow, square: BoardCell) -> Cel
         href=urls.cell_url(cell.run, cell.name),
         counts=cell.counts,
         at=cell.at,
-        now=asked.now,
+        now=page_request.now,
         note=", ".join(note for note in notes if note),
         staleness=square.staleness,
     )
@@ -296,7 +302,7 @@ def _main_matrix(row: BoardRow) -> str:
     return counted.most_common(1)[0][0]
 
 
-def live_table(asked: Asked, live: Sequence[LiveRun]) -> Table:
+def live_table(page_request: PageRequest, live: Sequence[LiveRun]) -> Table:
     """Return the table of unfinished runs."""
     return Table(
         id="live",
@@ -315,7 +321,7 @@ def live_table(asked: Asked, live: Sequence[LiveRun]) -> Table:
                     Text(one.of.version, note=one.of.subject),
                     Text(one.matrix),
                     Text(", ".join(f"{n} {term(state).word}" for state, n in one.cells.items())),
-                    Moment(one.launched_at, asked.now),
+                    Moment(one.launched_at, page_request.now),
                 )
             )
             for one in live
@@ -412,7 +418,7 @@ class GateSentence:
         return f"{self.gate}: {said_so} {self.about}{why}".rstrip()
 
 
-def gate_sentence(asked: Asked, status: GateStatus) -> GateSentence:
+def gate_sentence(page_request: PageRequest, status: GateStatus) -> GateSentence:
     """Return a sentence about the gate's newest verdict in any lineage."""
     gate = status.stored.gate
     waits = [
@@ -440,7 +446,7 @@ def gate_sentence(asked: Asked, status: GateStatus) -> GateSentence:
         word=newest.decision,
         verdict=newest.id,
         href=urls.verdict_url(newest.id),
-        about=f"{of}{age(newest.created_at, asked.now)} ago",
+        about=f"{of}{age(newest.created_at, page_request.now)} ago",
         reason=_short(reasons[0]) if reasons else "",
         more=max(len(reasons) - 1, 0),
         waits=waits,

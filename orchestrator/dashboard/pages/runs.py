@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Response
 
 from orchestrator.application.list_runs import ListedRun, list_runs
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.responses import Asked, AskedDep, Page
+from orchestrator.dashboard.responses import Page, PageRequest, PageRequestDep
 from orchestrator.dashboard.table import Badge, Column, Moment, Row, Span, Table, Tally, Text, Usd
 from orchestrator.domain.cell import Cell, CellState, Run, RunState
 from orchestrator.domain.outcome import Counts, Outcome
@@ -46,7 +46,7 @@ router = APIRouter()
 
 @router.get(urls.RUNS)
 def show_runs(
-    asked: AskedDep,
+    page_request: PageRequestDep,
     outcome: str = "",
     subject: str = "",
     version: str = "",
@@ -68,25 +68,24 @@ def show_runs(
         branch=branch.strip(),
         author=author.strip(),
     )
+    stores, now = page_request.context.stores, page_request.now
     cursor = before if _CURSOR.fullmatch(before) else None
-    runs, following = list_runs(
-        asked.context.stores, limit=PAGE_SIZE, before=cursor, at=asked.now, asked=chosen
-    )
+    runs, following = list_runs(stores, limit=PAGE_SIZE, before=cursor, at=now, filters=chosen)
     facts = {
         "chosen": chosen,
         "is_filtered": chosen != RunsAsked(),
-        "names": asked.context.stores.runs.names(),
+        "names": stores.runs.names(),
         "outcomes": [(one.value, term(one.value).word) for one in _OUTCOMES],
     }
-    table = _table(asked, chosen, runs, following)
+    table = _table(page_request, chosen, runs, following)
     page = Page(
         template="runs.html.j2", title="Runs", tables=(table,), facts=facts, section=urls.RUNS
     )
-    return asked.answer(page)
+    return page_request.answer(page)
 
 
 def _table(
-    asked: Asked, chosen: RunsAsked, runs: Sequence[ListedRun], following: str | None
+    page_request: PageRequest, chosen: RunsAsked, runs: Sequence[ListedRun], following: str | None
 ) -> Table:
     empty, command = "No run has been launched yet.", "seatrial init && seatrial run seatrial.yaml"
     if chosen != RunsAsked():
@@ -95,18 +94,18 @@ def _table(
         id="runs",
         caption="Runs, newest first",
         columns=_COLUMNS,
-        rows=[_row(asked, run) for run in runs],
+        rows=[_row(page_request, run) for run in runs],
         empty=empty,
         command=command,
-        next=asked.here(before=following) if following else "",
+        next=page_request.here(before=following) if following else "",
         is_caption_hidden=True,
     )
 
 
-def _row(asked: Asked, listed: ListedRun) -> Row:
+def _row(page_request: PageRequest, listed: ListedRun) -> Row:
     run = listed.run
     href = urls.run_url(run.id)
-    took = (run.finished_at or asked.now) - run.created_at
+    took = (run.finished_at or page_request.now) - run.created_at
     return Row(
         (
             Text(run.id, href, _commit(run), is_code=True, short=f"{run.id[:_SHORT]}…"),

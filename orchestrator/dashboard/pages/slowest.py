@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import sparkline
 from orchestrator.dashboard.measurement_text import percent
-from orchestrator.dashboard.responses import AskedDep, Page
+from orchestrator.dashboard.responses import Page, PageRequestDep
 from orchestrator.dashboard.table import Badge, Cell, Column, Drawn, Row, Span, Table, Text
 from orchestrator.dashboard.url_params import run_of
 from orchestrator.domain.test_comparison import TestDuration
@@ -30,10 +30,10 @@ router = APIRouter()
 
 
 @router.get(urls.RUNS + "/{run}/slowest")
-def show_slowest(asked: AskedDep, run: str) -> Response:
+def show_slowest(page_request: PageRequestDep, run: str) -> Response:
     """Show the slowest tests of the run."""
-    found = run_of(asked, run)
-    tests = asked.context.stores.durations.slowest(found.id, limit=SHOWN)
+    found = run_of(page_request, run)
+    tests = page_request.context.stores.durations.slowest(found.id, limit=SHOWN)
     table = Table(
         id="slowest",
         caption="Slowest tests",
@@ -50,7 +50,7 @@ def show_slowest(asked: AskedDep, run: str) -> Response:
         facts={"run": found},
         section=urls.RUNS,
     )
-    return asked.answer(page)
+    return page_request.answer(page)
 
 
 def _row(run: str, one: TestDuration) -> Row:

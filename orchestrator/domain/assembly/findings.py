@@ -138,7 +138,7 @@ def _count_findings(
     missing = max(whole - named - _elsewhere(account, index), 0)
     said = _three_figures(sums, named)
     if not counts_are_right:
-        said += f"; its sum says {_told(sums.counts)}, its lines say {_told(_known(lines))}"
+        said += f"; its sum says {_sentence(sums.counts)}, its lines say {_sentence(_known(lines))}"
     if missing:
         said += f": {missing} are counted as missing"
     bad = _bad(sums.counts) > max(_bad(lines), _bad(tests))
@@ -177,5 +177,5 @@ def _bad(counts: Counter[str]) -> int:
     return counts[TestOutcome.FAILED.word] + counts[TestOutcome.ERROR.word]
 
 
-def _told(counts: Counter[str]) -> str:
+def _sentence(counts: Counter[str]) -> str:
     return ", ".join(f"{counts[word]} {word}" for word in _WORDS if counts[word]) or "none"

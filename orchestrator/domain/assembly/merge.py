@@ -269,12 +269,12 @@ class EventBuilder:
         for job in self._planned:
             yield self._line("phase", job.id, {"name": "started", "kind": job.kind})
         for place, record in self._reader.tape.records():
-            yield from self._told(place, record)
+            yield from self._lines(place, record)
         for job in self._planned:
             yield from self._ended(job)
         yield self._line("end", None, {"outcome": "completed"})
 
-    def _told(self, place: int, record: list[object]) -> Iterator[bytes]:
+    def _lines(self, place: int, record: list[object]) -> Iterator[bytes]:
         match record[0]:
             case "t":
                 if self._reader.index.winner(str(record[3])) == place:

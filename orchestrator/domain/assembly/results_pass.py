@@ -177,55 +177,55 @@ class ArtifactReader:
             self._take(account, said)
         self._settle_details(account)
 
-    def _take(self, account: ArtifactSummary, said: Said) -> None:
+    def _take(self, account: ArtifactSummary, statement: Said) -> None:
         section = account.sections[-1]
-        account.heard = account.heard or not isinstance(said, _NO_RESULT)
-        match said:
+        account.heard = account.heard or not isinstance(statement, _NO_RESULT)
+        match statement:
             case ParsedTest():
-                self._test(account, section, said)
+                self._test(account, section, statement)
             case ParsedDetail():
-                text = said.text[:TEXT_LIMIT]
-                place = self.tape.put(["d", said.message, text])
-                account.details.append((said.name, said.phase, place))
+                text = statement.text[:TEXT_LIMIT]
+                place = self.tape.put(["d", statement.message, text])
+                account.details.append((statement.name, statement.phase, place))
             case ParsedCheck():
-                self._check(account, section, said)
+                self._check(account, section, statement)
             case ParsedMetric():
-                self._metric(account, section, said)
+                self._metric(account, section, statement)
             case ParsedJob():
-                _begin(account, said)
+                _begin(account, statement)
             case _:
-                self._remark(account, section, said)
+                self._remark(account, section, statement)
 
-    def _remark(self, account: ArtifactSummary, section: JobSection, said: Said) -> None:
+    def _remark(self, account: ArtifactSummary, section: JobSection, statement: Said) -> None:
         """Store a statement that needs no record of its own."""
-        match said:
+        match statement:
             case ParsedTally():
-                _tally(section, said)
+                _tally(section, statement)
             case ParsedUnnamedTests():
-                section.unnamed.update({w: n for w, n in said.counts.items() if n > 0})
+                section.unnamed.update({w: n for w, n in statement.counts.items() if n > 0})
             case ParsedEnd():
-                section.end = said
+                section.end = statement
             case ParsedFallback():
-                section.degraded.append((section.last, said.reason))
+                section.degraded.append((section.last, statement.reason))
                 del section.degraded[20:]
             case _:
-                self._surround(account, said)
+                self._surround(account, statement)
 
-    def _surround(self, account: ArtifactSummary, said: Said) -> None:
+    def _surround(self, account: ArtifactSummary, statement: Said) -> None:
         """Store a statement about the artifact as a whole."""
-        match said:
+        match statement:
             case ParsedEnvironment():
-                self.surroundings.add(account.foreign.name, said.facts)
+                self.surroundings.add(account.foreign.name, statement.facts)
             case ParsedVersion():
                 if len(account.stamps) < REMARKS_LIMIT:
-                    account.stamps[said.name, said.version] = None
+                    account.stamps[statement.name, statement.version] = None
             case ParsedTime():
-                self._moment(account, said.at)
+                self._moment(account, statement.at)
             case ParsedNotice():
-                account.remark(said.message)
+                account.remark(statement.message)
             case ParsedProblem():
-                account.remark(said.message)
-                account.unreliable = account.unreliable or said.level == "error"
+                account.remark(statement.message)
+                account.unreliable = account.unreliable or statement.level == "error"
 
     def _moment(self, account: ArtifactSummary, at: datetime) -> None:
         if not _FIRST_YEAR <= at.year < _LAST_YEAR:
@@ -236,44 +236,64 @@ class ArtifactReader:
         at = at.astimezone(UTC)
         self.happened = min(at, self.happened or at)
 
-    def _test(self, account: ArtifactSummary, section: JobSection, said: ParsedTest) -> None:
+    def _test(self, account: ArtifactSummary, section: JobSection, parsed_test: ParsedTest) -> None:
         section.tests += 1
-        section.first = section.first or said.nodeid
-        section.last = said.nodeid
+        section.first = section.first or parsed_test.nodeid
+        section.last = parsed_test.nodeid
         where = [account.number, len(account.sections) - 1]
-        words = [said.reason, said.message, said.text[:TEXT_LIMIT]]
-        tries = [outcome.word for outcome in said.earlier[:20]]
-        told = [said.nodeid, said.outcome.value, said.duration_s]
+        words = [parsed_test.reason, parsed_test.message, parsed_test.text[:TEXT_LIMIT]]
+        tries = [outcome.word for outcome in parsed_test.earlier[:20]]
+        told = [parsed_test.nodeid, parsed_test.outcome.value, parsed_test.duration_s]
         place = self.tape.put(["t", *where, *told, *words, tries])
-        group = self._group_of(account, section, said.nodeid)
+        group = self._group_of(account, section, parsed_test.nodeid)
         section.groups[group] = None
         self.index.add(
-            said.nodeid,
-            said.outcome,
+            parsed_test.nodeid,
+            parsed_test.outcome,
             group=group,
             source=account.number,
             provenance=account.foreign.provenance or Provenance.PARSED_TEXT,
             place=place,
-            told=account.told,
+            artifact_tests=account.told,
         )
-        if said.outcome in (TestOutcome.FAILED, TestOutcome.ERROR):
-            account.bad.setdefault(key_of(tail_of(said.nodeid)), []).append(said.nodeid)
+        if parsed_test.outcome in (TestOutcome.FAILED, TestOutcome.ERROR):
+            account.bad.setdefault(key_of(tail_of(parsed_test.nodeid)), []).append(
+                parsed_test.nodeid
+            )
 
-    def _check(self, account: ArtifactSummary, section: JobSection, said: ParsedCheck) -> None:
+    def _check(
+        self, account: ArtifactSummary, section: JobSection, parsed_check: ParsedCheck
+    ) -> None:
         section.checks += 1
-        reason = said.reason or ("inferred" if said.inferred else "")
-        words = [said.outcome, said.value, said.unit, said.tolerance, reason]
+        reason = parsed_check.reason or ("inferred" if parsed_check.inferred else "")
+        words = [
+            parsed_check.outcome,
+            parsed_check.value,
+            parsed_check.unit,
+            parsed_check.tolerance,
+            reason,
+        ]
         where = [account.number, len(account.sections) - 1, section.last]
-        self.tape.put(["c", *where, said.name, *words])
+        self.tape.put(["c", *where, parsed_check.name, *words])
 
-    def _metric(self, account: ArtifactSummary, section: JobSection, said: ParsedMetric) -> None:
-        if said.refusal:
-            account.remark(f"the metric {said.name[:80]!r} is left out: {said.refusal}")
+    def _metric(
+        self, account: ArtifactSummary, section: JobSection, parsed_metric: ParsedMetric
+    ) -> None:
+        if parsed_metric.refusal:
+            account.remark(
+                f"the metric {parsed_metric.name[:80]!r} is left out: {parsed_metric.refusal}"
+            )
             account.unreliable = True
             return
         section.metrics += 1
         where = [account.number, len(account.sections) - 1, section.last]
-        told = [said.name, list(said.samples), said.unit, said.direction, dict(said.params)]
+        told = [
+            parsed_metric.name,
+            list(parsed_metric.samples),
+            parsed_metric.unit,
+            parsed_metric.direction,
+            dict(parsed_metric.params),
+        ]
         self.tape.put(["m", *where, *told])
 
     def _settle_details(self, account: ArtifactSummary) -> None:
@@ -320,23 +340,23 @@ def _dotted(name: str) -> str:
     return head.replace("::", ".") + bracket + params
 
 
-def _begin(account: ArtifactSummary, said: ParsedJob) -> None:
+def _begin(account: ArtifactSummary, parsed_job: ParsedJob) -> None:
     section = account.sections[-1]
     if section.said is None and section.is_empty:
-        section.said = said
-    elif section.said != said and len(account.sections) < SECTIONS_LIMIT:
-        account.sections.append(JobSection(account.number, said))
+        section.said = parsed_job
+    elif section.said != parsed_job and len(account.sections) < SECTIONS_LIMIT:
+        account.sections.append(JobSection(account.number, parsed_job))
 
 
-def _tally(section: JobSection, said: ParsedTally) -> None:
-    if said.where == "collected":
-        section.announced = (section.announced or 0) + said.total
+def _tally(section: JobSection, parsed_tally: ParsedTally) -> None:
+    if parsed_tally.where == "collected":
+        section.announced = (section.announced or 0) + parsed_tally.total
         return
     section.footer = True
-    section.summed = (section.summed or 0) + said.total
-    section.counts.update({w: n for w, n in said.counts.items() if w in _WORDS and n > 0})
-    if said.duration_s is not None:
-        section.tally_s = (section.tally_s or 0.0) + said.duration_s
+    section.summed = (section.summed or 0) + parsed_tally.total
+    section.counts.update({w: n for w, n in parsed_tally.counts.items() if w in _WORDS and n > 0})
+    if parsed_tally.duration_s is not None:
+        section.tally_s = (section.tally_s or 0.0) + parsed_tally.duration_s
 
 
 MOST_KEYS = 5_000
@@ -379,11 +399,11 @@ class EnvironmentMerger:
                 self._disagree(here, known, source, value)
 
     def _devices(
-        self, known: object, said: Sequence[object], source: str, path: tuple[str, ...]
+        self, known: object, values: Sequence[object], source: str, path: tuple[str, ...]
     ) -> list[object]:
         """Merge devices by position: artifacts of one machine list the same ones."""
         devices = list(known) if isinstance(known, list) else []
-        for number, one in enumerate(said):
+        for number, one in enumerate(values):
             if not isinstance(one, Mapping):
                 if one not in devices:
                     devices.append(one)
@@ -395,19 +415,19 @@ class EnvironmentMerger:
                 self._merge(device, one, source, (*path, str(number)))
         return devices
 
-    def _disagree(self, path: tuple[str, ...], known: object, source: str, said: object) -> None:
+    def _disagree(self, path: tuple[str, ...], known: object, source: str, value: object) -> None:
         first = self._by.get(path, "")
         if first == source or len(self.conflicts) >= 100:
             return
         what = " ".join(part for part in path if part not in ("machine", "packages"))
         self.conflicts.append(
-            f"{what}: {first or 'another artifact'} says {known}, {source} says {said}"
+            f"{what}: {first or 'another artifact'} says {known}, {source} says {value}"
         )
 
 
-def _agree(known: object, said: object) -> bool:
+def _agree(known: object, value: object) -> bool:
     """Whether one name is the other or less exact: ``L4`` and ``NVIDIA L4``."""
-    if known == said:
+    if known == value:
         return True
-    one, other = str(known).casefold(), str(said).casefold()
+    one, other = str(known).casefold(), str(value).casefold()
     return bool(one and other) and (one in other or other in one)

@@ -60,14 +60,14 @@ class TestIndex:
         source: int,
         provenance: Provenance,
         place: int,
-        told: ArtifactTests,
+        artifact_tests: ArtifactTests,
     ) -> None:
         """Add a statement about a test; `place` is the position of its record."""
         key = key_of(nodeid)
-        told.lines[outcome.word] += 1
-        if key not in told.tests:
-            told.groups[group] += 1
-        told.tests[key] = max(told.tests.get(key, TestOutcome.MISSING), outcome)
+        artifact_tests.lines[outcome.word] += 1
+        if key not in artifact_tests.tests:
+            artifact_tests.groups[group] += 1
+        artifact_tests.tests[key] = max(artifact_tests.tests.get(key, TestOutcome.MISSING), outcome)
         mine = _packed(outcome, _RANK[provenance], source, place)
         known = self._tests.get(key)
         if known is None:
@@ -117,10 +117,10 @@ class TestIndex:
 
 
 def disagreement(
-    job: str, nodeid: str, said: list[tuple[int, TestOutcome]], names: list[str]
+    job: str, nodeid: str, outcomes: list[tuple[int, TestOutcome]], names: list[str]
 ) -> Disagreement:
     """Return the disagreement with the names of its artifacts."""
-    told = tuple((names[source], outcome.word) for source, outcome in said)
+    told = tuple((names[source], outcome.word) for source, outcome in outcomes)
     return Disagreement(job=job, nodeid=nodeid, sources=told)
 
 

@@ -165,9 +165,9 @@ def evaluate(
     )
 
 
-def _concerned(known: Sequence[Excuse], found: Sequence[RuleResult]) -> list[Excuse]:
+def _concerned(known: Sequence[Excuse], rule_results: Sequence[RuleResult]) -> list[Excuse]:
     """Return exceptions and waivers for violated rules, in force or not."""
-    wrong = {one.id for one in found if one.blocking and is_bad(one)}
+    wrong = {one.id for one in rule_results if one.blocking and is_bad(one)}
     return [one for one in known if one.rule in wrong]
 
 

@@ -229,20 +229,22 @@ def subjects(known: Mapping[str, str], evidence_digest: str) -> list[Json]:
     return [{"name": about, "digest": {"sha256": evidence_digest}}]
 
 
-def cell_statement(told: Mapping[str, object], cell: CellEvidence, evidence_digest: str) -> Json:
+def cell_statement(
+    document: Mapping[str, object], cell: CellEvidence, evidence_digest: str
+) -> Json:
     """Return an export's statement of a cell, bound to the frozen subject.
 
     Args:
-        told: The export's statement of the cell.
+        document: The export's statement of the cell.
         cell: The frozen cell.
         evidence_digest: Digest of the frozen evidence; used if the subject has no digest.
     """
-    predicate = told.get("predicate")
+    predicate = document.get("predicate")
     stated = dict(predicate) if isinstance(predicate, Mapping) else {}
     extra = stated.get("seatrial")
     ours = {k: v for k, v in extra.items() if k != "signed"} if isinstance(extra, Mapping) else {}
     stated["seatrial"] = {**ours, "run": cell.run, "cell": cell.id, "evidence": evidence_digest}
-    return {**told, "subject": subjects(cell.subject, evidence_digest), "predicate": stated}
+    return {**document, "subject": subjects(cell.subject, evidence_digest), "predicate": stated}
 
 
 def verdict_statement(

@@ -228,30 +228,30 @@ def _untested(one: Benchmark, why: str, limits: _Limits) -> BenchmarkResult:
 
 
 def _judge(
-    found: Comparison, budget: float, adjusted: float, limits: _Limits
+    comparison: Comparison, budget: float, adjusted: float, limits: _Limits
 ) -> tuple[RuleOutcome, str]:
-    if found.low > budget and found.p <= limits.alpha and adjusted <= limits.fdr:
+    if comparison.low > budget and comparison.p <= limits.alpha and adjusted <= limits.fdr:
         return RuleOutcome.VIOLATED, "slower than its budget allows"
-    if found.high <= budget:
+    if comparison.high <= budget:
         return RuleOutcome.OK, "within its budget, by the whole interval"
-    if found.slowdown > budget:
+    if comparison.slowdown > budget:
         return _UNKNOWN, "seems slower than its budget allows, and is not certain"
-    if found.high - found.slowdown > PRECISION * budget:
+    if comparison.high - comparison.slowdown > PRECISION * budget:
         return _UNKNOWN, "too noisy to tell"
     return RuleOutcome.OK, "within its budget, by the estimate"
 
 
-def _needed(found: Comparison, budget: float, limits: _Limits) -> int | None:
+def _needed(comparison: Comparison, budget: float, limits: _Limits) -> int | None:
     """Return the pairs needed by the observed noise.
 
     Until it is precise, or until the result is certain.
     """
-    wide = math.log1p(found.high) - math.log1p(found.slowdown)
-    sd = wide * math.sqrt(found.pairs) / NormalDist().inv_cdf(1 - limits.alpha)
-    beyond = math.log1p(found.slowdown) - math.log1p(budget)
+    wide = math.log1p(comparison.high) - math.log1p(comparison.slowdown)
+    sd = wide * math.sqrt(comparison.pairs) / NormalDist().inv_cdf(1 - limits.alpha)
+    beyond = math.log1p(comparison.slowdown) - math.log1p(budget)
     if beyond > 0:
         needed = pairs_needed(sd, beyond, alpha=limits.strict)
     else:
         goal = math.log1p(PRECISION * budget)
-        needed = math.ceil(found.pairs * (wide / goal) ** 2) if goal > 0 else _MANY
-    return None if needed >= _MANY else max(needed, found.pairs + 1)
+        needed = math.ceil(comparison.pairs * (wide / goal) ** 2) if goal > 0 else _MANY
+    return None if needed >= _MANY else max(needed, comparison.pairs + 1)

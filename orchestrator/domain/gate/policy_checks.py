@@ -96,9 +96,9 @@ def _ran(jobs: list[RuledJob]) -> Iterator[Ran]:
         yield Ran(cell.id, cell.platform, version, names, cell.packages)
 
 
-def _has_run(judged: RuledJob) -> bool:
-    counts = judged.job.counts
-    ended = judged.job.outcome in (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
+def _has_run(ruled_job: RuledJob) -> bool:
+    counts = ruled_job.job.counts
+    ended = ruled_job.job.outcome in (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
     only = counts.collected == counts.skipped + counts.missing + counts.not_run
     return ended and not (counts.collected and only)
 

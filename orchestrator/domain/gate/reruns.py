@@ -33,7 +33,7 @@ def failed_before(
     found = {_name(one): one for one in _of_job(job.id, others)}
     left = {name: found[name] for name in sorted(found) if name not in failing}
     return tuple(
-        _told(one) if _passes(normal_nodeid(name), one, job, passing) else _gone(one)
+        _failed_test(one) if _passes(normal_nodeid(name), one, job, passing) else _gone(one)
         for name, one in left.items()
     )
 
@@ -94,7 +94,7 @@ def _name(one: FailingResult) -> str:
     return one.name or "(without a name)"
 
 
-def _told(one: FailingResult) -> FailedTest:
+def _failed_test(one: FailingResult) -> FailedTest:
     if one.test is not None:
         return replace(one.test, run=one.cell.run)
     return FailedTest(
@@ -103,7 +103,7 @@ def _told(one: FailingResult) -> FailedTest:
 
 
 def _gone(one: FailingResult) -> FailedTest:
-    return replace(_told(one), payload=one.cell.subject.get("payload_sha256", "?"))
+    return replace(_failed_test(one), payload=one.cell.subject.get("payload_sha256", "?"))
 
 
 _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
@@ -182,17 +182,17 @@ def _outcome(
     return unclear or worst([*known, *told]) or later.outcome
 
 
-def _oldest(told: Sequence[CellEvidence]) -> datetime | None:
+def _oldest(cell_evidences: Sequence[CellEvidence]) -> datetime | None:
     """Return the oldest time; None if one part has none."""
-    times = [cell.ended_at for cell in told if cell.ended_at is not None]
-    return min(times) if times and len(times) == len(told) else None
+    times = [cell.ended_at for cell in cell_evidences if cell.ended_at is not None]
+    return min(times) if times and len(times) == len(cell_evidences) else None
 
 
 def _by_id(jobs: Sequence[JobEvidence]) -> tuple[JobEvidence, ...]:
     return tuple(sorted(jobs, key=lambda job: job.id))
 
 
-def _agreed(told: Sequence[Mapping[str, str]]) -> Mapping[str, str]:
+def _agreed(rows: Sequence[Mapping[str, str]]) -> Mapping[str, str]:
     """Return the values on which all parts agree."""
-    first = told[0] if told else {}
-    return {key: first[key] for key in first if all(one.get(key) == first[key] for one in told)}
+    first = rows[0] if rows else {}
+    return {key: first[key] for key in first if all(one.get(key) == first[key] for one in rows)}

@@ -256,6 +256,6 @@ def platform_evidence(
     return PlatformEvidence(rule, tuple(newest[name] for name in sorted(newest)), (*asked, rest))
 
 
-def _failing(judged: RuledJob) -> Iterator[FailingResult]:
-    yield from failing_results(judged.cell, judged.job, blocking=judged.blocking)
-    yield from failures_over(judged.cell, judged.job, blocking=judged.blocking)
+def _failing(ruled_job: RuledJob) -> Iterator[FailingResult]:
+    yield from failing_results(ruled_job.cell, ruled_job.job, blocking=ruled_job.blocking)
+    yield from failures_over(ruled_job.cell, ruled_job.job, blocking=ruled_job.blocking)

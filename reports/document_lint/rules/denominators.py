@@ -65,8 +65,8 @@ def _label(table: Table, line: int) -> str:
     return next((row.label.lower() for row in table.totals if row.line == line), "")
 
 
-def _sum(found: Iterator[Fraction] | Sequence[Fraction]) -> Fraction:
-    kept = list(found)
+def _sum(values: Iterator[Fraction] | Sequence[Fraction]) -> Fraction:
+    kept = list(values)
     return Fraction(sum(f.part for f in kept), sum(f.whole for f in kept))
 
 

@@ -72,7 +72,7 @@ def check_counts(document: Document, evidence: Evidence) -> Iterator[Mark]:
         if said is not None:
             spoken = _speaks_of_skips(told.table, told.row)
             counts = told.job.counts
-            yield from _count(told.row.line, told.row.label, said, counts, told=spoken)
+            yield from _count(told.row.line, told.row.label, said, counts, is_stated=spoken)
     cells = cells_about(document, evidence)
     if len(cells) != 1:
         return
@@ -82,7 +82,7 @@ def check_counts(document: Document, evidence: Evidence) -> Iterator[Mark]:
         if said is not None and of_tests and said.whole != len(table.body):
             row = table.totals[0]
             spoken = _speaks_of_skips(table, row)
-            yield from _count(row.line, "the total", said, cells[0].counts, told=spoken)
+            yield from _count(row.line, "the total", said, cells[0].counts, is_stated=spoken)
 
 
 def _speaks_of_skips(table: Table, row: Row) -> bool:
@@ -99,16 +99,18 @@ def stated(table: Table, row: Row) -> Fraction | None:
     return fraction(" ".join(row.cells[1:]))
 
 
-def _count(line: int, label: str, said: Fraction, counts: Counts, *, told: bool) -> Iterator[Mark]:
+def _count(
+    line: int, label: str, stated: Fraction, counts: Counts, *, is_stated: bool
+) -> Iterator[Mark]:
     judged = counts.passed + counts.failed + counts.error
-    if said.part != counts.passed:
-        message = f"{label}: {said.part} passed, by the results {counts.passed}"
+    if stated.part != counts.passed:
+        message = f"{label}: {stated.part} passed, by the results {counts.passed}"
         yield Mark("error", line, message)
-    if said.whole not in (counts.collected, judged):
-        message = f"{label}: of {said.whole}, by the results {counts.collected} were collected"
+    if stated.whole not in (counts.collected, judged):
+        message = f"{label}: of {stated.whole}, by the results {counts.collected} were collected"
         yield Mark("error", line, message)
-    elif said.part == said.whole and counts.skipped + counts.missing and not told:
-        message = f"{label}: {counts.skipped} skipped and {counts.missing} missing beside {said}"
+    elif stated.part == stated.whole and counts.skipped + counts.missing and not is_stated:
+        message = f"{label}: {counts.skipped} skipped and {counts.missing} missing beside {stated}"
         yield Mark("warning", line, message)
 
 

@@ -210,13 +210,13 @@ def check_memory(documents: Sequence[Document]) -> Iterator[tuple[Document, Mark
             yield document, Mark("warning", line, message)
 
 
-def _conflicts(said: Printed, others: Iterable[Memory]) -> bool:
+def _conflicts(printed: Printed, others: Iterable[Memory]) -> bool:
     """Whether two printed sizes contradict: 23,028 MiB is 24.15 GB, and 24 GB rounded."""
-    low, high = (value * _BYTES[said.unit] for value in (said.low, said.high))
+    low, high = (value * _BYTES[printed.unit] for value in (printed.low, printed.high))
     return any(
         other.low * _BYTES[other.unit] >= high or other.high * _BYTES[other.unit] <= low
         for _, _, other in others
-        if other is not said
+        if other is not printed
     )
 
 

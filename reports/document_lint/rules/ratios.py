@@ -48,23 +48,23 @@ def comparisons(document: Document) -> Iterator[Compared]:
                 yield made
 
 
-def _compared(table: Table, row: Row, found: Sequence[Measurement]) -> Compared | None:
+def _compared(table: Table, row: Row, measurements: Sequence[Measurement]) -> Compared | None:
     if len(row.cells) < 4:
         return None
     pair = [next(quantities(cell), None) for cell in row.cells[1:3]]
     if pair[0] is None or pair[1] is None or not pair[0].value or not pair[1].value:
         return None
     names = (table.header[1], table.header[2])
-    exact = [_elsewhere(found, row.label, names[i], p) for i, p in enumerate(pair) if p]
+    exact = [_elsewhere(measurements, row.label, names[i], p) for i, p in enumerate(pair) if p]
     both = (exact[0], exact[1]) if exact[0] is not None and exact[1] is not None else None
     return Compared(row, names, (pair[0], pair[1]), both, row.cells[3])
 
 
 def _elsewhere(
-    found: Sequence[Measurement], label: str, column: str, printed: Printed
+    measurements: Sequence[Measurement], label: str, column: str, printed: Printed
 ) -> Printed | None:
     """Return the label's figure under a heading that names the column, if it rounds to this one."""
-    for measured in found:
+    for measured in measurements:
         under = measured.path[-1] if measured.path else ""
         same = words(measured.label) == words(label) or words(label) - words(measured.label) == {
             "balanc"

@@ -104,9 +104,9 @@ def _sum(table: Table) -> int | None:
     return sum(n for n in found if n is not None) if found and None not in found else None
 
 
-def _total(line: int, stated: int, found: int | None, words: str) -> Iterator[Mark]:
-    if found and stated != found:
-        yield Mark("error", line, f"{stated} tests in all: {words} {found}")
+def _total(line: int, stated: int, count: int | None, words: str) -> Iterator[Mark]:
+    if count and stated != count:
+        yield Mark("error", line, f"{stated} tests in all: {words} {count}")
 
 
 def check_skips(document: Document) -> Iterator[Mark]:

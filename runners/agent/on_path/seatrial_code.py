@@ -226,13 +226,13 @@ class CodeComparison:
         return found
 
     def _compare(
-        self, name: str, told: Mapping[str, object], source: _Source
+        self, name: str, document: Mapping[str, object], source: _Source
     ) -> List[Tuple[str, types.CodeType]]:
         """Return the functions that are not the file's; raises _WrongCodeError if it is not it."""
         own, missing = False, set(source.names)
         rows: List[Tuple[str, types.CodeType]] = []
         aliens: Dict[str, Function] = {}
-        for place, value in members(told, name):
+        for place, value in members(document, name):
             called = list(functions(value))
             is_listed = place in missing
             missing.discard(place)
@@ -247,17 +247,17 @@ class CodeComparison:
                             " but that file does not compile to its code"
                         )
                     rows.append((place, one.__code__))
-            if is_listed and called and not mine and self._is_alien(called, told):
+            if is_listed and called and not mine and self._is_alien(called, document):
                 aliens[place] = called[0]
         rows += [(place, one.__code__) for place, one in aliens.items()]
         wrong = [
             place
             for place, one in aliens.items()
-            if one.__globals__ is told
+            if one.__globals__ is document
             and not (source.makes_functions and one.__code__.co_filename.startswith("<"))
         ]
         is_all = aliens.keys() | missing == source.names
-        is_made = missing or len(aliens) > 1 or told.get("__spec__") is None
+        is_made = missing or len(aliens) > 1 or document.get("__spec__") is None
         if aliens and not own and is_all and is_made:
             wrong += aliens
         if wrong:
@@ -283,14 +283,14 @@ class CodeComparison:
             return True
         return False
 
-    def _is_alien(self, called: List[Function], told: Mapping[str, object]) -> bool:
+    def _is_alien(self, called: List[Function], document: Mapping[str, object]) -> bool:
         """Return whether none of these functions is of another installed file, which it names.
 
         Libraries take functions of other files in place of their own, such as faster ones.
         """
         for one in called:
             file = one.__code__.co_filename
-            if one.__globals__ is not told and _is_in_the_environment(file):
+            if one.__globals__ is not document and _is_in_the_environment(file):
                 other = self._source(file)
                 if other is None and file not in self._left_out:
                     return False  # beyond the limit, so nothing is known of it

@@ -109,7 +109,7 @@ class Installed:
                 self._good[name] = module
         return found
 
-    def borrowed(
+    def payload_only_modules(
         self, loaded: Mapping[str, object], payload: str, own: FrozenSet[str]
     ) -> Iterator[Problem]:
         """Yield the modules that only the payload has and that these modules import.
@@ -506,7 +506,7 @@ class RequiredDistributions(NamedTuple):
             for problem in installed.problems(sys.modules, payload=payload, own=own)
         ]
         if self.subject is not None and payload:
-            borrowed = self.subject.borrowed(sys.modules, payload, own)
+            borrowed = self.subject.payload_only_modules(sys.modules, payload, own)
             found += [("wrong_subject", problem) for problem in borrowed]
         return found
 

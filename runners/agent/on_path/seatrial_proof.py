@@ -124,7 +124,7 @@ class Prover:
         problems = [{"reason": reason, **problem._asdict()} for reason, problem in found[:20]]
         problems += [_wrong_subject(each) for each in compared.problems[:20]]
         problems += [_replaced(name) for name in _differences(self._code)[:20]]
-        problems += [_told_not_to_run(word) for word in _idle_options(self._config)]
+        problems += [_excluded_tests(word) for word in _idle_options(self._config)]
         self._tell_hooks(compared)
         line = {"record": "origins", "when": when, "worker": self._worker, "problems": problems}
         line["subject_modules"] = self._subject_modules()
@@ -247,7 +247,7 @@ def _idle_options(config: pytest.Config) -> List[str]:
     return [word for name, word in names.items() if config.getoption(name, False)]
 
 
-def _told_not_to_run(word: str) -> Dict[str, str]:
+def _excluded_tests(word: str) -> Dict[str, str]:
     text = f"pytest runs with {word}, which leaves tests or their bodies out"
     fix = f"take {word} out of the job's arguments, addopts and PYTEST_ADDOPTS"
     return {"reason": "wrong_pytest", "module": "pytest", "file": "", "what": text, "fix": fix}

@@ -341,7 +341,7 @@ def _report(report: pytest.TestReport, records: Records) -> Dict[str, Any]:
         "sections": [
             [str(title), records.cap(body)]
             for title, body in report.sections[:_SECTIONS]
-            if not _told(str(title), report.when)
+            if not _was_reported(str(title), report.when)
         ],
         "user_properties": [
             [str(name), _property(value, records)]
@@ -382,7 +382,7 @@ def _traceback(longrepr: TerminalRepr) -> str:
     return stream.getvalue().rstrip().lstrip("\n")
 
 
-def _told(title: str, when: Optional[str]) -> bool:
+def _was_reported(title: str, when: Optional[str]) -> bool:
     """Return whether an earlier phase's report had this section (pytest repeats them)."""
     earlier = {"call": ("setup",), "teardown": ("setup", "call")}.get(when or "", ())
     return title.startswith("Captured ") and title.rpartition(" ")[2] in earlier

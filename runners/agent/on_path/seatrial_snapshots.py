@@ -255,9 +255,9 @@ class Imports:
                 self._snapshots[id(snapshot.told)] = snapshot
 
 
-def _strange_loader(told: Values) -> str:
+def _strange_loader(values: Values) -> str:
     """Return what loaded a module if that is neither Python's import nor pytest's."""
-    loader = getattr(told.get("__spec__"), "loader", None)
+    loader = getattr(values.get("__spec__"), "loader", None)
     kind = type(loader)
     if kind is AssertionRewritingHook or loader is None:
         return ""
@@ -267,13 +267,13 @@ def _strange_loader(told: Values) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def namespaces(told: Values, module: str) -> Iterator[Tuple[str, Values, Optional[type]]]:
+def namespaces(cell_values: Values, module: str) -> Iterator[Tuple[str, Values, Optional[type]]]:
     """Yield a module's values, and those of the classes that say they are its own.
 
     Each comes with what its names begin with, and with its class.
     """
     seen: Set[int] = set()
-    waiting: List[Tuple[str, Values, Optional[type]]] = [("", told, None)]
+    waiting: List[Tuple[str, Values, Optional[type]]] = [("", cell_values, None)]
     while waiting:
         above, values, kind = waiting.pop()
         yield above, values, kind
@@ -285,9 +285,9 @@ def namespaces(told: Values, module: str) -> Iterator[Tuple[str, Values, Optiona
                     waiting.append((f"{above}{key}.", inner, value))  # type: ignore[arg-type]
 
 
-def members(told: Values, module: str) -> Iterator[Tuple[str, object]]:
+def members(cell_values: Values, module: str) -> Iterator[Tuple[str, object]]:
     """Yield the values of a module and of its classes by name, without the classes."""
-    for above, values, _ in namespaces(told, module):
+    for above, values, _ in namespaces(cell_values, module):
         for key, value in list(values.items()):
             if type not in type(value).__mro__:
                 yield above + str(key), value

@@ -147,8 +147,8 @@ def _found(ec2: Any, kind: Kind, project: str) -> Iterator[dict[str, Any]]:
                 yield from found.get("Instances", [found])
 
 
-def _tags(found: dict[str, Any]) -> dict[str, str]:
-    listed = found.get("Tags") or found.get("TagSet") or []
+def _tags(document: dict[str, Any]) -> dict[str, str]:
+    listed = document.get("Tags") or document.get("TagSet") or []
     return {tag["Key"]: tag["Value"] for tag in listed}
 
 

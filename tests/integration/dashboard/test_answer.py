@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from orchestrator.application.tokens import cookie_of
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.responses import AskedDep, Page
+from orchestrator.dashboard.responses import Page, PageRequestDep
 from orchestrator.dashboard.table import Badge, Column, Folded, Moment, Number, Row, Table, Text
 from orchestrator.store.errors import StoreError
 from tests.integration.api_context import Desk
@@ -39,7 +39,7 @@ probe = APIRouter()
 
 
 @probe.get("/probe/{name}")
-def _probe(asked: AskedDep, name: str) -> Response:
+def _probe(asked: PageRequestDep, name: str) -> Response:
     rows = [Row((Text(one, note=one), Folded(one), Badge("passed"), Number(1.5))) for one in HARM]
     columns = (Column("text", "Text"), Column("fold", "F"), Column("b", "B"), Column("n_s", "N"))
     first = Table(id="first", caption="First", columns=columns, rows=rows, next=asked.here(p="2"))
@@ -65,7 +65,7 @@ def _probe(asked: AskedDep, name: str) -> Response:
 
 
 @probe.get("/away")
-def _away(asked: AskedDep) -> Response:
+def _away(asked: PageRequestDep) -> Response:
     raise StoreError(f"the database postgresql://inside:5432 failed {asked.path}")
 
 

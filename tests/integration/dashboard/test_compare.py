@@ -97,7 +97,7 @@ def test_equal_and_unknown_are_said_and_packages_folded_away(pages: PageDesk) ->
 
 def test_a_side_that_told_nothing_is_not_called_equal(pages: PageDesk) -> None:
     shown = pages.page(both(pages, OLD, OLD, probed={})).text
-    assert "Not known: here in B, there in B told nothing of where it ran." in shown
+    assert "Not known: here in B, there in B reported no environment." in shown
     assert "they may differ" in shown
 
 

@@ -159,7 +159,7 @@ def test_a_waiver_for_a_verdict_of_nowhere_is_refused_in_words(red: PageDesk) ->
         ({"days": "1e9"}, "days", "from 1 to 90"),
         ({"reason": " "}, "reason", "must not be empty"),
         ({"rule": "job/unti@here"}, "rule", "did you mean 'job/unit@here'"),
-        ({"rule": "freshness/here"}, "rule", "nothing makes old evidence new"),
+        ({"rule": "freshness/here"}, "rule", "stale evidence cannot be waived"),
         ({"rule": "<script>alert(1)</script>"}, "rule", "there is no rule"),
     ],
 )

@@ -92,7 +92,7 @@ def test_a_provider_that_does_not_answer_is_told_with_what_it_said_before(
     sweep(desk)
     desk.api.clock.move(minutes=3)
     here.cloud.fail_verb("inventory", times=1)
-    desk.api.context.janitor.survey(["fake"])
+    desk.api.context.janitor.take_inventory(["fake"])
     text = desk.page(urls.MACHINES).one(id="providers").text
     assert "unknown" in text
     assert "inventory" in text

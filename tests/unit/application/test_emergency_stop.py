@@ -23,12 +23,12 @@ def test_everything_of_the_project_ends_whoever_launched_it() -> None:
     stranger = rent(cloud, "stranger", **{"seatrial-project": "shop"})
     untagged = rent(cloud, "untagged")
     stop = stop_of(cloud)
-    assert {one.id for one in stop.survey().items} == {mine, others}
+    assert {one.id for one in stop.take_inventory().items} == {mine, others}
     assert {one.id for one in cloud.live()} == {mine, others, stranger, untagged}  # only looked
     report = stop.end_all()
     assert [one.failure for one in report.items] == ["", ""]
     assert report.asked == ("fake",)
-    assert {one.state for one in stop.survey().items} == {MachineState.STOPPING}
+    assert {one.state for one in stop.take_inventory().items} == {MachineState.STOPPING}
     for name in (mine, others):
         cloud.inspect(name)
     assert {one.id for one in cloud.live()} == {stranger, untagged}
@@ -77,7 +77,7 @@ def test_credentials_of_the_computer_itself_are_used() -> None:
 def test_what_is_shared_and_free_is_left_to_the_janitor() -> None:
     cloud = FakeCloud()
     rent(cloud, "group", **OURS, **{"seatrial-shared": "yes"})
-    assert stop_of(cloud).survey().items == ()
+    assert stop_of(cloud).take_inventory().items == ()
 
 
 def test_a_machine_that_was_only_requested_is_ended_too() -> None:

@@ -11,7 +11,7 @@ import pytest
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.bootstrap.cli_wiring import CommandWiring
 from orchestrator.cli.app import main
-from orchestrator.cli.starter.starter_files import files_for, survey, write_all
+from orchestrator.cli.starter.starter_files import files_for, inspect_project, write_all
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import Matrix, expand
 from tests.integration.wheel_making import wheel_bytes
@@ -27,7 +27,7 @@ def project(folder: Path, files: dict[str, str]) -> Path:
 
 def written(folder: Path) -> tuple[Manifest, Matrix]:
     """Write both files, and read them as a launch would."""
-    write_all(files_for(survey(folder), folder), force=False)
+    write_all(files_for(inspect_project(folder), folder), force=False)
     documents = FileDocuments()
     manifest = documents.read_manifest((folder / "payload.toml").read_text(), "payload.toml")
     text = (folder / "seatrial.yaml").read_text()
@@ -98,7 +98,7 @@ def test_what_tests_need_is_found_outside_of_the_metadata(
     tmp_path: Path, files: dict[str, str], needs: tuple[str, ...]
 ) -> None:
     folder = project(tmp_path, {"pyproject.toml": PLAIN, "tests/test_hull.py": "", **files})
-    assert set(survey(folder).needs.requirements) == set(needs)
+    assert set(inspect_project(folder).needs.requirements) == set(needs)
 
 
 def test_a_src_layout_with_a_test_extra(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_requirements_files_and_what_is_left_out_of_them(tmp_path: Path) -> None
     assert manifest.name == "my-ship"
     assert manifest.setup is not None
     assert manifest.setup.pip == ("pytest>=8", "numpy==1.26.4")
-    notes = " | ".join(survey(folder).notes)
+    notes = " | ".join(inspect_project(folder).notes)
     assert all(
         left in notes for left in ("base.txt: cannot be read", "'-e .'", "'bad @@ line'", "0.0.0")
     )
@@ -243,7 +243,7 @@ def test_a_wheel_of_another_version_than_the_project_s_is_noted(tmp_path: Path) 
     (folder / "dist").mkdir()
     wheel = folder / "dist/shipshape-1.9-py3-none-any.whl"
     wheel.write_bytes(wheel_bytes("shipshape", "1.9"))
-    said = [note for note in survey(folder).notes if "pyproject.toml says" in note]
+    said = [note for note in inspect_project(folder).notes if "pyproject.toml says" in note]
     assert len(said) == 1
     assert said[0].startswith(f"pyproject.toml says 1.10, the wheel {wheel} is 1.9: `pip wheel")
 
@@ -258,10 +258,10 @@ def test_a_source_file_that_is_newer_than_the_wheel_is_noted(tmp_path: Path, sou
     for name in files:
         os.utime(folder / name, (1_000_000, 1_000_000))
     os.utime(wheel, (1_000_000, 1_000_000))
-    assert "is newer than" not in " ".join(survey(folder).notes)
+    assert "is newer than" not in " ".join(inspect_project(folder).notes)
     hull = folder / f"{source}/deep/hull.py"
     os.utime(hull, (1_000_060, 1_000_060))
-    (said,) = [note for note in survey(folder).notes if "is newer than" in note]
+    (said,) = [note for note in inspect_project(folder).notes if "is newer than" in note]
     assert said.startswith(f"{hull} (1970-01-12 13:47:40 UTC) is newer than the wheel {wheel}")
 
 
@@ -304,7 +304,7 @@ def test_a_wheel_that_cannot_be_the_subject(
         (folder / "dist" / name).write_bytes(data)
     manifest, matrix = written(folder)
     assert (matrix.subject.wheel, manifest.job[0].env) == (None, {"PYTHONPATH": "src"})
-    assert said in " ".join(survey(folder).notes)
+    assert said in " ".join(inspect_project(folder).notes)
 
 
 def test_tests_within_the_source_keep_the_payload_the_subject(tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def test_tests_within_the_source_keep_the_payload_the_subject(tmp_path: Path) ->
     (folder / "dist/shipshape-1.10-py3-none-any.whl").write_bytes(wheel)
     manifest, matrix = written(folder)
     assert (matrix.subject.wheel, manifest.exclude) == (None, ())
-    assert "the tests are within the source" in " ".join(survey(folder).notes)
+    assert "the tests are within the source" in " ".join(inspect_project(folder).notes)
 
 
 def test_an_unpacked_source_distribution_has_the_version_that_it_was_packed_with(
@@ -335,7 +335,7 @@ def test_an_empty_folder_still_gets_a_suite_and_a_note(tmp_path: Path) -> None:
     folder = project(tmp_path / "void", {"README": ""})
     manifest, _ = written(folder)
     assert manifest.job[0].pytest == ("tests",)
-    assert any("no tests were found" in note for note in survey(folder).notes)
+    assert any("no tests were found" in note for note in inspect_project(folder).notes)
 
 
 def run_init(*args: str) -> int:

@@ -67,14 +67,14 @@ def test_byte_order_marks_tell_the_encoding(tmp_path, raw):
 def test_bytes_that_are_no_text_are_replaced_and_told(tmp_path):
     notes = Notes()
     assert lines(tmp_path, b"caf\xe9 PASSED\n", notes=notes) == ["caf\ufffd PASSED"]
-    assert [p.message for p in notes.said()] == ["bytes that are no text replaced in 1 line"]
+    assert [p.message for p in notes.statements()] == ["bytes that are no text replaced in 1 line"]
 
 
 def test_mojibake_is_mended_and_told(tmp_path):
     notes = Notes()
     raw = "\n".join(["plain", "âœ… Metric: 3.5Ã—", "â€” none"]).encode()
     assert lines(tmp_path, raw, notes=notes) == ["plain", "✅ Metric: 3.5×", "— none"]
-    assert [(p.level, p.message) for p in notes.said()] == [
+    assert [(p.level, p.message) for p in notes.statements()] == [
         ("warning", "mojibake repaired in 2 lines")
     ]
 
@@ -83,7 +83,7 @@ def test_mojibake_is_mended_and_told(tmp_path):
 def test_what_was_decoded_rightly_is_left_alone(tmp_path, text):
     notes = Notes()
     assert lines(tmp_path, text, notes=notes) == text.splitlines()
-    assert notes.said() == ()
+    assert notes.statements() == ()
 
 
 def test_a_long_line_is_cut_and_told(tmp_path):
@@ -92,7 +92,9 @@ def test_a_long_line_is_cut_and_told(tmp_path):
     cut, short, whole = lines(tmp_path, raw, notes=notes)
     assert cut == "x" * LINE_LIMIT + CUT_MARK
     assert (short, whole) == ("short", "y" * LINE_LIMIT)
-    assert [p.message for p in notes.said()] == [f"cut after {LINE_LIMIT} characters in 1 line"]
+    assert [p.message for p in notes.statements()] == [
+        f"cut after {LINE_LIMIT} characters in 1 line"
+    ]
 
 
 def test_progress_of_any_length_on_one_line_is_its_last_state(tmp_path):

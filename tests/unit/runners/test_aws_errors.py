@@ -55,7 +55,7 @@ EXPECTED = {code: (kind, extent) for kind, extent, codes in MEANINGS for code in
 
 @pytest.mark.parametrize("code", sorted(EXPECTED))
 def test_every_code_has_its_error(code: str) -> None:
-    error = error_of(Refusal(code, "words"), asked="RunInstances in us-east-1a")
+    error = error_of(Refusal(code, "words"), requested="RunInstances in us-east-1a")
     assert (type(error), error.extent, error.code) == (*EXPECTED[code], code)
 
 
@@ -89,7 +89,7 @@ def test_an_unknown_code_is_taken_by_its_words_and_status(
 
 def test_the_message_is_for_a_person() -> None:
     refusal = Refusal("VcpuLimitExceeded", "Your limit is 4.", "req-1")
-    error = error_of(refusal, asked="RunInstances g5.xlarge on-demand in us-east-1a")
+    error = error_of(refusal, requested="RunInstances g5.xlarge on-demand in us-east-1a")
     assert str(error) == (
         "RunInstances g5.xlarge on-demand in us-east-1a was refused: VcpuLimitExceeded: Your limit "
         "is 4 [request req-1]; `seatrial plan` shows the limit; ask Service Quotas for more"
@@ -103,7 +103,7 @@ def test_an_account_without_the_role_of_spot_says_how_to_make_it() -> None:
         "The provided credentials do not have permission to create the service-linked role for "
         "EC2 Spot Instances.",
     )
-    error = error_of(refusal, asked="RunInstances g5.xlarge spot in us-east-1a")
+    error = error_of(refusal, requested="RunInstances g5.xlarge spot in us-east-1a")
     assert "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com" in str(error)
 
 
@@ -113,14 +113,14 @@ def test_a_type_outside_the_free_plan_is_the_accounts_matter() -> None:
         "The specified instance type is not eligible for Free Tier. For a list of Free Tier "
         "instance types, run 'describe-instance-types' with the filter 'free-tier-eligible=true'.",
     )
-    error = error_of(refusal, asked="RunInstances g5.xlarge on-demand in us-east-1a")
+    error = error_of(refusal, requested="RunInstances g5.xlarge on-demand in us-east-1a")
     assert (type(error), error.extent) == (CredentialsError, Extent.PROJECT)
     assert "upgrade the account to the paid plan" in str(error)
 
 
 def test_the_sentence_of_a_refusal_is_not_read_for_other_codes() -> None:
     quota = Refusal("InsufficientInstanceCapacity", "VcpuLimitExceeded, your quota is 0")
-    assert type(error_of(quota, asked="x")) is CapacityError
+    assert type(error_of(quota, requested="x")) is CapacityError
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from orchestrator.dashboard.pages.gates.rules import (
     severity,
     summary_of,
 )
-from orchestrator.dashboard.responses import Asked, AskedDep, Page, PageMissingError
+from orchestrator.dashboard.responses import Page, PageMissingError, PageRequest, PageRequestDep
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Badge, Column, Moment, Row, Table, Text
 from orchestrator.dashboard.url_params import run_of
@@ -116,17 +116,19 @@ class Outcome:
     """Rules that a page has no room for."""
 
     @property
-    def told(self) -> Mapping[str, object]:
+    def document(self) -> Mapping[str, object]:
         """Return the outcome for the JSON answer."""
         stored = self.stored.id if self.stored else None
         return {"verdict": verdict_document(self.verdict), "stored": stored}
 
 
-def beside(asked: Asked, gate: str, runs: Sequence[str], verdict: Verdict) -> Outcome:
+def beside(page_request: PageRequest, gate: str, runs: Sequence[str], verdict: Verdict) -> Outcome:
     """Compare the dry run with the gate's newest verdict on the same runs."""
     looked_at = tuple(sorted(runs)) or _runs_of(verdict)
     last = looked_at[-1] if looked_at else None
-    known = asked.context.stores.gates.verdicts(gate=gate, run=last, limit=10) if last else []
+    known = (
+        page_request.context.stores.gates.verdicts(gate=gate, run=last, limit=10) if last else []
+    )
     stored = next((one for one in known if tuple(sorted(one.runs)) == looked_at), None)
     rules = sorted(verdict.rules, key=severity)
     found = changes(stored.verdict.rules, rules) if stored else []
@@ -142,13 +144,13 @@ def beside(asked: Asked, gate: str, runs: Sequence[str], verdict: Verdict) -> Ou
     )
 
 
-def past_table(asked: Asked, tried: Sequence[DryRunResult]) -> Table:
+def past_table(page_request: PageRequest, tried: Sequence[DryRunResult]) -> Table:
     """Return a row for each earlier verdict, newest first."""
     return Table(
         id="past",
         caption="Decisions on past evidence",
         columns=_PAST,
-        rows=[_past(asked, one) for one in tried],
+        rows=[_past(page_request, one) for one in tried],
         empty="The gate has not decided anything yet.",
         is_caption_hidden=True,
     )
@@ -160,14 +162,14 @@ def _runs_of(verdict: Verdict) -> tuple[str, ...]:
     return tuple(sorted(map(str, found))) if isinstance(found, list | tuple) else ()
 
 
-def _change_table(found: Sequence[Change]) -> Table:
+def _change_table(changes: Sequence[Change]) -> Table:
     return Table(
         id="changes",
         caption="Rules with another outcome",
         columns=_CHANGES,
-        rows=[_change(one) for one in found[:SHOWN]],
+        rows=[_change(one) for one in changes[:SHOWN]],
         empty="Every blocking rule has the same outcome.",
-        total=len(found),
+        total=len(changes),
     )
 
 
@@ -177,7 +179,7 @@ def _change(one: Change) -> Row:
     return Row((Text(one.rule, is_code=True), before, now), tone="bad" if one.is_worse else "")
 
 
-def _past(asked: Asked, one: DryRunResult) -> Row:
+def _past(page_request: PageRequest, one: DryRunResult) -> Row:
     stored, verdict = one.stored, one.verdict
     then = stored.verdict
     href = urls.verdict_url(stored.id)
@@ -188,7 +190,7 @@ def _past(asked: Asked, one: DryRunResult) -> Row:
         (
             Text(stored.id, href),
             Text(subject.get("name", ""), note=subject.get("version", "")),
-            Moment(then.at, asked.now),
+            Moment(then.at, page_request.now),
             Badge(then.decision, href),
             Badge(verdict.decision if verdict else "", note="another decision" * differs),
             Text(told),
@@ -235,14 +237,16 @@ class Found:
 
 
 @router.get(_PATH)
-def show_form(asked: AskedDep, gate: str) -> Response:
+def show_form(page_request: PageRequestDep, gate: str) -> Response:
     """Show the gate's present policy in a form."""
-    return _page(asked, gate, Written(policy=find_policy(asked.context, gate).text), Found())
+    return _page(
+        page_request, gate, Written(policy=find_policy(page_request.context, gate).text), Found()
+    )
 
 
 @router.post(_PATH)
 def try_text(
-    asked: AskedDep,
+    page_request: PageRequestDep,
     gate: str,
     _viewer: Annotated[Viewer, needs(Scope.READ)],
     policy: Annotated[str, Form()] = "",
@@ -251,32 +255,32 @@ def try_text(
     last: Annotated[str, Form()] = "5",
 ) -> Response:
     """Evaluate, and keep nothing."""
-    find_policy(asked.context, gate)
+    find_policy(page_request.context, gate)
     # Browsers send lines that end as mail does; a policy's lines are counted either way.
     text = policy.replace("\r\n", "\n")
     written = Written(policy=text, against=against, runs=runs, last=last)
     try:
-        found = _found(asked, gate, written)
+        found = _found(page_request, gate, written)
     except InvalidDocumentError as error:
-        return _page(asked, gate, written, Found(problems=error.problems), status=422)
+        return _page(page_request, gate, written, Found(problems=error.problems), status=422)
     except (WrongProductError, PageMissingError) as error:
-        return _page(asked, gate, written, Found(refused=str(error)), status=422)
-    return _page(asked, gate, written, found)
+        return _page(page_request, gate, written, Found(refused=str(error)), status=422)
+    return _page(page_request, gate, written, found)
 
 
-def _found(asked: Asked, gate: str, written: Written) -> Found:
+def _found(page_request: PageRequest, gate: str, written: Written) -> Found:
     if written.against == "past":
-        known = asked.context.stores.gates.verdicts(gate=gate, limit=_last(written.last))
-        tried = dry_run_policy(asked.context, written.policy, known, name=_NAME)
-        return Found(past=past_table(asked, tried))
+        known = page_request.context.stores.gates.verdicts(gate=gate, limit=_last(written.last))
+        tried = dry_run_policy(page_request.context, written.policy, known, name=_NAME)
+        return Found(past=past_table(page_request, tried))
     names = written.runs.replace(",", " ").split() if written.against == "runs" else []
     if len(names) > MOST_RUNS:
         raise PageMissingError(f"name at most {MOST_RUNS} runs")
     if written.against == "runs" and not names:
         raise PageMissingError("name the runs: their ids, or the beginnings of these")
-    runs = [run_of(asked, name).id for name in names]
-    verdict = dry_run(asked.context, written.policy, runs, asked.now, name=_NAME)
-    return Found(outcome=beside(asked, gate, runs, verdict))
+    runs = [run_of(page_request, name).id for name in names]
+    verdict = dry_run(page_request.context, written.policy, runs, page_request.now, name=_NAME)
+    return Found(outcome=beside(page_request, gate, runs, verdict))
 
 
 def _last(text: str) -> int:
@@ -285,17 +289,17 @@ def _last(text: str) -> int:
     return int(text)
 
 
-def _summary(found: Found) -> str:
-    verdict = found.outcome.verdict if found.outcome else None
+def _summary(lookup: Found) -> str:
+    verdict = lookup.outcome.verdict if lookup.outcome else None
     return summary_of(verdict.decision, verdict.summary) if verdict else ""
 
 
 def _page(
-    asked: Asked, gate: str, written: Written, found: Found, *, status: int = 200
+    page_request: PageRequest, gate: str, written: Written, lookup: Found, *, status: int = 200
 ) -> Response:
-    stored = find_policy(asked.context, gate)
-    tables = [replace(table, is_passing=True) for table in found.tables]
-    return asked.answer(
+    stored = find_policy(page_request.context, gate)
+    tables = [replace(table, is_passing=True) for table in lookup.tables]
+    return page_request.answer(
         Page(
             template="dry_run.html.j2",
             title=f"Dry run of {gate}",
@@ -303,19 +307,19 @@ def _page(
             facts={
                 "gate": stored,
                 "written": written,
-                "found": found,
-                "problems": found.problems[:PROBLEMS_SHOWN],
-                "more_problems": max(len(found.problems) - PROBLEMS_SHOWN, 0),
-                "listing": lines_of(written.policy, found.problems) if found.problems else None,
+                "found": lookup,
+                "problems": lookup.problems[:PROBLEMS_SHOWN],
+                "more_problems": max(len(lookup.problems) - PROBLEMS_SHOWN, 0),
+                "listing": lines_of(written.policy, lookup.problems) if lookup.problems else None,
                 "parts": {table.id: table for table in tables},
                 "is_edited": written.policy.rstrip() != stored.text.replace("\r\n", "\n").rstrip(),
                 "most_past": MOST_PAST,
-                "summary": _summary(found),
+                "summary": _summary(lookup),
             },
             data={
-                "problems": [asdict(problem) for problem in found.problems],
-                "refused": found.refused,
-                **(found.outcome.told if found.outcome else {}),
+                "problems": [asdict(problem) for problem in lookup.problems],
+                "refused": lookup.refused,
+                **(lookup.outcome.document if lookup.outcome else {}),
             },
             section=urls.GATES,
         ),

@@ -12,7 +12,7 @@ from orchestrator.application.gate_policies import policy_of
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import Picture, Shape
 from orchestrator.dashboard.labels import cut
-from orchestrator.dashboard.responses import Asked
+from orchestrator.dashboard.responses import PageRequest
 from orchestrator.dashboard.table import (
     Badge,
     Cell,
@@ -101,7 +101,7 @@ def measured(rule: RuleResult) -> tuple[str, str]:
 def facts_of(inputs: Inputs) -> list[Fact]:
     """Return the rule's non-empty inputs as facts."""
     return [
-        Fact(name.replace("_", " "), _said(value), _href(name, value))
+        Fact(name.replace("_", " "), _sentence(value), _href(name, value))
         for name, value in inputs.items()
         if value not in ("", None, [], {})
     ]
@@ -121,14 +121,14 @@ def _row(rule: RuleResult) -> Row:
     )
 
 
-def _said(value: object) -> str:
+def _sentence(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
         pairs = ((k, v) for k, v in value.items() if v not in ("", None, [], {}))
-        return "; ".join(f"{key}: {_said(each)}" for key, each in pairs)
+        return "; ".join(f"{key}: {_sentence(each)}" for key, each in pairs)
     if isinstance(value, list | tuple):
-        lines = [cut(_said(each), _LONGEST) for each in value[:_LISTED]]
+        lines = [cut(_sentence(each), _LONGEST) for each in value[:_LISTED]]
         rest = len(value) - _LISTED
         joined = "\n" if any(isinstance(each, Mapping) for each in value[:_LISTED]) else ", "
         return joined.join([*lines, *([f"and {rest} more"] if rest > 0 else [])])
@@ -142,7 +142,7 @@ def _href(name: str, value: object) -> str:
 
 def _text(inputs: Inputs, name: str) -> str:
     value = inputs.get(name, "")
-    return cut(_said(value), _LONGEST) if value not in ("", None, [], {}, -1) else ""
+    return cut(_sentence(value), _LONGEST) if value not in ("", None, [], {}, -1) else ""
 
 
 def _platform(inputs: Inputs) -> tuple[str, str]:
@@ -323,10 +323,10 @@ def changes(before: Sequence[Ruled], now: Sequence[Ruled]) -> list[Change]:
     return sorted(found, key=lambda one: (not one.is_worse, one.rule))
 
 
-def in_words(found: Sequence[Change]) -> str:
+def in_words(changes: Sequence[Change]) -> str:
     """``2 worse: job/a, job/b; 1 better: cost``."""
-    worse = [one.rule for one in found if one.is_worse]
-    better = [one.rule for one in found if not one.is_worse]
+    worse = [one.rule for one in changes if one.is_worse]
+    better = [one.rule for one in changes if not one.is_worse]
     told = [f"{len(worse)} worse: {some(worse, 2)}"] if worse else []
     told += [f"{len(better)} better: {some(better, 2)}"] if better else []
     return "; ".join(told) or "no blocking rule changed"
@@ -352,7 +352,7 @@ Words = tuple[str, str, str, str]
 """Kind, reason, owner, expiry."""
 
 
-def exception_table(asked: Asked, stored: StoredVerdict) -> Iterator[Table]:
+def exception_table(page_request: PageRequest, stored: StoredVerdict) -> Iterator[Table]:
     """Yield a table of the exceptions that changed a rule's outcome, if there are any."""
     changed: dict[str, list[str]] = {}
     for rule in stored.verdict.rules:
@@ -361,7 +361,7 @@ def exception_table(asked: Asked, stored: StoredVerdict) -> Iterator[Table]:
                 changed.setdefault(name, []).append(rule.id)
     if not changed:
         return
-    known = _known(asked, stored)
+    known = _known(page_request, stored)
     rows = [_exception_row(name, rules, known) for name, rules in sorted(changed.items())]
     caption = "Exceptions that changed a rule's outcome"
     yield Table(
@@ -376,11 +376,11 @@ def _exception_row(name: str, rules: list[str], known: Mapping[str, Words]) -> R
     return Row((Text(name, href, is_code=True), *rest))
 
 
-def _known(asked: Asked, stored: StoredVerdict) -> dict[str, Words]:
+def _known(page_request: PageRequest, stored: StoredVerdict) -> dict[str, Words]:
     """Return descriptions by exception: from the verdict, its policy, and the gate's waivers."""
-    gates = asked.context.stores.gates
+    gates = page_request.context.stores.gates
     found = {"flaky": ("flaky allowance", "It passed when it was run again.", "", "")}
-    found |= dict(_told(rule) for rule in stored.verdict.rules if _tells(rule))
+    found |= dict(_label_and_words(rule) for rule in stored.verdict.rules if _tells(rule))
     version = gates.policy_version(stored.verdict.policy_digest)
     for one in policy_of(version).spec.exceptions if version else ():
         who = f"{one.author}, approved by {', '.join(one.approved_by)}"
@@ -397,7 +397,7 @@ def _tells(rule: RuleResult) -> bool:
     return rule.kind == "known_issue" or rule.id.startswith("quarantine/")
 
 
-def _told(rule: RuleResult) -> tuple[str, Words]:
+def _label_and_words(rule: RuleResult) -> tuple[str, Words]:
     """Return the id of a known issue or quarantine, and its texts."""
     inputs = rule.inputs
     kind = "known issue" if rule.kind == "known_issue" else "quarantine"
@@ -567,10 +567,10 @@ def _benchmark(rule: RuleResult) -> Row:
     )
 
 
-def _interval(told: Mapping[str, str], budget: str) -> Cell:
-    if not (told["low"] and told["high"]):
+def _interval(values: Mapping[str, str], budget: str) -> Cell:
+    if not (values["low"] and values["high"]):
         return Text("")
-    low, value, high = (float(told[name]) for name in ("low", "slowdown", "high"))
+    low, value, high = (float(values[name]) for name in ("low", "slowdown", "high"))
     label = f"from {as_percent(low)} to {as_percent(high)} slower"
     limit = float(percent(budget)) if budget else None
     return Drawn(interval(low, value, high, limit), (low, value, high), label)

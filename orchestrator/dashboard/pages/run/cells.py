@@ -82,7 +82,7 @@ def drawn(stays: Sequence[Phase], begin: datetime, end: datetime) -> Picture:
     return Picture(_WIDTH, _HEIGHT, tuple(shapes), "timeline")
 
 
-def told(stays: Sequence[Phase]) -> str:
+def phases_text(stays: Sequence[Phase]) -> str:
     """Return the states in words: ``queued 0.2s, placing 1.1s, running 12s so far``."""
     parts = []
     for stay in stays:
@@ -165,7 +165,7 @@ def _cell_row(record: RunRecord, cell: CellRecord, end: datetime, now: datetime)
             Text(cell.id, href, note=_about(cell)),
             Badge(cell.outcome or cell.state, note=why_of(cell)),
             Tally(shown_counts(cell), href),
-            Drawn(picture, seconds, told(stays)),
+            Drawn(picture, seconds, phases_text(stays)),
             Span(_took(stays, is_done=is_done)),
             Usd(cell.cost_usd),
             Number(len(cell.attempts)),

@@ -37,11 +37,11 @@ def approvals(
     strictest = min(Decision(word).rank for word in rule.on)
     if not strictest <= decision.rank <= Decision.PASS_WITH_EXCEPTIONS.rank:
         return
-    said = _said(case)
+    said = _approvals(case)
     authors = _authors(case, concerned) if rule.not_author else set()
     barred = authors
     if case.terms.signed:
-        barred = barred | (said.keys() - _said(case, signed=True).keys())
+        barred = barred | (said.keys() - _approvals(case, signed=True).keys())
     yes = sorted(name for key, name in said.items() if key not in barred)
     idle = sorted(name for key, name in said.items() if key in barred)
     is_enough = len(yes) >= rule.need
@@ -93,7 +93,7 @@ def _is_agreed(case: RuleContext, results: Sequence[RuleResult]) -> bool:
     return all(agreed.issuperset(names) for names in used)
 
 
-def _said(case: RuleContext, *, signed: bool = False) -> Mapping[str, str]:
+def _approvals(case: RuleContext, *, signed: bool = False) -> Mapping[str, str]:
     """Return the names of approvers of this evidence, by person.
 
     Optionally only those with tokens.

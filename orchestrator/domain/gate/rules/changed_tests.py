@@ -40,26 +40,27 @@ _REMEDY = (
 )
 
 
-def _is_compared(case: RuleContext, judged: RuledJob, changes: TestChanges) -> bool:
+def _is_compared(case: RuleContext, ruled_job: RuledJob, changes: TestChanges) -> bool:
     """Whether tests can be compared: ingested evidence may count tests without naming them."""
     allowed = case.policy.spec.evidence.attestation == "optional"
     if changes.unknown:
-        return bool(changes.runs) and not (judged.cell.ingested and allowed)
+        return bool(changes.runs) and not (ruled_job.cell.ingested and allowed)
     return not changes.runs or bool(changes.removed or changes.renamed or changes.added)
 
 
-def _result(judged: RuledJob, changes: TestChanges, rule: ManifestRule) -> RuleResult:
+def _result(ruled_job: RuledJob, changes: TestChanges, rule: ManifestRule) -> RuleResult:
     lost = _refused(changes.removed, rule)
     outcome = RuleOutcome.VIOLATED if lost else RuleOutcome.OK
     if changes.unknown:
         outcome = RuleOutcome.UNKNOWN
     return RuleResult(
-        id=f"changed_tests/{judged.name}",
+        id=f"changed_tests/{ruled_job.name}",
         kind="changed_tests",
         # What is only told, as added tests or that there is no baseline, changes no standing.
-        blocking=judged.blocking and outcome is not RuleOutcome.OK,
+        blocking=ruled_job.blocking and outcome is not RuleOutcome.OK,
         outcome=outcome,
-        sentence=f"{judged.job.id} on {judged.cell.id}: {'; '.join(_said(judged, changes, lost))}.",
+        sentence=f"{ruled_job.job.id} on {ruled_job.cell.id}: "
+        f"{'; '.join(_sentences(ruled_job, changes, lost))}.",
         inputs={
             "baseline": list(changes.runs),
             "removed": len(changes.removed),
@@ -73,8 +74,8 @@ def _result(judged: RuledJob, changes: TestChanges, rule: ManifestRule) -> RuleR
     )
 
 
-def _said(judged: RuledJob, changes: TestChanges, lost: Sequence[str]) -> Iterator[str]:
-    number = counted(judged.job.counts.collected, "test")
+def _sentences(ruled_job: RuledJob, changes: TestChanges, lost: Sequence[str]) -> Iterator[str]:
+    number = counted(ruled_job.job.counts.collected, "test")
     if not changes.runs:
         yield f"there is no green run to compare its {number} with, so none can be missed"
         return

@@ -24,7 +24,7 @@ from orchestrator.domain.outcome import Outcome
 def nothing_passed(case: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per job in which no test passed and at least one was skipped."""
     for judged in case.jobs:
-        passed, passed_over = _told(judged)
+        passed, passed_over = _counted(judged)
         if passed or not passed_over:
             continue
         what = ", ".join(f"{counted(n, one)} {word}" for (one, word), n in passed_over.items())
@@ -43,9 +43,9 @@ def nothing_passed(case: RuleContext) -> Iterator[RuleResult]:
         )
 
 
-def _told(judged: RuledJob) -> tuple[int, dict[tuple[str, str], int]]:
+def _counted(ruled_job: RuledJob) -> tuple[int, dict[tuple[str, str], int]]:
     """Describe how many tests passed, and which outcomes the others had."""
-    counts, checks = judged.job.counts, judged.job.checks
+    counts, checks = ruled_job.job.counts, ruled_job.job.checks
     passed_over = {
         ("test", "skipped"): counts.skipped,
         ("test", "expected to fail"): counts.xfailed,
@@ -86,7 +86,7 @@ def attestation(case: RuleContext) -> Iterator[RuleResult]:
             kind="attestation",
             blocking=stand.blocking(cell),
             outcome=RuleOutcome.UNKNOWN if found else RuleOutcome.OK,
-            sentence=f"{'; '.join(found) if found else _believed(cell)}.",
+            sentence=f"{'; '.join(found) if found else _trusted(cell)}.",
             inputs={
                 "attested": cell.attested,
                 "ingested": cell.ingested,
@@ -164,12 +164,12 @@ def _passing(case: RuleContext, stand: PlatformEvidence) -> Iterator[CellEvidenc
             yield judged.cell
 
 
-def _passed(judged: RuledJob) -> bool:
+def _passed(ruled_job: RuledJob) -> bool:
     """Whether it passed, apart from failures that the rules of jobs report."""
-    return judged.job.outcome is Outcome.PASSED or judged.job.counts.passed > 0
+    return ruled_job.job.outcome is Outcome.PASSED or ruled_job.job.counts.passed > 0
 
 
-def _believed(cell: CellEvidence) -> str:
+def _trusted(cell: CellEvidence) -> str:
     if cell.attested:
         return f"{cell.id} was produced by our agent on {cell.instance_type or 'this machine'}"
     if is_unavailable(cell) and not cell.ingested:

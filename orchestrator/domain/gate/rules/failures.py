@@ -144,31 +144,31 @@ _GIVE_UP = (
 )
 
 
-def _has_lost(case: RuleContext, judged: RuledJob) -> bool:
+def _has_lost(case: RuleContext, ruled_job: RuledJob) -> bool:
     """Whether a test that failed with another payload is absent or skipped, and not tolerated."""
-    found = case.tolerance.over_by_job.get((judged.cell.id, judged.job.id), ())
+    found = case.tolerance.over_by_job.get((ruled_job.cell.id, ruled_job.job.id), ())
     return any(one.left and one.failing.test and one.failing.test.payload for one in found)
 
 
-def _failed_first(judged: RuledJob, found: Sequence[ToleratedResult]) -> RuleResult:
-    after = judged.job.passed_after
-    left = [one for one in found if one.left]
-    by = {name for one in found for name in one.by}
-    names = [_told(one.failing.test) for one in found if one.failing.test]
-    passed = [_told(one) for one in after]
-    where, said = f"Of {judged.job.id} on {judged.cell.id}", []
-    own = judged.job.run or judged.cell.run
-    for how, mine in (
-        ("failed, and passed when the suite ran it again", [x for x in found if x.run == own]),
-        ("failed in another run of the same, and not in this", [x for x in found if x.run != own]),
+def _failed_first(ruled_job: RuledJob, tolerated: Sequence[ToleratedResult]) -> RuleResult:
+    after = ruled_job.job.passed_after
+    left = [one for one in tolerated if one.left]
+    by = {name for one in tolerated for name in one.by}
+    names = [_test_text(one.failing.test) for one in tolerated if one.failing.test]
+    passed = [_test_text(one) for one in after]
+    where, said = f"Of {ruled_job.job.id} on {ruled_job.cell.id}", []
+    own = ruled_job.job.run or ruled_job.cell.run
+    for how, is_own in (
+        ("failed, and passed when the suite ran it again", True),
+        ("failed in another run of the same, and not in this", False),
     ):
+        mine = [one for one in tolerated if (one.run == own) is is_own]
         rest = sum(one.left > 0 for one in mine)
-        tests = sorted(_told(one.failing.test) for one in mine if one.failing.test)
+        tests = sorted(_test_text(one.failing.test) for one in mine if one.failing.test)
         by_mine = sorted({name for one in mine for name in one.by})
         end = f"{rest} not tolerated" if rest else f"tolerated by {some(by_mine)}"
         if mine:
-            many = counted(len(mine), "result")
-            said.append(f"{where} {many} {how}: {some(tests, 3)}; {end}.")
+            said.append(f"{where} {counted(len(mine), 'result')} {how}: {some(tests, 3)}; {end}.")
     if after:
         said.append(
             f"{where} {counted(len(after), 'result')} failed with another payload, and passed with"
@@ -176,13 +176,13 @@ def _failed_first(judged: RuledJob, found: Sequence[ToleratedResult]) -> RuleRes
             " was the test that was wrong."
         )
     return RuleResult(
-        id=f"{FLAKY}/{judged.name}",
+        id=f"{FLAKY}/{ruled_job.name}",
         kind="failed_first",
-        blocking=judged.blocking,
+        blocking=ruled_job.blocking,
         outcome=RuleOutcome.VIOLATED if left else RuleOutcome.TOLERATED,
         sentence=" ".join(said),
         inputs={
-            "failed": len(found),
+            "failed": len(tolerated),
             "intolerable": len(left),
             "tests": sorted(names)[:_TOLD],
             **({"passed_after": sorted(passed)[:_TOLD]} if passed else {}),
@@ -192,7 +192,7 @@ def _failed_first(judged: RuledJob, found: Sequence[ToleratedResult]) -> RuleRes
     )
 
 
-def _told(test: FailedTest) -> str:
+def _test_text(test: FailedTest) -> str:
     gone = f" (payload {test.payload[:12]})" if test.payload else ""
     return f"{test.nodeid} in {test.run}{gone}"
 
@@ -263,13 +263,13 @@ def known_issues(case: RuleContext) -> Iterator[RuleResult]:
             )
 
 
-def _is_on_blocking(case: RuleContext, judged: RuledJob) -> bool:
+def _is_on_blocking(case: RuleContext, ruled_job: RuledJob) -> bool:
     levels = {stand.rule.id: stand.rule.level for stand in case.stands}
-    return levels[judged.cell.platform] == "blocking"
+    return levels[ruled_job.cell.platform] == "blocking"
 
 
-def _of(case: RuleContext, judged: RuledJob) -> tuple[ToleratedResult, ...]:
-    return tuple(case.tolerance.by_job.get((judged.cell.id, judged.job.id), ()))
+def _of(case: RuleContext, ruled_job: RuledJob) -> tuple[ToleratedResult, ...]:
+    return tuple(case.tolerance.by_job.get((ruled_job.cell.id, ruled_job.job.id), ()))
 
 
 def _incomparable(
@@ -290,6 +290,6 @@ def _incomparable(
     return why
 
 
-def _never_ended(judged: RuledJob) -> bool:
-    outcome = judged.job.outcome
+def _never_ended(ruled_job: RuledJob) -> bool:
+    outcome = ruled_job.job.outcome
     return outcome is not None and outcome.value in ("errored", "cancelled", "not_run")

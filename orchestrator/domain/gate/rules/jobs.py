@@ -101,36 +101,38 @@ def degraded(case: RuleContext) -> Iterator[RuleResult]:
             )
 
 
-def _job(judged: RuledJob, found: Sequence[ToleratedResult]) -> RuleResult:
-    job, left = judged.job, sum(result.left for result in found)
-    by = sorted({name for result in found for name in result.by})
+def _job(ruled_job: RuledJob, tolerated: Sequence[ToleratedResult]) -> RuleResult:
+    job, left = ruled_job.job, sum(result.left for result in tolerated)
+    by = sorted({name for result in tolerated for name in result.by})
     open_ = job.counts.missing + job.counts.not_run
-    if any(result.left and not result.failing.is_of_wrong_subject for result in found):
+    if any(result.left and not result.failing.is_of_wrong_subject for result in tolerated):
         outcome = RuleOutcome.VIOLATED
     elif left or job.outcome not in _FINAL or open_ or not _came_to_its_end(job):
         outcome = RuleOutcome.UNKNOWN
     else:
         outcome = RuleOutcome.TOLERATED if by else RuleOutcome.OK
     return RuleResult(
-        id=f"job/{judged.name}",
+        id=f"job/{ruled_job.name}",
         kind="job",
-        blocking=judged.blocking,
+        blocking=ruled_job.blocking,
         outcome=outcome,
         sentence="",
-        inputs=_inputs(judged, found, left),
-        failing=_failing(job, found),
+        inputs=_inputs(ruled_job, tolerated, left),
+        failing=_failing(job, tolerated),
         by=tuple(by),
     )
 
 
-def _sentence(judged: RuledJob, found: Sequence[ToleratedResult], result: RuleResult) -> str:
+def _sentence(ruled_job: RuledJob, tolerated: Sequence[ToleratedResult], result: RuleResult) -> str:
     """Describe how each untolerated failure failed, and where to look."""
-    said = [f"{judged.job.id} on {judged.cell.id} {_went(judged, _passed)}"]
+    said = [f"{ruled_job.job.id} on {ruled_job.cell.id} {_went(ruled_job, _passed)}"]
     if not is_bad(result):
-        return "; ".join([*said, *_failures(found), *_rest(judged)]) + "."
-    said += _failures(found, label=_cause)
-    said += _rest(judged, is_end_told=any(one.left and one.failing.is_end for one in found))
-    run = judged.job.run or judged.cell.run
+        return "; ".join([*said, *_failures(tolerated), *_rest(ruled_job)]) + "."
+    said += _failures(tolerated, label=_cause)
+    said += _rest(
+        ruled_job, is_end_stated=any(one.left and one.failing.is_end for one in tolerated)
+    )
+    run = ruled_job.job.run or ruled_job.cell.run
     return f"{'; '.join(said)}. See `seatrial show {run}`."
 
 
@@ -153,15 +155,15 @@ def _cause(one: FailingResult) -> str:
     return f"{one.name}: {reason}" if reason else one.name
 
 
-def _signal(found: re.Match[str]) -> str:
+def _signal(match: re.Match[str]) -> str:
     known = {int(one): one.name for one in signal.Signals}
-    return known.get(int(found[1]), found[0])
+    return known.get(int(match[1]), match[0])
 
 
-def _failing(job: JobEvidence, found: Sequence[ToleratedResult]) -> Mapping[str, int]:
+def _failing(job: JobEvidence, tolerated: Sequence[ToleratedResult]) -> Mapping[str, int]:
     """Return untolerated failures by name; the end of a job also by its reason."""
     failing: Counter[str] = Counter()
-    for result in found:
+    for result in tolerated:
         one = result.failing
         ended = one.name.startswith("(")
         name = f"{one.name} {one.words}" if ended else one.name or "results without a name"
@@ -179,19 +181,21 @@ def _came_to_its_end(job: JobEvidence) -> bool:
     return job.ending is None or job.ending.outcome in _FINAL
 
 
-def _sentence_v2(judged: RuledJob, found: Sequence[ToleratedResult], _result: RuleResult) -> str:
-    said = [f"{judged.job.id} on {judged.cell.id} {_went(judged, _passed_judged)}"]
-    return "; ".join([*said, *_failures(found), *_rest(judged)]) + "."
+def _sentence_v2(
+    ruled_job: RuledJob, tolerated: Sequence[ToleratedResult], _result: RuleResult
+) -> str:
+    said = [f"{ruled_job.job.id} on {ruled_job.cell.id} {_went(ruled_job, _passed_counted)}"]
+    return "; ".join([*said, *_failures(tolerated), *_rest(ruled_job)]) + "."
 
 
-def _rest(judged: RuledJob, *, is_end_told: bool = False) -> Iterator[str]:
-    job = judged.job
+def _rest(ruled_job: RuledJob, *, is_end_stated: bool = False) -> Iterator[str]:
+    job = ruled_job.job
     open_ = job.counts.missing + job.counts.not_run
-    if job.ending is not None and job.ending.reason != job.reason and not is_end_told:
+    if job.ending is not None and job.ending.reason != job.reason and not is_end_stated:
         yield f"its tests do not explain its end: {_why(job.ending)}"
     if open_:
         yield f"{counted(open_, 'test')} never reported"
-    answers = Counter(row["answer"] for row in _blame(judged))
+    answers = Counter(row["answer"] for row in _blame(ruled_job))
     if answers:
         told = (f"{answer.replace('_', ' ')} ({n})" for answer, n in sorted(answers.items()))
         yield "root cause: " + ", ".join(told)
@@ -206,23 +210,23 @@ def _name(one: FailingResult) -> str:
 
 
 def _failures(
-    found: Sequence[ToleratedResult], *, label: Callable[[FailingResult], str] = _name
+    tolerated: Sequence[ToleratedResult], *, label: Callable[[FailingResult], str] = _name
 ) -> Iterator[str]:
     """Describe the failures, the exceptions that tolerate them, and exhausted limits."""
-    left = sum(result.left for result in found)
-    used = [f"{number} tolerated by {name}" for name, number in _tolerated(found).items()]
+    left = sum(result.left for result in tolerated)
+    used = [f"{number} tolerated by {name}" for name, number in _tolerated(tolerated).items()]
     if left:
-        used.append(f"{left} not tolerated" + _named(found, label))
+        used.append(f"{left} not tolerated" + _named(tolerated, label))
     if used:
-        yield f"{sum(result.failing.count for result in found)} failed: {', '.join(used)}"
-    exhausted = sorted({name for result in found if result.left for name in result.exhausted})
+        yield f"{sum(result.failing.count for result in tolerated)} failed: {', '.join(used)}"
+    exhausted = sorted({name for result in tolerated if result.left for name in result.exhausted})
     if exhausted:
         yield f"{some(exhausted)} would fit, and allows no more"
 
 
-def _named(found: Sequence[ToleratedResult], label: Callable[[FailingResult], str]) -> str:
+def _named(tolerated: Sequence[ToleratedResult], label: Callable[[FailingResult], str]) -> str:
     """Name the first untolerated failures: `` (test_a.py::one and 2 more)``."""
-    names = sorted({label(r.failing) for r in found if r.left and r.failing.name})
+    names = sorted({label(r.failing) for r in tolerated if r.left and r.failing.name})
     return f" ({some(names, SAID)})" if names else ""
 
 
@@ -233,14 +237,14 @@ def _passed(counts: Counts) -> str:
     return f"passed: {all_counts(counts)}"
 
 
-def _passed_judged(counts: Counts) -> str:
+def _passed_counted(counts: Counts) -> str:
     judged = counts.passed + counts.failed + counts.error
     went = f"passed {counted(judged, 'test')}" if judged else "passed"
     return went + expected_failures(counts)
 
 
-def _went(judged: RuledJob, passed: Callable[[Counts], str]) -> str:
-    job = judged.job
+def _went(ruled_job: RuledJob, passed: Callable[[Counts], str]) -> str:
+    job = ruled_job.job
     if job.outcome is None:
         return "is not over"
     told = job.outcome.value.replace("_", " ")
@@ -251,26 +255,28 @@ def _went(judged: RuledJob, passed: Callable[[Counts], str]) -> str:
     return went + (f", in run {job.run}" if job.run else "") + reused
 
 
-def _tolerated(found: Sequence[ToleratedResult]) -> Mapping[str, int]:
+def _tolerated(tolerated: Sequence[ToleratedResult]) -> Mapping[str, int]:
     total: Counter[str] = Counter()
-    for result in found:
+    for result in tolerated:
         total.update(result.by)
     return dict(sorted(total.items()))
 
 
-def _inputs(judged: RuledJob, found: Sequence[ToleratedResult], left: int) -> dict[str, object]:
-    job = judged.job
-    rows = [_row(result) for result in found]
-    blame: list[object] = [dict(sorted(row.items())) for row in _blame(judged)[:TOLD]]
+def _inputs(
+    ruled_job: RuledJob, tolerated: Sequence[ToleratedResult], left: int
+) -> dict[str, object]:
+    job = ruled_job.job
+    rows = [_row(result) for result in tolerated]
+    blame: list[object] = [dict(sorted(row.items())) for row in _blame(ruled_job)[:TOLD]]
     return {
         "outcome": job.outcome.value if job.outcome else "",
         "reason": job.reason,
         "reused_from": job.reused_from,
         **({"run": job.run} if job.run else {}),
         "tests": {name: number for name, number in job.counts.as_dict().items() if number},
-        "failing": sum(result.failing.count for result in found),
+        "failing": sum(result.failing.count for result in tolerated),
         "intolerable": left,
-        "tolerated": dict(_tolerated(found)),
+        "tolerated": dict(_tolerated(tolerated)),
         "results": sorted(rows, key=lambda row: (not row["intolerable"], row["name"]))[:TOLD],
         "blame": blame,
     }
@@ -288,12 +294,12 @@ def _row(result: ToleratedResult) -> dict[str, object]:
     }
 
 
-def _blame(judged: RuledJob) -> list[Mapping[str, str]]:
+def _blame(ruled_job: RuledJob) -> list[Mapping[str, str]]:
     """Return the root causes of the job's failing tests, or of the command itself."""
-    tests, job = {test.nodeid for test in judged.job.failed}, judged.job.id
+    tests, job = {test.nodeid for test in ruled_job.job.failed}, ruled_job.job.id
     rows = [
         row
-        for row in judged.cell.blame
+        for row in ruled_job.cell.blame
         if row.get("job", job if row.get("nodeid") else "") == job
         and (row.get("nodeid") in tests or not row.get("nodeid"))
     ]

@@ -86,22 +86,22 @@ def payload_level(case: RuleContext) -> Iterator[RuleResult]:
 
 
 def _outcome(
-    found: Sequence[_Payload], unread: Sequence[_Payload], nameless: Sequence[str]
+    payloads: Sequence[_Payload], unread: Sequence[_Payload], nameless: Sequence[str]
 ) -> RuleOutcome:
     if unread:
         return RuleOutcome.VIOLATED
-    is_known = not nameless and all(one.review for one in found)
+    is_known = not nameless and all(one.review for one in payloads)
     return RuleOutcome.OK if is_known else RuleOutcome.UNKNOWN
 
 
 def _sentence(
-    found: Sequence[_Payload],
+    payloads: Sequence[_Payload],
     unread: Sequence[_Payload],
     nameless: Sequence[str],
     wanted: PayloadLevel,
     hooks: list[str],
 ) -> str:
-    said = [one.sentence for one in found]
+    said = [one.sentence for one in payloads]
     if unread or nameless:
         said.insert(0, f"a payload that is {wanted} is asked for")
     if nameless:

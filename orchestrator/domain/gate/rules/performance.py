@@ -115,12 +115,12 @@ def _sentence(
     return "; ".join([*said, *pairs.remarks]) + "."
 
 
-def _compared(found: Comparison) -> str:
-    processes = f" from {found.launches} processes of each arm" if found.launches else ""
+def _compared(comparison: Comparison) -> str:
+    processes = f" from {comparison.launches} processes of each arm" if comparison.launches else ""
     return (
-        f"{as_percent(found.slowdown)} slower, from {as_percent(found.low)} to "
-        f"{as_percent(found.high)}, in {found.pairs} pairs{processes}; "
-        f"minimum detectable effect {as_percent(found.detectable)}"
+        f"{as_percent(comparison.slowdown)} slower, from {as_percent(comparison.low)} to "
+        f"{as_percent(comparison.high)}, in {comparison.pairs} pairs{processes}; "
+        f"minimum detectable effect {as_percent(comparison.detectable)}"
     )
 
 

@@ -95,13 +95,13 @@ def _hardware(stand: PlatformEvidence, cell: CellEvidence, wanted: ExpectedHardw
         inputs={
             "expected": asdict(wanted),
             **({"matrix": asdict(cell.expect)} if cell.expect != ExpectedHardware() else {}),
-            "machines": [_told(machine) for machine in cell.machines],
+            "machines": [_machine_document(machine) for machine in cell.machines],
         },
         waivable=False,
     )
 
 
-def _told(machine: MachineEvidence) -> dict[str, object]:
+def _machine_document(machine: MachineEvidence) -> dict[str, object]:
     return {
         "provider": machine.provider,
         "instance_type": machine.instance_type,
@@ -197,7 +197,7 @@ def _is_explained(cell: CellEvidence) -> bool:
 
 
 def _ran(stand: PlatformEvidence, cell: CellEvidence) -> _Judged:
-    said = _said_of(cell, all_counts)
+    said = _sentence_of(cell, all_counts)
     reused = sorted(job.id for job in cell.jobs if job.reused_from)
     wanted = stand.rule.consecutive_green
     if wanted > 1 and reused:
@@ -210,19 +210,21 @@ def _ran(stand: PlatformEvidence, cell: CellEvidence) -> _Judged:
 
 
 def _ran_v2(stand: PlatformEvidence, cell: CellEvidence) -> _Judged:
-    said = _said_of(cell, first_rules_counts)
+    said = _sentence_of(cell, first_rules_counts)
     return _in_a_row(stand.rule.consecutive_green, cell.green_streak + 1, said)
 
 
-def _said_of(cell: CellEvidence, tests: Callable[[Counts], str]) -> str:
+def _sentence_of(cell: CellEvidence, tests: Callable[[Counts], str]) -> str:
     return f"{cell.id} ran: {tests(cell.counts)} in {counted(len(cell.jobs), 'job')}"
 
 
-def _in_a_row(wanted: int, found: int, said: str, instead: str = "") -> _Judged:
-    if wanted > found:
-        short = f"{said}; {wanted} green runs in a row are asked for, and this is number {found}."
+def _in_a_row(wanted: int, count: int, message: str, instead: str = "") -> _Judged:
+    if wanted > count:
+        short = (
+            f"{message}; {wanted} green runs in a row are asked for, and this is number {count}."
+        )
         return RuleOutcome.UNKNOWN, instead or short
-    return RuleOutcome.OK, f"{said}."
+    return RuleOutcome.OK, f"{message}."
 
 
 def _inputs(cell: CellEvidence) -> dict[str, object]:

@@ -65,14 +65,14 @@ _NOT_IMPORTED = re.compile(r"could not import '([\w.]+)'")
 """The message of `pytest.importorskip`."""
 
 
-def _for_want_of_the_subject(judged: RuledJob, reason: str) -> bool:
+def _for_want_of_the_subject(ruled_job: RuledJob, reason: str) -> bool:
     """Whether a missing module bears a name of the subject."""
     found = _NOT_IMPORTED.match(reason)
-    names = judged.job.test_set.subject_names
+    names = ruled_job.job.test_set.subject_names
     return found is not None and any(f"{found[1]}.".startswith(f"{name}.") for name in names)
 
 
-def _never(_judged: RuledJob, _reason: str) -> bool:
+def _never(ruled_job: RuledJob, _reason: str) -> bool:
     return False
 
 
@@ -121,10 +121,10 @@ def _skips(stand: PlatformEvidence, rule: SkipRule, tally: _Tally) -> RuleResult
     )
 
 
-def _tally(rule: SkipRule, judged: list[RuledJob], is_absent: _Judge) -> _Tally:
+def _tally(rule: SkipRule, ruled_jobs: list[RuledJob], is_absent: _Judge) -> _Tally:
     reasons: Counter[str] = Counter()
     absent: Counter[str] = Counter()
-    for one in judged:
+    for one in ruled_jobs:
         for reason, number in one.job.skips.items():
             if number > 0 and is_absent(one, reason) and not _is_accepted(rule, reason):
                 absent[reason] += number
@@ -135,7 +135,7 @@ def _tally(rule: SkipRule, judged: list[RuledJob], is_absent: _Judge) -> _Tally:
     accepted = sum(n for reason, n in reasons.items() if _is_accepted(rule, reason))
     ran_before = [
         f"{one.name}: {nodeid}"
-        for one in judged
+        for one in ruled_jobs
         for reason, nodeids in one.job.newly_skipped.items()
         for nodeid in nodeids
         if not _is_accepted(rule, reason)

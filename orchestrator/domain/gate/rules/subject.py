@@ -67,10 +67,10 @@ def _subject(case: RuleContext, compared: Set[str], wanted: Set[str]) -> RuleRes
         f"{cell.id} has no {key}"
         for cell in cells
         for key in (*_ALWAYS, *sorted(wanted))
-        if not cell.subject.get(key) and (key in _ALWAYS or _is_asked(case, cell))
+        if not cell.subject.get(key) and (key in _ALWAYS or _is_requested(case, cell))
     ]
     found = {key: _values(known, key) for key in keys}
-    outcome, sentence = _judged(case, {key: found[key] for key in several}, lacking)
+    outcome, sentence = _outcome(case, {key: found[key] for key in several}, lacking)
     return RuleResult(
         id="subject",
         kind="subject",
@@ -92,7 +92,7 @@ def _cells(case: RuleContext) -> list[CellEvidence]:
     return [cell for cell in blocking if not is_unavailable(cell)]
 
 
-def _judged(
+def _outcome(
     case: RuleContext, several: Mapping[str, Sequence[str]], lacking: list[str]
 ) -> tuple[RuleOutcome, str]:
     product = case.policy.metadata.product
@@ -116,7 +116,7 @@ def _values(subjects: Iterable[Mapping[str, str]], key: str) -> list[str]:
     return sorted({one[key] for one in subjects if one.get(key)})
 
 
-def _is_asked(case: RuleContext, cell: CellEvidence) -> bool:
+def _is_requested(case: RuleContext, cell: CellEvidence) -> bool:
     """Whether digests are required: ingested evidence has none."""
     allowed = case.policy.spec.evidence.attestation == "optional"
     return not (cell.ingested and allowed)

@@ -20,8 +20,8 @@ def selection(case: RuleContext) -> Iterator[RuleResult]:
             yield _selection(judged, case.policy.spec.skips)
 
 
-def _selection(judged: RuledJob, skips: SkipRule | None) -> RuleResult:
-    job = judged.job
+def _selection(ruled_job: RuledJob, skips: SkipRule | None) -> RuleResult:
+    job = ruled_job.job
     told = job.test_set
     lost = [place for place in _lost(job) if not _is_accepted(place, job, skips)]
     asked = [one for one in told.deselected if one.asked]
@@ -33,11 +33,11 @@ def _selection(judged: RuledJob, skips: SkipRule | None) -> RuleResult:
     ]
     outcome = RuleOutcome.VIOLATED if told.unasked or lost else RuleOutcome.OK
     return RuleResult(
-        id=f"selection/{judged.name}",
+        id=f"selection/{ruled_job.name}",
         kind="selection",
-        blocking=judged.blocking,
+        blocking=ruled_job.blocking,
         outcome=outcome,
-        sentence=f"{job.id} on {judged.cell.id}: {some(said)}.",
+        sentence=f"{job.id} on {ruled_job.cell.id}: {some(said)}.",
         inputs={
             "digest": told.digest,
             "collected": told.collected,
@@ -103,12 +103,12 @@ def test_sets(case: RuleContext) -> Iterator[RuleResult]:
             yield from _compared(group)
 
 
-def _is_compared(case: RuleContext, judged: RuledJob) -> bool:
+def _is_compared(case: RuleContext, ruled_job: RuledJob) -> bool:
     """Whether tests can be compared: ingested evidence may count tests without naming them."""
-    job = judged.job
-    asked = judged.blocking and judged.rule.test_set == "same"
+    job = ruled_job.job
+    asked = ruled_job.blocking and ruled_job.rule.test_set == "same"
     allowed = case.policy.spec.evidence.attestation == "optional"
-    told = bool(job.tests_digest) or not (judged.cell.ingested and allowed)
+    told = bool(job.tests_digest) or not (ruled_job.cell.ingested and allowed)
     return asked and told and job.outcome in _FINAL and bool(job.counts.collected)
 
 
@@ -121,8 +121,8 @@ def _compared(group: Sequence[RuledJob]) -> Iterator[RuleResult]:
             yield _result(one, lacking, others=[o.cell.id for o in group if o is not one])
 
 
-def _result(judged: RuledJob, lacking: list[str], *, others: list[str]) -> RuleResult:
-    job, where = judged.job, f"{judged.job.id} on {judged.cell.id}"
+def _result(ruled_job: RuledJob, lacking: list[str], *, others: list[str]) -> RuleResult:
+    job, where = ruled_job.job, f"{ruled_job.job.id} on {ruled_job.cell.id}"
     outcome = RuleOutcome.VIOLATED
     sentence = (
         f"{where} is {counted(job.counts.collected, 'test')}, without {len(lacking)} of those on"
@@ -132,9 +132,9 @@ def _result(judged: RuledJob, lacking: list[str], *, others: list[str]) -> RuleR
         outcome = RuleOutcome.UNKNOWN
         sentence = f"Which tests {where} is nobody knows; it is compared with {some(others)}."
     return RuleResult(
-        id=f"test_set/{judged.name}",
+        id=f"test_set/{ruled_job.name}",
         kind="test_set",
-        blocking=judged.blocking,
+        blocking=ruled_job.blocking,
         outcome=outcome,
         sentence=sentence,
         inputs={
