@@ -33,6 +33,29 @@ def test_a_page_is_right(trial: Trial, watch: Watch, address: Address) -> None:
         eyes.ask_axe()
 
 
+_LONG = """() => {
+    const rows = document.querySelectorAll('#tests tbody tr');
+    rows[0].querySelector('th bdi').textContent = 'tests/' + 'long'.repeat(30) + '.py::test_x';
+    rows[1].querySelector('td:nth-child(3) bdi').textContent = 'Error: /tmp/' + 'long'.repeat(30);
+}"""
+_ROOM = """(box) => [box.scrollWidth - box.clientWidth, box.scrollHeight - box.clientHeight]"""
+
+
+def test_long_names_and_messages_leave_a_table_in_its_frame(trial: Trial, watch: Watch) -> None:
+    address = next(one for one in PAGES if one.name == "cell")
+    with watch(width=1280) as eyes:
+        eyes.open(address.path(trial.world))
+        eyes.page.evaluate(_LONG)
+        assert eyes.page.locator("#tests .scroll").evaluate(_ROOM) == [0, 0]
+
+
+def test_a_grid_is_scrolled_with_its_page(trial: Trial, watch: Watch) -> None:
+    address = next(one for one in PAGES if one.name == "grid")
+    with watch(width=1280) as eyes:
+        eyes.open(address.path(trial.world))
+        assert eyes.page.locator("#grid .scroll").evaluate(_ROOM) == [0, 0]
+
+
 @pytest.mark.parametrize("name", ["run-live", "log", "gate"])
 def test_without_javascript_what_needs_it_is_not_seen(
     trial: Trial, watch: Watch, name: str

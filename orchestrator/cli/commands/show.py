@@ -32,8 +32,7 @@ def show_command(
         return
     now = session.wiring.clock.now()
     session.out.print(summary(found, now=now, width=session.out.width))
-    session.out.print(legend(found), soft_wrap=True)
-    for told in (failures(found), blamed(found), metrics(found), provenance(found)):
+    for told in (legend(found), failures(found), blamed(found), metrics(found), provenance(found)):
         if told is not None:
             session.out.print(told)
     for part in found.pruned:

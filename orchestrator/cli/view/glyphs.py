@@ -77,10 +77,15 @@ def tally(counts: Counts, *, retried: int = 0, over: bool = True) -> Text:
     return Text("  ").join(told)
 
 
-def legend(run: RunResponse) -> Text:
-    """Return the meaning of each glyph that is shown of a run: ``✓ passed · ✗ failed``."""
+def legend(run: RunResponse) -> Text | None:
+    """Return the meaning of each glyph that is shown of a run: ``✓ passed · ✗ failed``.
+
+    None where there is one glyph only.
+    """
     found = [figure for cell in run.cells for figure in _codes(cell)]
     signs = dict.fromkeys((sign_of(code).glyph, word(code)) for code in TERMS if code in found)
+    if len(signs) < 2:
+        return None
     return Text(" · ".join(f"{glyph} {meaning}" for glyph, meaning in signs), style="dim")
 
 
