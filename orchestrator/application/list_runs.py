@@ -114,7 +114,7 @@ class _Sorting:
         self._grids = stores.grids
         self._cells = cells
         self._now = {cell.number for cell in now}
-        numbers = [cell.number for cell in cells]
+        numbers = self._numbers = [cell.number for cell in cells]
         self._bad = stores.failure_groups.failing(numbers)
         self._earlier = {
             (one.cell, one.test_id): one.earlier for one in stores.failure_groups.tried(numbers)
@@ -127,8 +127,7 @@ class _Sorting:
         """Return the requested page of rows."""
         tests, more = self._tests(wanted)
         marks: dict[int, dict[int, GridMark]] = {}
-        numbers = [cell.number for cell in self._cells]
-        for mark in self._grids.marks(numbers, [test.id for test in tests]):
+        for mark in self._grids.marks(self._numbers, [test.id for test in tests]):
             marks.setdefault(mark.test, {})[mark.cell] = mark
         return Grid(
             cells=self._cells,
@@ -143,11 +142,23 @@ class _Sorting:
         failing = {one.test_id for one in self._bad if not self._now.isdisjoint(one.cells)}
         flaky = self._flaky()
         before = {*flaky, *(one.test_id for one in self._bad)} - failing
-        names = {cell.name for cell in self._cells}
-        gone = {test for test, name in self._grids.gone(before) if name in names}
+        gone = self._gone(before)
         told = dict.fromkeys(flaky, GridGroup.FLAKY) | dict.fromkeys(gone, GridGroup.GONE)
         told |= dict.fromkeys(lacking, GridGroup.MISSING)
         return told | dict.fromkeys(failing, GridGroup.FAILING)
+
+    def _gone(self, tests: Collection[int]) -> Collection[int]:
+        """Return those of these tests that newer runs of their jobs do not have."""
+        here = {mark.test for mark in self._grids.marks(sorted(self._now), tests)}
+        absent = set(tests) - here
+        marked = {(mark.cell, mark.test) for mark in self._grids.marks(self._numbers, absent)}
+        newest: dict[tuple[int, str], int] = {}
+        for cell in self._cells:
+            for test in absent:
+                if (cell.number, test) in marked:
+                    newest.setdefault((test, cell.name), cell.number)
+        gone = self._grids.gone([(test, cell) for (test, _), cell in newest.items()])
+        return {test for test, _ in gone}
 
     def _flaky(self) -> Collection[int]:
         """Return the tests whose results in these cells show flakiness, as on the flaky page."""

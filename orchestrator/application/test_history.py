@@ -247,7 +247,7 @@ def follow_test(stores: Stores, test_id: int, *, each: int, at: datetime) -> Tes
     return TestDetail(
         test=test,
         names=names,
-        cells=_cells(goes, stores.grids.gone({test.id, *(one.id for one in names)})),
+        cells=_cells(stores, goes),
         flaky=flaky_evidence(_go(go) for go in reversed(goes) if not _is_to_come(go)),
         signatures=signatures,
         failure=newest,
@@ -271,12 +271,11 @@ def _go(go: CellResult) -> ResultPoint:
     return ResultPoint(go.run, go.version, go.build, go.cell, go.outcome, go.earlier)
 
 
-def _cells(
-    goes: Iterable[CellResult], gone: Mapping[tuple[int, str], GridCell]
-) -> list[CellTestHistory]:
+def _cells(stores: Stores, goes: Iterable[CellResult]) -> list[CellTestHistory]:
     by_name: dict[str, list[CellResult]] = {}
     for go in goes:
         by_name.setdefault(go.cell, []).append(go)
+    gone = stores.grids.gone([(some[0].test, some[0].number) for some in by_name.values()])
     stories = (_story(name, some, gone.get((some[0].test, name))) for name, some in by_name.items())
     return sorted(stories, key=_rank)
 

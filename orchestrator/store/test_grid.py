@@ -275,17 +275,18 @@ class GridStore:
         with self._sessions.read() as session:
             return _read(session, _goes().join(found, and_(*same)))
 
-    def gone(self, tests: Collection[int]) -> Mapping[tuple[int, str], GridCell]:
+    def gone(self, newest: Collection[tuple[int, int]]) -> Mapping[tuple[int, str], GridCell]:
         """Return the cells since which tests are gone, by test and cell name.
 
-        A test is gone where the newest finished cell of that name ran its job without it. Reruns of
-        some jobs, jobs whose tests have no names, and modules that could not be collected say
-        nothing of it. The answer is the first finished cell without it.
+        `newest` are the newest results of tests by cell name, as (test, cell). A test is gone if
+        the newest finished cell of that name ran its job without it. Reruns of some jobs, jobs
+        whose tests have no names, and modules that could not be collected say nothing of it. The
+        answer is the first finished cell without it.
         """
         with self._sessions.read() as session:
             found = [
                 row
-                for some in slices(sorted(tests))
+                for some in slices(sorted(newest))
                 for row in session.execute(_newer_without(session, some))
             ]
             wanted = {(run, one.name) for one in found for run in (one.first, one.newest)}
@@ -308,13 +309,15 @@ class GridStore:
 _ARE_CELLS = tuple_(CellRow.run_id, CellRow.name)
 
 
-def _newer_without(session: Session, tests: Collection[int]) -> Select[*tuple[Any, ...]]:
-    """Select the first and the newest cell that ran the job of a test after its last result."""
+def _newer_without(
+    session: Session, newest: Collection[tuple[int, int]]
+) -> Select[*tuple[Any, ...]]:
+    """Select the first and the newest cell that ran the job of a test after these results."""
+    are_newest = tuple_(TestResultRow.test_id, TestResultRow.cell).in_(newest)
     last = (
-        select(TestResultRow.test_id, CellRow.name, func.max(CellRow.run_id).label("run"))
+        select(TestResultRow.test_id, CellRow.name, CellRow.run_id.label("run"))
         .join(CellRow, CellRow.pk == TestResultRow.cell)
-        .where(TestResultRow.test_id.in_(tests))
-        .group_by(TestResultRow.test_id, CellRow.name)
+        .where(are_newest)
         .subquery()
     )
     unnamed = exists().where(

@@ -325,8 +325,8 @@ def search(
     found = stores.tests.page(
         product=product, job=job or None, contains=q.strip(), limit=PAGE_SIZE, after=after
     )
-    ids = [test.id for test in found.items]
-    last, gone = {go.test: go for go in stores.grids.last(ids)}, stores.grids.gone(ids)
+    last = {go.test: go for go in stores.grids.last([test.id for test in found.items])}
+    gone = stores.grids.gone([(go.test, go.number) for go in last.values()])
     table = Table(
         id="tests",
         caption="Tests by their numbers",
