@@ -8,8 +8,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from orchestrator.application.context import Context
-from orchestrator.application.triage_failures import FailuresToTriage, answering, most_in_a_run
-from orchestrator.domain.failure_triage import TriageInputs, TriageStatus
+from orchestrator.application.triage_failures import (
+    FailuresToTriage,
+    TriageInputs,
+    TriageStatus,
+    answering,
+    most_in_a_run,
+)
 from orchestrator.domain.signature import SIMILAR, GroupedFailures, Signature, similar
 from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.failure_groups import Group, Place, Places, WindowCell

@@ -26,9 +26,15 @@ from orchestrator.dashboard.measurement_text import (
     params_of,
     unit_of,
 )
-from orchestrator.dashboard.responses import Page, PageMissingError, PageRequest, PageRequestDep
+from orchestrator.dashboard.responses import (
+    Page,
+    PageMissingError,
+    PageRequest,
+    PageRequestDep,
+    of_products,
+    products,
+)
 from orchestrator.dashboard.table import Cell, Column, Drawn, Moment, Row, Tab, Table, Text
-from orchestrator.dashboard.url_params import of_products, products
 from orchestrator.domain.vocabulary import term
 
 RUNS = 30

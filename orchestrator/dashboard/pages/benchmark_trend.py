@@ -34,9 +34,9 @@ from orchestrator.dashboard.responses import (
     PageMissingError,
     PageRequest,
     PageRequestDep,
+    chosen_product,
 )
 from orchestrator.dashboard.table import Column, Moment, Number, Row, Table, Text
-from orchestrator.dashboard.url_params import chosen_product
 from orchestrator.store.benchmarks import Benchmark
 
 WIDTH = 960

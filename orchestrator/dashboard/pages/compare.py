@@ -29,9 +29,15 @@ from orchestrator.dashboard.pages.compare_tables import (
     sections,
     speeds_of,
 )
-from orchestrator.dashboard.responses import Page, PageMissingError, PageRequest, PageRequestDep
+from orchestrator.dashboard.responses import (
+    Page,
+    PageMissingError,
+    PageRequest,
+    PageRequestDep,
+    cell_of,
+    run_of,
+)
 from orchestrator.dashboard.table import Table
-from orchestrator.dashboard.url_params import cell_of, run_of
 from orchestrator.domain.cell import Cell, Run, SubjectBuild, build_difference
 from orchestrator.domain.test_comparison import Difference
 from orchestrator.domain.units import utc

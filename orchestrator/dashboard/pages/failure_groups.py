@@ -22,6 +22,7 @@ from orchestrator.application.failure_groups import (
     show_failure_group,
     with_similar,
 )
+from orchestrator.application.triage_failures import NEW_FOR, TriageStatus
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.responses import (
     Format,
@@ -29,6 +30,8 @@ from orchestrator.dashboard.responses import (
     PageMissingError,
     PageRequest,
     PageRequestDep,
+    of_products,
+    products,
 )
 from orchestrator.dashboard.table import (
     Badge,
@@ -42,8 +45,6 @@ from orchestrator.dashboard.table import (
     Table,
     Text,
 )
-from orchestrator.dashboard.url_params import of_products, products
-from orchestrator.domain.failure_triage import NEW_FOR, TriageStatus
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.signature import Signature
 from orchestrator.domain.test_identity import KnownTest

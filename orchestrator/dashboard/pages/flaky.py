@@ -26,6 +26,8 @@ from orchestrator.dashboard.responses import (
     PageMissingError,
     PageRequest,
     PageRequestDep,
+    product_of,
+    products,
 )
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import (
@@ -42,7 +44,6 @@ from orchestrator.dashboard.table import (
     Table,
     Text,
 )
-from orchestrator.dashboard.url_params import product_of, products
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.flaky import FailureOrigin, FlakyEvidence, FlakySignal, ResultPair

@@ -19,9 +19,16 @@ from orchestrator.application.list_runs import (
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import cut, visible
 from orchestrator.dashboard.pages.tests import name_cell
-from orchestrator.dashboard.responses import Page, PageMissingError, PageRequest, PageRequestDep
+from orchestrator.dashboard.responses import (
+    Page,
+    PageMissingError,
+    PageRequest,
+    PageRequestDep,
+    of_products,
+    products,
+    run_of,
+)
 from orchestrator.dashboard.table import Column, Mark, Number, Row, Table, Text
-from orchestrator.dashboard.url_params import of_products, products, run_of
 from orchestrator.domain.cell import Run
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.signature import Signature

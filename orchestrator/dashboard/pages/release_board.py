@@ -27,10 +27,11 @@ from orchestrator.dashboard.responses import (
     PageMissingError,
     PageRequest,
     PageRequestDep,
+    of_products,
     pages_of,
+    products,
 )
 from orchestrator.dashboard.table import Moment, Table
-from orchestrator.dashboard.url_params import of_products, products
 from orchestrator.domain.gate.policy import duration
 from orchestrator.domain.gate.verdict import VerdictLine
 from orchestrator.domain.vocabulary import Term, term

@@ -9,9 +9,8 @@ from fastapi import APIRouter, Response
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import sparkline
 from orchestrator.dashboard.measurement_text import percent
-from orchestrator.dashboard.responses import Page, PageRequestDep
+from orchestrator.dashboard.responses import Page, PageRequestDep, run_of
 from orchestrator.dashboard.table import Badge, Cell, Column, Drawn, Row, Span, Table, Text
-from orchestrator.dashboard.url_params import run_of
 from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.domain.units import duration
 

@@ -11,7 +11,14 @@ from orchestrator.application.test_history import CellTestHistory, TestDetail, f
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import sparkline, strip
 from orchestrator.dashboard.labels import age
-from orchestrator.dashboard.responses import Page, PageMissingError, PageRequest, PageRequestDep
+from orchestrator.dashboard.responses import (
+    Page,
+    PageMissingError,
+    PageRequest,
+    PageRequestDep,
+    of_products,
+    products,
+)
 from orchestrator.dashboard.table import (
     Badge,
     Cell,
@@ -25,7 +32,6 @@ from orchestrator.dashboard.table import (
     Tally,
     Text,
 )
-from orchestrator.dashboard.url_params import of_products, products
 from orchestrator.domain.flaky import flaky_signal
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import artifacts_of_test

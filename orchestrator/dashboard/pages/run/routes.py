@@ -32,10 +32,9 @@ from orchestrator.dashboard.charts import Picture, bar
 from orchestrator.dashboard.pages.run import cells
 from orchestrator.dashboard.pages.run import cells as jobs
 from orchestrator.dashboard.pages.run.cells import PHASES
-from orchestrator.dashboard.responses import Format, Page, PageRequest, PageRequestDep
+from orchestrator.dashboard.responses import Format, Page, PageRequest, PageRequestDep, run_of
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Badge, Column, Moment, Number, Row, Table, Tally, Text
-from orchestrator.dashboard.url_params import run_of
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import CellState, LeaseState, Run, RunState
 from orchestrator.domain.document_problems import InvalidDocumentError
