@@ -437,12 +437,18 @@ def _unmatched(record: RunRecord, matched: set[str]) -> tuple[UnmatchedCell, ...
     )
 
 
+def _environments(
+    old: CellRecord, new: CellRecord, subject: str
+) -> tuple[tuple[str, ...], tuple[tuple[str, str, str], ...]]:
+    """Return the sides without an environment, and else the differences of both."""
+    silent = tuple(w for w, c in (("base", old), ("head", new)) if not traits(c.probed))
+    return silent, () if silent else environment_diff(old.probed, new.probed, subject=subject)
+
+
 def _pair(old: CellRecord, new: CellRecord, how: str, base: Evidence, head: Evidence) -> CellPair:
     names = same_jobs(old.jobs, new.jobs)
     stacks = [hardware_of(cell, subject="").stack for cell in (old, new)]
-    silent = tuple(w for w, c in (("base", old), ("head", new)) if not traits(c.probed))
-    subject = head.record.subject.name
-    environment = () if silent else environment_diff(old.probed, new.probed, subject=subject)
+    silent, environment = _environments(old, new, head.record.subject.name)
     deltas = deltas_of(old, new, names)
     money = money_of(old).cost_usd, money_of(new).cost_usd
     jobs, jobs_same = _jobs(old, new, names)
