@@ -31,9 +31,28 @@ class Scale(Base):
 class Called:
     def __call__(self, x): return x + x + 1
 called = Called()
+partly = functools.partial(by_default, 2)
 """
+MADE = '''"""It says
+
+    from common sources, in order.
+"""
+from typing import TYPE_CHECKING
+if TYPE_CHECKING:
+    from shared import Some
+def renamed(function):
+    function.__code__ = function.__code__.replace(co_name="another")
+    return function
+@renamed
+def one(): return 1
+exec(compile("def twice(x): return 2 * x", __file__, "exec"))
+'''
 FILES = {
     "tool/__init__.py": TOOL,
+    "tool/repr.py": "VALUE = 1\n",
+    "tool/lazy.py": "def __getattr__(name):\n    if name == 'late': return lambda: 1\n"
+    "    raise AttributeError(name)\n",
+    "tool/made.py": MADE,
     "tool/sub.py": "def half(x): return x / 2 + 1\n",
     "tool-1.5.dist-info/METADATA": "Metadata-Version: 2.1\nName: tool\nVersion: 1.5\n",
 }
@@ -137,6 +156,18 @@ tool.double = scope["double"]
         "tool.called.__class__ = type('Called', (), {'__call__': lambda s, x: x + x})",
         "called",
     ),
+    "a name that was loaded lazily": (
+        "import tool.lazy\ntool.lazy.late = eval('lambda: 2')",
+        "lazy.late",
+    ),
+    "a submodule that is not loaded": (
+        "import types\ntool.sub = types.SimpleNamespace(half=eval('lambda x: x / 2'))",
+        "sub",
+    ),
+    "what a partial object adds": (
+        "p = tool.partly\np.__setstate__((p.func, (0,), {}, None))",
+        "partly",
+    ),
     "after a reload, which leaves it": (
         "import importlib\ntool.sum = tool.ref\nimportlib.reload(tool)",
         "sum",
@@ -184,7 +215,7 @@ sys.modules["tool"] = new
 def test_what_is_replaced_after_the_import_is_named(start: Any, how: str) -> None:
     code, place = REPLACED[how]
     said = start({"conftest.py": f"import tool\n{code}\n", "test_a.py": "def test_it(): pass\n"})
-    assert f"tool.{place}" in [name for name, _ in _named(said)], said.of("hooks")
+    assert any(f"tool.{place}" in row for row in _named(said)), said.of("hooks")
 
 
 @pytest.mark.parametrize("how", WORDS)
@@ -192,6 +223,94 @@ def test_what_has_no_file_is_named_in_words(start: Any, how: str) -> None:
     code, row = WORDS[how]
     said = start({"conftest.py": f"import tool\n{code}\n", "test_a.py": "def test_it(): pass\n"})
     assert row in _named(said)
+
+
+OF_PYTEST = {
+    "the code of pytest with other globals": (
+        """
+import types, _pytest.runner
+class Plugin: pass
+class Report:
+    @classmethod
+    def from_item_and_call(cls, item, call):
+        call.excinfo = None
+        return _pytest.runner.TestReport.from_item_and_call(item, call)
+real = _pytest.runner.pytest_runtest_makereport.__code__
+Plugin.pytest_runtest_makereport = staticmethod(types.FunctionType(real, {"TestReport": Report}))
+def pytest_configure(config): config.pluginmanager.register(Plugin)
+""",
+        "pytest_runtest_makereport",
+    ),
+    "a file of a well-known plugin's name elsewhere": (
+        """
+import pathlib, sys, tempfile
+folder = pathlib.Path(tempfile.mkdtemp())
+(folder / "pytest_mock.py").write_text("def pytest_pyfunc_call(pyfuncitem): return True\\n")
+sys.path.append(str(folder))
+import pytest_mock
+def pytest_configure(config): config.pluginmanager.register(pytest_mock)
+""",
+        "pytest_pyfunc_call",
+    ),
+    "pluggy's monitoring": (
+        """
+def before(name, impls, values):
+    if name == "pytest_runtest_makereport": values["call"].excinfo = None
+def pytest_configure(config):
+    config.pluginmanager.add_hookcall_monitoring(before, lambda *_: None)
+""",
+        "calls the hooks instead of pluggy",
+    ),
+    "a class of pytest": (
+        """
+import _pytest.runner
+class Report(_pytest.runner.TestReport): pass
+_pytest.runner.TestReport = Report
+""",
+        "_pytest.runner.TestReport",
+    ),
+    "pytest's rewriter of assertions": (
+        """
+import ast, _pytest.assertion.rewrite as rewrite
+rewrite.AssertionRewriter.visit_Assert = lambda self, one: [ast.copy_location(ast.Pass(), one)]
+""",
+        "_pytest.assertion.rewrite.AssertionRewriter.visit_Assert",
+    ),
+    "a function from text in pytest": (
+        """
+import _pytest.python
+_pytest.python.Function.runtest = eval(compile("lambda self: None", "/nowhere/x.py", "eval"))
+""",
+        "_pytest.python.Function.runtest",
+    ),
+    "a tracer": (
+        """
+import sys
+def traced(frame, event, value): return None
+def pytest_collection_modifyitems(): sys.settrace(traced)
+""",
+        "traces the tests",
+    ),
+    "the table of modules": (
+        "import sys\nsys.modules = dict(sys.modules)\n",
+        "is not Python's own table of modules",
+    ),
+}
+
+
+@pytest.mark.parametrize("how", OF_PYTEST)
+def test_what_stands_between_pytest_and_the_tests_is_named(start: Any, how: str) -> None:
+    code, name = OF_PYTEST[how]
+    said = start({"conftest.py": code, "test_a.py": "def test_it(): pass\n"})
+    assert any(name in row for row in _named(said)), said.of("hooks")
+
+
+def test_the_payloads_own_come_first_where_there_are_too_many(start: Any) -> None:
+    many = "import tool\nfor n in range(250): setattr(tool.Base, f'b{n}', tool.Base.by)\n"
+    code = f"{many}tool.double = lambda x: x + x\n"
+    named = _named(start({"conftest.py": code, "test_a.py": "def test_it(): pass\n"}))
+    assert named[0] == ["tool.double", "conftest.py"]
+    assert named[-1] == ["61 more of these are not listed", ""]
 
 
 def test_a_loader_that_changes_what_it_loads_is_named(start: Any) -> None:
@@ -248,12 +367,14 @@ def sound():
 """
     tests = "def test_one(): pass\ndef test_two(): pass\n"
     named = _named(start({"conftest.py": code, "test_a.py": tests}))
-    assert "tool.double" in [name for name, _ in named]
+    assert ["is not what its import left, but of tool/__init__.py", "tool.double"] in named
 
 
 HONEST = """
-import importlib, sys, pytest, tool
+import importlib, sys, pytest, tool, common, shared
 from unittest import mock
+import tool.made, tool.repr
+vars(tool)[1] = len
 def test_patched(monkeypatch):
     monkeypatch.setattr(tool, "double", lambda x: 7)
     monkeypatch.setattr(tool.Scale, "by", lambda self, x: 7)
@@ -274,7 +395,8 @@ def test_warned():
 
 
 def test_what_a_test_replaces_for_itself_is_not_named(start: Any) -> None:
-    said = start({"conftest.py": "", "test_a.py": HONEST})
+    own = {"common.py": "", "shared.py": "Some = 1\n"}
+    said = start({"conftest.py": "", "test_a.py": HONEST, **own})
     assert [row for row in _named(said) if row[0].startswith("tool")] == [], said.of("hooks")
     assert [row for row in _named(said) if row[1].startswith("tool")] == [], said.of("hooks")
 

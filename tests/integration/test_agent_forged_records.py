@@ -66,7 +66,8 @@ def test_records_that_the_recorder_did_not_write(ran: Evidence, name: str) -> No
     cause = None if name in ("closed", "hook") else "forged_records"
     assert finished["cause"] == cause, (finished, ran.log.decode())
     told = [one for one in ran.of("test", name) if one["record"] == "test_set"][-1]
-    hooks = [["pytest_runtest_makereport", "hook/conftest.py"]] if name == "hook" else []
+    hook = {"hook": "pytest_runtest_makereport", "early": "pytest_runtest_logfinish"}.get(name)
+    hooks = [[hook, f"{name}/conftest.py"]] if hook else []
     assert told["hooks"] == hooks
 
 

@@ -215,11 +215,11 @@ def test_what_nothing_waives_is_refused_at_once(api: Desk, *, checked: bool) -> 
     if checked:
         check(api, runs=[ran(api)])
     for rule, said in (
-        ("freshness/here", "nothing makes old evidence new: run it again"),
-        ("attestation/here", "unattested evidence counts where `attestation` says so"),
-        ("evidence", "nothing makes up for evidence that is not there"),
+        ("freshness/here", "stale evidence cannot be waived: run it again"),
+        ("attestation/here", "set `evidence.attestation` of the policy"),
+        ("evidence", "missing evidence cannot be waived: run it"),
         ("subject", "a verdict is about one subject"),
-        ("flaky", "the rule of the job is what fails"),
+        ("flaky", "the rule that fails is that of the job"),
     ):
         answer = api.client.post(f"{API}/waivers", json={**WAIVER, "rule": rule})
         assert answer.status_code == 422

@@ -6,7 +6,7 @@ not changed since the agent saw it, before the payload's first job.
 
 PYTEST_DONT_REWRITE: loaded before anything of the payload (``seatrial_start``).
 """
-# ruff: noqa: INP001, PTH112, PTH118, PTH120, PTH208 - no package; plain text is quick
+# ruff: noqa: INP001, PTH100, PTH112, PTH118, PTH120, PTH208 - no package; plain text is quick
 
 from __future__ import annotations
 
@@ -79,7 +79,8 @@ class _Source:
         """Functions of its module and of its classes, as in ``__qualname__``."""
         self.makes_functions = False
         """Whether it executes text, or makes functions otherwise."""
-        self._codes: Dict[Tuple[str, int], List[types.CodeType]] = {}
+        self._codes: Dict[int, List[types.CodeType]] = {}
+        """By first line."""
         self.size = 0
         """Bytes that were compiled."""
         self._is_rewritten = False
@@ -94,7 +95,7 @@ class _Source:
 
     def has(self, code: types.CodeType) -> bool:
         """Return whether the file compiles to this code, plainly or as pytest rewrites asserts."""
-        key = code.co_name, code.co_firstlineno
+        key = code.co_firstlineno
         if any(_alike(code, each) for each in self._codes.get(key, ())):
             return True
         if self._is_rewritten or key not in self._codes or self.file.startswith(_FROZEN):
@@ -119,7 +120,7 @@ class _Source:
         return _compile(text, self.file, "exec", dont_inherit=True)  # type: ignore[no-any-return]
 
     def _add(self, code: types.CodeType, used: Set[str]) -> None:
-        self._codes.setdefault((code.co_name, code.co_firstlineno), []).append(code)
+        self._codes.setdefault(code.co_firstlineno, []).append(code)
         used.update(code.co_names)
         for each in code.co_consts:
             if type(each) is types.CodeType:
@@ -199,18 +200,17 @@ class CodeComparison:
         named: Set[types.CodeType] = set()
         for name, module in modules.items():
             file = next(iter(seatrial_origins.files_of(module)), "")
-            if not file.endswith((".py", ".pyc")) or not self._belongs(file):
+            if not self._belongs(file):
+                continue
+            snapshot = self._imports.of(module)
+            same = snapshot if snapshot is not None and snapshot.is_same(module) else None
+            if same is None or same.stayed:
+                found.changed.extend((name, each) for each in self._changes(name, module))
+            if not file.endswith((".py", ".pyc")) or self._is_seen(name, module, same):
                 continue
             source = self._source(file)
             if source is None:
                 found.left_out.append(name)
-                continue
-            snapshot = self._imports.of(module)
-            is_same = snapshot is not None and snapshot.is_same(module)
-            if snapshot is None or snapshot.stayed or not is_same:
-                found.changed.extend((name, each) for each in self._imports.changes(module))
-            seen = self._seen.get(name)
-            if seen is not None and (is_same if seen is snapshot else seen.is_same(module)):
                 continue
             try:
                 rows = self._compare(name, seatrial_origins.contents(module), source)
@@ -218,21 +218,41 @@ class CodeComparison:
                 found.problems.append(Problem(name, file, str(error), _FIX))
                 continue
             if not rows:
-                self._seen[name] = snapshot if snapshot and is_same else Snapshot(module)
+                self._seen[name] = same or Snapshot(module)
             found.replaced.extend(
                 (f"{name}.{place}", code.co_filename) for place, code in rows if code not in named
             )
             named.update(code for _, code in rows)
         return found
 
+    def _is_seen(self, name: str, module: object, same: Optional[Snapshot]) -> bool:
+        """Return whether a module was compared; `same` is the import's, if it is the same yet."""
+        seen = self._seen.get(name)
+        return seen is not None and (seen is same or seen.is_same(module))
+
+    def _changes(self, name: str, module: object) -> Iterator[Change]:
+        """Yield what has changed of a module.
+
+        Of what was added, only code from outside of the environment, and what hides a submodule.
+        """
+        for each in self._imports.changes(module):
+            is_strange = each.file and not is_in_the_environment(each.file)
+            child = f"{name}.{each.place}"
+            value = seatrial_origins.contents(module).get(each.place)
+            is_hiding = (
+                self._installed.has(child) and seatrial_origins.MODULES.get(child) is not value
+            )
+            if not each.is_added or is_strange or is_hiding:
+                yield each
+
     def _compare(
-        self, name: str, document: Mapping[str, object], source: _Source
+        self, name: str, contents: Mapping[str, object], source: _Source
     ) -> List[Tuple[str, types.CodeType]]:
         """Return the functions that are not the file's; raises _WrongCodeError if it is not it."""
         own, missing = False, set(source.names)
         rows: List[Tuple[str, types.CodeType]] = []
         aliens: Dict[str, Function] = {}
-        for place, value in members(document, name):
+        for place, value in members(contents, name):
             called = list(functions(value))
             is_listed = place in missing
             missing.discard(place)
@@ -240,24 +260,24 @@ class CodeComparison:
             good = [one for one in mine if self._is_good(one.__code__)]
             own = own or any(one.__code__.co_filename == source.file for one in good)
             for one in mine:
-                if not self._is_good(one.__code__):
+                if not (source.makes_functions or self._is_good(one.__code__)):
                     if not good or id(one.__globals__) in self._scopes:
                         raise _WrongCodeError(
                             f"{name}.{place} says that it comes from {one.__code__.co_filename},"
                             " but that file does not compile to its code"
                         )
                     rows.append((place, one.__code__))
-            if is_listed and called and not mine and self._is_alien(called, document):
+            if is_listed and called and not mine and self._is_alien(called, contents):
                 aliens[place] = called[0]
         rows += [(place, one.__code__) for place, one in aliens.items()]
         wrong = [
             place
             for place, one in aliens.items()
-            if one.__globals__ is document
+            if one.__globals__ is contents
             and not (source.makes_functions and one.__code__.co_filename.startswith("<"))
         ]
         is_all = aliens.keys() | missing == source.names
-        is_made = missing or len(aliens) > 1 or document.get("__spec__") is None
+        is_made = missing or len(aliens) > 1 or contents.get("__spec__") is None
         if aliens and not own and is_all and is_made:
             wrong += aliens
         if wrong:
@@ -283,14 +303,14 @@ class CodeComparison:
             return True
         return False
 
-    def _is_alien(self, called: List[Function], document: Mapping[str, object]) -> bool:
+    def _is_alien(self, called: List[Function], contents: Mapping[str, object]) -> bool:
         """Return whether none of these functions is of another installed file, which it names.
 
         Libraries take functions of other files in place of their own, such as faster ones.
         """
         for one in called:
             file = one.__code__.co_filename
-            if one.__globals__ is not document and _is_in_the_environment(file):
+            if one.__globals__ is not contents and is_in_the_environment(file):
                 other = self._source(file)
                 if other is None and file not in self._left_out:
                     return False  # beyond the limit, so nothing is known of it
@@ -314,15 +334,19 @@ class CodeComparison:
 
 
 _ENVIRONMENT = tuple(
-    os.path.join(os.path.realpath(entry), "")
+    os.path.join(each, "")
     for entry in sys.path
     if entry and entry not in os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    for each in (os.path.abspath(entry), os.path.realpath(entry))
 )
 """Folders of the path before anything of the payload is on it."""
 
 
-def _is_in_the_environment(file: str) -> bool:
-    return file.startswith(_FROZEN) or os.path.realpath(file).startswith(_ENVIRONMENT)
+def is_in_the_environment(file: str) -> bool:
+    """Return whether a file is Python's, or of something that was installed."""
+    return file.startswith((_FROZEN, *_ENVIRONMENT)) or os.path.realpath(file).startswith(
+        _ENVIRONMENT
+    )
 
 
 def _read(file: str) -> bytes:
@@ -337,7 +361,7 @@ def _loaded(byte_code: bytes) -> types.CodeType:
 
 
 def _alike(one: types.CodeType, other: types.CodeType) -> bool:
-    """Return whether two code objects do the same; their files and columns may differ.
+    """Return whether two code objects do the same; their files, names and columns may differ.
 
     They are not compared by ``==``, which leaves the table of exceptions out before Python 3.12.
     """
@@ -351,7 +375,7 @@ def _of(code: types.CodeType, part: str) -> object:
 
 
 _PARTS = (
-    "co_name", "co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_code",
+    "co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_code",
     "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_exceptiontable",
 )  # fmt: skip
 

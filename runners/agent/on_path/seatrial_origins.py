@@ -14,7 +14,18 @@ import os
 import re
 import sys
 import types
-from typing import Dict, FrozenSet, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import (
+    Dict,
+    FrozenSet,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Set,
+    Tuple,
+)
 
 from seatrial_distributions import NotInstalledError, distribution
 
@@ -32,6 +43,10 @@ _IMPORT = rb"(?m)^[ \t]*(?:from[ \t]+|import[ \t]+(?:[\w.]+[ \t]*,[ \t]*)*)(%s)\
 
 GIVEN = {name: value for name, value in os.environ.items() if name.startswith("SEATRIAL_")}
 """The agent's variables, saved before code of the payload can change them."""
+
+
+MODULES = sys.modules
+"""Python's own table: import uses it whatever ``sys.modules`` is set to."""
 
 
 class Problem(NamedTuple):
@@ -130,12 +145,13 @@ class Installed:
         }
         if not strangers:
             return
-        words = b"|".join(re.escape(name.encode()) for name in strangers)
-        pattern = re.compile(_IMPORT % words)
+        names = b"|".join(re.escape(name.encode()) for name in strangers)
+        pattern = re.compile(_IMPORT % names)
         for name, module in self.of(loaded).items():
             for file in files_of(module)[:1]:
-                for found in set(pattern.findall(_source(file))):
-                    stranger = found.decode()
+                source = _source(file)
+                words = {found.decode() for found in pattern.findall(source)}
+                for stranger in words & _imported(source) if words else ():
                     shown = below_payload(strangers[stranger])
                     what = (
                         f"{name} imports {stranger}, which only the payload has ({shown}):"
@@ -224,7 +240,7 @@ class Installed:
         inside = bool(payload) and _is_below(_real_file(file), _real(payload))
         if not inside and name not in self.roots and self._lent(name, module, loaded):
             return None
-        if inside and file in own and not self._has(name):
+        if inside and file in own and not self.has(name):
             return None
         shown = os.path.relpath(file, payload) if inside else file
         what = (
@@ -240,7 +256,8 @@ class Installed:
             )
         return Problem(name, file, what, fix)
 
-    def _has(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
+        """Return whether the distribution installed a module of this name."""
         stem = name.replace(".", os.sep)
         return any(
             path.startswith((stem + ".", stem + os.sep + "__init__.")) for path in self.files
@@ -285,7 +302,7 @@ class Installed:
         """Return whether it is another distribution's module under a name without a file here."""
         told = contents(module)
         own_names = (str(getattr(told.get("__spec__"), "name", "")), str(told.get("__name__", "")))
-        return not self._has(name) and any(
+        return not self.has(name) and any(
             own not in ("", name) and not self._is_mine(own) and loaded.get(own, module) is module
             for own in own_names
         )
@@ -329,6 +346,28 @@ def _source(file: str) -> bytes:
             return stream.read()
     except OSError:
         return b""
+
+
+def _imported(source: bytes) -> Set[str]:
+    """Return the top names that a source imports, other than for type checkers."""
+    import ast  # noqa: PLC0415 - needed where a name of the payload's is in a source
+
+    found: Set[str] = set()
+    try:
+        waiting: List[ast.AST] = [ast.parse(source)]
+    except (SyntaxError, ValueError):
+        return found
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and ast.dump(node.test).find("'TYPE_CHECKING'") >= 0:
+            waiting += node.orelse
+            continue
+        if isinstance(node, ast.Import):
+            found.update(one.name.partition(".")[0] for one in node.names)
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            found.add((node.module or "").partition(".")[0])
+        waiting += ast.iter_child_nodes(node)
+    return found
 
 
 def below_payload(file: str) -> str:
@@ -503,10 +542,10 @@ class RequiredDistributions(NamedTuple):
         found = [
             (reason, problem)
             for reason, installed in told
-            for problem in installed.problems(sys.modules, payload=payload, own=own)
+            for problem in installed.problems(MODULES, payload=payload, own=own)
         ]
         if self.subject is not None and payload:
-            borrowed = self.subject.payload_only_modules(sys.modules, payload, own)
+            borrowed = self.subject.payload_only_modules(MODULES, payload, own)
             found += [("wrong_subject", problem) for problem in borrowed]
         return found
 

@@ -10,7 +10,19 @@ import shlex
 import sys
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType
-from typing import Any, Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    Optional,
+    Set,
+    Tuple,
+)
 
 import _pytest
 import pytest
@@ -18,9 +30,13 @@ import seatrial_code
 import seatrial_origins
 import seatrial_start
 from _pytest.config import default_plugins
+from seatrial_origins import MODULES
+from seatrial_snapshots import Change, Snapshot
 
 _WATCHED = (
     "pytest_collect_file",
+    "pytest_collectreport",
+    "pytest_collectstart",
     "pytest_collection",
     "pytest_collection_finish",
     "pytest_collection_modifyitems",
@@ -35,7 +51,9 @@ _WATCHED = (
     "pytest_report_to_serializable",
     "pytest_report_teststatus",
     "pytest_runtest_call",
+    "pytest_runtest_logfinish",
     "pytest_runtest_logreport",
+    "pytest_runtest_logstart",
     "pytest_runtest_makereport",
     "pytest_runtest_protocol",
     "pytest_runtest_setup",
@@ -49,18 +67,17 @@ _KNOWN = frozenset((
     "pytest_mock", "pytest_randomly", "pytest_rerunfailures", "pytest_subtests", "pytest_timeout",
     "xdist",
 ))  # fmt: skip
+_ROWS = 190
+"""Maximum number of replaced functions in a record."""
 _NAMES = 50
 """Maximum number of the subject's import names in a record."""
 _TOLD = frozenset(("seatrial_events",))
-_TOOLS = (
-    "_pytest.main",
-    "_pytest.python",
-    "_pytest.reports",
-    "_pytest.runner",
-    "pluggy._callers",
-    "pluggy._execution",
-)
-"""Modules whose functions derive an outcome from a test; not every version has all of them."""
+_TOOLS = frozenset((
+    "_pytest.assertion", "_pytest.assertion.rewrite", "_pytest.fixtures", "_pytest.main",
+    "_pytest.nodes", "_pytest.python", "_pytest.reports", "_pytest.runner", "_pytest.skipping",
+    "_pytest.unittest", "pluggy._callers", "pluggy._execution", "pluggy._hooks", "pluggy._manager",
+))  # fmt: skip
+"""Modules that derive an outcome from a test; not every version has all of them."""
 
 _COLLECTORS = ("python", "unittest", "doctest")
 """pytest's plugins that collect tests."""
@@ -106,8 +123,9 @@ class Prover:
         """
         self._tests += 1
         if self._tests > 1 and not self._tests & (self._tests - 1):
-            compared = seatrial_code.compared(sys.modules)
-            self._tell_hooks(compared)
+            compared = seatrial_code.compared(MODULES)
+            if compared.changed or compared.replaced:
+                self._tell_hooks(compared)
             problems = [_wrong_subject(each) for each in compared.problems[:20]]
             if problems:
                 line = {"record": "origins", "when": "test", "worker": self._worker}
@@ -120,7 +138,7 @@ class Prover:
 
     def _look(self, when: str) -> List[Dict[str, str]]:
         found = seatrial_origins.required_distributions().problems(self._own)
-        compared = seatrial_code.compared(sys.modules)
+        compared = seatrial_code.compared(MODULES)
         problems = [{"reason": reason, **problem._asdict()} for reason, problem in found[:20]]
         problems += [_wrong_subject(each) for each in compared.problems[:20]]
         problems += [_replaced(name) for name in _differences(self._code)[:20]]
@@ -140,7 +158,7 @@ class Prover:
         subject = seatrial_origins.required_distributions().subject
         if subject is None:
             return None
-        return len(subject.of(sys.modules)) or (0 if _children() == self._children else None)
+        return len(subject.of(MODULES)) or (0 if _children() == self._children else None)
 
     def _tell_hooks(self, compared: seatrial_code.Compared) -> None:
         """Record other plugins' hooks that can change outcomes, whenever they change."""
@@ -266,7 +284,7 @@ def _foreign_hooks(config: pytest.Config, own: FrozenSet[object]) -> List[List[s
             said = str(getattr(code, "co_filename", "?"))
             for file in {said, str(getattr(impl.plugin, "__file__", None) or said)}:
                 if file.startswith(_OURS):
-                    if code not in own:
+                    if code not in own or not _is_of(impl.function, said):
                         found.add((hook, f"{_NOT_IN} {_place(file, config)}"))
                 elif not (_is_known(file) and _is_of(impl.function, said)):
                     found.add((hook, _place(file, config)))
@@ -296,45 +314,72 @@ def _is_of(function: object, file: str) -> bool:
 def _replacements(config: pytest.Config, compared: seatrial_code.Compared) -> List[List[str]]:
     """List functions of pytest and of the subject that the payload has replaced, and its files."""
     payload = seatrial_origins.GIVEN.get("SEATRIAL_PAYLOAD", "")
-    now = code_of(_TOOLS)
-    found = {
-        (name, code.co_filename)
-        for name, code in now.items()
-        if code is not _TOOL_CODE.get(name) and _is_inside(code.co_filename, payload)
-    }
     subject = seatrial_origins.required_distributions().subject
+    found: Set[Tuple[str, str]] = set()
     if subject is not None and payload:
-        found.update(subject.replaced(sys.modules, payload))
+        found.update(subject.replaced(MODULES, payload))
     found.update(("runs when Python starts", file) for file in seatrial_origins.start_files())
     for name, file in compared.replaced:
         is_its_own = subject is not None and subject.path_of(file) is not None
         found.add((name, f"{_NOT_IN} {_place(file, config)}" if is_its_own else file))
     named = {name for name, _ in found}
-    for module, (place, file, what) in compared.changed:
-        name = f"{module}.{place}" if place else module
+    for module, change in [*compared.changed, *_changes_of_pytest()]:
+        name = f"{module}.{change.place}" if change.place else module
         if name not in named:
-            found.add((what, name) if what else (name, file))
+            found.add(_changed(name, change, config))
     if compared.left_out:
         first, *more = sorted(compared.left_out)
         what = f"{first} and {len(more)} more modules" if more else first
         found.add((_NOT_COMPARED, what))
     blocked = (plugin for plugin in _COLLECTORS if config.pluginmanager.is_blocked(plugin))
     found.update(("leaves out the tests that it would collect", f"-p no:{one}") for one in blocked)
-    return [[name, _place(file, config)] for name, file in sorted(found)][:200]
+    found.update(_interceptors(config))
+    rows = sorted(found, key=lambda row: (" " in row[0], row))
+    more = [[f"{len(rows) - _ROWS} more of these are not listed", ""]] if len(rows) > _ROWS else []
+    return [[name, _place(file, config)] for name, file in rows[:_ROWS]] + more
 
 
-def _is_inside(file: str, folder: str) -> bool:
-    return bool(folder) and os.path.realpath(file).startswith(os.path.realpath(folder) + os.sep)
+def _changed(name: str, change: Change, config: pytest.Config) -> Tuple[str, str]:
+    if change.what:
+        return change.what, name
+    if seatrial_code.is_in_the_environment(change.file):
+        return f"is not what its import left, but of {_place(change.file, config)}", name
+    return name, change.file
+
+
+def _changes_of_pytest() -> Iterator[Tuple[str, Change]]:
+    """Yield what code from outside of the environment has replaced in pytest and pluggy."""
+    for name, snapshot in _PYTEST.items():
+        module = MODULES.get(name)
+        if module is not None and not snapshot.is_same(module):
+            for change in snapshot.changes(module):
+                if not change.is_added and not seatrial_code.is_in_the_environment(change.file):
+                    yield name, change
+
+
+def _interceptors(config: pytest.Config) -> Iterator[Tuple[str, str]]:
+    """Yield what stands between Python, or pluggy, and the tests, with its file."""
+    for tracer in (sys.gettrace(), sys.getprofile()):
+        for file in seatrial_origins.code_files(tracer):
+            if not seatrial_code.is_in_the_environment(file):
+                yield "traces the tests", file
+    caller = getattr(config.pluginmanager, "_inner_hookexec", None)
+    if getattr(caller, "__code__", None) not in _HOOK_CALLERS:
+        yield (
+            "calls the hooks instead of pluggy",
+            next(iter(seatrial_origins.code_files(caller)), ""),
+        )
+    if sys.modules is not MODULES:
+        yield "is not Python's own table of modules", "sys.modules"
 
 
 def _is_known(file: str) -> bool:
-    """Return whether the file is of a well-known plugin, outside of payload and subject."""
-    payload = seatrial_origins.GIVEN.get("SEATRIAL_PAYLOAD", "")
+    """Return whether the file is of a well-known plugin that was installed, not of the subject."""
     subject = seatrial_origins.required_distributions().subject
     own = subject is not None and subject.path_of(file) is not None
     return (
         not own
-        and not _is_inside(file, payload)
+        and seatrial_code.is_in_the_environment(file)
         and any(part.split(".")[0] in _KNOWN for part in Path(file).parts[-3:])
     )
 
@@ -348,6 +393,12 @@ def _sentence(problem: Dict[str, str]) -> str:
     return f"{problem['reason']}: {problem['what']}. Fix: {problem['fix']}"
 
 
-_TOOL_CODE = code_of(_TOOLS)
 _OURS = tuple(f"{Path(one).parent}{os.sep}" for one in (__file__, _pytest.__file__))
 _PYTEST_HOOKS = _pytest_hooks()
+_PYTEST = {name: Snapshot(module) for name, module in list(MODULES.items()) if name in _TOOLS}
+_HOOK_CALLERS = frozenset(
+    one.__code__
+    for name in ("pluggy._callers", "pluggy.callers")
+    for one in [getattr(MODULES.get(name), "_multicall", None)]
+    if isinstance(one, FunctionType)
+)

@@ -34,7 +34,7 @@ from typing import (
 
 import seatrial_origins
 from _pytest.assertion.rewrite import AssertionRewritingHook
-from seatrial_origins import Installed
+from seatrial_origins import MODULES, Installed
 
 Function = types.FunctionType
 Values = Mapping[str, object]
@@ -51,6 +51,7 @@ _CONSTANTS = frozenset((bool, bytes, complex, float, int, str, type(None)))
 _ACTIVE = frozenset(("__call__", "__get__"))
 _IMPORT: Any = sys.modules["_frozen_importlib"]
 _class_dict = type.__dict__["__dict__"].__get__  # type: ignore[attr-defined]
+_mro = type.__dict__["__mro__"].__get__  # type: ignore[attr-defined]
 _class_bases = type.__dict__["__bases__"].__get__  # type: ignore[attr-defined]
 _code_of = operator.attrgetter("__code__")
 
@@ -64,6 +65,8 @@ class Change(NamedTuple):
     """The file of the code that is there now; empty without one."""
     what: str
     """What has changed, in words, where it is not that file's code alone."""
+    is_added: bool = False
+    """Whether the import left nothing there."""
 
 
 class Snapshot:
@@ -122,8 +125,9 @@ class _Held:
         self._codes = list(map(_code_of, every))
         self._defaults = list(map(_defaults, every))
         self._enclosed = list(map(_inside, every))
-        self._holders = [name for name, one in zip(self._names, found) if type(one) in HOLDERS]
-        self._called = [_called(values[name]) for name in self._holders]
+        self._called = {
+            name: _called(one) for name, one in zip(self._names, found) if type(one) in HOLDERS
+        }
 
     def is_same(self) -> bool:
         """Return whether nothing has changed, nor what functions enclose."""
@@ -136,7 +140,7 @@ class _Held:
             and all(map(operator.is_, map(_code_of, every), self._codes))
             and list(map(_defaults, every)) == self._defaults  # type: ignore[arg-type]
             and list(map(_inside, every)) == self._enclosed  # type: ignore[arg-type]
-            and [_called(values[name]) for name in self._holders] == self._called
+            and all(_called(values[name]) == called for name, called in self._called.items())
             and self._base_ids() == self._bases
         )
 
@@ -152,23 +156,20 @@ class _Held:
             elif name in self._acting:
                 yield Change(self._above + name, "", "was removed after the import")
         for name in self._values.keys() - set(self._names):
-            value = self._values[name]
-            submodule = self._submodule(name)
-            is_used = self._above or name == "__getattr__" or hasattr(builtins, name)
-            if (is_used and _acts(value)) or (submodule is not None and submodule is not value):
-                yield _changed(self._above + name, value)
+            yield self._added(str(name), self._values[name])
 
     def _changes_of(self, name: str, value: object, index: int, part: slice) -> Iterator[Change]:
         chain = list(functions(value))
         if [id(value), id(type(value))] != self._identities[index :: len(self._names)]:
-            is_changed = name in self._acting or _acts(value)
-            is_changed = is_changed and self._submodule(name) is not value
+            is_changed = name in self._acting or _acts(value) or name == "__builtins__"
+            is_changed = is_changed and not self._is_submodule(name, value)
         else:
             before = [each() for each in self._functions[part]]
             is_changed = (
                 len(chain) != len(before)
                 or not all(map(operator.is_, chain, before))
                 or not all(map(operator.is_, map(_code_of, chain), self._codes[part]))
+                or (name in self._called and _called(value) != self._called[name])
             )
         if is_changed:
             yield _changed(self._above + name, value)
@@ -176,8 +177,15 @@ class _Held:
             what = "has other default values than after its import"
             yield Change(self._above + name, "", what)
 
-    def _submodule(self, name: str) -> object:
-        return sys.modules.get(f"{self._module}.{self._above}{name}")
+    def _added(self, name: str, value: object) -> Change:
+        is_used = self._above or name == "__getattr__" or name in vars(builtins)
+        is_instead = is_used and _acts(value) and not self._is_submodule(name, value)
+        return _changed(self._above + name, value)._replace(is_added=not is_instead)
+
+    def _is_submodule(self, name: str, value: object) -> bool:
+        """Return whether a value is a plain module that was imported under this name."""
+        is_plain = type(value) is types.ModuleType
+        return is_plain and MODULES.get(f"{self._module}.{self._above}{name}") is value
 
     def _base_ids(self) -> Optional[List[int]]:
         kind = self._class() if self._class is not None else None
@@ -193,7 +201,7 @@ class Imports:
         self._snapshots: Dict[int, Snapshot] = {}
         """By the identity of the module's contents, which stays theirs as they are kept here."""
         self._loading = threading.local()
-        self._take(list(installed.of(sys.modules)))
+        self._take(list(installed.of(MODULES)))
         self._watch()
 
     def of(self, module: object) -> Optional[Snapshot]:
@@ -249,7 +257,7 @@ class Imports:
 
     def _take(self, names: List[str]) -> None:
         for name in names:
-            module = sys.modules.get(name)
+            module = MODULES.get(name)
             if module is not None and self.of(module) is None:
                 snapshot = Snapshot(module)
                 self._snapshots[id(snapshot.told)] = snapshot
@@ -278,7 +286,7 @@ def namespaces(cell_values: Values, module: str) -> Iterator[Tuple[str, Values, 
         above, values, kind = waiting.pop()
         yield above, values, kind
         for key, value in list(values.items()):
-            if type in type(value).__mro__:
+            if type in _mro(type(value)):
                 inner = _class_dict(value)
                 if id(value) not in seen and inner.get("__module__") == module:
                     seen.add(id(value))
@@ -289,7 +297,7 @@ def members(cell_values: Values, module: str) -> Iterator[Tuple[str, object]]:
     """Yield the values of a module and of its classes by name, without the classes."""
     for above, values, _ in namespaces(cell_values, module):
         for key, value in list(values.items()):
-            if type not in type(value).__mro__:
+            if type not in _mro(type(value)):
                 yield above + str(key), value
 
 
@@ -338,7 +346,7 @@ def _acts(value: object) -> bool:
         each is types.ModuleType
         or "__call__" in _class_dict(each)
         or "__get__" in _class_dict(each)
-        for each in type(value).__mro__
+        for each in _mro(type(value))
     )
 
 
@@ -347,7 +355,11 @@ def _identities(values: List[object]) -> List[int]:
 
 
 def _called(value: object) -> List[int]:
-    return [id(value), *map(id, functions(value))]
+    found = [id(value), *map(id, functions(value))]
+    if type(value) is functools.partial:
+        assert isinstance(value, functools.partial)
+        found += [id(value.func), *map(id, value.args), *map(id, value.keywords.values())]
+    return found
 
 
 def _cells(function: Function) -> Iterator[object]:
