@@ -80,31 +80,27 @@ class FailuresToTriage:
 
 
 def meant(
-    stores: Stores, issues: Sequence[KnownIssue], failures_to_triage: FailuresToTriage
+    stores: Stores, issues: Sequence[KnownIssue], failures: FailuresToTriage
 ) -> Mapping[str, Sequence[Group]]:
     """Return the matching groups by issue id, expired issues included."""
     named = {issue.match.signature for issue in issues} - {""}
     successors_of = stores.failures.successors_of(named) if named else {}
     by_signature: dict[str, list[Group]] = {}
-    for group in failures_to_triage.groups:
+    for group in failures.groups:
         by_signature.setdefault(group.signature, []).append(group)
     fitting = {
         issue.id: [
             group
             for name, groups in by_signature.items()
-            if name in failures_to_triage.signatures
-            and is_match(issue.match, failures_to_triage.signatures[name], successors_of)
+            if name in failures.signatures
+            and is_match(issue.match, failures.signatures[name], successors_of)
             for group in groups
         ]
         for issue in issues
     }
     packages = _packages(stores, issues, fitting)
     return {
-        issue.id: [
-            one
-            for one in fitting[issue.id]
-            if _fits(issue, one, failures_to_triage.cells, packages)
-        ]
+        issue.id: [one for one in fitting[issue.id] if _fits(issue, one, failures.cells, packages)]
         for issue in issues
     }
 
@@ -129,11 +125,11 @@ def _fits(
 
 
 def answering(
-    stores: Stores, failures_to_triage: FailuresToTriage, *, now: datetime
+    stores: Stores, failures: FailuresToTriage, *, now: datetime
 ) -> Mapping[str, TriageInputs]:
     """Return known issues, quarantines and notes by signature."""
     issues = stores.known_issues.list()
-    by_issue = meant(stores, issues, failures_to_triage) if failures_to_triage.groups else {}
+    by_issue = meant(stores, issues, failures) if failures.groups else {}
     explaining: dict[str, list[KnownIssue]] = {}
     explained: dict[str, set[Group]] = {}
     for issue in issues:
@@ -143,12 +139,12 @@ def answering(
                 known.append(issue)
             if not issue.is_expired(now.date()):
                 explained.setdefault(group.signature, set()).add(group)
-    confined = _confined(stores, failures_to_triage, now)
+    confined = _confined(stores, failures, now)
     return {
         name: _answering(
             explaining.get(name, ()), explained.get(name, ()), confined.get(name, ()), now
         )
-        for name in failures_to_triage.signatures
+        for name in failures.signatures
     }
 
 
@@ -168,7 +164,7 @@ def _answering(
 
 
 def _confined(
-    stores: Stores, failures_to_triage: FailuresToTriage, now: datetime
+    stores: Stores, failures: FailuresToTriage, now: datetime
 ) -> Mapping[str, tuple[Quarantine, ...]]:
     """Return active quarantines by signature, where they cover all of its tests."""
     active = [
@@ -177,13 +173,13 @@ def _confined(
     if not active:
         return {}
     tests = stores.failure_groups.tests(
-        {test for of_one in failures_to_triage.tests.values() for test in of_one}
+        {test for of_one in failures.tests.values() for test in of_one}
     )
     places: dict[str, set[str]] = {}
-    for group in failures_to_triage.groups:
-        places.setdefault(group.signature, set()).add(failures_to_triage.cells[group.cell].platform)
+    for group in failures.groups:
+        places.setdefault(group.signature, set()).add(failures.cells[group.cell].platform)
     told = {}
-    for name, of_one in failures_to_triage.tests.items():
+    for name, of_one in failures.tests.items():
         by = [_covering(active, tests.get(test), places.get(name, set())) for test in of_one]
         if by and all(by):
             told[name] = tuple(sorted({one for some in by for one in some}, key=lambda one: one.id))

@@ -268,9 +268,9 @@ def _quoted(text: str) -> str:
 _RUN = re.compile(r"[0-9A-Za-z-]{1,64}")
 
 
-def run_of(page_request: PageRequest, name: str) -> Run:
+def run_of(request: PageRequest, name: str) -> Run:
     """Return the run of an id, a prefix of one, or ``latest``. Raises PageMissingError."""
-    runs = page_request.context.stores.runs
+    runs = request.context.stores.runs
     found = runs.get(name) if _RUN.fullmatch(name) else None
     if found is not None:
         return found
@@ -285,9 +285,9 @@ def run_of(page_request: PageRequest, name: str) -> Run:
     return found
 
 
-def cell_of(page_request: PageRequest, run: Run, name: str) -> Cell:
+def cell_of(request: PageRequest, run: Run, name: str) -> Cell:
     """Return a run's cell by its name. Raises PageMissingError."""
-    cells = page_request.context.stores.cells.of_run(run.id)
+    cells = request.context.stores.cells.of_run(run.id)
     found = next((cell for cell in cells if cell.name == name), None)
     if found is None:
         names = ", ".join(cell.name for cell in cells)
@@ -295,29 +295,29 @@ def cell_of(page_request: PageRequest, run: Run, name: str) -> Cell:
     return found
 
 
-def products(page_request: PageRequest) -> Sequence[str]:
+def products(request: PageRequest) -> Sequence[str]:
     """Return every product that has runs; the one of the newest run first."""
-    return page_request.context.stores.releases.products()
+    return request.context.stores.releases.products()
 
 
-def chosen_product(page_request: PageRequest) -> str:
+def chosen_product(request: PageRequest) -> str:
     """Return the product in the address, or else the newest run's; empty without any run.
 
     Raises PageMissingError for a product without runs.
     """
-    return of_products(page_request, products(page_request))
+    return of_products(request, products(request))
 
 
-def of_products(page_request: PageRequest, known: Sequence[str]) -> str:
+def of_products(request: PageRequest, known: Sequence[str]) -> str:
     """Return the product in the address, else the first of `known`. Raises PageMissingError."""
-    named = page_request.query.get("product", "")
+    named = request.query.get("product", "")
     if named and named not in known:
         some = ", ".join(known[:20]) or "none yet"
         raise PageMissingError(f"no run of a product {named!r} is stored; there is: {some}")
     return named or (known[0] if known else "")
 
 
-def product_of(page_request: PageRequest, form: Form, known: Sequence[str]) -> str:
+def product_of(request: PageRequest, form: Form, known: Sequence[str]) -> str:
     """Return the product of a rejected form, or of the address."""
     written = form.value("product")
-    return written if form.is_refused and written in known else of_products(page_request, known)
+    return written if form.is_refused and written in known else of_products(request, known)

@@ -29,10 +29,10 @@ router = APIRouter()
 
 
 @router.get(urls.RUNS + "/{run}/slowest")
-def show_slowest(page_request: PageRequestDep, run: str) -> Response:
+def show_slowest(request: PageRequestDep, run: str) -> Response:
     """Show the slowest tests of the run."""
-    found = run_of(page_request, run)
-    tests = page_request.context.stores.durations.slowest(found.id, limit=SHOWN)
+    found = run_of(request, run)
+    tests = request.context.stores.durations.slowest(found.id, limit=SHOWN)
     table = Table(
         id="slowest",
         caption="Slowest tests",
@@ -49,7 +49,7 @@ def show_slowest(page_request: PageRequestDep, run: str) -> Response:
         facts={"run": found},
         section=urls.RUNS,
     )
-    return page_request.answer(page)
+    return request.answer(page)
 
 
 def _row(run: str, one: TestDuration) -> Row:
