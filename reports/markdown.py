@@ -13,13 +13,26 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from reports import authored_text, compare_text, metric_text, platform_text
+from reports import compare_text, metric_text, platform_text
 from reports import format as fmt
 from reports.model.blocks import Plot
 from reports.model.values import Absent, ReportModel, Status
 
 CELL_LIMIT = 300
 """Maximum characters of a text in a table; the raw files have all of it."""
+_AUTHORED_LINES = 200
+_AUTHORED_LINE_LIMIT = 2_000
+"""Maximum characters of one line."""
+
+_MARKER = re.compile(r"^(?P<indent>[ \t]*)(?:(?P<bullet>[-*+])|(?P<number>\d{1,3})[.)])[ \t]+")
+_SPAN = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
+_BOLD = re.compile(r"(?<!\\)\\\*\\\*(?=\S)((?:(?!\\\*).)+?)(?<=\S)\\\*\\\*")
+_AUTHORED_INVISIBLE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
+_AUTHORED_ANSI = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?")
+_TICKS = re.compile(r"`+")
+_AUTHORED_BREAK = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
 
 _ANSI = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\^_]?)"
@@ -120,17 +133,17 @@ def _missing(value: Absent, write: Callable[[str], str]) -> Markdown:
 
 def written(value: str) -> Markdown:
     """Return a person's text, reduced to paragraphs, lists, emphasis and code."""
-    return Markdown("\n".join(_line(line) for line in authored_text.lines_of(value)))
+    return Markdown("\n".join(_line(line) for line in _authored_lines(value)))
 
 
 def one_line(value: str) -> Markdown:
     """Return a person's text with its lines joined to one."""
-    said = (_inline(line.strip()) for line in authored_text.lines_of(value) if line.strip())
+    said = (_inline(line.strip()) for line in _authored_lines(value) if line.strip())
     return Markdown(" ".join(said) or "—")
 
 
 def _line(line: str) -> str:
-    marker = authored_text.MARKER.match(line)
+    marker = _MARKER.match(line)
     if marker is None:
         return _inline(line.strip()) if line.strip() else ""
     indent = " " * min(len(marker["indent"]) // 2 * 2, 6)
@@ -140,23 +153,23 @@ def _line(line: str) -> str:
 
 def _inline(line: str) -> str:
     """Convert text with code spans and bold words."""
-    parts = authored_text.SPAN.split(line)
+    parts = _SPAN.split(line)
     spans = [code(p) if i % 2 else Markdown(_text(p, first=not i)) for i, p in enumerate(parts)]
-    return authored_text.BOLD.sub(r"**\1**", "".join(spans)) or "—"
+    return _BOLD.sub(r"**\1**", "".join(spans)) or "—"
 
 
 def _text(part: str, *, first: bool) -> str:
     """Escape a part of a line; only the first part can look like the start of a block."""
     inner = part.strip()
-    said = str(cell(inner, limit=2 * authored_text.LINE_LIMIT)) if inner else ""
+    said = str(cell(inner, limit=2 * _AUTHORED_LINE_LIMIT)) if inner else ""
     lead, tail = part[: len(part) - len(part.lstrip())], part[len(part.rstrip()) :]
     return f"{'' if first else lead}{said}{tail if inner else ''}"
 
 
 def fenced(value: str) -> Markdown:
     """Return lines in a fence that they cannot close."""
-    lines = authored_text.lines_of(value)
-    fence = authored_text.fence_for(lines)
+    lines = _authored_lines(value)
+    fence = _fence_for(lines)
     return Markdown("\n".join([fence, *lines, fence]))
 
 
@@ -274,3 +287,23 @@ def _footnotes(text: str) -> str:
 
     notes = "".join(f"- {str(n).translate(_RAISED)} {reason}\n" for reason, n in numbers.items())
     return _MISSING.sub(mark, text).replace(_NOTES, f"No value:\n\n{notes}" if notes else "")
+
+
+def _authored_lines(text: str) -> list[str]:
+    """Return visible lines up to a limit, with their indentation, and the number of others."""
+    every = _AUTHORED_BREAK.split(_AUTHORED_ANSI.sub("", text).strip("\n"))
+    said = [_AUTHORED_INVISIBLE.sub("\ufffd", line.expandtabs(4)).rstrip() for line in every]
+    shown = [_cut_line(line) for line in said[:_AUTHORED_LINES]]
+    more = len(said) - len(shown)
+    return shown + ([f"… (+{more:,} lines)"] if more > 0 else [])
+
+
+def _cut_line(line: str) -> str:
+    more = len(line) - _AUTHORED_LINE_LIMIT
+    return f"{line[:_AUTHORED_LINE_LIMIT]}… (+{more:,} characters)" if more > 0 else line
+
+
+def _fence_for(lines: list[str]) -> str:
+    """Return a fence that none of the lines can close."""
+    longest = max((len(run) for line in lines for run in _TICKS.findall(line)), default=0)
+    return "`" * max(3, longest + 1)

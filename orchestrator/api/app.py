@@ -27,7 +27,7 @@ _ROUTERS = (
         "tokens:router",
     ),
     *("ingest:router", "channels:reading", "channels:writing", "machines:reading"),
-    *("machines:writing", "costs:reading", "costs:writing", "report_lint:router", "exports:router"),
+    *("machines:writing", "costs:reading", "costs:writing", "reports:linting", "exports:router"),
     *("run_annotations:reading", "run_annotations:writing", "history:reading", "history:writing"),
     *("known_issues:reading", "known_issues:writing", "gates:reading", "gates:writing"),
     *("gate_signoff:reading", "gate_signoff:writing", "gate_signoff:keeping"),

@@ -12,8 +12,8 @@ from orchestrator.api.dependencies import ContextDep, resolve_run
 from orchestrator.api.models import ListResponse
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.context import Context
+from orchestrator.application.cost_summary import known_prices, refresh_prices
 from orchestrator.application.describe_run import describe_run
-from orchestrator.application.refresh_prices import known_prices, refresh_prices
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import Lease, Run
 from orchestrator.domain.cost_response import RunCost, Spending, run_cost_answer, spending_answer

@@ -541,21 +541,21 @@ def _change(change: ChangePoint, points: Sequence[SeriesPoint], direction: str) 
     )
 
 
-def _point(measureds: Sequence[Measured]) -> SeriesPoint:
+def _point(measurements: Sequence[Measured]) -> SeriesPoint:
     """Return a run's measurement: the unpaired one, else the subject's paired turns."""
-    plain = [one for one in measureds if not one.fact.arm]
-    values = list(_samples(plain)) if plain else [median(one.fact.samples) for one in measureds]
-    last = measureds[-1]
+    plain = [one for one in measurements if not one.fact.arm]
+    values = list(_samples(plain)) if plain else [median(one.fact.samples) for one in measurements]
+    last = measurements[-1]
     return SeriesPoint(
         run=last.run,
         subject=last.subject,
         version=last.version,
         at=last.at,
         value=median(values),
-        samples=sum(len(one.fact.samples) for one in plain or measureds),
+        samples=sum(len(one.fact.samples) for one in plain or measurements),
         probed=last.probed,
     )
 
 
-def _samples(measureds: Iterable[Measured]) -> Iterable[float]:
-    return (sample for one in measureds for sample in one.fact.samples)
+def _samples(measurements: Iterable[Measured]) -> Iterable[float]:
+    return (sample for one in measurements for sample in one.fact.samples)

@@ -1,4 +1,4 @@
-"""Costs of a period, and a forecast for the next firing of each schedule."""
+"""Costs of a period, a forecast for the next firing of each schedule, and refreshed prices."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from enum import StrEnum
 
 from orchestrator.application.context import Context
 from orchestrator.application.schedules import next_firing
+from orchestrator.domain.machine import ProviderError
 from orchestrator.domain.money import PHASES, machine_cost
+from orchestrator.domain.prices import Price, Prices, Refreshed, UncertainPrice, sift
 from orchestrator.domain.schedule import Firing, Schedule
 from orchestrator.store.costs import Account, PhaseCost, PhaseSum, Refusals, RunSum, Sum
 from orchestrator.store.machines import Rented
@@ -187,3 +189,40 @@ def _idle(parts: Sequence[PhaseSum]) -> list[Idleness]:
             )
         )
     return sorted(found, key=lambda one: (-one.idle_usd, one.platform))
+
+
+def refresh_prices(context: Context) -> Refreshed:
+    """Read prices from every provider. An implausible price is reported and not stored."""
+    kept: list[Price] = []
+    uncertain: list[UncertainPrice] = []
+    unread: dict[str, str] = {}
+    for name in sorted(context.traits):
+        try:
+            provider = context.provider(name)
+            read = tuple(provider.read_prices()) if isinstance(provider, Prices) else ()
+        except ProviderError as error:
+            unread[name] = str(error)
+            continue
+        believed, doubted = sift(read)
+        context.stores.prices.write(believed)
+        kept += believed
+        uncertain += doubted
+    return Refreshed(tuple(kept), tuple(uncertain), unread)
+
+
+def known_prices(context: Context) -> tuple[Price, ...]:
+    """Return the prices in use: shipped tables, overridden by refreshed prices."""
+    found: list[Price] = []
+    for name in sorted(context.traits):
+        if context.traits[name].rented:
+            found += _known(context, name)
+    return tuple(found)
+
+
+def _known(context: Context, name: str) -> tuple[Price, ...]:
+    """Return one provider's prices; none if it is not configured."""
+    try:
+        provider = context.provider(name)
+        return tuple(provider.known_prices()) if isinstance(provider, Prices) else ()
+    except ProviderError:
+        return ()

@@ -8,8 +8,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from orchestrator.application.context import Context
-from orchestrator.application.triage_failures import FailuresToTriage, answering, most_in_a_run
-from orchestrator.domain.failure_triage import TriageInputs, TriageStatus
+from orchestrator.application.triage_failures import (
+    FailuresToTriage,
+    TriageInputs,
+    TriageStatus,
+    answering,
+    most_in_a_run,
+)
 from orchestrator.domain.signature import SIMILAR, GroupedFailures, Signature, similar
 from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.failure_groups import Group, Place, Places, WindowCell
@@ -74,18 +79,18 @@ def list_failure_groups(context: Context, question: FailureGroupFilter) -> Failu
     )
 
 
-def gather(context: Context, failures_to_triage: FailuresToTriage) -> list[ListedFailureGroup]:
+def gather(context: Context, failures: FailuresToTriage) -> list[ListedFailureGroup]:
     """Group these results, with the triage status of each group."""
     now = context.clock.now()
-    spans = context.stores.failures.spans(failures_to_triage.signatures)
-    said = answering(context.stores, failures_to_triage, now=now)
+    spans = context.stores.failures.spans(failures.signatures)
+    said = answering(context.stores, failures, now=now)
     by_signature: dict[str, list[Group]] = {}
-    for group in failures_to_triage.groups:
+    for group in failures.groups:
         by_signature.setdefault(group.signature, []).append(group)
     return [
-        _kind(failures_to_triage, name, groups, spans.get(name), said[name], now)
+        _kind(failures, name, groups, spans.get(name), said[name], now)
         for name, groups in by_signature.items()
-        if name in failures_to_triage.signatures
+        if name in failures.signatures
     ]
 
 
@@ -114,22 +119,22 @@ def _urgency(kind: ListedFailureGroup) -> tuple[int, int, str]:
 
 
 def _kind(
-    failures_to_triage: FailuresToTriage,
+    failures: FailuresToTriage,
     name: str,
     groups: Sequence[Group],
     span: tuple[datetime, datetime] | None,
     triage_inputs: TriageInputs,
     now: datetime,
 ) -> ListedFailureGroup:
-    cells = [failures_to_triage.cells[group.cell] for group in groups]
+    cells = [failures.cells[group.cell] for group in groups]
     count = sum(group.count for group in groups)
     times = [cell.at for cell in cells]
     first = min([*times, span[0]]) if span else min(times)
     last = max([*times, span[1]]) if span else max(times)
     return ListedFailureGroup(
-        signature=failures_to_triage.signatures[name],
+        signature=failures.signatures[name],
         count=count,
-        tests=failures_to_triage.tests.get(name, {}),
+        tests=failures.tests.get(name, {}),
         jobs=_sorted(group.job for group in groups),
         platforms=_sorted(cell.platform for cell in cells),
         cells=_sorted(cell.name for cell in cells),

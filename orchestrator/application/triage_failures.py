@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from enum import StrEnum
 
-from orchestrator.domain.failure_triage import TriageInputs
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.known_issue import KnownIssue, Ran, in_scope, is_match
 from orchestrator.domain.quarantine import QuarantineState, is_about, state_of
@@ -15,6 +15,55 @@ from orchestrator.domain.signature import Signature
 from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.failure_groups import Group, WindowCell
 from orchestrator.store.stores import Stores
+
+NEW_FOR = timedelta(days=7)
+"""A failure group first seen within this time is new."""
+
+
+class TriageStatus(StrEnum):
+    """Triage status of a failure group, most urgent first."""
+
+    NEW = "new"
+    """Without an owner, and first seen within a week."""
+    LAPSED = "lapsed"
+    """Only an expired known issue matches."""
+    UNOWNED = "unowned"
+    """Without an owner for more than a week."""
+    QUARANTINED = "quarantined"
+    """All of its tests are quarantined where they fail."""
+    KNOWN = "known"
+    """Known issues explain all of its results."""
+
+
+@dataclass(frozen=True, slots=True)
+class TriageInputs:
+    """Known issues and quarantines that concern a failure group."""
+
+    issues: tuple[KnownIssue, ...] = ()
+    """Issues that apply to at least one of its results."""
+    over: tuple[KnownIssue, ...] = ()
+    """Expired or ended issues that would apply."""
+    quarantines: tuple[Quarantine, ...] = ()
+    """Active quarantines that cover all of its tests wherever they fail."""
+    tolerated: int = 0
+    """Results that an issue applies to."""
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """The present owners, or the last ones."""
+        now = [issue.owner for issue in self.issues] + [one.owner for one in self.quarantines]
+        return tuple(dict.fromkeys(now or [issue.owner for issue in self.over]))
+
+    def status(self, count: int, *, first_seen: datetime, now: datetime) -> TriageStatus:
+        """Return the status of a group of `count` results."""
+        if self.tolerated >= count:
+            return TriageStatus.KNOWN
+        if self.quarantines:
+            return TriageStatus.QUARANTINED
+        if self.over:
+            return TriageStatus.LAPSED
+        return TriageStatus.NEW if now - first_seen <= NEW_FOR else TriageStatus.UNOWNED
+
 
 Packages = Mapping[int, Mapping[str, str]]
 
@@ -31,31 +80,27 @@ class FailuresToTriage:
 
 
 def meant(
-    stores: Stores, issues: Sequence[KnownIssue], failures_to_triage: FailuresToTriage
+    stores: Stores, issues: Sequence[KnownIssue], failures: FailuresToTriage
 ) -> Mapping[str, Sequence[Group]]:
     """Return the matching groups by issue id, expired issues included."""
     named = {issue.match.signature for issue in issues} - {""}
     successors_of = stores.failures.successors_of(named) if named else {}
     by_signature: dict[str, list[Group]] = {}
-    for group in failures_to_triage.groups:
+    for group in failures.groups:
         by_signature.setdefault(group.signature, []).append(group)
     fitting = {
         issue.id: [
             group
             for name, groups in by_signature.items()
-            if name in failures_to_triage.signatures
-            and is_match(issue.match, failures_to_triage.signatures[name], successors_of)
+            if name in failures.signatures
+            and is_match(issue.match, failures.signatures[name], successors_of)
             for group in groups
         ]
         for issue in issues
     }
     packages = _packages(stores, issues, fitting)
     return {
-        issue.id: [
-            one
-            for one in fitting[issue.id]
-            if _fits(issue, one, failures_to_triage.cells, packages)
-        ]
+        issue.id: [one for one in fitting[issue.id] if _fits(issue, one, failures.cells, packages)]
         for issue in issues
     }
 
@@ -80,11 +125,11 @@ def _fits(
 
 
 def answering(
-    stores: Stores, failures_to_triage: FailuresToTriage, *, now: datetime
+    stores: Stores, failures: FailuresToTriage, *, now: datetime
 ) -> Mapping[str, TriageInputs]:
     """Return known issues, quarantines and notes by signature."""
     issues = stores.known_issues.list()
-    by_issue = meant(stores, issues, failures_to_triage) if failures_to_triage.groups else {}
+    by_issue = meant(stores, issues, failures) if failures.groups else {}
     explaining: dict[str, list[KnownIssue]] = {}
     explained: dict[str, set[Group]] = {}
     for issue in issues:
@@ -94,12 +139,12 @@ def answering(
                 known.append(issue)
             if not issue.is_expired(now.date()):
                 explained.setdefault(group.signature, set()).add(group)
-    confined = _confined(stores, failures_to_triage, now)
+    confined = _confined(stores, failures, now)
     return {
         name: _answering(
             explaining.get(name, ()), explained.get(name, ()), confined.get(name, ()), now
         )
-        for name in failures_to_triage.signatures
+        for name in failures.signatures
     }
 
 
@@ -119,7 +164,7 @@ def _answering(
 
 
 def _confined(
-    stores: Stores, failures_to_triage: FailuresToTriage, now: datetime
+    stores: Stores, failures: FailuresToTriage, now: datetime
 ) -> Mapping[str, tuple[Quarantine, ...]]:
     """Return active quarantines by signature, where they cover all of its tests."""
     active = [
@@ -128,13 +173,13 @@ def _confined(
     if not active:
         return {}
     tests = stores.failure_groups.tests(
-        {test for of_one in failures_to_triage.tests.values() for test in of_one}
+        {test for of_one in failures.tests.values() for test in of_one}
     )
     places: dict[str, set[str]] = {}
-    for group in failures_to_triage.groups:
-        places.setdefault(group.signature, set()).add(failures_to_triage.cells[group.cell].platform)
+    for group in failures.groups:
+        places.setdefault(group.signature, set()).add(failures.cells[group.cell].platform)
     told = {}
-    for name, of_one in failures_to_triage.tests.items():
+    for name, of_one in failures.tests.items():
         by = [_covering(active, tests.get(test), places.get(name, set())) for test in of_one]
         if by and all(by):
             told[name] = tuple(sorted({one for some in by for one in some}, key=lambda one: one.id))

@@ -62,6 +62,10 @@ _WAITING = (
     "{} is held by process {}, a background controller: waiting until its runs are finished"
     " (Ctrl-C ends the wait; `seatrial cancel RUN` a run)"
 )
+_LOCAL_IS_REFUSED = (
+    "meanwhile no run of `provider: local` begins in this home: end this with Ctrl-C before the"
+    " next one, or name an account for its jobs (`serve --local-jobs-as`)"
+)
 _FIRING_THREADS = 4
 """Maximum subjects of schedules that are built concurrently."""
 
@@ -125,6 +129,7 @@ def _serve(settings: Settings, options: ServeOptions, umask: int) -> int:
     said = ""
     if ports:
         listener, said = _port(settings, options, parts, ports, secret, tls)
+        said += f"\n  {_LOCAL_IS_REFUSED}" if local.refusal else ""
         listeners.append(listener)
 
     def ready() -> None:

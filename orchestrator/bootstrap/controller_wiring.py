@@ -20,8 +20,12 @@ from orchestrator.adapters.cron import CronsimCron
 from orchestrator.adapters.files.archive import FilePayloadArchives, file_chunks
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.documents import FileDocuments
-from orchestrator.adapters.files.home_files import HomeCaches
-from orchestrator.adapters.files.home_folder import TEMPORARY, temporary_folder, write_report_tree
+from orchestrator.adapters.files.home_folder import (
+    TEMPORARY,
+    HomeCaches,
+    temporary_folder,
+    write_report_tree,
+)
 from orchestrator.adapters.files.ingest_upload import FileIntake
 from orchestrator.adapters.files.pip import anywhere, guarded
 from orchestrator.adapters.files.tar_stream import unpack_bundle

@@ -1,17 +1,19 @@
-"""REST client of the commands: typed errors, retries, problem documents as messages."""
+"""REST client of the commands: typed errors, retries, problem documents, records of answers."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import cast
+from typing import Any, TypeVar, cast
 
 import httpx
+from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.cli.connect import Line
-from orchestrator.cli.errors import RefusalError, UnreachableError
+from orchestrator.cli.errors import NO_VERDICT, CliError, RefusalError, UnreachableError
 from orchestrator.cli.wiring import WallClock
 
 API = "/api/v1"
@@ -326,3 +328,36 @@ def _error(name: str, error: Mapping[str, object]) -> str:
     line, column = error.get("line"), error.get("column")
     place = f"{name}:{line}:{column or 1}" if line is not None else name
     return f"{place}: {sentence}" if place else sentence
+
+
+T = TypeVar("T")
+
+
+@cache
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    """Return the cached parser of a record, since creating it is slow."""
+    return TypeAdapter(kind)
+
+
+def read(kind: type[T], answer: object) -> T:
+    """Parse an answer; unknown keys are ignored.
+
+    Raises CliError with the code of no verdict, as for an outcome that only newer ones have.
+    """
+    try:
+        found: T = _adapter(kind).validate_python(answer, extra="ignore")  # type: ignore[arg-type]  # a class has a hash
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise CliError(
+            f"the controller's answer is not understood: {place}: {first['msg']}",
+            "Are the controller and this command of the same version?",
+            code=NO_VERDICT,
+        ) from None
+    return found
+
+
+def read_items(kind: type[T], answer: Json) -> tuple[T, ...]:
+    """Parse every item of a list. Raises CliError."""
+    found: tuple[T, ...] = read(tuple[kind, ...], answer.get("items"))  # type: ignore[valid-type]
+    return found

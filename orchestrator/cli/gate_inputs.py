@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import quote
 
-from orchestrator.cli.client import Client
+from orchestrator.cli.client import Client, read, read_items
 from orchestrator.cli.errors import (
     FAILED,
     NO_VERDICT,
@@ -15,7 +15,6 @@ from orchestrator.cli.errors import (
     WAITED_TOO_LONG,
     CliError,
 )
-from orchestrator.cli.read_answers import read, read_items
 from orchestrator.cli.read_file import read_document
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_run

@@ -411,8 +411,10 @@ def _subject(
 def _see_age(session: Session, file: Path, matrix: Matrix, wheel: Path) -> None:
     """Note it if the wheel is not of the source that is here. Raises CliError."""
     # Only a wheel beside its project needs them, and every command pays for the imports above.
-    from orchestrator.cli.starter.project_sources import read_sources  # noqa: PLC0415
-    from orchestrator.cli.starter.stale_wheel import stale_wheel_notes  # noqa: PLC0415
+    from orchestrator.cli.starter.project_sources import (  # noqa: PLC0415
+        read_sources,
+        stale_wheel_notes,
+    )
 
     own = "." if isinstance(matrix.payload, str) else matrix.payload.path
     for note in stale_wheel_notes(read_sources(file.parent / own), wheel):

@@ -35,7 +35,7 @@ URGENT_S = 20.0
 
 def find_run(client: Client, name: str) -> tuple[Json, RunResponse]:
     """Return the run as JSON and as a record. Raises CliError."""
-    from orchestrator.cli.read_answers import read
+    from orchestrator.cli.client import read
     from orchestrator.domain.run_record import RunResponse
 
     shown = client.get(run_path(name))

@@ -1,10 +1,11 @@
-"""A page, and how it is answered: as HTML, or at the same address as JSON, CSV or Markdown."""
+"""A page: the run, cell or product it names, and its answer as HTML, JSON, CSV or Markdown."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -20,9 +21,11 @@ from markupsafe import Markup
 from orchestrator.application.context import Context
 from orchestrator.assets import asset_dir
 from orchestrator.dashboard import urls
+from orchestrator.dashboard.forms import Form
 from orchestrator.dashboard.labels import cut, spoken, visible
 from orchestrator.dashboard.session import Viewer, ViewerDep
 from orchestrator.dashboard.table import Mark, Plain, Row, Table
+from orchestrator.domain.cell import Cell, Run
 from orchestrator.domain.vocabulary import term
 
 _UNSAFE_IN_SHEETS = ("=", "+", "-", "@", "\t", "\r")
@@ -260,3 +263,61 @@ def _quoted(text: str) -> str:
     for sign in "\\`*_[]<>|#~&":
         text = text.replace(sign, "&amp;" if sign == "&" else f"\\{sign}")
     return text.replace("@", "@\u2060") if "@" in text else text
+
+
+_RUN = re.compile(r"[0-9A-Za-z-]{1,64}")
+
+
+def run_of(request: PageRequest, name: str) -> Run:
+    """Return the run of an id, a prefix of one, or ``latest``. Raises PageMissingError."""
+    runs = request.context.stores.runs
+    found = runs.get(name) if _RUN.fullmatch(name) else None
+    if found is not None:
+        return found
+    matches = runs.find(name) if _RUN.fullmatch(name) else ()
+    if len(matches) > 1:
+        raise PageMissingError(
+            f"{name!r} is the beginning of {', '.join(matches)}: write more of it"
+        )
+    found = runs.get(matches[0]) if matches else None
+    if found is None:
+        raise PageMissingError(f"there is no run {name!r}; /runs lists them")
+    return found
+
+
+def cell_of(request: PageRequest, run: Run, name: str) -> Cell:
+    """Return a run's cell by its name. Raises PageMissingError."""
+    cells = request.context.stores.cells.of_run(run.id)
+    found = next((cell for cell in cells if cell.name == name), None)
+    if found is None:
+        names = ", ".join(cell.name for cell in cells)
+        raise PageMissingError(f"run {run.id} has no cell {name!r}; it has {names}")
+    return found
+
+
+def products(request: PageRequest) -> Sequence[str]:
+    """Return every product that has runs; the one of the newest run first."""
+    return request.context.stores.releases.products()
+
+
+def chosen_product(request: PageRequest) -> str:
+    """Return the product in the address, or else the newest run's; empty without any run.
+
+    Raises PageMissingError for a product without runs.
+    """
+    return of_products(request, products(request))
+
+
+def of_products(request: PageRequest, known: Sequence[str]) -> str:
+    """Return the product in the address, else the first of `known`. Raises PageMissingError."""
+    named = request.query.get("product", "")
+    if named and named not in known:
+        some = ", ".join(known[:20]) or "none yet"
+        raise PageMissingError(f"no run of a product {named!r} is stored; there is: {some}")
+    return named or (known[0] if known else "")
+
+
+def product_of(request: PageRequest, form: Form, known: Sequence[str]) -> str:
+    """Return the product of a rejected form, or of the address."""
+    written = form.value("product")
+    return written if form.is_refused and written in known else of_products(request, known)

@@ -82,8 +82,8 @@ def next_step(places: int, answers: Answers) -> TryRevision | FoundRevisions | I
     return _search(places, answers)
 
 
-def _no_ground(revision_results: Sequence[RevisionResult]) -> str:
-    if RevisionResult.BAD in revision_results:
+def _no_ground(results: Sequence[RevisionResult]) -> str:
+    if RevisionResult.BAD in results:
         return "the first revision fails here too: no revision between is to blame"
     return "the first revision could not be tried, so there is nothing to begin from"
 
@@ -114,9 +114,9 @@ def _bounds(places: int, answers: Answers) -> tuple[int, int]:
     return good, bad
 
 
-def _is_torn(revision_results: Sequence[RevisionResult]) -> bool:
-    return RevisionResult.FLAKY in revision_results or (
-        RevisionResult.GOOD in revision_results and RevisionResult.BAD in revision_results
+def _is_torn(results: Sequence[RevisionResult]) -> bool:
+    return RevisionResult.FLAKY in results or (
+        RevisionResult.GOOD in results and RevisionResult.BAD in results
     )
 
 

@@ -14,7 +14,7 @@ from orchestrator.store.costs import CostStore
 from orchestrator.store.durations import DurationStore
 from orchestrator.store.evidence import EvidenceStore, LogStore
 from orchestrator.store.failure_groups import FailureGroupStore
-from orchestrator.store.failures import FailureStore
+from orchestrator.store.failures import FailureStore, KnownIssueStore, QuarantineStore
 from orchestrator.store.gates import GateStore
 from orchestrator.store.ingests import IngestStore
 from orchestrator.store.leases import LeaseStore
@@ -34,7 +34,6 @@ from orchestrator.store.sessions import Sessions
 from orchestrator.store.test_grid import GridStore
 from orchestrator.store.test_histories import TestStore
 from orchestrator.store.tokens import BrowserSessionStore, TokenStore
-from orchestrator.store.tolerated_failures import KnownIssueStore, QuarantineStore
 
 
 @dataclass(frozen=True, slots=True)

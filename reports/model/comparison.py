@@ -165,6 +165,8 @@ class CellPair:
     head_tally: Tally | Absent
     environment: tuple[EnvironmentChange, ...]
     environment_hidden: int
+    silent: tuple[str, ...]
+    """``base``, ``head``: those that did not report their environment; then none is compared."""
     same_stack: bool
     """Derived: whether torch and its runtime are the same."""
     base_stack: str

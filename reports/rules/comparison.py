@@ -130,13 +130,13 @@ def _high(figure: MetricFigure) -> float:
 
 
 def _money(
-    base: Decimal | Absent, head: Decimal | Absent, decimal: Decimal | Absent
+    base: Decimal | Absent, head: Decimal | Absent, difference: Decimal | Absent
 ) -> Iterator[Said]:
     if isinstance(base, Absent) or isinstance(head, Absent):
-        both = isinstance(decimal, Absent)
+        both = isinstance(difference, Absent)
         yield from differs("cost", "a difference to an unknown cost", both, True)
         return
-    yield from differs("cost", "the difference", decimal, head - base)
+    yield from differs("cost", "the difference", difference, head - base)
 
 
 _FAILING = ("failed", "error")

@@ -115,14 +115,14 @@ def _classes(tests: Sequence[Sequence[TestFact]]) -> Mapping[tuple[str, str], _C
     return found
 
 
-def _row(class_: _Class, job_records: Sequence[JobRecord | None], room: int) -> ClassRow:
+def _row(test_class: _Class, job_records: Sequence[JobRecord | None], room: int) -> ClassRow:
     rows = tuple(
         ClassTest(name, nodeid, tuple(_test(by_column.get(i)) for i in range(len(job_records))))
-        for name, (nodeid, by_column) in class_.tests.items()
+        for name, (nodeid, by_column) in test_class.tests.items()
     )
     shown = _kept(rows, room)
-    cells = tuple(_cell(class_, i, job, shown) for i, job in enumerate(job_records))
-    return ClassRow(class_.title, len(rows), cells, shown, len(rows) - len(shown))
+    cells = tuple(_cell(test_class, i, job, shown) for i, job in enumerate(job_records))
+    return ClassRow(test_class.title, len(rows), cells, shown, len(rows) - len(shown))
 
 
 def _kept(rows: Sequence[ClassTest], room: int) -> tuple[ClassTest, ...]:
@@ -141,9 +141,9 @@ def _test(fact: TestFact | None) -> TestCell | None:
 
 
 def _cell(
-    class_: _Class, column: int, job: JobRecord | None, shown: Sequence[ClassTest]
+    test_class: _Class, column: int, job: JobRecord | None, shown: Sequence[ClassTest]
 ) -> ClassCell | None:
-    facts = [by[column] for _, by in class_.tests.values() if column in by]
+    facts = [by[column] for _, by in test_class.tests.values() if column in by]
     if not facts or job is None:
         return None
     counts = Counts.of(Counter(settled(fact) for fact in facts))

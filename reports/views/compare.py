@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from orchestrator.domain.cell import build_difference
 from orchestrator.domain.event_facts import MetricFact, TestFact
-from orchestrator.domain.fingerprint import environment_diff
+from orchestrator.domain.fingerprint import environment_diff, traits
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord, RunRecord
 from orchestrator.domain.test_comparison import beginning_of
 from orchestrator.domain.test_identity import compare_names, job_family
@@ -437,10 +437,18 @@ def _unmatched(record: RunRecord, matched: set[str]) -> tuple[UnmatchedCell, ...
     )
 
 
+def _environments(
+    old: CellRecord, new: CellRecord, subject: str
+) -> tuple[tuple[str, ...], tuple[tuple[str, str, str], ...]]:
+    """Return the sides without an environment, and else the differences of both."""
+    silent = tuple(w for w, c in (("base", old), ("head", new)) if not traits(c.probed))
+    return silent, () if silent else environment_diff(old.probed, new.probed, subject=subject)
+
+
 def _pair(old: CellRecord, new: CellRecord, how: str, base: Evidence, head: Evidence) -> CellPair:
     names = same_jobs(old.jobs, new.jobs)
     stacks = [hardware_of(cell, subject="").stack for cell in (old, new)]
-    environment = environment_diff(old.probed, new.probed, subject=head.record.subject.name)
+    silent, environment = _environments(old, new, head.record.subject.name)
     deltas = deltas_of(old, new, names)
     money = money_of(old).cost_usd, money_of(new).cost_usd
     jobs, jobs_same = _jobs(old, new, names)
@@ -457,6 +465,7 @@ def _pair(old: CellRecord, new: CellRecord, how: str, base: Evidence, head: Evid
         head_tally=suites_of(new).total,
         environment=tuple(EnvironmentChange(*row) for row in environment[:ENVIRONMENT_SHOWN]),
         environment_hidden=len(environment[ENVIRONMENT_SHOWN:]),
+        silent=silent,
         same_stack=stacks[0] == stacks[1],
         base_stack=" ".join(stacks[0]),
         head_stack=" ".join(stacks[1]),

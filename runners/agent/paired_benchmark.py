@@ -69,9 +69,9 @@ class Tally:
     def __init__(self) -> None:
         self.turns: List[Turn] = []
 
-    def add(self, arm: str, documents: Sequence[Data], readings: Mapping[str, float]) -> None:
+    def add(self, arm: str, metrics: Sequence[Data], readings: Mapping[str, float]) -> None:
         """Add the next turn."""
-        turn = Turn(arm, len(self.turns), dict(readings), tuple(_measured(documents)))
+        turn = Turn(arm, len(self.turns), dict(readings), tuple(_measured(metrics)))
         self.turns.append(turn)
 
     @property
@@ -108,15 +108,15 @@ class Tally:
                 yield {**event, **place}
 
 
-def plain(documents: Iterable[Data]) -> Iterator[Event]:
+def plain(metrics: Iterable[Data]) -> Iterator[Event]:
     """Yield metrics as an unpaired job reports them: each once, with all samples."""
-    for each in _measured(documents):
+    for each in _measured(metrics):
         yield {**each.data, "samples": list(each.samples[:_SAMPLES])}
 
 
-def _measured(documents: Iterable[Data]) -> Iterator[Measured]:
+def _measured(metrics: Iterable[Data]) -> Iterator[Measured]:
     found: Dict[str, Tuple[Event, List[float]]] = {}
-    for data in documents:
+    for data in metrics:
         what = {name: value for name, value in data.items() if name != "samples"}
         samples = data["samples"]
         assert isinstance(samples, list)

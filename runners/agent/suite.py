@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional, Pattern, Sequence, Set, Tuple
 
 from .attempt_context import AttemptContext, JobRunner
-from .captured_output import CapturedOutput, Section
 from .heartbeat import is_nearly_full
-from .job_output import JobOutput
+from .job_output import CapturedOutput, JobOutput, Section
 from .layout import on_path
 from .plan import Job
 from .pytest_records import Records, Refusal

@@ -152,14 +152,14 @@ def default_parameters(architecture: str) -> tuple[str, ...]:
     )
 
 
-def _image(answer: Answer, config: PlatformConfig) -> Image:
-    root = str(answer.get("RootDeviceName") or "/dev/sda1")
-    name = str(answer.get("Name", ""))
-    disks = (x for x in answer.get("BlockDeviceMappings", ()) if x.get("DeviceName") == root)
+def _image(image: Answer, config: PlatformConfig) -> Image:
+    root = str(image.get("RootDeviceName") or "/dev/sda1")
+    name = str(image.get("Name", ""))
+    disks = (x for x in image.get("BlockDeviceMappings", ()) if x.get("DeviceName") == root)
     return Image(
-        id=str(answer["ImageId"]),
+        id=str(image["ImageId"]),
         name=name,
-        created=str(answer.get("CreationDate", "")),
+        created=str(image.get("CreationDate", "")),
         root_device=root,
         root_gb=max((int(x.get("Ebs", {}).get("VolumeSize", 0)) for x in disks), default=0),
         user=next(iter(config.image.get("user", ())), "") or _usual_user(name),

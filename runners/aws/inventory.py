@@ -207,7 +207,7 @@ class Inventory:
                     resource.kind,
                     resource.id,
                     region,
-                    resource.answer,
+                    resource.description,
                     state=resource.state,
                     detail=resource.detail,
                     simulated=simulated,
@@ -227,15 +227,15 @@ class Inventory:
         return list(self.account.pages("ec2", region, operation, key, Filters=wanted))
 
 
-def _ending_with(answer: Answer) -> Iterator[str]:
+def _ending_with(instance: Answer) -> Iterator[str]:
     """Yield the ids of resources that are deleted with the instance."""
-    for disk in answer.get("BlockDeviceMappings", ()):
+    for disk in instance.get("BlockDeviceMappings", ()):
         if disk.get("Ebs", {}).get("DeleteOnTermination"):
             yield str(disk["Ebs"]["VolumeId"])
-    for one in answer.get("NetworkInterfaces", ()):
+    for one in instance.get("NetworkInterfaces", ()):
         if one.get("Attachment", {}).get("DeleteOnTermination"):
             yield str(one["NetworkInterfaceId"])
-    yield str(answer.get("SpotInstanceRequestId", ""))
+    yield str(instance.get("SpotInstanceRequestId", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,54 +244,64 @@ class Resource:
 
     kind: str
     id: str
-    answer: Answer
+    description: Answer
     state: MachineState = MachineState.READY
     detail: str = ""
 
 
-def volume(answer: Answer) -> Resource:
+def volume(description: Answer) -> Resource:
     """Return a disk from DescribeVolumes."""
-    attached = [x for x in answer.get("Attachments", ()) if x.get("InstanceId")]
+    attached = [x for x in description.get("Attachments", ()) if x.get("InstanceId")]
     return Resource(
         "disk",
-        str(answer["VolumeId"]),
-        answer,
-        state=_VOLUMES.get(str(answer.get("State", "")), MachineState.READY),
-        detail=f"{answer.get('Size', '?')} GB, {answer.get('State', '')}"
+        str(description["VolumeId"]),
+        description,
+        state=_VOLUMES.get(str(description.get("State", "")), MachineState.READY),
+        detail=f"{description.get('Size', '?')} GB, {description.get('State', '')}"
         + "".join(f", attached to {x['InstanceId']}" for x in attached),
     )
 
 
-def interface(answer: Answer) -> Resource:
+def interface(description: Answer) -> Resource:
     """Return a network interface from DescribeNetworkInterfaces."""
     return Resource(
         "network-interface",
-        str(answer["NetworkInterfaceId"]),
-        answer,
-        detail=str(answer.get("Status", "")),
+        str(description["NetworkInterfaceId"]),
+        description,
+        detail=str(description.get("Status", "")),
     )
 
 
-def address(answer: Answer) -> Resource:
+def address(description: Answer) -> Resource:
     """Return a reserved public address from DescribeAddresses."""
-    return Resource("address", str(answer["AllocationId"]), answer, detail=str(answer["PublicIp"]))
+    return Resource(
+        "address",
+        str(description["AllocationId"]),
+        description,
+        detail=str(description["PublicIp"]),
+    )
 
 
-def group(answer: Answer) -> Resource:
+def group(description: Answer) -> Resource:
     """Return a security group from DescribeSecurityGroups."""
-    return Resource("firewall", str(answer["GroupId"]), answer, detail=str(answer.get("GroupName")))
+    return Resource(
+        "firewall",
+        str(description["GroupId"]),
+        description,
+        detail=str(description.get("GroupName")),
+    )
 
 
-def spot_request(answer: Answer) -> Resource:
+def spot_request(description: Answer) -> Resource:
     """Return a spot request from DescribeSpotInstanceRequests; it ends with its instance."""
     open_states = ("open", "active")
-    state = str(answer.get("State", ""))
+    state = str(description.get("State", ""))
     return Resource(
         "spot-request",
-        str(answer["SpotInstanceRequestId"]),
-        answer,
+        str(description["SpotInstanceRequestId"]),
+        description,
         state=MachineState.READY if state in open_states else MachineState.TERMINATED,
-        detail=str(answer.get("Status", {}).get("Code", state)),
+        detail=str(description.get("Status", {}).get("Code", state)),
     )
 
 

@@ -131,8 +131,8 @@ class Launcher:
         )
         return [one for reservation in reservations for one in reservation["Instances"]]
 
-    def _machine(self, answer: Answer, region: str) -> Machine:
-        return machines.instance(answer, region, simulated=self.account.is_simulated(region))
+    def _machine(self, instance: Answer, region: str) -> Machine:
+        return machines.instance(instance, region, simulated=self.account.is_simulated(region))
 
     def _tags(self, request: LaunchRequest, image: Image, config: PlatformConfig) -> list[Answer]:
         tags = {

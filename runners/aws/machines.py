@@ -44,35 +44,35 @@ def gone(machine_id: str, *, simulated: bool = False) -> Machine:
     return Machine(id=machine_id, token="", state=MachineState.TERMINATED, simulated=simulated)
 
 
-def instance(answer: Answer, region: str, *, simulated: bool) -> Machine:
+def instance(description: Answer, region: str, *, simulated: bool) -> Machine:
     """Return an instance from DescribeInstances or RunInstances."""
-    tags = tagging.read(answer.get("Tags"))
-    state = STATES.get(str(answer["State"]["Name"]), MachineState.BOOTING)
-    address = _address(answer, region, tags)
+    tags = tagging.read(description.get("Tags"))
+    state = STATES.get(str(description["State"]["Name"]), MachineState.BOOTING)
+    address = _address(description, region, tags)
     if state is MachineState.READY and address is None:
         state = MachineState.BOOTING
-    reason = str(answer.get("StateReason", {}).get("Code", ""))
+    reason = str(description.get("StateReason", {}).get("Code", ""))
     return Machine(
-        id=machine_id(region, str(answer["InstanceId"])),
+        id=machine_id(region, str(description["InstanceId"])),
         token=tags.get(tagging.TOKEN, ""),
         state=state,
         endpoint=address if state is MachineState.READY else None,
-        detail=_detail(answer),
+        detail=_detail(description),
         ended=ended_by(reason) if state in _ENDING else "",
-        ended_at=_ended_at(answer, reason, tags) if state in _ENDING else None,
+        ended_at=_ended_at(description, reason, tags) if state in _ENDING else None,
         tags=tagging.given(tags),
-        facts=_facts(answer, region, tags),
+        facts=_facts(description, region, tags),
         simulated=simulated,
     )
 
 
-def _ended_at(answer: Answer, reason: str, tags: Mapping[str, str]) -> datetime | None:
+def _ended_at(description: Answer, reason: str, tags: Mapping[str, str]) -> datetime | None:
     """Return when it began to shut down: EC2 bills nothing from then on.
 
     The text is ``User initiated (2026-08-18 11:00:20 GMT)``; it has no time for a spot interruption
     and for a shutdown by the guest. The guest's timer ends it at its expiry at the latest.
     """
-    said = _ENDED_AT.search(str(answer.get("StateTransitionReason", "")))
+    said = _ENDED_AT.search(str(description.get("StateTransitionReason", "")))
     if said:
         return datetime.fromisoformat(said[1]).replace(tzinfo=UTC)
     expires = tags.get(tagging.EXPIRES, "")
@@ -85,14 +85,14 @@ def leftover(
     kind: str,
     resource_id: str,
     region: str,
-    answer: Answer,
+    description: Answer,
     *,
     state: MachineState = MachineState.READY,
     detail: str = "",
     simulated: bool = False,
 ) -> Machine:
     """Any other resource: it costs, or lingers, as a machine does."""
-    tags = tagging.read(answer.get("Tags") or answer.get("TagSet"))
+    tags = tagging.read(description.get("Tags") or description.get("TagSet"))
     return Machine(
         id=machine_id(region, resource_id),
         token=tags.get(tagging.TOKEN, ""),
@@ -105,12 +105,14 @@ def leftover(
     )
 
 
-def _address(answer: Answer, region: str, tags: Mapping[str, str]) -> SshAddress | None:
+def _address(description: Answer, region: str, tags: Mapping[str, str]) -> SshAddress | None:
     connect = tags.get(tagging.CONNECT)
-    address = answer.get("PrivateIpAddress" if connect in ("private", SSM) else "PublicIpAddress")
+    address = description.get(
+        "PrivateIpAddress" if connect in ("private", SSM) else "PublicIpAddress"
+    )
     if not address:
         return None
-    proxy = session_command(region, str(answer["InstanceId"])) if connect == SSM else ()
+    proxy = session_command(region, str(description["InstanceId"])) if connect == SSM else ()
     return SshAddress(str(address), tags.get(tagging.USER, "ubuntu"), proxy_command=proxy)
 
 
@@ -127,23 +129,23 @@ def session_command(region: str, instance_id: str) -> tuple[str, ...]:
     # fmt: on
 
 
-def _detail(answer: Answer) -> str:
-    reason = answer.get("StateReason", {})
+def _detail(description: Answer) -> str:
+    reason = description.get("StateReason", {})
     code, words = str(reason.get("Code", "")), str(reason.get("Message", ""))
     if words and not words.startswith(code):
         return f"{code}: {words}"
-    return words or code or str(answer["State"]["Name"])
+    return words or code or str(description["State"]["Name"])
 
 
-def _facts(answer: Answer, region: str, tags: Mapping[str, str]) -> dict[str, str]:
-    launched = answer.get("LaunchTime")
+def _facts(description: Answer, region: str, tags: Mapping[str, str]) -> dict[str, str]:
+    launched = description.get("LaunchTime")
     facts = {
-        "instance_id": str(answer["InstanceId"]),
-        "instance_type": str(answer.get("InstanceType", "")),
+        "instance_id": str(description["InstanceId"]),
+        "instance_type": str(description.get("InstanceType", "")),
         "region": region,
-        "zone": str(answer.get("Placement", {}).get("AvailabilityZone", "")),
-        "market": "spot" if answer.get("InstanceLifecycle") == "spot" else "on-demand",
-        "image_id": str(answer.get("ImageId", "")),
+        "zone": str(description.get("Placement", {}).get("AvailabilityZone", "")),
+        "market": "spot" if description.get("InstanceLifecycle") == "spot" else "on-demand",
+        "image_id": str(description.get("ImageId", "")),
         "image_name": tags.get(tagging.IMAGE_NAME, ""),
         "image_created": tags.get(tagging.IMAGE_CREATED, ""),
         "launched_at": launched.isoformat() if launched else "",

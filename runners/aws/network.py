@@ -110,8 +110,10 @@ class Network:
         digest = hashlib.sha256(cidr.encode()).hexdigest()[:8]
         return f"seatrial-{self._project}-{digest}"
 
-    def _describe(self, region: str, answer: Answer) -> tuple[Subnet, ...]:
-        found = self._account.pages("ec2", region, "describe_subnets", "Subnets", Filters=[answer])
+    def _describe(self, region: str, condition: Answer) -> tuple[Subnet, ...]:
+        found = self._account.pages(
+            "ec2", region, "describe_subnets", "Subnets", Filters=[condition]
+        )
         subnets = (Subnet(x["SubnetId"], x["VpcId"], x["AvailabilityZone"]) for x in found)
         # If a zone has several subnets, the choice is always the same.
         return tuple(sorted(subnets, key=lambda subnet: subnet.id, reverse=True))

@@ -105,12 +105,12 @@ class QuotaReader:
         found = (one for reservation in running for one in reservation["Instances"])
         return sum(self._vcpus(one, quota) for one in found)
 
-    def _vcpus(self, answer: Answer, quota: Quota) -> int:
-        market = "spot" if answer.get("InstanceLifecycle") == "spot" else "on-demand"
-        name = str(answer["InstanceType"])
+    def _vcpus(self, instance: Answer, quota: Quota) -> int:
+        market = "spot" if instance.get("InstanceLifecycle") == "spot" else "on-demand"
+        name = str(instance["InstanceType"])
         if quota_of(name, quota.scope, market).code != quota.code:
             return 0
-        cpus = answer.get("CpuOptions") or {}
+        cpus = instance.get("CpuOptions") or {}
         if cpus.get("CoreCount") and cpus.get("ThreadsPerCore"):
             return int(cpus["CoreCount"]) * int(cpus["ThreadsPerCore"])
         return self.catalogue.instance_type(name, quota.scope).vcpus

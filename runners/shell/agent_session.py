@@ -1,15 +1,60 @@
-"""A connection to the agent's ``serve``, which answers one verb after the other."""
+"""Connections to the agent's ``serve``, which answers one verb after the other.
+
+One thread waits for bytes on all connections.
+"""
 
 from __future__ import annotations
 
 import json
+import selectors
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from orchestrator.domain.machine import CommandResult, ConnectionLostError, Conversation
-from runners.shell.readiness_callbacks import ReadinessCallbacks
 from runners.shell.stdin_feeder import Deadline, Output
+
+
+class ReadinessCallbacks:
+    """Calls back when a descriptor becomes readable; any thread may use it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._selector = selectors.DefaultSelector()
+        self._calls: dict[int, Callable[[], None]] = {}
+        self._thread: threading.Thread | None = None
+
+    def add(self, descriptor: int, call: Callable[[], None]) -> None:
+        """Call `call` once, from another thread, when the descriptor is readable."""
+        with self._lock:
+            self._drop(descriptor)
+            self._calls[descriptor] = call
+            self._selector.register(descriptor, selectors.EVENT_READ)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._wait, name="readiness-callbacks", daemon=True
+                )
+                self._thread.start()
+
+    def remove(self, descriptor: int) -> Callable[[], None] | None:
+        """Stop watching the descriptor, which may be closed then; return its pending call."""
+        with self._lock:
+            return self._drop(descriptor)
+
+    def _drop(self, descriptor: int) -> Callable[[], None] | None:
+        call = self._calls.pop(descriptor, None)
+        if call is not None:
+            self._selector.unregister(descriptor)
+        return call
+
+    def _wait(self) -> None:
+        while True:
+            for key, _ in self._selector.select():
+                with self._lock:
+                    call = self._drop(key.fd)
+                if call is not None:
+                    call()
+
 
 AGENT_GONE = 75
 """Exit code where the agent's folder is not there, or was removed."""

@@ -107,12 +107,12 @@ def _answer(done: CommandResult, message: str) -> dict[str, object]:
     return found
 
 
-def _ground(python: str, document: dict[str, object]) -> Ground:
-    if document["fault"] is not None:
-        raise GroundError(str(document["fault"]))
+def _ground(python: str, answer: dict[str, object]) -> Ground:
+    if answer["fault"] is not None:
+        raise GroundError(str(answer["fault"]))
     return Ground(
-        base=str(document["base"]),
+        base=str(answer["base"]),
         python=python,
-        sudo=document["sudo"] is True,
-        not_root=str(document["reason"]),
+        sudo=answer["sudo"] is True,
+        not_root=str(answer["reason"]),
     )

@@ -18,14 +18,13 @@ from runners.google.account import Account
 from runners.google.clients import COMPUTE, TPU, Clients, may_ask
 from runners.google.firewall import Firewall, is_rule, required_ingress
 from runners.provider_context import ProviderContext
-from runners.tpu.catalogue import Catalogue
 from runners.tpu.client import TpuApi
 from runners.tpu.deletion import Deleter
 from runners.tpu.launch import Launcher
 from runners.tpu.names import network_tag
 from runners.tpu.places import PlaceFinder
 from runners.tpu.platform_config import parse_platform
-from runners.tpu.prices import known
+from runners.tpu.prices import Catalogue, known
 from runners.tpu.quotas import QuotaReader
 from runners.tpu.status import StatusReader
 

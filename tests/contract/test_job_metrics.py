@@ -11,7 +11,7 @@ import pytest
 from orchestrator.adapters.result_parsers import job_metrics
 from orchestrator.adapters.result_parsers.job_metrics import JobMetrics
 from orchestrator.adapters.result_parsers.registry import FileDialects
-from orchestrator.application.cell.collecting import collect_artifacts, judged_files, read_metrics
+from orchestrator.application.cell.collecting import collect_artifacts, outcome_files, read_metrics
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.derive_outcomes import judge_job
 from orchestrator.domain.event_facts import CheckFact, JobFact
@@ -142,7 +142,7 @@ def test_a_file_of_an_earlier_attempt_is_no_figure_of_a_later_one(stores):
     bundle = SimpleNamespace(bundle=lambda attempt_id: b"")
     collect_artifacts(
         bundle, lambda chunks: (), stores, deps.blobs, now.attempt,
-        replaced=judged_files(deps, now),
+        replaced=outcome_files(deps, now),
     )  # fmt: skip
     read_metrics(deps, now)
     assert [one.name for one in stores.results.artifacts(cell_id)] == ["more.txt"]

@@ -21,8 +21,8 @@ from orchestrator.application.quarantine import (
     add_quarantine,
     suggest_quarantines,
 )
+from orchestrator.application.triage_failures import TriageStatus
 from orchestrator.domain.caller_identity import Person
-from orchestrator.domain.failure_triage import TriageStatus
 from orchestrator.domain.flaky import FailureOrigin, FlakySignal
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
 from orchestrator.domain.outcome import TestOutcome

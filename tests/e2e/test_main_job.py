@@ -193,6 +193,7 @@ def test_serve_takes_over_when_a_background_controller_s_runs_are_finished(home,
         eventually(lambda: "Seatrial answers at" in log.read_text())
         said = f"held by process {background}, a background controller: waiting until its runs are"
         assert log.read_text().count(said) == 1
+        assert "meanwhile no run of `provider: local` begins in this home" in log.read_text()
         assert json.loads(home.seatrial("show", run, "--json"))["state"] == "finished"
         again = subprocess.run(words, env=home.environment, capture_output=True, text=True)
         assert (again.returncode, f"process {serve.pid} (serve)" in again.stderr) == (2, True)

@@ -28,8 +28,7 @@ from orchestrator.adapters.cron import CronsimCron
 from orchestrator.adapters.files.archive import FilePayloadArchives
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.documents import FileDocuments
-from orchestrator.adapters.files.home_files import HomeCaches
-from orchestrator.adapters.files.home_folder import temporary_folder, write_report_tree
+from orchestrator.adapters.files.home_folder import HomeCaches, temporary_folder, write_report_tree
 from orchestrator.adapters.files.ingest_upload import FileIntake
 from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.adapters.notification_sender import HttpSender

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from orchestrator.api.app import create_app
-from orchestrator.cli.read_answers import read
+from orchestrator.cli.client import read
 from orchestrator.domain.budget import Budget, Period
 from orchestrator.domain.cost_response import Spending
 from orchestrator.domain.machine import Place

@@ -388,9 +388,9 @@ def members(body: Path, name: str, limits: Limits) -> Iterator[Unpacked]:
     yield from _distinct(found)
 
 
-def _distinct(unpackeds: Iterator[Unpacked]) -> Iterator[Unpacked]:
+def _distinct(unpacked: Iterator[Unpacked]) -> Iterator[Unpacked]:
     seen: set[str] = set()
-    for one in unpackeds:
+    for one in unpacked:
         if one.name in seen:
             raise ArchiveError(f"{one.name!r} occurs twice in the archive: pack each file once")
         seen.add(one.name)

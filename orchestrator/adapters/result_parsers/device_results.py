@@ -318,19 +318,19 @@ def _is_count(value: object) -> bool:
     return not isinstance(value, bool | str) and as_count(value) is not None
 
 
-def _is_sum(document: Mapping[str, object]) -> bool:
+def _is_sum(counts: Mapping[str, object]) -> bool:
     """Return whether the object only counts outcomes and names no test."""
-    return set(document) <= {*_COUNTED, *_SUMS}
+    return set(counts) <= {*_COUNTED, *_SUMS}
 
 
-def _counted(document: Mapping[str, object]) -> Iterator[Said]:
+def _counted(part: Mapping[str, object]) -> Iterator[Said]:
     counts: dict[str, int] = {}
-    for key, value in document.items():
+    for key, value in part.items():
         word, number = _COUNTED.get(key), as_count(value)
         if word is not None and number is not None and number < 10**9:
             counts[word] = counts.get(word, 0) + number
     yield ParsedUnnamedTests(counts)
-    total = as_count(document.get("total"))
+    total = as_count(part.get("total"))
     if total is not None:
         yield ParsedTally("footer", total, counts)
 
@@ -359,5 +359,5 @@ def _outcome(name: str, value: object, group: str) -> Iterator[Said]:
     yield ParsedTest(f"{group}::{name}", _OUTCOMES[state], seconds, reason, message)
 
 
-def _name(document: Mapping[str, object]) -> str:
-    return next((word for key in _NAMES if (word := as_line(document.get(key)))), "")
+def _name(entry: Mapping[str, object]) -> str:
+    return next((word for key in _NAMES if (word := as_line(entry.get(key)))), "")

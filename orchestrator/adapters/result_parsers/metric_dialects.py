@@ -99,29 +99,29 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return found
 
 
-def _figure(document: Mapping[str, object]) -> Iterator[ParsedMetric | ParsedProblem]:
-    name = as_line(document.get("metric")) or as_line(document.get("name"))
-    given = document.get("samples", document.get("value"))
+def _figure(entry: Mapping[str, object]) -> Iterator[ParsedMetric | ParsedProblem]:
+    name = as_line(entry.get("metric")) or as_line(entry.get("name"))
+    given = entry.get("samples", entry.get("value"))
     raw = as_list(given) or ([given] if not isinstance(given, list) else [])
     samples = tuple(number for one in raw if (number := as_number(one)) is not None)
     if not name or not samples or len(samples) < len(raw):
         what = f"{name[:80]!r} has no figure, or one that is no number"
-        what = what if name else f"one with the keys {str(list(document))[:80]} has no name"
+        what = what if name else f"one with the keys {str(list(entry))[:80]} has no name"
         yield ParsedProblem("error", f"of its metrics {what}")
         return
-    given_name = document.get("metric") or document.get("name")
+    given_name = entry.get("metric") or entry.get("name")
     if isinstance(given_name, str) and given_name != given_name.strip():
         what = f"{given_name[:80]!r} has a space before or after its name"
         yield ParsedProblem("error", f"of its metrics {what}")
         return
-    unit = as_text(document.get("unit"), LINE_LIMIT).strip()
-    params = {as_line(key): _plain(value) for key, value in as_map(document.get("params")).items()}
-    yield ParsedMetric(name, samples, unit, _direction(document, unit), params)
+    unit = as_text(entry.get("unit"), LINE_LIMIT).strip()
+    params = {as_line(key): _plain(value) for key, value in as_map(entry.get("params")).items()}
+    yield ParsedMetric(name, samples, unit, _direction(entry, unit), params)
 
 
-def _direction(document: Mapping[str, object], unit: str) -> str:
+def _direction(entry: Mapping[str, object], unit: str) -> str:
     """Return the stated direction, else the direction of the unit; empty if both are unknown."""
-    known = _DIRECTIONS.get(as_line(document.get("direction")).lower(), "")
+    known = _DIRECTIONS.get(as_line(entry.get("direction")).lower(), "")
     told = quantity(f"1 {unit}") if not known else None
     return known or (told.direction if told else "")
 

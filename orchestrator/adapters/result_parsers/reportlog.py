@@ -310,15 +310,15 @@ def _record(line: bytes) -> Mapping[str, object] | None:
     return record if isinstance(record, dict) and "$report_type" in record else None
 
 
-def _tracebacks(document: Mapping[str, object]) -> str:
-    chain = document.get("chain")
+def _tracebacks(longrepr: Mapping[str, object]) -> str:
+    chain = longrepr.get("chain")
     links = chain[:_CHAIN_LIMIT] if isinstance(chain, list) else []
     parts: list[str] = []
     for link in links:
         if isinstance(link, list) and len(link) == 3:
             parts += [_traceback(link[0]), as_text(link[2])]
     if not any(parts):
-        parts = [_traceback(document.get("reprtraceback"))]
+        parts = [_traceback(longrepr.get("reprtraceback"))]
     return "\n\n".join(part for part in parts if part)
 
 

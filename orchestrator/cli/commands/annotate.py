@@ -9,10 +9,9 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.client import Json
+from orchestrator.cli.client import Json, read_items
 from orchestrator.cli.commands.options import CellOption, JsonOption, RunArgument, text_option
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.read_answers import read_items
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.domain.lint_findings import CheckedAnnotation

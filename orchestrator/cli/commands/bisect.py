@@ -12,11 +12,10 @@ from urllib.parse import quote, unquote
 import typer
 
 from orchestrator.application.ports.wheels import Revision, Revisions, SubjectWheel, WheelsError
-from orchestrator.cli.client import Client, Json
+from orchestrator.cli.client import Client, Json, read
 from orchestrator.cli.commands.options import CellOption, JsonOption, YesOption
 from orchestrator.cli.errors import FAILED, CliError, RefusalError
 from orchestrator.cli.launch_request import ask
-from orchestrator.cli.read_answers import read
 from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.domain.bisect import (
     FoundRevisions,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import typer
 
+from orchestrator.cli.client import read
 from orchestrator.cli.commands.options import (
     JsonOption,
     RunArgument,
 )
-from orchestrator.cli.read_answers import read
 from orchestrator.cli.session import run_path, session_of
 from orchestrator.cli.view.glyphs import word
 from orchestrator.domain.cell import Run, RunState

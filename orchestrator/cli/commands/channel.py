@@ -8,10 +8,9 @@ from urllib.parse import quote
 import typer
 from rich.text import Text
 
-from orchestrator.cli.client import Json
+from orchestrator.cli.client import Json, read
 from orchestrator.cli.commands.options import JsonOption, text_option
 from orchestrator.cli.errors import FAILED
-from orchestrator.cli.read_answers import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
 from orchestrator.cli.view.tables import Layout, print_list, row_of

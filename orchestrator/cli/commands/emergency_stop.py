@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 import typer
 from rich.text import Text
 
+from orchestrator.cli.client import read
 from orchestrator.cli.errors import NO_VERDICT, CliError, RefusalError, UnreachableError
-from orchestrator.cli.read_answers import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import URGENT_S, Session
 from orchestrator.cli.view.tables import Layout, fitting

@@ -11,7 +11,7 @@ import typer
 from rich.text import Text
 
 from orchestrator.application.ports.signer import NotVerifiedError
-from orchestrator.cli.client import Client, Json
+from orchestrator.cli.client import Client, Json, read
 from orchestrator.cli.commands.bisect import bisect_command
 from orchestrator.cli.commands.gate_signoff import (
     approve_command,
@@ -32,7 +32,6 @@ from orchestrator.cli.gate_inputs import (
     store_policy,
     write_file,
 )
-from orchestrator.cli.read_answers import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.gates import print_verdict

@@ -8,11 +8,10 @@ from urllib.parse import quote
 import typer
 from rich.text import Text
 
-from orchestrator.cli.client import Client, Json
+from orchestrator.cli.client import Client, Json, read_items
 from orchestrator.cli.commands.options import JsonOption, text_option
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.gate_inputs import meant_verdict, no_verdict
-from orchestrator.cli.read_answers import read_items
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.tables import Layout, print_list, row_of

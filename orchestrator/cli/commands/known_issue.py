@@ -10,9 +10,8 @@ from urllib.parse import quote
 import typer
 from rich.text import Text
 
-from orchestrator.cli.client import Json
+from orchestrator.cli.client import Json, read, read_items
 from orchestrator.cli.commands.options import JsonOption, text_option
-from orchestrator.cli.read_answers import read, read_items
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.tables import Layout, fitting, print_list, row_of

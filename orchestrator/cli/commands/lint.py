@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from orchestrator.cli.client import read
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import FAILED, CliError
-from orchestrator.cli.read_answers import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.domain.lint_findings import LEVELS, DocumentFinding

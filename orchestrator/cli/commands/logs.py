@@ -7,14 +7,13 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.cell_log import CellLog
 from orchestrator.cli.client import Client
 from orchestrator.cli.commands.options import (
     CellOption,
     ReadRunArgument,
 )
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.failure_logs import Chosen, chosen_logs
+from orchestrator.cli.failure_logs import CellLog, Chosen, chosen_logs
 from orchestrator.cli.safe_text import log_line
 from orchestrator.cli.session import Session, find_cells, find_run, session_of
 from orchestrator.domain.run_record import CellRecord, RunResponse

@@ -9,11 +9,10 @@ from urllib.parse import quote
 import typer
 from rich.text import Text
 
-from orchestrator.cli.client import Client
+from orchestrator.cli.client import Client, read
 from orchestrator.cli.commands.emergency_stop import stop_all
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import NO_VERDICT, CliError, RefusalError
-from orchestrator.cli.read_answers import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.cli.view.costs import (
@@ -138,22 +137,20 @@ def _prices(session: Session, client: Client, *, as_json: bool) -> None:
 
 
 def _terminate(
-    session: Session, client: Client, inventory_response: InventoryResponse, *, yes: bool
+    session: Session, client: Client, inventory: InventoryResponse, *, yes: bool
 ) -> list[str]:
     """Terminate every found resource; return what was terminated. Raises CliError."""
-    if not inventory_response.items:
-        session.say(_nothing("without an owner", inventory_response))
+    if not inventory.items:
+        session.say(_nothing("without an owner", inventory))
         return []
-    session.err.print(
-        fitting(session.err, _MACHINES, [_row(sight) for sight in inventory_response.items])
-    )
-    what = plural(len(inventory_response.items), "of these things", "of these things")
+    session.err.print(fitting(session.err, _MACHINES, [_row(sight) for sight in inventory.items]))
+    what = plural(len(inventory.items), "of these things", "of these things")
     if not yes and not session.is_interactive:
         raise CliError("There is no terminal to ask on: say -y to end these. Nothing was ended.")
     if not yes and not typer.confirm(f"End {what} now?", err=True):
         raise CliError("Nothing was ended.")
     ended, failed = [], []
-    for sight in inventory_response.items:
+    for sight in inventory.items:
         try:
             client.post(_path(sight))
         except RefusalError as error:
@@ -173,36 +170,33 @@ def _path(resource: ResourceResponse) -> str:
     return f"/machines/{quote(resource.provider, safe='')}/{quote(resource.id, safe='/')}/terminate"
 
 
-def _list(session: Session, inventory_response: InventoryResponse, *, orphans: bool) -> None:
-    if inventory_response.items:
+def _list(session: Session, inventory: InventoryResponse, *, orphans: bool) -> None:
+    if inventory.items:
         session.out.print(
-            fitting(session.out, _MACHINES, [_row(sight) for sight in inventory_response.items])
+            fitting(session.out, _MACHINES, [_row(sight) for sight in inventory.items])
         )
         return
     what = "without an owner" if orphans else "of this project"
-    session.say(_nothing(what, inventory_response))
+    session.say(_nothing(what, inventory))
 
 
-def _nothing(what: str, inventory_response: InventoryResponse) -> str:
+def _nothing(what: str, inventory: InventoryResponse) -> str:
     """Say what was asked: where nothing was, nothing is known."""
-    if not inventory_response.asked:
+    if not inventory.asked:
         return (
             "No cloud was asked: the controller has credentials of none, and its ledger has no"
             " machine of one. Cells on this computer and on your own hosts are in `seatrial show`."
         )
-    answered = [
-        one_line(name) for name in inventory_response.asked if name not in inventory_response.unread
-    ]
+    answered = [one_line(name) for name in inventory.asked if name not in inventory.unread]
     if not answered:
         return "Nothing is known: no cloud answered."
     return f"Nothing {what} is there, as far as {', '.join(answered)} answered."
 
 
-def _complain(session: Session, inventory_response: InventoryResponse) -> None:
+def _complain(session: Session, inventory: InventoryResponse) -> None:
     """Print providers that could not be read: the list is incomplete."""
     lines = [
-        f"{one_line(n)} could not be asked: {one_line(w)}"
-        for n, w in inventory_response.unread.items()
+        f"{one_line(n)} could not be asked: {one_line(w)}" for n, w in inventory.unread.items()
     ]
     if lines:
         raise CliError(*lines, code=NO_VERDICT)

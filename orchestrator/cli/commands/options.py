@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 
 import typer
 
+from orchestrator.cli.client import read_items
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.read_answers import read_items
 from orchestrator.cli.session import session_of
 from orchestrator.domain.run_record import RunSummary
 

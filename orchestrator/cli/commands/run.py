@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from orchestrator.cli.client import Client, Json
+from orchestrator.cli.client import Client, Json, read
 from orchestrator.cli.commands.options import (
     AuthorOption,
     BranchOption,
@@ -29,15 +29,15 @@ from orchestrator.cli.commands.options import (
     TimeoutOption,
     YesOption,
 )
-from orchestrator.cli.errors import DETACHED, FAILED, CliError
-from orchestrator.cli.exit_status import conclude, say_how_to_return
+from orchestrator.cli.connect import Line
+from orchestrator.cli.errors import DETACHED, FAILED, NO_VERDICT, WAITED_TOO_LONG, CliError
 from orchestrator.cli.launch_request import ask, read_order, stated_commit, upload
-from orchestrator.cli.read_answers import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.cli.view.plan import headroom_table, hosts_table, plan_table, shortages, totals
-from orchestrator.cli.watching.watch import Interrupts, OnInterrupt, watch
+from orchestrator.cli.watching.watch import End, Interrupts, OnInterrupt, Watched, watch
 from orchestrator.domain.launch_plan import Plan
+from orchestrator.domain.outcome import EXIT_CODES, Outcome
 from orchestrator.domain.run_record import RunResponse
 from orchestrator.domain.units import plural
 
@@ -236,3 +236,54 @@ def _say_detached(session: Session, shown: Json, run_id: str, *, as_json: bool) 
     else:
         session.print(run_id)
     say_how_to_return(session, run_id)
+
+
+_REPORT_WAIT_S = 10.0
+
+_REPORT_LOOK_S = 0.1
+
+
+def conclude(session: Session, line: Line, watched: Watched, *, as_json: bool) -> int:
+    """Print where the report is, or how to resume; return the exit code."""
+    run = watched.watched.run
+    if as_json:
+        session.print_json(watched.watched.shown)
+    if watched.end is End.FINISHED:
+        if not as_json:
+            session.print(f"report: {_report(session, line, run)}")
+        return exit_code(run.outcome)
+    if watched.end is End.WAITED:
+        session.say(f"The time is up; run {run.id} goes on.")
+    else:
+        session.say(f"Run {run.id} goes on without this terminal.")
+    say_how_to_return(session, run.id)
+    return WAITED_TOO_LONG if watched.end is End.WAITED else DETACHED
+
+
+def say_how_to_return(session: Session, run_id: str) -> None:
+    """Print the commands that resume watching."""
+    session.say(f"  watch it again:  seatrial watch {run_id}")
+    session.say(f"  stop it:         seatrial cancel {run_id}")
+
+
+def exit_code(outcome: str | None) -> int:
+    """Return the exit code of a run's outcome."""
+    try:
+        return EXIT_CODES[Outcome(outcome or "")]
+    except (ValueError, KeyError):
+        return NO_VERDICT
+
+
+def _report(session: Session, line: Line, run: RunResponse) -> str:
+    if line.home is None:
+        session.say(f"To have the report here: seatrial report {run.id} -o DIR")
+        return f"{line.where}/api/v1/runs/{run.id}/reports/summary.md"
+    path = line.home / "runs" / run.id / "report" / "SUMMARY.md"
+    for _ in range(round(_REPORT_WAIT_S / _REPORT_LOOK_S)):
+        if path.exists():
+            break
+        session.wiring.clock.sleep(_REPORT_LOOK_S)
+    else:
+        session.say(f"{path} is not there; {line.home}/controller.log may say why.")
+        session.say(f"To have it made again: seatrial report {run.id} -o DIR")
+    return str(path)

@@ -10,12 +10,11 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from orchestrator.cli.client import Client, Json
+from orchestrator.cli.client import Client, Json, read
 from orchestrator.cli.commands.options import (
     JsonOption,
 )
 from orchestrator.cli.errors import EmptyHomeError
-from orchestrator.cli.read_answers import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
 from orchestrator.cli.view.glyphs import sign_of, tally, word

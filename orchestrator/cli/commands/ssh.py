@@ -16,10 +16,9 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.client import Json
+from orchestrator.cli.client import Json, read
 from orchestrator.cli.commands.options import RunArgument
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.read_answers import read
 from orchestrator.cli.session import cell_path, find_cells, find_run, session_of
 from orchestrator.domain.machine import SshAccess
 from orchestrator.domain.matrix import Host

@@ -13,8 +13,12 @@ from pathlib import Path
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.starter.project_sources import Sources, read_sources
-from orchestrator.cli.starter.stale_wheel import stale_wheel_notes, wheel_roots
+from orchestrator.cli.starter.project_sources import (
+    Sources,
+    read_sources,
+    stale_wheel_notes,
+    wheel_roots,
+)
 from orchestrator.cli.starter.test_requirements import (
     Needs,
     Tests,

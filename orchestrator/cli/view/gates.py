@@ -11,7 +11,7 @@ from typing import TypeGuard
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.cli.read_answers import read
+from orchestrator.cli.client import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
 from orchestrator.cli.view.glyphs import style_of, word

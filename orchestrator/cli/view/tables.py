@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.cli.client import Json
-from orchestrator.cli.read_answers import read_items
+from orchestrator.cli.client import Json, read_items
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
 

@@ -13,12 +13,12 @@ from typing import Protocol
 from rich.console import Console
 from rich.live import Live
 
+from orchestrator.cli.run_failures import BadTest
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.failures import blamed
 from orchestrator.cli.view.glyphs import word
 from orchestrator.cli.view.live_run import picture, summary
 from orchestrator.cli.view.rows import job_left_s, job_seconds, reported, since
-from orchestrator.cli.watching.failing_tests import BadTest
 from orchestrator.cli.watching.poll_threads import WatchedRun
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse

@@ -9,12 +9,11 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from orchestrator.cli.client import Client, Json
+from orchestrator.cli.client import Client, Json, read
 from orchestrator.cli.errors import CliError, RefusalError, UnreachableError
-from orchestrator.cli.read_answers import read
+from orchestrator.cli.run_failures import BadTest, FailingTests
 from orchestrator.cli.safe_text import log_line, one_line
 from orchestrator.cli.view.live_run import LOG_LINES, LogTail
-from orchestrator.cli.watching.failing_tests import BadTest, FailingTests
 from orchestrator.domain.run_record import RunResponse
 
 _LOOKS_AT_ONCE = 8

@@ -26,9 +26,15 @@ from orchestrator.dashboard.measurement_text import (
     params_of,
     unit_of,
 )
-from orchestrator.dashboard.responses import Page, PageMissingError, PageRequest, PageRequestDep
+from orchestrator.dashboard.responses import (
+    Page,
+    PageMissingError,
+    PageRequest,
+    PageRequestDep,
+    of_products,
+    products,
+)
 from orchestrator.dashboard.table import Cell, Column, Drawn, Moment, Row, Tab, Table, Text
-from orchestrator.dashboard.url_params import of_products, products
 from orchestrator.domain.vocabulary import term
 
 RUNS = 30
@@ -50,7 +56,7 @@ router = APIRouter()
 
 @router.get(urls.BENCHMARKS)
 def show_benchmarks(
-    page_request: PageRequestDep,
+    request: PageRequestDep,
     job: str = "",
     q: str = "",
     platform: str = "",
@@ -60,35 +66,35 @@ def show_benchmarks(
     """Show a page of the product's benchmarks."""
     if moved and moved not in list(LevelChange):
         raise PageMissingError(f"benchmarks are {', '.join(LevelChange)}; none is {moved!r}")
-    known = products(page_request)
-    product = of_products(page_request, known)
+    known = products(request)
+    product = of_products(request, known)
     wanted = Wanted(job=job, contains=q.strip(), platform=platform, moved=moved)
     first = max(skip, 0)
     listed = list_benchmarks(
-        page_request.context, product, wanted, runs=RUNS, limit=PAGE_SIZE, skip=first
+        request.context, product, wanted, runs=RUNS, limit=PAGE_SIZE, skip=first
     )
     facts = {
         "product": product,
         "products": known,
-        "jobs": page_request.context.stores.benchmarks.jobs(product),
+        "jobs": request.context.stores.benchmarks.jobs(product),
         "platforms": listed.platforms,
         "wanted": wanted,
-        "tabs": _tabs(page_request, listed, moved),
+        "tabs": _tabs(request, listed, moved),
         "runs": RUNS,
     }
-    return page_request.answer(
+    return request.answer(
         Page(
             template="benchmarks.html.j2",
             title="Benchmarks",
-            tables=(_table(page_request, listed, product, first),),
+            tables=(_table(request, listed, product, first),),
             facts=facts,
             section=urls.BENCHMARKS,
         )
     )
 
 
-def _tabs(page_request: PageRequest, listed: BenchmarkPage, moved: str) -> Sequence[Tab]:
-    whole = Tab("All", sum(listed.counts.values()), page_request.here(moved="", skip=""), not moved)
+def _tabs(request: PageRequest, listed: BenchmarkPage, moved: str) -> Sequence[Tab]:
+    whole = Tab("All", sum(listed.counts.values()), request.here(moved="", skip=""), not moved)
     shown = [
         kind for kind in LevelChange if listed.counts[kind] or kind in (LevelChange.WORSE, moved)
     ]
@@ -98,7 +104,7 @@ def _tabs(page_request: PageRequest, listed: BenchmarkPage, moved: str) -> Seque
             Tab(
                 term(kind).word.capitalize(),
                 listed.counts[kind],
-                page_request.here(moved=kind, skip=""),
+                request.here(moved=kind, skip=""),
                 kind == moved,
                 term(kind).tone if listed.counts[kind] else "",
             )
@@ -107,27 +113,27 @@ def _tabs(page_request: PageRequest, listed: BenchmarkPage, moved: str) -> Seque
     ]
 
 
-def _table(page_request: PageRequest, listed: BenchmarkPage, product: str, skip: int) -> Table:
+def _table(request: PageRequest, listed: BenchmarkPage, product: str, skip: int) -> Table:
     more = skip + len(listed.items) < listed.total
     return Table(
         id="benchmarks",
         caption="Benchmarks, what got worse by most first",
         columns=_COLUMNS,
         rows=[_row(listed, at, product) for at in range(len(listed.items))],
-        empty=_empty(page_request),
-        command="" if _is_narrowed(page_request) else "seatrial init && seatrial run seatrial.yaml",
-        next=page_request.here(skip=str(skip + PAGE_SIZE)) if more else "",
+        empty=_empty(request),
+        command="" if _is_narrowed(request) else "seatrial init && seatrial run seatrial.yaml",
+        next=request.here(skip=str(skip + PAGE_SIZE)) if more else "",
         total=listed.total,
         is_caption_hidden=True,
     )
 
 
-def _is_narrowed(page_request: PageRequest) -> bool:
-    return any(page_request.query.get(name) for name in ("job", "q", "platform", "moved", "skip"))
+def _is_narrowed(request: PageRequest) -> bool:
+    return any(request.query.get(name) for name in ("job", "q", "platform", "moved", "skip"))
 
 
-def _empty(page_request: PageRequest) -> str:
-    if _is_narrowed(page_request):
+def _empty(request: PageRequest) -> str:
+    if _is_narrowed(request):
         return "No benchmark is like that: take a word or a choice away."
     return (
         "No run on a real machine that is done has measured anything. A job states a metric"

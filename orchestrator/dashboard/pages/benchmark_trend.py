@@ -34,9 +34,9 @@ from orchestrator.dashboard.responses import (
     PageMissingError,
     PageRequest,
     PageRequestDep,
+    chosen_product,
 )
 from orchestrator.dashboard.table import Column, Moment, Number, Row, Table, Text
-from orchestrator.dashboard.url_params import chosen_product
 from orchestrator.store.benchmarks import Benchmark
 
 WIDTH = 960
@@ -274,7 +274,7 @@ class Shown:
 
 @router.get(f"{urls.BENCHMARKS}/{{job}}/{{metric:path}}")
 def show_trend(
-    page_request: PageRequestDep,
+    request: PageRequestDep,
     job: str,
     metric: str,
     platform: str = "",
@@ -283,8 +283,8 @@ def show_trend(
     skip: int = 0,
 ) -> Response:
     """Show a benchmark's chart, its change points, and a table of its points."""
-    product = chosen_product(page_request)
-    store = page_request.context.stores.benchmarks
+    product = chosen_product(request)
+    store = request.context.stores.benchmarks
     variants = store.variants(product, job, metric)
     benchmark = _variant(variants, variant, f"{job}/{metric}")
     platforms = store.platforms(benchmark.number)
@@ -293,12 +293,12 @@ def show_trend(
         raise PageMissingError(f"no run on {platform!r} has measured it; there is: {named}")
     name = platform or next(iter(platforms), "")
     many = int(runs) if runs in map(str, RANGES) else RANGE
-    trend = trend_of(page_request.context, benchmark, platform=name, runs=many)
-    is_data = page_request.wanted is Format.JSON
-    samples = samples_of(page_request.context, trend) if is_data else {}
-    shown = Shown(page_request, product, benchmark, name, trend, scale_of(trend, samples))
+    trend = trend_of(request.context, benchmark, platform=name, runs=many)
+    is_data = request.wanted is Format.JSON
+    samples = samples_of(request.context, trend) if is_data else {}
+    shown = Shown(request, product, benchmark, name, trend, scale_of(trend, samples))
     chart = data_of(trend, shown.scale, samples, shown.unit) if is_data else {}
-    return page_request.answer(
+    return request.answer(
         Page(
             template="trend.html.j2",
             title=metric,

@@ -21,9 +21,10 @@ from orchestrator.dashboard.responses import (
     PageMissingError,
     PageRequest,
     PageRequestDep,
+    cell_of,
+    run_of,
 )
 from orchestrator.dashboard.table import Badge, Column, Number, Row, Span, Table, Tally, Text, Trace
-from orchestrator.dashboard.url_params import cell_of, run_of
 from orchestrator.domain.cell import Cell, CellState, Run
 from orchestrator.domain.event_facts import MetricFact
 from orchestrator.domain.fingerprint import PACKAGE, traits
@@ -228,7 +229,7 @@ _BAD = (TestOutcome.FAILED, TestOutcome.ERROR)
 
 
 def test_table(
-    page_request: PageRequest,
+    request: PageRequest,
     run: Run,
     cell: Cell,
     lines: ListPage[TestLine, str],
@@ -242,7 +243,7 @@ def test_table(
         caption="Tests, the worst first",
         columns=_COLUMNS,
         rows=[_row(run, cell, line) for line in lines.items],
-        next=page_request.here(after=lines.next) if lines.next else "",
+        next=request.here(after=lines.next) if lines.next else "",
         empty=empty,
         is_caption_hidden=True,
     )
@@ -299,7 +300,7 @@ router = APIRouter()
 
 @router.get(urls.RUNS + "/{run}/cells/{cell}")
 def show_cell(
-    page_request: PageRequestDep,
+    request: PageRequestDep,
     run: str,
     cell: str,
     outcome: str = "",
@@ -308,29 +309,27 @@ def show_cell(
     after: str = "",
 ) -> Response:
     """Show the cell: its tests, worst first, with metrics, checks and artifacts."""
-    found_run = run_of(page_request, run)
-    found = cell_of(page_request, found_run, cell)
-    if found_run.id != run and page_request.wanted is Format.HTML:
-        return page_request.go(
-            urls.with_query(urls.cell_url(found_run.id, cell), **page_request.query)
-        )
+    found_run = run_of(request, run)
+    found = cell_of(request, found_run, cell)
+    if found_run.id != run and request.wanted is Format.HTML:
+        return request.go(urls.with_query(urls.cell_url(found_run.id, cell), **request.query))
     chosen = TestsAsked(
         outcome=_OUTCOMES.get(outcome.strip()), job=job.strip(), contains=contains.strip()
     )
-    return page_request.answer(_page(page_request, found_run, found, chosen, after))
+    return request.answer(_page(request, found_run, found, chosen, after))
 
 
-def _page(page_request: PageRequest, run: Run, cell: Cell, chosen: TestsAsked, after: str) -> Page:
-    stores = page_request.context.stores
+def _page(request: PageRequest, run: Run, cell: Cell, chosen: TestsAsked, after: str) -> Page:
+    stores = request.context.stores
     seen = stores.run_events.last(run.id)
-    record = describe_cell(stores, cell, stores.runs.spec(run.id), at=page_request.now)
+    record = describe_cell(stores, cell, stores.runs.spec(run.id), at=request.now)
     lines = stores.results.worst_first(
-        cell.id, _lent(page_request, cell), chosen, limit=PAGE_SIZE, after=after
+        cell.id, _lent(request, cell), chosen, limit=PAGE_SIZE, after=after
     )
-    whole = page_request.wanted is not Format.HTML
+    whole = request.wanted is not Format.HTML
     tables = (
-        test_table(page_request, run, cell, lines, is_filtered=chosen != TestsAsked()),
-        cell_jobs(run, record, page_request.now),
+        test_table(request, run, cell, lines, is_filtered=chosen != TestsAsked()),
+        cell_jobs(run, record, request.now),
         check_table(record),
         metric_table(record, whole=whole),
         artifact_table(run.id, record),
@@ -360,19 +359,19 @@ def _page(page_request: PageRequest, run: Run, cell: Cell, chosen: TestsAsked, a
 
 @router.get(urls.RUNS + "/{run}/cells/{cell}/tests/{test}")
 def show_result(
-    page_request: PageRequestDep,
+    request: PageRequestDep,
     run: str,
     cell: str,
     test: Annotated[int, Path(ge=0, le=2**31 - 1)],
 ) -> Response:
     """Show the result of one test in the cell, with its whole text."""
-    found_run = run_of(page_request, run)
-    found = cell_of(page_request, found_run, cell)
-    line = page_request.context.stores.results.line(found.id, _lent(page_request, found), test)
+    found_run = run_of(request, run)
+    found = cell_of(request, found_run, cell)
+    line = request.context.stores.results.line(found.id, _lent(request, found), test)
     if line is None:
         raise PageMissingError(f"cell {cell!r} of run {found_run.id} has no test {test}")
     shown = visible(line.text[:_LONGEST_TEXT])
-    names = [one.name for one in page_request.context.stores.results.artifacts(found.id)]
+    names = [one.name for one in request.context.stores.results.artifacts(found.id)]
     output = output_artifact(line.job)
     artifacts = artifacts_of_test(names, line.job, line.nodeid)
     facts = {
@@ -392,7 +391,7 @@ def show_result(
         data=_data(line, shown) | {"artifacts": list(artifacts)},
         section=urls.RUNS,
     )
-    return page_request.answer(page)
+    return request.answer(page)
 
 
 def _data(line: TestLine, shown: str) -> dict[str, object]:
@@ -411,5 +410,5 @@ def _data(line: TestLine, shown: str) -> dict[str, object]:
     }
 
 
-def _lent(page_request: PageRequest, cell: Cell) -> dict[str, tuple[str, ...]]:
-    return by_source(page_request.context.stores.reusable_results.decided(cell.id))
+def _lent(request: PageRequest, cell: Cell) -> dict[str, tuple[str, ...]]:
+    return by_source(request.context.stores.reusable_results.decided(cell.id))

@@ -194,9 +194,9 @@ def _listed(traits: Sequence[Trait], is_wanted: Callable[[Trait], bool]) -> str:
     return ", ".join(words)
 
 
-def environment_table(page_request: PageRequest, contrast: Contrast) -> Table:
+def environment_table(request: PageRequest, contrast: Contrast) -> Table:
     """Return the table of differing facts without packages; of all facts on request."""
-    shown = [one for one in _shown(page_request, contrast) if not one.is_package]
+    shown = [one for one in _shown(request, contrast) if not one.is_package]
     return Table(
         id="environment",
         caption="What differs between the environments, but packages",
@@ -207,9 +207,9 @@ def environment_table(page_request: PageRequest, contrast: Contrast) -> Table:
     )
 
 
-def packages_table(page_request: PageRequest, contrast: Contrast) -> Table:
+def packages_table(request: PageRequest, contrast: Contrast) -> Table:
     """Return the table of packages with different versions, or of all packages."""
-    shown = [one for one in _shown(page_request, contrast) if one.is_package]
+    shown = [one for one in _shown(request, contrast) if one.is_package]
     return Table(
         id="packages",
         caption="Packages with other versions",
@@ -221,8 +221,8 @@ def packages_table(page_request: PageRequest, contrast: Contrast) -> Table:
     )
 
 
-def _shown(page_request: PageRequest, contrast: Contrast) -> Sequence[Trait]:
-    whole = bool(page_request.query.get("all"))
+def _shown(request: PageRequest, contrast: Contrast) -> Sequence[Trait]:
+    whole = bool(request.query.get("all"))
     return [one for one in contrast.traits if whole or one.differs or _is_half(one)]
 
 
@@ -319,13 +319,13 @@ class Section:
     table: Table
 
 
-def cells_table(page_request: PageRequest, contrast: Contrast) -> Table:
+def cells_table(request: PageRequest, contrast: Contrast) -> Table:
     """Return the table of platforms with their outcomes and numbers of changed tests."""
     places = {pair: at for at, pair in enumerate(contrast.pairs)}
     kinds = _kinds(contrast)
     rows = [
         _cell_row(
-            page_request, contrast, facing, places.get(facing.pair) if facing.pair else None, kinds
+            request, contrast, facing, places.get(facing.pair) if facing.pair else None, kinds
         )
         for facing in contrast.facing
     ]
@@ -348,13 +348,13 @@ def _kinds(contrast: Contrast) -> Sequence[Difference]:
 
 
 def _cell_row(
-    page_request: PageRequest,
+    request: PageRequest,
     contrast: Contrast,
     facing: CellPair,
     place: int | None,
     kinds: Sequence[Difference],
 ) -> Row:
-    name = Text(facing.name, _alone(page_request, facing), _sentence_of(contrast, facing, place))
+    name = Text(facing.name, _alone(request, facing), _sentence_of(contrast, facing, place))
     sides = (_outcome(facing.before), _outcome(facing.after))
     if place is None or contrast.lacking(place):
         is_lost = place is None or contrast.lacking(place) in ("A", "B")
@@ -364,11 +364,11 @@ def _cell_row(
     return Row((name, *sides, *counts), tone="bad" if found[Difference.NEW_FAILURE] else "")
 
 
-def _alone(page_request: PageRequest, facing: CellPair) -> str:
+def _alone(request: PageRequest, facing: CellPair) -> str:
     """Return the URL of the comparison of these two cells; empty without both."""
     if facing.before is None or facing.after is None or facing.how == "chosen":
         return ""
-    return page_request.here(
+    return request.here(
         cell_a=facing.before.name, cell_b=facing.after.name, what="", skip="", part=""
     )
 
@@ -395,15 +395,11 @@ def _outcome(cell: RunCell | None) -> Cell:
 
 
 def sections(
-    page_request: PageRequest, contrast: Contrast, *, what: str, skip: int
+    request: PageRequest, contrast: Contrast, *, what: str, skip: int
 ) -> Sequence[Section]:
     """Return the sections of all differences, worst first; or one difference with its pages."""
     if what:
-        return (
-            [_one(page_request, contrast, Difference(what), skip)]
-            if what in list(Difference)
-            else []
-        )
+        return [_one(request, contrast, Difference(what), skip)] if what in list(Difference) else []
     by_kind: dict[Difference, list[Changed]] = {}
     sound = set(contrast.both_sided)
     for one in contrast.first:
@@ -415,35 +411,35 @@ def sections(
             contrast,
             kind,
             tests,
-            _further(page_request, contrast, kind),
+            _further(request, contrast, kind),
             range(len(contrast.pairs)),
         )
         for kind, tests in by_kind.items()
         if tests
     ]
-    if page_request.query.get("all") and contrast.total(Difference.SAME):
-        made.append(_one(page_request, contrast, Difference.SAME, 0))
+    if request.query.get("all") and contrast.total(Difference.SAME):
+        made.append(_one(request, contrast, Difference.SAME, 0))
     return made
 
 
-def _further(page_request: PageRequest, contrast: Contrast, kind: Difference) -> str:
-    return page_request.here(what=kind.value) if contrast.total(kind) > EACH else ""
+def _further(request: PageRequest, contrast: Contrast, kind: Difference) -> str:
+    return request.here(what=kind.value) if contrast.total(kind) > EACH else ""
 
 
-def _one(page_request: PageRequest, contrast: Contrast, kind: Difference, skip: int) -> Section:
+def _one(request: PageRequest, contrast: Contrast, kind: Difference, skip: int) -> Section:
     pairs = [contrast.pairs[at] for at in contrast.both_sided]
-    found = page_request.context.stores.differences.page(
+    found = request.context.stores.differences.page(
         pairs, product=contrast.product, kinds=[kind], limit=PAGE_SIZE, skip=skip
     )
     more = skip + len(found) < contrast.total(kind)
-    after = page_request.here(what=kind.value, skip=str(skip + PAGE_SIZE)) if more else ""
+    after = request.here(what=kind.value, skip=str(skip + PAGE_SIZE)) if more else ""
     return _section(contrast, kind, found, after, contrast.both_sided)
 
 
 def _section(
     contrast: Contrast,
     kind: Difference,
-    changeds: Sequence[Changed],
+    changed: Sequence[Changed],
     after: str,
     places: Sequence[int],
 ) -> Section:
@@ -451,7 +447,7 @@ def _section(
     many, title = contrast.total(kind), TITLES[kind]
     names: Mapping[int, str] = {at: contrast.cell(place).name for at, place in enumerate(places)}
     is_alone = len(contrast.facing) == 1
-    rows = [_test_row(one, names, contrast.product) for one in changeds]
+    rows = [_test_row(one, names, contrast.product) for one in changed]
     table = Table(
         id=kind.value,
         caption=f"{title} ({many:,})",
@@ -506,9 +502,9 @@ class Speeds:
     table: Table
 
 
-def speeds_of(page_request: PageRequest, contrast: Contrast, *, what: str, skip: int) -> Speeds:
+def speeds_of(request: PageRequest, contrast: Contrast, *, what: str, skip: int) -> Speeds:
     """Return the changed metrics, the largest regression first; on request all metrics."""
-    whole = bool(page_request.query.get("all"))
+    whole = bool(request.query.get("all"))
     counts: Counter[str] = Counter(one.verdict.value for one in contrast.deltas)
     listed = [one for one in contrast.deltas if whole or one.verdict is not MetricChange.ALIKE]
     alone = what == PERFORMANCE
@@ -517,7 +513,7 @@ def speeds_of(page_request: PageRequest, contrast: Contrast, *, what: str, skip:
     first, size = (skip, PAGE_SIZE) if alone else (0, SHOWN)
     shown = [] if what and not alone else list(islice(listed, first, first + size))
     more = len(listed) > first + len(shown) and bool(shown)
-    further = page_request.here(what=PERFORMANCE, skip=str(first + size) if alone else "")
+    further = request.here(what=PERFORMANCE, skip=str(first + size) if alone else "")
     table = Table(
         id=PERFORMANCE,
         caption="Benchmarks that both have measured",

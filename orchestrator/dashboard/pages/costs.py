@@ -153,7 +153,7 @@ def _refusals_table(spending: CostSummary) -> Table:
     )
 
 
-def runs_table(page_request: PageRequest, spending: CostSummary, skip: int) -> Table:
+def runs_table(request: PageRequest, spending: CostSummary, skip: int) -> Table:
     """Return a page of runs by cost, highest first."""
     shown = spending.runs[:RUNS_SHOWN]
     has_more = len(spending.runs) > len(shown)
@@ -170,7 +170,7 @@ def runs_table(page_request: PageRequest, spending: CostSummary, skip: int) -> T
         ),
         rows=[_run_row(one) for one in shown],
         empty=_NOTHING,
-        next=page_request.here(skip=str(skip + RUNS_SHOWN)) if has_more else "",
+        next=request.here(skip=str(skip + RUNS_SHOWN)) if has_more else "",
     )
 
 
@@ -292,32 +292,30 @@ class DateRange:
 
 @router.get(urls.COSTS)
 def show_costs(
-    page_request: PageRequestDep,
+    request: PageRequestDep,
     since: date | None = None,
     until: date | None = None,
     skip: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> Response:
     """Show the costs of machines that were rented in a range of days."""
-    span = _span(page_request.now.astimezone(UTC).date(), since, until)
-    spending = cost_summary(page_request.context, span.since, span.until, skip_runs=skip)
-    nights = forecast(page_request.context)
-    uses = page_request.context.stores.leases.budget_uses(
-        page_request.context.budgets, page_request.now
-    )
+    span = _span(request.now.astimezone(UTC).date(), since, until)
+    spending = cost_summary(request.context, span.since, span.until, skip_runs=skip)
+    nights = forecast(request.context)
+    uses = request.context.stores.leases.budget_uses(request.context.budgets, request.now)
     tables = (
         *cost_tables(spending),
-        runs_table(page_request, spending, skip),
+        runs_table(request, spending, skip),
         forecast_table(nights),
         budgets_table(uses),
     )
     facts = {
         "span": span,
-        "presets": _presets(page_request),
+        "presets": _presets(request),
         "spending": spending,
         "tiles": _tiles(spending),
         "chart": _chart(span, spending),
         "parts": {table.id: table for table in tables},
-        "project": page_request.context.janitor.project,
+        "project": request.context.janitor.project,
     }
     page = Page(
         template="costs.html.j2",
@@ -327,7 +325,7 @@ def show_costs(
         data=_data(span, spending),
         section=urls.COSTS,
     )
-    return page_request.answer(page)
+    return request.answer(page)
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,8 +369,8 @@ def _span(today: date, since: date | None, until: date | None) -> DateRange:
     return DateRange(max(first, last - timedelta(days=_MOST_DAYS)), last)
 
 
-def _presets(page_request: PageRequest) -> list[tuple[str, str]]:
-    today = page_request.now.astimezone(UTC).date()
+def _presets(request: PageRequest) -> list[tuple[str, str]]:
+    today = request.now.astimezone(UTC).date()
     return [
         (
             f"{days} days",

@@ -22,6 +22,7 @@ from orchestrator.application.failure_groups import (
     show_failure_group,
     with_similar,
 )
+from orchestrator.application.triage_failures import NEW_FOR, TriageStatus
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.responses import (
     Format,
@@ -29,6 +30,8 @@ from orchestrator.dashboard.responses import (
     PageMissingError,
     PageRequest,
     PageRequestDep,
+    of_products,
+    products,
 )
 from orchestrator.dashboard.table import (
     Badge,
@@ -42,8 +45,6 @@ from orchestrator.dashboard.table import (
     Table,
     Text,
 )
-from orchestrator.dashboard.url_params import of_products, products
-from orchestrator.domain.failure_triage import NEW_FOR, TriageStatus
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.signature import Signature
 from orchestrator.domain.test_identity import KnownTest
@@ -81,24 +82,24 @@ router = APIRouter()
 
 @router.get(urls.FAILURES)
 def show_failures(
-    page_request: PageRequestDep,
+    request: PageRequestDep,
     runs: Annotated[int, Query(ge=1, le=max(WINDOWS))] = _RUNS,
     after: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
 ) -> Response:
     """Show a page of failure groups."""
-    known = products(page_request)
-    product = of_products(page_request, known)
+    known = products(request)
+    product = of_products(request, known)
     question = FailureGroupFilter(
         product=product,
         runs=runs,
-        platform=page_request.query.get("platform", ""),
-        version=page_request.query.get("version", ""),
-        text=page_request.query.get("q", ""),
+        platform=request.query.get("platform", ""),
+        version=request.query.get("version", ""),
+        text=request.query.get("q", ""),
     )
-    review = list_failure_groups(page_request.context, question)
-    status = page_request.query.get("status", "")
+    review = list_failure_groups(request.context, question)
+    status = request.query.get("status", "")
     kinds = [kind for kind in review.kinds if status in ("", kind.status)]
-    table = _table(page_request, review, kinds, after)
+    table = _table(request, review, kinds, after)
     facts = {
         "product": product,
         "products": known,
@@ -106,12 +107,12 @@ def show_failures(
         "platforms": _with(review.platforms, question.platform),
         "versions": _with(review.versions, question.version),
         "windows": WINDOWS,
-        "tabs": _tabs(page_request, review.kinds, status),
+        "tabs": _tabs(request, review.kinds, status),
         "looked": plural(review.runs, "run"),
         "new_days": NEW_FOR.days,
         "is_first": not after,
     }
-    return page_request.answer(
+    return request.answer(
         Page(
             template="failures.html.j2",
             title="Failures",
@@ -128,35 +129,35 @@ def _with(names: Sequence[str], chosen: str) -> Sequence[str]:
     return names if not chosen or chosen in names else (chosen, *names)
 
 
-def _tabs(page_request: PageRequest, kinds: Sequence[ListedFailureGroup], status: str) -> list[Tab]:
+def _tabs(request: PageRequest, kinds: Sequence[ListedFailureGroup], status: str) -> list[Tab]:
     counts = Counter(kind.status for kind in kinds)
-    tabs = [Tab("All", len(kinds), page_request.here(status="", after=""), not status)]
+    tabs = [Tab("All", len(kinds), request.here(status="", after=""), not status)]
     for one in TriageStatus:
         shown = term(one)
         tone = shown.tone if one in _LOUD and counts[one] else ""
-        href = page_request.here(status=one, after="")
+        href = request.here(status=one, after="")
         tabs.append(Tab(shown.word, counts[one], href, status == one, tone))
     return tabs
 
 
 def _table(
-    page_request: PageRequest,
+    request: PageRequest,
     review: FailureGroupPage,
     kinds: Sequence[ListedFailureGroup],
     after: int,
 ) -> Table:
-    shown = with_similar(page_request.context, kinds[after : after + PAGE_SIZE])
-    names = names_of(page_request.context, shown)
+    shown = with_similar(request.context, kinds[after : after + PAGE_SIZE])
+    names = names_of(request.context, shown)
     following = after + PAGE_SIZE
-    is_asked = any(page_request.query.get(name) for name in ("platform", "version", "q", "status"))
+    is_asked = any(request.query.get(name) for name in ("platform", "version", "q", "status"))
     return Table(
         id="failures",
         caption="Failure groups, new ones first",
-        columns=(*_COLUMNS, *_DATA) if _is_data(page_request) else _COLUMNS,
-        rows=[_row(page_request, kind, names) for kind in shown],
+        columns=(*_COLUMNS, *_DATA) if _is_data(request) else _COLUMNS,
+        rows=[_row(request, kind, names) for kind in shown],
         empty=_empty(review, is_filtered=is_asked),
         command="" if review.runs else "seatrial init && seatrial run seatrial.yaml",
-        next=page_request.here(after=str(following)) if following < len(kinds) else "",
+        next=request.here(after=str(following)) if following < len(kinds) else "",
         total=len(kinds),
         is_caption_hidden=True,
     )
@@ -170,13 +171,11 @@ def _empty(review: FailureGroupPage, *, is_filtered: bool) -> str:
     return f"Nothing failed in the newest {plural(review.runs, 'run')}."
 
 
-def _is_data(page_request: PageRequest) -> bool:
-    return page_request.wanted in (Format.JSON, Format.CSV)
+def _is_data(request: PageRequest) -> bool:
+    return request.wanted in (Format.JSON, Format.CSV)
 
 
-def _row(
-    page_request: PageRequest, kind: ListedFailureGroup, names: Mapping[int, KnownTest]
-) -> Row:
+def _row(request: PageRequest, kind: ListedFailureGroup, names: Mapping[int, KnownTest]) -> Row:
     signature = kind.signature
     test = names.get(most_often(kind)) if kind.tests else None
     cells: list[Cell] = [
@@ -186,12 +185,12 @@ def _row(
         Number(len(kind.tests)),
         Names(kind.platforms),
         Names(kind.versions, shown=1),
-        Moment(kind.first_seen, page_request.now),
-        Moment(kind.last_seen, page_request.now),
+        Moment(kind.first_seen, request.now),
+        Moment(kind.last_seen, request.now),
         Names(kind.answering.owners) if kind.answering.owners else Text("no owner"),
-        _alike(page_request, kind),
+        _alike(request, kind),
     ]
-    if _is_data(page_request):
+    if _is_data(request):
         words = (signature.id, signature.frame, signature.kind, test.nodeid if test else "")
         cells += [Text(word) for word in words]
     return Row(cells, id=signature.id, tone=_LOUD.get(kind.status, ""))
@@ -225,8 +224,8 @@ def _badge(kind: ListedFailureGroup) -> Badge:
     return Badge(kind.status, note=note)
 
 
-def _alike(page_request: PageRequest, kind: ListedFailureGroup) -> Cell:
-    if _is_data(page_request):
+def _alike(request: PageRequest, kind: ListedFailureGroup) -> Cell:
+    if _is_data(request):
         return Names(kind.similar)
     if not kind.similar:
         return Text("")
@@ -260,14 +259,14 @@ _ALIKE = (Column("failure", "Failure"), Column("frame", "Frame"), Column("signat
 
 @router.get(urls.FAILURES + "/{signature}")
 def show_failure(
-    page_request: PageRequestDep, signature: str, after: Annotated[int, Query(ge=0, le=LOOKED)] = 0
+    request: PageRequestDep, signature: str, after: Annotated[int, Query(ge=0, le=LOOKED)] = 0
 ) -> Response:
     """Show one failure group in detail."""
-    shown = show_failure_group(page_request.context, signature)
+    shown = show_failure_group(request.context, signature)
     if shown is None:
         raise PageMissingError(f"there is no signature {signature!r}; /failures lists them")
-    tables = (_spots(page_request, shown, after), _variants(shown), _similar_groups(shown))
-    return page_request.answer(
+    tables = (_spots(request, shown, after), _variants(shown), _similar_groups(shown))
+    return request.answer(
         Page(
             template="failure.html.j2",
             title=title_of(shown.signature),
@@ -280,7 +279,7 @@ def show_failure(
                 "trace": _end(shown.traceback),
                 "cut_trace": max(len(shown.traceback) - TRACE_SHOWN, 0),
                 "newest_url": _newest_url(shown),
-                "issue_form": _issue_form(page_request, shown),
+                "issue_form": _issue_form(request, shown),
                 "parts": {"spots": tables[0], "variants": tables[1], "alike": tables[2]},
                 "first": Moment(shown.kind.first_seen if shown.kind else None),
                 "last": Moment(shown.kind.last_seen if shown.kind else None),
@@ -309,12 +308,12 @@ def _newest_url(shown: FailureGroupDetail) -> str:
     return urls.cell_url(shown.newest.run_id, shown.newest.name) if shown.newest else ""
 
 
-def _issue_form(page_request: PageRequest, shown: FailureGroupDetail) -> str:
+def _issue_form(request: PageRequest, shown: FailureGroupDetail) -> str:
     """Return the form for a known issue, filled in from the failures."""
     kind = shown.kind
-    if kind is None or not page_request.viewer.may("gate"):
+    if kind is None or not request.viewer.may("gate"):
         return ""
-    until = (page_request.now + timedelta(days=ISSUE_DAYS)).date()
+    until = (request.now + timedelta(days=ISSUE_DAYS)).date()
     given = {
         "product": shown.product,
         "signature": shown.signature.id,
@@ -341,21 +340,21 @@ def _document(shown: FailureGroupDetail) -> Mapping[str, object]:
     }
 
 
-def _spots(page_request: PageRequest, shown: FailureGroupDetail, after: int) -> Table:
+def _spots(request: PageRequest, shown: FailureGroupDetail, after: int) -> Table:
     following = after + RESULTS_PER_PAGE
     return Table(
         id="spots",
         caption="Where it was seen, the newest first",
         columns=_SPOTS,
-        rows=[_spot(page_request, shown, one) for one in shown.spots[after:following]],
+        rows=[_spot(request, shown, one) for one in shown.spots[after:following]],
         empty="No stored result has this signature any more.",
-        next=page_request.here(after=str(following)) if following < len(shown.spots) else "",
+        next=request.here(after=str(following)) if following < len(shown.spots) else "",
         total=len(shown.spots),
         is_caption_hidden=True,
     )
 
 
-def _spot(page_request: PageRequest, shown: FailureGroupDetail, spot: FailureSite) -> Row:
+def _spot(request: PageRequest, shown: FailureGroupDetail, spot: FailureSite) -> Row:
     test, cell = shown.tests[spot.test_id], spot.cell
     return Row(
         (
@@ -364,7 +363,7 @@ def _spot(page_request: PageRequest, shown: FailureGroupDetail, spot: FailureSit
             Text(cell.version),
             Number(spot.count),
             Text(cell.run_id, urls.run_url(cell.run_id), is_code=True),
-            Moment(cell.at, page_request.now),
+            Moment(cell.at, request.now),
         )
     )
 

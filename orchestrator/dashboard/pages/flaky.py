@@ -26,6 +26,8 @@ from orchestrator.dashboard.responses import (
     PageMissingError,
     PageRequest,
     PageRequestDep,
+    product_of,
+    products,
 )
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import (
@@ -42,7 +44,6 @@ from orchestrator.dashboard.table import (
     Table,
     Text,
 )
-from orchestrator.dashboard.url_params import product_of, products
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.flaky import FailureOrigin, FlakyEvidence, FlakySignal, ResultPair
@@ -110,18 +111,18 @@ async def _form(request: Request) -> Form:
 
 @router.get(urls.FLAKY)
 def show_flaky(
-    page_request: PageRequestDep, runs: Annotated[int, Query(ge=1, le=max(WINDOWS))] = _RUNS
+    request: PageRequestDep, runs: Annotated[int, Query(ge=1, le=max(WINDOWS))] = _RUNS
 ) -> Response:
     """Show the flaky tests of a product."""
-    given = {name: page_request.query.get(name, "") for name in _FIELDS}
+    given = {name: request.query.get(name, "") for name in _FIELDS}
     given["days"] = given["days"] or "14"
     given["returns_after"] = given["returns_after"] or "20"
-    return _page(page_request, Form(given), runs)
+    return _page(request, Form(given), runs)
 
 
 @router.post(urls.FLAKY)
 def quarantine(
-    page_request: PageRequestDep,
+    request: PageRequestDep,
     viewer: Annotated[Viewer, needs(Scope.GATE)],
     form: Annotated[Form, Depends(_form)],
 ) -> Response:
@@ -137,36 +138,34 @@ def quarantine(
     )
     if not form.is_refused:
         try:
-            added = add_quarantine(page_request.context, new, author=viewer.person)
+            added = add_quarantine(request.context, new, author=viewer.person)
         except InvalidDocumentError as error:
             form.refuse(error)
         else:
-            return page_request.go(
-                f"{urls.with_query(urls.FLAKY, product=added.product)}#{added.id}"
-            )
-    return _page(page_request, form, _RUNS)
+            return request.go(f"{urls.with_query(urls.FLAKY, product=added.product)}#{added.id}")
+    return _page(request, form, _RUNS)
 
 
 @router.post(urls.FLAKY + "/{quarantine}/end")
 def end_one(
-    page_request: PageRequestDep, viewer: Annotated[Viewer, needs(Scope.GATE)], quarantine: str
+    request: PageRequestDep, viewer: Annotated[Viewer, needs(Scope.GATE)], quarantine: str
 ) -> Response:
     """End a quarantine now; idempotent."""
-    ended = end_quarantine(page_request.context, quarantine, by=viewer.name)
+    ended = end_quarantine(request.context, quarantine, by=viewer.name)
     if ended is None:
         raise PageMissingError(f"there is no quarantine {quarantine!r}; /flaky lists them")
-    return page_request.go(f"{urls.with_query(urls.FLAKY, product=ended.product)}#{ended.id}")
+    return request.go(f"{urls.with_query(urls.FLAKY, product=ended.product)}#{ended.id}")
 
 
-def _page(page_request: PageRequest, form: Form, runs: int) -> Response:
-    known = products(page_request)
-    product = product_of(page_request, form, known)
-    review = list_flaky(page_request.context, product, runs=runs)
+def _page(request: PageRequest, form: Form, runs: int) -> Response:
+    known = products(request)
+    product = product_of(request, form, known)
+    review = list_flaky(request.context, product, runs=runs)
     form.values = {**form.values, "product": form.value("product") or product}
-    how, whose = page_request.query.get("how", ""), page_request.query.get("whose", "")
+    how, whose = request.query.get("how", ""), request.query.get("whose", "")
     tests = [one for one in review.tests if how in ("", one.how) and whose in ("", one.whose)]
-    tables = (_tests(page_request, review, tests), _quarantines(page_request, review.quarantines))
-    return page_request.answer(
+    tables = (_tests(request, review, tests), _quarantines(request, review.quarantines))
+    return request.answer(
         Page(
             template="flaky.html.j2",
             title="Flaky tests",
@@ -180,10 +179,10 @@ def _page(page_request: PageRequest, form: Form, runs: int) -> Response:
                 "windows": WINDOWS,
                 "whose": whose,
                 "all_whose": [(one, _WHOSE[one]) for one in FailureOrigin],
-                "tabs": _tabs(page_request, review.tests, how),
+                "tabs": _tabs(request, review.tests, how),
                 "looked": plural(review.runs, "run"),
                 "unweighed": max(review.suspects - WEIGHED, 0),
-                "longest": longest_of(page_request.context, product).days,
+                "longest": longest_of(request.context, product).days,
                 "most": MOST_PASSES,
                 "parts": {"tests": tables[0], "quarantines": tables[1]},
             },
@@ -194,22 +193,21 @@ def _page(page_request: PageRequest, form: Form, runs: int) -> Response:
     )
 
 
-def _tabs(page_request: PageRequest, tests: Sequence[FlakyTest], how: str) -> list[Tab]:
+def _tabs(request: PageRequest, tests: Sequence[FlakyTest], how: str) -> list[Tab]:
     counts = Counter(one.how for one in tests)
-    tabs = [Tab("All", len(tests), page_request.here(how=""), not how)]
+    tabs = [Tab("All", len(tests), request.here(how=""), not how)]
     return tabs + [
-        Tab(term(one).word, counts[one], page_request.here(how=one), how == one)
-        for one in FlakySignal
+        Tab(term(one).word, counts[one], request.here(how=one), how == one) for one in FlakySignal
     ]
 
 
-def _tests(page_request: PageRequest, review: FlakyReview, tests: Sequence[FlakyTest]) -> Table:
+def _tests(request: PageRequest, review: FlakyReview, tests: Sequence[FlakyTest]) -> Table:
     filtered = len(tests) < len(review.tests)
     return Table(
         id="flaky",
         caption="Flaky tests, most likely to fail first",
-        columns=(*_TESTS, *_DATA) if _is_data(page_request) else _TESTS,
-        rows=[_test(page_request, one) for one in tests],
+        columns=(*_TESTS, *_DATA) if _is_data(request) else _TESTS,
+        rows=[_test(request, one) for one in tests],
         empty=(
             "No unsteady test fits: take a filter away."
             if filtered
@@ -220,11 +218,11 @@ def _tests(page_request: PageRequest, review: FlakyReview, tests: Sequence[Flaky
     )
 
 
-def _is_data(page_request: PageRequest) -> bool:
-    return page_request.wanted in (Format.JSON, Format.CSV)
+def _is_data(request: PageRequest) -> bool:
+    return request.wanted in (Format.JSON, Format.CSV)
 
 
-def _test(page_request: PageRequest, one: FlakyTest) -> Row:
+def _test(request: PageRequest, one: FlakyTest) -> Row:
     evidence = one.evidence
     cells: list[Cell] = [
         Text(one.test.nodeid, urls.test_url(one.test.id), note=one.test.job),
@@ -233,10 +231,10 @@ def _test(page_request: PageRequest, one: FlakyTest) -> Row:
         _figures(evidence),
         Names(one.platforms),
         _pair(one.pair),
-        Moment(one.last_seen, page_request.now),
-        _confined(page_request, one),
+        Moment(one.last_seen, request.now),
+        _confined(request, one),
     ]
-    if _is_data(page_request):
+    if _is_data(request):
         figures = (evidence.passed_on_retry, evidence.failures, evidence.results, evidence.flips)
         cells += [Text(one.whose), *map(Number, figures), Number(one.test.id)]
     return Row(cells, id=f"test-{one.test.id}")
@@ -269,11 +267,11 @@ def _pair(pair: ResultPair | None) -> Several:
     return Several(cells)
 
 
-def _confined(page_request: PageRequest, one: FlakyTest) -> Cell:
+def _confined(request: PageRequest, one: FlakyTest) -> Cell:
     if one.quarantines:
         first = one.quarantines[0]
         return Text(first.id, f"#{first.id}", note=f"{first.owner}, until {first.expires:%Y-%m-%d}")
-    if not page_request.viewer.may(Scope.GATE):
+    if not request.viewer.may(Scope.GATE):
         return Text("–")
     given = {
         "product": one.test.product,
@@ -283,24 +281,24 @@ def _confined(page_request: PageRequest, one: FlakyTest) -> Cell:
     return Text("quarantine", f"{urls.with_query(urls.FLAKY, **given)}#quarantine")
 
 
-def _quarantines(page_request: PageRequest, quarantines: Sequence[ListedQuarantine]) -> Table:
-    ends = page_request.wanted is Format.HTML and page_request.viewer.may(Scope.GATE)
-    more = (_END,) if ends else _QUARANTINE_DATA if _is_data(page_request) else ()
+def _quarantines(request: PageRequest, quarantines: Sequence[ListedQuarantine]) -> Table:
+    ends = request.wanted is Format.HTML and request.viewer.may(Scope.GATE)
+    more = (_END,) if ends else _QUARANTINE_DATA if _is_data(request) else ()
     return Table(
         id="quarantines",
         caption="Quarantines, active ones first",
         columns=(*_QUARANTINES, *more),
-        rows=[_quarantine(page_request, one, ends=ends) for one in quarantines[:QUARANTINES_SHOWN]],
+        rows=[_quarantine(request, one, ends=ends) for one in quarantines[:QUARANTINES_SHOWN]],
         empty="No test is in quarantine.",
         total=len(quarantines),
         is_caption_hidden=True,
     )
 
 
-def _quarantine(page_request: PageRequest, shown: ListedQuarantine, *, ends: bool) -> Row:
+def _quarantine(request: PageRequest, shown: ListedQuarantine, *, ends: bool) -> Row:
     one = shown.quarantine
     is_active = shown.state is QuarantineState.ACTIVE
-    is_near = is_active and one.expires - page_request.now <= SOON
+    is_near = is_active and one.expires - request.now <= SOON
     cells: list[Cell] = [
         Text(one.nodeid, urls.test_url(shown.test_id) if shown.test_id else "", note=one.id),
         Badge(shown.state, note=one.ended_by),
@@ -309,19 +307,19 @@ def _quarantine(page_request: PageRequest, shown: ListedQuarantine, *, ends: boo
         Text(one.owner),
         Number(shown.failures),
         Text(f"{shown.passes or 0:,} of {one.returns_after:,}" if is_active else "–"),
-        Text(f"{one.expires:%Y-%m-%d}", note=_left(page_request, shown)),
+        Text(f"{one.expires:%Y-%m-%d}", note=_left(request, shown)),
     ]
     if ends:
-        act = Act("End", urls.end_quarantine_url(one.id), page_request.viewer.csrf(), one.id)
+        act = Act("End", urls.end_quarantine_url(one.id), request.viewer.csrf(), one.id)
         cells.append(act if is_active else Text(""))
-    elif _is_data(page_request):
+    elif _is_data(request):
         cells += [Text(one.id), Number(shown.passes), Number(one.returns_after)]
     return Row(cells, id=one.id, tone="warn" if is_near else "")
 
 
-def _left(page_request: PageRequest, shown: ListedQuarantine) -> str:
+def _left(request: PageRequest, shown: ListedQuarantine) -> str:
     if shown.state is not QuarantineState.ACTIVE:
         return ""
-    days = (shown.quarantine.expires - page_request.now).days
+    days = (shown.quarantine.expires - request.now).days
     words = f"{plural(days, 'day')} left" if days else "less than a day left"
-    return f"only {words}" if shown.quarantine.expires - page_request.now <= SOON else words
+    return f"only {words}" if shown.quarantine.expires - request.now <= SOON else words

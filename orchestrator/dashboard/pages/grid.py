@@ -19,9 +19,16 @@ from orchestrator.application.list_runs import (
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import cut, visible
 from orchestrator.dashboard.pages.tests import name_cell
-from orchestrator.dashboard.responses import Page, PageMissingError, PageRequest, PageRequestDep
+from orchestrator.dashboard.responses import (
+    Page,
+    PageMissingError,
+    PageRequest,
+    PageRequestDep,
+    of_products,
+    products,
+    run_of,
+)
 from orchestrator.dashboard.table import Column, Mark, Number, Row, Table, Text
-from orchestrator.dashboard.url_params import of_products, products, run_of
 from orchestrator.domain.cell import Run
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.signature import Signature
@@ -72,30 +79,30 @@ class _Shown:
 
 @router.get(urls.GRID)
 def show_grid(
-    page_request: PageRequestDep, q: str = "", job: str = "", after: int | None = None
+    request: PageRequestDep, q: str = "", job: str = "", after: int | None = None
 ) -> Response:
     """Show a page of tests by runs."""
-    known = products(page_request)
-    product = of_products(page_request, known)
-    names = page_request.context.stores.grids.names(product)
+    known = products(request)
+    product = of_products(request, known)
+    names = request.context.stores.grids.names(product)
     wanted = GridFilter(
-        tests=_tests_wanted(q, job), group=_group(page_request), limit=PAGE_SIZE, after=after
+        tests=_tests_wanted(q, job), group=_group(request), limit=PAGE_SIZE, after=after
     )
-    shown = _shown(page_request, product, names, wanted)
+    shown = _shown(request, product, names, wanted)
     facts = {
         "shown": shown,
         "product": product,
         "products": known,
         "names": names,
-        "jobs": page_request.context.stores.grids.jobs(product),
-        "groups": _tabs(page_request, shown.grid),
-        "width": _width(page_request),
+        "jobs": request.context.stores.grids.jobs(product),
+        "groups": _tabs(request, shown.grid),
+        "width": _width(request),
         "widths": WIDTHS,
         "q": q,
         "job": job,
     }
-    tables = (_table(page_request, shown), _legend(shown))
-    return page_request.answer(
+    tables = (_table(request, shown), _legend(shown))
+    return request.answer(
         Page(
             template="grid.html.j2",
             title="Tests by runs" if shown.run is None else "Tests by cells",
@@ -106,16 +113,14 @@ def show_grid(
     )
 
 
-def _shown(
-    page_request: PageRequest, product: str, names: Sequence[str], wanted: GridFilter
-) -> _Shown:
-    stores = page_request.context.stores
-    run = run_of(page_request, page_request.query["run"]) if page_request.query.get("run") else None
-    cell = page_request.query.get("cell", "") or next(iter(names), "")
+def _shown(request: PageRequest, product: str, names: Sequence[str], wanted: GridFilter) -> _Shown:
+    stores = request.context.stores
+    run = run_of(request, request.query["run"]) if request.query.get("run") else None
+    cell = request.query.get("cell", "") or next(iter(names), "")
     if run is not None:
         grid, cell = grid_of_run(stores, run.id, wanted), ""
     else:
-        grid = grid_of_cells(stores, product, cell, wanted, cells=_width(page_request))
+        grid = grid_of_cells(stores, product, cell, wanted, cells=_width(request))
     lettered = [kind.signature for kind in grid.kinds.values() if kind.letter]
     return _Shown(
         product, cell, run, grid, stores.failure_groups.named(lettered) if lettered else {}
@@ -132,27 +137,27 @@ def _tests_wanted(q: str, job: str) -> TestsWanted:
     )
 
 
-def _group(page_request: PageRequest) -> GridGroup | None:
-    named = page_request.query.get("group", "")
+def _group(request: PageRequest) -> GridGroup | None:
+    named = request.query.get("group", "")
     if named and named not in list(GridGroup):
         raise PageMissingError(f"tests are {', '.join(GridGroup)}; none is {named!r}")
     return GridGroup(named) if named else None
 
 
-def _width(page_request: PageRequest) -> int:
-    named = page_request.query.get("columns", "")
+def _width(request: PageRequest) -> int:
+    named = request.query.get("columns", "")
     return int(named) if named in map(str, WIDTHS) else WIDTHS[0]
 
 
-def _tabs(page_request: PageRequest, grid: Grid) -> list[dict[str, object]]:
+def _tabs(request: PageRequest, grid: Grid) -> list[dict[str, object]]:
     """Return a tab for each group: (title, count, URL, whether it is selected)."""
-    now = _group(page_request)
+    now = _group(request)
     return [
         {
             "title": title,
             "many": grid.groups.get(group, 0) if group else None,
             "tone": term(group).tone if group else "",
-            "href": page_request.here(group=group or "", after=""),
+            "href": request.here(group=group or "", after=""),
             "is_now": group is now,
         }
         for group, title in _TITLES.items()
@@ -160,9 +165,9 @@ def _tabs(page_request: PageRequest, grid: Grid) -> list[dict[str, object]]:
     ]
 
 
-def _table(page_request: PageRequest, shown: _Shown) -> Table:
+def _table(request: PageRequest, shown: _Shown) -> Table:
     grid = shown.grid
-    marks = _Marks(page_request, shown)
+    marks = _Marks(request, shown)
     linked = marks.linked()
     return Table(
         id="grid",
@@ -172,26 +177,22 @@ def _table(page_request: PageRequest, shown: _Shown) -> Table:
             Row((_name(row), *(marks.mark(row, cell, linked) for cell in grid.cells)))
             for row in grid.rows
         ],
-        empty=_empty(page_request, shown),
+        empty=_empty(request, shown),
         command="" if shown.product else "seatrial init && seatrial run seatrial.yaml",
-        next=page_request.here(after=str(grid.next)) if grid.next is not None else "",
+        next=request.here(after=str(grid.next)) if grid.next is not None else "",
         is_caption_hidden=True,
         is_grid=True,
     )
 
 
-def _empty(page_request: PageRequest, shown: _Shown) -> str:
+def _empty(request: PageRequest, shown: _Shown) -> str:
     if not shown.product:
         return "No run has been launched yet."
     if not shown.grid.cells:
         return f"No run of {visible(shown.cell)} has tests; another platform may."
-    if page_request.query.get("after"):
+    if request.query.get("after"):
         return "There are no more tests: go back to the first page."
-    if (
-        page_request.query.get("q")
-        or page_request.query.get("job")
-        or page_request.query.get("group")
-    ):
+    if request.query.get("q") or request.query.get("job") or request.query.get("group"):
         return "No test is like that: take a word or a choice away."
     return "No test has been reported yet: they come as the run goes on."
 
@@ -214,7 +215,7 @@ def _name(row: GridRow) -> Text:
 class _Marks:
     """Turns results into marks."""
 
-    def __init__(self, page_request: PageRequest, shown: _Shown) -> None:
+    def __init__(self, request: PageRequest, shown: _Shown) -> None:
         self._shown = shown
         self._kinds: Mapping[str, GridFailureGroup] = shown.grid.kinds
         self._alive = {cell.number for cell in shown.grid.cells if not cell.is_done}

@@ -24,6 +24,8 @@ from orchestrator.dashboard.responses import (
     PageMissingError,
     PageRequest,
     PageRequestDep,
+    product_of,
+    products,
 )
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import (
@@ -38,7 +40,6 @@ from orchestrator.dashboard.table import (
     Table,
     Text,
 )
-from orchestrator.dashboard.url_params import product_of, products
 from orchestrator.domain.caller_identity import Person, Scope
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
@@ -84,47 +85,45 @@ async def _form(request: Request) -> Form:
 
 
 @router.get(urls.KNOWN_ISSUES)
-def show_known_issues(page_request: PageRequestDep) -> Response:
+def show_known_issues(request: PageRequestDep) -> Response:
     """Show every known issue of a product."""
-    return _page(page_request, _empty_form(page_request))
+    return _page(request, _empty_form(request))
 
 
 @router.post(urls.KNOWN_ISSUES)
 def add_issue(
-    page_request: PageRequestDep,
+    request: PageRequestDep,
     viewer: Annotated[Viewer, needs(Scope.GATE)],
     form: Annotated[Form, Depends(_form)],
 ) -> Response:
     """Add a known issue; a refused form is shown again with its values."""
-    new = _read(form, viewer.person, page_request.now.date())
+    new = _read(form, viewer.person, request.now.date())
     if not form.is_refused:
         try:
-            added = add_known_issue(page_request.context, new)
+            added = add_known_issue(request.context, new)
         except InvalidDocumentError as error:
             form.refuse(error)
         else:
             there = urls.with_query(urls.KNOWN_ISSUES, product=added.product)
-            return page_request.go(f"{there}#{added.id}")
-    return _page(page_request, form)
+            return request.go(f"{there}#{added.id}")
+    return _page(request, form)
 
 
 @router.post(urls.KNOWN_ISSUES + "/{issue}/end")
 def end_issue(
-    page_request: PageRequestDep, viewer: Annotated[Viewer, needs(Scope.GATE)], issue: str
+    request: PageRequestDep, viewer: Annotated[Viewer, needs(Scope.GATE)], issue: str
 ) -> Response:
     """End a quarantine now; idempotent."""
-    ended = end_known_issue(page_request.context, issue, by=viewer.name)
+    ended = end_known_issue(request.context, issue, by=viewer.name)
     if ended is None:
         raise PageMissingError(f"there is no known issue {issue!r}; /known-issues lists them")
-    return page_request.go(
-        f"{urls.with_query(urls.KNOWN_ISSUES, product=ended.product)}#{ended.id}"
-    )
+    return request.go(f"{urls.with_query(urls.KNOWN_ISSUES, product=ended.product)}#{ended.id}")
 
 
-def _empty_form(page_request: PageRequest) -> Form:
+def _empty_form(request: PageRequest) -> Form:
     """Return the form, filled from the URL's query."""
-    given = {name: page_request.query.get(name, "") for name in _FIELDS}
-    until = (page_request.now + timedelta(days=30)).date().isoformat()
+    given = {name: request.query.get(name, "") for name in _FIELDS}
+    until = (request.now + timedelta(days=30)).date().isoformat()
     return Form({**given, "expires": given["expires"] or until})
 
 
@@ -156,13 +155,13 @@ def _read(form: Form, author: Person, opened: date) -> KnownIssue:
     )
 
 
-def _page(page_request: PageRequest, form: Form) -> Response:
-    known = products(page_request)
-    product = product_of(page_request, form, known)
-    review = list_issues(page_request.context, product, runs=RUNS)
+def _page(request: PageRequest, form: Form) -> Response:
+    known = products(request)
+    product = product_of(request, form, known)
+    review = list_issues(request.context, product, runs=RUNS)
     form.values = {**form.values, "product": form.value("product") or product}
-    table = _table(page_request, review)
-    return page_request.answer(
+    table = _table(request, review)
+    return request.answer(
         Page(
             template="known_issues.html.j2",
             title="Known issues",
@@ -184,14 +183,14 @@ def _page(page_request: PageRequest, form: Form) -> Response:
     )
 
 
-def _table(page_request: PageRequest, review: IssueReview) -> Table:
-    ends = page_request.wanted is Format.HTML and page_request.viewer.may(Scope.GATE)
+def _table(request: PageRequest, review: IssueReview) -> Table:
+    ends = request.wanted is Format.HTML and request.viewer.may(Scope.GATE)
     shown = review.issues[:SHOWN]
     return Table(
         id="issues",
         caption="Known issues, those that need a person first",
         columns=(*_COLUMNS, _END) if ends else _COLUMNS,
-        rows=[_row(page_request, one, ends=ends) for one in shown],
+        rows=[_row(request, one, ends=ends) for one in shown],
         empty="No known issue yet: a failure's page makes one from what it knows.",
         command="seatrial known-issue add --help",
         total=len(review.issues),
@@ -199,7 +198,7 @@ def _table(page_request: PageRequest, review: IssueReview) -> Table:
     )
 
 
-def _row(page_request: PageRequest, one: ListedIssue, *, ends: bool) -> Row:
+def _row(request: PageRequest, one: ListedIssue, *, ends: bool) -> Row:
     issue = one.issue
     is_web = issue.url.startswith(("https://", "http://"))
     cells: list[Cell] = [
@@ -211,14 +210,14 @@ def _row(page_request: PageRequest, one: ListedIssue, *, ends: bool) -> Row:
         Number(one.seen),
         Number(one.most, is_loud=one.status is IssueStatus.EXCEEDED),
         Number(issue.max_failures),
-        Moment(one.last_seen, page_request.now),
+        Moment(one.last_seen, request.now),
         Text(issue.expires.isoformat(), note=_left(one)),
         Several(
             [Text(name, urls.signature_url(name), is_code=True) for name in one.signatures[:3]]
         ),
     ]
     if ends:
-        act = Act("End", urls.end_issue_url(issue.id), page_request.viewer.csrf(), issue.id)
+        act = Act("End", urls.end_issue_url(issue.id), request.viewer.csrf(), issue.id)
         cells.append(act if issue.ended_at is None else Text(""))
     return Row(cells, id=issue.id, tone="warn" if one.is_near else _LOUD.get(one.status, ""))
 

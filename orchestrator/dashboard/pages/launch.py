@@ -31,10 +31,15 @@ from orchestrator.assets import asset_dir
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages.launch_uploads import about_payload, store_uploads
 from orchestrator.dashboard.pages.run.routes import form_key
-from orchestrator.dashboard.responses import Page, PageMissingError, PageRequest, PageRequestDep
+from orchestrator.dashboard.responses import (
+    Page,
+    PageMissingError,
+    PageRequest,
+    PageRequestDep,
+    run_of,
+)
 from orchestrator.dashboard.session import NotAllowedError, Viewer, needs
 from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Several, Table, Text, Usd
-from orchestrator.dashboard.url_params import run_of
 from orchestrator.domain.caller_identity import Scope, missing_scope
 from orchestrator.domain.cell import Run
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
@@ -343,21 +348,21 @@ class Found:
 
 
 @router.get(urls.LAUNCH)
-def show_launch(page_request: PageRequestDep, matrix: str = "", run: str = "") -> Response:
+def show_launch(request: PageRequestDep, matrix: str = "", run: str = "") -> Response:
     """The form, with the text of a ready matrix, or with all that a run was launched with."""
-    if not page_request.viewer.may(Scope.RUN):
-        viewer = page_request.viewer
+    if not request.viewer.may(Scope.RUN):
+        viewer = request.viewer
         raise NotAllowedError(missing_scope(viewer.name, viewer.scope, Scope.RUN))
     if run:
-        form = _form_of(page_request.context, run_of(page_request, run))
-        return _answer(page_request, form, _read(page_request, form))
+        form = _form_of(request.context, run_of(request, run))
+        return _answer(request, form, _read(request, form))
     ready = _ready()
     if matrix and matrix not in ready:
         names = ", ".join(ready) or "none"
         raise PageMissingError(f"there is no ready matrix {matrix!r}; there is: {names}")
     name = matrix or next(iter(ready), "")
     form = Form(name=f"{name}.yaml" if name else "matrix", text=ready.get(name, ""))
-    return _answer(page_request, form, _read(page_request, form))
+    return _answer(request, form, _read(request, form))
 
 
 def _form_of(context: Context, run: Run) -> Form:
@@ -380,15 +385,15 @@ def _form_of(context: Context, run: Run) -> Form:
 
 @router.post(urls.LAUNCH)
 async def launch(
-    page_request: PageRequestDep,
+    request: PageRequestDep,
     viewer: Annotated[Viewer, needs(Scope.RUN, uploads=True)],
-    request: Request,
+    http_request: Request,
 ) -> Response:
     """Plan a launch, or start the planned one; idempotent by the form's key."""
-    sent = await request.form()
+    sent = await http_request.form()
     try:
         form = _form(sent, await _uploaded(sent))
-        stored = await run_in_threadpool(store_uploads, page_request.context, sent)
+        stored = await run_in_threadpool(store_uploads, request.context, sent)
         form = replace(
             form,
             payload=stored.get("payload", form.payload),
@@ -396,95 +401,95 @@ async def launch(
             source="wheel" if "wheel" in stored else form.source,
         )
     except InvalidDocumentError as error:
-        found = Found(mistakes=_mistakes(page_request, error, form))
-        return await run_in_threadpool(_answer, page_request, form, found)
+        found = Found(mistakes=_mistakes(request, error, form))
+        return await run_in_threadpool(_answer, request, form, found)
     finally:
         await sent.close()
     if sent.get("action") != "start":
-        found = await run_in_threadpool(_planned, page_request, form)
-        return await run_in_threadpool(_answer, page_request, form, found)
+        found = await run_in_threadpool(_planned, request, form)
+        return await run_in_threadpool(_answer, request, form, found)
     if sent.get("planned") != form.fingerprint:
-        found = await run_in_threadpool(_planned, page_request, form, changed=True)
-        return await run_in_threadpool(_answer, page_request, form, found, status=409)
-    key = str(sent.get("key") or page_request.context.new_id())[:100]
-    started = await _started(page_request, form, key)
+        found = await run_in_threadpool(_planned, request, form, changed=True)
+        return await run_in_threadpool(_answer, request, form, found, status=409)
+    key = str(sent.get("key") or request.context.new_id())[:100]
+    started = await _started(request, form, key)
     if isinstance(started, Run):
-        return page_request.go(urls.run_url(started.id))
-    return await run_in_threadpool(_answer, page_request, form, started)
+        return request.go(urls.run_url(started.id))
+    return await run_in_threadpool(_answer, request, form, started)
 
 
-async def _started(page_request: PageRequest, form: Form, key: str) -> Run | Found:
+async def _started(request: PageRequest, form: Form, key: str) -> Run | Found:
     """The run, or what is wrong.
 
     Of two clicks, a browser shows the answer to the second one: it waits for the first.
     """
     for _ in range(_TRIES):
         try:
-            return await run_in_threadpool(_start, page_request, form, key)
+            return await run_in_threadpool(_start, request, form, key)
         except KeyInFlightError:
             await anyio.sleep(_PAUSE_S)
     return Found(refused="It is being launched; /runs shows it as soon as it is there.")
 
 
-def _start(page_request: PageRequest, form: Form, key: str) -> Run | Found:
+def _start(request: PageRequest, form: Form, key: str) -> Run | Found:
     try:
-        order, _ = order_of(page_request.context, form)
+        order, _ = order_of(request.context, form)
         claim = form_key(key, "launch", form.fingerprint)
-        return launch_run(page_request.context, order, claim).run
+        return launch_run(request.context, order, claim).run
     except InvalidDocumentError as error:
-        return Found(mistakes=_mistakes(page_request, error, form))
+        return Found(mistakes=_mistakes(request, error, form))
     except (PayloadMissingError, KeyReusedError) as error:
         return Found(refused=str(error))
 
 
-def _planned(page_request: PageRequest, form: Form, *, changed: bool = False) -> Found:
+def _planned(request: PageRequest, form: Form, *, changed: bool = False) -> Found:
     if not form.text.strip():
         return Found(refused="Write a matrix, choose a ready one, or send a file.")
     matrix: Matrix | None = None
     try:
-        matrix = page_request.context.documents.read_matrix(form.text, form.name)
-        order, matrix = order_of(page_request.context, form)
-        return Found(_plan(page_request, order), matrix, changed=changed)
+        matrix = request.context.documents.read_matrix(form.text, form.name)
+        order, matrix = order_of(request.context, form)
+        return Found(_plan(request, order), matrix, changed=changed)
     except InvalidDocumentError as error:
-        return Found(matrix=matrix, mistakes=_mistakes(page_request, error, form))
+        return Found(matrix=matrix, mistakes=_mistakes(request, error, form))
     except PayloadMissingError as error:
         return Found(matrix=matrix, refused=str(error))
 
 
-def _plan(page_request: PageRequest, order: LaunchOrder) -> Plan:
-    return plan_run(page_request.context, order)
+def _plan(request: PageRequest, order: LaunchOrder) -> Plan:
+    return plan_run(request.context, order)
 
 
-def _read(page_request: PageRequest, form: Form) -> Found:
+def _read(request: PageRequest, form: Form) -> Found:
     """Return the platforms of a ready matrix; no provider is asked for prices."""
     try:
-        return Found(matrix=page_request.context.documents.read_matrix(form.text, form.name))
+        return Found(matrix=request.context.documents.read_matrix(form.text, form.name))
     except InvalidDocumentError:
         return Found()
 
 
-def _answer(page_request: PageRequest, form: Form, lookup: Found, *, status: int = 0) -> Response:
-    plan = lookup.plan
-    if lookup.matrix is not None:
-        form = form.about(lookup.matrix)
+def _answer(request: PageRequest, form: Form, result: Found, *, status: int = 0) -> Response:
+    plan = result.plan
+    if result.matrix is not None:
+        form = form.about(result.matrix)
     facts = {
         "form": form,
-        "found": lookup,
+        "found": result,
         "ready": list(_ready()),
         "sources": SOURCES,
-        "platforms": [platform.id for platform in lookup.matrix.platforms] if lookup.matrix else [],
-        "stated": lookup.matrix.subject if lookup.matrix else None,
+        "platforms": [platform.id for platform in result.matrix.platforms] if result.matrix else [],
+        "stated": result.matrix.subject if result.matrix else None,
         "plan": cell_table(plan) if plan else None,
         "headroom": headroom_table(plan) if plan else None,
         "total": total(plan) if plan else "",
         "warnings": warnings(plan) if plan else [],
         "shipments": shipments_in_words(plan.shipments) if plan else [],
-        "key": page_request.context.new_id(),
-        "payload_about": about_payload(page_request.context, form.payload) if form.payload else "",
+        "key": request.context.new_id(),
+        "payload_about": about_payload(request.context, form.payload) if form.payload else "",
     }
-    is_wrong = bool(lookup.mistakes or lookup.refused)
+    is_wrong = bool(result.mistakes or result.refused)
     page = Page(template="launch.html.j2", title="Launch", facts=facts, section=urls.LAUNCH)
-    return page_request.answer(page, status=status or (422 if is_wrong else 200))
+    return request.answer(page, status=status or (422 if is_wrong else 200))
 
 
 def _ready() -> dict[str, str]:
@@ -522,12 +527,12 @@ def _form(sent: FormData, uploaded: tuple[str, str]) -> Form:
     )
 
 
-def _mistakes(page_request: PageRequest, error: InvalidDocumentError, form: Form) -> list[Mistake]:
+def _mistakes(request: PageRequest, error: InvalidDocumentError, form: Form) -> list[Mistake]:
     """Return the errors with line numbers of the text, also for values that the form changed."""
     problems = error.problems
     if error.name == form.name and all(problem.line is None for problem in problems):
         try:
-            page_request.context.documents.refuse_matrix(form.text, form.name, problems)
+            request.context.documents.refuse_matrix(form.text, form.name, problems)
         except InvalidDocumentError as located:
             problems = located.problems
     lines = form.text.split("\n")

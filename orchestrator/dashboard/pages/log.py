@@ -28,8 +28,9 @@ from orchestrator.dashboard.responses import (
     PageMissingError,
     PageRequest,
     PageRequestDep,
+    cell_of,
+    run_of,
 )
-from orchestrator.dashboard.url_params import cell_of, run_of
 from orchestrator.domain.cell import Cell, CellState, Run, RunState
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.terminal_text import StyledText, styled_texts
@@ -210,15 +211,15 @@ QueryDep = Annotated[LogQuery, Depends(log_query)]
 
 
 def opened_log(
-    page_request: PageRequestDep,
+    request: PageRequestDep,
     run: Annotated[str, Path()],
     cell: Annotated[str, Path()],
     attempt: Annotated[int, Query(ge=0, le=_MOST)] = 0,
 ) -> OpenedLog:
     """Return the log in the address: of the named attempt, else of the last one."""
-    found_run = run_of(page_request, run)
-    found_cell = cell_of(page_request, found_run, cell)
-    stores = page_request.context.stores
+    found_run = run_of(request, run)
+    found_cell = cell_of(request, found_run, cell)
+    stores = request.context.stores
     events = stores.run_events.last(
         found_run.id
     )  # before the log: rather looked at twice than never
@@ -229,7 +230,7 @@ def opened_log(
         raise PageMissingError(f"{cell} has no attempt {attempt}; it has {numbers}")
     reader = None
     if log is not None:
-        reader = open_log(stores.logs, page_request.context.log_indexes.of(log.attempt_id), log)
+        reader = open_log(stores.logs, request.context.log_indexes.of(log.attempt_id), log)
     return OpenedLog(found_run, found_cell, logs, log, reader, events)
 
 
@@ -266,7 +267,7 @@ router = APIRouter()
 
 
 @router.get(urls.LOG)
-def show_log(page_request: PageRequestDep, opened: OpenedDep, query: QueryDep) -> Response:
+def show_log(request: PageRequestDep, opened: OpenedDep, query: QueryDep) -> Response:
     """Show a range of the log's lines; with JavaScript, a scrolling window over all of them."""
     found = find_text(query, opened)
     line = found.line if found is not None and found.line is not None else query.line
@@ -274,27 +275,25 @@ def show_log(page_request: PageRequestDep, opened: OpenedDep, query: QueryDep) -
     read = [] if opened.reader is None else opened.reader.lines(window.first, window.count)
     lines = [shown_line(one) for one in read]
     data = _data(opened, lines, found)
-    if page_request.wanted is not Format.HTML:
-        return page_request.answer(Page(template=_TEMPLATE, title="Log", data=data))
+    if request.wanted is not Format.HTML:
+        return request.answer(Page(template=_TEMPLATE, title="Log", data=data))
     facts = {
         **_facts(opened),
-        **_jobs(page_request, opened),
+        **_jobs(request, opened),
         "lines": for_page(lines),
         "line": line,
         "query": query,
         "said": _sentence_of(found, query),
-        "goes_on": _going_on(page_request, found),
-        **_links(page_request, opened, window, lines),
+        "goes_on": _going_on(request, found),
+        **_links(request, opened, window, lines),
     }
     title = f"Log of {opened.cell.name}"
-    return page_request.answer(
-        Page(template=_TEMPLATE, title=title, facts=facts, section=urls.RUNS)
-    )
+    return request.answer(Page(template=_TEMPLATE, title=title, facts=facts, section=urls.RUNS))
 
 
 @router.get(urls.LOG_LINE)
 def show_line(
-    page_request: PageRequestDep,
+    request: PageRequestDep,
     opened: OpenedDep,
     line: Annotated[int, Path(ge=1, le=10**12)],
     at: Annotated[int, Query(ge=0, le=10**12)] = 0,
@@ -316,17 +315,17 @@ def show_line(
         "at": at,
         "until": at + limit,
         "whole": whole,
-        "before": page_request.here(at=str(max(0, at - PART_BYTES))) if at else "",
-        "after": page_request.here(at=str(at + limit)) if at + limit < whole else "",
+        "before": request.here(at=str(max(0, at - PART_BYTES))) if at else "",
+        "after": request.here(at=str(at + limit)) if at + limit < whole else "",
     }
     title = f"Line {line:,} of the log of {opened.cell.name}"
     data = {"line": line, "at": at, "size_bytes": whole, "text": text}
     page = Page(template=_LINE, title=title, facts=facts, data=data, section=urls.RUNS)
-    return page_request.answer(page)
+    return request.answer(page)
 
 
 @router.get(urls.LOG_RAW)
-def save_log(page_request: PageRequestDep, opened: OpenedDep) -> Response:
+def save_log(request: PageRequestDep, opened: OpenedDep) -> Response:
     """Respond with the log's raw bytes as a file."""
     if opened.log is None:
         raise PageMissingError("nothing was written yet")
@@ -334,7 +333,7 @@ def save_log(page_request: PageRequestDep, opened: OpenedDep) -> Response:
         opened.reader.read(0, 1)  # where the log was pruned, this says so before a file begins
     name = quote(f"{opened.cell.name}-{opened.log.number}.log", safe="")
     saved = {"Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
-    pieces = raw_pieces(page_request.context.stores.logs, opened.log)
+    pieces = raw_pieces(request.context.stores.logs, opened.log)
     return StreamingResponse(pieces, headers=saved, media_type="application/octet-stream")
 
 
@@ -343,7 +342,7 @@ _LINE = "log_line.html.j2"
 
 
 def _data(
-    opened: OpenedLog, lines: Sequence[ShownLine], lookup: Found | None
+    opened: OpenedLog, lines: Sequence[ShownLine], search: Found | None
 ) -> Mapping[str, object]:
     told: dict[str, object] = {
         "run": opened.run.id,
@@ -358,8 +357,8 @@ def _data(
         "sections": _sections(opened),
         "lines": [line.plain() for line in lines],
     }
-    if lookup is not None:
-        searched = {"line": lookup.line, "reached": lookup.reached, "is_over": lookup.is_over}
+    if search is not None:
+        searched = {"line": search.line, "reached": search.reached, "is_over": search.is_over}
         told["found"] = searched
     return told
 
@@ -391,18 +390,18 @@ def _facts(opened: OpenedLog) -> Mapping[str, object]:
     }
 
 
-def _jobs(page_request: PageRequest, opened: OpenedLog) -> Mapping[str, object]:
+def _jobs(request: PageRequest, opened: OpenedLog) -> Mapping[str, object]:
     """Return where each job begins, with its outcome, and where the first failure is."""
     if opened.reader is None or not opened.reader.sections:
         return {"jobs": [], "first_failure": ""}
-    stores, run = page_request.context.stores, opened.run
-    record = describe_cell(stores, opened.cell, stores.runs.spec(run.id), at=page_request.now)
+    stores, run = request.context.stores, opened.run
+    record = describe_cell(stores, opened.cell, stores.runs.spec(run.id), at=request.now)
     outcomes = {job.id: job.outcome for job in record.jobs}
     failed = {job for job, outcome in outcomes.items() if outcome in _FAILED}
     line = opened.reader.index.marks.first_failure(opened.total, failed)
 
     def link(to: int) -> str:
-        return page_request.here(**{"line": str(to), "from": "", "go": ""})
+        return request.here(**{"line": str(to), "from": "", "go": ""})
 
     jobs = [
         JobLink(one.job, link(one.first), one.first, outcomes.get(one.job) or "running")
@@ -411,37 +410,35 @@ def _jobs(page_request: PageRequest, opened: OpenedLog) -> Mapping[str, object]:
     return {"jobs": jobs, "first_failure": link(line) if line else "", "failure_line": line or ""}
 
 
-def _going_on(page_request: PageRequest, lookup: Found | None) -> str:
+def _going_on(request: PageRequest, search: Found | None) -> str:
     """Return the URL that continues an unfinished search."""
-    if lookup is None or lookup.line is not None or lookup.is_over:
+    if search is None or search.line is not None or search.is_over:
         return ""
-    return page_request.here(line=str(lookup.reached))
+    return request.here(line=str(search.reached))
 
 
-def _sentence_of(lookup: Found | None, query: LogQuery) -> str:
-    if lookup is None or lookup.line is not None:
+def _sentence_of(search: Found | None, query: LogQuery) -> str:
+    if search is None or search.line is not None:
         return ""
-    if not lookup.is_over:
-        return f"Not found as far as line {lookup.reached:,}."
+    if not search.is_over:
+        return f"Not found as far as line {search.reached:,}."
     if not query.line:
         return "Not in this log."
     return f"None {'before' if query.go == 'previous' else 'after'} line {query.line:,}."
 
 
 def _links(
-    page_request: PageRequest, opened: OpenedLog, window: Window, lines: Sequence[ShownLine]
+    request: PageRequest, opened: OpenedLog, window: Window, lines: Sequence[ShownLine]
 ) -> Mapping[str, str]:
     """Return links to the previous and next lines, for paging without scripts."""
     last = lines[-1].number if lines else 0
 
     def link(first: int) -> str:
-        return page_request.here(**{"from": str(first), "line": "", "go": ""})
+        return request.here(**{"from": str(first), "line": "", "go": ""})
 
     return {
         "earlier": link(max(1, window.first - window.count)) if window.first > 1 else "",
         "later": link(last + 1) if last and last < opened.total else "",
         "begin": link(1) if window.first > 1 else "",
-        "end": page_request.here(**{"from": "", "line": "", "go": ""})
-        if last < opened.total
-        else "",
+        "end": request.here(**{"from": "", "line": "", "go": ""}) if last < opened.total else "",
     }

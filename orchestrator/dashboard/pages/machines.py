@@ -97,9 +97,9 @@ def _orphan(one: Orphan, cloud_resource: CloudResource | None) -> OrphanRow:
     )
 
 
-def orphans_table(page_request: PageRequest, orphans: Sequence[OrphanRow]) -> Table:
+def orphans_table(request: PageRequest, orphans: Sequence[OrphanRow]) -> Table:
     """Return the table of orphans."""
-    may_end = page_request.viewer.may("admin")
+    may_end = request.viewer.may("admin")
     columns = (
         Column("machine", "Machine"),
         Column("provider", "Provider"),
@@ -114,16 +114,14 @@ def orphans_table(page_request: PageRequest, orphans: Sequence[OrphanRow]) -> Ta
         cells: list[Cell] = [
             Text(one.machine, is_code=True, note=" ".join(filter(None, (one.kind, one.state)))),
             Text(one.provider),
-            Badge(
-                one.ownership, note=one.detail if page_request.now < one.ends_after else _OVERDUE
-            ),
-            Moment(one.first_seen, page_request.now),
+            Badge(one.ownership, note=one.detail if request.now < one.ends_after else _OVERDUE),
+            Moment(one.first_seen, request.now),
             Moment(one.ends_after),
             Text(one.run, urls.run_url(one.run), is_code=True) if one.run else Text("–"),
         ]
         if may_end:
             href = urls.end_machine_url(one.provider, one.machine)
-            cells.append(Act("End", href, page_request.viewer.csrf(), one.machine))
+            cells.append(Act("End", href, request.viewer.csrf(), one.machine))
         rows.append(Row(tuple(cells), tone="bad"))
     return Table(
         id="orphans",
@@ -134,7 +132,7 @@ def orphans_table(page_request: PageRequest, orphans: Sequence[OrphanRow]) -> Ta
     )
 
 
-def rented_table(page_request: PageRequest, rented: Sequence[Rented]) -> Table:
+def rented_table(request: PageRequest, rented: Sequence[Rented]) -> Table:
     """Return the table of machines in the ledger that are not terminated."""
     return Table(
         id="rented",
@@ -149,7 +147,7 @@ def rented_table(page_request: PageRequest, rented: Sequence[Rented]) -> Table:
             Column("deadline", "Deadline"),
             Column("expires_at", "Terminates itself"),
         ),
-        rows=[_rented_row(one, page_request.now) for one in rented],
+        rows=[_rented_row(one, request.now) for one in rented],
         empty="No machine is rented. A run whose matrix names a cloud rents them.",
     )
 
@@ -197,7 +195,7 @@ def _expires(one: Rented) -> datetime:
     return begin + timedelta(minutes=billed_minutes_of(one.max_minutes, one.hold_minutes))
 
 
-def looks_table(page_request: PageRequest, looks: Mapping[str, LastLook]) -> Table:
+def looks_table(request: PageRequest, looks: Mapping[str, LastLook]) -> Table:
     """Return the latest inventory answer of each provider."""
     return Table(
         id="providers",
@@ -207,20 +205,18 @@ def looks_table(page_request: PageRequest, looks: Mapping[str, LastLook]) -> Tab
             Column("asked_at", "Last checked"),
             Column("said", "Response"),
         ),
-        rows=[_look_row(page_request, name, look) for name, look in looks.items()],
+        rows=[_look_row(request, name, look) for name, look in looks.items()],
         empty="The janitor of this controller has not asked any provider yet.",
     )
 
 
-def _look_row(page_request: PageRequest, name: str, look: LastLook) -> Row:
+def _look_row(request: PageRequest, name: str, look: LastLook) -> Row:
     if look.unread:
         answered = f"it answered last at {look.read_at:%H:%M} UTC" if look.read_at else ""
         said: Cell = Badge("unknown", note=" ".join(filter(None, (look.unread, answered))))
     else:
         said = Text(_counted(look.sights))
-    return Row(
-        (Text(name), Moment(look.at, page_request.now), said), tone="warn" if look.unread else ""
-    )
+    return Row((Text(name), Moment(look.at, request.now), said), tone="warn" if look.unread else "")
 
 
 def _counted(cloud_resources: Sequence[CloudResource]) -> str:
@@ -275,17 +271,17 @@ router = APIRouter()
 
 
 @router.get(urls.MACHINES)
-def show_machines(page_request: PageRequestDep) -> Response:
+def show_machines(request: PageRequestDep) -> Response:
     """Show machines from the ledger and the janitor's last inventory. No cloud is queried."""
-    return _answer(page_request)
+    return _answer(request)
 
 
 @router.post(urls.MACHINES + "/terminate-all")
 def terminate_all(
-    page_request: PageRequestDep, _viewer: Annotated[Viewer, needs(Scope.ADMIN)]
+    request: PageRequestDep, _viewer: Annotated[Viewer, needs(Scope.ADMIN)]
 ) -> Response:
     """Cancel every run and terminate every machine of the project: the emergency stop."""
-    report = stop_everything(page_request.context)
+    report = stop_everything(request.context)
     failures = [f"{one.provider} {one.id}: {one.failure}" for one in report.items if one.failure]
     failures += [f"{name} could not be asked: {why}" for name, why in report.unread.items()]
     if not report.asked:
@@ -294,44 +290,44 @@ def terminate_all(
         failures.append(f"runs go on, and may launch machines again: {report.not_cancelled}")
     if failures:
         said = "Something may still be billed. " + "; ".join(failures)
-        return _answer(page_request, refused=said, status=502)
-    return page_request.go(urls.MACHINES)
+        return _answer(request, refused=said, status=502)
+    return request.go(urls.MACHINES)
 
 
 @router.post(urls.MACHINES + "/{provider}/{machine:path}/terminate")
 def terminate(
-    page_request: PageRequestDep,
+    request: PageRequestDep,
     provider: Annotated[str, Path()],
     machine: Annotated[str, Path()],
     _viewer: Annotated[Viewer, needs(Scope.ADMIN)],
 ) -> Response:
     """Terminate an orphan; the provider is asked before and after."""
     try:
-        end_machine(page_request.context, provider, machine)
+        end_machine(request.context, provider, machine)
     except tuple(_REFUSALS) as error:
-        return _answer(page_request, refused=str(error), status=_REFUSALS[type(error)])
-    page_request.context.janitor.take_inventory([provider])
-    return page_request.go(urls.MACHINES)
+        return _answer(request, refused=str(error), status=_REFUSALS[type(error)])
+    request.context.janitor.take_inventory([provider])
+    return request.go(urls.MACHINES)
 
 
-def _answer(page_request: PageRequest, *, refused: str = "", status: int = 200) -> Response:
-    rented = page_request.context.stores.machines
+def _answer(request: PageRequest, *, refused: str = "", status: int = 200) -> Response:
+    rented = request.context.stores.machines
     now = rented.now()
-    looks = page_request.context.janitor.looks.all()
+    looks = request.context.janitor.looks.all()
     orphans = orphans_of(rented.sightings(), looks)
     tables = (
-        orphans_table(page_request, orphans),
-        rented_table(page_request, now),
-        looks_table(page_request, looks),
-        gone_table(rented.gone(limit=_GONE_SHOWN), page_request.now),
+        orphans_table(request, orphans),
+        rented_table(request, now),
+        looks_table(request, looks),
+        gone_table(rented.gone(limit=_GONE_SHOWN), request.now),
     )
     facts = {
         "parts": {table.id: table for table in tables},
         "orphans": orphans,
         "is_looked_at": bool(looks),
-        "said": _sentence(page_request, now, has_orphans=bool(orphans)),
+        "said": _sentence(request, now, has_orphans=bool(orphans)),
         "refused": refused,
-        "project": page_request.context.janitor.project,
+        "project": request.context.janitor.project,
     }
     page = Page(
         template="machines.html.j2",
@@ -340,10 +336,10 @@ def _answer(page_request: PageRequest, *, refused: str = "", status: int = 200) 
         facts=facts,
         section=urls.MACHINES,
     )
-    return page_request.answer(page, status=status)
+    return request.answer(page, status=status)
 
 
-def _sentence(page_request: PageRequest, now: Sequence[Rented], *, has_orphans: bool) -> str:
+def _sentence(request: PageRequest, now: Sequence[Rented], *, has_orphans: bool) -> str:
     real = [one for one in now if is_real(one)]
     unreal = f"{plural(len(now) - len(real), 'simulated machine')}, no money"
     if not real:
@@ -351,7 +347,7 @@ def _sentence(page_request: PageRequest, now: Sequence[Rented], *, has_orphans: 
             return "No machine is rented for a run, and yet something is there."
         nothing = "No machine is running; nothing costs money."
         return nothing if not now else f"Nothing costs money: {unreal}."
-    so_far = sum((machine_cost(one.lease, page_request.now) for one in real), Decimal(0))
+    so_far = sum((machine_cost(one.lease, request.now) for one in real), Decimal(0))
     by_hour = sum((one.lease.price_usd_per_hour or Decimal(0) for one in real), Decimal(0))
     said = f"{plural(len(real), 'machine')}: {usd(so_far)} so far, {usd(by_hour)} an hour"
     return said if len(real) == len(now) else f"{said}; {unreal}"

@@ -20,16 +20,16 @@ router = APIRouter()
 
 
 @router.get(urls.PRODUCTS)
-def show_products(page_request: PageRequestDep) -> Response:
+def show_products(request: PageRequestDep) -> Response:
     """Every product with its gates, then products and platforms by days."""
-    named = page_request.query.get("days", "")
+    named = request.query.get("days", "")
     many = int(named) if named in map(str, RANGES) else RANGES[0]
-    days = [page_request.now.date() - timedelta(days=back) for back in range(many)]
-    releases = page_request.context.stores.releases
+    days = [request.now.date() - timedelta(days=back) for back in range(many)]
+    releases = request.context.stores.releases
     newest = releases.newest_runs()
-    outcomes = releases.days(since=page_request.now - timedelta(days=many))
+    outcomes = releases.days(since=request.now - timedelta(days=many))
     tables = (
-        _products(page_request, newest, gate_statuses(page_request.context)),
+        _products(request, newest, gate_statuses(request.context)),
         _days(newest, outcomes, days),
     )
     words = dict.fromkeys(one.word for one in outcomes)
@@ -45,11 +45,11 @@ def show_products(page_request: PageRequestDep) -> Response:
         facts=facts,
         section=urls.BOARD,
     )
-    return page_request.answer(page)
+    return request.answer(page)
 
 
 def _products(
-    page_request: PageRequest, newest: Sequence[NewestRun], statuses: Sequence[GateStatus]
+    request: PageRequest, newest: Sequence[NewestRun], statuses: Sequence[GateStatus]
 ) -> Table:
     return Table(
         id="products",
@@ -59,14 +59,14 @@ def _products(
             Column("gates", "Gates"),
             Column("newest", "Newest run"),
         ),
-        rows=[_product(page_request, one, statuses) for one in newest],
+        rows=[_product(request, one, statuses) for one in newest],
         empty="Nothing has been launched yet.",
         command="seatrial init && seatrial run seatrial.yaml",
         is_caption_hidden=True,
     )
 
 
-def _product(page_request: PageRequest, one: NewestRun, statuses: Sequence[GateStatus]) -> Row:
+def _product(request: PageRequest, one: NewestRun, statuses: Sequence[GateStatus]) -> Row:
     board = urls.with_query(urls.BOARD, product=one.product)
     mine = [status for status in statuses if status.stored.product == one.product]
     gates: Cell = Several([_gate(status) for status in mine]) if mine else Text("–")

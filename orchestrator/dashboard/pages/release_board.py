@@ -27,10 +27,11 @@ from orchestrator.dashboard.responses import (
     PageMissingError,
     PageRequest,
     PageRequestDep,
+    of_products,
     pages_of,
+    products,
 )
 from orchestrator.dashboard.table import Moment, Table
-from orchestrator.dashboard.url_params import of_products, products
 from orchestrator.domain.gate.policy import duration
 from orchestrator.domain.gate.verdict import VerdictLine
 from orchestrator.domain.vocabulary import Term, term
@@ -94,11 +95,11 @@ class Upcoming:
 
 
 @router.get(urls.BOARD)
-def show_board(page_request: PageRequestDep, matrix: str = "", before: str = "") -> Response:
+def show_board(request: PageRequestDep, matrix: str = "", before: str = "") -> Response:
     """Show a page of versions by platforms, and the pass rates over time."""
-    known = products(page_request)
-    product = of_products(page_request, known)
-    statuses = [one for one in gate_statuses(page_request.context) if one.stored.product == product]
+    known = products(request)
+    product = of_products(request, known)
+    statuses = [one for one in gate_statuses(request.context) if one.stored.product == product]
     wanted = BoardFilter(
         product=product,
         matrix=matrix,
@@ -106,10 +107,10 @@ def show_board(page_request: PageRequestDep, matrix: str = "", before: str = "")
         before=before or None,
         believed=_trusted(statuses),
     )
-    board = _board(page_request, wanted)
-    days = _days(page_request)
-    trends = _trends(page_request, product, matrix, days)
-    sentences = [gate_sentence(page_request, one) for one in statuses]
+    board = _board(request, wanted)
+    days = _days(request)
+    trends = _trends(request, product, matrix, days)
+    sentences = [gate_sentence(request, one) for one in statuses]
     facts = {
         "product": product,
         "products": known,
@@ -117,33 +118,33 @@ def show_board(page_request: PageRequestDep, matrix: str = "", before: str = "")
         "matrices": board.matrices,
         "before": before,
         "gates": sentences,
-        "upcoming": _upcoming(page_request, product),
+        "upcoming": _upcoming(request, product),
         "days": days,
         "ranges": RANGES,
         "low": lowest(trends.values()),
-        "old": _old(page_request, board, wanted),
+        "old": _old(request, board, wanted),
     }
     page = Page(
         template="board.html.j2",
         title="Releases",
-        tables=_tables(page_request, board, trends),
+        tables=_tables(request, board, trends),
         facts=facts,
         data=_data(product, sentences),
         section=urls.BOARD,
     )
-    return page_request.answer(page)
+    return request.answer(page)
 
 
-def _tables(page_request: PageRequest, board: Board, trends: Trends) -> tuple[Table, ...]:
+def _tables(request: PageRequest, board: Board, trends: Trends) -> tuple[Table, ...]:
     return (
-        board_table(page_request, board),
+        board_table(request, board),
         rates_table(trends, board.names),
-        live_table(page_request, board.live),
+        live_table(request, board.live),
     )
 
 
-def _board(page_request: PageRequest, wanted: BoardFilter) -> Board:
-    board = release_board(page_request.context.stores, wanted, at=page_request.now)
+def _board(request: PageRequest, wanted: BoardFilter) -> Board:
+    board = release_board(request.context.stores, wanted, at=request.now)
     if wanted.matrix and wanted.matrix not in board.matrices:
         there = ", ".join(board.matrices[:20]) or "none yet"
         message = f"no run of a matrix {wanted.matrix!r} is stored; there is: {there}"
@@ -152,12 +153,12 @@ def _board(page_request: PageRequest, wanted: BoardFilter) -> Board:
 
 
 @router.get("/badges/{gate}.svg")
-def show_badge(page_request: PageRequestDep, request: Request, gate: str) -> Response:
+def show_badge(request: PageRequestDep, http_request: Request, gate: str) -> Response:
     """Respond with an SVG badge of the gate's newest decision."""
-    stored = find_policy(page_request.context, gate)
-    found = page_request.context.stores.gates.lineage_heads(gate=stored.gate)
+    stored = find_policy(request.context, gate)
+    found = request.context.stores.gates.lineage_heads(gate=stored.gate)
     newest = max((one.newest for one in found), key=lambda one: one.created_at, default=None)
-    drawn = pages_of(request).show("badge.svg.j2", badge_words(stored.gate, newest))
+    drawn = pages_of(http_request).show("badge.svg.j2", badge_words(stored.gate, newest))
     return Response(drawn, media_type="image/svg+xml")
 
 
@@ -167,32 +168,32 @@ def _trusted(statuses: Sequence[GateStatus]) -> timedelta | None:
     return min(ages, default=None)
 
 
-def _days(page_request: PageRequest) -> int:
-    named = page_request.query.get("days", "")
+def _days(request: PageRequest) -> int:
+    named = request.query.get("days", "")
     return int(named) if named in map(str, RANGES) else RANGES[1]
 
 
-def _trends(page_request: PageRequest, product: str, matrix: str, days: int) -> Trends:
-    first = (page_request.now - timedelta(days=days - 1)).replace(hour=0, minute=0, second=0)
+def _trends(request: PageRequest, product: str, matrix: str, days: int) -> Trends:
+    first = (request.now - timedelta(days=days - 1)).replace(hour=0, minute=0, second=0)
     since = first.replace(microsecond=0)
-    rates = page_request.context.stores.releases.rates(product, matrix=matrix, since=since)
+    rates = request.context.stores.releases.rates(product, matrix=matrix, since=since)
     return rate_trends(rates)
 
 
-def _upcoming(page_request: PageRequest, product: str) -> list[Upcoming]:
+def _upcoming(request: PageRequest, product: str) -> list[Upcoming]:
     """Return the product's next schedules, the earliest first."""
-    ahead = page_request.context.stores.schedules.due(page_request.now + _AHEAD)
+    ahead = request.context.stores.schedules.due(request.now + _AHEAD)
     due = [one for one in ahead if one.schedule.product == product]
     first = sorted(due, key=lambda one: one.next_due_at)[:_UPCOMING]
     return [Upcoming(one.schedule.name, Moment(one.next_due_at)) for one in first]
 
 
-def _old(page_request: PageRequest, board: Board, wanted: BoardFilter) -> str:
+def _old(request: PageRequest, board: Board, wanted: BoardFilter) -> str:
     """Return a warning where the newest evidence is older than the gates accept."""
     newest: datetime | None = max((row.at for row in board.rows if row.at), default=None)
     if newest is None or wanted.believed is None or wanted.before:
         return ""
-    if page_request.now - newest <= wanted.believed:
+    if request.now - newest <= wanted.believed:
         return ""
     hours = int(wanted.believed.total_seconds() // 3600)
     return f"The newest evidence is older than the {hours} h that the gates believe."

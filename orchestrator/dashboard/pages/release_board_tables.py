@@ -220,7 +220,7 @@ _TESTS = "tests"
 """The reason of most failures, which is not shown: the counts show it."""
 
 
-def board_table(page_request: PageRequest, board: Board) -> Table:
+def board_table(request: PageRequest, board: Board) -> Table:
     """Return the table of versions by platforms."""
     return Table(
         id="board",
@@ -233,29 +233,29 @@ def board_table(page_request: PageRequest, board: Board) -> Table:
         rows=[
             Row(
                 (
-                    _version(page_request, row),
-                    _verdicts(page_request, row),
-                    *_squares(page_request, board, row),
+                    _version(request, row),
+                    _verdicts(request, row),
+                    *_squares(request, board, row),
                 )
             )
             for row in board.rows
         ],
         empty="Nothing has been launched yet: the first run of a matrix makes the first line.",
         command=_FIRST_COMMAND,
-        next=page_request.here(before=board.next) if board.next else "",
+        next=request.here(before=board.next) if board.next else "",
         is_caption_hidden=True,
     )
 
 
-def _version(page_request: PageRequest, row: BoardRow) -> Text:
-    when = f"{age(row.at, page_request.now)} ago" if row.at is not None else "no evidence yet"
+def _version(request: PageRequest, row: BoardRow) -> Text:
+    when = f"{age(row.at, request.now)} ago" if row.at is not None else "no evidence yet"
     if row.live is not None:
         when += "; a run goes on"
     href = urls.run_url(row.live.run if row.live is not None else row.newest_run)
     return Text(row.of.version, href, note=f"{row.of.subject} · {when}")
 
 
-def _verdicts(page_request: PageRequest, row: BoardRow) -> Cell:
+def _verdicts(request: PageRequest, row: BoardRow) -> Cell:
     if not row.verdicts:
         return Text("–", note="no verdict")
     return Several(
@@ -266,12 +266,12 @@ def _verdicts(page_request: PageRequest, row: BoardRow) -> Cell:
     )
 
 
-def _squares(page_request: PageRequest, board: Board, row: BoardRow) -> Iterator[Cell]:
+def _squares(request: PageRequest, board: Board, row: BoardRow) -> Iterator[Cell]:
     for square in row.squares:
-        yield _square(page_request, board, row, square)
+        yield _square(request, board, row, square)
 
 
-def _square(page_request: PageRequest, board: Board, row: BoardRow, square: BoardCell) -> Cell:
+def _square(request: PageRequest, board: Board, row: BoardRow, square: BoardCell) -> Cell:
     cell = square.cell
     if cell is None and row.live is not None:
         return Evidence(word="queued", href=urls.run_url(row.live.run), note="a run goes on")
@@ -290,7 +290,7 @@ def _square(page_request: PageRequest, board: Board, row: BoardRow, square: Boar
         href=urls.cell_url(cell.run, cell.name),
         counts=cell.counts,
         at=cell.at,
-        now=page_request.now,
+        now=request.now,
         note=", ".join(note for note in notes if note),
         staleness=square.staleness,
     )
@@ -302,7 +302,7 @@ def _main_matrix(row: BoardRow) -> str:
     return counted.most_common(1)[0][0]
 
 
-def live_table(page_request: PageRequest, live: Sequence[LiveRun]) -> Table:
+def live_table(request: PageRequest, live: Sequence[LiveRun]) -> Table:
     """Return the table of unfinished runs."""
     return Table(
         id="live",
@@ -321,7 +321,7 @@ def live_table(page_request: PageRequest, live: Sequence[LiveRun]) -> Table:
                     Text(one.of.version, note=one.of.subject),
                     Text(one.matrix),
                     Text(", ".join(f"{n} {term(state).word}" for state, n in one.cells.items())),
-                    Moment(one.launched_at, page_request.now),
+                    Moment(one.launched_at, request.now),
                 )
             )
             for one in live
@@ -418,7 +418,7 @@ class GateSentence:
         return f"{self.gate}: {said_so} {self.about}{why}".rstrip()
 
 
-def gate_sentence(page_request: PageRequest, status: GateStatus) -> GateSentence:
+def gate_sentence(request: PageRequest, status: GateStatus) -> GateSentence:
     """Return a sentence about the gate's newest verdict in any lineage."""
     gate = status.stored.gate
     waits = [
@@ -446,7 +446,7 @@ def gate_sentence(page_request: PageRequest, status: GateStatus) -> GateSentence
         word=newest.decision,
         verdict=newest.id,
         href=urls.verdict_url(newest.id),
-        about=f"{of}{age(newest.created_at, page_request.now)} ago",
+        about=f"{of}{age(newest.created_at, request.now)} ago",
         reason=_short(reasons[0]) if reasons else "",
         more=max(len(reasons) - 1, 0),
         waits=waits,

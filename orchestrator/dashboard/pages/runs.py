@@ -46,7 +46,7 @@ router = APIRouter()
 
 @router.get(urls.RUNS)
 def show_runs(
-    page_request: PageRequestDep,
+    request: PageRequestDep,
     outcome: str = "",
     subject: str = "",
     version: str = "",
@@ -68,7 +68,7 @@ def show_runs(
         branch=branch.strip(),
         author=author.strip(),
     )
-    stores, now = page_request.context.stores, page_request.now
+    stores, now = request.context.stores, request.now
     cursor = before if _CURSOR.fullmatch(before) else None
     runs, following = list_runs(stores, limit=PAGE_SIZE, before=cursor, at=now, filters=chosen)
     facts = {
@@ -77,15 +77,15 @@ def show_runs(
         "names": stores.runs.names(),
         "outcomes": [(one.value, term(one.value).word) for one in _OUTCOMES],
     }
-    table = _table(page_request, chosen, runs, following)
+    table = _table(request, chosen, runs, following)
     page = Page(
         template="runs.html.j2", title="Runs", tables=(table,), facts=facts, section=urls.RUNS
     )
-    return page_request.answer(page)
+    return request.answer(page)
 
 
 def _table(
-    page_request: PageRequest, chosen: RunsAsked, runs: Sequence[ListedRun], following: str | None
+    request: PageRequest, chosen: RunsAsked, runs: Sequence[ListedRun], following: str | None
 ) -> Table:
     empty, command = "No run has been launched yet.", "seatrial init && seatrial run seatrial.yaml"
     if chosen != RunsAsked():
@@ -94,18 +94,18 @@ def _table(
         id="runs",
         caption="Runs, newest first",
         columns=_COLUMNS,
-        rows=[_row(page_request, run) for run in runs],
+        rows=[_row(request, run) for run in runs],
         empty=empty,
         command=command,
-        next=page_request.here(before=following) if following else "",
+        next=request.here(before=following) if following else "",
         is_caption_hidden=True,
     )
 
 
-def _row(page_request: PageRequest, listed: ListedRun) -> Row:
+def _row(request: PageRequest, listed: ListedRun) -> Row:
     run = listed.run
     href = urls.run_url(run.id)
-    took = (run.finished_at or page_request.now) - run.created_at
+    took = (run.finished_at or request.now) - run.created_at
     return Row(
         (
             Text(run.id, href, _commit(run), is_code=True, short=f"{run.id[:_SHORT]}…"),

@@ -224,66 +224,64 @@ router = APIRouter()
 
 
 @router.get(urls.SCHEDULES + "/{name}")
-def show_one(page_request: PageRequestDep, name: str) -> Response:
+def show_one(request: PageRequestDep, name: str) -> Response:
     """Show a schedule with its firings."""
     try:
-        shown = show_schedule(page_request.context, name)
+        shown = show_schedule(request.context, name)
     except ScheduleMissingError as error:
         raise PageMissingError(f"there is no schedule {name!r}; /schedules lists them") from error
-    return page_request.answer(_page(page_request, shown))
+    return request.answer(_page(request, shown))
 
 
 @router.post(urls.SCHEDULES + "/{name}/pause")
 def pause(
-    page_request: PageRequestDep, viewer: Annotated[Viewer, needs(Scope.GATE)], name: str
+    request: PageRequestDep, viewer: Annotated[Viewer, needs(Scope.GATE)], name: str
 ) -> Response:
     """Let it fire no more."""
-    return _done(page_request, name, lambda: pause_schedule(page_request.context, name))
+    return _done(request, name, lambda: pause_schedule(request.context, name))
 
 
 @router.post(urls.SCHEDULES + "/{name}/resume")
 def resume(
-    page_request: PageRequestDep, viewer: Annotated[Viewer, needs(Scope.GATE)], name: str
+    request: PageRequestDep, viewer: Annotated[Viewer, needs(Scope.GATE)], name: str
 ) -> Response:
     """Let it fire again."""
-    return _done(page_request, name, lambda: resume_schedule(page_request.context, name))
+    return _done(request, name, lambda: resume_schedule(request.context, name))
 
 
 @router.post(urls.SCHEDULES + "/{name}/trigger")
 def trigger(
-    page_request: PageRequestDep, viewer: Annotated[Viewer, needs(Scope.RUN)], name: str
+    request: PageRequestDep, viewer: Annotated[Viewer, needs(Scope.RUN)], name: str
 ) -> Response:
     """Let it fire now; within one second it is one firing."""
-    return _done(
-        page_request, name, lambda: trigger_schedule(page_request.context, name, by=viewer.name)
-    )
+    return _done(request, name, lambda: trigger_schedule(request.context, name, by=viewer.name))
 
 
 @router.post(urls.SCHEDULES + "/{name}/remove")
 def remove(
-    page_request: PageRequestDep, viewer: Annotated[Viewer, needs(Scope.GATE)], name: str
+    request: PageRequestDep, viewer: Annotated[Viewer, needs(Scope.GATE)], name: str
 ) -> Response:
     """Forget it and its firings."""
     with suppress(ScheduleMissingError):  # it was removed before: what was asked for is so
-        remove_schedule(page_request.context, name)
-    return page_request.go(urls.SCHEDULES)
+        remove_schedule(request.context, name)
+    return request.go(urls.SCHEDULES)
 
 
-def _done(page_request: PageRequest, name: str, work: Callable[[], object]) -> Response:
+def _done(request: PageRequest, name: str, work: Callable[[], object]) -> Response:
     try:
         work()
     except ScheduleMissingError as error:
         raise PageMissingError(f"there is no schedule {name!r}; /schedules lists them") from error
-    return page_request.go(urls.schedule_url(name))
+    return request.go(urls.schedule_url(name))
 
 
-def _page(page_request: PageRequest, shown: ScheduleResponse) -> Page:
+def _page(request: PageRequest, shown: ScheduleResponse) -> Page:
     schedule = shown.schedule
     table = Table(
         id="firings",
         caption="Firings, the latest first",
         columns=COLUMNS,
-        rows=[firing_row(one, page_request.now) for one in shown.firings],
+        rows=[firing_row(one, request.now) for one in shown.firings],
         empty="It has not fired yet. It fires while a controller runs that stays.",
         command="seatrial serve",
         is_caption_hidden=True,
@@ -303,16 +301,16 @@ def _page(page_request: PageRequest, shown: ScheduleResponse) -> Page:
             "deadline": deadline_words(schedule),
             "reuse_h": (schedule.reuse_max_age_s or 0) / 3600,
             "most_firings": FIRINGS_SHOWN,
-            **_kept(page_request, shown),
+            **_kept(request, shown),
         },
         data=_document(shown),
         section=urls.SCHEDULES,
     )
 
 
-def _kept(page_request: PageRequest, shown: ScheduleResponse) -> Mapping[str, object]:
+def _kept(request: PageRequest, shown: ScheduleResponse) -> Mapping[str, object]:
     """Return the numbers of deadlines that were met and missed."""
-    late = [one for one in shown.firings if deadline_of(one, page_request.now) == "deadline_missed"]
+    late = [one for one in shown.firings if deadline_of(one, request.now) == "deadline_missed"]
     return {
         "late": len(late),
         "with_deadline": sum(one.deadline_at is not None for one in shown.firings),
@@ -380,27 +378,27 @@ async def _form(request: Request) -> Form:
 
 
 @router.get(urls.SCHEDULES)
-def show_schedules(page_request: PageRequestDep, change: str = "") -> Response:
+def show_schedules(request: PageRequestDep, change: str = "") -> Response:
     """Show every schedule, with a form for a new one or to change one."""
     if change:
-        return _list_page(page_request, _form_of(_known(page_request, change)))
+        return _list_page(request, _form_of(_known(request, change)))
     given = {"tz": "UTC", "cron": "0 2 * * *", "overlap": "skip", "catch_up": "latest"}
-    return _list_page(page_request, Form(given))
+    return _list_page(request, Form(given))
 
 
 @router.post(urls.SCHEDULES)
 def add_one(
-    page_request: PageRequestDep,
+    request: PageRequestDep,
     viewer: Annotated[Viewer, needs(Scope.GATE)],
     form: Annotated[Form, Depends(_form)],
 ) -> Response:
     """Add a schedule; if that is refused, show the form again with its errors."""
-    new = _read(page_request, viewer, form)
+    new = _read(request, viewer, form)
     if form.is_refused:
-        return _list_page(page_request, form)
+        return _list_page(request, form)
     try:
         keep = replace_schedule if form.value("change") else add_schedule
-        added = keep(page_request.context, new)
+        added = keep(request.context, new)
     except InvalidDocumentError as error:
         if error.name == f"schedule {new.name}":
             form.refuse(error)
@@ -413,13 +411,13 @@ def add_one(
     except PayloadMissingError as error:
         form.said = str(error)
     else:
-        return page_request.go(urls.schedule_url(added.schedule.name))
-    return _list_page(page_request, form)
+        return request.go(urls.schedule_url(added.schedule.name))
+    return _list_page(request, form)
 
 
-def _known(page_request: PageRequest, name: str) -> Schedule:
+def _known(request: PageRequest, name: str) -> Schedule:
     try:
-        return find_schedule(page_request.context, name)
+        return find_schedule(request.context, name)
     except ScheduleMissingError as error:
         raise PageMissingError(f"there is no schedule {name!r}; /schedules lists them") from error
 
@@ -429,7 +427,7 @@ def _form_of(schedule: Schedule) -> Form:
     return Form({**values, "change": schedule.name})
 
 
-def _read(page_request: PageRequest, viewer: Viewer, form: Form) -> Schedule:
+def _read(request: PageRequest, viewer: Viewer, form: Form) -> Schedule:
     matrix, gate = form.value("matrix"), form.word("gate")
     if not matrix.strip():
         form.mistakes["matrix"] = "must be the text of a matrix file"
@@ -445,11 +443,11 @@ def _read(page_request: PageRequest, viewer: Viewer, form: Form) -> Schedule:
         deadline=form.word("deadline"),
         overlap=_one_of(form, "overlap", Overlap, Overlap.SKIP),
         catch_up=_one_of(form, "catch_up", CatchUp, CatchUp.LATEST),
-        created_at=page_request.now,
+        created_at=request.now,
     )
     if not form.value("change"):
         return read
-    unseen = {name: getattr(_known(page_request, read.name), name) for name in _UNSEEN}
+    unseen = {name: getattr(_known(request, read.name), name) for name in _UNSEEN}
     return replace(read, **unseen)
 
 
@@ -461,20 +459,20 @@ def _one_of(form: Form, name: str, kind: type[_Word], otherwise: _Word) -> _Word
         return otherwise
 
 
-def _list_page(page_request: PageRequest, form: Form) -> Response:
-    known = list_schedules(page_request.context, firings=FIRINGS)
-    late = [one for one in known if one.firings and _is_late(page_request, one.firings[0])]
+def _list_page(request: PageRequest, form: Form) -> Response:
+    known = list_schedules(request.context, firings=FIRINGS)
+    late = [one for one in known if one.firings and _is_late(request, one.firings[0])]
     table = Table(
         id="schedules",
         caption="Schedules",
-        columns=(*_COLUMNS, *_DATA) if _is_data(page_request) else _COLUMNS,
-        rows=[_row(page_request, one) for one in known[:SHOWN]],
+        columns=(*_COLUMNS, *_DATA) if _is_data(request) else _COLUMNS,
+        rows=[_row(request, one) for one in known[:SHOWN]],
         empty="No schedule yet: the form below adds one, and so does the command.",
         command=_COMMAND,
         total=len(known),
         is_caption_hidden=True,
     )
-    return page_request.answer(
+    return request.answer(
         Page(
             template="schedules.html.j2",
             title="Schedules",
@@ -496,15 +494,15 @@ def _list_page(page_request: PageRequest, form: Form) -> Response:
     )
 
 
-def _is_data(page_request: PageRequest) -> bool:
-    return page_request.wanted in (Format.JSON, Format.CSV)
+def _is_data(request: PageRequest) -> bool:
+    return request.wanted in (Format.JSON, Format.CSV)
 
 
-def _is_late(page_request: PageRequest, firing: Firing) -> bool:
-    return deadline_of(firing, page_request.now) == "deadline_missed" or firing.outcome == "missed"
+def _is_late(request: PageRequest, firing: Firing) -> bool:
+    return deadline_of(firing, request.now) == "deadline_missed" or firing.outcome == "missed"
 
 
-def _row(page_request: PageRequest, shown: ScheduleResponse) -> Row:
+def _row(request: PageRequest, shown: ScheduleResponse) -> Row:
     schedule, last = shown.schedule, next(iter(shown.firings), None)
     href = urls.schedule_url(schedule.name)
     cells: list[Cell] = [
@@ -512,17 +510,17 @@ def _row(page_request: PageRequest, shown: ScheduleResponse) -> Row:
         Badge("paused" if schedule.paused_at else "active"),
         Text(when_words(schedule), note=schedule.cron),
         Moment(shown.upcoming[0] if shown.upcoming else None),
-        Moment(last.due_at if last else None, page_request.now),
+        Moment(last.due_at if last else None, request.now),
         Badge(outcome_of(last), result_url(last) or href) if last else Badge(""),
-        deadline_badge(last, page_request.now),
+        deadline_badge(last, request.now),
         Text(_counted(shown.firings)),
         Text(schedule.gate, urls.gate_url(schedule.gate)) if schedule.gate else Text("–"),
         Text(schedule.owner, note=_by_when(schedule)),
     ]
-    if _is_data(page_request):
+    if _is_data(request):
         run, verdict = (last.run, last.verdict) if last else ("", "")
         cells += [Text(word) for word in (schedule.cron, schedule.tz, run, verdict)]
-    return Row(cells, tone="bad" if last and _is_late(page_request, last) else "")
+    return Row(cells, tone="bad" if last and _is_late(request, last) else "")
 
 
 def _counted(firings: Sequence[Firing]) -> str:

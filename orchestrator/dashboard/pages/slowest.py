@@ -9,9 +9,8 @@ from fastapi import APIRouter, Response
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import sparkline
 from orchestrator.dashboard.measurement_text import percent
-from orchestrator.dashboard.responses import Page, PageRequestDep
+from orchestrator.dashboard.responses import Page, PageRequestDep, run_of
 from orchestrator.dashboard.table import Badge, Cell, Column, Drawn, Row, Span, Table, Text
-from orchestrator.dashboard.url_params import run_of
 from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.domain.units import duration
 
@@ -30,10 +29,10 @@ router = APIRouter()
 
 
 @router.get(urls.RUNS + "/{run}/slowest")
-def show_slowest(page_request: PageRequestDep, run: str) -> Response:
+def show_slowest(request: PageRequestDep, run: str) -> Response:
     """Show the slowest tests of the run."""
-    found = run_of(page_request, run)
-    tests = page_request.context.stores.durations.slowest(found.id, limit=SHOWN)
+    found = run_of(request, run)
+    tests = request.context.stores.durations.slowest(found.id, limit=SHOWN)
     table = Table(
         id="slowest",
         caption="Slowest tests",
@@ -50,7 +49,7 @@ def show_slowest(page_request: PageRequestDep, run: str) -> Response:
         facts={"run": found},
         section=urls.RUNS,
     )
-    return page_request.answer(page)
+    return request.answer(page)
 
 
 def _row(run: str, one: TestDuration) -> Row:

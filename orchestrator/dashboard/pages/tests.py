@@ -11,7 +11,14 @@ from orchestrator.application.test_history import CellTestHistory, TestDetail, f
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import sparkline, strip
 from orchestrator.dashboard.labels import age
-from orchestrator.dashboard.responses import Page, PageMissingError, PageRequest, PageRequestDep
+from orchestrator.dashboard.responses import (
+    Page,
+    PageMissingError,
+    PageRequest,
+    PageRequestDep,
+    of_products,
+    products,
+)
 from orchestrator.dashboard.table import (
     Badge,
     Cell,
@@ -25,7 +32,6 @@ from orchestrator.dashboard.table import (
     Tally,
     Text,
 )
-from orchestrator.dashboard.url_params import of_products, products
 from orchestrator.domain.flaky import flaky_signal
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import artifacts_of_test
@@ -55,7 +61,7 @@ _RUN_SHOWN = 10
 _NOTHING = Text("–")
 
 
-def result_facts(page_request: PageRequest, story: TestDetail) -> dict[str, str]:
+def result_facts(request: PageRequest, story: TestDetail) -> dict[str, str]:
     """Return the summary of a test: its state, since when, and its reliability."""
     judged = [one for one in story.cells if one.now is not None and one.gone is None]
     gone = [one.gone for one in story.cells if one.gone is not None]
@@ -66,14 +72,14 @@ def result_facts(page_request: PageRequest, story: TestDetail) -> dict[str, str]
         told |= {"now": f"fails on {len(failing)} of {len(judged)}", "tone": "bad"}
         breaks = [one.broken for one in failing if one.broken is not None]
         first = min((one.first_bad for one in breaks), key=lambda go: go.at)
-        told["since"] = f"since {first.version}, {age(first.at, page_request.now)} ago"
+        told["since"] = f"since {first.version}, {age(first.at, request.now)} ago"
     elif judged:
         passing = sum(1 for one in judged if _word(one) == "passed")
         told |= {"now": f"passes on {passing} of {len(judged)}"}
         told["tone"] = "good" if passing == len(judged) else "warn"
         if story.failure is not None:
             failed = story.failure
-            told["since"] = f"last failed {age(failed.at, page_request.now)} ago, on {failed.cell}"
+            told["since"] = f"last failed {age(failed.at, request.now)} ago, on {failed.cell}"
     elif gone:
         since = min(gone, key=lambda cell: cell.run)
         told |= {"now": "gone", "since": _gone_since(since)}
@@ -102,7 +108,7 @@ def _flaky(story: TestDetail) -> str:
     return f"flaky: {', '.join(part for part in parts if part)}"
 
 
-def platforms_table(page_request: PageRequest, story: TestDetail) -> Table:
+def platforms_table(request: PageRequest, story: TestDetail) -> Table:
     """Return the newest result of each platform with the results before it."""
     return Table(
         id="platforms",
@@ -119,7 +125,7 @@ def platforms_table(page_request: PageRequest, story: TestDetail) -> Table:
         ),
         rows=[
             Row(
-                tuple(_platform(page_request, story, one)),
+                tuple(_platform(request, story, one)),
                 tone="bad"
                 if one.gone is None and one.now is not None and one.now.outcome in BAD
                 else "",
@@ -131,7 +137,7 @@ def platforms_table(page_request: PageRequest, story: TestDetail) -> Table:
     )
 
 
-def _platform(page_request: PageRequest, story: TestDetail, one: CellTestHistory) -> Iterator[Cell]:
+def _platform(request: PageRequest, story: TestDetail, one: CellTestHistory) -> Iterator[Cell]:
     now = one.now
     name = f"{urls.test_url(story.test.id)}?{_query(cell=one.cell)}#history"
     yield Text(one.cell, name)
@@ -139,7 +145,7 @@ def _platform(page_request: PageRequest, story: TestDetail, one: CellTestHistory
         yield _gone_badge(one.gone)
     else:
         yield Badge(now.outcome.word, _result_url(now)) if now is not None else Badge("")
-    note = f"{age(now.at, page_request.now)} ago" if now is not None else ""
+    note = f"{age(now.at, request.now)} ago" if now is not None else ""
     yield Text(now.version, note=note) if now is not None else _NOTHING
     yield _strip(one)
     yield Tally(one.counts)
@@ -316,12 +322,12 @@ router = APIRouter()
 
 @router.get(urls.TESTS)
 def search(
-    page_request: PageRequestDep, q: str = "", job: str = "", after: int | None = None
+    request: PageRequestDep, q: str = "", job: str = "", after: int | None = None
 ) -> Response:
     """Show the tests whose node ids contain the words."""
-    known = products(page_request)
-    product = of_products(page_request, known)
-    stores = page_request.context.stores
+    known = products(request)
+    product = of_products(request, known)
+    stores = request.context.stores
     found = stores.tests.page(
         product=product, job=job or None, contains=q.strip(), limit=PAGE_SIZE, after=after
     )
@@ -331,10 +337,10 @@ def search(
         id="tests",
         caption="Tests by their numbers",
         columns=_FOUND,
-        rows=[_found(page_request, test, last.get(test.id), gone) for test in found.items],
+        rows=[_found(request, test, last.get(test.id), gone) for test in found.items],
         empty="No test's name holds this." if q or job else "No test has been reported yet.",
         command="" if product else "seatrial init && seatrial run seatrial.yaml",
-        next=page_request.here(after=str(found.next)) if found.next is not None else "",
+        next=request.here(after=str(found.next)) if found.next is not None else "",
         is_caption_hidden=True,
     )
     facts = {
@@ -347,34 +353,32 @@ def search(
     page = Page(
         template="tests.html.j2", title="Tests", tables=(table,), facts=facts, section=urls.GRID
     )
-    return page_request.answer(page)
+    return request.answer(page)
 
 
 @router.get(urls.TESTS + "/{test_id}")
-def show_test(
-    page_request: PageRequestDep, test_id: int, cell: str = "", before: str = ""
-) -> Response:
+def show_test(request: PageRequestDep, test_id: int, cell: str = "", before: str = "") -> Response:
     """Show one test, found by any of its names."""
-    story = follow_test(page_request.context.stores, test_id, each=EACH, at=page_request.now)
+    story = follow_test(request.context.stores, test_id, each=EACH, at=request.now)
     if story is None:
         raise PageMissingError(f"there is no test {test_id}; {urls.TESTS} searches for one")
-    shown, older = _page(_history(page_request, story, cell, before))
-    more = page_request.here(before=older) if older else ""
-    files = _newest_files(page_request, story)
+    shown, older = _page(_history(request, story, cell, before))
+    more = request.here(before=older) if older else ""
+    files = _newest_files(request, story)
     tables = (
-        platforms_table(page_request, story),
+        platforms_table(request, story),
         history_table(story, shown, more=more),
         triage_table(story),
         names_table(story),
     )
-    return page_request.answer(
+    return request.answer(
         Page(
             template="test.html.j2",
             title=short_name(story.test.nodeid),
             tables=tables,
             facts={
                 "story": story,
-                "told": result_facts(page_request, story),
+                "told": result_facts(request, story),
                 "files": files,
                 "cell": cell,
                 "before": before,
@@ -389,13 +393,13 @@ def show_test(
 
 
 def _newest_files(
-    page_request: PageRequest, story: TestDetail
+    request: PageRequest, story: TestDetail
 ) -> Sequence[tuple[CellResult, tuple[str, ...]]]:
     """Return the results of the newest run whose test left files, with their names."""
     goes = [go for one in story.cells for go in one.goes]
     newest = max((go.run for go in goes), default="")
     goes = [go for go in goes if go.run == newest]
-    left = page_request.context.stores.results.artifact_names([go.number for go in goes])
+    left = request.context.stores.results.artifact_names([go.number for go in goes])
     tests = {one.id: one for one in (story.test, *story.names)}
     found = []
     for go in goes:
@@ -405,16 +409,14 @@ def _newest_files(
 
 
 def _history(
-    page_request: PageRequest, story: TestDetail, cell: str, before: str
+    request: PageRequest, story: TestDetail, cell: str, before: str
 ) -> Sequence[CellResult]:
     """Return results, newest first; one more than a page shows if there are more."""
     if not before and not cell:
         goes = (go for one in story.cells for go in one.goes)
         return sorted(goes, key=lambda go: go.run, reverse=True)
     tests = [story.test.id, *(one.id for one in story.names)]
-    return page_request.context.stores.grids.strips(
-        tests, each=HISTORY + 1, cell=cell, before=before
-    )
+    return request.context.stores.grids.strips(tests, each=HISTORY + 1, cell=cell, before=before)
 
 
 def _page(goes: Sequence[CellResult]) -> tuple[Sequence[CellResult], str]:
@@ -427,7 +429,7 @@ def _page(goes: Sequence[CellResult]) -> tuple[Sequence[CellResult], str]:
 
 
 def _found(
-    page_request: PageRequest,
+    request: PageRequest,
     test: KnownTest,
     last: CellResult | None,
     gone: Mapping[tuple[int, str], GridCell],
@@ -443,7 +445,7 @@ def _found(
             newest if since is None else _gone_badge(since),
             Text(last.cell),
             Text(last.version),
-            Moment(last.at, page_request.now),
+            Moment(last.at, request.now),
             _number(test),
         )
     )

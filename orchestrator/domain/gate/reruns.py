@@ -182,10 +182,10 @@ def _outcome(
     return unclear or worst([*known, *told]) or later.outcome
 
 
-def _oldest(cell_evidences: Sequence[CellEvidence]) -> datetime | None:
+def _oldest(cells: Sequence[CellEvidence]) -> datetime | None:
     """Return the oldest time; None if one part has none."""
-    times = [cell.ended_at for cell in cell_evidences if cell.ended_at is not None]
-    return min(times) if times and len(times) == len(cell_evidences) else None
+    times = [cell.ended_at for cell in cells if cell.ended_at is not None]
+    return min(times) if times and len(times) == len(cells) else None
 
 
 def _by_id(jobs: Sequence[JobEvidence]) -> tuple[JobEvidence, ...]:

@@ -275,13 +275,13 @@ def _strange_loader(values: Values) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def namespaces(cell_values: Values, module: str) -> Iterator[Tuple[str, Values, Optional[type]]]:
+def namespaces(contents: Values, module: str) -> Iterator[Tuple[str, Values, Optional[type]]]:
     """Yield a module's values, and those of the classes that say they are its own.
 
     Each comes with what its names begin with, and with its class.
     """
     seen: Set[int] = set()
-    waiting: List[Tuple[str, Values, Optional[type]]] = [("", cell_values, None)]
+    waiting: List[Tuple[str, Values, Optional[type]]] = [("", contents, None)]
     while waiting:
         above, values, kind = waiting.pop()
         yield above, values, kind
@@ -293,9 +293,9 @@ def namespaces(cell_values: Values, module: str) -> Iterator[Tuple[str, Values, 
                     waiting.append((f"{above}{key}.", inner, value))  # type: ignore[arg-type]
 
 
-def members(cell_values: Values, module: str) -> Iterator[Tuple[str, object]]:
+def members(contents: Values, module: str) -> Iterator[Tuple[str, object]]:
     """Yield the values of a module and of its classes by name, without the classes."""
-    for above, values, _ in namespaces(cell_values, module):
+    for above, values, _ in namespaces(contents, module):
         for key, value in list(values.items()):
             if type not in _mro(type(value)):
                 yield above + str(key), value

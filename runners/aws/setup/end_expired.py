@@ -147,8 +147,8 @@ def _found(ec2: Any, kind: Kind, project: str) -> Iterator[dict[str, Any]]:
                 yield from found.get("Instances", [found])
 
 
-def _tags(document: dict[str, Any]) -> dict[str, str]:
-    listed = document.get("Tags") or document.get("TagSet") or []
+def _tags(resource: dict[str, Any]) -> dict[str, str]:
+    listed = resource.get("Tags") or resource.get("TagSet") or []
     return {tag["Key"]: tag["Value"] for tag in listed}
 
 

@@ -15,7 +15,7 @@ from orchestrator.domain.machine import ConfigError, ProviderError
 from runners.aws import tagging
 from runners.aws.sdk import Account, Answer
 from runners.aws.setup import permissions
-from runners.aws.setup.permission_check import PermissionCheck
+from runners.aws.setup.permissions import PermissionCheck
 
 DEFAULT_REGION = "us-east-1"
 CODE = Path(__file__).with_name("end_expired.py")

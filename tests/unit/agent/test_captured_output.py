@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runners.agent.captured_output import CapturedOutput
 from runners.agent.events import EventWriter
-from runners.agent.job_output import JobOutput, Sink
+from runners.agent.job_output import CapturedOutput, JobOutput, Sink
 from runners.agent.masking import Masker
 
 SECRET = "s3cr3t-word"

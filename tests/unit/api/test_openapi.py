@@ -18,7 +18,7 @@ from orchestrator.api.gates import DryRunRequest, EvaluateRequest, PolicyRequest
 from orchestrator.api.history import AliasDecisionRequest, MatchRequest
 from orchestrator.api.known_issues import KnownIssueRequest
 from orchestrator.api.prune import PruneRequest
-from orchestrator.api.report_lint import LintRequest
+from orchestrator.api.reports import LintRequest
 from orchestrator.api.retests import BisectRequest, ConfirmationRunRequest, RetestRequest
 from orchestrator.api.run_annotations import AnnotationsRequest
 from orchestrator.api.runs import LaunchRequest, RerunRequest

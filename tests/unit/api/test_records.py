@@ -12,8 +12,8 @@ from pydantic import TypeAdapter
 
 import orchestrator.api.records  # noqa: F401 - says how the records are answered
 from orchestrator.api.models import ListResponse, documented
+from orchestrator.cli.client import read, read_items
 from orchestrator.cli.errors import NO_VERDICT, CliError
-from orchestrator.cli.read_answers import read, read_items
 from orchestrator.domain.extend_record import extended
 from orchestrator.domain.machine import Place
 from orchestrator.domain.money import Bill

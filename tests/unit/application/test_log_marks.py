@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.application.log_marks import LogMarks, Section
+from orchestrator.application.read_log import LogMarks, Section
 
 LOG = b"""\
 $ python -m venv

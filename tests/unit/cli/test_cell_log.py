@@ -8,9 +8,8 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from orchestrator.cli.cell_log import WholeLines
-from orchestrator.cli.failure_logs import Chosen, chosen_logs
-from orchestrator.cli.read_answers import read
+from orchestrator.cli.client import read
+from orchestrator.cli.failure_logs import Chosen, WholeLines, chosen_logs
 from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs
 

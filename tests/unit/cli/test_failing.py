@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.read_answers import read
+from orchestrator.cli.client import read
 from orchestrator.cli.run_failures import failures_of
 from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs

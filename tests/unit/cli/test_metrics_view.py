@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestrator.cli.read_answers import read
+from orchestrator.cli.client import read
 from orchestrator.cli.view.metrics import SHOWN_PER_JOB, metrics
 from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs

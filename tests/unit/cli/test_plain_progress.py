@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from orchestrator.cli.read_answers import read
+from orchestrator.cli.client import read
 from orchestrator.cli.watching.live_display import PULSE_S, PlainTeller
 from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs

@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from orchestrator.cli.read_answers import read
+from orchestrator.cli.client import read
 from orchestrator.cli.view.costs import run_cost, spending
 from orchestrator.cli.view.live_run import summary
 from orchestrator.cli.view.plan import headroom_table, plan_table, shortages

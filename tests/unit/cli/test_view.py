@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.cli.read_answers import read
+from orchestrator.cli.client import read
 from orchestrator.cli.safe_text import log_line
 from orchestrator.cli.view.glyphs import tally
 from orchestrator.cli.view.live_run import LogTail, picture, summary

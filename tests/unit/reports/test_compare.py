@@ -162,6 +162,8 @@ def test_software_that_one_run_did_not_report_is_not_said_to_differ(templates):
     text = render("compare", replace(evidence, record=silent), templates=templates)
     assert "differ: a difference below" not in text
     assert "PyTorch and its runtime are not known of both" in text
+    assert "The head did not report its environment: it may differ." in text
+    assert "| package" not in text
 
 
 def test_without_a_base_it_says_how_to_compare(templates):

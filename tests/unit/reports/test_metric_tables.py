@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from orchestrator.domain.event_facts import MetricFact
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.units import measured
 from reports.linter import errors, lint, lint_evidence
-from reports.metric_text import caption, figure, heading, highlight, measured
+from reports.metric_text import caption, figure, heading, highlight
 from reports.registry import model_of, render
 from reports.views.benchmarks import COLUMNS_SHOWN, ROWS_SHOWN
 from reports.views.platform import platform_view

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from orchestrator.domain.units import measured
 from reports import format as fmt
-from reports.metric_text import measured
 from reports.registry import model_of, render
 from tests.unit.reports.model_leaves import numbers, numerals, texts
 from tests.unit.reports.stories import STORIES, release, story

@@ -22,10 +22,15 @@ from orchestrator.dashboard.pages.gates.rules import (
     severity,
     summary_of,
 )
-from orchestrator.dashboard.responses import Page, PageMissingError, PageRequest, PageRequestDep
+from orchestrator.dashboard.responses import (
+    Page,
+    PageMissingError,
+    PageRequest,
+    PageRequestDep,
+    run_of,
+)
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Badge, Column, Moment, Row, Table, Text
-from orchestrator.dashboard.url_params import run_of
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.gate.gate_documents import verdict_document
@@ -122,13 +127,11 @@ class Outcome:
         return {"verdict": verdict_document(self.verdict), "stored": stored}
 
 
-def beside(page_request: PageRequest, gate: str, runs: Sequence[str], verdict: Verdict) -> Outcome:
+def beside(request: PageRequest, gate: str, runs: Sequence[str], verdict: Verdict) -> Outcome:
     """Compare the dry run with the gate's newest verdict on the same runs."""
     looked_at = tuple(sorted(runs)) or _runs_of(verdict)
     last = looked_at[-1] if looked_at else None
-    known = (
-        page_request.context.stores.gates.verdicts(gate=gate, run=last, limit=10) if last else []
-    )
+    known = request.context.stores.gates.verdicts(gate=gate, run=last, limit=10) if last else []
     stored = next((one for one in known if tuple(sorted(one.runs)) == looked_at), None)
     rules = sorted(verdict.rules, key=severity)
     found = changes(stored.verdict.rules, rules) if stored else []
@@ -144,13 +147,13 @@ def beside(page_request: PageRequest, gate: str, runs: Sequence[str], verdict: V
     )
 
 
-def past_table(page_request: PageRequest, tried: Sequence[DryRunResult]) -> Table:
+def past_table(request: PageRequest, tried: Sequence[DryRunResult]) -> Table:
     """Return a row for each earlier verdict, newest first."""
     return Table(
         id="past",
         caption="Decisions on past evidence",
         columns=_PAST,
-        rows=[_past(page_request, one) for one in tried],
+        rows=[_past(request, one) for one in tried],
         empty="The gate has not decided anything yet.",
         is_caption_hidden=True,
     )
@@ -179,7 +182,7 @@ def _change(one: Change) -> Row:
     return Row((Text(one.rule, is_code=True), before, now), tone="bad" if one.is_worse else "")
 
 
-def _past(page_request: PageRequest, one: DryRunResult) -> Row:
+def _past(request: PageRequest, one: DryRunResult) -> Row:
     stored, verdict = one.stored, one.verdict
     then = stored.verdict
     href = urls.verdict_url(stored.id)
@@ -190,7 +193,7 @@ def _past(page_request: PageRequest, one: DryRunResult) -> Row:
         (
             Text(stored.id, href),
             Text(subject.get("name", ""), note=subject.get("version", "")),
-            Moment(then.at, page_request.now),
+            Moment(then.at, request.now),
             Badge(then.decision, href),
             Badge(verdict.decision if verdict else "", note="another decision" * differs),
             Text(told),
@@ -237,16 +240,14 @@ class Found:
 
 
 @router.get(_PATH)
-def show_form(page_request: PageRequestDep, gate: str) -> Response:
+def show_form(request: PageRequestDep, gate: str) -> Response:
     """Show the gate's present policy in a form."""
-    return _page(
-        page_request, gate, Written(policy=find_policy(page_request.context, gate).text), Found()
-    )
+    return _page(request, gate, Written(policy=find_policy(request.context, gate).text), Found())
 
 
 @router.post(_PATH)
 def try_text(
-    page_request: PageRequestDep,
+    request: PageRequestDep,
     gate: str,
     _viewer: Annotated[Viewer, needs(Scope.READ)],
     policy: Annotated[str, Form()] = "",
@@ -255,32 +256,32 @@ def try_text(
     last: Annotated[str, Form()] = "5",
 ) -> Response:
     """Evaluate, and keep nothing."""
-    find_policy(page_request.context, gate)
+    find_policy(request.context, gate)
     # Browsers send lines that end as mail does; a policy's lines are counted either way.
     text = policy.replace("\r\n", "\n")
     written = Written(policy=text, against=against, runs=runs, last=last)
     try:
-        found = _found(page_request, gate, written)
+        found = _found(request, gate, written)
     except InvalidDocumentError as error:
-        return _page(page_request, gate, written, Found(problems=error.problems), status=422)
+        return _page(request, gate, written, Found(problems=error.problems), status=422)
     except (WrongProductError, PageMissingError) as error:
-        return _page(page_request, gate, written, Found(refused=str(error)), status=422)
-    return _page(page_request, gate, written, found)
+        return _page(request, gate, written, Found(refused=str(error)), status=422)
+    return _page(request, gate, written, found)
 
 
-def _found(page_request: PageRequest, gate: str, written: Written) -> Found:
+def _found(request: PageRequest, gate: str, written: Written) -> Found:
     if written.against == "past":
-        known = page_request.context.stores.gates.verdicts(gate=gate, limit=_last(written.last))
-        tried = dry_run_policy(page_request.context, written.policy, known, name=_NAME)
-        return Found(past=past_table(page_request, tried))
+        known = request.context.stores.gates.verdicts(gate=gate, limit=_last(written.last))
+        tried = dry_run_policy(request.context, written.policy, known, name=_NAME)
+        return Found(past=past_table(request, tried))
     names = written.runs.replace(",", " ").split() if written.against == "runs" else []
     if len(names) > MOST_RUNS:
         raise PageMissingError(f"name at most {MOST_RUNS} runs")
     if written.against == "runs" and not names:
         raise PageMissingError("name the runs: their ids, or the beginnings of these")
-    runs = [run_of(page_request, name).id for name in names]
-    verdict = dry_run(page_request.context, written.policy, runs, page_request.now, name=_NAME)
-    return Found(outcome=beside(page_request, gate, runs, verdict))
+    runs = [run_of(request, name).id for name in names]
+    verdict = dry_run(request.context, written.policy, runs, request.now, name=_NAME)
+    return Found(outcome=beside(request, gate, runs, verdict))
 
 
 def _last(text: str) -> int:
@@ -289,17 +290,17 @@ def _last(text: str) -> int:
     return int(text)
 
 
-def _summary(lookup: Found) -> str:
-    verdict = lookup.outcome.verdict if lookup.outcome else None
+def _summary(result: Found) -> str:
+    verdict = result.outcome.verdict if result.outcome else None
     return summary_of(verdict.decision, verdict.summary) if verdict else ""
 
 
 def _page(
-    page_request: PageRequest, gate: str, written: Written, lookup: Found, *, status: int = 200
+    request: PageRequest, gate: str, written: Written, result: Found, *, status: int = 200
 ) -> Response:
-    stored = find_policy(page_request.context, gate)
-    tables = [replace(table, is_passing=True) for table in lookup.tables]
-    return page_request.answer(
+    stored = find_policy(request.context, gate)
+    tables = [replace(table, is_passing=True) for table in result.tables]
+    return request.answer(
         Page(
             template="dry_run.html.j2",
             title=f"Dry run of {gate}",
@@ -307,19 +308,19 @@ def _page(
             facts={
                 "gate": stored,
                 "written": written,
-                "found": lookup,
-                "problems": lookup.problems[:PROBLEMS_SHOWN],
-                "more_problems": max(len(lookup.problems) - PROBLEMS_SHOWN, 0),
-                "listing": lines_of(written.policy, lookup.problems) if lookup.problems else None,
+                "found": result,
+                "problems": result.problems[:PROBLEMS_SHOWN],
+                "more_problems": max(len(result.problems) - PROBLEMS_SHOWN, 0),
+                "listing": lines_of(written.policy, result.problems) if result.problems else None,
                 "parts": {table.id: table for table in tables},
                 "is_edited": written.policy.rstrip() != stored.text.replace("\r\n", "\n").rstrip(),
                 "most_past": MOST_PAST,
-                "summary": _summary(lookup),
+                "summary": _summary(result),
             },
             data={
-                "problems": [asdict(problem) for problem in lookup.problems],
-                "refused": lookup.refused,
-                **(lookup.outcome.document if lookup.outcome else {}),
+                "problems": [asdict(problem) for problem in result.problems],
+                "refused": result.refused,
+                **(result.outcome.document if result.outcome else {}),
             },
             section=urls.GATES,
         ),

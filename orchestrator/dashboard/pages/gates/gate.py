@@ -116,11 +116,11 @@ class PolicyFacts:
     """(digest, label) of each policy that can be compared."""
 
 
-def policy_facts(page_request: PageRequest, present: StoredPolicy) -> PolicyFacts:
+def policy_facts(request: PageRequest, present: StoredPolicy) -> PolicyFacts:
     """Return the policy's facts that the URL selects. Raises PageMissingError."""
-    history = page_request.context.stores.gates.policy_history(present.gate)
-    shown = _version(history, page_request.query.get("version", "")) or present
-    other = _version(history, page_request.query.get("against", ""))
+    history = request.context.stores.gates.policy_history(present.gate)
+    shown = _version(history, request.query.get("version", "")) or present
+    other = _version(history, request.query.get("against", ""))
     return PolicyFacts(
         shown=shown,
         is_present=shown.digest == present.digest,
@@ -209,19 +209,17 @@ class Refused:
         return "; ".join(words for one, words in self.problems if one == name)
 
 
-def waiver_table(page_request: PageRequest, gate: str) -> Table:
+def waiver_table(request: PageRequest, gate: str) -> Table:
     """Return the table of waivers: pending approval first, then valid ones; newest first."""
-    waivers = page_request.context.stores.gates.waivers(gate=gate)[::-1]
-    by_state = {
-        state: [w for w in waivers if _state(page_request, w) == state] for state in _STATES
-    }
-    acts = page_request.wanted is Format.HTML and page_request.viewer.may(Scope.GATE)
+    waivers = request.context.stores.gates.waivers(gate=gate)[::-1]
+    by_state = {state: [w for w in waivers if _state(request, w) == state] for state in _STATES}
+    acts = request.wanted is Format.HTML and request.viewer.may(Scope.GATE)
     told = ", ".join(f"{len(found)} {state}" for state, found in by_state.items())
     return Table(
         id="waivers",
         caption=f"Waivers: {told}",
         columns=(*_WAIVERS, _APPROVE) if acts else _WAIVERS,
-        rows=[_waiver(page_request, w, acts=acts) for w in chain(*by_state.values())][:SHOWN],
+        rows=[_waiver(request, w, acts=acts) for w in chain(*by_state.values())][:SHOWN],
         empty="Nobody has waived anything.",
         total=len(waivers),
         is_caption_hidden=True,
@@ -234,14 +232,14 @@ def waivable(rules: Sequence[RuleResult]) -> list[str]:
     return found[:OFFERED]
 
 
-def _state(page_request: PageRequest, one: StoredWaiver) -> str:
-    if page_request.now >= one.waiver.expires:
+def _state(request: PageRequest, one: StoredWaiver) -> str:
+    if request.now >= one.waiver.expires:
         return "expired"
     return "unapproved" if one.waiver.approved_at is None else "active"
 
 
-def _waiver(page_request: PageRequest, one: StoredWaiver, *, acts: bool) -> Row:
-    waiver, state = one.waiver, _state(page_request, one)
+def _waiver(request: PageRequest, one: StoredWaiver, *, acts: bool) -> Row:
+    waiver, state = one.waiver, _state(request, one)
     only = f"only for the evidence of {one.verdict or 'one verdict'}" if waiver.evidence else ""
     told = some(as_words(waiver.failing))
     cells: list[Cell] = [
@@ -255,9 +253,9 @@ def _waiver(page_request: PageRequest, one: StoredWaiver, *, acts: bool) -> Row:
         Moment(waiver.expires),
     ]
     if acts:
-        is_own = person_key(waiver.author) == person_key(page_request.viewer.name)
+        is_own = person_key(waiver.author) == person_key(request.viewer.name)
         href = urls.approve_waiver_url(waiver.gate, waiver.id)
-        act = Act("Approve", href, page_request.viewer.csrf(), waiver.id)
+        act = Act("Approve", href, request.viewer.csrf(), waiver.id)
         cells.append(act if state == "unapproved" and not is_own else Text(""))
     return Row(cells, id=waiver.id)
 
@@ -279,31 +277,31 @@ _WRITTEN = ("rule", "reason", "days", "verdict")
 
 
 @router.get(urls.GATES + "/{gate}")
-def show_gate(page_request: PageRequestDep, gate: str) -> Response:
+def show_gate(request: PageRequestDep, gate: str) -> Response:
     """Show a gate: its lineages, policy, waivers and approvals."""
-    return gate_page(page_request, gate)
+    return gate_page(request, gate)
 
 
-def gate_page(page_request: PageRequest, gate: str, refused: Refused | None = None) -> Response:
+def gate_page(request: PageRequest, gate: str, refused: Refused | None = None) -> Response:
     """Return the page; after a refused action, with the error and the submitted form.
 
     Raises GateMissingError, PageMissingError.
     """
-    status = gate_status(page_request.context, gate)
-    line = _line(page_request, status)
-    newest = _newest(page_request, status, line)
+    status = gate_status(request.context, gate)
+    line = _line(request, status)
+    newest = _newest(request, status, line)
     rules = sorted(newest.verdict.rules, key=severity) if newest else []
     open_ = [rule for rule in rules if rule.outcome is not RuleOutcome.OK]
     kept = [rule for rule in rules if rule.outcome is RuleOutcome.OK]
-    policy = policy_facts(page_request, status.stored)
+    policy = policy_facts(request, status.stored)
     parts = {
         **_rule_tables(open_, kept),
-        "verdicts": _history(page_request, status, line),
-        "waivers": waiver_table(page_request, gate),
-        "approvals": approval_table(page_request.context.stores.gates.approvals(gate), newest),
+        "verdicts": _history(request, status, line),
+        "waivers": waiver_table(request, gate),
+        "approvals": approval_table(request.context.stores.gates.approvals(gate), newest),
         "versions": policy.versions,
     }
-    return page_request.answer(
+    return request.answer(
         Page(
             template="gate.html.j2",
             title=gate,
@@ -312,12 +310,12 @@ def gate_page(page_request: PageRequest, gate: str, refused: Refused | None = No
                 "gate": status.stored,
                 "parts": parts,
                 "policy": policy,
-                **_decision(page_request, status, line, newest),
+                **_decision(request, status, line, newest),
                 "rules_total": len(rules),
                 "rules_ok": len(kept),
                 "rules_hidden": len(rules) - len(open_[:RULES_SHOWN]) - len(kept[:RULES_SHOWN]),
                 "summary": _summary(newest),
-                **_form(page_request, status, newest, rules, refused),
+                **_form(request, status, newest, rules, refused),
             },
             data={"gate": gate, "policy": _policy_document(status)},
             section=urls.GATES,
@@ -326,20 +324,20 @@ def gate_page(page_request: PageRequest, gate: str, refused: Refused | None = No
     )
 
 
-def _line(page_request: PageRequest, status: GateStatus) -> VerdictLineage | None:
-    wanted = page_request.query.get("lineage", "")
+def _line(request: PageRequest, status: GateStatus) -> VerdictLineage | None:
+    wanted = request.query.get("lineage", "")
     names = {one.head.newest.lineage: one for one in status.lines}
     return names.get(wanted) or next(iter(status.lines), None)
 
 
 def _newest(
-    page_request: PageRequest, status: GateStatus, line: VerdictLineage | None
+    request: PageRequest, status: GateStatus, line: VerdictLineage | None
 ) -> StoredVerdict | None:
-    return page_request.context.stores.gates.verdict(line.head.newest.id) if line else None
+    return request.context.stores.gates.verdict(line.head.newest.id) if line else None
 
 
 def _decision(
-    page_request: PageRequest,
+    request: PageRequest,
     status: GateStatus,
     line: VerdictLineage | None,
     newest: StoredVerdict | None,
@@ -351,13 +349,13 @@ def _decision(
         "lines": [one.head.newest.lineage for one in status.lines],
         "newest": newest,
         "since": Moment(line.head.since if line else None),
-        "age": Moment(newest.verdict.at if newest else None, page_request.now),
+        "age": Moment(newest.verdict.at if newest else None, request.now),
         "waits": waits[:WAITS_SHOWN],
         "waits_more": max(len(waits) - WAITS_SHOWN, 0),
         "schedules": [(one.schedule.name, Moment(one.next_at)) for one in status.schedules[:10]],
         "badge": urls.badge_url(status.stored.gate),
         "command": f"seatrial gate check {status.stored.gate}",
-        "key": page_request.context.new_id(),
+        "key": request.context.new_id(),
     }
 
 
@@ -376,7 +374,7 @@ def _summary(newest: StoredVerdict | None) -> str:
 
 
 def _form(
-    page_request: PageRequest,
+    request: PageRequest,
     status: GateStatus,
     newest: StoredVerdict | None,
     rules: Sequence[RuleResult],
@@ -385,7 +383,7 @@ def _form(
     """Return the values of the waiver form: those sent, or the rule in the address."""
     written = refused.written if refused and refused.about == "waiver" else {}
     shown = newest.id if newest else ""
-    given = {"rule": page_request.query.get("rule", ""), "days": "7", "verdict": shown, **written}
+    given = {"rule": request.query.get("rule", ""), "days": "7", "verdict": shown, **written}
     return {
         "refused": refused,
         "refused_about": refused.about if refused else "",
@@ -394,20 +392,19 @@ def _form(
         "waivable": waivable(rules),
         "is_blocked": any(rule.blocking and is_bad(rule) for rule in rules),
         "longest": longest_exception(policy_of(status.stored)).days,
-        "is_waiving": bool(page_request.query.get("rule"))
-        or (refused and refused.about == "waiver"),
+        "is_waiving": bool(request.query.get("rule")) or (refused and refused.about == "waiver"),
     }
 
 
-def _history(page_request: PageRequest, status: GateStatus, line: VerdictLineage | None) -> Table:
-    before = page_request.query.get("before", "")
+def _history(request: PageRequest, status: GateStatus, line: VerdictLineage | None) -> Table:
+    before = request.query.get("before", "")
     lineage = line.head.newest.lineage if line else None
-    found = page_request.context.stores.gates.verdict_lines(
+    found = request.context.stores.gates.verdict_lines(
         status.stored.gate, lineage=lineage, limit=PAGE_SIZE + 1, before=before
     )
     shown = found[:PAGE_SIZE]
     rows = [
-        _verdict(page_request, one, found[number + 1] if number + 1 < len(found) else None)
+        _verdict(request, one, found[number + 1] if number + 1 < len(found) else None)
         for number, one in enumerate(shown)
     ]
     has_more = len(found) > PAGE_SIZE
@@ -418,12 +415,12 @@ def _history(page_request: PageRequest, status: GateStatus, line: VerdictLineage
         rows=rows,
         empty="The gate has not decided anything yet.",
         command=f"seatrial gate check {status.stored.gate}",
-        next=f"{page_request.here(before=shown[-1].id)}#verdicts" if has_more else "",
+        next=f"{request.here(before=shown[-1].id)}#verdicts" if has_more else "",
         is_caption_hidden=True,
     )
 
 
-def _verdict(page_request: PageRequest, one: VerdictLine, before: VerdictLine | None) -> Row:
+def _verdict(request: PageRequest, one: VerdictLine, before: VerdictLine | None) -> Row:
     href = urls.verdict_url(one.id)
     subject = one.subject
     version = f"{urls.with_query(urls.gate_url(one.gate), version=one.policy_digest)}#policy"
@@ -438,7 +435,7 @@ def _verdict(page_request: PageRequest, one: VerdictLine, before: VerdictLine | 
             Text(in_words(changes(before.rules, one.rules)) if before else "the first one"),
             Text(last, urls.run_url(last) if last else "", is_code=True, note=more),
             Text(one.policy_digest[:12], version, is_code=True, note="changed" if is_new else ""),
-            Moment(one.at, page_request.now),
+            Moment(one.at, request.now),
         )
     )
 
@@ -461,22 +458,22 @@ _GATE = urls.GATES + "/{gate}"
 
 @router.post(_GATE + "/verdicts")
 def decide(
-    page_request: PageRequestDep, gate: str, viewer: Decider, key: Word = "", runs: Word = ""
+    request: PageRequestDep, gate: str, viewer: Decider, key: Word = "", runs: Word = ""
 ) -> Response:
     """Decide now, sign and keep it; a form that is sent twice decides once."""
-    wanted = find_verdict(page_request.context, runs).runs if runs else ()
-    once = f"page:{viewer.name}:{gate}:{key or page_request.context.new_id()}"
+    wanted = find_verdict(request.context, runs).runs if runs else ()
+    once = f"page:{viewer.name}:{gate}:{key or request.context.new_id()}"
     try:
-        made = evaluate_gate(page_request.context, gate, runs=wanted, key=once)
+        made = evaluate_gate(request.context, gate, runs=wanted, key=once)
     except (KeyUnusableError, WrongProductError) as error:
-        return gate_page(page_request, gate, Refused("verdict", [("", str(error))]))
-    announce_verdict(page_request.context, made)
-    return page_request.go(urls.verdict_url(made.id))
+        return gate_page(request, gate, Refused("verdict", [("", str(error))]))
+    announce_verdict(request.context, made)
+    return request.go(urls.verdict_url(made.id))
 
 
 @router.post(_GATE + "/waivers")
 def add_waiver(
-    page_request: PageRequestDep,
+    request: PageRequestDep,
     gate: str,
     viewer: Decider,
     rule: Word = "",
@@ -497,51 +494,51 @@ def add_waiver(
     )
     try:
         known = (
-            _status(page_request, new, viewer.person)
-            or request_waiver(page_request.context, new, author=viewer.person).waiver.id
+            _status(request, new, viewer.person)
+            or request_waiver(request.context, new, author=viewer.person).waiver.id
         )
     except InvalidDocumentError as error:
         problems = [(str(one.path[0]) if one.path else "", one.message) for one in error.problems]
         kept = {**written, "verdict": verdict, "only_this": only_this}
-        return gate_page(page_request, gate, Refused("waiver", problems, kept))
+        return gate_page(request, gate, Refused("waiver", problems, kept))
     except VerdictMissingError as error:
-        return gate_page(page_request, gate, Refused("waiver", [("", str(error))], written))
-    return page_request.go(f"{urls.gate_url(gate)}#{known}")
+        return gate_page(request, gate, Refused("waiver", [("", str(error))], written))
+    return request.go(f"{urls.gate_url(gate)}#{known}")
 
 
 @router.post(_GATE + "/waivers/{waiver}/approve")
 def approve_one_waiver(
-    page_request: PageRequestDep, gate: str, viewer: Decider, waiver: str
+    request: PageRequestDep, gate: str, viewer: Decider, waiver: str
 ) -> Response:
     """Approve another person's waiver; idempotent."""
     try:
-        approve_waiver(page_request.context, waiver, by=viewer.person)
+        approve_waiver(request.context, waiver, by=viewer.person)
     except (InvalidDocumentError, WaiverMissingError) as error:
-        return gate_page(page_request, gate, Refused("waivers", [("", str(error))]))
-    return page_request.go(f"{urls.gate_url(gate)}#{waiver}")
+        return gate_page(request, gate, Refused("waivers", [("", str(error))]))
+    return request.go(f"{urls.gate_url(gate)}#{waiver}")
 
 
 @router.post(_GATE + "/approvals")
 def add_approval(
-    page_request: PageRequestDep, gate: str, viewer: Decider, verdict: Word = ""
+    request: PageRequestDep, gate: str, viewer: Decider, verdict: Word = ""
 ) -> Response:
     """Approve the evidence of a verdict; each person counts once."""
     try:
-        approve(page_request.context, gate, by=viewer.person, verdict=verdict)
+        approve(request.context, gate, by=viewer.person, verdict=verdict)
     except VerdictMissingError as error:
-        return gate_page(page_request, gate, Refused("approval", [("", str(error))]))
-    return page_request.go(f"{urls.gate_url(gate)}#approvals")
+        return gate_page(request, gate, Refused("approval", [("", str(error))]))
+    return request.go(f"{urls.gate_url(gate)}#approvals")
 
 
-def _status(page_request: PageRequest, new: NewWaiver, author: Person) -> str:
+def _status(request: PageRequest, new: NewWaiver, author: Person) -> str:
     """Return a message where an active waiver has the same content; else empty."""
-    gates = page_request.context.stores.gates
+    gates = request.context.stores.gates
     newest = next((one.id for one in gates.verdicts(gate=new.gate, limit=1)), "")
     for one in gates.waivers(gate=new.gate):
         waiver = one.waiver
         said = (waiver.rule, waiver.author_token, waiver.reason, one.verdict)
         same = said == (new.rule, author.token, new.reason.strip(), new.verdict or newest)
         until = (waiver.expires - waiver.at).days
-        if same and until == new.days and page_request.now < waiver.expires and not waiver.evidence:
+        if same and until == new.days and request.now < waiver.expires and not waiver.evidence:
             return "" if new.only_this else waiver.id
     return ""

@@ -102,38 +102,38 @@ class Try:
     response_excerpt: str
 
 
-def key_table(page_request: PageRequest) -> Table:
+def key_table(request: PageRequest) -> Table:
     """Return the table of signing keys, the newest first."""
-    keys = page_request.context.stores.gates.signing_keys()
+    keys = request.context.stores.gates.signing_keys()
     return Table(
         id="signing",
         caption="Keys that verdicts are signed with",
         columns=_KEYS,
-        rows=[_key(page_request, one) for one in reversed(keys)][:SHOWN],
+        rows=[_key(request, one) for one in reversed(keys)][:SHOWN],
         empty="No verdict was signed yet: a key is made when the first one is.",
         total=len(keys),
         is_caption_hidden=True,
     )
 
 
-def channel_table(page_request: PageRequest) -> Table:
+def channel_table(request: PageRequest) -> Table:
     """Return the table of channels, oldest first; admins have a test button for each."""
-    channels = page_request.context.stores.outbox.channels()
+    channels = request.context.stores.outbox.channels()
     return Table(
         id="channels",
         caption="Channels",
-        columns=(*_CHANNELS, _TRY) if page_request.viewer.may(Scope.ADMIN) else _CHANNELS,
-        rows=[_channel(page_request, *one) for one in channels],
+        columns=(*_CHANNELS, _TRY) if request.viewer.may(Scope.ADMIN) else _CHANNELS,
+        rows=[_channel(request, *one) for one in channels],
         empty="Nobody is told of verdicts yet.",
         command="seatrial channel add NAME URL",
         is_caption_hidden=True,
     )
 
 
-def last_try(page_request: PageRequest, channel_id: str) -> Try | None:
+def last_try(request: PageRequest, channel_id: str) -> Try | None:
     """Return the result of a channel's last test; None if it was never tested."""
-    channel = find_channel(page_request.context, channel_id) if channel_id else None
-    log = page_request.context.stores.outbox.log(channel.id, limit=10) if channel else []
+    channel = find_channel(request.context, channel_id) if channel_id else None
+    log = request.context.stores.outbox.log(channel.id, limit=10) if channel else []
     tests = [attempts for delivery, attempts in log if delivery.is_test and attempts]
     if channel is None or not tests:
         return None
@@ -145,22 +145,22 @@ def last_try(page_request: PageRequest, channel_id: str) -> Try | None:
 
 @router.post(urls.CHANNEL_TEST)
 def try_channel(
-    page_request: PageRequestDep, channel: str, _viewer: Annotated[Viewer, needs(Scope.ADMIN)]
+    request: PageRequestDep, channel: str, _viewer: Annotated[Viewer, needs(Scope.ADMIN)]
 ) -> Response:
     """Send a test message now; one that gets through ends the disabling of a channel."""
-    found = find_channel(page_request.context, channel)
+    found = find_channel(request.context, channel)
     if found is None:
         raise PageMissingError(f"there is no channel {channel!r}; it may have been removed")
-    call_channel(page_request.context, found)
-    return page_request.go(urls.with_query(urls.GATES, tried=found.id) + "#channels-title")
+    call_channel(request.context, found)
+    return request.go(urls.with_query(urls.GATES, tried=found.id) + "#channels-title")
 
 
-def _key(page_request: PageRequest, key: PublicKey) -> Row:
+def _key(request: PageRequest, key: PublicKey) -> Row:
     ends = key.ends_at
-    is_over = ends is not None and page_request.now >= ends
+    is_over = ends is not None and request.now >= ends
     state = "retired" if key.retired_at else "expired" if is_over else "active"
-    is_soon = ends is not None and not is_over and ends - page_request.now < _SOON
-    note = f"ends in {age(page_request.now, ends)}" if ends is not None and is_soon else ""
+    is_soon = ends is not None and not is_over and ends - request.now < _SOON
+    note = f"ends in {age(request.now, ends)}" if ends is not None and is_soon else ""
     return Row(
         (
             Folded(key.id[:16], (Fact("id", key.id), Fact("public", key.public))),
@@ -173,27 +173,27 @@ def _key(page_request: PageRequest, key: PublicKey) -> Row:
     )
 
 
-def _channel(page_request: PageRequest, channel: Channel, health: ChannelHealth) -> Row:
+def _channel(request: PageRequest, channel: Channel, health: ChannelHealth) -> Row:
     since = health.disabled_at or health.failing_since
-    why = health.disabled_reason or (f"for {age(since, page_request.now)}" if since else "")
+    why = health.disabled_reason or (f"for {age(since, request.now)}" if since else "")
     return Row(
         (
             Text(channel.name, note=channel.kind.value),
             Badge(health.state, note=why),
             Text(channel.shown_target),
             Text(", ".join(channel.lineages) or "everything"),
-            Moment(health.last_success_at, page_request.now),
+            Moment(health.last_success_at, request.now),
             Number(health.waiting),
-            *_button(page_request, channel),
+            *_button(request, channel),
         ),
         tone={"failing": "bad", "disabled": "warn"}.get(health.state, ""),
     )
 
 
-def _button(page_request: PageRequest, channel: Channel) -> Sequence[Act]:
-    if not page_request.viewer.may(Scope.ADMIN):
+def _button(request: PageRequest, channel: Channel) -> Sequence[Act]:
+    if not request.viewer.may(Scope.ADMIN):
         return ()
-    href, csrf = urls.channel_test_url(channel.id), page_request.viewer.csrf()
+    href, csrf = urls.channel_test_url(channel.id), request.viewer.csrf()
     return (Act("Send a test", href, csrf, about=f"to {channel.name}"),)
 
 
@@ -215,11 +215,11 @@ _COLUMNS = (
 
 
 @router.get(urls.GATES)
-def show_gates(page_request: PageRequestDep, tried: str = "") -> Response:
+def show_gates(request: PageRequestDep, tried: str = "") -> Response:
     """Show every gate with its lineages."""
-    statuses = gate_statuses(page_request.context)
+    statuses = gate_statuses(request.context)
     has_lines = any(_line_of(line) for one in statuses for line in one.lines)
-    rows = [row for one in statuses for row in _rows(page_request, one, has_lines=has_lines)]
+    rows = [row for one in statuses for row in _rows(request, one, has_lines=has_lines)]
     gates = Table(
         id="gates",
         caption="Gates",
@@ -230,8 +230,8 @@ def show_gates(page_request: PageRequestDep, tried: str = "") -> Response:
         is_caption_hidden=True,
         total=len(rows),
     )
-    keys, channels = key_table(page_request), channel_table(page_request)
-    return page_request.answer(
+    keys, channels = key_table(request), channel_table(request)
+    return request.answer(
         Page(
             template="gates.html.j2",
             title="Gates",
@@ -241,18 +241,18 @@ def show_gates(page_request: PageRequestDep, tried: str = "") -> Response:
                 "more_gates": max(len(rows) - GATES_SHOWN, 0),
                 "signing": keys,
                 "channels": channels,
-                "tried": last_try(page_request, tried),
+                "tried": last_try(request, tried),
             },
             section=urls.GATES,
         )
     )
 
 
-def _rows(page_request: PageRequest, status: GateStatus, *, has_lines: bool) -> Iterator[Row]:
+def _rows(request: PageRequest, status: GateStatus, *, has_lines: bool) -> Iterator[Row]:
     """Yield a row for each lineage of the gate, newest first; the first shows what is pending."""
     lines: Sequence[VerdictLineage | None] = status.lines or (None,)
     for number, line in enumerate(lines):
-        head, *rest = _cells(page_request, status, line, is_first=number == 0)
+        head, *rest = _cells(request, status, line, is_first=number == 0)
         named = (Text(_line_of(line)),) if has_lines else ()
         yield Row((head, *named, *rest), tone=_tone(line))
 
@@ -264,7 +264,7 @@ def _line_of(line: VerdictLineage | None) -> str:
 
 
 def _cells(
-    page_request: PageRequest, status: GateStatus, line: VerdictLineage | None, *, is_first: bool
+    request: PageRequest, status: GateStatus, line: VerdictLineage | None, *, is_first: bool
 ) -> tuple[Cell, ...]:
     stored = status.stored
     badge = urls.badge_url(stored.gate)
@@ -272,16 +272,14 @@ def _cells(
     gate = urls.with_query(urls.gate_url(stored.gate), lineage="" if is_first else name)
     return (
         Text(stored.gate, gate, note=stored.product),
-        *_decided(page_request, line),
+        *_decided(request, line),
         Several(list(_waits(status)) if is_first else ()),
-        _due(page_request, status, name),
+        _due(request, status, name),
         Text(badge, badge, is_code=True) if is_first else Text(""),
     )
 
 
-def _decided(
-    page_request: PageRequest, line: VerdictLineage | None
-) -> tuple[Cell, Cell, Cell, Cell]:
+def _decided(request: PageRequest, line: VerdictLineage | None) -> tuple[Cell, Cell, Cell, Cell]:
     if line is None:
         return Badge("unknown", note="no verdict yet"), Moment(None), Text(""), Moment(None)
     newest = line.head.newest
@@ -292,7 +290,7 @@ def _decided(
         Several((decision, stale)) if line.is_stale else decision,
         Moment(line.head.since),
         Text(newest.id, href, note=summary_of(newest.decision, newest.summary)),
-        Moment(newest.at, page_request.now),
+        Moment(newest.at, request.now),
     )
 
 
@@ -313,7 +311,7 @@ def _waits(status: GateStatus) -> Iterator[Text]:
         yield Text(f"and {many} more", urls.gate_url(status.stored.gate))
 
 
-def _due(page_request: PageRequest, status: GateStatus, line: str) -> Cell:
+def _due(request: PageRequest, status: GateStatus, line: str) -> Cell:
     """Return the lineage's next schedule; for the gate's own lineage, any schedule of the gate."""
     mine = [one for one in status.schedules if one.schedule.lineage == line]
     found: Due | None = next(iter(mine or status.schedules), None)

@@ -352,7 +352,7 @@ Words = tuple[str, str, str, str]
 """Kind, reason, owner, expiry."""
 
 
-def exception_table(page_request: PageRequest, stored: StoredVerdict) -> Iterator[Table]:
+def exception_table(request: PageRequest, stored: StoredVerdict) -> Iterator[Table]:
     """Yield a table of the exceptions that changed a rule's outcome, if there are any."""
     changed: dict[str, list[str]] = {}
     for rule in stored.verdict.rules:
@@ -361,7 +361,7 @@ def exception_table(page_request: PageRequest, stored: StoredVerdict) -> Iterato
                 changed.setdefault(name, []).append(rule.id)
     if not changed:
         return
-    known = _known(page_request, stored)
+    known = _known(request, stored)
     rows = [_exception_row(name, rules, known) for name, rules in sorted(changed.items())]
     caption = "Exceptions that changed a rule's outcome"
     yield Table(
@@ -376,9 +376,9 @@ def _exception_row(name: str, rules: list[str], known: Mapping[str, Words]) -> R
     return Row((Text(name, href, is_code=True), *rest))
 
 
-def _known(page_request: PageRequest, stored: StoredVerdict) -> dict[str, Words]:
+def _known(request: PageRequest, stored: StoredVerdict) -> dict[str, Words]:
     """Return descriptions by exception: from the verdict, its policy, and the gate's waivers."""
-    gates = page_request.context.stores.gates
+    gates = request.context.stores.gates
     found = {"flaky": ("flaky allowance", "It passed when it was run again.", "", "")}
     found |= dict(_label_and_words(rule) for rule in stored.verdict.rules if _tells(rule))
     version = gates.policy_version(stored.verdict.policy_digest)

@@ -37,19 +37,19 @@ Offset = Annotated[int, Query(ge=0, le=1_000_000)]
 
 @router.get("/verdicts/{verdict}")
 def show_verdict(
-    page_request: PageRequestDep, verdict: str, start: Offset = 0, only: str = "", again: str = ""
+    request: PageRequestDep, verdict: str, start: Offset = 0, only: str = "", again: str = ""
 ) -> Response:
     """Show a verdict; with `again`, also its reevaluation from the frozen evidence."""
-    stored = find_verdict(page_request.context, verdict)
+    stored = find_verdict(request.context, verdict)
     rules = sorted(stored.verdict.rules, key=severity)
     wanted = _wanted(rules, only)
     tables = [
         rule_table(wanted[start : start + SHOWN], caption="Rules, the worst first"),
         *evidence_tables(rules),
-        *exception_table(page_request, stored),
-        approval_table(_approvals(page_request, stored), stored),
+        *exception_table(request, stored),
+        approval_table(_approvals(request, stored), stored),
     ]
-    return page_request.answer(
+    return request.answer(
         Page(
             template="verdict.html.j2",
             title=f"{stored.id} of {stored.gate}",
@@ -59,14 +59,14 @@ def show_verdict(
                 "verdict": stored.verdict,
                 "at": Moment(stored.verdict.at),
                 "summary": summary_of(stored.verdict.decision, stored.verdict.summary),
-                "age": Moment(stored.verdict.at, page_request.now),
+                "age": Moment(stored.verdict.at, request.now),
                 "parts": {table.id: table for table in tables},
                 "warnings": stored.verdict.warnings[:WARNINGS_SHOWN],
-                "replayed": _replayed(page_request, stored) if again else "",
-                **_beside(page_request, stored, rules),
-                **_pages(page_request, start, len(wanted)),
+                "replayed": _replayed(request, stored) if again else "",
+                **_beside(request, stored, rules),
+                **_pages(request, start, len(wanted)),
                 **_outcomes(rules, only),
-                **_proof(page_request, stored),
+                **_proof(request, stored),
             },
             data={"id": stored.id, "verdict": verdict_document(stored.verdict)},
             section=urls.GATES,
@@ -74,8 +74,8 @@ def show_verdict(
     )
 
 
-def _approvals(page_request: PageRequest, stored: StoredVerdict) -> Sequence[Approval]:
-    gates = page_request.context.stores.gates
+def _approvals(request: PageRequest, stored: StoredVerdict) -> Sequence[Approval]:
+    gates = request.context.stores.gates
     return gates.approvals(stored.gate, evidence=stored.verdict.evidence_digest)
 
 
@@ -88,10 +88,10 @@ def _wanted(rules: Sequence[RuleResult], only: str) -> list[RuleResult]:
 
 
 def _beside(
-    page_request: PageRequest, stored: StoredVerdict, rules: Sequence[RuleResult]
+    request: PageRequest, stored: StoredVerdict, rules: Sequence[RuleResult]
 ) -> Mapping[str, object]:
     """Return the verdicts before and after it in its lineage, and the changes since the former."""
-    before, after = _neighbours(page_request, stored)
+    before, after = _neighbours(request, stored)
     changed = changes(before.rules, rules) if before else []
     return {
         "before": before,
@@ -103,9 +103,9 @@ def _beside(
 
 
 def _neighbours(
-    page_request: PageRequest, stored: StoredVerdict
+    request: PageRequest, stored: StoredVerdict
 ) -> tuple[VerdictLine | None, VerdictLine | None]:
-    lines, line = page_request.context.stores.gates, stored.lineage
+    lines, line = request.context.stores.gates, stored.lineage
     before = lines.verdict_lines(stored.gate, lineage=line, limit=1, before=stored.id)
     after = lines.verdict_lines(stored.gate, lineage=line, limit=1, after=stored.id)
     return next(iter(before), None), next(iter(after), None)
@@ -123,13 +123,13 @@ def _is_new(rule: RuleResult) -> bool:
     return rule.kind == "new_failures"
 
 
-def _pages(page_request: PageRequest, start: int, total: int) -> Mapping[str, object]:
+def _pages(request: PageRequest, start: int, total: int) -> Mapping[str, object]:
     end = min(start + SHOWN, total)
     return {
         "rules_total": total,
         "rules_shown": f"{start + 1:,} to {end:,} of {total:,}" if start < total else "",
-        "rules_next": page_request.here(start=str(end)) if end < total else "",
-        "rules_before": page_request.here(start=str(max(start - SHOWN, 0) or "")) if start else "",
+        "rules_next": request.here(start=str(end)) if end < total else "",
+        "rules_before": request.here(start=str(max(start - SHOWN, 0) or "")) if start else "",
     }
 
 
@@ -145,8 +145,8 @@ def _outcomes(rules: Sequence[RuleResult], only: str) -> Mapping[str, object]:
     }
 
 
-def _proof(page_request: PageRequest, stored: StoredVerdict) -> Mapping[str, object]:
-    keys = page_request.context.stores.gates.signing_keys()
+def _proof(request: PageRequest, stored: StoredVerdict) -> Mapping[str, object]:
+    keys = request.context.stores.gates.signing_keys()
     key = next((one for one in keys if one.id == stored.key_id), None)
     return {
         "key": key,
@@ -173,10 +173,10 @@ def _key_state(key: PublicKey | None, stored: StoredVerdict) -> str:
     return f"The key had ended on {key.ends_at:%Y-%m-%d} when this was signed: it does not verify."
 
 
-def _replayed(page_request: PageRequest, stored: StoredVerdict) -> str:
+def _replayed(request: PageRequest, stored: StoredVerdict) -> str:
     """Return the result of the replay: ``same``, ``gone``, or the other decision."""
     try:
-        found = replay(page_request.context, stored.id)
+        found = replay(request.context, stored.id)
     except (BlobMissingError, VerdictMissingError):
         return "gone"
     return "same" if found.is_identical else found.again.decision.value

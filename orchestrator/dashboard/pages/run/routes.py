@@ -32,10 +32,9 @@ from orchestrator.dashboard.charts import Picture, bar
 from orchestrator.dashboard.pages.run import cells
 from orchestrator.dashboard.pages.run import cells as jobs
 from orchestrator.dashboard.pages.run.cells import PHASES
-from orchestrator.dashboard.responses import Format, Page, PageRequest, PageRequestDep
+from orchestrator.dashboard.responses import Format, Page, PageRequest, PageRequestDep, run_of
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Badge, Column, Moment, Number, Row, Table, Tally, Text
-from orchestrator.dashboard.url_params import run_of
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import CellState, LeaseState, Run, RunState
 from orchestrator.domain.document_problems import InvalidDocumentError
@@ -241,21 +240,21 @@ class Notice:
 
 
 def run_page(
-    page_request: PageRequest, run: Run, seen: int, *, refused: str = "", chosen: str = ""
+    request: PageRequest, run: Run, seen: int, *, refused: str = "", chosen: str = ""
 ) -> Page:
     """Return the page.
 
     Args:
-        page_request: The request.
+        request: The request.
         run: The run.
         seen: Number of its newest event, read first, so that no later one is missed.
         refused: Reason of a refused action.
         chosen: The cells or jobs that were to run again.
     """
-    stores = page_request.context.stores
+    stores = request.context.stores
     cells, spec = stores.cells.of_run(run.id), stores.runs.spec(run.id)
-    record = record_of_run(stores, run, cells, spec, at=page_request.now, depth=Depth.SHOWN)
-    tables = _tables(record, page_request.now, whole=page_request.wanted is not Format.HTML)
+    record = record_of_run(stores, run, cells, spec, at=request.now, depth=Depth.SHOWN)
+    tables = _tables(record, request.now, whole=request.wanted is not Format.HTML)
     facts = {
         "run": record.run,
         "wheel": record.subject.wheel,
@@ -263,7 +262,7 @@ def run_page(
         "tally": Tally(_counts(record)),
         "done": sum(cell.state is CellState.DONE for cell in record.cells),
         "cell_count": len(record.cells),
-        "seconds": (seconds := _seconds(record.run, page_request.now)),
+        "seconds": (seconds := _seconds(record.run, request.now)),
         "took": elapsed(seconds),
         "money": (money := Money(record.cost_usd, spec.matrix.limits.max_usd, _usd_per_s(record))),
         "tables": {table.id: table for table in tables},
@@ -271,15 +270,15 @@ def run_page(
         "said": [*_kept(record), *_simulated(record), *_notices(record)],
         "events": urls.with_query(urls.events_url(run.id), after=str(seen)),
         "event_kinds": _EVENTS,
-        "before": _before(page_request, run),
-        "reports": _reports(page_request, run.id),
+        "before": _before(request, run),
+        "reports": _reports(request, run.id),
         "exports": [(name, urls.export_url(run.id, name)) for name in EXPORTS],
         "phase_names": [state.value for state in PHASES],
         "again": _again(record),
-        "key": page_request.context.new_id(),
+        "key": request.context.new_id(),
         "refused": refused,
         "chosen": chosen,
-        "now": page_request.now,
+        "now": request.now,
     }
     return Page(
         template="run.html.j2",
@@ -357,15 +356,15 @@ def repeated(text: str, many: int) -> str:
     return f"{text} ({many} times)" if many > 1 else text
 
 
-def _before(page_request: PageRequest, run: Run) -> Run | None:
+def _before(request: PageRequest, run: Run) -> Run | None:
     """Return the earlier run to compare with: of the same matrix and subject."""
     same = RunsAsked(state=RunState.FINISHED, subject=run.subject_name, matrix=run.matrix_name)
-    found, _ = page_request.context.stores.runs.page(limit=1, before=run.id, filters=same)
+    found, _ = request.context.stores.runs.page(limit=1, before=run.id, filters=same)
     return found[0] if found else None
 
 
-def _reports(page_request: PageRequest, run: str) -> Sequence[tuple[str, str]]:
-    kinds = [kind for kind in page_request.context.report_kinds() if kind not in _NOT_OF_A_RUN]
+def _reports(request: PageRequest, run: str) -> Sequence[tuple[str, str]]:
+    kinds = [kind for kind in request.context.report_kinds() if kind not in _NOT_OF_A_RUN]
     return [(kind, urls.report_url(run, kind)) for kind in kinds]
 
 
@@ -413,31 +412,31 @@ router = APIRouter()
 
 
 @router.post(urls.RUNS + "/{run}/cancel")
-def cancel(page_request: PageRequestDep, viewer: MayRun, run: str) -> Response:
+def cancel(request: PageRequestDep, viewer: MayRun, run: str) -> Response:
     """Request the run's cancellation; a finished run is unchanged."""
-    found = run_of(page_request, run)
-    cancel_run(page_request.context, found.id)
-    return page_request.go(urls.run_url(found.id))
+    found = run_of(request, run)
+    cancel_run(request.context, found.id)
+    return request.go(urls.run_url(found.id))
 
 
 @router.post(urls.RUNS + "/{run}/rerun")
 def rerun(
-    page_request: PageRequestDep,
+    request: PageRequestDep,
     viewer: MayRun,
     run: str,
     only: Annotated[str, Form(max_length=20)] = "",
     key: Annotated[str, Form(max_length=100)] = "",
 ) -> Response:
     """Launch it, or some of its jobs, again; the same form twice launches once."""
-    found = run_of(page_request, run)
+    found = run_of(request, run)
     if only not in _ONLY:
-        return _refused(page_request, found, f"{only!r} is nothing that can run again", only, 422)
-    claim = form_key(key or page_request.context.new_id(), f"rerun {found.id}", only)
+        return _refused(request, found, f"{only!r} is nothing that can run again", only, 422)
+    claim = form_key(key or request.context.new_id(), f"rerun {found.id}", only)
     try:
-        launched = rerun_run(page_request.context, found.id, only=_ONLY[only], key=claim)
+        launched = rerun_run(request.context, found.id, only=_ONLY[only], key=claim)
     except _CONFLICTS as error:
-        return _refused(page_request, found, str(error), only, 409)
-    return page_request.go(urls.run_url(launched.run.id))
+        return _refused(request, found, str(error), only, 409)
+    return request.go(urls.run_url(launched.run.id))
 
 
 def form_key(key: str, about: str, *values: str) -> IdempotencyKey:
@@ -447,17 +446,17 @@ def form_key(key: str, about: str, *values: str) -> IdempotencyKey:
     return IdempotencyKey(f"page-{key}-{fingerprint[:12]}", fingerprint)
 
 
-def _refused(page_request: PageRequest, run: Run, why: str, chosen: str, status: int) -> Response:
-    seen = page_request.context.stores.run_events.last(run.id)
-    page = run_page(page_request, run_of(page_request, run.id), seen, refused=why, chosen=chosen)
-    return page_request.answer(page, status=status)
+def _refused(request: PageRequest, run: Run, why: str, chosen: str, status: int) -> Response:
+    seen = request.context.stores.run_events.last(run.id)
+    page = run_page(request, run_of(request, run.id), seen, refused=why, chosen=chosen)
+    return request.answer(page, status=status)
 
 
 @router.get(urls.RUNS + "/{run}")
-def show_run(page_request: PageRequestDep, run: str) -> Response:
+def show_run(request: PageRequestDep, run: str) -> Response:
     """Show a run without its single tests."""
-    seen = page_request.context.stores.run_events.last(run)
-    found = run_of(page_request, run)
-    if found.id != run and page_request.wanted is Format.HTML:
-        return page_request.go(urls.with_query(urls.run_url(found.id), **page_request.query))
-    return page_request.answer(run_page(page_request, found, seen))
+    seen = request.context.stores.run_events.last(run)
+    found = run_of(request, run)
+    if found.id != run and request.wanted is Format.HTML:
+        return request.go(urls.with_query(urls.run_url(found.id), **request.query))
+    return request.answer(run_page(request, found, seen))

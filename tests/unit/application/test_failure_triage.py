@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from orchestrator.domain.failure_triage import TriageInputs, TriageStatus
+from orchestrator.application.triage_failures import TriageInputs, TriageStatus
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue
 
