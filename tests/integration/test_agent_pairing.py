@@ -77,6 +77,8 @@ pathlib.Path({ledger!r}).open("a").write(f"{{os.getpid()}}\\n")
 for n in s.turns(): say(1); time.sleep(0.2)
 """
 STUCK = "import time\nfor n in s.turns():\n    say(1)\n    time.sleep(60 * {})"
+ALTER = "open('data.txt', 'w').write('8')"
+READ = "for n in s.turns(): say(int(open('data.txt').read()))"
 TROUBLE = {
     "crashes": (
         "for n in s.turns():\n    assert n < 2, 'too many turns'\n    say(2)",
@@ -105,6 +107,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory, lean: str, ledgers: Path) -> E
         "afresh": (AFRESH.format(ledger=afresh),) * 2 + ({"turns": False},),
         "anew": (ANEW.format(ledger=anew),) * 2
         + ({"paired": {**FEW, "max_pairs": 8, "precision": 0.0}},),
+        "alters": (LOOP.format(value=1), f"{LOOP.format(value=1)}\n{ALTER}", {}),
+        "restored": (LOOP.format(value=1), READ, {}),
         "hung": (STUCK.format("n"), LOOP.format(value=1), {"silence_s": 2}),
         "stuck": (STUCK.format(1), STUCK.format(1), {"timeout_s": 2}),
         **{
@@ -115,7 +119,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory, lean: str, ledgers: Path) -> E
     new, old = (
         laid_out(
             tmp_path_factory.mktemp(arm),
-            {f"{name}.py": f"{SAY}\n{case[at]}\n" for name, case in cases.items()},
+            {f"{name}.py": f"{SAY}\n{case[at]}\n" for name, case in cases.items()}
+            | {"data.txt": "7"},
         )
         for at, arm in enumerate(("new", "old"))
     )
@@ -159,6 +164,10 @@ def test_resident_arms_are_started_anew(ran: Evidence, ledgers: Path) -> None:
     told = [one for one in ran.of("metric", "anew") if "arm" in one]
     assert {one["readings"]["launch"] for one in told} == set(range(1, launches + 1))
     assert warnings(ran, "anew") == []
+
+
+def test_what_a_baseline_altered_is_as_shipped_for_the_next_job(ran: Evidence) -> None:
+    assert {value for arm, _, value in arms(ran, "restored") if arm == "baseline"} == {7}
 
 
 @pytest.mark.parametrize("name", TROUBLE)

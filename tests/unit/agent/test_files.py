@@ -6,11 +6,12 @@ import io
 import json
 import os
 import tarfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from runners.agent import event_lines, suite
+from runners.agent import event_lines, suite, tail_json_lines
 from runners.agent.events import EventWriter
 from runners.agent.masking import Masker
 from runners.agent.pack_artifacts import bundle, flat_name
@@ -79,6 +80,24 @@ def test_tail_waits_for_whole_lines(tmp_path: Path) -> None:
     assert tail.drain() == [(5, None, "the line is torn")]
     assert tail.drain() == []
     tail.close()
+
+
+def test_a_line_that_does_not_end_is_not_kept(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(tail_json_lines, "_LONGEST_LINE", 5_000_000)
+    path = tmp_path / "records"
+    with path.open("wb", buffering=0) as stream:
+        for _ in range(10):
+            stream.write(b"x" * 4 * 1024 * 1024)
+        stream.write(b"\n[]\n{}\n")
+    tail = Tail(path)
+    tracemalloc.start()
+    lines = [line for _ in range(11) for line in tail.poll()]
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 25_000_000
+    assert lines == [
+        (1, None, "the line is longer than 64 MiB"), (2, None, "not an object"), (3, {}, "")
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
