@@ -14,6 +14,7 @@ import pytest
 from google.cloud import tpu_v2, tpu_v2alpha1
 from google.cloud.billing_v1 import Category, PricingExpression, PricingInfo, Sku
 from google.cloud.cloudquotas_v1 import DimensionsInfo, QuotaDetails, QuotaInfo
+from google.cloud.tpu_v2 import QueuedResource
 from google.type.money_pb2 import Money
 
 from orchestrator.domain.launch_plan import cautions
@@ -25,7 +26,8 @@ from runners.google.names import labels
 from runners.tpu import TRAITS, names
 from runners.tpu.platform_config import accelerator, check_platform, parse_platform
 from runners.tpu.prices import find, known, prices_of, table
-from runners.tpu.quotas import _limit_in
+from runners.tpu.quotas import _chips, _limit_in
+from runners.tpu.states import ListedTpu
 from tests.platforms import as_platform
 
 ROOT = Path(__file__).parents[3]
@@ -324,6 +326,14 @@ def test_no_limit_is_more_than_anybody_needs() -> None:
         limit, why = _limit_in(info, "us-west4-a")
         (room,) = headroom([Demand(wanted, 8)], {wanted: QuotaLevel(limit, 64, why)}, at_once=1)
         assert room.status is QuotaStatus.OK
+
+
+@pytest.mark.parametrize("queued", [None, QueuedResource(name="q")])
+def test_what_says_nothing_of_its_accelerator_counts_for_no_chip(
+    queued: QueuedResource | None,
+) -> None:
+    seen = ListedTpu(names.Handle("us-west4-a", "queuedResources", "q"), queued, None)
+    assert _chips(seen, "TPUV5sLitepodServingPerProjectPerZoneForTPUAPI") == 0
 
 
 def test_a_zone_that_is_not_mentioned_is_unknown() -> None:
