@@ -14,7 +14,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import time
 from collections import Counter
@@ -22,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
@@ -33,17 +33,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 AGENT = REPOSITORY / "runners" / "agent"
 PAYLOADS = REPOSITORY / "tests" / "payloads"
 SUBJECT = {"distribution": "tool", "version": "1.5", "requirement": "tool==1.5"}
-LEAN = (
-    "pytest",
-    "_pytest",
-    "pluggy",
-    "iniconfig",
-    "packaging",
-    "pygments",
-    "xdist",
-    "execnet",
-    "py.py",
-)
+LEAN = ("pytest", "pluggy", "iniconfig", "packaging", "pygments", "pytest-xdist", "execnet")
+"""The distributions that make up pytest, with what it needs."""
 
 
 @dataclass(frozen=True)
@@ -332,14 +323,13 @@ def lean_python(folder: Path) -> str:
 
 
 def lean_packages() -> list[Path]:
-    """Return the files and folders that make up pytest and what it needs."""
-    ours = Path(sysconfig.get_path("purelib"))
-    infos = [
-        info
-        for name in LEAN
-        for info in ours.glob(f"{name.replace('xdist', 'pytest_xdist')}-*.dist-info")
-    ]
-    return [*(ours / name for name in LEAN), *infos]
+    """Return the files and folders that make up pytest, each from where it is installed."""
+    found: list[Path] = []
+    for name in LEAN:
+        installed = distribution(name)
+        tops = {file.parts[0] for file in installed.files or ()} - {"..", "__pycache__"}
+        found += (Path(str(installed.locate_file(top))) for top in sorted(tops))
+    return found
 
 
 @contextmanager

@@ -26,6 +26,7 @@ def post(api: Desk, content: bytes, path: str = RUNS, kind: str = "application/j
 def assert_problem(answer, *statuses: int) -> None:
     assert answer.status_code in statuses, answer.text
     assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.headers["cache-control"] == "no-store"
     problem = answer.json()
     assert problem["status"] == answer.status_code
     assert problem["type"].startswith("urn:seatrial:problem:")

@@ -189,13 +189,13 @@ def test_an_ingested_run_cannot_run_again_nor_be_entered(api):
 
 def test_a_platform_without_results(api):
     said = NOTES + (
-        "platform: aws-mi300x\nsubject: {name: torchbridge, version: '0.4.6'}\ndate: 2026-01-19\n"
+        "platform: aws-mi300x\nsubject: {name: torchbridge, version: '0.4.6'}\ndate: 2026-03-02\n"
         "outcome: {word: not_available, reason: not_offered, detail: AWS sells none}\n"
         "annotations: [{kind: note, text: 'see the plan'}]\n"
     )
     told = post(api, tar_of(ingest_yaml=said), "/api/v1/ingest")
     assert (told["outcome"], told["cell"]) == ("not_available", "aws-mi300x")
-    assert told["ingested"]["dated_at"] == "2026-01-19T00:00:00Z"
+    assert told["ingested"]["dated_at"] == "2026-03-02T00:00:00Z", "begun east of UTC"
     run = show(api, told["run"])
     [cell] = run["cells"]
     assert (cell["reason"], cell["detail"]) == ("not_offered", "AWS sells none")

@@ -11,7 +11,7 @@ from tests.integration.test_api_ingest import NOTES, TEXT, URL, jobs_of, post, t
     ("notes", "said"),
     [
         ("platform: gcp-l5\n", "line 3, column 11: platform: no catalogue has 'gcp-l5'; did you"),
-        ("date: 2099-01-01\n", "line 3, column 7: date: 2099-01-01 has not come yet"),
+        ("date: 2026-03-03\n", "line 3, column 7: date: 2026-03-03 has not come yet"),
         ("jobs:\n  a: {file: mo.txt}\n", "line 4, column 13: jobs.a.file: there is no 'mo.txt'"),
         ("jobs: {mo: {title: X}}\n", "line 3, column 8: jobs.mo: no artifact tells of this job;"),
         (

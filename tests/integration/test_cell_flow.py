@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from decimal import Decimal
 
@@ -12,6 +13,7 @@ from orchestrator.adapters.memory_engine import Journal, SimulatedCrashError
 from orchestrator.domain.cell import CellState, LeaseState, RunState
 from orchestrator.domain.matrix import Limits
 from orchestrator.domain.outcome import Counts, Outcome
+from runners.agent import plan
 from runners.fake import Fault
 from tests.integration.fake_world import FakeWorld
 
@@ -70,6 +72,22 @@ def test_a_passing_cell(here):
     assert len(here.published) == 1
     assert here.published[0].record.run.outcome is Outcome.PASSED
     assert "events.jsonl" in [artifact.name for artifact in cell.artifacts]
+
+
+def test_the_agent_reads_the_plan_that_it_is_sent(here, tmp_path):
+    sent = []
+    here.on_tick.append(
+        lambda world: sent.extend(
+            attempt.plan for one in world.computers() for attempt in one.attempts.values()
+        )
+    )
+    finish(here)
+    (tmp_path / "plan.json").write_text(json.dumps(sent[0]))
+    jobs = plan.load(tmp_path / "plan.json").jobs
+    assert [(job.id, job.kind, job.pytest, job.timeout_s) for job in jobs] == [
+        ("one", "suite", ("test_one.py",), 1800),
+        ("two", "suite", ("test_two.py",), 1800),
+    ]
 
 
 STEPS = 11

@@ -6,7 +6,7 @@ import ast
 import random
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 COMPARISONS = {
@@ -50,22 +50,34 @@ class Mutant:
     old: str
     new: str
 
-    def plant(self, root: Path) -> str:
-        """Edit the file below the root, at the match nearest to the line; returns its old text.
+    def moved(self, root: Path) -> Mutant:
+        """The mutant at the number that its first line has below the root: the nearest match.
 
         Raises:
-            LookupError: The file does not contain the lines any more.
+            LookupError: The file does not contain the lines any more, or is gone.
         """
         path = root / self.file
-        text = path.read_text("utf-8")
-        lines, wanted = text.splitlines(keepends=True), self.old.splitlines(keepends=True)
+        if not path.is_file():
+            raise LookupError(f"{self.file} is not there any more")
+        lines = path.read_text("utf-8").splitlines(keepends=True)
+        wanted = self.old.splitlines(keepends=True)
         size = len(wanted)
-        found = [at for at in range(len(lines)) if lines[at : at + size] == wanted]
+        found = [at + 1 for at in range(len(lines)) if lines[at : at + size] == wanted]
         if not found:
             raise LookupError(f"{self.file}:{self.line}: these lines are not there any more")
-        at = min(found, key=lambda number: abs(number + 1 - self.line))
-        lines[at : at + size] = [self.new]
-        path.write_text("".join(lines), "utf-8")
+        return replace(self, line=min(found, key=lambda number: abs(number - self.line)))
+
+    def plant(self, root: Path) -> str:
+        """Edit the file below the root where its lines are now; returns its old text.
+
+        Raises:
+            LookupError: See `moved`.
+        """
+        first = self.moved(root).line - 1
+        text = (root / self.file).read_text("utf-8")
+        lines = text.splitlines(keepends=True)
+        lines[first : first + len(self.old.splitlines())] = [self.new]
+        (root / self.file).write_text("".join(lines), "utf-8")
         return text
 
 

@@ -3,10 +3,11 @@
 `product.jsonl` is the sample: a line for each mutant, with what became of it the last time:
 `killed` (`by` names the test), `lives` (`why` says what a person found: an equivalent mutant, or
 one that is not worth a test), `undecided` (there were more tests than time), `not covered` or
-`gone` (its lines are). One that was killed must be killed again.
+`gone` (its lines are). One that was killed must be killed again. Each verdict is saved at once.
 
 Each mutant meets the tests that run its line, the shortest first. Which these are is recorded by
-a run of the whole quick part in `var/mutants`, which takes twice as long as `make test`.
+a run of the whole quick part in `var/mutants`, with the sources that it ran, as lines move: it
+takes twice as long as `make test`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import time
 import venv
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -38,6 +39,8 @@ from tests.mutants.mutations import Mutant, draw
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = Path(__file__).with_name("product.jsonl")
 RECORDED = ROOT / "var/mutants"
+SOURCES = "sources"
+"""The folder of a recording that holds the product as it was."""
 PYTEST = ("-p", "tests.mutants.covering", "-p", "no:cacheprovider", "-q", "--no-header")
 ALREADY_IMPORTED = "ignore::pytest.PytestAssertRewriteWarning"
 BROKEN = re.compile(r"^(?:FAILED|ERROR|ImportError while loading) (.+?)(?: - .*)?$", re.MULTILINE)
@@ -83,6 +86,11 @@ def listed(*patterns: str) -> list[str]:
     command = ["git", "ls-files", "-z", "-co", "--exclude-standard", *patterns]
     done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     return [name for name in done.stdout.split("\0") if name and (ROOT / name).is_file()]
+
+
+def product() -> list[str]:
+    """The names of the product's source files."""
+    return listed(*(f"{folder}/*.py" for folder in PRODUCT))
 
 
 class Copy:
@@ -153,6 +161,10 @@ def record() -> None:
     shutil.rmtree(RECORDED, ignore_errors=True)
     RECORDED.mkdir(parents=True)
     print("recording which test runs which line", flush=True)
+    for name in product():
+        kept = RECORDED / SOURCES / name
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, kept)
     with copied() as copy:
         more = ["-n", "2", "--dist", "loadfile", "--part", "quick", "tests"]
         failed = copy.failures({RECORD: str(RECORDED)}, more, 3600)
@@ -163,6 +175,7 @@ class Covering:
     """Which tests run a line, and how long they take."""
 
     def __init__(self, folder: Path) -> None:
+        self.sources = folder / SOURCES
         self.seconds: dict[str, float] = {}
         for path in folder.glob("**/*.json"):
             self.seconds |= json.loads(path.read_text("utf-8"))
@@ -174,8 +187,16 @@ class Covering:
             data.read()
 
     def tests(self, mutant: Mutant) -> list[str]:
-        """Those that run its lines, or its file where these run at import; the shortest first."""
-        lines = range(mutant.line, mutant.line + mutant.old.count("\n"))
+        """Those that run its lines; those that run its file where that is not known.
+
+        Lines that run at import have no test, and lines that are younger than the recording. The
+        shortest test is the first.
+        """
+        try:
+            first = mutant.moved(self.sources).line
+            lines = range(first, first + mutant.old.count("\n"))
+        except LookupError:
+            lines = range(0)
         found: set[str] = set()
         whole_file: set[str] = set()
         for data in self.data:
@@ -209,11 +230,12 @@ class Covering:
 
 def judge(verdict: Verdict, covering: Covering, copy: Copy) -> Verdict:
     """Plant one mutant and run the tests that cover it."""
-    mutant = verdict.mutant
     try:
+        mutant = verdict.mutant.moved(copy.root)
         before = mutant.plant(copy.root)
     except LookupError as error:
         return replace(verdict, state="gone", by="", why=str(error))
+    verdict = replace(verdict, mutant=mutant)
     try:
         forget_bytecode(copy.root / mutant.file)
         stages, left = covering.stages(mutant)
@@ -244,12 +266,12 @@ def forget_bytecode(path: Path) -> None:
         compiled.unlink()
 
 
-def judge_all(verdicts: list[Verdict], jobs: int) -> list[Verdict]:
-    """Judge in copies of the tree, one for each job; a line for each mutant."""
+def judge_all(verdicts: list[Verdict], jobs: int) -> Iterator[tuple[Verdict, Verdict]]:
+    """Judge in copies of the tree, one for each job; each mutant as it was and is, as they come."""
     covering = Covering(RECORDED)
     copies: Queue[Copy] = Queue()
 
-    def one(verdict: Verdict) -> Verdict:
+    def one(verdict: Verdict) -> tuple[Verdict, Verdict]:
         copy, start = copies.get(), time.monotonic()
         try:
             judged = judge(verdict, covering, copy)
@@ -260,12 +282,13 @@ def judge_all(verdicts: list[Verdict], jobs: int) -> list[Verdict]:
         print(
             f"{judged.state:<11} {seconds:5.1f} s  {place}  {judged.by or mutant.kind}", flush=True
         )
-        return judged
+        return verdict, judged
 
     with ExitStack() as stack, ThreadPoolExecutor(jobs) as pool:
         for _ in range(jobs):
             copies.put(stack.enter_context(copied()))
-        return list(pool.map(one, verdicts))
+        for done in as_completed([pool.submit(one, verdict) for verdict in verdicts]):
+            yield done.result()
 
 
 def main() -> int:
@@ -278,15 +301,16 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     asked = parser.parse_args()
     if asked.draw:
-        names = listed(*(f"{folder}/*.py" for folder in PRODUCT))
-        sources = {name: (ROOT / name).read_text("utf-8") for name in names}
+        sources = {name: (ROOT / name).read_text("utf-8") for name in product()}
         save([Verdict(mutant) for mutant in draw(sources, asked.draw, asked.seed)])
     if asked.record or not RECORDED.is_dir():
         record()
     known = load()
     chosen = [one for one in known if one.mutant.file.startswith(tuple(asked.wanted) or "")]
-    judged = dict(zip(map(id, chosen), judge_all(chosen, asked.jobs), strict=True))
-    save([judged.get(id(one), one) for one in known])
+    judged: dict[int, Verdict] = {}
+    for before, after in judge_all(chosen, asked.jobs):
+        judged[id(before)] = after
+        save([judged.get(id(one), one) for one in known])
     escaped = [one for one in chosen if one.state == "killed" != judged[id(one)].state]
     counts = Counter(one.state for one in judged.values())
     print("mutants:", *(f"{count} {state}" for state, count in counts.items()))

@@ -175,9 +175,8 @@ def _rented_row(one: Rented, now: datetime) -> Row:
 def _what(one: Rented) -> str:
     """Return the machine's type, place and price."""
     lease = one.lease
-    kind = lease.facts.get("instance_type") or (lease.offer.instance_type if lease.offer else "")
     hourly = f"{price(lease.price_usd_per_hour)}/h" if lease.price_usd_per_hour else ""
-    return ", ".join(part for part in (kind, lease.place, hourly) if part)
+    return ", ".join(part for part in (lease.instance_type, lease.place, hourly) if part)
 
 
 def _unreal(one: Rented) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from orchestrator.adapters.statistics import StepDetector
 from orchestrator.dashboard.pages import benchmark_list as listing
 from orchestrator.dashboard.pages import cell
 from orchestrator.extras import MissingExtraError
+from tests.integration.api_context import MANIFEST, archive
 from tests.integration.dashboard.desk import PageDesk
 from tests.integration.dashboard.measuring import levels, measured
 
@@ -105,6 +108,17 @@ def test_nothing_yet_says_what_to_do(pages: PageDesk) -> None:
     shown = pages.page("/benchmarks")
     assert "seatrial init && seatrial run seatrial.yaml" in shown.text
     assert "$SEATRIAL_EVENTS" in shown.text
+
+
+def test_the_product_that_was_chosen_stays_chosen(pages: PageDesk) -> None:
+    pages.api.launch("one")
+    other = archive(MANIFEST.replace('"proof"', '"hull"'))
+    digest = hashlib.sha256(other).hexdigest()
+    assert pages.api.client.put(f"/api/v1/payloads/{digest}", content=other).is_success
+    pages.api.launch("two", payload=digest)
+    for name in ("hull", "proof"):
+        choice = pages.page(f"/benchmarks?product={name}").one("select", name="product")
+        assert [one.text for one in choice.all("option") if one.has("selected")] == [name]
 
 
 def test_an_unknown_choice_is_refused(three: PageDesk) -> None:

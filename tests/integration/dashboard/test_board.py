@@ -113,6 +113,7 @@ def test_what_runs_now_is_told(pages: PageDesk) -> None:
     assert (row["Run"], row["Cells"]) == (run, "1 queued, 1 running")
     assert "a run goes on" in page.rows("board")[0]["Version"]
     assert page.rows("board")[0]["here"] == "○ queued a run goes on"
+    assert pages.rows("/", "board")[0]["cell.here"] == {"outcome": "queued"}
     assert not pages.part("/", "now").all("nav")
 
 

@@ -70,7 +70,9 @@ def test_the_decision_is_a_sentence_and_rules_say_what_they_saw(red: PageDesk) -
     facts = page.one(id="rules").all("details")[0].one("dl").text
     assert "outcome failed" in facts
     assert "intolerable 1" in facts
-    assert "job/demo@here" in [one["Rule"] for one in page.rows("rules-ok")]
+    passed = {one["Rule"]: (one["Observed"], one["Allowed"]) for one in page.rows("rules-ok")}
+    assert "job/demo@here" in passed
+    assert passed["attestation/here"] == ("attested", "required")
 
 
 def test_verdicts_say_what_changed_and_are_paged(

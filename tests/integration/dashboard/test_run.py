@@ -122,6 +122,7 @@ def test_a_finished_run_says_what_failed_and_is_not_followed(pages: PageDesk) ->
     assert not shown.all("noscript")
     first = shown.rows("jobs")[0]
     assert (first["Job"], first["Cell"], first["Outcome"]) == ("unit", "there", "✗ failed")
+    assert shown.rows("cells")[0]["Cell"] == "here fake, SIMULATED: no gate accepts this"
     group = shown.rows("failures")[0]
     assert group["Cells"] == "there"
     link = shown.one(id="failures").one("tbody").all("a")[0]["href"]
@@ -131,6 +132,38 @@ def test_a_finished_run_says_what_failed_and_is_not_followed(pages: PageDesk) ->
     assert pages.json(f"/runs/{run}")["counts"]["passed"] == 3
     assert f"/api/v1/runs/{run}/reports/summary.html" in [a["href"] for a in shown.all("a")]
     assert f"/api/v1/runs/{run}/export/junit" in [a["href"] for a in shown.all("a")]
+
+
+def test_jobs_that_run_stand_before_those_that_passed(pages: PageDesk) -> None:
+    run = launch(pages)
+    cell = pages.api.cell_id(run, "here")
+    passing = pages.api.begin(run, "here")
+    passing.send(
+        passing.line("phase", "unit", name="started"),
+        passing.manifest("t/a.py::a"),
+        passing.test("t/a.py::a"),
+        passing.line("phase", "unit", name="finished", exit_code=0, duration_s=2.0),
+        passing.line("phase", "demo", name="started"),
+        passing.line("phase", "demo", name="finished", exit_code=0, duration_s=2.0),
+    )
+    for state in (CellState.COLLECTING, CellState.RELEASING):
+        pages.stores.cells.enter(cell, state, at=pages.api.clock.now())
+    pages.stores.evidence.settle(cell, [])
+    pages.stores.cells.conclude(cell, Cause(Outcome.PASSED, ""), at=pages.api.clock.now())
+    agent = pages.api.begin(run, "there")
+    agent.send(agent.line("phase", "demo", name="started"))
+    jobs = [(row["Job"], row["Cell"]) for row in pages.page(f"/runs/{run}").rows("jobs")]
+    assert jobs[:2] == [("demo", "there"), ("unit", "there")]
+
+
+def test_jobs_that_never_ran_for_one_reason_are_one_row(pages: PageDesk) -> None:
+    run = launch(pages)
+    cell, at = pages.api.cell_id(run, "there"), pages.api.clock.now()
+    pages.stores.cells.admit(cell, f"{cell}-1", max_parallel=9, at=at)
+    pages.stores.cells.enter(cell, CellState.RELEASING, at=at)
+    pages.stores.cells.conclude(cell, Cause(Outcome.ERRORED, "capacity"), at=at)
+    jobs = pages.page(f"/runs/{run}").rows("jobs")
+    assert [row["Job"] for row in jobs] == ["all 2 jobs unit, demo", "unit", "demo"]
 
 
 def test_an_attempt_that_was_lost_says_why(pages: PageDesk) -> None:

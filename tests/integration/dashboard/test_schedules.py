@@ -45,6 +45,9 @@ def fired(pages: PageDesk, days: int, **more: Any) -> None:
 def test_none_yet(shared_pages: PageDesk) -> None:
     empty = shared_pages.page("/schedules").one(class_="empty")
     assert "seatrial schedule add" in empty.one("code").text
+    form = shared_pages.page("/schedules")
+    chosen = [one["value"] for one in form.all("option") if one.has("selected")]
+    assert chosen == ["skip", "latest"]
 
 
 def test_one_is_added_from_the_form(pages: PageDesk) -> None:

@@ -130,7 +130,8 @@ def test_a_src_layout_with_a_test_extra(tmp_path: Path) -> None:
 
 def test_tests_beside_the_code(tmp_path: Path) -> None:
     files = {
-        "pyproject.toml": PLAIN, "shipshape/__init__.py": "", "shipshape/hull_test.py": "",
+        "pyproject.toml": PLAIN, "tests/data.json": "{}",
+        "shipshape/__init__.py": "", "shipshape/hull_test.py": "",
         ".venv/pyvenv.cfg": "", ".venv/lib/test_other.py": "", "build/test_old.py": "",
     }  # fmt: skip
     manifest, _ = written(project(tmp_path, files))

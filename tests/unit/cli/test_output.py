@@ -12,6 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 
+import orchestrator
 from orchestrator.cli import connect, session
 from orchestrator.cli.commands import options
 from orchestrator.cli.safe_text import NATURAL
@@ -47,6 +48,11 @@ def test_columns_is_the_width_where_it_is_set(cli: Cli, monkeypatch: pytest.Monk
     assert cli("runs") == 0
     assert max(map(len, cli.out.splitlines())) <= 60
     assert LONG not in cli.out
+
+
+def test_the_version_is_all_that_is_printed(cli: Cli) -> None:
+    assert cli("--version") == 0
+    assert cli.out == f"seatrial {orchestrator.__version__}\n"
 
 
 def test_quiet_leaves_data_and_errors(cli: Cli, controller: FakeController) -> None:
