@@ -92,9 +92,9 @@ def cell(value: object, *, limit: int = CELL_LIMIT) -> Markdown:
     return Markdown(_BLOCK_START.sub(_escape_start, told) or "—")
 
 
-def _turned(message: str) -> Iterator[tuple[int, int]]:
+def _turned(text: str) -> Iterator[tuple[int, int]]:
     """Yield the spans of words that a code host would link, without their markup."""
-    for found in _WORD.finditer(message) if _TURNED.search(message) else ():
+    for found in _WORD.finditer(text) if _TURNED.search(text) else ():
         if not _TURNED.search(found[0]):
             continue
         around = _AROUND.fullmatch(found[0])
@@ -104,10 +104,10 @@ def _turned(message: str) -> Iterator[tuple[int, int]]:
             yield found.span()
 
 
-def _spoken(message: str) -> str:
+def _spoken(text: str) -> str:
     """Escape words so that no renderer reads them as markup."""
-    message = _SPECIAL.sub(r"\\\g<0>", message)
-    return _ENTITY.sub("&amp;", message).replace("<", "&lt;").replace(">", "&gt;")
+    text = _SPECIAL.sub(r"\\\g<0>", text)
+    return _ENTITY.sub("&amp;", text).replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _escape_start(match: re.Match[str]) -> str:

@@ -365,8 +365,8 @@ def _key(one: Mapping[str, str | None]) -> PublicKey:
     )
 
 
-def _time(message: str | None) -> datetime | None:
-    at = datetime.fromisoformat(message) if message else None
+def _time(text: str | None) -> datetime | None:
+    at = datetime.fromisoformat(text) if text else None
     if at is not None and at.tzinfo is None:
         raise ValueError("a time without a zone")
     return at

@@ -432,12 +432,12 @@ def resolve_order(
 _FORM = "letters, digits, '-' and '_' (at most 64)"
 
 
-def _platform(message: str, notes: IngestNotes) -> Platform:
+def _platform(requested: str, notes: IngestNotes) -> Platform:
     noted = notes.platform
     name = noted.id if isinstance(noted, Platform) else noted or ""
-    if message and name and message != name:
-        raise _differ("platform", name, message)
-    wanted = message or name
+    if requested and name and requested != name:
+        raise _differ("platform", name, requested)
+    wanted = requested or name
     if not wanted:
         raise IntakeError("nobody says which platform this is: use --platform, or ingest.yaml")
     if not IDENTIFIER.fullmatch(wanted):
@@ -448,23 +448,23 @@ def _platform(message: str, notes: IngestNotes) -> Platform:
     return known.platform if known else Platform(id=wanted, provider=UNKNOWN_PROVIDER)
 
 
-def _subject(message: str, notes: IngestNotes) -> NotedSubject:
+def _subject(requested: str, notes: IngestNotes) -> NotedSubject:
     noted = notes.subject
-    if not message:
+    if not requested:
         if noted is None:
             raise IntakeError(
                 "nobody says what was validated: use --subject NAME@VERSION, or ingest.yaml"
             )
         return noted
-    name, at, version = message.rpartition("@")
+    name, at, version = requested.rpartition("@")
     if not (at and name.strip() and version.strip()):
-        raise IntakeError(f"the subject {message!r} is not of the form NAME@VERSION")
+        raise IntakeError(f"the subject {requested!r} is not of the form NAME@VERSION")
     found = NotedSubject(name=name.strip(), version=version.strip())
     for text in (found.name, found.version):
         if fault := text_fault(text):
             raise IntakeError(f"{text[:_LONGEST_SUBJECT]!r} cannot be of a subject: {fault}")
     if noted is not None and noted != found:
-        raise _differ("subject", f"{noted.name}@{noted.version}", message)
+        raise _differ("subject", f"{noted.name}@{noted.version}", requested)
     return found
 
 
@@ -507,7 +507,7 @@ def _file_problems(notes: IngestNotes, files: Sequence[Handed]) -> list[Problem]
     ]
 
 
-def _differ(what: str, noted: str, message: str) -> IntakeError:
+def _differ(what: str, noted: str, requested: str) -> IntakeError:
     return IntakeError(
-        f"ingest.yaml says {what} {noted}, and the request says {message}: correct one"
+        f"ingest.yaml says {what} {noted}, and the request says {requested}: correct one"
     )

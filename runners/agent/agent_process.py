@@ -87,7 +87,7 @@ def close(attempt: Attempt) -> None:
 
 
 def _agent(attempt: Attempt) -> Set[int]:
-    """Return the agent's process id, if one lives; the file alone proves nothing."""
+    """Return the running agent's process id, or None; the file may name one that has ended."""
     if not lock.held(attempt.lock):
         return set()
     for _ in range(_PID_TRIES):
@@ -111,7 +111,7 @@ class NotStartedError(RefusedError):
 
 
 def read_handed(stream: BinaryIO) -> Tuple[Optional[Mapping[str, object]], Dict[str, str]]:
-    """Read ``{"plan": {...}, "secrets": {name: value}}``, each of which may be left out.
+    """Read ``{"plan": {...}, "secrets": {name: value}}``; both keys are optional.
 
     Raises:
         BadInputError: it is something else. The text never repeats the input.
@@ -131,7 +131,7 @@ def read_handed(stream: BinaryIO) -> Tuple[Optional[Mapping[str, object]], Dict[
 
 
 def keep_plan(attempt: Attempt, plan: Mapping[str, object]) -> None:
-    """Store the plan in the attempt's folder, which is made; the first plan stays."""
+    """Create the attempt's folder and store the plan there, unless it has one."""
     usual = os.umask(0o022)
     attempt.folder.parent.mkdir(parents=True, exist_ok=True)
     os.umask(0o077)
@@ -148,7 +148,7 @@ def start(attempt: Attempt, secrets: Mapping[str, str]) -> None:
     """Start the agent of an attempt, unless it runs or has ended; return once it holds the lock.
 
     Raises:
-        NotStartedError: it did not come up.
+        NotStartedError: it did not start.
     """
     held = lock.take(attempt.lock)
     if held is None:

@@ -1,4 +1,4 @@
-"""An arm of a paired benchmark: its process works when its turn comes, and waits otherwise."""
+"""Arms of a paired benchmark: the process of an arm works during its turns, and waits otherwise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TURNS = "SEATRIAL_TURNS"
 """Environment variable with the path that a resident arm reads its turns from."""
 
 _LOOK_S = 0.01
-"""Turns may be short: what looks at them must neither miss their end nor work itself."""
+"""Seconds between two looks: short, as turns may be short, but long enough to cost no CPU time."""
 _WORSE = ("passed", "skipped", "failed")
 
 
@@ -71,7 +71,7 @@ class ArmReport:
 
 
 class Arm(Protocol):
-    """One side, however its turns are taken."""
+    """The subject or the baseline of a paired benchmark; subclasses run its turns."""
 
     job_context: JobContext
     arm_report: ArmReport
@@ -83,7 +83,7 @@ class Arm(Protocol):
         """Start in a new process, after ending the previous one. Raises ArmEnded."""
 
     def turn(self, number: int) -> List[Data]:
-        """Work once, and return the metrics. Raises ArmEnded."""
+        """Run one turn and return its metrics. Raises ArmEnded."""
 
     def finish(self) -> Ended:
         """End the process; return how it ended."""
@@ -172,7 +172,7 @@ class Resident:
         self._until(lambda: self.arm_report.ready)
 
     def turn(self, number: int) -> List[Data]:
-        """Start its turn, wait until it is over, and return its metrics."""
+        """Start a turn, wait for its end, and return its metrics."""
         self._wake()
         self._say(str(number))
         self._until(lambda: self.arm_report.over == number)
@@ -205,7 +205,7 @@ class Resident:
         self.arm_report.ready = False
 
     def _wake(self) -> None:
-        """Start counting its silence; while it waited it had nothing to report."""
+        """Measure its silence from now on: a process that waits for its turn writes nothing."""
         ended = self._look(at_rest=True)
         if ended is not None:
             raise ArmEnded(self, ended)

@@ -1,4 +1,4 @@
-"""Lists the machine's accelerators with the vendors' tools; without a tool it guesses nothing."""
+"""Lists the machine's accelerators as the vendors' tools report them; none without a tool."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from .tail_json_lines import Line, Tail
 
 @dataclass
 class History:
-    """The part of an event stream that a second agent must know."""
+    """The part of an event stream that an agent needs after a restart."""
 
     last_seq: int = 0
     began_at: Optional[float] = None
@@ -92,7 +92,7 @@ def understand(line: Fields) -> Said:
     """Turn one line into an event.
 
     Raises:
-        BadLineError: it is none of the three forms, or a value in it is unusable.
+        BadLineError: the line has none of the three forms, or an invalid value.
     """
     if "check" in line:
         return "check", _check(line)
@@ -145,7 +145,7 @@ def _metric(line: Fields) -> Dict[str, JsonValue]:
 
 
 def _turn(value: object) -> Union[int, str]:
-    """Read ``ready``, or the number of a turn that is over."""
+    """Read ``ready``, or the number of a turn that has ended."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, str) and value == READY:

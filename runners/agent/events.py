@@ -44,7 +44,7 @@ def write_all(fd: int, data: bytes) -> int:
 
 
 class EventWriter:
-    """Appends events; survives a full disk by giving up a reserve that it keeps for that."""
+    """Appends events; on a full disk, a reserve file is deleted to have space for the last ones."""
 
     def __init__(
         self, path: Path, *, reserve: Path, masker: Masker, text_bytes: int, after_seq: int = 0
@@ -118,14 +118,14 @@ class EventWriter:
         self._synced_at = time.monotonic()
 
     def close(self) -> None:
-        """Sync and let go."""
+        """Sync the file and close it."""
         self.sync(now=True)
         os.close(self._fd)
         self._reserve.unlink(missing_ok=True)
         self._last_reserve.unlink(missing_ok=True)
 
     def _append(self, line: bytes) -> bool:
-        """Write a line, or nothing of it; a reader only ever gets whole lines."""
+        """Write a line completely or not at all: readers only get whole lines."""
         begin = os.fstat(self._fd).st_size
         done = write_all(self._fd, line)
         if done < len(line):
@@ -150,7 +150,7 @@ class EventWriter:
         return value
 
     def _keep(self, path: Path, size_bytes: int) -> None:
-        """Fill a reserve with noise: zeros could be compressed or left out by the disk."""
+        """Fill the reserve with random bytes: a file system may allocate no space for zeros."""
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
         fd = os.open(path, flags, 0o600)
         try:

@@ -94,16 +94,16 @@ class Heartbeat:
 
     @property
     def hurried(self) -> bool:
-        """The machine is about to be taken away: what takes long is not worth its time."""
+        """Whether the machine is about to be preempted, so that slow work is to be left out."""
         return self._notices.notice is not None
 
     @property
     def left_s(self) -> float:
-        """Return the seconds left of the attempt's time."""
+        """Return the seconds until the attempt's deadline."""
         return self._deadline - time.monotonic()
 
     def ending(self) -> Optional[Stopped]:
-        """Return why the agent is to stop, if it is to."""
+        """Return the reason to stop, or None."""
         self._hear()
         if self._notices.notice is not None:
             return Stopped("preempted", self._notices.notice)
@@ -131,7 +131,7 @@ class Heartbeat:
             raise DiskFull("the disk is full")
 
     def _hear(self) -> None:
-        """Log news from the provider, each once."""
+        """Log each of the provider's notices once."""
         trouble = self._notices.trouble()
         if trouble is not None:
             text = f"the machine's metadata does not answer ({trouble}): it may go without notice"

@@ -77,9 +77,9 @@ class Files:
         return None
 
     def byte_code_digest(self) -> str:
-        """Return what tells a test process that the byte code is still the installer's.
+        """Return a digest that shows a test process whether the byte code is still the installer's.
 
-        The same text is made by ``seatrial_code``.
+        ``seatrial_code`` computes the same text.
         """
         rows = sorted([str(file), *(mark or ())] for file, mark in self.byte_code.items())
         return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
@@ -87,7 +87,7 @@ class Files:
     def drop_strange_byte_code(self) -> None:
         """Remove compiled files that were not there, which Python would run instead of a source.
 
-        It makes them again of the source, so nothing is lost.
+        Python compiles the sources again.
         """
         for file, mark in _byte_code(self.home, self.digests).items():
             if self.byte_code.get(file) != mark:
@@ -160,7 +160,7 @@ def take(
 
 
 def _compile(attempt: Attempt, tick: Callable[[], None]) -> None:
-    """Write the byte code of what was installed, in a process that loads nothing of it."""
+    """Compile the installed packages, in a process that does not import them."""
     for site in attempt.venv.glob("lib/python3*/site-packages"):
         if any(site.glob("*.dist-info")):
             # The exit code is 1 if any file is of another version of Python: such have none.
@@ -245,7 +245,7 @@ def _differs(
 
 
 def mark_of(file: Path, *, is_link: bool = False) -> Mark:
-    """Return a value that changes with a file, or with the link itself; None without a file."""
+    """Return a value that changes with the file, or with the link itself; None without a file."""
     try:
         found = file.lstat() if is_link else file.stat()
     except OSError:

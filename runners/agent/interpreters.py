@@ -71,7 +71,7 @@ venv.main(["--without-pip", sys.argv[1]])
 
 
 class Made(NamedTuple):
-    """A virtual environment, and what the interpreter under it holds."""
+    """A virtual environment, and the packages of the interpreter that made it."""
 
     site_paths: Tuple[str, ...]
     """Its folders with installed packages."""
@@ -133,7 +133,7 @@ def bundled_pip(path: str) -> Optional[str]:
 
 
 def ask(candidate: str) -> Dict[str, JsonValue]:
-    """Describe one interpreter; its problem is under ``error``."""
+    """Describe one interpreter; ``error`` has the reason if that is not possible."""
     path = shutil.which(_at_home(candidate))
     if path is None:
         return _unusable(candidate, None, "not found, or not executable")
@@ -158,7 +158,7 @@ def _at_home(candidate: str) -> str:
 
 
 def extract(text: str) -> Optional[Mapping[str, JsonValue]]:
-    """Find the answer among whatever else a program printed."""
+    """Return the answer in a program's output, which may contain other text."""
     for line in reversed(text.splitlines()):
         if line.startswith(ANSWER):
             try:
@@ -170,7 +170,7 @@ def extract(text: str) -> Optional[Mapping[str, JsonValue]]:
 
 
 def without_answer(text: str) -> str:
-    """Return whatever else a program printed."""
+    """Return a program's output without the answer."""
     lines = (line for line in text.splitlines() if not line.startswith(ANSWER))
     return "\n".join(lines).strip()
 
@@ -178,13 +178,13 @@ def without_answer(text: str) -> str:
 def answering(script: str, expression: str) -> str:
     """Return a script that ends by printing an expression as its answer.
 
-    What a package prints as the interpreter ends comes after the whole line.
+    Output that a package prints at the interpreter's exit comes after that line.
     """
     return f"{script}\nimport json\nprint('{ANSWER}' + json.dumps({expression}), flush=True)\n"
 
 
 def quiet_environment() -> Dict[str, str]:
-    """Return the agent's environment without what would change how Python starts."""
+    """Return the agent's environment without the variables that change how Python starts."""
     drop = ("PYTHON", "PYTEST_", "VIRTUAL_ENV", "PIP_")
     return {name: value for name, value in os.environ.items() if not name.startswith(drop)}
 

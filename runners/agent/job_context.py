@@ -124,7 +124,7 @@ class JobContext:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        """End the output, and leave nothing for later jobs to meddle with."""
+        """Close the output, and protect or delete the job's files against later jobs."""
         self.output.finish()
         self._sink.close()
         self._dirs.clear(self._tmp)

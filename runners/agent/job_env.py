@@ -48,7 +48,7 @@ def for_job(
     secrets: Mapping[str, str],
     tmp: Optional[str] = None,
 ) -> Dict[str, str]:
-    """Return the environment of one job: its own words win, the agent's few come last."""
+    """Return the variables of one job: its own override shared ones, the agent's override all."""
     folder = attempt.job(job.id)
     given = {
         key: _resolved(value, attempt.payload) if key in job.path_variables else value
@@ -67,7 +67,7 @@ def for_job(
 
 
 def sheltered(given: Mapping[str, str]) -> Dict[str, str]:
-    """Return the environment of a pytest that loads itself before anything of the payload.
+    """Return the environment of a pytest that is loaded before any code of the payload.
 
     Python puts PYTHONPATH in front of the environment's packages, and runs a ``sitecustomize`` that
     it finds there: ``seatrial_start`` puts it back once pytest is loaded.

@@ -35,7 +35,7 @@ class Sink:
         self._events = events
 
     def write(self, data: bytes) -> None:
-        """Append; what no longer fits is lost, and the event stream knows."""
+        """Append. Bytes that do not fit on the disk are dropped; an event reports that."""
         if self._events.disk_full:
             return  # the free space is reserved for events
         if write_all(self._fd, data) < len(data):
@@ -67,7 +67,7 @@ class Tail:
 
 
 class JobOutput:
-    """One job's output, over all the processes that the job takes."""
+    """One job's output, from all of its processes."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class JobOutput:
             self._pipe = None
 
     def show(self, data: bytes) -> None:
-        """Pass on what the job's budget allows; keep the end of the rest."""
+        """Write as much as the job's limit allows; keep the end of the rest."""
         self._tail.add(data)
         self._process_tail.add(data)
         room = max(self._limit - self._shown, 0)
@@ -161,17 +161,17 @@ class JobOutput:
         return tail.raw
 
     def title(self, text: str) -> None:
-        """Write a line of the agent's own into the log only, where jobs follow each other."""
+        """Write a line of the agent into the log of all jobs only."""
         if self._log is not None:
             self._log.write(_line(text))
 
     def banner(self, text: str) -> None:
-        """Write a line of the agent's own, whatever the budget."""
+        """Write a line of the agent, regardless of the job's limit."""
         fresh = b"" if self._at_line_start else b"\n"
         self._write(fresh + _line(text))
 
     def last(self, limit_bytes: int = 4_096) -> str:
-        """Return the end of what the job's newest process has put out so far."""
+        """Return the end of the output of the job's newest process."""
         return last_lines(self._process_tail.raw, limit_bytes)
 
     def finish(self) -> None:
@@ -234,14 +234,14 @@ class CapturedOutput:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def drain(self, output: JobOutput, limit_bytes: int) -> List[Section]:
-        """Move what an ended process left to a job's output, masked.
+        """Append what an ended process left to the job's output, masked.
 
         Args:
-            output: Receives all of it, within its own limit.
+            output: Receives the output, up to its own limit.
             limit_bytes: Maximum size of the end of each stream that is returned.
 
         Returns:
-            A section for each stream that holds something.
+            A section for each stream that is not empty.
         """
         found: List[Section] = []
         for path in sorted(self._folder.glob("*"), key=_order)[:_FILES]:

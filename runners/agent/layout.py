@@ -159,7 +159,7 @@ class JobFolder(NamedTuple):
 
     @property
     def turns(self) -> Path:
-        """``$SEATRIAL_TURNS``: the pipe through which a resident arm is told its turns."""
+        """``$SEATRIAL_TURNS``: the pipe that starts the turns of a resident arm."""
         return self.given / "turns"
 
     @property

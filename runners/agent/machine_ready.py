@@ -22,7 +22,7 @@ _CLOUD_INIT_S = 10.0
 _DRIVER_S = 20.0
 _SAID_CHARS = 1_000
 _FINE = (0, 2)
-"""cloud-init's exit codes for done, and for done with errors that it got over."""
+"""cloud-init's exit codes for done, and for done with recoverable errors."""
 
 _LOCKS = (
     "var/lib/dpkg/lock-frontend",

@@ -54,7 +54,7 @@ class Masker:
 
 
 class MaskedStream:
-    """Masks a stream, secrets that lie across two pieces included."""
+    """Masks a stream, including secrets that are split between two pieces."""
 
     def __init__(self, masker: Masker) -> None:
         self._masker = masker
@@ -66,7 +66,7 @@ class MaskedStream:
         return ready
 
     def finish(self) -> bytes:
-        """Return the held back rest at the end of the stream, where no secret can be incomplete."""
+        """Return the rest that was held back as a possible beginning of a secret."""
         rest, self._held = self._held, b""
         return rest
 
@@ -84,7 +84,7 @@ def _forms(values: Iterable[str]) -> set[str]:
 
 
 def _overlap(data: bytes, form: bytes) -> int:
-    """Return how many bytes at the end of data are a beginning of form (never all of it)."""
+    """Return how many bytes at the end of `data` are the beginning of `form`, but not all of it."""
     for size in range(min(len(form) - 1, len(data)), 0, -1):
         if data.endswith(form[:size]):
             return size

@@ -42,7 +42,7 @@ def close(
         tick: Called while programs run.
 
     Returns:
-        Whether the account fails to connect, and what was seen.
+        Whether the account's connection failed, and the output of that try.
     """
     if account is None:
         return False, "jobs run as the agent's own user"

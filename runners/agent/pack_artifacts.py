@@ -41,7 +41,7 @@ class Packer:
 
         Args:
             context: What the parts of the attempt share.
-            patience_s: After so long no further file of a job's is taken; None is for ever.
+            patience_s: Seconds after which no further file of a job is collected, or None.
         """
         self._context = context
         self._until = None if patience_s is None else time.monotonic() + patience_s
@@ -64,7 +64,7 @@ class Packer:
             self._put("gpu_info.txt", answer)
 
     def outputs(self, jobs: Sequence[str]) -> None:
-        """Cut the jobs' outputs where all of them together are too many to bring home."""
+        """Shorten the jobs' outputs if they exceed the limit of a bundle together."""
         room = _OUTPUTS_BYTES
         for job in jobs:
             path = self._context.attempt.artifacts / output_name(job)
@@ -126,7 +126,7 @@ class Packer:
                 self._context.events.log("warning", text, job)
 
     def announce(self, jobs: Sequence[str]) -> None:
-        """Emit an ``artifact`` event for every file, name by name."""
+        """Emit an ``artifact`` event for every file, in the order of their names."""
         outputs = {output_name(job): job for job in jobs}
         for path in sorted(self._context.attempt.artifacts.iterdir()):
             size, digest = _digest(path)
@@ -178,7 +178,7 @@ def output_name(job: str) -> str:
 
 
 def flat_name(job: str, below: Path) -> str:
-    """Return a job's file's name in the flat folder: harmless characters, not too long."""
+    """Return the name of a job's file in the flat folder: safe characters, limited in length."""
     name = _UNSAFE.sub("_", f"{job}.{'-'.join(below.parts)}")
     if len(name) > _NAME_CHARS:
         mark = hashlib.sha256(name.encode()).hexdigest()[:8]

@@ -40,7 +40,7 @@ class Measured:
 
     @property
     def value(self) -> float:
-        """The median: one hiccup does not move it."""
+        """The median, on which one outlier has little effect."""
         return median(self.samples)
 
 
@@ -158,11 +158,11 @@ def half_width(log_ratios: Sequence[float]) -> float:
 
 
 def known_to(log_ratios: Sequence[float], launch: int) -> float:
-    """Return how well a ratio is known: by its pairs, and by the processes they were taken in.
+    """Return the larger half-width of a ratio's interval: by its pairs, or by their processes.
 
     Args:
         log_ratios: In the order in which they were taken.
-        launch: How many of them one start of both arms took.
+        launch: Number of ratios that were taken in one start of both arms.
     """
     means = [fmean(log_ratios[at : at + launch]) for at in range(0, len(log_ratios), launch)]
     return max(half_width(log_ratios), half_width(means) if len(means) >= FEWEST else 0.0)
@@ -206,7 +206,7 @@ _STARTING = 2
 _BLOCK = 2
 """Pairs in subject, baseline, baseline, subject."""
 _OUR_OWN = ("stopped", "disk_full")
-"""Causes that are no arm's."""
+"""Causes that no arm is responsible for."""
 _LAST_WORDS_BYTES = 1_000
 _NAMES = 5
 
@@ -220,10 +220,10 @@ class PairedRun:
         """Prepare.
 
         Args:
-            subject: Its end is the job's.
+            subject: The arm whose end is the job's end.
             baseline: The other arm.
-            pairing: How many pairs are wanted.
-            left_s: How much time is left for turns.
+            pairing: The required number of pairs, or the required precision.
+            left_s: Returns the seconds that are left for turns.
         """
         self._subject = subject
         self._baseline = baseline
@@ -293,7 +293,7 @@ class PairedRun:
             self._begin(arm)
 
     def _begin(self, arm: Arm) -> List[Data]:
-        """Start an arm and let it have a turn that counts for nothing, until all is warm."""
+        """Start an arm and run a warm-up turn, whose metrics are dropped."""
         began = time.monotonic()
         arm.begin()
         said = arm.turn(_WARM_UP)
@@ -327,7 +327,7 @@ class PairedRun:
         return self._tally.names(SUBJECT)[key]
 
     def _note_early_end(self, ended: Ended) -> None:
-        """A subject that ends well before its turns has passed, and has no pairs."""
+        """Log that the subject passed before its turns had ended, so that there are no pairs."""
         if ended.exit_code == 0 and ended.cause is None:
             taken = len(self._tally.turns)
             where = "without a turn" if not taken and not self._warm else f"after {taken} turns"

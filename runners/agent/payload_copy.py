@@ -19,7 +19,7 @@ _SETTINGS = frozenset((
 _AT_START = ("sitecustomize", "usercustomize")
 _CACHE = "__pycache__"
 _MODULES = (".py", ".pyc", ".pyd", ".so")
-"""Ends of files that Python imports."""
+"""Suffixes of files that Python imports."""
 
 
 class PayloadCopy:
@@ -160,7 +160,7 @@ def _enter(part: str, outer: int, owner: os.stat_result) -> int:
 
 
 def _clear(name: str, folder: int) -> None:
-    """Remove what has a name in an open folder."""
+    """Remove a file, link or folder from an open folder."""
     try:
         is_folder = stat.S_ISDIR(os.lstat(name, dir_fd=folder).st_mode)
     except FileNotFoundError:

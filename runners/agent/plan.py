@@ -27,11 +27,11 @@ METADATA_URL = "http://169.254.169.254"
 """Address of the metadata service of both clouds."""
 
 Name = NewType("Name", str)
-"""Becomes the name of a folder: it must not lead anywhere else."""
+"""A name of a folder, checked so that no path below it leads elsewhere."""
 
 
 _LEAST = "least"
-"""Key of a field's metadata: a smaller number is taken for this one."""
+"""Key of a field's metadata: smaller numbers are replaced by this one."""
 
 
 class PlanError(ValueError):
@@ -103,7 +103,7 @@ class Job:
     kind: str
     timeout_s: float
     silence_s: float
-    """Without output or a record for so long, it hangs."""
+    """Seconds without output or a record after which the job is regarded as hung."""
     pytest: Optional[Tuple[str, ...]] = None
     command: Optional[Tuple[str, ...]] = None
     env: Mapping[str, str] = field(default_factory=dict)
@@ -118,11 +118,11 @@ class Job:
     test_silence_s: Mapping[str, float] = field(default_factory=dict)
     """By node id, the same of tests that are known to take longer, from earlier runs."""
     only: Tuple[str, ...] = ()
-    """The tests that are run of those that would be; empty for all."""
+    """The tests to run, by node id; empty for all."""
     paired: Optional[Pairing] = None
     """Measured in turns with the baseline."""
     metrics: Tuple[str, ...] = ()
-    """Files below the payload's folder that come home."""
+    """Metric files below the payload's folder that are collected."""
     turns: bool = False
     """Whether it stays resident between its turns; otherwise each turn is a new process."""
 
@@ -213,7 +213,7 @@ def _checked(plan: Plan, raw: Dict[str, object]) -> Plan:
 
 
 def _record(kind: Any, raw: Dict[str, object], at: str) -> Any:  # noqa: ANN401 - what `kind` says
-    """One of these classes; a value that is missing or null is its field's default."""
+    """Read one of these classes; a missing value or null becomes the field's default."""
     if kind is Job and raw.get("silence_s") is None:
         raw = {**raw, "silence_s": raw.get("timeout_s")}
     types, found = get_type_hints(kind), {}
@@ -227,7 +227,7 @@ def _record(kind: Any, raw: Dict[str, object], at: str) -> Any:  # noqa: ANN401 
 
 
 def _read(kind: Any, value: object, at: str) -> Any:  # noqa: ANN401 - what `kind` says
-    """A value of a field's type. Raises PlanError with its place."""
+    """Read a value of a field's type. Raises PlanError with its place."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Union:
         return None if value is None else _read(inner[0], value, at)
@@ -257,7 +257,7 @@ def _scalar(kind: Any, value: object, at: str) -> Any:  # noqa: ANN401 - what `k
 
 
 def _table(kind: Any, table: Dict[str, object], at: str) -> Mapping[str, Any]:  # noqa: ANN401
-    """Numbers by any key, or variables of the environment by their names."""
+    """Read a table of numbers, or of environment variables by their names."""
     if kind is not str:
         return {key: _read(kind, each, f"{at}.{key}") for key, each in table.items()}
     for key, each in table.items():
@@ -275,7 +275,7 @@ def _is_amount(value: object) -> bool:
 
 
 def _needed(value: Any, is_right: bool, what: str, at: str) -> Any:  # noqa: ANN401
-    """Return the value if it is right, else raise PlanError with its place."""
+    """Return the value if `is_right`; otherwise raise PlanError with its place."""
     if not is_right:
         raise PlanError(f"plan.json: {at} must be {what}, not {value!r:.80}")
     return value

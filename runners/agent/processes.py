@@ -30,7 +30,7 @@ class Stat(NamedTuple):
 
 
 def adopt_orphans() -> bool:
-    """Become the parent of every orphan below this process, so that none can be lost sight of."""
+    """Become the parent of every orphan below this process, so that every one can be found."""
     try:
         return bool(ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0) == 0)
     except (OSError, AttributeError):
@@ -59,12 +59,12 @@ def marked(folder: Path) -> Set[int]:
 
 
 def agents(folder: Path) -> Set[int]:
-    """Return the agents that were started for the attempt in this folder, there or not."""
+    """Return the agents that were started for the attempt in this folder, which may be gone."""
     return {pid for pid in table() if pid != os.getpid() and _is_agent(pid, folder)}
 
 
 def _is_agent(pid: int, folder: Path) -> bool:
-    """An agent has its attempt on its command line, or holds its lock open."""
+    """Return whether it is the attempt's agent: by its command line, or by the open lock."""
     words = _words(pid)
     if words[-1:] == [b"serve"]:
         return _has_open(pid, f"{folder}/lock")
@@ -136,12 +136,12 @@ _waited_elsewhere: Set[int] = set()
 
 
 def keep_for_caller(pid: int) -> None:
-    """Name a child whose exit status its starter collects."""
+    """Exclude a child from `reap`, because its starter collects the exit status."""
     _waited_elsewhere.add(pid)
 
 
 def release(pid: int) -> None:
-    """The child's exit status has been collected."""
+    """Note that the child's exit status was collected."""
     _waited_elsewhere.discard(pid)
 
 

@@ -25,7 +25,7 @@ def pull(
 ) -> Sent:
     """Write a header line, then the new bytes of both files.
 
-    Whether the agent is alive is looked at before the files are read: once it is not, a reader
+    Whether the agent is alive is checked before the files are read: once it is not, a reader
     that got all bytes has got all that will ever come. While it lives the events end at a line's
     end.
     """

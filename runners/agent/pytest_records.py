@@ -37,7 +37,7 @@ class Refusal:
 
 
 class Records:
-    """The record file of one suite, over all the processes that it takes."""
+    """The records of one suite, from all of its processes."""
 
     def __init__(
         self, tail: Tail, events: EventWriter, job: str, *, arguments: Sequence[str] = ()
@@ -57,7 +57,7 @@ class Records:
         self._job = job
         self._bad = 0
         self._started: Dict[str, float] = {}
-        """By test that is running, when its present phase began, on the monotonic clock."""
+        """Start of the present phase of each running test, on the monotonic clock."""
         self._reruns: Dict[str, Dict[str, int]] = {}
         self.process = 0
         self.manifest: Optional[List[str]] = None
@@ -70,7 +70,7 @@ class Records:
         self._writers: Dict[Tuple[str, str], int] = {}
 
     def begin_process(self) -> None:
-        """A fresh process is about to write."""
+        """Prepare for the records of a new process."""
         self.process += 1
         self.manifest = None
         self.session_finished = False
@@ -92,7 +92,7 @@ class Records:
             self._events.emit("test", self._job, self._test_set.document(self.manifest))
 
     def running(self) -> Optional[str]:
-        """Name the test that has begun and not ended (the one that began first, under xdist)."""
+        """Return the running test, under xdist the one that began first; None without one."""
         return next(iter(self._started), None)
 
     def refusal(self) -> Optional[Refusal]:
@@ -255,7 +255,7 @@ class Records:
         self._workers.add(_text(line, "worker"))
 
     def _take_worker_lost(self, line: Fields) -> None:
-        """A worker cannot prove itself any more; the test that it ran has failed."""
+        """Expect no proof of origins from a lost worker: the test that it ran has failed."""
         self._unproven.discard(_text(line, "worker"))
 
     def _take_origins(self, line: Fields) -> None:

@@ -72,7 +72,7 @@ def run(attempt: Attempt, secrets: Mapping[str, str]) -> None:
 
 
 def _end(context: AttemptContext, work: Callable[[], None]) -> None:
-    """Do the work, and emit how it ended."""
+    """Run the attempt, and emit how it ended."""
     data: Data = {"outcome": "completed", "reason": None, "detail": ""}
     try:
         work()
@@ -100,7 +100,7 @@ _OWN_ENVIRONMENT = (
 
 
 class AttemptRun:
-    """The phases, in order."""
+    """The phases of an attempt, in order."""
 
     def __init__(
         self, context: AttemptContext, secrets: Mapping[str, str], past: event_lines.History

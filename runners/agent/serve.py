@@ -8,7 +8,7 @@ verb's command line. An answer is a sequence of frames, ``KIND NUMBER\n``:
 - ``wake 0``: there is more to pull, or the agent ended. Sent once after a pull with ``--wake``,
   between answers.
 
-It only reads and answers: an attempt's agent is a process of its own that outlives it.
+The agent of an attempt is another process, which outlives the server.
 """
 
 from __future__ import annotations

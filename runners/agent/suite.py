@@ -81,7 +81,7 @@ _START = "seatrial_start.py"
 _TESTS_FAILED = 1
 _USAGE_ERROR = 4
 _WELL = (0, 5)
-"""Exit codes that a suite may pass with."""
+"""Exit codes of pytest with which a suite may pass."""
 _LAST_WORDS_BYTES = 16_384
 _ERROR = "ERROR: "
 _ERROR_CHARACTERS = 300
@@ -101,9 +101,9 @@ class LastOutput:
     """The output of an ended process of a suite."""
 
     words: str
-    """The end of what was shown."""
+    """The end of the shown output."""
     sections: Sequence[Section]
-    """What pytest had captured and not shown."""
+    """Output that pytest had captured and not shown."""
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ class Suite:
     def _byte_code(self) -> str:
         """Return the digest of the subject's byte code if it was installed for this attempt.
 
-        Another environment may have been written by anybody.
+        Any user may have written to another environment.
         """
         subject, venv = self._context.plan.subject, self._context.attempt.venv
         for each in self._runner.installed:
@@ -285,7 +285,7 @@ class Suite:
 
 
 def _why(code: Optional[int], words: str) -> str:
-    """Return why pytest gave up: what it said of its arguments or its configuration."""
+    """Return pytest's error message about its arguments or its configuration."""
     if code == _PLUGIN_UNHEARD:
         return _CLOSED
     said = [line[len(_ERROR) :].strip() for line in words.splitlines() if line.startswith(_ERROR)]

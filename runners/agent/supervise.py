@@ -1,4 +1,4 @@
-"""Watching one process of a job from its start until nothing of it is left."""
+"""Watches one process of a job, from its start until none of its descendants is left."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Watch:
         self._child: Optional[subprocess.Popen[bytes]] = None
         self._heard_at = 0.0
         self.longest_silence_s = 0.0
-        """The longest time without a sign of life while no test ran."""
+        """The longest time without output or a record while no test ran."""
         self._polled_at = 0.0
         self._cleared: Set[int] = set()
         self._oom_kills = oom_kills()
@@ -193,7 +193,7 @@ class Watch:
         return Ended(None, -code, None, f"killed by {signal_name(-code)}{why}")
 
     def _end(self, child: subprocess.Popen[bytes], cause: str, detail: str) -> Ended:
-        """End the process for a cause: request its stack, ask it to end, then kill it."""
+        """End the process: with SIGABRT for its stacks if it hangs, else SIGTERM; then SIGKILL."""
         if cause == "hung":
             self._ask_where(child)
         grace_s = 0.0 if cause in ("hung", "disk_full") else self._context.plan.limits.kill_grace_s
@@ -211,7 +211,7 @@ class Watch:
         )
 
     def _ask_where(self, child: subprocess.Popen[bytes]) -> None:
-        """SIGABRT: faulthandler writes every thread's stack before the process dies."""
+        """Send SIGABRT: faulthandler writes every thread's stack before the process ends."""
         processes.send({child.pid}, signal.SIGABRT)
         self._wait(child, _DUMP_S)
 

@@ -36,7 +36,7 @@ class Tail:
         return self._lines_of(self._read())
 
     def drain(self) -> List[Line]:
-        """Return everything that is left; its writer is gone, so a torn last line is an error."""
+        """Return the remaining lines. Their writer has ended: an incomplete one is an error."""
         lines: List[Line] = []
         for piece in iter(self._read, b""):
             lines += self._lines_of(piece)
@@ -52,7 +52,7 @@ class Tail:
 
     @property
     def lost(self) -> str:
-        """Return why lines may be missing; empty without a sign of it."""
+        """Return why lines may be missing; empty if nothing indicates that."""
         if self._fd is None:
             return ""
         held = os.fstat(self._fd)
@@ -141,7 +141,7 @@ class PipeTail(Tail):
 
 
 def open_regular(path: Path) -> Optional[int]:
-    """Open a file for reading if it is a plain one; never follow a link, never wait on a pipe."""
+    """Open a regular file for reading; links are not followed, and a pipe is not waited for."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         fd = os.open(path, flags)

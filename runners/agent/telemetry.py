@@ -1,4 +1,4 @@
-"""Sensor readings: clocks, power, heat, throttling, load. A missing sensor has no value."""
+"""Sensor readings: clocks, power, temperature, throttling, load. A missing sensor has no value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from . import bounded_process
 _NVIDIA_FIELDS = "clocks.sm,power.draw,temperature.gpu,clocks_throttle_reasons.active"
 _NVIDIA_TIMEOUT_S = 5.0
 _NVIDIA_EVERY_S = 1.0
-"""Asking takes a good part of a second: turns that are shorter share an answer."""
+"""Seconds between two queries, as one takes a large part of a second: shorter turns share one."""
 _HARMLESS = 0x1 | 0x2
 """Throttle reasons that are ignored: idle, and clocks that were set by a user."""
 _CPUS = Path("/sys/devices/system/cpu")
@@ -53,7 +53,7 @@ class Gauges:
 
 
 def parse_nvidia(text: str) -> Readings:
-    """Read nvidia-smi's CSV, a line per device: the slowest clock, all power, the worst heat."""
+    """Read nvidia-smi's CSV, a line per device: lowest clock, total power, highest temperature."""
     rows = [[cell.strip() for cell in line.split(",")] for line in text.splitlines()]
     rows = [row for row in rows if len(row) == 4]
     clocks = _numbers(row[0] for row in rows)

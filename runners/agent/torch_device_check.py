@@ -1,4 +1,4 @@
-"""Runs in the overlay, as the jobs do: torch imports, sees its device, and computes rightly on it.
+"""Checks in the overlay that torch can be imported, finds its device, and computes correctly.
 
 Sent as text to the overlay's Python with the device's name (cuda, xla, cpu, or none). Prints what
 it has found after every check, so that of one that hangs or crashes the name at least is known.
@@ -31,11 +31,11 @@ checks: List[Found] = []
 
 
 class Fault(Exception):  # noqa: N818 - what was found, for a person
-    """A check that the machine does not pass."""
+    """A failed check; the text is the reason."""
 
 
 def say(at: str) -> None:
-    """Print everything so far, and what comes next."""
+    """Print the results so far, and the name of the next check."""
     print(ANSWER + json.dumps({"at": at, "checks": checks}), flush=True)
 
 

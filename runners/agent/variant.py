@@ -201,7 +201,7 @@ class Overlay:
         return (python, f"{found}/pip")
 
     def _holds(self, distribution: str) -> bool:
-        """Return whether the overlay, without the interpreter below it, has a distribution."""
+        """Return whether the overlay has a distribution, apart from its interpreter's packages."""
         wanted = _normal(distribution)
         infos = self._attempt.venv.glob("lib/python3*/site-packages/*.dist-info")
         return any(_normal(info.name.partition("-")[0]) == wanted for info in infos)
@@ -291,7 +291,7 @@ def copy_payload(context: AttemptContext) -> None:
 
 
 def payload_copy(context: AttemptContext) -> PayloadCopy:
-    """Return the side's payload copy, to be watched once the jobs' user owns it.
+    """Return the side's payload copy, which is watched after the jobs' user became its owner.
 
     Raises:
         EnvironmentFailed: its environment, which has been built, cannot be listed.
@@ -329,10 +329,10 @@ def build_overlay(context: AttemptContext) -> Tuple[Files, ...]:
 
 
 def prove_subject(context: AttemptContext, runner: JobRunner) -> None:
-    """Prove that it is installed, and imported, for every way in which jobs' imports may differ.
+    """Prove that the subject is installed and imported, for each way in which jobs may import it.
 
     Raises:
-        WrongSubject: something else is, or would be.
+        WrongSubject: another distribution is installed, or another module would be imported.
     """
     if context.plan.subject is None:
         return
@@ -349,10 +349,10 @@ def prove_subject(context: AttemptContext, runner: JobRunner) -> None:
 
 
 def raise_if_full(context: AttemptContext) -> None:
-    """Blame a disk that is full.
+    """End the attempt if the disk is full.
 
     Raises:
-        DiskFull: it is.
+        DiskFull: the disk is full.
     """
     if shutil.disk_usage(context.attempt.folder).free < 1024 * 1024:
         raise DiskFull("the disk is full: nothing could be prepared")

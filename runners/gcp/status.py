@@ -238,9 +238,9 @@ def _facts(instance: compute_v1.Instance, zone: str) -> dict[str, str]:
     }
 
 
-def _image_facts(message: str) -> dict[str, str]:
+def _image_facts(text: str) -> dict[str, str]:
     try:
-        facts = json.loads(message)
+        facts = json.loads(text)
     except ValueError:
         return {}
     return {str(key): str(value) for key, value in dict(facts).items()}
@@ -272,9 +272,9 @@ def _address(instance: compute_v1.Instance) -> str:
     return ""
 
 
-def _time(message: str) -> datetime:
+def _time(text: str) -> datetime:
     try:
-        return datetime.fromisoformat(message).astimezone(UTC)
+        return datetime.fromisoformat(text).astimezone(UTC)
     except ValueError:
         return datetime.fromtimestamp(0, UTC)
 

@@ -93,13 +93,13 @@ def _script(candidates: Sequence[str], *, is_requested: bool) -> str:
     )
 
 
-def _answer(done: CommandResult, message: str) -> dict[str, object]:
+def _answer(done: CommandResult, output: str) -> dict[str, object]:
     try:
-        found = json.loads(message)
+        found = json.loads(output)
     except ValueError:
         found = None
     if done.status != 0 or not isinstance(found, dict):
-        heard = done.stderr.decode(errors="replace").strip()[-2000:] or message[-500:]
+        heard = done.stderr.decode(errors="replace").strip()[-2000:] or output[-500:]
         raise GroundError(
             "the machine does not say where the agent can work (exit code "
             f"{done.status}): {heard or 'no output'}"

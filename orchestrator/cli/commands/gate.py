@@ -318,12 +318,12 @@ def _name(session: Session, text: str, file: str) -> str:
     return session.wiring.documents.read_policy(text, file).metadata.name
 
 
-def _time(message: str) -> str:
+def _time(text: str) -> str:
     """Parse a time; UTC without a zone. Raises CliError."""
     try:
-        at = datetime.fromisoformat(message)
+        at = datetime.fromisoformat(text)
     except ValueError:
-        raise CliError(f"--now {message!r} is no time such as 2026-01-20T12:00Z") from None
+        raise CliError(f"--now {text!r} is no time such as 2026-01-20T12:00Z") from None
     return at.isoformat() if at.tzinfo is not None else f"{at.isoformat()}Z"
 
 

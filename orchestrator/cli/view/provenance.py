@@ -176,5 +176,5 @@ def _why(decision: PlacementDecision) -> Text:
     return line.append(f"  {said}", style="dim") if said else line
 
 
-def _text(message: str) -> Text:
-    return Text(one_line(message))
+def _text(value: str) -> Text:
+    return Text(one_line(value))

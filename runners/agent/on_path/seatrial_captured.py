@@ -21,9 +21,9 @@ _MAIN = "main"
 
 
 def move(config: pytest.Config, worker: str) -> None:
-    """Point the descriptors of pytest's capture files at named files; no later work is needed.
+    """Point the descriptors of pytest's capture files at named files.
 
-    Where that fails, the tests run all the same, and the job's log says what would be lost.
+    If that fails, the tests run nevertheless, and the job's log says which output may be lost.
 
     Args:
         config: pytest's, with the capturing already begun.
@@ -59,7 +59,7 @@ def take(worker: str) -> List[Tuple[str, str]]:
 
 
 def _point(capture: Any, path: str) -> None:  # noqa: ANN401 - pytest's FDCapture
-    """Replace the open file behind a descriptor; what it held already is copied."""
+    """Replace the open file behind a descriptor; its present content is copied."""
     own = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     capture.tmpfile.flush()
     held = capture.tmpfile.fileno()

@@ -49,36 +49,36 @@ Mark = Tuple[int, int, int, int]
 
 
 class Compared(NamedTuple):
-    """What a look at the subject's modules came to."""
+    """The result of a comparison of the subject's modules."""
 
     problems: List[Problem]
     """Modules whose functions are not those of their files."""
     replaced: List[Tuple[str, str]]
-    """Functions of a file in place of which there is another, by full name, with its file."""
+    """Replaced functions by full name, with the file of the replacement."""
     changed: List[Tuple[str, Change]]
-    """By module, what it does not hold as its import left it."""
+    """By module, the changes since its import."""
     left_out: List[str]
     """Modules that were not compared: unreadable, or beyond `SOURCE_LIMIT`."""
 
 
 class _WrongCodeError(Exception):
-    """The text says which function of a module is not its file's."""
+    """A function of a module does not come from the module's file; the text names it."""
 
 
 class _Source:
     """The code objects that a file compiles to, and the names of its functions."""
 
     def __init__(self, file: str, byte_code: Optional[bytes] = None) -> None:
-        """Compile it, or take its byte code; a file that cannot be compiled has no code.
+        """Compile the file, or use its byte code; a file that cannot be compiled has no code.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
         """
         self.file = file
         self.names: Set[str] = set()
         """Functions of its module and of its classes, as in ``__qualname__``."""
         self.makes_functions = False
-        """Whether it executes text, or makes functions otherwise."""
+        """Whether its code executes text, or creates functions in another way."""
         self._codes: Dict[int, List[types.CodeType]] = {}
         """By first line."""
         self.size = 0
@@ -139,9 +139,9 @@ class _ByteCode:
     """The ``.pyc`` files that the installer wrote for a distribution, as the agent saw them."""
 
     def __init__(self, installed: Installed, digest: str) -> None:
-        """`digest` is the agent's; without it, or if any of the files has changed, there are none.
+        """`digest` is from the agent; without it, or if a file has changed, there is no byte code.
 
-        ``Files.byte_code_digest`` makes the same text.
+        ``Files.byte_code_digest`` computes the same text.
         """
         marks = dict(_marks(installed)) if digest else {}
         rows = sorted([file, *mark] for file, mark in marks.items())
@@ -188,9 +188,9 @@ class CodeComparison:
         self._bytes = 0
         self._is_installed: Dict[str, bool] = {}
         self._good: Dict[int, types.CodeType] = {}
-        """By identity, which stays theirs as they are kept here."""
+        """By identity, which is unique as long as they are stored here."""
         self._seen: Dict[str, Snapshot] = {}
-        """By module, of those in which every function is of the module's file."""
+        """By module, of those whose functions all come from the module's file."""
 
     def look(self, loaded: Mapping[str, object]) -> Compared:
         """Compare the modules of ``sys.modules``, or of a part of it."""
@@ -226,14 +226,14 @@ class CodeComparison:
         return found
 
     def _is_seen(self, name: str, module: object, same: Optional[Snapshot]) -> bool:
-        """Return whether a module was compared; `same` is the import's, if it is the same yet."""
+        """Return whether a module was compared; `same` is its import's snapshot, or None."""
         seen = self._seen.get(name)
         return seen is not None and (seen is same or seen.is_same(module))
 
     def _changes(self, name: str, module: object) -> Iterator[Change]:
         """Yield what has changed of a module.
 
-        Of what was added, only code from outside of the environment, and what hides a submodule.
+        Additions count only if their code is not from the environment, or if they hide a submodule.
         """
         for each in self._imports.changes(module):
             is_strange = each.file and not is_in_the_environment(each.file)
@@ -248,7 +248,7 @@ class CodeComparison:
     def _compare(
         self, name: str, contents: Mapping[str, object], source: _Source
     ) -> List[Tuple[str, types.CodeType]]:
-        """Return the functions that are not the file's; raises _WrongCodeError if it is not it."""
+        """Return the functions that do not come from the file. Raises _WrongCodeError."""
         own, missing = False, set(source.names)
         rows: List[Tuple[str, types.CodeType]] = []
         aliens: Dict[str, Function] = {}
@@ -304,9 +304,9 @@ class CodeComparison:
         return False
 
     def _is_alien(self, called: List[Function], contents: Mapping[str, object]) -> bool:
-        """Return whether none of these functions is of another installed file, which it names.
+        """Return whether none of these functions comes from another installed file that it names.
 
-        Libraries take functions of other files in place of their own, such as faster ones.
+        Libraries replace their own functions by those of other files, such as faster ones.
         """
         for one in called:
             file = one.__code__.co_filename
@@ -319,7 +319,7 @@ class CodeComparison:
         return True
 
     def _source(self, file: str) -> Optional[_Source]:
-        """Return what a file compiles to; None if it is unreadable or beyond the limit."""
+        """Return the code of a file; None if it is unreadable or beyond the limit."""
         if file not in self._sources:
             if file in self._left_out or self._bytes > SOURCE_LIMIT:
                 return None
@@ -343,7 +343,7 @@ _ENVIRONMENT = tuple(
 
 
 def is_in_the_environment(file: str) -> bool:
-    """Return whether a file is Python's, or of something that was installed."""
+    """Return whether a file belongs to Python or to an installed package."""
     return file.startswith((_FROZEN, *_ENVIRONMENT)) or os.path.realpath(file).startswith(
         _ENVIRONMENT
     )
@@ -363,7 +363,7 @@ def _loaded(byte_code: bytes) -> types.CodeType:
 def _alike(one: types.CodeType, other: types.CodeType) -> bool:
     """Return whether two code objects do the same; their files, names and columns may differ.
 
-    They are not compared by ``==``, which leaves the table of exceptions out before Python 3.12.
+    ``==`` is not used, because it ignores the table of exceptions before Python 3.12.
     """
     return all(_of(one, part) == _of(other, part) for part in _PARTS) and _same(
         one.co_consts, other.co_consts
@@ -381,7 +381,7 @@ _PARTS = (
 
 
 def _same(one: object, other: object) -> bool:
-    """Return whether two constants are the same; one of a subclass decides nothing itself."""
+    """Return whether two constants are the same; `__eq__` of a subclass is not called."""
     kind = type(one)
     if kind is not type(other):
         return False
@@ -401,7 +401,7 @@ _CONSTANTS = frozenset((bool, bytes, complex, float, int, slice, str, type(None)
 
 
 class _PassHook:
-    """pytest's configuration, as far as its rewriter reads it."""
+    """The part of pytest's configuration that its rewriter reads."""
 
     def getini(self, _name: str) -> bool:
         """Return that pytest_assertion_pass is called."""
@@ -409,7 +409,7 @@ class _PassHook:
 
 
 def _rewritten(text: bytes, file: str) -> Iterator[types.CodeType]:
-    """Yield what pytest makes of a file, without and with its hook for assertions that pass."""
+    """Yield pytest's code of a file, without and with its hook for passing assertions."""
     scope = _rewriter()
     for config in (None, _PassHook()):
         tree = _compile(text, file, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
@@ -419,7 +419,7 @@ def _rewritten(text: bytes, file: str) -> Iterator[types.CodeType]:
 
 @functools.lru_cache(maxsize=None)
 def _rewriter() -> Dict[str, object]:
-    """Execute a copy of pytest's rewriter, of the file: the loaded one may have been patched."""
+    """Load pytest's rewriter again from its file: the loaded one may have been patched."""
     scope: Dict[str, object] = {"__name__": "_pytest.assertion.rewrite", "__file__": _REWRITER}
     _exec(_compile(_read(_REWRITER), _REWRITER, "exec", dont_inherit=True), scope)
     return scope
@@ -429,7 +429,7 @@ _COMPARISON: List[CodeComparison] = []
 
 
 def watch() -> None:
-    """Begin to watch the imports of the subject, if there is one."""
+    """Watch the imports of the subject from now on, if there is one."""
     subject = seatrial_origins.required_distributions().subject
     if subject is not None and not _COMPARISON:
         _COMPARISON.append(CodeComparison(subject, Imports(subject)))

@@ -1,4 +1,4 @@
-"""Hooks that write down which tests were collected, and what kept others out."""
+"""Hooks that record which tests were collected, and what excluded others."""
 # ruff: noqa: INP001 - not a package: this folder is on the jobs' import path
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OPTIONS = {
 
 
 class Collected:
-    """Follows the collection of the process whose manifest counts."""
+    """Records the collection of the process that writes the manifest."""
 
     def __init__(
         self, config: pytest.Config, write: Write, name: Callable[[str], str], own: str
@@ -53,7 +53,7 @@ class Collected:
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_ignore_collect(self, collection_path: Path) -> Generator[None, Any, None]:
-        """Note what might have held tests."""
+        """Record ignored paths that may contain tests."""
         outcome = yield
         if outcome.get_result():
             if self._might_hold_tests(collection_path):
@@ -65,7 +65,7 @@ class Collected:
     def pytest_pycollect_makeitem(
         self, collector: pytest.Collector, name: str, obj: object
     ) -> Generator[None, Any, None]:
-        """Note functions and classes that pytest collects by default and the settings exclude."""
+        """Record functions and classes that pytest collects by default and the settings exclude."""
         outcome = yield
         if outcome.get_result() is not None:
             return
@@ -142,7 +142,7 @@ class Collected:
         return self._own if file == self._own else self._place(file)
 
     def _place(self, file: str) -> str:
-        """Return a path below the payload, or of the environment's below its folder."""
+        """Return a path relative to the payload, or to the environment's folder."""
         root = str(self._config.rootpath)
         if file.startswith(root + os.sep):
             return self._name(file[len(root) + 1 :])

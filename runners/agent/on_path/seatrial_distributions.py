@@ -31,7 +31,7 @@ class Distribution:
 
     @property
     def version(self) -> str:
-        """Likewise."""
+        """The version as the distribution writes it; empty without one."""
         return self._header("version")
 
     def text(self, name: str) -> str:
@@ -84,7 +84,7 @@ def distribution(name: str) -> Distribution:
 
 
 def packages() -> "dict[str, str]":
-    """Return each one's version by its name; the first on the path is the one that counts."""
+    """Return the versions by name; of two with one name, the first on the path."""
     found: "dict[str, str]" = {}
     for each in distributions():
         name, version = each.name, each.version

@@ -1,7 +1,7 @@
 """Events of a job beside its exit code. Optional: the same lines can be written by hand.
 
 Outside a Seatrial job (``SEATRIAL_EVENTS`` unset) every function does nothing and returns False, so
-a demo or benchmark runs the same at a desk.
+a demo or benchmark runs the same without Seatrial.
 """
 # ruff: noqa: INP001 - not a package: this folder is on the jobs' import path
 

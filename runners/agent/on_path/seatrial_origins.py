@@ -33,12 +33,12 @@ SUFFIXES = (".py", ".so", ".pyd", ".pyc")
 _BESIDE = frozenset(
     ("tests", "test", "testing", "docs", "doc", "examples", "benchmarks", "scripts", "conftest")
 )
-"""Names that wheels install by mistake; they are no distribution's, unless it has no others."""
+"""Names that wheels install by mistake; they count only if a distribution has no others."""
 
 
 _START_MODULES = ("sitecustomize.py", "usercustomize.py")
 _OVERLAY = "seatrial_overlay.pth"
-"""The agent's own, which no package may replace."""
+"""The agent's own file, which no package may replace."""
 _IMPORT = rb"(?m)^[ \t]*(?:from[ \t]+|import[ \t]+(?:[\w.]+[ \t]*,[ \t]*)*)(%s)\b"
 
 GIVEN = {name: value for name, value in os.environ.items() if name.startswith("SEATRIAL_")}
@@ -63,7 +63,7 @@ class Installed:
     """The files that a distribution installed, by its RECORD."""
 
     def __init__(self, name: str, *, roots: Iterable[str] = ()) -> None:
-        """Read it, as the current path finds it.
+        """Read the distribution that the current path finds.
 
         Args:
             name: The distribution's.
@@ -299,7 +299,7 @@ class Installed:
         return binary and all(self.path_of(file) is not None for file in files)
 
     def _lent(self, name: str, module: object, loaded: Mapping[str, object]) -> bool:
-        """Return whether it is another distribution's module under a name without a file here."""
+        """Return whether it is another distribution's module under a name that has no file here."""
         told = contents(module)
         own_names = (str(getattr(told.get("__spec__"), "name", "")), str(told.get("__name__", "")))
         return not self.has(name) and any(
@@ -423,7 +423,7 @@ def files_of(module: object) -> List[str]:
 
 
 def contents(module: object) -> Mapping[str, object]:
-    """Return a module's contents without waking a lazy one."""
+    """Return a module's namespace without loading a lazy module."""
     try:
         found = object.__getattribute__(module, "__dict__")
     except AttributeError:

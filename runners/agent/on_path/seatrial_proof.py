@@ -89,7 +89,7 @@ Write = Callable[[Dict[str, Any]], None]
 
 
 class Prover:
-    """Looks at ``sys.modules`` when everything is collected, and when everything has run."""
+    """Checks ``sys.modules`` after the collection and after the last test."""
 
     def __init__(self, config: pytest.Config, write: Write, code: Mapping[str, object]) -> None:
         self._config = config
@@ -103,7 +103,7 @@ class Prover:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
-        """Forget the children that plugins had at the start, as ``uname`` is."""
+        """Ignore child processes that plugins started before the collection, such as ``uname``."""
         self._children = _children()
 
     @pytest.hookimpl(tryfirst=True)
@@ -119,7 +119,7 @@ class Prover:
     def pytest_runtest_setup(self) -> None:
         """Compare the subject's code before the tests 2, 4, 8 and so on.
 
-        What the test before replaced for itself is restored then, but not what stays until the end.
+        A test's own replacements are restored by then; those that stay until the end are not.
         """
         self._tests += 1
         if self._tests > 1 and not self._tests & (self._tests - 1):
@@ -198,7 +198,7 @@ class Workers:
 
 
 def _children() -> int:
-    """Return what only grows when a child process has ended: the faults of all of them."""
+    """Return the page faults of all ended child processes: each of them adds some."""
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
 
 
@@ -348,7 +348,7 @@ def _changed(name: str, change: Change, config: pytest.Config) -> Tuple[str, str
 
 
 def _changes_of_pytest() -> Iterator[Tuple[str, Change]]:
-    """Yield what code from outside of the environment has replaced in pytest and pluggy."""
+    """Yield what code from outside of the environment replaced in pytest and pluggy."""
     for name, snapshot in _PYTEST.items():
         module = MODULES.get(name)
         if module is not None and not snapshot.is_same(module):
@@ -358,7 +358,7 @@ def _changes_of_pytest() -> Iterator[Tuple[str, Change]]:
 
 
 def _interceptors(config: pytest.Config) -> Iterator[Tuple[str, str]]:
-    """Yield what stands between Python, or pluggy, and the tests, with its file."""
+    """Yield what intercepts calls of tests, such as a trace function, with its file."""
     for tracer in (sys.gettrace(), sys.getprofile()):
         for file in seatrial_origins.code_files(tracer):
             if not seatrial_code.is_in_the_environment(file):

@@ -1,4 +1,4 @@
-"""A pytest plugin that writes down what happens, as it happens, so that it survives a SIGKILL.
+"""A pytest plugin that records each fact at once, so that the records survive a SIGKILL.
 
 One JSON line per fact, written unbuffered to ``$SEATRIAL_RECORDS``, a pipe that the agent reads:
 the manifest of collected tests first, then ``start``, ``report`` and ``collect_error``. Without the
@@ -37,7 +37,7 @@ LongRepr = Union[None, str, List[Scalar]]
 DISK_FULL = 74
 POISONED = 75
 UNHEARD = 77
-"""Something closed the pipe: the test that ran then is to blame."""
+"""Exit code if the pipe was closed, by the test that ran then."""
 
 # Tests replace these for a moment (monkeypatch); the recorder writes in that moment too.
 _exit, _fstat, _getpid, _write = os._exit, os.fstat, os.getpid, os.write
@@ -54,12 +54,12 @@ _IDLE = {
     "PytestUnhandledThreadExceptionWarning": "left an exception in a thread",
     "PytestCollectionWarning": "has a test class that pytest cannot collect",
 }
-"""By pytest's warning: what a person should know of a test that passed."""
+"""Notes on tests that passed, by the class of pytest's warning."""
 _IDLE_COROUTINE = "has a coroutine that was never awaited"
 _NEVER_AWAITED = re.compile(r"^coroutine .{1,500} was never awaited")
 _SHOWN = 50
 _LOST = "???"
-"""The phase of a test whose worker is gone, as pytest-xdist has it."""
+"""The phase that pytest-xdist reports for a test whose worker is lost."""
 _POISON = re.compile(
     r"(?:CUDA|HIP) error: (?:device-side assert|an illegal memory access|unspecified launch failure"
     r"|misaligned address|an illegal instruction|the launch timed out|uncorrectable ECC)"
@@ -127,7 +127,7 @@ class Records:
         return head + _MARK.format(len(raw) - 2 * half) + tail
 
     def _append(self, raw: bytes) -> None:
-        """Write it whole: pytest-xdist's processes share the pipe, and long lines would mix."""
+        """Write a whole line: pytest-xdist's processes share the pipe, and long lines would mix."""
         try:
             if self._whose() != self._pipe:
                 raise OSError(errno.EBADF, "a test has closed the pipe")
@@ -196,7 +196,7 @@ class Collector:
 
 
 class Retries:
-    """Writes down that a test failed and was run again, whatever plugin does it."""
+    """Records that a test failed and was run again, by any plugin."""
 
     def __init__(self, records: Records) -> None:
         self._records = records
@@ -228,7 +228,7 @@ class Retries:
 
 
 class Recorder:
-    """Writes down starts, reports and the end of the session."""
+    """Records starts, reports and the end of the session."""
 
     def __init__(self, records: Records, config: pytest.Config, collector: Collector) -> None:
         self._records = records
@@ -248,12 +248,12 @@ class Recorder:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """A test begins: if nothing follows, it is the one that killed the process."""
+        """Record the start of a test: without a report after it, the test killed the process."""
         self._records.write({"record": "start", "nodeid": name(nodeid)})
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A phase of a test is over, or its worker is gone."""
+        """Record the end of a test's phase, or the loss of its worker."""
         if report.when == _LOST:
             self._lost(report)
             return
@@ -278,7 +278,7 @@ class Recorder:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A file or class could not be collected."""
+        """Record a file or class that could not be collected."""
         if report.failed:
             text = _longrepr(report.longrepr)
             why = self._records.cap(str((text[-1] if isinstance(text, list) else text) or ""))
@@ -296,7 +296,7 @@ class Recorder:
         self._records.write({"record": "session_finish", "exitstatus": int(exitstatus)})
 
     def _leave(self) -> None:
-        """The device is unusable in this process: the rest must run in a fresh one."""
+        """End the process, because its device is unusable: the other tests run in a new one."""
         self._config.get_terminal_writer().flush()
         sys.stderr.flush()
         text = "\nseatrial: the device was left unusable, the other tests run in a fresh process\n"
@@ -371,7 +371,7 @@ def _longrepr(longrepr: object) -> LongRepr:
 
 
 def _traceback(longrepr: TerminalRepr) -> str:
-    """Return it as pytest prints it: its own ``str`` takes the indent of the first line away."""
+    """Return a traceback as pytest prints it; ``str`` removes the indent of the first line."""
     stream = io.StringIO()
     writer = TerminalWriter(stream)
     writer.hasmarkup = False

@@ -1,4 +1,4 @@
-"""Keeps what the subject's modules held when their import returned, and lists what changed since.
+"""Stores the contents of the subject's modules when their import returns, and lists later changes.
 
 The line after ``import mylib`` may already replace ``mylib.f``, by a function whose code looks
 honest. A snapshot is taken before that line, because Python's import is watched from before
@@ -57,30 +57,30 @@ _code_of = operator.attrgetter("__code__")
 
 
 class Change(NamedTuple):
-    """A place of a module that does not hold what it held after the import."""
+    """A name in a module whose value differs from that after the import."""
 
     place: str
     """Its qualified name in the module; empty for the module itself."""
     file: str
-    """The file of the code that is there now; empty without one."""
+    """The file of the present value's code; empty without one."""
     what: str
-    """What has changed, in words, where it is not that file's code alone."""
+    """The kind of change, unless only the code differs."""
     is_added: bool = False
-    """Whether the import left nothing there."""
+    """Whether the name did not exist after the import."""
 
 
 class Snapshot:
-    """What a module and its classes held.
+    """The contents of a module and of its classes.
 
-    It keeps no value alive but the dictionaries of classes: tests may wait for one to be collected.
+    Only dictionaries of classes are kept alive: tests may wait for a value's garbage collection.
     """
 
     def __init__(self, module: object, stayed: AbstractSet[Change] = frozenset()) -> None:
-        """Take it of a module of ``sys.modules``, without waking a lazy one.
+        """Take the snapshot of a module of ``sys.modules``, without loading a lazy one.
 
         Args:
             module: The module.
-            stayed: What had changed before, and is in the snapshot.
+            stayed: Earlier changes, which the snapshot includes.
         """
         self.told = seatrial_origins.contents(module)
         self._kind = type(module)
@@ -90,7 +90,7 @@ class Snapshot:
         self._held = [_Held(name, *each) for each in namespaces(self.told, name)]
 
     def is_same(self, module: object) -> bool:
-        """Return whether a comparison of the module would see what it would have seen then."""
+        """Return whether a comparison of the module would have the same result as then."""
         return (
             seatrial_origins.contents(module) is self.told
             and type(module) is self._kind
@@ -98,7 +98,7 @@ class Snapshot:
         )
 
     def changes(self, module: object) -> Iterator[Change]:
-        """Yield the places that hold other functions, classes or callable objects than then."""
+        """Yield the names with other functions, classes or callable objects than then."""
         if type(module) is not self._kind:
             yield Change("", "", "has another class than after its import")
         for each in self._held:
@@ -106,7 +106,7 @@ class Snapshot:
 
 
 class _Held:
-    """What the values of a module or of a class did."""
+    """The code and the enclosed values of the contents of a module or a class."""
 
     def __init__(self, module: str, above: str, values: Values, kind: Optional[type]) -> None:
         self._module = module
@@ -130,7 +130,7 @@ class _Held:
         }
 
     def is_same(self) -> bool:
-        """Return whether nothing has changed, nor what functions enclose."""
+        """Return whether the values, and those that functions enclose, are unchanged."""
         values = self._values
         if list(values) != self._names or _identities(list(values.values())) != self._identities:
             return False
@@ -145,7 +145,7 @@ class _Held:
         )
 
     def changes(self) -> Iterator[Change]:
-        """Yield what has changed of all that can be called."""
+        """Yield the changes of all callable values."""
         if self._base_ids() != self._bases:
             yield Change(self._above[:-1], "", "has other base classes than after its import")
         end = 0
@@ -196,22 +196,22 @@ class Imports:
     """The snapshots of a distribution's modules, each taken when its import returned."""
 
     def __init__(self, installed: Installed) -> None:
-        """Take those of the modules that are already loaded, and watch Python's import."""
+        """Take snapshots of the loaded modules, and watch Python's import."""
         self._tops = frozenset(root.partition(".")[0] for root in installed.roots)
         self._snapshots: Dict[int, Snapshot] = {}
-        """By the identity of the module's contents, which stays theirs as they are kept here."""
+        """By the identity of the module's contents, unique as long as they are stored here."""
         self._loading = threading.local()
         self._take(list(installed.of(MODULES)))
         self._watch()
 
     def of(self, module: object) -> Optional[Snapshot]:
-        """Return a module's, or None if Python's import did not load it."""
+        """Return a module's snapshot, or None if Python's import did not load the module."""
         told = seatrial_origins.contents(module)
         found = self._snapshots.get(id(told))
         return found if found is not None and found.told is told else None
 
     def changes(self, module: object) -> List[Change]:
-        """Return what has changed of a module since it was first imported."""
+        """Return the changes of a module since its first import."""
         snapshot = self.of(module)
         if snapshot is None:
             return [Change("", "", "was not loaded by Python's import")]
@@ -264,7 +264,7 @@ class Imports:
 
 
 def _strange_loader(values: Values) -> str:
-    """Return what loaded a module if that is neither Python's import nor pytest's."""
+    """Return the name of a module's loader if it is neither Python's nor pytest's."""
     loader = getattr(values.get("__spec__"), "loader", None)
     kind = type(loader)
     if kind is AssertionRewritingHook or loader is None:
@@ -276,9 +276,9 @@ def _strange_loader(values: Values) -> str:
 
 
 def namespaces(contents: Values, module: str) -> Iterator[Tuple[str, Values, Optional[type]]]:
-    """Yield a module's values, and those of the classes that say they are its own.
+    """Yield the namespaces of a module, and of the classes that name it as theirs.
 
-    Each comes with what its names begin with, and with its class.
+    Each comes with the prefix of its names, and with its class.
     """
     seen: Set[int] = set()
     waiting: List[Tuple[str, Values, Optional[type]]] = [("", contents, None)]

@@ -218,13 +218,13 @@ def _sentence_of(cell: CellEvidence, tests: Callable[[Counts], str]) -> str:
     return f"{cell.id} ran: {tests(cell.counts)} in {counted(len(cell.jobs), 'job')}"
 
 
-def _in_a_row(wanted: int, count: int, message: str, instead: str = "") -> _Judged:
+def _in_a_row(wanted: int, count: int, sentence: str, instead: str = "") -> _Judged:
     if wanted > count:
         short = (
-            f"{message}; {wanted} green runs in a row are asked for, and this is number {count}."
+            f"{sentence}; {wanted} green runs in a row are asked for, and this is number {count}."
         )
         return RuleOutcome.UNKNOWN, instead or short
-    return RuleOutcome.OK, f"{message}."
+    return RuleOutcome.OK, f"{sentence}."
 
 
 def _inputs(cell: CellEvidence) -> dict[str, object]:
