@@ -85,7 +85,7 @@ def results_of(session: Session, cell_ids: Sequence[str], depth: Depth) -> dict[
     mine = CellRow.id.in_(cell_ids)
     jobs = jobs_of(session, mine)
     counts = _counts_of(session, mine, jobs)
-    retried = _passed_on_retry_of(session, mine)
+    retried = _passed_on_retry_of(session, mine) if depth >= Depth.SHOWN else {}
     checks = checks_of(session, mine)
     measured = metrics_of(session, mine) if depth >= Depth.WHOLE else {}
     notices = notices_of(session, mine) if depth >= Depth.SHOWN else {}

@@ -271,7 +271,15 @@ def test_a_list_tells_what_show_tells_without_the_cells(api: Desk) -> None:
     assert shown["counts"]["passed"] == shown["counts"]["failed"] == 1
     assert shown["counts"]["missing"] == 1
     assert shown["cost_usd"] == "0.7000"
-    for detail in ("cells", "failure_groups", "known_issues", "quarantined", "diagnosed", "wheel"):
+    for detail in (
+        "cells",
+        "failure_groups",
+        "known_issues",
+        "quarantined",
+        "diagnosed",
+        "wheel",
+        "pruned",
+    ):
         del shown[detail]
     assert listed == shown
 

@@ -316,4 +316,4 @@ def test_the_statements_of_a_whole_cell(here):
     here.engine.run(cell)
     event.remove(here.database.sessions.engine, "before_cursor_execute", note)
     check_invariants(here)
-    assert len(asked) <= 157, "\n".join(asked)
+    assert len(asked) <= 158, "\n".join(asked)

@@ -143,7 +143,7 @@ def test_subjects_that_are_resolved_when_it_fires(
         (("--reuse", "a day"), "say hours, such as 36h"),
         (("--reuse", "nan"), "say hours, such as 36h"),
         (("--reuse", "inf"), "say hours, such as 36h"),
-        (("--gate", "no-such/policy.yaml"), "No such file"),
+        (("--gate", "no-such/policy.yaml"), "there is no such file"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_here(
