@@ -142,7 +142,7 @@ class Controller:
         """Start every cell that is unfinished, or whose run is."""
         if self.cells is None:
             return
-        for cell_id in (*self.stores.cells.unfinished(), *self.stores.cells.untold()):
+        for cell_id in (*self.stores.cells.unfinished(), *self.stores.cells.awaiting_run_end()):
             try:
                 self.cells.start(cell_id)
             except Exception:

@@ -86,7 +86,7 @@ def differing(params: Params, fixed: Params) -> Params:
 
 
 def highlight(table: MetricTable, row: MetricLine) -> str:
-    """``MoE Throughput, hidden=512: 16,406 tokens/s, latency 249.7 ms``."""
+    """Format a row of metrics as one line: ``MoE Throughput, hidden=512: 16,406 tokens/s``."""
     pairs = list(zip(table.columns, row.cells, strict=True))
     said = [_value(table, column, cell) for column, cell in pairs if cell is not None]
     more = len(said) - FIGURES_IN_A_LINE

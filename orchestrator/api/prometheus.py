@@ -144,7 +144,8 @@ class _Snapshot(Collector):
         """Yield every metric family, including families without samples."""
         for figure, (name, told, labels) in _TOLD.items():
             yield _family(name, told, labels, self._figures.of(figure))
-        yield _family("machines_live", "That may cost now.", ("provider",), self._machines())
+        told = "Machines that may be billed now."
+        yield _family("machines_live", told, ("provider",), self._machines())
         limits = {(x.budget.period.value, ""): float(x.budget.limit_usd) for x in self._budgets}
         yield _family("budget_limit_usd", "Budgets across runs.", ("period",), limits)
         used = {(x.budget.period.value, ""): float(x.used_usd) for x in self._budgets}
@@ -157,9 +158,9 @@ class _Snapshot(Collector):
         quiet = self._figures.quiet_since
         lag_s = (self._now - quiet).total_seconds() if quiet else 0.0
         for name, told, value in (
-            ("outbox_oldest_age_seconds", "Of the oldest delivery that waits.", max(0.0, age_s)),
+            ("outbox_oldest_age_seconds", "Age of the oldest waiting delivery.", max(0.0, age_s)),
             ("ingest_lag_seconds", "Since the last event of a running attempt.", max(0.0, lag_s)),
-            ("firings_late", "Open ones whose deadline has passed.", self._figures.late_firings),
+            ("firings_late", "Open firings past their deadline.", self._figures.late_firings),
             ("event_streams", "Watchers connected now.", self._streams),
         ):
             yield GaugeMetricFamily(f"seatrial_{name}", told, value=value)

@@ -144,7 +144,7 @@ def list_schedules(context: ContextDep) -> ListResponse[ScheduleResponse]:
 def add_schedule(context: ContextDep, body: NewSchedule, caller: CallerDep) -> ScheduleResponse:
     """Validate and store a schedule; idempotent for an identical one.
 
-    It fires while a controller runs that stays: `seatrial serve`.
+    It fires only while a permanent controller (`seatrial serve`) is running.
     """
     schedule = body.schedule(context.clock.now(), caller.name)
     return schedules.add_schedule(context, schedule)

@@ -95,7 +95,7 @@ def gather(context: Context, failures: FailuresToTriage) -> list[ListedFailureGr
 
 
 def with_similar(context: Context, kinds: Sequence[ListedFailureGroup]) -> list[ListedFailureGroup]:
-    """Return the groups, each with similar ones among them."""
+    """Return the groups; each names the others with a similar message."""
     near = similar([kind.signature for kind in kinds], context.similarity.messages)
     return [replace(kind, similar=near.get(kind.signature.id, ())) for kind in kinds]
 

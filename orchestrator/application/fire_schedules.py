@@ -1,8 +1,8 @@
 """Start due firings of schedules and advance open ones. Any controller may do so.
 
-What is due becomes firings in one transaction of the database, which only one controller wins.
-Whoever goes on with a firing holds it for a while by the database's clock; each of its steps has
-the effect of once, so that a dead holder's firing is taken over where it stands.
+Due schedules become firings in one database transaction, which only one controller wins. The
+controller that advances a firing holds it for a limited time by the database's clock. Each step is
+idempotent, so another controller can continue the firing of one that died.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class Evaluate(Protocol):
     def __call__(
         self, context: Context, gate: str, *, runs: Sequence[str], lineage: str, key: str
     ) -> StoredVerdict:
-        """See `evaluate_gate`."""
+        """Evaluate the gate on these runs and return its verdict."""
         ...
 
 
@@ -232,7 +232,7 @@ class RequestConfirmationRun(Protocol):
     """Launches a confirmation run; None if it cannot help."""
 
     def __call__(self, context: Context, run_id: str, *, max_usd: Decimal) -> str | None:
-        """See `request_confirmation_run`."""
+        """Launch a confirmation run for a run and return its id; None if it cannot help."""
         ...
 
 

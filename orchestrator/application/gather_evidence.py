@@ -116,7 +116,10 @@ class CountedCell:
     """Cells of the same name in earlier runs, which it replaces."""
 
     def then(self, new: GatheredCell) -> CountedCell:
-        """Add the cell of a later run."""
+        """Return the counted cell after a later run's cell.
+
+        A rerun completes the counted cell; any other cell replaces it.
+        """
         if _completes(new, self.parts[0]):
             return replace(self, parts=(*self.parts, new))
         return CountedCell((new,), (*self.replaced, *self.parts))

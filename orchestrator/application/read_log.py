@@ -57,7 +57,7 @@ class LogMarks:
         self.jobs.sort()
         self.failures.sort()
         self._ended += text.count(b"\n", 0, complete)
-        # Of a longer line no mark is made; its begin is enough to see that.
+        # A longer line gets no mark; its beginning is enough to know that it is too long.
         self._open = text[complete : complete + _LONGEST_BYTES + 1]
 
     def sections(self, total: int) -> list[Section]:

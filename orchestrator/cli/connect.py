@@ -155,7 +155,7 @@ class ReadingLine:
         return self._wiring.holder() is not None or self._controller.answers()
 
     def open(self) -> httpx.Client:
-        """See `Line`. Raises CliError if the home holds nothing that this version can read."""
+        """Return a client. Raises CliError if this version can read nothing in the home."""
         if self.is_held:
             return self._controller.open()
         try:

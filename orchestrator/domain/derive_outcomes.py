@@ -50,8 +50,8 @@ def judge_job(
         job: Its id.
         kind: ``suite`` or another kind of the manifest.
         fact: The agent's record of it; None if it never started.
-        counts: Its tests, with those that were never reported as missing.
-        checks: What it said of itself.
+        counts: Its tests; unreported ones count as missing.
+        checks: The checks that it reported.
         cause: What stopped the attempt from outside, if anything did.
     """
     if fact is None or fact.started_ts is None:
@@ -120,7 +120,7 @@ def _suite_ending(fact: JobFact, counts: Counts) -> Cause | None:
     code, failed = fact.exit_code, bool(counts.failed or counts.error)
     if fact.signal is not None:
         return Cause(Outcome.FAILED, "crashed", f"pytest died of signal {fact.signal}")
-    # Nothing left to run is no fault here: an earlier attempt reported all that was collected.
+    # Exit code 5 is fine: an earlier attempt reported every collected test.
     if code in (0, PYTEST_NO_TESTS) or (failed and code in _explained_by_tests(fact)):
         return None
     reason = _PYTEST_ENDS.get(code, "exit") if code is not None else "exit"

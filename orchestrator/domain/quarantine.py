@@ -118,7 +118,7 @@ def passes_in_a_row(results: Iterable[ResultPoint]) -> Mapping[str, int]:
 
 
 def returned_after(passes: int) -> str:
-    """Return the `ended_by` of an automatic end."""
+    """Return the `ended_by` text of a quarantine that ended by itself after so many passes."""
     return f"returned after {passes} passes in a row"
 
 

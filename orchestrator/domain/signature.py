@@ -99,7 +99,7 @@ def signature_of(fact: TestFact) -> Signature | None:
         return None
     raised = read_raised(fact.text, fact.message, reason=fact.reason)
     kind = classify(raised, fact.reason)
-    # What the machine did wrong happens wherever the test was: its place says nothing.
+    # A machine fault can strike at any line, so the frame says nothing about it.
     frame = "" if kind in (FailureClass.INFRA, FailureClass.ENVIRONMENT) else raised.frame
     return make_signature(kind, raised.exception, frame, mask_variable_parts(raised.message))
 

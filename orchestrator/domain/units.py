@@ -134,7 +134,7 @@ def price(amount: Decimal | None) -> str:
     """Format a price, ``$1.006``, with two decimals or more; quotients are rounded."""
     if amount is None:
         return "unknown"
-    # What was divided (a month's price by its hours) has as many digits as numbers have here.
+    # A quotient (a month's price by its hours) has meaningless digits: round it.
     digits = max(_PRICE_DECIMALS, _PRICE_DIGITS - amount.adjusted() - 1) if amount else 0
     decimals = len(format(round(amount, digits).normalize(), "f").partition(".")[2])
     return f"${amount:.{max(2, decimals)}f}"

@@ -200,8 +200,8 @@ class CellStore:
         with self._sessions.read() as session:
             return tuple(session.scalars(query))
 
-    def untold(self) -> tuple[str, ...]:
-        """Return ids of done cells whose run should be finished."""
+    def awaiting_run_end(self) -> tuple[str, ...]:
+        """Return ids of done cells whose run has only done cells and is not finished itself."""
         at_work = select(CellRow.run_id).where(CellRow.state != CellState.DONE)
         over = select(RunRow.id).where(RunRow.state == RunState.RUNNING, RunRow.id.not_in(at_work))
         query = select(CellRow.id).where(CellRow.run_id.in_(over)).order_by(CellRow.pk)

@@ -446,7 +446,8 @@ def _first(rows: CTE, pairs: int, each: int) -> Subquery:
         select(ranked, TestCaseRow.job, TestCaseRow.nodeid)
         .join(TestCaseRow, TestCaseRow.id == ranked.c.test)
         .where(ranked.c.place <= each)
-        # More there cannot be. Untold, Postgres expects them all, and reads every result for them.
+        # There cannot be more rows. Without the limit Postgres estimates all of them and reads
+        # every result.
         .limit(pairs * len(RANKS) * each)
         .subquery("mine")
     )

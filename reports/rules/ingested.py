@@ -145,7 +145,7 @@ BAD = ("failed", "error")
 
 
 def origin_rule(part: Origin) -> Iterator[Said]:
-    """Check that files are listed or counted, and that their kinds add up."""
+    """Check that listed and hidden files add up to the total, and so do the files of each kind."""
     yield from differs("files", "files", part.files, len(part.sources) + part.hidden)
     yield from differs("files", "files by kind", sum(n for _, n in part.kinds), part.files)
     if min(part.hidden, part.repeated, part.disputed_hidden) < 0:

@@ -43,7 +43,7 @@ def nvidia_details() -> Optional[bytes]:
 
 
 def parse_nvidia(text: str) -> List[Device]:
-    """Read nvidia-smi's CSV (no header, no units), fields as in the query made here."""
+    """Parse nvidia-smi's CSV of `_NVIDIA_FIELDS`, without header and units."""
     rows = csv.reader(text.splitlines(), skipinitialspace=True)
     return [_nvidia_device(row) for row in rows if len(row) in (7, 8) and row[0].isdigit()]
 

@@ -84,7 +84,7 @@ class DeviceChecks:
             built = self.torch.version.cuda or getattr(self.torch.version, "hip", None)
             why = "its driver does not answer torch" if built else "this torch is built without it"
             raise Fault(f"torch sees no cuda device: {why}")
-        # Without it a product is made of numbers of ten bits.
+        # TF32 would multiply with 10-bit mantissas.
         self.torch.backends.cuda.matmul.allow_tf32 = False
         self.devices = [self.torch.device("cuda", n) for n in range(cuda.device_count())]
         return ", ".join(cuda.get_device_name(device) for device in self.devices)

@@ -21,9 +21,9 @@ _PARAMETER = (
     "/aws/service/deeplearning/ami/{architecture}/oss-nvidia-driver-gpu-pytorch-{torch}-"
     "ubuntu-{ubuntu}/latest/ami-id"
 )
-# Torch and its Ubuntu. First those that are patched and have Python 3.12, the newest first; the
-# older ones are patched no longer, and for Python 3.14 of the last but two few wheels exist. A
-# line that AWS has given up is no longer found.
+# Torch versions with their Ubuntu, in the order to try. Maintained images with Python 3.12 come
+# first, newest first; then 2.13, for whose Python 3.14 few wheels exist; then older, unmaintained
+# ones. A version that AWS has withdrawn is not found, and the next one is tried.
 # docs.aws.amazon.com/dlami/latest/devguide/appendix-ami-release-notes.html, of 2026-10.
 _LINES = (
     ("2.12", "24.04"),

@@ -72,7 +72,7 @@ class AwsProvider:
         return BootImage(found.id, simulated=simulated, name=found.name)
 
     def inspect(self, machine_id: str) -> Machine:
-        """Return its present state; GONE if EC2 does not know it. Raises ProviderError."""
+        """Return its present state; TERMINATED if EC2 does not know it. Raises ProviderError."""
         return self._resources.inspect(machine_id)
 
     def terminate(self, machine_id: str) -> None:

@@ -72,7 +72,7 @@ class Resources:
     account: Account
 
     def inspect(self, machine_id: str) -> Machine:
-        """Return its present state; GONE if EC2 does not know it. Raises ProviderError."""
+        """Return its present state; TERMINATED if EC2 does not know it. Raises ProviderError."""
         region, resource_id = machines.split_id(machine_id)
         prefix = resource_id.partition("-")[0]
         if prefix != INSTANCE and prefix not in OTHERS:

@@ -72,13 +72,13 @@ class FakeCloud:
     boot_looks: int = 0
     """Number of inspects that return BOOTING before a machine is READY."""
     is_ordered_first: bool = False
-    """A new machine is ORDERED at its launch and granted at the first look."""
+    """A new machine is REQUESTED at its launch and granted at the first inspect."""
     hidden_looks: int = 0
     """Number of calls that do not show a new machine."""
     extents: dict[Fault, Extent] = field(default_factory=dict)
     """Extent of a fault's error, if it is not its place."""
     stop_looks: int = 0
-    """Number of inspects that return STOPPING before a machine is GONE."""
+    """Number of inspects that return STOPPING before a machine is TERMINATED."""
     prices: dict[str, Decimal | None] = field(default_factory=dict)
     """Dollars per hour by place, if they are not `PRICE_USD_PER_HOUR`."""
     images: dict[str, str] = field(default_factory=dict)

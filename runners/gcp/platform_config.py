@@ -24,7 +24,7 @@ class MachineShape:
 
     @property
     def family(self) -> str:
-        """``g2``, as price lists and quotas have it."""
+        """Return the machine family as price lists and quotas name it: ``g2``."""
         return _FAMILY.get(self.accelerator, "")
 
     @property

@@ -106,7 +106,7 @@ class GcpProvider:
         return self._ordered(request, operation, image)
 
     def inspect(self, machine_id: str) -> Machine:
-        """Return the state of a machine, disk, address or firewall rule; GONE if missing."""
+        """Return a machine, disk, address or firewall rule; TERMINATED if it is missing."""
         which = parse_id(machine_id)
         if which is None:
             return Machine(id=machine_id, token="", state=MachineState.TERMINATED)

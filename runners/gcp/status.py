@@ -266,7 +266,7 @@ def _tunnel_command(which: ResourceId, project: str) -> tuple[str, ...]:
 def _address(instance: compute_v1.Instance) -> str:
     for interface in instance.network_interfaces:
         for access in interface.access_configs:
-            # One that has an outer address at all is only known from outside by it.
+            # A machine with an external address is reachable from outside only there.
             return access.nat_i_p
         return interface.network_i_p
     return ""

@@ -91,7 +91,7 @@ def is_zone(location: str) -> bool:
 
 
 def known_location(text: str, path: Path) -> str:
-    """The zone or region itself. Raises PlatformError if Google Cloud has none of that name."""
+    """Return the zone or region unchanged. Raises PlatformError if Google Cloud lacks it."""
     region = region_of(text) if is_zone(text) else text
     zones = tuple(f"{region}-{letter}" for letter in REGIONS.get(region, ""))
     if not zones:

@@ -60,9 +60,10 @@ class LocalProvider:
         return machine
 
     def inspect(self, machine_id: str) -> Machine:
-        """Return the recorded machine; GONE without a record."""
+        """Return the recorded machine; TERMINATED without a record."""
         known = self._book.read(TRAITS.name, machine_id)
-        # With its token: the book is always current, so no caller has to wait for the machine.
+        # The token is set although the machine is unknown: the records are current, so it will
+        # not appear later, and no caller has to wait for it.
         token = machine_id.removeprefix("local-")
         return known or Machine(id=machine_id, token=token, state=MachineState.TERMINATED)
 

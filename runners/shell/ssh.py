@@ -400,7 +400,7 @@ class SshConversation(_Session):
             watchdog.cancel()
 
     def receive(self, *, timeout_s: float) -> bytes:
-        """Return the next piece of its output; see `Conversation`."""
+        """Return the next piece of the command's output; see `Conversation`."""
         deadline = Deadline(timeout_s)
         poller = select.poll()
         poller.register(self._channel.fileno(), select.POLLIN)
@@ -427,12 +427,12 @@ class SshConversation(_Session):
         self._complaint = (self._complaint + data)[-COMPLAINT_BYTES:]
 
     def status(self) -> int | None:
-        """Return its exit code; see `Conversation`."""
+        """Return the command's exit code; see `Conversation`."""
         status = self._channel.exit_status if self._over() else -1
         return status if status >= 0 else None
 
     def complaint(self) -> str:
-        """Return the end of its standard error; see `Conversation`."""
+        """Return the end of the command's standard error; see `Conversation`."""
         return self._complaint.decode(errors="replace").strip()
 
     def fileno(self) -> int:
@@ -440,7 +440,7 @@ class SshConversation(_Session):
         return self._channel.fileno()
 
     def close(self) -> None:
-        """End it; see `Conversation`."""
+        """Close the channel, which ends the command. Closed already is no error."""
         if not self._is_closed:
             self._is_closed = True
             self._close()

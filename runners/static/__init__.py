@@ -71,9 +71,10 @@ class StaticProvider:
         return machine
 
     def inspect(self, machine_id: str) -> Machine:
-        """Return the reserved machine; GONE without a reservation."""
+        """Return the reserved machine; TERMINATED without a reservation."""
         known = self._book.read(TRAITS.name, machine_id)
-        # With its token: the book is always current, so no caller has to wait for the machine.
+        # The token is set although the machine is unknown: the records are current, so it will
+        # not appear later, and no caller has to wait for it.
         token = machine_id.rpartition("~")[2]
         return known or Machine(id=machine_id, token=token, state=MachineState.TERMINATED)
 

@@ -121,7 +121,7 @@ class StatusReader:
         self._host_keys: TtlCache[str] = TtlCache(now, serve_stale=True, kept=HOST_KEY_KEPT)
 
     def inspect(self, machine_id: str) -> Machine:
-        """Return the machine's state; GONE if neither its node nor its queue entry exists."""
+        """Return the machine; TERMINATED if neither its node nor its queue entry exists."""
         handle = parse(machine_id)
         if handle is None:
             return Machine(machine_id, "", MachineState.TERMINATED, detail="no id of a TPU")

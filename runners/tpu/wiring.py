@@ -59,35 +59,39 @@ class CloudTpu:
         self._catalogue = Catalogue(self._clients, now=context.now)
 
     def places(self, platform: Platform) -> tuple[Place, ...]:
-        """See `Offering.places`; raises ConfigError in a plan already if no network may connect."""
+        """Return the places to try, in order.
+
+        Raises:
+            ConfigError: The platform is impossible, or no network may connect to its machines.
+        """
         places = self._finder.places(platform)
         if parse_platform(platform).public:
             required_ingress(self._context.settings)
         return places
 
     def launch(self, request: LaunchRequest) -> Machine:
-        """See `Launching.launch`."""
+        """Request a TPU; the same token returns the same one. Raises ProviderError."""
         return self._launcher.launch(request)
 
     def inspect(self, machine_id: str) -> Machine:
-        """See `Looking.inspect`, and `Firewall.inspect` for a rule."""
+        """Return a TPU or firewall rule; TERMINATED if it is missing. Raises ProviderError."""
         if self._firewall is not None and is_rule(machine_id):
             return self._firewall.inspect(machine_id)
         return self._status.inspect(machine_id)
 
     def terminate(self, machine_id: str) -> None:
-        """See `Ending.terminate`, and `Firewall.terminate` for a rule."""
+        """Begin to delete a TPU or firewall rule; idempotent. Raises ProviderError."""
         if self._firewall is not None and is_rule(machine_id):
             self._firewall.terminate(machine_id)
         else:
             self._deleter.terminate(machine_id)
 
     def inventory(self) -> Iterable[Machine]:
-        """See `Looking.inventory`; and our firewall rules."""
+        """Return the project's TPUs and firewall rules. Raises ProviderError."""
         return (*self._status.inventory(), *self._rules())
 
     def read_prices(self) -> Iterable[Price]:
-        """See `Catalogue.read`."""
+        """Return the current prices of Cloud TPU. Raises ProviderError."""
         return self._catalogue.read()
 
     def known_prices(self) -> Iterable[Price]:
@@ -95,11 +99,11 @@ class CloudTpu:
         return known(self._context.prices)
 
     def demands(self, platform: Platform, place: Place) -> tuple[Demand, ...]:
-        """See `Limits.demands`."""
+        """Return what a machine at this place takes of each quota. Raises ConfigError."""
         return self._quotas.demands(platform, place)
 
     def level(self, quota: Quota) -> QuotaLevel:
-        """See `Limits.level`."""
+        """Return a quota's limit and use; an unreadable value is unknown, with the reason."""
         return self._quotas.level(quota)
 
     def close(self) -> None:

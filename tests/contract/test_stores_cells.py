@@ -189,15 +189,15 @@ def test_a_cell_is_concluded_once(stores):
     assert stores.cells.unfinished() == (other,)
 
 
-def test_a_run_is_untold_from_its_last_cell_until_it_is_finished(stores):
+def test_a_runs_cells_await_its_end_from_the_last_cell_until_it_is_finished(stores):
     first, second = create(stores)
     create(stores, "other")
     stores.cells.conclude(first, PASSED, at=after(1))
-    assert stores.cells.untold() == ()
+    assert stores.cells.awaiting_run_end() == ()
     stores.cells.conclude(second, PASSED, at=after(2))
-    assert stores.cells.untold() == (first, second)
+    assert stores.cells.awaiting_run_end() == (first, second)
     stores.runs.finish("run-1", Outcome.PASSED, at=after(3))
-    assert stores.cells.untold() == ()
+    assert stores.cells.awaiting_run_end() == ()
 
 
 def test_a_queued_cell_is_concluded_without_an_attempt(stores):

@@ -96,11 +96,11 @@ def test_what_is_begun_is_all_there(stores):
 def test_no_controller_takes_it_for_one_of_its_own(stores):
     begun = begin(stores)
     assert stores.cells.unfinished() == ()
-    assert stores.cells.untold() == ()
+    assert stores.cells.awaiting_run_end() == ()
     assert stores.runs.unfinished() == ("run-1",)
     stores.cells.enter(begun.cell_id, CellState.RELEASING, at=NOW)
     stores.cells.conclude(begun.cell_id, Cause(Outcome.PASSED, ""), at=NOW)
-    assert stores.cells.untold() == ()
+    assert stores.cells.awaiting_run_end() == ()
     stores.runs.request_cancel("run-1", at=NOW)
     assert stores.runs.get("run-1").cancel_requested_at is None
 

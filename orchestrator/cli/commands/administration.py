@@ -91,7 +91,10 @@ def serve_command(
 def controller_command(
     context: typer.Context,
     until_idle: Annotated[
-        bool, typer.Option("--until-idle", help="Wait for the home; end when nothing is live.")
+        bool,
+        typer.Option(
+            "--until-idle", help="Wait until the home is free; exit when no run is unfinished."
+        ),
     ] = False,
 ) -> None:
     """Run the controller that other commands start in the background."""

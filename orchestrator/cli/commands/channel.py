@@ -164,7 +164,7 @@ def notify_rotate(
             metavar="HOURS",
             min=0,
             max=720,
-            help="For so long messages are signed with the old secret too.",
+            help="How long messages are also signed with the old secret.",
         ),
     ] = 24,
     as_json: JsonOption = False,

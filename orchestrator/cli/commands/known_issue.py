@@ -40,7 +40,9 @@ AliasArgument = Annotated[
 
 _Expires = Annotated[str, text_option("--expires", "YYYY-MM-DD", "The last day it applies.")]
 _Signature = Annotated[str, text_option("--signature", "ID", "As `seatrial show` prints it.")]
-_Exception = Annotated[str, text_option("--exception", "CLASS", "Of the failure; * is anything.")]
+_Exception = Annotated[
+    str, text_option("--exception", "CLASS", "Class of the exception; * matches any.")
+]
 _Frame = Annotated[str, text_option("--frame", "MODULE.FUNCTION", "* is anything.")]
 _Contains = Annotated[str, text_option("--contains", "TEXT", "Stands in the masked message.")]
 _Platforms = Annotated[list[str] | None, text_option("--platform", "ID", "Only there. Repeatable.")]
@@ -48,7 +50,13 @@ _Jobs = Annotated[list[str] | None, text_option("--job", "ID", "Only in it. Repe
 _Versions = Annotated[str, text_option("--versions", "RANGE", "Of the subject: >=0.4.6,<0.5.")]
 _Package = Annotated[str, text_option("--requires-package", "NAME", "Only where it is installed.")]
 _Most = Annotated[
-    int | None, typer.Option("--max-failures", metavar="N", min=1, help="More are new ones.")
+    int | None,
+    typer.Option(
+        "--max-failures",
+        metavar="N",
+        min=1,
+        help="If more results match, the rest count as new failures.",
+    ),
 ]
 
 

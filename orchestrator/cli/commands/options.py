@@ -26,7 +26,7 @@ def complete_runs(context: typer.Context, incomplete: str) -> list[tuple[str, st
     runs: list[RunSummary] = []
 
     def look() -> None:
-        with contextlib.suppress(CliError):  # a shell has no place for a sentence
+        with contextlib.suppress(CliError):  # completion cannot show an error message
             answer = session_of(context).completer().get("/runs", limit=_LISTED)
             runs.extend(read_items(RunSummary, answer))
 

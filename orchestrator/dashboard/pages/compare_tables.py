@@ -74,7 +74,7 @@ class Contrast:
         return visible(cut(f"Compare {cells}{words}", 200))
 
     def cell(self, pair: int) -> CellPair:
-        """Return the name of a pair's cell."""
+        """Return the pair of cells with this number."""
         return [one for one in self.facing if one.pair is not None][pair]
 
     def of_pair(self, pair: int) -> Counter[Difference]:

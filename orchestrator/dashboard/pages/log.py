@@ -220,9 +220,8 @@ def opened_log(
     found_run = run_of(request, run)
     found_cell = cell_of(request, found_run, cell)
     stores = request.context.stores
-    events = stores.run_events.last(
-        found_run.id
-    )  # before the log: rather looked at twice than never
+    # Read before the log, so that lines written in between are fetched twice, not lost.
+    events = stores.run_events.last(found_run.id)
     logs = stores.logs.of_cell(found_cell.id)
     log = _chosen(logs, attempt)
     if attempt and log is None:

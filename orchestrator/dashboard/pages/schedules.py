@@ -282,7 +282,7 @@ def _page(request: PageRequest, shown: ScheduleResponse) -> Page:
         caption="Firings, the latest first",
         columns=COLUMNS,
         rows=[firing_row(one, request.now) for one in shown.firings],
-        empty="It has not fired yet. It fires while a controller runs that stays.",
+        empty="It has not fired yet. It fires only while a permanent controller is running.",
         command="seatrial serve",
         is_caption_hidden=True,
     )

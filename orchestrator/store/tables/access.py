@@ -61,7 +61,7 @@ class ControllerRow(Table):
 
 
 class BlobRow(Table):
-    """A blob."""
+    """A stored blob: its digest, its size and its last use."""
 
     __tablename__ = "blob"
 

@@ -80,7 +80,7 @@ def check_cold(document: Document) -> Iterator[Mark]:
 
 
 def check_derived(document: Document) -> Iterator[Mark]:
-    """Find rates that only restate the time: their product is constant."""
+    """Find rates that were computed from the time: rate x time is the same in every row."""
     for group in _groups(document).values():
         pairs = [(made, *pair) for made in group if (pair := _time_and_rate(made)) is not None]
         products = [time * rate for _, time, rate in pairs]

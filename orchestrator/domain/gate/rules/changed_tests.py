@@ -1,4 +1,4 @@
-"""Changed tests: those of the baseline exist, or the policy gives them up."""
+"""Rule on changed tests: every baseline test still exists, or the policy lists it as removed."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def _result(
         id=f"performance/{pairs.job}/{pairs.metric}@{cell.id}",
         kind="performance",
         blocking=is_blocking and not shown,
-        outcome=_untold(rule) if is_open else ruling.outcome,
+        outcome=_inconclusive_outcome(rule) if is_open else ruling.outcome,
         sentence=_sentence(pairs, budget, ruling, cell),
         inputs=_inputs(pairs, budget, ruling),
         failing=_failing(ruling),
@@ -97,7 +97,7 @@ def _failing(ruling: BenchmarkResult) -> dict[str, int]:
     return {"% slower": math.ceil(found.slowdown * 100)}
 
 
-def _untold(rule: PerformanceRule) -> RuleOutcome:
+def _inconclusive_outcome(rule: PerformanceRule) -> RuleOutcome:
     return RuleOutcome.VIOLATED if rule.on_inconclusive == "fail" else RuleOutcome.UNKNOWN
 
 
@@ -185,7 +185,7 @@ def _open(rule: PerformanceRule, what: str, *, is_blocking: bool) -> RuleResult:
         id=f"performance/{what}",
         kind="performance",
         blocking=is_blocking and rule.on_inconclusive != "advisory",
-        outcome=_untold(rule),
+        outcome=_inconclusive_outcome(rule),
         sentence=f"{what} was not measured beside a baseline on the same machine.",
         inputs={"pairs": 0, "min_pairs": rule.min_pairs},
         failing={"not measured beside a baseline": 1},

@@ -122,7 +122,7 @@ class AcmeProvider:
         return self._machine(made, "servers")
 
     def inspect(self, machine_id: str) -> Machine:
-        """How it is now; GONE if Acme does not know it. Raises ProviderError."""
+        """Return its present state; TERMINATED if Acme does not know it. Raises ProviderError."""
         gone = Machine(id=machine_id, token="", state=MachineState.TERMINATED)
         kind = machine_id.partition("/")[0]
         found = self._ask("GET", machine_id) if kind in KINDS else {}
