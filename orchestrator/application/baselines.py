@@ -42,13 +42,13 @@ class GatePlatforms:
     named: frozenset[str]
     """Platforms of the present policy, also those that no matrix has."""
     required: frozenset[str]
-    """Those of them that are not advisory."""
+    """Platforms of the present policy that are not advisory."""
     gone: frozenset[str]
     """Platforms that an earlier version named and the present one does not, or that an earlier one
     required and that are advisory now.
     """
     then: Mapping[str, frozenset[str]]
-    """Required platforms of every version, by its digest."""
+    """Required platforms of every version of the policy, by the version's digest."""
 
     @classmethod
     def of(cls, context: Context, policy: GatePolicy) -> GatePlatforms:
@@ -170,7 +170,7 @@ class _Accepted:
     signatures: frozenset[str]
     """Signatures of the failures."""
     policy: str
-    """Digest of the policy; empty if it passed nothing."""
+    """Digest of the policy; empty if the gate passed nothing."""
 
     @classmethod
     def of(cls, context: Context, gate: str, without: Sequence[str]) -> _Accepted:
@@ -258,9 +258,10 @@ class _Finder:
         return Baseline(before, tuple(tests))
 
     def _collected(self, cell: str, green: LastGreen) -> int | None:
-        """Return the tests that a cell had in a green run of its platform.
+        """Return the number of tests that a cell had in a green run of its platform.
 
-        Of a new name, the fewest of a cell that is gone, which it may replace; None without one.
+        For a new cell name, it is the smallest number of a removed cell, which the new one may
+        replace; None if no cell was removed.
         """
         gone = [number for name, number in green.collected.items() if name not in self._present]
         return green.collected.get(cell, min(gone, default=None))
@@ -292,9 +293,9 @@ class _Finder:
         return [cell for cell in accepted.cells if _platform(cell) in dropped]
 
     def _environments_gone(self, one: CountedCell, cells: Sequence[Cell]) -> list[BaselineTests]:
-        """Return the tests in environments that the platform has no more, by ``JOB.ENVIRONMENT``.
+        """Return the tests of environments that the platform lost, by ``JOB.ENVIRONMENT``.
 
-        They are those of the platform's first cell. An environment in place of another is renamed.
+        Only the platform's first cell gets them. A new environment counts as a renamed one.
         """
         record, plans = one.parts[0].cell, self._context.stores.cells.plans
         present = self._environments[record.platform.id]
@@ -328,8 +329,8 @@ class _Finder:
     def _last_greens(self, one: CountedCell, *, is_new: bool) -> list[LastGreen]:
         """Return the last green run, and of a new gate those as of each run that it refused.
 
-        What a gate refused before its first PASS takes nothing out of its baseline. The newest
-        `_REFUSED` runs, the first, and the last green run before the first are enough.
+        Runs that a gate refused before its first PASS remove no tests from its baseline. The
+        newest `_REFUSED` runs, the first, and the last green run before the first are enough.
         """
         gates, own = self._context.stores.gates, [part.taken.id for part in one.parts]
         judged = gates.evaluated_runs(self._gate, before_run=min(own)) if is_new else []
@@ -412,8 +413,8 @@ def _expected(
 ) -> dict[str, Tests]:
     """Return by job what a cell has to have of the tests of earlier cells.
 
-    Of one earlier cell this is everything. Of several, whose present names are unknown, what all of
-    those with the job had, and what is not anywhere now.
+    For one earlier cell, these are all its tests. For several, whose present names are unknown,
+    these are the tests that each of them with the job had, and the tests that no present cell has.
 
     Args:
         then: Tests of the earlier cells by job.

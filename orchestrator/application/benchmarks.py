@@ -302,7 +302,7 @@ class Step:
     is_worse: bool | None
     """None if the metric has no direction."""
     environment: Sequence[tuple[str, str, str]]
-    """(what, before, since)."""
+    """Differences of the environment: (name, value before, value since)."""
     is_known: bool
     """Whether the environments on both sides are known."""
 

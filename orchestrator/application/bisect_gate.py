@@ -1,7 +1,7 @@
 """Bisection between the last green and the first red run, on one machine of the failing platform.
 
-A run of the failing jobs is launched with the red revision; its machine then waits, and whoever
-makes the wheels asks for one retest after the other.
+A run of the failing jobs is launched with the red revision. Its machine then waits, while the
+program that builds the wheels requests one retest after the other.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Trait:
 
     what: str
     before: str
-    """Empty if it is unknown."""
+    """Value in the earlier run; empty if it is unknown."""
     after: str
     cells: tuple[str, ...]
     """Cells with these values."""
@@ -108,7 +108,7 @@ class Bases:
     previous: Run | None
     """The previous run of the same matrix and subject."""
     green: Run | None
-    """The last passing one of these."""
+    """The last passing run of the same matrix and subject."""
 
 
 def bases_of(stores: Stores, run: Run) -> Bases:
@@ -124,10 +124,8 @@ def pair_cells(
 ) -> tuple[CellPair, ...]:
     """Pair cells by name, else by platform where that is unambiguous.
 
-    Then those without counterpart.
-
-    Two runs of one cell each are always set against each other. The order is that of the newer
-    run's cells.
+    The pairs are in the order of the newer run's cells; cells without counterpart come last. Two
+    runs of one cell each are always paired.
     """
     ours = {cell.name: cell for cell in after}
     found = [CellPair(cell, ours[cell.name], "name") for cell in before if cell.name in ours]

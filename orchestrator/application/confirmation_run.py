@@ -1,7 +1,7 @@
 """Confirmation run: repeats failures on another machine of the same platform.
 
-The follow-up is a run of its own, of the jobs that failed and nothing else, with the failing tests
-run several times. Which machine to keep clear of stands in its matrix, for everybody to see.
+The follow-up is a separate run of the failed jobs only, which runs the failing tests several times.
+Its matrix names the machine to avoid.
 """
 
 from __future__ import annotations

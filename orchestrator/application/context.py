@@ -129,7 +129,7 @@ class Context:
     wheels: Wheels
     """Chooses the interpreter of an environment."""
     budgets: tuple[Budget, ...] = ()
-    """Across runs; a run's own is in its matrix."""
+    """Budgets across runs; the budget of a single run is in its matrix."""
     locks: Locks = field(default_factory=Locks)
     """Locks, so that one thread at a time finishes a run."""
     log_indexes: LogIndexes = field(default_factory=LogIndexes)

@@ -107,9 +107,9 @@ def cost_summary(
 
     Args:
         context: The ports.
-        since: Its beginning.
-        until: Its end, which is not in it.
-        skip_runs: So many of the dearest runs are left out.
+        since: Beginning of the period.
+        until: End of the period, exclusive.
+        skip_runs: Number of the most expensive runs to leave out.
     """
     bills, at = context.stores.costs, context.clock.now()
     accounts = bills.accounts(since, until)

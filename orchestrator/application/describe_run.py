@@ -80,7 +80,7 @@ class _Book:
     ) -> _Book:
         """Read the rows in a fixed number of statements."""
         ledger = stores.leases
-        # Before the attempts that they belong to: meanwhile others may begin.
+        # Read before their attempts: other attempts may begin in between.
         leases = ledger.of_run(run_id)
         known = Known.of(stores, cell_ids, depth)
         return cls(
@@ -141,7 +141,7 @@ def record_of_run(
 
 
 def _pruned(stores: Stores, run: Run, at: datetime) -> tuple[PrunedPart, ...]:
-    """Return what was pruned of the run, which no rule does within a day of its end."""
+    """Return the pruned parts of the run; no rule prunes within a day of its end."""
     ended_at = run.finished_at
     return stores.retention.of_run(run.id) if ended_at and at - ended_at >= _DAY else ()
 
@@ -225,7 +225,7 @@ def _cell(cell: Cell, spec: RunSpec, book: _Book, at: datetime) -> CellRecord:
     ingested = book.ingested.get(cell.id)
     stated = stated_leases(ingested.machine, life.attempts) if ingested is not None else ()
     jobs = jobs_of_cell_record(book.known, cell, spec)
-    if ingested is not None:  # its own clock is the one of its artifacts
+    if ingested is not None:  # the artifacts state the times
         jobs = tuple(replace(job, at=ingested.dated_at) for job in jobs)
     maker = _maker(cell, jobs, book)
     return CellRecord(

@@ -65,8 +65,8 @@ class EmergencyStop:
     def _one(self, name: str, *, act: Callable[[Provider, Machine], str]) -> StopReport:
         """Read one cloud and act on what is billed there, machines before disks and addresses.
 
-        Credentials may come from the computer itself, as an instance role does: a cloud without
-        configured ones is asked too, and passed over where it then refuses them.
+        Credentials may come from the computer itself, such as an instance role: a cloud without
+        configured credentials is asked too, and skipped if it refuses.
         """
         must, unread = name in self.in_ledger, ""
         try:

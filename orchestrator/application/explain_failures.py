@@ -69,7 +69,7 @@ def _ran(run: Run, cell: CellRecord) -> Ran:
 
 
 def _has_run(job: JobRecord) -> bool:
-    if job.reused_from:  # an earlier run was told of it already
+    if job.reused_from:  # the earlier run reported the failures
         return False
     judged = job.counts.passed + job.counts.failed + job.counts.error
     over = job.outcome not in (None, Outcome.NOT_RUN)

@@ -496,7 +496,7 @@ def _take_further(
             moved = _one_step(context, operations, schedule, firing)
         except StoreError:
             raise
-        except Exception as error:  # noqa: BLE001 - people are told of whatever it was
+        except Exception as error:  # noqa: BLE001 - any error is announced
             moved = _faulted(context, firing, error)
         begins = moved.has_begun and not firing.has_begun
         if not (store.begin if begins else store.save)(moved, holder):
@@ -522,7 +522,7 @@ def _one_step(
 def _faulted(context: Context, firing: Firing, error: Exception) -> Firing:
     said = str(error) or type(error).__name__
     tries = firing.tries + 1
-    # What cannot be told now is told later, however often that takes.
+    # After the evaluation, a failed step is repeated without limit.
     is_judged = firing.has_reached(FiringState.EVALUATED)
     if not is_judged and (isinstance(error, _FOR_GOOD) or tries >= MAX_TRIES):
         logger.warning("firing %s is errored: %s", firing.key, said)

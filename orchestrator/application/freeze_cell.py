@@ -113,7 +113,7 @@ def machine_of(cell: CellRecord) -> MachineEvidence:
 def _is_attested(cell: CellRecord, wrong: str) -> bool:
     """Whether the agent attested a real machine that matches the request.
 
-    Of `local` the identity is this computer: what its devices are is compared all the same.
+    The identity of a `local` machine is this computer; its devices are compared all the same.
     """
     told = cell.attestation is not None
     return told and not wrong and not cell.simulated and cell.ingested is None
@@ -132,7 +132,7 @@ def _mismatch(cell: CellRecord) -> str:
 
 
 def _detail(cell: CellRecord) -> str:
-    """Return its own detail; else the provider's last answer."""
+    """Return the cell's detail; else the provider's last answer."""
     answers = [lease.refusal for lease in cell.leases if lease.refusal]
     return cell.detail or (answers[-1] if answers else "")
 

@@ -141,9 +141,9 @@ class _History:
     ) -> list[CellEvidence]:
         """Return the cell in these runs; where a run lacks it, all of its platform's cells.
 
-        A matrix that lists its environments otherwise names its cells otherwise. A platform may
-        have had another id: one that the policy does not name, on the same kind of machine, with
-        the same packages or with an id that the policy named before, or that it required before.
+        Cell names depend on the environments that a matrix lists. A platform may have had another
+        id: one that the policy does not name, on the same kind of machine, with the same packages
+        or with an id that the policy named before, or that it required before.
         """
         found: list[CellEvidence] = []
         for one in runs:

@@ -97,7 +97,7 @@ def with_related_runs(
 
 
 def _is_of_one_of(context: Context, run: str, taken: Sequence[GatheredRun]) -> bool:
-    """Whether a run tested the payload or the subject of one of them, read without its evidence."""
+    """Whether a run tested the payload or subject of one of these; its evidence is not read."""
     spec, known = context.stores.runs.spec(run), context.stores.runs.get(run)
     payload = known.payload_digest if known else ""
     return any(
@@ -150,9 +150,9 @@ def is_of_the_same(one: GatheredRun, other: GatheredRun) -> bool:
 def is_of_one_subject(one: RunSpec, other: RunSpec) -> bool:
     """Whether two runs are known to have tested the same wheel or commit, with any payload.
 
-    Whatever their matrices call it (MyLib is mylib, and 1.0 is 1.0.0), and though the wheel was
-    zipped again. Where one of them has neither wheel nor commit, nothing tells its subject from
-    another one of its name and version: else a wheel that failed would pass under its name alone.
+    Names and versions are normalised (MyLib is mylib, and 1.0 is 1.0.0), and a wheel that was
+    zipped again is the same one. If only one run has a wheel or commit, equal names and versions
+    count: otherwise a wheel that failed would pass under its name alone.
     """
     mine, theirs = _builds(one), _builds(other)
     if any(mine) == any(theirs):
@@ -210,7 +210,7 @@ def _take(context: Context, product: str, run: str, at: datetime) -> GatheredRun
 
 
 def _repeated(context: Context, run: str) -> Iterator[str]:
-    """Return the runs that it repeats, each older than the one before."""
+    """Yield the runs that this run repeats, directly or through reruns, newest first."""
     known = context.stores.runs.get(run)
     while known is not None and known.rerun_of is not None:
         yield known.rerun_of

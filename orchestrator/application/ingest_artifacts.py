@@ -412,8 +412,8 @@ def resolve_order(
     """Merge request parameters with `ingest.yaml`. Raises InvalidDocumentError.
 
     Raises:
-        IntakeError: They disagree, or say too little.
-        InvalidDocumentError: The notes speak of what there is not.
+        IntakeError: The two disagree, or information is missing.
+        InvalidDocumentError: The notes have an invalid subject, file, platform or date.
     """
     _check_notes(notes, files, now)
     platform = _platform(ingest_parameters.platform, notes)

@@ -1,8 +1,8 @@
 """The janitor: compares cloud inventories with the ledger, and ends orphans.
 
-It kills nothing at first sight. What its own controller made and the ledger has closed, or never
-knew, is noted, and ended when it is still there after a grace that is longer than any launch.
-What another controller of the project made is left alone until it has expired.
+It ends no resource at the first sighting. A resource of its own controller that the ledger has
+closed, or never had, is ended if it still exists after a grace that is longer than any launch. A
+resource of another controller of the project is left alone until it has expired.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class LastLooks:
         self._looks[provider] = replace(before, at=at, unread=why)
 
     def note_denial(self, provider: str, region: str) -> bool:
-        """Whether this process was not denied the region before."""
+        """Store that the region denied access; return whether this is the first time."""
         is_first = (provider, region) not in self._denied
         self._denied.add((provider, region))
         return is_first
@@ -181,8 +181,8 @@ class Janitor:
     def needed_by(self, cloud_resource: CloudResource) -> Lease | None:
         """Return the open lease whose machine may use an idle resource.
 
-        The cloud was asked a while ago; the ledger has the row before a launch looks at what is
-        there.
+        The inventory may be old, so the ledger decides: a launch writes its lease before it looks
+        for existing resources.
         """
         if cloud_resource.ownership is not Ownership.IDLE:
             return None

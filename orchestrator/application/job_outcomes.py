@@ -111,10 +111,10 @@ def _job(job: Job, cell: Cell, found: CellResults, attempts: Sequence[Attempt]) 
 
 
 def _has_ended(job: Job, fact: JobFact | None, cell: Cell) -> bool:
-    """Whether its outcome is final.
+    """Whether the job's outcome is final.
 
-    A command that ended well is judged with its cell: only then is read what it printed, and
-    what any job measured.
+    A command with exit code 0 and file checks is judged when its cell is done: only then are its
+    output and the measurements read.
     """
     has_finished = fact is not None and fact.finished_ts is not None
     if has_finished and fact is not None and job.has_file_checks and fact.exit_code == 0:

@@ -32,19 +32,19 @@ class IssueStatus(StrEnum):
     """State of a known issue over the newest runs, most urgent first."""
 
     EXCEEDED = "exceeded"
-    """More failures of one run match than it allows."""
+    """More failures of a run match than the issue allows."""
     LAPSED = "lapsed"
-    """It has expired, and failures still match."""
+    """The issue has expired, and failures still match."""
     STALE = "stale"
-    """Its tests ran and nothing matched: it may be fixed."""
+    """Tests in its scope ran and no failure matched: the cause may be fixed."""
     ACTIVE = "active"
-    """It matches failures."""
+    """Failures match."""
     UNTRIED = "untried"
-    """Nothing in its scope ran."""
+    """No test in its scope ran."""
     EXPIRED = "expired"
-    """It has expired, and nothing matched."""
+    """The issue has expired, and no failure matched."""
     ENDED = "ended"
-    """A person ended it."""
+    """A person ended the issue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -167,7 +167,7 @@ def prepare_launch(
 
 
 def _commit_of(matrix: Matrix) -> Commit:
-    """The revision that the subject is built from, where it is a commit."""
+    """Return the commit that the subject is built from; empty if the revision is no commit."""
     rev = matrix.subject.git.rev if matrix.subject.git else ""
     return Commit(sha=rev) if _SHA.fullmatch(rev) else Commit()
 

@@ -57,7 +57,7 @@ class GridFailureGroup:
 
     signature: str
     letter: str
-    """Letter in the grid; empty if it occurs once, or others are more frequent."""
+    """Letter in the grid; empty for a signature that occurs once, or after 26 frequent ones."""
     seen: int
 
 

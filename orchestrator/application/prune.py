@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 EVERY = timedelta(days=1)
 """Interval of the prunes that a controller begins by itself."""
 TIME_LIMIT = timedelta(seconds=20)
-"""Time of one call; what is left then is the next one's."""
+"""Time limit of one call; the next call prunes the rest."""
 _RUNS_AT_ONCE = 50
 _BLOBS_AT_ONCE = 200
 _UNUSED = Rule(1, "from when nothing refers to it; payloads: SEATRIAL_KEEP_PAYLOADS_DAYS")
@@ -92,7 +92,7 @@ class _Step:
     what: str
     rule: Rule
     work: Callable[[datetime], Iterator[Amount]]
-    """Does it in short parts, or counts it."""
+    """Prunes in short parts, or only counts."""
 
 
 class _Prune:

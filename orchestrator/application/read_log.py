@@ -246,7 +246,7 @@ KEPT_BYTES = 8 * 1024
 MOST_LINES = 500
 """Maximum lines per read."""
 SEARCHED_BYTES = 4 * 1024 * 1024
-"""Maximum bytes per search, within a tenth of a second; callers repeat it."""
+"""Maximum bytes of one search call, which keeps it short; callers search on."""
 _WINDOW_BYTES = 128 * 1024
 
 
@@ -257,7 +257,7 @@ class LogLine:
     number: int
     """Line number, from 1."""
     head: bytes
-    """Without its line break."""
+    """The line, or the first bytes of a long one, without the line break."""
     tail: bytes
     """Last bytes of a longer line; empty for a complete one."""
     size_bytes: int
@@ -383,7 +383,7 @@ class LogReader:
             offset += len(piece)
             ready = carried + piece
             cut = ready.rfind(b"\n") + 1
-            # Of a line that is longer than a piece, only what a hit may begin with is kept.
+            # Keep only the end of a line that is longer than a piece: a match may begin there.
             rest = ready[cut:] if cut else ready[-KEPT_BYTES:]
             ready, carried = (ready[:cut] or ready, rest) if offset < end else (ready, b"")
             after = number + ready.count(b"\n")

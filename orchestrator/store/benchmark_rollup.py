@@ -64,7 +64,7 @@ def tally(session: Session, cell_pk: int) -> dict[str, dict[TestOutcome, int]]:
 
 
 def write_rollup(session: Session, cell_pk: int, *, at: datetime) -> None:
-    """Store the cell's counts and cost, within the transaction that concludes it."""
+    """Store the cell's counts and cost, within the transaction that concludes the cell."""
     total = Counts()
     counted = {job: Counts.of(tests) for job, tests in tally(session, cell_pk).items()}
     for job, unnamed in _unnamed(session, cell_pk).items():

@@ -47,10 +47,10 @@ class Measured:
     version: str
     """Version of the subject."""
     at: datetime
-    """When its run was launched, or its stated time."""
+    """Launch time of the run; of ingested evidence, the stated time."""
     fact: MetricFact
     probed: Mapping[str, object] = field(default_factory=dict)
-    """The agent's report of its environment."""
+    """The agent's report of the environment."""
 
 
 Probed = Mapping[int, Mapping[str, object]]
@@ -165,7 +165,7 @@ class Measuring:
     version: str
     """Version of the subject."""
     at: datetime
-    """When its run was launched, or its stated time."""
+    """Launch time of the run; of ingested evidence, the stated time."""
     environment: str
     """Fingerprint of its environment; empty if it is unknown."""
 
@@ -210,7 +210,7 @@ class Track:
     points: Sequence[Point] = ()
     """In the order of runs."""
     older: int = 0
-    """Number of earlier runs that measured it."""
+    """Number of earlier runs that measured the benchmark."""
 
 
 class Versus(NamedTuple):
@@ -253,9 +253,9 @@ class BenchmarkStore:
 
         Args:
             product: The payload's name.
-            runs: So many.
-            job: Only this job's; empty: any.
-            contains: Only those whose name contains it, in letters of any size.
+            runs: Number of newest runs.
+            job: Only benchmarks of this job; empty: of any job.
+            contains: Only benchmarks whose name contains this text, ignoring case.
         """
         with self._sessions.read() as session:
             benchmarks = _read(session, _benchmarks(product, job=job, contains=contains))
@@ -296,7 +296,7 @@ class BenchmarkStore:
             return _read(session, query)
 
     def platforms(self, benchmark: int) -> Sequence[str]:
-        """Return the cell names that measured it, newest run first."""
+        """Return the names of the cells that measured the benchmark, newest run first."""
         query = (
             select(CellRow.name)
             .join(BenchmarkPointRow, BenchmarkPointRow.cell == CellRow.pk)
@@ -308,7 +308,7 @@ class BenchmarkStore:
             return session.scalars(query).all()
 
     def track(self, benchmark: Benchmark, *, cell: str, runs: int) -> Track:
-        """Return its points on a platform over the newest runs."""
+        """Return the benchmark's points on a platform over the newest runs."""
         mine = (BenchmarkPointRow.benchmark == benchmark.number, CellRow.name == cell)
         on = BenchmarkPointRow.cell == CellRow.pk
         query = select(*_POINT).join(CellRow, on).where(*mine).order_by(CellRow.run_id.desc())

@@ -98,14 +98,14 @@ class DbBlobs:
         return opened(digest, self._frames(digest))
 
     def has(self, digest: str) -> bool:
-        """Whether it is stored."""
+        """Return whether the blob is stored."""
         if not is_digest(digest):
             return False
         with self._sessions.read() as session:
             return session.get(BlobRow, digest) is not None
 
     def claim(self, digest: str) -> bool:
-        """Whether it is stored; it is then not removed within `CLAIM_S`."""
+        """Return whether the blob is stored; if so, it is not removed within `CLAIM_S`."""
         if not is_digest(digest):
             return False
         with self._sessions.write() as session:

@@ -53,7 +53,7 @@ class DatedCell:
     platform: str
     """The platform's id."""
     dated_at: datetime | None
-    """Its stated time; None if that is the launch of its run."""
+    """The stated time of ingested evidence; None if the launch time of the run counts."""
 
 
 Cells = Mapping[int, DatedCell]
@@ -409,8 +409,8 @@ def _moved(
 ) -> CellRow | None:
     """Take one step of the table, with its transition and its feed item; return the changed row.
 
-    The feed item locks the run: the transaction takes no further lock. Arguments and errors as of
-    `_stepped`.
+    The feed item locks the run: the transaction takes no further lock. Same arguments and errors
+    as `_stepped`.
     """
     row = _stepped(session, cell_id, state, also, at=at, reason=reason)
     if row is not None:
@@ -429,19 +429,19 @@ def _stepped(
 ) -> CellRow | None:
     """Take one step of the table, with its transition; return the changed row.
 
-    None, and nothing is done, where the cell is there or past it.
+    Returns None, and changes nothing, if the cell is in this state or past it.
 
     Args:
         session: The caller's transaction.
         cell_id: The cell.
-        state: Where it goes.
+        state: The state to enter.
         also: Further columns of the cell to set.
         at: Now.
         reason: Why, for the transition.
 
     Raises:
         UnknownIdError: There is no such cell.
-        IllegalTransitionError: No step leads there from where it is.
+        IllegalTransitionError: No step leads from the cell's state to this one.
     """
     origins = [one for one, targets in TRANSITIONS.items() if state in targets]
     here = update(CellRow).where(CellRow.id == cell_id, CellRow.state.in_(origins))

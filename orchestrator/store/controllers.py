@@ -37,7 +37,7 @@ class ControllerStore:
     def claim(self, controller_id: str, *, grace_s: float) -> bool:
         """Take over from a dead controller; True for exactly one of concurrent callers.
 
-        Whoever did so has the grace for it, then says `leave`; else the next one may.
+        The caller has `grace_s` to take over and calls `leave` afterwards; otherwise another may.
         """
         with self._sessions.write() as session:
             now_s = database_time_s(session)

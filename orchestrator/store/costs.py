@@ -110,7 +110,7 @@ class Refusals:
     provider: str
     place: str
     reason: str
-    """``capacity``, ``quota`` ..."""
+    """Reason of the refusals: ``capacity``, ``quota`` ..."""
     count: int
     last_at: datetime
     last_said: str
@@ -295,8 +295,8 @@ def _paid(session: Session, since: datetime, until: datetime) -> CTE:
 def _steps(session: Session, paid: CTE) -> CTE:
     """Select the periods of each cell state with a machine.
 
-    Joined by the index of a cell's transitions: as sets of their own, the database would compare
-    every machine with every step, for it cannot know how many there are.
+    The join uses the index of a cell's transitions. With separate subqueries the database, which
+    cannot estimate their sizes, would compare every machine with every step.
     """
     at = _epoch(session, TransitionRow.at)
     is_for = and_(TransitionRow.cell == paid.c.cell, TransitionRow.attempt == paid.c.attempt)

@@ -237,8 +237,8 @@ _RESTORE = "restore the last backup of the home"
 def check_unclosed(path: Path) -> None:
     """Check a database that its last process did not close.
 
-    Raises DamagedError, with what is lost and what to do. Of the log a copy is kept; who starts
-    again after that goes on with what is left.
+    Raises DamagedError, which says what is lost and what to do. A copy of the log is kept; the next
+    start continues with the remaining data.
     """
     log = Path(f"{path}-wal")
     if not path.is_file() or not log.is_file() or not log.stat().st_size:

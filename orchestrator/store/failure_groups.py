@@ -122,7 +122,7 @@ class WindowCell:
     build: str
     """Digest of what was tested."""
     at: datetime
-    """When its run was launched, or its stated time."""
+    """Launch time of the run; of ingested evidence, the stated time."""
 
     @property
     def platform(self) -> str:

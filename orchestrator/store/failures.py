@@ -188,7 +188,7 @@ def _newest_names(session: Session, names: Mapping[int, str]) -> Mapping[int, st
 
 
 def _launched(cell: ScalarSelect[int]) -> ScalarSelect[datetime]:
-    """Select the launch time of its run."""
+    """Select the launch time of the cell's run."""
     query = select(RunRow.created_at).join(CellRow, CellRow.run_id == RunRow.id)
     return query.where(CellRow.pk == cell).scalar_subquery()
 

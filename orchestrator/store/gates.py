@@ -162,7 +162,7 @@ class GateStore(VerdictLines):
             return read_verdicts(session, select(VerdictRow).where(VerdictRow.pk == found))[0]
 
     def evaluated_runs(self, gate: str, *, before_run: str) -> list[str]:
-        """Return the runs before that one that any verdict of the gate is about, newest first."""
+        """Return the runs before `before_run` that have a verdict of the gate, newest first."""
         query = (
             select(VerdictRunRow.run_id)
             .join(VerdictRow, VerdictRow.pk == VerdictRunRow.verdict)
@@ -207,10 +207,10 @@ class GateStore(VerdictLines):
     def last_green(
         self, product: str, platform: str, *, before_run: str = "", ingested: bool = True
     ) -> LastGreen | None:
-        """Return the newest run before that one in which the platform passed on real machines.
+        """Return the newest run before `before_run` in which the platform passed on real machines.
 
-        `ingested` says whether what others produced counts. Simulated machines never do, nor
-        do runs of some jobs alone: reruns of what failed, second machines, bisections.
+        `ingested` says whether ingested evidence counts. Simulated machines never count, nor do
+        runs of some jobs only: reruns of failed jobs, confirmation runs, bisections.
         """
         asked = reuse.ReuseQuery(product, platform, before_run, ingested)
         with self._sessions.read() as session:
@@ -219,9 +219,9 @@ class GateStore(VerdictLines):
     def green_streak(
         self, product: str, platform: str, *, before_run: str, ingested: bool = True
     ) -> int:
-        """Return the number of consecutive passing runs of the platform before that one; up to 100.
+        """Return the platform's number of consecutive passing runs before `before_run`; up to 100.
 
-        Counted as in `last_green`.
+        The same runs count as in `last_green`.
         """
         asked = reuse.ReuseQuery(product, platform, before_run, ingested)
         with self._sessions.read() as session:

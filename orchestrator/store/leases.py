@@ -71,7 +71,7 @@ class Reserved:
 
     answer: Reservation
     short: BudgetUse | None = None
-    """The budget that refused it."""
+    """The budget that refused the reservation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class LeaseStore:
     def launching(self, lease_id: str, *, at: datetime) -> Lease:
         """Enter LAUNCHING: a machine may exist from now on.
 
-        Asked once more, it may make the machine late: when that was is noted.
+        A repeated launch call may create the machine late, so the time of the call is stored.
         """
         asked: dict[str, str] = {LeaseFact.ASKED_AT: at.isoformat()}
         again, first = LeaseRow.state == LeaseState.LAUNCHING, LeaseRow.state == LeaseState.RESERVED

@@ -124,7 +124,7 @@ _SIGHTINGS_LOCK = 732_841_726
 
 
 class OrphanStore:
-    """Orphans that the janitor has seen: nothing is ended at its first sighting."""
+    """Orphans that the janitor has seen: no resource is ended at the first sighting."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions

@@ -63,8 +63,8 @@ class OutboxStore:
     def put(self, announcement: Announcement, *, new_id: Callable[[], str], at: datetime) -> bool:
         """Queue an announcement for every channel that wants it, if its lineage's state is new.
 
-        True if the lineage's state changed. A key that was put before changes nothing. A commit's
-        status is told where the commit had another one, whether or not the line has changed.
+        Returns whether the lineage's state changed. A repeated key changes nothing. A commit's
+        status is sent if the commit had another one, even if the lineage's state is the same.
         """
         with self._sessions.write() as session:
             return announced(session, announcement, new_id=new_id, at=at)
@@ -147,7 +147,7 @@ class OutboxStore:
         """Delete a channel with its deliveries and log; False for an unknown one."""
         with self._sessions.write() as session:
             its = select(DeliveryRow.pk).where(DeliveryRow.channel == channel_id)
-            # The channel first: whoever announces something locks it before its deliveries.
+            # The channel first: an announcement locks the channel before its deliveries, too.
             locked = select(ChannelRow.id).where(ChannelRow.id == channel_id).with_for_update()
             if session.scalar(locked) is None:
                 return False
@@ -378,7 +378,7 @@ def _subject(
         return announcement.lineage if is_news else None
     if not is_signed_by(channel, announcement):
         return None
-    # A status belongs to its commit: a new commit has none, however the line stands.
+    # A status belongs to its commit: a new commit has none, whatever the lineage's state is.
     subject = f"{commit_of(announcement)}:{announcement.facts.get('gate') or announcement.lineage}"
     state = f"{announcement.state.value}/{status_word(announcement)}"
     _, is_elsewhere = _stand(session, f"commit:{channel.id}:{subject}", state, announcement, at)

@@ -46,14 +46,14 @@ class ReleaseCell:
     run: str
     matrix: str
     name: str
-    """Name of the cell: its platform's id, with the environment where there are several."""
+    """Name of the cell: the platform's id, with the environment if there are several."""
     outcome: Outcome | None
     reason: str
     counts: Counts
     at: datetime
-    """When its run was launched, or its stated time."""
+    """Launch time of the run; of ingested evidence, the stated time."""
     simulated: bool
-    """Whether its machine was simulated: no gate accepts it."""
+    """Whether the machine was simulated: no gate accepts such evidence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ class NewestRun:
     matrix: str
     version: str
     word: str
-    """Its outcome, or its state where it is not finished."""
+    """The outcome, or the state of an unfinished run."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -201,8 +201,8 @@ class RetentionStore:
     ) -> frozenset[str]:
         """Return digests of blobs that are in use, except those of artifacts.
 
-        Those of verdicts, of schedules, of open firings, and of runs: their payloads and wheels
-        unless they ended before `payloads`, the evidence of their retests unless before
+        Verdicts, schedules, open firings and runs use blobs. A run uses its payload and wheels
+        unless it ended before `payloads`, and the evidence of its retests unless it ended before
         `artifacts`. None keeps all.
         """
         spec = RunSpecRow.spec
@@ -233,7 +233,7 @@ class RetentionStore:
         return frozenset(digest for digest in found if digest)
 
     def artifacts_in_use(self, digests: Sequence[str], before: datetime | None) -> set[str]:
-        """Return which of these digests an artifact has that is kept; None keeps all."""
+        """Return which of these digests belong to kept artifacts; without `before` all are kept."""
         query = select(ArtifactRow.digest).where(ArtifactRow.digest.in_(digests))
         query = query.where(ArtifactRow.pruned_at.is_(None))
         if before is not None:
@@ -250,7 +250,7 @@ class RetentionStore:
             return set(session.scalars(query.where(CellRow.id.in_(cell_ids), *over)))
 
     def history(self, before: datetime) -> Mapping[str, Callable[[bool], Amount]]:
-        """Return, by name, what counts (True) or deletes some (False) of ended records."""
+        """Return by kind of record a function that counts (True) or deletes (False) ended ones."""
         return {
             "firings": lambda dry: self._rows(FiringRow, _old_firings(before), dry=dry),
             "deliveries": lambda dry: self._deliveries(before, dry=dry),
@@ -285,7 +285,7 @@ class RetentionStore:
             return Amount(changed(session, delete(DeliveryRow).where(DeliveryRow.pk.in_(found))))
 
     def _waivers(self, before: datetime, *, dry: bool) -> Amount:
-        """Of the expired ones only those that nobody approved: the others excused verdicts.
+        """Delete expired waivers that nobody approved; approved ones excused verdicts and stay.
 
         The newest waiver stays, since SQLite would give its number to the next one.
         """
@@ -372,7 +372,7 @@ _HAS: Mapping[RunPart, ColumnElement[bool]] = {
 
 
 def _is_still(session: Session, run_id: str, before: datetime) -> bool:
-    """Lock the run, and look once more: it may have been opened for one more cell meanwhile."""
+    """Lock the run and check again: an ingestion may have reopened the run for another cell."""
     mine = select(RunRow.id).where(RunRow.id == run_id)
     lock(session, mine)
     return session.scalar(mine.where(*_is_over(before), ~_is_needed(before))) is not None
@@ -389,7 +389,7 @@ def _note(session: Session, run_id: str, part: RunPart, rule: Rule, at: datetime
 
 
 def _drop_pointers(session: Session, run_id: str) -> Amount:
-    """Delete some run events that pointed at what is gone."""
+    """Delete some run events that pointed at deleted logs or raw events."""
     mine = RunEventRow.run_id == run_id
     found = list(session.scalars(select(RunEventRow.number).where(mine, _POINTS_BACK).limit(BATCH)))
     return Amount(changed(session, delete(RunEventRow).where(mine, RunEventRow.number.in_(found))))

@@ -38,13 +38,13 @@ class LastGreen:
 
     run_id: str
     cell_id: str
-    """Id of its first environment's cell."""
+    """Id of the cell of the platform's first environment."""
     cell: str
-    """Name of that cell."""
+    """Name of the cell of the platform's first environment."""
     collected: Mapping[str, int]
-    """Tests collected, by the names of its environments' cells."""
+    """Number of collected tests, by the name of each environment's cell."""
     streak: int
-    """Number of runs in a row, up to this one, in which it passed; at most 100. Runs that reuse
+    """Consecutive runs, up to this one, in which the platform passed; at most 100. Runs that reuse
     earlier evidence are not counted."""
 
 
@@ -73,7 +73,7 @@ class _Cell:
     outcome: Outcome | None
     collected: int
     is_reused: bool
-    """Whether earlier evidence stands for a job of it."""
+    """Whether a job of the cell was not run, as earlier evidence is reused."""
 
 
 def last_green(session: Session, reuse_query: ReuseQuery) -> LastGreen | None:
@@ -218,7 +218,7 @@ class ReusableResultStore:
     def prove(self, cell_id: str, jobs: Mapping[str, datetime]) -> None:
         """Store passed jobs as reusable, with the time of their evidence; the first entry is kept.
 
-        They depend on what the cell's last attempt was prepared with.
+        Their reuse inputs are those of the cell's last attempt.
         """
         last = (
             select(AttemptEnvironmentRow, CellRow.pk)

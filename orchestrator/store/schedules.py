@@ -234,8 +234,8 @@ def _is(firing: Firing) -> tuple[ColumnElement[bool], ...]:
 
 
 def _before(session: Session, firing: Firing) -> list[FiringRow]:
-    """Select firings that go before it, locked until the transaction ends."""
-    # Its row first, as everywhere: two that meet are asked one after the other.
+    """Select the firings with precedence over this one, locked until the transaction ends."""
+    # Lock the schedule's row first, as everywhere, so that concurrent firings are serialised.
     session.get(ScheduleRow, firing.schedule, with_for_update=True)
     still = FiringRow.schedule == firing.schedule, FiringRow.state != FiringState.NOTIFIED
     query = select(FiringRow).where(*still).order_by(FiringRow.pk).with_for_update()

@@ -46,11 +46,11 @@ class GridCell:
     build: str
     """Digest of what was tested."""
     at: datetime
-    """When its run was launched, or its stated time."""
+    """Launch time of the run; of ingested evidence, the stated time."""
     state: CellState
     outcome: Outcome | None
     counts: Counts
-    """None while it is unfinished."""
+    """None while the cell is unfinished."""
 
     @property
     def is_done(self) -> bool:
@@ -67,7 +67,7 @@ class TestsWanted:
     words: Sequence[str] = ()
     """Words that the node id must contain; `*` matches anything."""
     without: Sequence[str] = ()
-    """Words that it must not contain."""
+    """Words that the node id must not contain."""
     job: str = ""
 
 
@@ -81,7 +81,7 @@ class GridMark:
     cell: int
     test: int
     outcome: TestOutcome
-    """Missing where it is not reported, in running cells too."""
+    """MISSING if the test was not reported, in running cells too."""
     signature: str
 
 
@@ -183,7 +183,7 @@ class GridStore:
             ]
 
     def some(self, tests: Collection[int], wanted: TestsWanted = ANY_TEST) -> list[KnownTest]:
-        """Return those of these tests that match the filter."""
+        """Return the tests that match the filter."""
         query = _tests().where(*_are(wanted))
         with self._sessions.read() as session:
             return [
@@ -200,7 +200,7 @@ class GridStore:
         after: KnownTest | None,
         limit: int,
     ) -> list[KnownTest]:
-        """Return tests of these cells by node id, after a cursor."""
+        """Return tests of the cells in the order of their node ids, after the given test."""
         mine = select(TestResultRow.test_id).where(TestResultRow.cell.in_(sorted(cells)))
         query = _tests().where(TestCaseRow.id.in_(mine), *_are(wanted)).limit(limit)
         with self._sessions.read() as session:
@@ -212,7 +212,7 @@ class GridStore:
             return [KnownTest(*row) for row in rows]
 
     def marks(self, cells: Collection[int], tests: Collection[int]) -> list[GridMark]:
-        """Return the results of these tests in these cells."""
+        """Return the results of the tests in the cells."""
         query = select(
             *(TestResultRow.cell, TestResultRow.test_id, COUNTED, TestResultRow.signature)
         ).where(TestResultRow.test_id.in_(sorted(tests)))

@@ -28,7 +28,7 @@ class TestRun(ResultPoint):
 
     cell: str
     at: datetime
-    """When its run was launched, or its stated time."""
+    """Launch time of the run; of ingested evidence, the stated time."""
     test: int
     """Number of the test under its name at that time."""
     nodeid: str

@@ -194,7 +194,7 @@ class ReadLines:
         self._lock = threading.Lock()
 
     def find(self, keys: Sequence[Key]) -> dict[Key, VerdictLine]:
-        """Return the cached ones of these."""
+        """Return the cached lines of these verdicts."""
         with self._lock:
             found = {key: self._lines[key] for key in keys if key in self._lines}
             for key in found:
@@ -202,7 +202,7 @@ class ReadLines:
             return found
 
     def keep(self, lines: Mapping[Key, VerdictLine]) -> None:
-        """Cache these; drop the least recently used ones."""
+        """Cache these lines; drop the least recently used ones."""
         with self._lock:
             self._lines.update(lines)
             while len(self._lines) > LINES_KEPT:

@@ -30,7 +30,7 @@ from orchestrator.store.errors import DamagedError, StoreError
 from orchestrator.store.stores import Stores
 
 CHECK = "metrics"
-"""It fails where what payload.toml names cannot be read."""
+"""Name of the check that fails if a file that payload.toml names cannot be read."""
 _PROBLEMS = 3
 _UNCOLLECTED = "the job did not write it, or its log says why it was not collected"
 

@@ -1,7 +1,7 @@
 """DIAGNOSING: retests failed tests on their machine before it is released.
 
-Nothing here changes a result or keeps the machine longer than the request says: every
-error becomes a notice, and the machine is released.
+Retests change no result and keep the machine no longer than requested: every error becomes a
+notice, and the machine is released.
 """
 
 from __future__ import annotations

@@ -33,9 +33,9 @@ class PreparedEnvironment:
     wheels_digest: str | None
     """sha256 of the wheelhouse's archive; None when nothing has to be shipped."""
     wheels: Callable[[], Iterable[bytes]]
-    """Opens that archive."""
+    """Opens the wheelhouse's archive."""
     wheels_bytes: int
-    """Its size."""
+    """Size of the wheelhouse's archive."""
     subject: Mapping[str, str] | None
     """Distribution, version and requirement of the subject, where it is installed."""
     interpreter: Interpreter

@@ -194,7 +194,7 @@ class FlowDeps:
     new_login: Callable[[], Login]
     """Makes fresh keys for a machine."""
     budgets: tuple[Budget, ...] = ()
-    """Across runs; a run's own is in its matrix."""
+    """Budgets across runs; the budget of a single run is in its matrix."""
     timings: Timings = field(default_factory=Timings)
     contact_log: ContactLog = field(default_factory=ContactLog)
     backoff: Backoff = field(default_factory=Backoff)

@@ -464,7 +464,7 @@ def _await_published_host_key(
 
 
 def _note_host_key_mismatch(deps: FlowDeps, now: AttemptState, message: str) -> bool:
-    """Note it as no contact; return whether it is still tolerated."""
+    """Store the mismatch as no contact; return whether it is still tolerated."""
     return note_no_contact(deps, now, message) < timedelta(seconds=deps.timings.host_key_s)
 
 

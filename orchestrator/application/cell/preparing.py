@@ -341,7 +341,8 @@ def _pin_final_host_key(deps: FlowDeps, now: AttemptState) -> bool:
 def interpreters_to_probe(deps: FlowDeps, now: AttemptState) -> list[str]:
     """Return interpreters to probe.
 
-    On the controller's computer its own is the last resort, unless the environment names others.
+    On the controller's computer, the controller's own interpreter comes last, unless the
+    environment names others.
     """
     manifest, name = now.spec.manifest, now.plan.environment
     environment = manifest.environment(name)
@@ -429,7 +430,7 @@ def _counted(deps: FlowDeps, now: AttemptState, lease: Lease) -> set[str]:
 
     First boot where there was one, driver where a device is required.
 
-    What a simulated machine says of its devices is not waited for.
+    The driver of a simulated machine is not awaited.
     """
     first_boot = {"cloud_init", "apt"} if deps.traits(lease.provider).rented else set()
     promised = device_kind(now.plan.platform) is not None and not lease.simulated

@@ -1,8 +1,8 @@
 """Reuse decisions: whether a job must run, decided once per cell, with the reason.
 
-On a free machine this is decided after its inspection, for rented machines before one is
-launched. There nobody has seen the machine yet, so each earlier proof is asked again: would
-the same image be booted, and would the same packages be installed? What cannot be told is run.
+For a free machine, this is decided after its inspection; for a rented one, before its launch. As a
+rented machine is not known yet, each earlier result is checked: would the same image be booted, and
+would the same packages be installed? If that is unknown, the job is run.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def _instance_type(lease: Lease) -> str:
 def _machine(probe: Mapping[str, object]) -> str:
     """Return the identity of the machine.
 
-    An own host has no image, and counts as what it reports.
+    An own host has no image; its identity is what it reports.
     """
     said = [str(probe.get(key) or "") for key in ("hostname", "os", "kernel", "cpu_model")]
     return ", ".join(said) if all(said[:3]) else ""
@@ -177,7 +177,7 @@ def _named(devices: tuple[Device, ...]) -> str:
 
 
 def _driver(devices: tuple[Device, ...]) -> str:
-    """Return the drivers of its devices; empty if one is unknown."""
+    """Return the drivers of the devices; empty if one is unknown."""
     drivers = {device.driver for device in devices}
     return "" if "" in drivers else ", ".join(sorted(drivers)) or NOTHING
 

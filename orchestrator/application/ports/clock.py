@@ -21,7 +21,7 @@ class Cron(Protocol):
     def next_after(self, expression: str, tz: str, after: datetime) -> datetime:
         """Return the next due time, in UTC. Raises CronError.
 
-        It is an error too that there is none within fifty years.
+        It is also an error if there is no due time within fifty years.
         """
         ...
 

@@ -27,7 +27,7 @@ class HomeFiles(Protocol):
     def drop_copies(self, before: datetime, *, dry: bool) -> Iterator[Amount]:
         """Remove unpacked payloads, wheels and agents of local jobs, or only count them.
 
-        Those that no attempt has begun with since a time.
+        Only copies that no attempt has started to use since `before`.
         """
         ...
 
@@ -38,7 +38,7 @@ class FinishedFlows(Protocol):
     def forget(
         self, before: datetime, is_over: Callable[[list[str]], set[str]], *, dry: bool
     ) -> Iterator[int]:
-        """Delete those that ended before a time, or only count them; yield how many, by batch.
+        """Delete records of flows that ended before a time, or count them; yield sums by batch.
 
         `is_over` returns which of these cells are over for good.
         """
