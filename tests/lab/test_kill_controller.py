@@ -118,6 +118,8 @@ def test_kills_between_launch_and_answer_in_three_clouds(
             home.kill_controller()
         home.start_controller()
         eventually(lambda: are_held(home, runs[-1]), deadline_s=_LIMIT_S)
+        wanted = len(CREATES) * (number + 1)
+        eventually(lambda wanted=wanted: len(gated.booted) >= wanted, deadline_s=_LIMIT_S)
         made = Counter(spec.cloud for spec in gated.booted)
         assert made == dict.fromkeys(CREATES, number + 1)
         names = {lease["machine_id"] for lease in leases(home, runs[-1])}
