@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 CALM_S = 2.0
-"""Seconds between two polls of an armed key: requests to it, such as a cancel, wake nobody."""
+"""Seconds between two polls of an armed key. A request such as a cancel causes no wakeup."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Wakeups:
                 return
             wait.is_woken = True
             if wait.loop is not None and wait.event is not None:
-                with suppress(RuntimeError):  # the loop was closed, so nobody waits any more
+                with suppress(RuntimeError):  # the loop is closed, so no poll waits
                     wait.loop.call_soon_threadsafe(wait.event.set)
 
     async def wait(self, key: str, every_s: float) -> None:

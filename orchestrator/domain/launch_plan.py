@@ -38,7 +38,7 @@ class PlannedCell:
 
     @property
     def is_launchable(self) -> bool:
-        """Whether it can be launched as things are; what nobody offers ends as not available."""
+        """Whether it can be launched now. What no place offers can: it ends as unavailable."""
         return not (self.note and self.is_offered)
 
 

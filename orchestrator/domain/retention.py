@@ -48,7 +48,7 @@ class RetentionPolicy:
     payloads: Rule = Rule(365, "SEATRIAL_KEEP_PAYLOADS_DAYS")
     """Payloads and wheels of subjects, after the end of the last run that used them."""
     history: Rule = Rule(365, "SEATRIAL_KEEP_HISTORY_DAYS")
-    """Firings, deliveries, waivers that nobody approved, idempotency keys: after their end."""
+    """Firings, deliveries, unapproved waivers and idempotency keys, after their end."""
     caches: Rule = Rule(14, "SEATRIAL_KEEP_CACHES_DAYS")
     """Wheelhouses in the home, and the engine's records of finished cells."""
 

@@ -285,7 +285,7 @@ class RetentionStore:
             return Amount(changed(session, delete(DeliveryRow).where(DeliveryRow.pk.in_(found))))
 
     def _waivers(self, before: datetime, *, dry: bool) -> Amount:
-        """Delete expired waivers that nobody approved; approved ones excused verdicts and stay.
+        """Delete expired waivers without an approval; approved ones excused verdicts and stay.
 
         The newest waiver stays, since SQLite would give its number to the next one.
         """

@@ -246,7 +246,7 @@ class Sessions:
             [before] = driver.execute("PRAGMA freelist_count").fetchone()
             # A script is stepped to its end; `execute` would stop after one page.
             driver.executescript(f"PRAGMA incremental_vacuum({_PAGES_AT_ONCE})")
-            # The file gets shorter when its log is copied into it; nobody is waited for.
+            # A checkpoint copies the log into the file, which then shrinks; it waits for no reader.
             driver.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
             [left] = driver.execute("PRAGMA freelist_count").fetchone()
         except sqlite3.OperationalError as error:

@@ -326,7 +326,7 @@ def test_of_waivers_only_those_that_nobody_approved_go(stores):
 
 
 def test_a_waiver_that_is_approved_meanwhile_stays(stores, monkeypatch):
-    """It was found to be one that nobody approved; its approver was quicker."""
+    """The prune read it as unapproved; the approval was stored before the deletion."""
     for _ in range(2):
         waiver = replace(WAIVER, approver="")
         stores.gates.add_waiver(StoredWaiver(waiver=waiver, verdict="", evidence_digest=""))

@@ -340,3 +340,15 @@ def machine_at(base: Path) -> Iterator[Machine]:
         yield machine
     finally:
         machine.close_all()
+
+
+def installed_tool(folder: Path, files: Mapping[str, str]) -> Path:
+    """Return an interpreter with pytest and the distribution `tool` 1.5 of these files."""
+    python = lean_python(folder / "venv")
+    (site,) = folder.glob("venv/lib/python3*/site-packages")
+    record = "".join(f"{name},,\n" for name in files)
+    for name, text in {**files, "tool-1.5.dist-info/RECORD": record}.items():
+        path = site / name
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text(text)
+    return Path(python)

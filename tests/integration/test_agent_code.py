@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.agent_machine import lean_python
+from tests.integration.agent_machine import installed_tool
 from tests.integration.test_agent_origins import start_pytest
 
 ONE = "def double(x): return x + x + 1\n"
@@ -110,15 +110,7 @@ FILES = {
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory):
     """An interpreter with pytest, and with a tool that has functions and classes."""
-    folder = tmp_path_factory.mktemp("installed")
-    python = lean_python(folder / "venv")
-    (site,) = folder.glob("venv/lib/python3*/site-packages")
-    record = "".join(f"{name},,\n" for name in FILES)
-    for name, text in {**FILES, "tool-1.5.dist-info/RECORD": record}.items():
-        path = site / name
-        path.parent.mkdir(exist_ok=True, parents=True)
-        path.write_text(text)
-    return Path(python)
+    return installed_tool(tmp_path_factory.mktemp("installed"), FILES)
 
 
 @pytest.fixture

@@ -302,8 +302,8 @@ def test_functions_that_the_payload_replaces_are_named(start: Any) -> None:
     assert told[0] == [patched, "conftest.py"]
     by_payload = ("ask", "bound", "called", "half")
     assert told[1:-1] == [[f"tool.part.{name}", "conftest.py"] for name in by_payload]
-    assert told[-1][0] == "tool.part.mock"
-    assert "unittest/mock.py" in told[-1][1]
+    assert told[-1][1] == "tool.part.mock"
+    assert "unittest/mock.py" in told[-1][0]
 
 
 REPLACES = """

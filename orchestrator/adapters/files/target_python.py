@@ -80,7 +80,7 @@ def choose(probe: Mapping[str, object], manifest: Manifest, environment: str) ->
 
 
 def _found(probe: Mapping[str, object], requested: Sequence[str]) -> bool:
-    """Whether the machine has any of these; a Python that nobody named does not replace them."""
+    """Whether the machine has one of the named Pythons. No other Python replaces them."""
     found = probe.get("interpreters")
     raws = [raw for raw in found if isinstance(raw, dict)] if isinstance(found, list) else []
     return any(raw.get("candidate") in requested and raw.get("path") for raw in raws)

@@ -160,32 +160,6 @@ class Installed:
                     fix = f"put {stranger} into {self.name}'s wheel, or into its dependencies"
                     yield Problem(name, strangers[stranger], what, fix)
 
-    def replaced(self, loaded: Mapping[str, object], payload: str) -> List[Tuple[str, str]]:
-        """List replaced attributes of these modules, with the file of their code.
-
-        These are functions and other callables from the payload's files, and mocks.
-
-        Args:
-            loaded: ``sys.modules``, or a part of it.
-            payload: The payload's folder.
-        """
-        found = []
-        below = payload.rstrip(os.sep) + os.sep
-        for name, module in self.of(loaded).items():
-            for key, value in list(contents(module).items()):
-                if _CALLED.get(type(value)) == _NOTHING:
-                    continue
-                inner = [(f"{name}.{key}", value)]
-                if type in type(value).__mro__ and vars(value).get("__module__") == name:
-                    inner = [(f"{name}.{key}.{each}", one) for each, one in vars(value).items()]
-                found += [
-                    (place, file)
-                    for place, one in inner
-                    for file in code_files(one)
-                    if file.startswith(below) or (file.endswith("mock.py") and _is_mock(one))
-                ]
-        return found
-
     def path_of(self, file: str) -> Optional[str]:
         """Return a file's path below `home` if the distribution installed it."""
         for base, each in ((self.home, file), (_real(self.home), _real_file(file))):
@@ -486,15 +460,7 @@ def code_files(value: object) -> FrozenSet[str]:
     return _CALLED[kind]
 
 
-def _is_mock(value: object) -> bool:
-    return any(
-        kind.__name__ == "NonCallableMock" and kind.__module__ == "unittest.mock"
-        for kind in type(value).__mro__
-    )
-
-
 _WRAPPERS = (types.MethodType, staticmethod, classmethod, property)
-_NOTHING: FrozenSet[str] = frozenset()
 _CALLED: Dict[type, FrozenSet[str]] = {}
 """File of the `__call__` method, by class of the object."""
 

@@ -313,11 +313,8 @@ def _is_of(function: object, file: str) -> bool:
 
 def _replacements(config: pytest.Config, compared: seatrial_code.Compared) -> List[List[str]]:
     """List functions of pytest and of the subject that the payload has replaced, and its files."""
-    payload = seatrial_origins.GIVEN.get("SEATRIAL_PAYLOAD", "")
     subject = seatrial_origins.required_distributions().subject
     found: Set[Tuple[str, str]] = set()
-    if subject is not None and payload:
-        found.update(subject.replaced(MODULES, payload))
     found.update(("runs when Python starts", file) for file in seatrial_origins.start_files())
     for name, file in compared.replaced:
         is_its_own = subject is not None and subject.path_of(file) is not None

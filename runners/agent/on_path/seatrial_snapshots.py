@@ -48,6 +48,7 @@ _LOADERS = (
 )
 _LOADERS_OWN = frozenset(("name", "path"))
 _CONSTANTS = frozenset((bool, bytes, complex, float, int, str, type(None)))
+_VALUES = _CONSTANTS.union((dict, frozenset, list, set, tuple))
 _ACTIVE = frozenset(("__call__", "__get__"))
 _IMPORT: Any = sys.modules["_frozen_importlib"]
 _class_dict = type.__dict__["__dict__"].__get__  # type: ignore[attr-defined]
@@ -102,7 +103,8 @@ class Snapshot:
         if type(module) is not self._kind:
             yield Change("", "", "has another class than after its import")
         for each in self._held:
-            yield from each.changes()
+            if not each.is_same():
+                yield from each.changes()
 
 
 class _Held:
@@ -342,11 +344,11 @@ def _changed(place: str, value: object) -> Change:
 
 def _acts(value: object) -> bool:
     """Return whether a value can be called, is a descriptor or a module."""
-    return any(
-        each is types.ModuleType
-        or "__call__" in _class_dict(each)
-        or "__get__" in _class_dict(each)
-        for each in _mro(type(value))
+    kind = type(value)
+    if kind is Function or kind is type:
+        return True
+    return kind not in _VALUES and any(
+        each is types.ModuleType or not _ACTIVE.isdisjoint(_class_dict(each)) for each in _mro(kind)
     )
 
 
