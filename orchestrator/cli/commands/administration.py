@@ -13,11 +13,11 @@ from rich.text import Text
 
 from orchestrator.cli.client import Client, Json, read
 from orchestrator.cli.commands.options import JsonOption
-from orchestrator.cli.errors import FAILED, CliError
+from orchestrator.cli.errors import FAILED, CliError, RefusedError
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, is_confirmed, session_of
 from orchestrator.cli.view.tables import Layout, fitting, print_list, row_of
-from orchestrator.cli.wiring import DatabaseState, RefusedError
+from orchestrator.cli.wiring import DatabaseState
 from orchestrator.domain.caller_identity import Token
 from orchestrator.domain.retention import PruneReport
 from orchestrator.domain.units import plural, sentence, size, utc
