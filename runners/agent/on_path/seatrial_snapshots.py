@@ -99,7 +99,7 @@ class Snapshot:
         self._sizes = list(map(len, self._spaces))
         # One element for each value of all namespaces:
         self._names = list(_chained(self._spaces))
-        found = self._values()
+        found = list(_chained(map(_values_of, self._spaces)))
         self._ids = list(map(id, found))
         self._kinds = list(map(id, map(type, found)))
         self._called = {
@@ -122,22 +122,11 @@ class Snapshot:
 
     def is_same(self, module: object) -> bool:
         """Return whether a comparison of the module would have the same result as then."""
-        if (
-            seatrial_origins.contents(module) is not self.told
-            or type(module) is not self._kind
-            or list(map(len, self._spaces)) != self._sizes
-            or list(_chained(self._spaces)) != self._names
-        ):
-            return False
-        values = self._values()
-        every = [each() for each in self._functions]
         return (
-            list(map(id, values)) == self._ids
-            and list(map(id, map(type, values))) == self._kinds
-            and None not in every
-            and all(map(operator.is_, map(_code_of, every), self._codes))
-            and _inner(every) == self._inner  # type: ignore[arg-type]
-            and all(_called(values[index]) == called for index, called in self._called.items())
+            seatrial_origins.contents(module) is self.told
+            and type(module) is self._kind
+            and list(map(len, self._spaces)) == self._sizes
+            and self._are_same(self._spaces, 0, len(self._names))
             and list(map(_base_ids, self._classes)) == self._bases
         )
 
@@ -148,23 +137,43 @@ class Snapshot:
         end = 0
         for above, values, size in zip(self._above, self._spaces, self._sizes):
             start, end = end, end + size
-            names = self._names[start:end]
-            for index, name in enumerate(names, start):
-                if name in values:
-                    yield from self._changes_of(above + name, values[name], index)
-                elif self._kinds[index] in self._acting:
-                    yield Change(above + name, "", "was removed after the import")
-            for name in values.keys() - set(names):
-                yield self._added(above, str(name), values[name])
+            if not self._are_same([values], start, end):
+                yield from self._changes_in(above, values, start, end)
         yield from self._other_bases()
+
+    def _are_same(self, spaces: List[Values], start: int, end: int) -> bool:
+        """Return whether namespaces have the values from `start` to `end`, unchanged."""
+        values = list(_chained(map(_values_of, spaces)))
+        part = slice(self._starts[start], self._starts[end])
+        every = [each() for each in self._functions[part]]
+        return (
+            list(_chained(spaces)) == self._names[start:end]
+            and list(map(id, values)) == self._ids[start:end]
+            and list(map(id, map(type, values))) == self._kinds[start:end]
+            and None not in every
+            and all(map(operator.is_, map(_code_of, every), self._codes[part]))
+            and _inner(every) == self._inner[part]  # type: ignore[arg-type]
+            and all(
+                _called(values[index - start]) == called
+                for index, called in self._called.items()
+                if start <= index < end
+            )
+        )
+
+    def _changes_in(self, above: str, values: Values, start: int, end: int) -> Iterator[Change]:
+        names = self._names[start:end]
+        for index, name in enumerate(names, start):
+            if name in values:
+                yield from self._changes_of(above + name, values[name], index)
+            elif self._kinds[index] in self._acting:
+                yield Change(above + name, "", "was removed after the import")
+        for name in values.keys() - set(names):
+            yield self._added(above, str(name), values[name])
 
     def _other_bases(self) -> Iterator[Change]:
         for above, kind, bases in zip(self._above, self._classes, self._bases):
             if _base_ids(kind) != bases:
                 yield Change(above[:-1], "", "has other base classes than after its import")
-
-    def _values(self) -> List[object]:
-        return list(_chained(map(_values_of, self._spaces)))
 
     def _changes_of(self, place: str, value: object, index: int) -> Iterator[Change]:
         chain = functions(value)
@@ -174,18 +183,15 @@ class Snapshot:
             is_changed = is_changed or self._names[index] == "__builtins__"
             is_changed = is_changed and not self._is_submodule(place, value)
         else:
-            before = [each() for each in self._functions[part]]
             is_changed = (
-                len(chain) != len(before)
-                or not all(map(operator.is_, chain, before))
+                len(chain) != part.stop - part.start
+                or any(one is not was() for one, was in zip(chain, self._functions[part]))
                 or not all(map(operator.is_, map(_code_of, chain), self._codes[part]))
                 or (index in self._called and _called(value) != self._called[index])
             )
         if is_changed:
             yield _changed(place, value)
-        elif [each and each[0] for each in _inner(chain)] != [
-            each and each[0] for each in self._inner[part]
-        ]:
+        elif chain and _default_ids(_inner(chain)) != _default_ids(self._inner[part]):
             yield Change(place, "", "has other default values than after its import")
 
     def _added(self, above: str, name: str, value: object) -> Change:
@@ -390,6 +396,10 @@ def _inner(functions: List[Function]) -> List[Optional[Tuple[object, object]]]:
         else (list(map(id, _defaults(one))), one.__closure__ and _enclosed(one))
         for one in functions
     ]
+
+
+def _default_ids(inner: List[Optional[Tuple[object, object]]]) -> List[object]:
+    return [each and each[0] for each in inner]
 
 
 def _defaults(function: Function) -> List[object]:
