@@ -164,9 +164,9 @@ class Snapshot:
         names = self._names[start:end]
         for index, name in enumerate(names, start):
             if name in values:
-                yield from self._changes_of(above + name, values[name], index)
+                yield from self._changes_of(f"{above}{name}", values[name], index)
             elif self._kinds[index] in self._acting:
-                yield Change(above + name, "", "was removed after the import")
+                yield Change(f"{above}{name}", "", "was removed after the import")
         for name in values.keys() - set(names):
             yield self._added(above, str(name), values[name])
 
