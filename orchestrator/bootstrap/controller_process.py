@@ -30,7 +30,7 @@ from orchestrator.adapters.files.home_folder import (
 from orchestrator.api.app import create_app
 from orchestrator.api.security import HostCheck, token_guard
 from orchestrator.application.channels import deliver
-from orchestrator.application.context import Context
+from orchestrator.application.context import TOKENS_ALONE, Context
 from orchestrator.application.finish_ingestion import resume_ingestions
 from orchestrator.application.fire_schedules import fire
 from orchestrator.application.prune import prune_when_due
@@ -44,6 +44,7 @@ from orchestrator.bootstrap.http_server import (
     port_sockets,
 )
 from orchestrator.bootstrap.local_job_policy import NOT_HERE, LocalJobs, jobs_as
+from orchestrator.bootstrap.sign_in import public_host, sign_in_ports
 from orchestrator.bootstrap.tls import TlsFiles
 from orchestrator.cli.wiring import RefusedError
 from orchestrator.config import Settings
@@ -118,8 +119,9 @@ def _serve(settings: Settings, options: ServeOptions, umask: int) -> int:
     path = settings.home / "controller.sock"
     tls = _tls(settings, options) if options.listens else None
     ports = port_sockets(options.address, options.number) if options.listens else []
+    sign_in = sign_in_ports(settings) if options.listens else TOKENS_ALONE
     try:
-        parts = build(settings, runs_cells=options.cells, local=local)
+        parts = build(settings, runs_cells=options.cells, local=local, sign_in=sign_in)
     except StoreError as error:
         raise RefusedError(str(error)) from error
     own = home_socket(path)
@@ -264,7 +266,7 @@ def _port(
 ) -> tuple[Listener, str]:
     """Return the TCP listener, and a message for the terminal."""
     host, port = options.address, options.number
-    hosts = (host, *settings.public_hosts)
+    hosts = (host, *settings.public_hosts, *public_host(settings))
     api = create_app(
         parts.context,
         guard=token_guard(parts.context),

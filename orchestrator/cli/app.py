@@ -190,6 +190,7 @@ ENTRIES = {
         "Schedules: a matrix is launched at fixed times and judged, with notifications.",
     ),
     "token": Entry(_KEEP, "administration:token_app", "API tokens."),
+    "session": Entry(_KEEP, "administration:session_app", "Browsers that are signed in."),
     "db": Entry(_KEEP, "administration:db_app", "The controller's database."),
     "schema": Entry(_KEEP, "administration:schema_app", "JSON Schemas of the files people write."),
 }
