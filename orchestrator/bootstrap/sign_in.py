@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.application.context import SignInPorts
 from orchestrator.application.ports.identity_provider import IdentityProvider
-from orchestrator.cli.wiring import RefusedError
+from orchestrator.cli.errors import RefusedError
 from orchestrator.config import Settings
 from orchestrator.dashboard import urls
 from orchestrator.domain.browser_session import SessionLimits

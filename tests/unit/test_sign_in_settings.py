@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator import config
 from orchestrator.bootstrap.sign_in import public_host, sign_in_ports
-from orchestrator.cli.wiring import RefusedError
+from orchestrator.cli.errors import RefusedError
 from orchestrator.config import ConfigError
 from orchestrator.domain.caller_identity import Scope
 
