@@ -14,6 +14,7 @@ from orchestrator.api.security import bearer, secured
 from orchestrator.application.prune import preview, prune
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.retention import PruneReport
+from orchestrator.store.audit_recorder import note
 
 _MOST_DAYS = 36_500
 router = APIRouter(
@@ -53,4 +54,6 @@ def prune_now(context: ContextDep, body: PruneBody) -> PruneReport:
     It may be interrupted and repeated. Results, verdicts with what replays them, leases, costs,
     transitions, known issues and approvals are never removed.
     """
-    return prune(context, days=body.days)
+    report = prune(context, days=body.days)
+    note("prune", {"days": body.days, "rows": report.rows, "size_bytes": report.size_bytes})
+    return report
