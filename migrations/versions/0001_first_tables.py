@@ -87,6 +87,7 @@ _TABLES = (
     "announcement",
     "browser_session",
     "blob_chunk",
+    "pruned_blob",
     "token",
     "payload",
     "controller",
@@ -197,6 +198,12 @@ def _access() -> None:
     _index("ix_audit_entry_at", "audit_entry", ["at"])
     _index("ix_audit_entry_actor", "audit_entry", ["actor", "number"])
     _index("ix_audit_entry_resource", "audit_entry", ["resource", "number"])
+    _table(
+        "pruned_blob(digest)",
+        *_needed(NAME, "digest"),
+        *_needed(TIME, "at"),
+        *_needed(TEXT, "rule"),
+    )
     _table(
         "controller(id)",
         *_needed(NAME, "id"),

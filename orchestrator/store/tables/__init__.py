@@ -9,6 +9,7 @@ from orchestrator.store.tables.access import (
     BrowserSessionRow,
     ControllerRow,
     PayloadRow,
+    PrunedBlobRow,
     TokenRow,
 )
 from orchestrator.store.tables.gates import (
@@ -130,6 +131,7 @@ __all__ = [
     "PolicyRow",
     "PriceRow",
     "PruneRow",
+    "PrunedBlobRow",
     "PrunedPartRow",
     "QuarantineRow",
     "RetestSessionRow",
