@@ -18,7 +18,8 @@ from orchestrator.domain.retention import (
     RetentionPolicy,
     Rule,
     RunPart,
-)from orchestrator.store.audit_recorder import note
+)
+from orchestrator.store.audit_recorder import note
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
