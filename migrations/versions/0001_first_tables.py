@@ -87,6 +87,7 @@ _TABLES = (
     "announcement",
     "browser_session",
     "blob_chunk",
+    "pruned_blob",
     "token",
     "payload",
     "controller",
@@ -163,6 +164,12 @@ def _access() -> None:
         *_needed(NAME, "digest"),
         *_needed(BIG, "size_bytes"),
         *_needed(FLOAT, "touched_s"),
+    )
+    _table(
+        "pruned_blob(digest)",
+        *_needed(NAME, "digest"),
+        *_needed(TIME, "at"),
+        *_needed(TEXT, "rule"),
     )
     _table(
         "controller(id)",

@@ -45,7 +45,7 @@ from orchestrator.bootstrap.http_server import (
 )
 from orchestrator.bootstrap.local_job_policy import NOT_HERE, LocalJobs, jobs_as
 from orchestrator.bootstrap.tls import TlsFiles
-from orchestrator.cli.wiring import RefusedError
+from orchestrator.cli.errors import RefusedError
 from orchestrator.config import Settings
 from orchestrator.controller import HURRY, Controller, Listener, end_process
 from orchestrator.dashboard.app import create_dashboard

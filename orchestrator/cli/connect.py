@@ -12,8 +12,14 @@ from typing import Protocol
 
 import httpx
 
-from orchestrator.cli.errors import AUTHENTICATION, CliError, EmptyHomeError, UnreachableError
-from orchestrator.cli.wiring import RefusedError, Secret, WallClock, Wiring
+from orchestrator.cli.errors import (
+    AUTHENTICATION,
+    CliError,
+    EmptyHomeError,
+    RefusedError,
+    UnreachableError,
+)
+from orchestrator.cli.wiring import Secret, WallClock, Wiring
 
 SOCKET = "controller.sock"
 LOG = "controller.log"

@@ -8,6 +8,7 @@ from orchestrator.store.tables.access import (
     BrowserSessionRow,
     ControllerRow,
     PayloadRow,
+    PrunedBlobRow,
     TokenRow,
 )
 from orchestrator.store.tables.gates import (
@@ -128,6 +129,7 @@ __all__ = [
     "PolicyRow",
     "PriceRow",
     "PruneRow",
+    "PrunedBlobRow",
     "PrunedPartRow",
     "QuarantineRow",
     "RetestSessionRow",

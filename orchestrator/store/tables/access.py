@@ -71,6 +71,16 @@ class BlobRow(Table):
     """When it was last stored or claimed, in seconds of the database's clock."""
 
 
+class PrunedBlobRow(Table):
+    """A payload or wheel of a run that was pruned, and why, until it is uploaded again."""
+
+    __tablename__ = "pruned_blob"
+
+    digest: Mapped[Id]
+    at: Mapped[datetime]
+    rule: Mapped[str]
+
+
 class BlobChunkRow(Table):
     """A compressed part of a blob."""
 
