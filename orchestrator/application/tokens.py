@@ -23,6 +23,7 @@ from orchestrator.domain.caller_identity import (
     shown_name,
 )
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
+from orchestrator.store.audit_recorder import identify
 
 PREFIX = "seatrial_"
 """Prefix by which secret scanners recognise a token."""
@@ -74,9 +75,13 @@ def check_credential(context: Context, credential: Credential) -> Caller | None:
     A token's secret is not accepted in a cookie, and a session's only there.
     """
     if credential.is_session:
-        return caller_of_session(context, credential.secret)
-    token = _valid_token(context, credential.secret)
-    return None if token is None else Caller(token.id, token.name, token.scope)
+        caller = caller_of_session(context, credential.secret)
+    else:
+        token = _valid_token(context, credential.secret)
+        caller = None if token is None else Caller(token.id, token.name, token.scope)
+    if caller is not None:
+        identify(caller.person)
+    return caller
 
 
 def sign_in_with_token(context: Context, secret: str) -> NewSession | None:
@@ -85,6 +90,7 @@ def sign_in_with_token(context: Context, secret: str) -> NewSession | None:
     if token is None:
         return None
     caller = Caller(token.id, token.name, token.scope)
+    identify(caller.person)
     return begin_session(context, caller, until=token.expires_at)
 
 
