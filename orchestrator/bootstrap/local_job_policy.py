@@ -18,9 +18,7 @@ _NOT_HERE = (
     " seatrial run ...`), or start the controller with `seatrial serve --local-jobs-as ACCOUNT`,"
     " which needs root or a rule of sudo"
 )
-_ALONE = (
-    "If nobody but you has a token of it, start it with `seatrial serve --local-jobs-as {}`. Else: "
-)
+_ALONE = "If nobody but you has a token of it, start it with `seatrial serve --local-jobs-as {}`. "
 _NOT_AS_OURSELVES = (
     "{} is the controller's own user, whose files its jobs could read: this is possible only where"
     " nobody else uses the controller, so not {}. Name an account that owns nothing else"
