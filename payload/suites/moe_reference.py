@@ -4,38 +4,15 @@ from __future__ import annotations
 
 import copy
 import itertools
-import math
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from suites.kernel_reference import ACTIVATION
+from suites.numerics import TOLERANCE, double, relative_error
+from torchbridge import moe
 from torchbridge.moe import FeedForwardBank, MoELayer
-
-# largest error over largest reference value
-TOLERANCE = {
-    torch.float64: 1e-12,
-    torch.float32: 1e-5,
-    torch.float16: 4e-3,
-    torch.bfloat16: 2e-2,
-}
-SQRT_HALF = math.sqrt(0.5)
-ACTIVATION = {
-    "relu": lambda x: x.clamp(min=0),
-    "gelu": lambda x: 0.5 * x * (1 + torch.erf(x * SQRT_HALF)),
-    "silu": lambda x: x / (1 + torch.exp(-x)),
-}
-
-
-def double(x: Tensor) -> Tensor:
-    """x as float64 on the CPU."""
-    return x.detach().cpu().double()
-
-
-def relative_error(actual: Tensor, reference: Tensor) -> float:
-    """max |actual - reference| / max |reference|; infinite where actual is not finite."""
-    assert actual.shape == reference.shape, f"{tuple(actual.shape)} != {tuple(reference.shape)}"
-    error = (double(actual) - double(reference)).abs().max() / double(reference).abs().max()
-    return error.item() if torch.isfinite(error) else math.inf
 
 
 def feed_forward(x: Tensor, weights: dict[str, Tensor], activation: str, gated: bool) -> Tensor:
@@ -166,3 +143,23 @@ def best_makespan(counts: list[int], workers: int) -> int:
         pairs = list(zip(counts, way, strict=True))
         loads.append(max(sum(c for c, w in pairs if w == worker) for worker in range(workers)))
     return min(loads)
+
+
+def train_classifier(device: torch.device, steps: int) -> list[float]:
+    """Loss per step of a small model on labels that can be learned; everything is seeded here."""
+    torch.manual_seed(5)
+    layer = moe.create_moe(32, num_experts=4, expert_dropout=0.0, router_dropout=0.0)
+    head = nn.Linear(32, 4)
+    model = nn.ModuleList([layer, head]).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    x = torch.randn(256, 32, device=device)
+    labels = x[:, :4].argmax(dim=1)
+    losses = []
+    for _ in range(steps):
+        hidden, aux = layer(x, return_router_logits=True)
+        loss = F.cross_entropy(head(x + hidden), labels)
+        optimizer.zero_grad()
+        (loss + aux["load_balance_loss"] + aux["router_z_loss"]).backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses

@@ -63,13 +63,6 @@ class TestRows:
         assert (q[3] == 0).all()
         assert back[3].abs().max().item() == 0
 
-    def test_whole_steps_are_exact(self, device):
-        whole = torch.randint(-127, 128, (8, 40), device=device)
-        whole[:, 0] = 127
-        q, step = quantise_rows(whole * 0.25)
-        assert torch.equal(q.long(), whole)
-        assert (step == 0.25).all()
-
 
 class TestLinear:
     @pytest.mark.parametrize("bias", [True, False])
@@ -82,13 +75,6 @@ class TestLinear:
         expected = F.linear(x.double(), weight, linear.bias.double() if bias else None)
         assert_close(int8(x), expected)
         assert rms_error(int8(x), linear(x)) < 0.02  # of what it was made from
-
-    def test_bfloat16_features(self, device):
-        linear = nn.Linear(64, 32).to(device, torch.bfloat16)
-        x = torch.randn(9, 64, device=device, dtype=torch.bfloat16)
-        output = Int8Linear(linear)(x)
-        assert output.dtype == torch.bfloat16
-        assert rms_error(output, linear(x)) < 0.02
 
 
 class TestModel:
@@ -116,27 +102,6 @@ class TestModel:
         rest = WIDER.parameters - matrices
         assert weight_bytes(model) == 4 * WIDER.parameters
         assert weight_bytes(quantise_int8(model)) == matrices + 4 * rows + 4 * rest
-
-    @torch.no_grad()
-    def test_teacher_forced_agreement(self, device):
-        model = lively(WIDER).to(device)
-        int8 = quantise_int8(model)
-        ids = prompts(8, 128, device, WIDER)
-        ours, theirs = int8(ids).double(), model(ids).double()
-        agreement = (ours.argmax(dim=-1) == theirs.argmax(dim=-1)).double().mean().item()
-        logs = theirs.log_softmax(dim=-1)
-        divergence = (logs.exp() * (logs - ours.log_softmax(dim=-1))).sum(dim=-1).mean().item()
-        assert agreement >= 0.9  # random weights: the best two are often within 5 %
-        assert divergence <= 1e-2
-
-    @torch.no_grad()
-    def test_cache_gives_the_same_tokens(self, device):
-        int8 = quantise_int8(lively()).to(device)
-        ids = prompts(2, 9, device)
-        tokens = generate(int8, ids, 20)
-        for _ in range(20):
-            ids = torch.cat([ids, int8(ids)[:, -1:].argmax(dim=-1)], dim=1)
-        assert torch.equal(tokens, ids)
 
     def test_state_round_trip(self, device, tmp_path):
         int8, other = (quantise_int8(lively(seed=seed)).to(device) for seed in (1, 2))

@@ -9,6 +9,7 @@ import torch
 
 from benchmarks import moe_arms, moe_throughput
 from suites import moe_reference as ref
+from suites.numerics import TOLERANCE, relative_error
 from torchbridge.bench import run_duel
 from torchbridge.moe import MoELayer
 from torchbridge.moe.grouped import why_not
@@ -30,10 +31,10 @@ def test_own_opponents(arm, dtype):
     shape = replace(SHAPE, dtype=dtype)
     layer, x = moe_arms.make_layer(shape, CPU), moe_arms.make_tokens(shape, CPU)
     output = arm(layer, x)
-    tolerance = ref.TOLERANCE[shape.torch_dtype]
+    tolerance = TOLERANCE[shape.torch_dtype]
     assert output.dtype == x.dtype
-    assert ref.relative_error(output, ref.dense_moe(layer, x)) <= tolerance
-    assert ref.relative_error(layer(x), output) <= 2 * tolerance
+    assert relative_error(output, ref.dense_moe(layer, x)) <= tolerance
+    assert relative_error(layer(x), output) <= 2 * tolerance
 
 
 @needs_hf
@@ -43,13 +44,13 @@ def test_hf_opponents(dtype):
     layer, x = moe_arms.make_layer(shape, CPU, moe_arms.SwiGLUMoE), moe_arms.make_tokens(shape, CPU)
     arms = moe_arms.hf_arms(layer, x)
     assert list(arms) == ["eager", "grouped_mm"]
-    expected, tolerance = ref.dense_moe(layer, x), ref.TOLERANCE[shape.torch_dtype]
+    expected, tolerance = ref.dense_moe(layer, x), TOLERANCE[shape.torch_dtype]
     for work in arms.values():
-        assert ref.relative_error(work(), expected) <= tolerance
+        assert relative_error(work(), expected) <= tolerance
     with torch.no_grad():
         layer.experts.up.zero_()  # theirs are copies
     for work in arms.values():
-        assert ref.relative_error(work(), expected) <= tolerance
+        assert relative_error(work(), expected) <= tolerance
 
 
 def test_plain_grouped_product_and_its_gradients():
@@ -59,11 +60,11 @@ def test_plain_grouped_product_and_its_gradients():
     if reason := why_not(CPU, x.dtype, (32, 64)):
         pytest.skip(reason)
     outputs = [layer(x), moe_arms.plain_grouped_mm(layer, x)]
-    assert ref.relative_error(outputs[1], outputs[0]) <= ref.TOLERANCE[x.dtype]
+    assert relative_error(outputs[1], outputs[0]) <= TOLERANCE[x.dtype]
     weights = [*layer.experts.parameters()]
     ours, theirs = (torch.autograd.grad(one.square().sum(), weights) for one in outputs)
     for mine, other in zip(ours, theirs, strict=True):
-        assert ref.relative_error(other, mine) <= 2 * ref.TOLERANCE[x.dtype]
+        assert relative_error(other, mine) <= 2 * TOLERANCE[x.dtype]
 
 
 def test_gated_shapes_have_as_many_operations():

@@ -15,7 +15,6 @@ from suites.train_reference import (
     BF16,
     FP16,
     NO_AMP,
-    NoHostWaits,
     batches,
     network,
     problem,
@@ -94,18 +93,6 @@ class TestAccumulation:
         large, small = network(), network()
         fit(large, TensorBatches(x, y, 50), TrainConfig(learning_rate=1e-2), device=device, **PLAIN)
         fit(small, TensorBatches(x, y, 20), config, device=device, **PLAIN)  # 20, 20 and 10
-        for a, b in zip(small.parameters(), large.parameters(), strict=True):
-            assert_close(a, b, 1e-4)
-
-    def test_last_group_may_be_smaller(self, device):
-        x, y = problem(device, 96)
-        large = network()
-        trainer = Trainer(large, TrainConfig(learning_rate=1e-2), device=device, **PLAIN)
-        trainer.step([(x[:64], y[:64])])
-        trainer.step([(x[64:], y[64:])])
-        small = network()
-        config = TrainConfig(learning_rate=1e-2, accumulate=2)
-        assert fit(small, TensorBatches(x, y, 32), config, device=device, **PLAIN).steps == 2
         for a, b in zip(small.parameters(), large.parameters(), strict=True):
             assert_close(a, b, 1e-4)
 
@@ -202,14 +189,6 @@ class TestResumption:
         for a, b in zip(second.parameters(), whole.parameters(), strict=True):
             assert torch.equal(a, b)
 
-    def test_more_than_once(self, device, tmp_path):
-        options = {"config": self.CONFIG, "device": device, **PLAIN}
-        expected = fit(network(0.3), batches(device), **options)
-        for stop_at in (5, 9, 20, None):
-            options |= {"checkpoint_path": tmp_path / "run.pt", "stop_at": stop_at}
-            result = fit(network(0.3), batches(device), **options)
-        assert result.losses == expected.losses
-
     def test_finished_stays_finished(self, device, tmp_path):
         options = {"config": self.CONFIG, "device": device, "checkpoint_path": tmp_path / "run.pt"}
         model, again = network(), network(seed=3)
@@ -245,39 +224,6 @@ class TestResumption:
         path = tmp_path / "run.pt"
         fit(network(), batches(device), device=device, checkpoint_path=path)
         assert [file.name for file in tmp_path.iterdir()] == ["run.pt"]
-
-
-class TestHostWaits:
-    def watched(self, device, hardware, **settings) -> Trainer:
-        """Three steps that may not read a number."""
-        if reason := why_not_fused(device):
-            pytest.skip(reason)
-        config = TrainConfig(learning_rate=1e-2, **settings)
-        trainer = Trainer(network(0.2), config, steps=3, hardware=hardware, device=device)
-        data = list(batches(device))
-        trainer.step(data[:1])  # what is set up once may wait
-        with NoHostWaits():
-            trainer.step(data[1:2])
-            trainer.step(data[2:4])
-        return trainer
-
-    @pytest.mark.parametrize("hardware", [NO_AMP, BF16, FP16], ids=["float32", "bf16", "fp16"])
-    def test_step_has_none(self, device, hardware):
-        trainer = self.watched(device, hardware, schedule="cosine")
-        assert all(math.isfinite(loss) for loss in trainer.result().losses)
-        assert trainer.steps == 3
-
-    @pytest.mark.parametrize("hardware", [NO_AMP, BF16, FP16], ids=["float32", "bf16", "fp16"])
-    def test_clipping_has_none(self, device, hardware):
-        trainer = self.watched(device, hardware, clip_norm=0.1)
-        assert len(trainer.result().gradient_norms) == 3
-
-    def test_the_watch_sees_them(self, device):
-        x = torch.ones(3, device=device)
-        with NoHostWaits():
-            for wait in (x.sum().item, lambda: bool(x.sum() > 0), lambda: float(x[0]), x.nonzero):
-                with pytest.raises(AssertionError, match="makes the host wait"):
-                    wait()
 
 
 class TestCompile:

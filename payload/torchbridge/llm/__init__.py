@@ -18,32 +18,3 @@ from torchbridge.llm.quantise import (
     weight_bytes,
 )
 from torchbridge.llm.weights import load_hf_weights
-
-__all__ = [
-    "GPT2",
-    "Agreement",
-    "CompiledDecode",
-    "GPT2Config",
-    "GraphedDecode",
-    "Int8Linear",
-    "Int8Path",
-    "Int8TokenTable",
-    "KVCache",
-    "LLMConfig",
-    "LLMOptimizer",
-    "OptimizedLLM",
-    "QuantizationMode",
-    "Sampling",
-    "attention_path",
-    "decode_path",
-    "generate",
-    "int8_path",
-    "load_hf_weights",
-    "next_token",
-    "prefill",
-    "quantise_int8",
-    "quantise_rows",
-    "stepwise",
-    "teacher_forced",
-    "weight_bytes",
-]
