@@ -10,7 +10,7 @@ from torch import nn
 
 from suites import fp8_reference as ref
 from suites.covering import pairwise
-from suites.fp8_kernels import ScalingType, install
+from suites.fp8_fakes import ScalingType, install
 from suites.numerics import assert_close, rms_error
 from torchbridge import fp8
 from torchbridge.float8 import native_dtype

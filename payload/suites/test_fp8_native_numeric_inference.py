@@ -10,7 +10,7 @@ from torch import nn
 
 from suites import fp8_reference as ref
 from suites.covering import pairwise
-from suites.fp8_kernels import install
+from suites.fp8_fakes import install
 from suites.fp8_reference import assert_path, mlp
 from suites.numerics import assert_close, rms_error
 from torchbridge import fp8

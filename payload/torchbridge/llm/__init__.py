@@ -3,10 +3,9 @@
 from torchbridge.llm.agreement import Agreement, stepwise, teacher_forced
 from torchbridge.llm.cache import KVCache
 from torchbridge.llm.decode import CompiledDecode, GraphedDecode
-from torchbridge.llm.generate import Sampling, generate, next_token, prefill
+from torchbridge.llm.generate import Sampling, attention_path, generate, next_token, prefill
 from torchbridge.llm.gpt2 import GPT2, GPT2Config
 from torchbridge.llm.optimizer import LLMConfig, LLMOptimizer, OptimizedLLM, QuantizationMode
-from torchbridge.llm.paths import attention_path
 from torchbridge.llm.quantise import (
     Int8Linear,
     Int8Path,
