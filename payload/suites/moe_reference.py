@@ -1,10 +1,11 @@
-"""What the MoE tests compare with: every expert on every token, float64, CPU, plain loops."""
+"""Layers of every kind, and what they are compared with: every expert on every token in float64."""
 
 from __future__ import annotations
 
 import copy
 import itertools
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -12,7 +13,12 @@ from torch import Tensor, nn
 from suites.kernel_reference import ACTIVATION
 from suites.numerics import TOLERANCE, double, relative_error
 from torchbridge import moe
-from torchbridge.moe import FeedForwardBank, MoELayer
+from torchbridge.moe import FeedForwardBank, MoEConfig, MoELayer
+from torchbridge.moe.grouped import why_not
+
+STILL = {"expert_dropout": 0.0, "router_dropout": 0.0, "activation": "silu"}
+KINDS = [*moe.LAYERS, "attention", "dynamic", "hash", "learned"]
+CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
 def feed_forward(x: Tensor, weights: dict[str, Tensor], activation: str, gated: bool) -> Tensor:
@@ -163,3 +169,29 @@ def train_classifier(device: torch.device, steps: int) -> list[float]:
         optimizer.step()
         losses.append(loss.item())
     return losses
+
+
+def layer_of(device, dtype, dispatch, hidden=32, expert_hidden=64, kind="standard", **settings):
+    """A layer of a kind, or a standard one with experts or a router of that kind."""
+    config = MoEConfig(**{**STILL, "dispatch": dispatch, **settings})
+    if kind in moe.LAYERS:
+        layer = moe.create_moe_layer(kind, hidden, expert_hidden, config=config)
+    elif kind in moe.ROUTERS:
+        router = moe.create_router(kind, hidden, config=config)
+        layer = MoELayer(config, hidden, expert_hidden, router=router)
+    else:
+        layer = MoELayer(config, hidden, expert_hidden, expert_type=kind)
+    return layer.to(device, dtype)
+
+
+def skip_without(device, dtype, dispatch) -> None:
+    """Skip where torch has no grouped kernel; one that computes wrong numbers is a failure."""
+    reason = why_not(device, dtype, (32, 64)) if dispatch == "grouped_mm" else None
+    if reason:
+        assert "wrong numbers" not in reason, reason
+        pytest.skip(reason)
+
+
+def skip_kind(kind: str) -> None:
+    if kind == "attention":
+        pytest.skip("only feed-forward experts have a grouped form")

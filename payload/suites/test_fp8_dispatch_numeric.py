@@ -43,7 +43,7 @@ BF16, FP32 = torch.bfloat16, torch.float32
 @pytest.fixture
 def on_h100(monkeypatch):
     """The layers predict for one."""
-    monkeypatch.setattr(dispatch, "_hardware", lambda device: H100)
+    monkeypatch.setattr(dispatch, "hardware_of", lambda device: H100)
     dispatch._choose_for.cache_clear()  # noqa: SLF001
     yield
     dispatch._choose_for.cache_clear()  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""Numbers of the MoE library beyond the named suite: odd shapes, dtypes, symmetries, gradients."""
+"""MoE beyond the named suite: layouts, gradients, dispatch, masks, routers."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import torch
 from torch.func import functional_call
 
 from suites import moe_reference as ref
-from suites.moe_reference import assert_matches_reference
+from suites.moe_reference import assert_matches_reference, skip_without
 from suites.numerics import double, relative_error
 from torchbridge import moe
 from torchbridge.moe import MoEConfig, MoELayer
 from torchbridge.moe.banks import shifted
 from torchbridge.moe.experts import EXPERTS
-from torchbridge.moe.grouped import grouped_mm, why_not
+from torchbridge.moe.grouped import grouped_mm
 
 STILL = {"expert_dropout": 0.0, "router_dropout": 0.0}
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
@@ -117,7 +117,7 @@ class TestDispatch:
     def test_an_unreal_bias_stays_with_its_expert(self, device, bad):
         layer = tiny(device, torch.float32, hidden=16, expert_hidden=32, dispatch="grouped_mm")
         layer.eval()
-        skip_without_grouped(device, torch.float32)
+        skip_without(device, torch.float32, "grouped_mm")
         x = torch.randn(40, 16, device=device, requires_grad=True)
         with torch.no_grad():
             layer.experts.down_bias[1] = bad
@@ -144,7 +144,7 @@ class TestDispatch:
         assert torch.allclose(to_bias.double(), torch.stack(parts), rtol=tolerance, atol=tolerance)
 
     def test_grouped_takes_expanded_gradients(self, device):
-        skip_without_grouped(device, torch.bfloat16)
+        skip_without(device, torch.bfloat16, "grouped_mm")
         rows = torch.ones(6, 16, device=device, dtype=torch.bfloat16, requires_grad=True)
         weights = torch.eye(16, device=device, dtype=torch.bfloat16).repeat(2, 1, 1)
         ends = torch.tensor([2, 6], dtype=torch.int32, device=device)
@@ -154,7 +154,7 @@ class TestDispatch:
     def test_grouped_is_taken_on_cuda(self, device):
         if device.type != "cuda":
             pytest.skip("needs a CUDA device")
-        skip_without_grouped(device, torch.bfloat16)
+        skip_without(device, torch.bfloat16, "grouped_mm")
         layer = tiny(device, torch.bfloat16, 64, 128)
         assert_matches_reference(layer, torch.randn(300, 64, device=device, dtype=torch.bfloat16))
         assert layer.path_taken == "grouped_mm"
@@ -173,14 +173,6 @@ class TestDispatch:
         assert path.name == "segments"
         assert path.asks_host
         assert REFUSAL in str(path)
-
-
-def skip_without_grouped(device: torch.device, dtype: torch.dtype) -> None:
-    """Skip where torch has no such kernel; one that is there and wrong is a failure."""
-    reason = why_not(device, dtype, (32, 64))
-    if reason:
-        assert "wrong numbers" not in reason, reason
-        pytest.skip(reason)
 
 
 class TestMasks:

@@ -10,7 +10,7 @@ import torch
 
 from suites import interpreter
 from suites import moe_reference as ref
-from suites.moe_kinds import CUDA, layer_of, skip_kind, skip_without
+from suites.moe_reference import CUDA, layer_of, skip_kind, skip_without
 from suites.numerics import TOLERANCE, double, relative_error
 from torchbridge import moe
 from torchbridge.hardware import Hardware

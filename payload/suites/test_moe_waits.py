@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from suites.moe_kinds import CUDA, KINDS, layer_of, skip_kind, skip_without
+from suites.moe_reference import CUDA, KINDS, layer_of, skip_kind, skip_without
 from suites.numerics import TOLERANCE, relative_error
 from torchbridge.moe import MoELayer, Path
 from torchbridge.moe.dispatch import path_for

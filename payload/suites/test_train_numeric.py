@@ -33,51 +33,32 @@ PLAIN = {"hardware": NO_AMP}
 
 
 class TestAgainstFormulas:
-    @pytest.mark.parametrize("fused", [None, False], ids=["fused", "unfused"])
-    @pytest.mark.parametrize("decay", [0.0, 0.1])
-    def test_losses_and_weights(self, device, fused, decay):
-        config = TrainConfig(epochs=3, learning_rate=1e-2, weight_decay=decay, fused=fused)
-        model = network()
-        result = fit(model, batches(device), config, device=device, **PLAIN)
-        losses, expected = train_by_hand(network(), batches(device), [1e-2] * 24, decay=decay)
-        assert result.losses == pytest.approx(losses, rel=1e-4)
-        for parameter, value in zip(model.parameters(), expected, strict=True):
-            assert_close(parameter, value, 1e-3)
-
-    @pytest.mark.parametrize("schedule", ["constant", "linear", "cosine"])
-    def test_schedules(self, device, schedule):
-        config = TrainConfig(epochs=2, learning_rate=2e-2, schedule=schedule, warmup_steps=5)
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            {"weight_decay": 0.0},
+            {"weight_decay": 0.1},
+            {"weight_decay": 0.1, "fused": False},
+            {"schedule": "linear", "warmup_steps": 5},
+            {"schedule": "cosine", "warmup_steps": 5, "fused": False},
+            {"clip_norm": 0.05},
+            {"clip_norm": 0.3, "fused": False},
+            {"clip_norm": 1e3},
+        ],
+        ids=str,
+    )
+    def test_losses_and_weights(self, device, settings):
+        config = TrainConfig(epochs=2, learning_rate=2e-2, **settings)
         model = network()
         result = fit(model, batches(device), config, device=device, **PLAIN)
         rates = [learning_rate(config, step, 16) for step in range(16)]
-        losses, expected = train_by_hand(network(), batches(device), rates)
+        how = {"decay": config.weight_decay, "clip": config.clip_norm or math.inf}
+        losses, expected = train_by_hand(network(), batches(device), rates, **how)
+        wanted = why_not_fused(device) if config.fused is None else "not asked for"
+        assert result.unfused == wanted
         assert result.losses == pytest.approx(losses, rel=1e-4)
         for parameter, value in zip(model.parameters(), expected, strict=True):
             assert_close(parameter, value, 1e-3)
-
-    @pytest.mark.parametrize("clip", [0.05, 0.3, 1e3])
-    def test_clipping(self, device, clip):
-        config = TrainConfig(epochs=2, learning_rate=1e-2, clip_norm=clip)
-        model = network()
-        result = fit(model, batches(device), config, device=device, **PLAIN)
-        losses, expected = train_by_hand(network(), batches(device), [1e-2] * 16, clip=clip)
-        assert result.losses == pytest.approx(losses, rel=1e-4)
-        for parameter, value in zip(model.parameters(), expected, strict=True):
-            assert_close(parameter, value, 1e-3)
-
-    def test_fused_is_unfused(self, device):
-        if reason := why_not_fused(device):
-            pytest.skip(reason)
-        runs = []
-        for fused in (True, False):
-            model = network()
-            config = TrainConfig(epochs=4, learning_rate=1e-2, fused=fused)
-            runs.append((fit(model, batches(device), config, device=device, **PLAIN), model))
-        (first, ours), (second, theirs) = runs
-        assert (first.unfused, second.unfused) == (None, "not asked for")
-        assert first.losses == pytest.approx(second.losses, rel=1e-5)
-        for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
-            assert_close(a, b, 1e-4)
 
 
 class TestAccumulation:

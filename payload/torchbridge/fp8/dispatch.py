@@ -15,7 +15,8 @@ import torch
 
 from torchbridge.float8 import BLOCK
 from torchbridge.fp8.matmul import Path
-from torchbridge.hardware import Hardware, probe
+from torchbridge.hardware import Hardware
+from torchbridge.kernels.registry import hardware_of
 from torchbridge.peaks import peak_bandwidth, peak_flops
 
 NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
@@ -216,12 +217,7 @@ def _choose_at(device: str, *of: object) -> Choice:
 
 @lru_cache(maxsize=1024)
 def _choose_for(job: Job, device: str) -> Choice:
-    return choose(job, _hardware(device))
-
-
-@lru_cache
-def _hardware(device: str) -> Hardware:
-    return probe(torch.device(device))
+    return choose(job, hardware_of(torch.device(device)))
 
 
 def _number(dtype: torch.dtype, hardware: Hardware) -> str:
