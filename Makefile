@@ -55,7 +55,7 @@ bench: $(VENV)/.test ## Benchmarks: shipping, overhead, ingest, failures, foreig
 	$(BIN)/python -m benchmarks.side_by_side
 	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.failures
-	$(BIN)/python -m benchmarks.foreign
+	$(BIN)/python -m benchmarks.foreign_results
 	PYTHONPATH=payload OMP_WAIT_POLICY=PASSIVE $(BIN)/python benchmarks/bench_core_fairness.py
 	cd payload && OMP_WAIT_POLICY=PASSIVE ../$(BIN)/python -m benchmarks.floors
 

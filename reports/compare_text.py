@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from reports import format as fmt
-from reports import platform_text
+from reports import side_by_side_text
 from reports.model.backend import BackendPlatform, ClassCell, Contrast, Entry, TestCell
 from reports.model.comparison import MetricDelta
 from reports.model.metrics import MetricFigure
 from reports.model.origin import Origin, bare, letters
 from reports.model.results import MetricAcross
 from reports.model.values import Absent, ReportModel, Status
-from reports.platform_text import exact_figure
+from reports.side_by_side_text import exact_figure
 
 SKIPS_NAMED = 3
 """Maximum skipped tests that a cell of the class table names."""
@@ -157,4 +157,4 @@ def status_or_absent(value: Status | Absent) -> str:
 def delta_name(row: MetricDelta) -> str:
     """``MoE Benchmark: time (ms, lower is better), hidden=512``."""
     named = MetricAcross(row.metric, row.unit, row.direction, row.params, row.against, "", (), ())
-    return f"{row.title}: {platform_text.metric_name(named)}"
+    return f"{row.title}: {side_by_side_text.metric_name(named)}"

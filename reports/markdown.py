@@ -13,7 +13,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from reports import compare_text, metric_text, platform_text
+from reports import compare_text, metric_text, side_by_side_text
 from reports import format as fmt
 from reports.model.blocks import Plot
 from reports.model.values import Absent, ReportModel, Status
@@ -208,7 +208,7 @@ def environment(templates: Path) -> Environment:
     for name in FIGURES:
         made.filters[name] = _escaped(getattr(metric_text, name))
     for name in BESIDE:
-        made.filters[name] = _escaped(getattr(platform_text, name))
+        made.filters[name] = _escaped(getattr(side_by_side_text, name))
     for name in COMPARING:
         made.filters[name] = _escaped(getattr(compare_text, name))
     made.filters["differing"] = metric_text.differing
@@ -242,7 +242,7 @@ BESIDE = (
     "kind_heading", "kind_name", "note_mark", "noted", "memory_noted", "job_cell", "check_cell",
     "metric_name", "metric_cell", "exact_figure", "marked",
 )  # fmt: skip
-"""Filters: the writers of `reports.platform_text`, escaped."""
+"""Filters: the writers of `reports.side_by_side_text`, escaped."""
 
 COMPARING = (
     "category_name", "change_usd", "signed_percent", "status_or_absent", "delta_name",

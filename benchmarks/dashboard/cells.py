@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum
 
+from benchmarks.dashboard.bulk_insert import Sink, copied
 from benchmarks.dashboard.life import Life, zones_of
 from benchmarks.dashboard.plans import COMMANDS, MANIFEST, SUITES, Machine
-from benchmarks.dashboard.sink import Sink, copied
 from benchmarks.dashboard.suite import Bad, Suite, Went
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.derive_outcomes import JobVerdict, judge_cell, judge_job

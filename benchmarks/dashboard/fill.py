@@ -18,11 +18,11 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from benchmarks.dashboard.bulk_insert import Sink
 from benchmarks.dashboard.nights import Writer
 from benchmarks.dashboard.people import Left, People
 from benchmarks.dashboard.plans import MANIFEST, PAYLOAD
 from benchmarks.dashboard.series import Series
-from benchmarks.dashboard.sink import Sink
 from benchmarks.dashboard.sizes import SIZES, Size
 from benchmarks.dashboard.suite import Suite
 from orchestrator.application.context import Context

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from benchmarks.dashboard.bulk_insert import Sink
 from benchmarks.dashboard.logs import write_log
 from benchmarks.dashboard.plans import Machine
-from benchmarks.dashboard.sink import Sink
 from benchmarks.dashboard.surroundings import attestation, environment, facts_of
 from orchestrator.domain.cell import Cause, CellState, Lease, LeaseState, PlacementResult
 from orchestrator.domain.machine import Place

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from benchmarks.dashboard.sink import Sink
+from benchmarks.dashboard.bulk_insert import Sink
 from benchmarks.dashboard.words import AREAS, VERBS, harmful
 from orchestrator.store.tables import EvidenceChunkRow, EvidenceStream
 

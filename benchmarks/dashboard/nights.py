@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
 
+from benchmarks.dashboard.bulk_insert import Sink
 from benchmarks.dashboard.cells import CellWriter, Fate
 from benchmarks.dashboard.clock import id_at
 from benchmarks.dashboard.life import Feed, Life, Numbers
@@ -22,7 +23,6 @@ from benchmarks.dashboard.plans import (
     nightly,
 )
 from benchmarks.dashboard.series import Series
-from benchmarks.dashboard.sink import Sink
 from benchmarks.dashboard.sizes import Size
 from benchmarks.dashboard.suite import Suite
 from benchmarks.dashboard.words import harmful

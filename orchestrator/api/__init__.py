@@ -1,3 +1,3 @@
 """The REST interface: routes over the operations of `orchestrator.application`."""
 
-import orchestrator.api.records  # noqa: F401 - before any route is declared
+import orchestrator.api.described_records  # noqa: F401 - before any route is declared

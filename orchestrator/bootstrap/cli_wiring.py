@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     import httpx
 
     from orchestrator.application.emergency_stop import EmergencyStop
-    from orchestrator.application.ports.archives import PackedPayload
     from orchestrator.application.ports.clock import NewId
     from orchestrator.application.ports.documents import Documents
     from orchestrator.application.ports.signer import Verified
+    from orchestrator.application.ports.stored_bytes import PackedPayload
     from orchestrator.application.ports.wheels import Revisions, SubjectWheel
     from orchestrator.cli.wiring import DatabaseState
     from orchestrator.config import Settings
@@ -75,8 +75,8 @@ class CommandWiring:
     def pack(self, source: Path, scratch: Path) -> PackedPayload:
         """Pack a payload folder, or return a ready .tar.gz."""
         from orchestrator.adapters.files.archive import FilePayloadArchives
-        from orchestrator.application.ports.archives import ArchiveError
-        from orchestrator.cli.wiring import RefusedError
+        from orchestrator.application.ports.stored_bytes import ArchiveError
+        from orchestrator.cli.errors import RefusedError
 
         try:
             packed = FilePayloadArchives(self.documents).pack(source, into=scratch)
@@ -95,8 +95,8 @@ class CommandWiring:
     def pack_artifacts(self, source: Path, scratch: Path) -> Path:
         """Pack a folder of results; a file or an archive is left in place."""
         from orchestrator.adapters.files.ingest_upload import pack_artifacts
-        from orchestrator.application.ports.archives import ArchiveError
-        from orchestrator.cli.wiring import RefusedError
+        from orchestrator.application.ports.stored_bytes import ArchiveError
+        from orchestrator.cli.errors import RefusedError
 
         try:
             return pack_artifacts(source, scratch)
@@ -107,7 +107,7 @@ class CommandWiring:
         """Find the subject's wheel below `base`, or build its revision in `scratch`."""
         from orchestrator.adapters.files.subject_wheel import FileSubjects
         from orchestrator.application.ports.wheels import WheelsError
-        from orchestrator.cli.wiring import RefusedError
+        from orchestrator.cli.errors import RefusedError
 
         try:
             return FileSubjects().prepare(subject, base=base, into=scratch)
@@ -196,7 +196,8 @@ class CommandWiring:
         """Return the database's state, after an upgrade if requested."""
         from orchestrator.adapters.files.home_folder import HomeUnusableError, prepare_home
         from orchestrator.bootstrap.controller_wiring import app_url, is_embedded, shown_url
-        from orchestrator.cli.wiring import DatabaseState, RefusedError
+        from orchestrator.cli.errors import RefusedError
+        from orchestrator.cli.wiring import DatabaseState
         from orchestrator.store.database import open_database, revisions_of
         from orchestrator.store.errors import DatabaseOutdatedError, StoreError
 

@@ -44,9 +44,9 @@ from orchestrator.application.context import Context, GatePorts, RetentionPorts
 from orchestrator.application.emergency_stop import EmergencyStop
 from orchestrator.application.end_run import publish_report
 from orchestrator.application.janitor import Janitor
-from orchestrator.application.ports.archives import Blobs, PayloadArchives
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.ports.engine import Durable
+from orchestrator.application.ports.stored_bytes import Blobs, PayloadArchives
 from orchestrator.application.ports.wheels import Subjects
 from orchestrator.application.ports.workspaces import Workspace as WorkspacePort
 from orchestrator.assets import asset_dir

@@ -20,7 +20,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from orchestrator.cli.wiring import RefusedError
+from orchestrator.cli.errors import RefusedError
 
 logger = logging.getLogger(__name__)
 

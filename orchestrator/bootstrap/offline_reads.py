@@ -9,7 +9,7 @@ import httpx
 from orchestrator.adapters.files.home_folder import system_user
 from orchestrator.api.app import create_app, module_of
 from orchestrator.bootstrap.controller_wiring import open_to_read
-from orchestrator.cli.wiring import RefusedError
+from orchestrator.cli.errors import RefusedError
 from orchestrator.config import Settings
 from orchestrator.store.errors import StoreError
 

@@ -7,7 +7,7 @@ import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.cli.wiring import RefusedError
+from orchestrator.cli.errors import RefusedError
 
 logger = logging.getLogger(__name__)
 

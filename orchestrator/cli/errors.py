@@ -15,6 +15,10 @@ WAITED_TOO_LONG = 7
 DETACHED = 130
 
 
+class RefusedError(Exception):
+    """The wiring failed; the text is written for a person."""
+
+
 class CliError(Exception):
     """An error that a person can fix; printed without a traceback."""
 

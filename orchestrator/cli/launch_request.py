@@ -10,19 +10,18 @@ from pathlib import Path
 from types import UnionType
 from typing import Union, cast, get_args, get_origin, get_type_hints
 
-import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
-from orchestrator.application.ports.archives import PackedPayload
 from orchestrator.application.ports.documents import Source
+from orchestrator.application.ports.stored_bytes import PackedPayload
 from orchestrator.application.ports.wheels import SubjectWheel
 from orchestrator.cli.client import Client
-from orchestrator.cli.errors import USAGE, CliError, document_error
+from orchestrator.cli.errors import USAGE, CliError, RefusedError, document_error
 from orchestrator.cli.read_file import read_document
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.session import Session
+from orchestrator.cli.session import Session, is_confirmed
 from orchestrator.cli.view.plan import plan_table, shortages, totals
-from orchestrator.cli.wiring import RefusedError, Wiring
+from orchestrator.cli.wiring import Wiring
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.document_problems import Path as Keys
@@ -50,7 +49,7 @@ def ask(session: Session, plan: Plan, *, yes: bool) -> None:
             f"{names} would be rented, for at most {usd(plan.worst_usd)} an attempt,"
             " and there is no terminal to ask on: say -y to agree. Nothing was launched."
         )
-    if not typer.confirm(f"Rent {plural(len(rented), 'machine')}?", err=True):
+    if not is_confirmed(f"Rent {plural(len(rented), 'machine')}?"):
         raise CliError("Nothing was launched.")
 
 

@@ -1,21 +1,16 @@
-"""Failing results with their signatures; known issues and quarantines that tolerate failures."""
+"""Failing results with their signatures."""
 
 from __future__ import annotations
 
-import builtins
-import re
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Generic, TypeVar
 
 from sqlalchemy import ScalarSelect, Select, bindparam, or_, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.event_facts import TestFact
-from orchestrator.domain.gate.snapshot import Quarantine
-from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.signature import SIGNATURE_VERSION, Failure, Signature, signature_of
 from orchestrator.domain.test_identity import resolve
@@ -26,8 +21,6 @@ from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import insert_into, slices
 from orchestrator.store.tables import (
     CellRow,
-    KnownIssueRow,
-    QuarantineRow,
     RunRow,
     SignatureRow,
     SignatureSuccessorRow,
@@ -283,63 +276,3 @@ def _sign(session: Session, signed: Iterable[tuple[_Outdated, Signature]]) -> No
     ]
     if rows:
         session.connection().execute(statement, rows)
-
-
-R = TypeVar("R", KnownIssue, Quarantine)
-
-
-class _Store(Generic[R]):
-    """Records by product; none is ever deleted. Each method is one transaction."""
-
-    _table: ClassVar[type[Any]]
-    _prefix: ClassVar[str]
-    """Prefix of the ids."""
-
-    def __init__(self, sessions: Sessions) -> None:
-        self._sessions = sessions
-
-    def add(self, record: R) -> R:
-        """Store a record under a new id, and return it with the id. Not idempotent."""
-        with self._sessions.write() as session:
-            row = self._table(product=record.product, document=replace(record, id=""))
-            session.add(row)
-            session.flush()
-            return self._read(row)
-
-    def list(self, *, product: str | None = None) -> builtins.list[R]:
-        """Return records in the order of their ids, including ended ones."""
-        query = select(self._table).order_by(self._table.pk)
-        if product is not None:
-            query = query.where(self._table.product == product)
-        with self._sessions.read() as session:
-            return [self._read(row) for row in session.scalars(query)]
-
-    def end(self, record_id: str, *, at: datetime, by: str) -> R | None:
-        """End a record and return it; an ended one stays unchanged. None if it does not exist."""
-        number = re.fullmatch(rf"{self._prefix}-0*([1-9][0-9]{{0,8}})", record_id)
-        if number is None:
-            return None
-        with self._sessions.write() as session:
-            row = session.get(self._table, int(number[1]), with_for_update=True)
-            if row is None:
-                return None
-            if row.document.ended_at is None:
-                row.document = replace(row.document, ended_at=at, ended_by=by)
-                session.flush()
-            return self._read(row)
-
-    def _read(self, row: Any) -> R:  # noqa: ANN401 - of either table
-        record: R = replace(row.document, id=f"{self._prefix}-{row.pk:04d}")
-        return record
-
-
-class KnownIssueStore(_Store[KnownIssue]):
-    """Known issues: failures that are explained."""
-
-    _table, _prefix = KnownIssueRow, "KI"
-
-
-class QuarantineStore(_Store[Quarantine]):
-    """Quarantines: flaky tests whose failures do not count."""
-
-    _table, _prefix = QuarantineRow, "Q"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import get_type_hints
 
 from orchestrator.store.aliases import AliasStore
+from orchestrator.store.audit import AuditStore
 from orchestrator.store.benchmarks import BenchmarkSeriesStore, BenchmarkStore
 from orchestrator.store.blobs import PayloadStore
 from orchestrator.store.cells import CellStore
@@ -14,14 +15,16 @@ from orchestrator.store.costs import CostStore
 from orchestrator.store.durations import DurationStore
 from orchestrator.store.evidence import EvidenceStore, LogStore
 from orchestrator.store.failure_groups import FailureGroupStore
-from orchestrator.store.failures import FailureStore, KnownIssueStore, QuarantineStore
+from orchestrator.store.failures import FailureStore
 from orchestrator.store.gates import GateStore
 from orchestrator.store.ingests import IngestStore
+from orchestrator.store.known_issues import KnownIssueStore
 from orchestrator.store.leases import LeaseStore
 from orchestrator.store.machines import MachineStore, OrphanStore, StaticHostStore
 from orchestrator.store.operational_metrics import OperationalMetricStore
 from orchestrator.store.outbox import OutboxStore
 from orchestrator.store.prices import PriceStore
+from orchestrator.store.quarantines import QuarantineStore
 from orchestrator.store.release_board import ReleaseStore
 from orchestrator.store.results import ResultStore
 from orchestrator.store.retention import RetentionStore
@@ -81,6 +84,7 @@ class Stores:
     durations: DurationStore
     releases: ReleaseStore
     grids: GridStore
+    audit: AuditStore
 
 
 def stores_of(sessions: Sessions) -> Stores:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.application.list_runs import (
+from orchestrator.application.test_grid import (
     GridFilter,
     GridGroup,
     grid_of_cells,

@@ -1,6 +1,6 @@
 """Thousands of tests at once: told alike by every format, in memory that a long log does not fill.
 
-`python -m benchmarks.foreign` measures the same with more of them, and how long it takes.
+`python -m benchmarks.foreign_results` measures the same with more of them, and how long it takes.
 """
 
 from __future__ import annotations
@@ -60,7 +60,13 @@ def test_every_format_tells_the_same_tests_and_ways_to_fail(api, tmp_path):
 def test_a_log_of_a_hundred_thousand_lines_is_taken_in_with_little_memory(tmp_path):
     many = Many(tests=20_000, fails_each=400)
     assert write_text(tmp_path / "log.txt", many, printed=4) > 100_000
-    words = ["-m", "benchmarks.foreign", "--child", str(tmp_path / "log.txt"), str(tmp_path / "h")]
+    words = [
+        "-m",
+        "benchmarks.foreign_results",
+        "--child",
+        str(tmp_path / "log.txt"),
+        str(tmp_path / "h"),
+    ]
     said = json.loads(subprocess.check_output([sys.executable, *words], cwd=ROOT, timeout=500))
     assert (said["tests"], said["failed"]) == (many.tests, many.failed)
     assert 0 < said["grown_mib"] < 128

@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.adapters.files.home_folder import holder
 from orchestrator.bootstrap.http_server import home_socket, port_sockets
-from orchestrator.cli.wiring import RefusedError
+from orchestrator.cli.errors import RefusedError
 from tests.e2e.home import a_home, serving
 
 ROOT = Path(__file__).parents[2]

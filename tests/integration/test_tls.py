@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from orchestrator.bootstrap.tls import TlsFiles
-from orchestrator.cli.wiring import RefusedError
+from orchestrator.cli.errors import RefusedError
 from tests.e2e.home import a_home, serving
 from tests.integration.test_bounded_http import LIMITS, listening
 from tests.integration.test_deployment_files import health_check

@@ -31,12 +31,12 @@ from orchestrator.adapters.files.tar_stream import (
     read_members,
     safe_name,
 )
-from orchestrator.application.ports.archives import (
+from orchestrator.application.ports.documents import Documents
+from orchestrator.application.ports.stored_bytes import (
     ArchiveError,
     Limits,
     PackedPayload,
 )
-from orchestrator.application.ports.documents import Documents
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.manifest import Manifest
 
@@ -46,7 +46,7 @@ _LEVEL = 0
 
 
 class FilePayloadArchives:
-    """Implements `orchestrator.application.ports.archives.PayloadArchives`."""
+    """Implements `orchestrator.application.ports.stored_bytes.PayloadArchives`."""
 
     def __init__(self, documents: Documents, limits: Limits | None = None) -> None:
         self._documents = documents

@@ -21,9 +21,8 @@ from rich.text import Text
 from orchestrator.cli.commands.bootstrap import check_account
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.connect import SOCKET
-from orchestrator.cli.errors import CliError
+from orchestrator.cli.errors import CliError, RefusedError
 from orchestrator.cli.session import Session, session_of
-from orchestrator.cli.wiring import RefusedError
 from orchestrator.domain.cloud_account import AccountCheck, CheckLevel
 from orchestrator.domain.units import size
 

@@ -11,10 +11,9 @@ import typer
 
 from orchestrator.cli.client import Client, Json
 from orchestrator.cli.commands.options import JsonOption
-from orchestrator.cli.errors import CliError
+from orchestrator.cli.errors import CliError, RefusedError
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_run, session_of
-from orchestrator.cli.wiring import RefusedError
 from orchestrator.domain.units import plural, size
 
 BODY_LIMIT_BYTES = 2 * 1024**3

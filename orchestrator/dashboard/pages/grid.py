@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Response
 
-from orchestrator.application.list_runs import (
+from orchestrator.application.test_grid import (
     Grid,
     GridFailureGroup,
     GridFilter,

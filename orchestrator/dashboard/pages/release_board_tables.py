@@ -15,7 +15,7 @@ from orchestrator.application.release_board import Absence, Board, BoardCell, Bo
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import Picture, sparkline
 from orchestrator.dashboard.labels import age, cut, visible
-from orchestrator.dashboard.pages.gates.listing import wait_texts
+from orchestrator.dashboard.pages.gates.gate_list import wait_texts
 from orchestrator.dashboard.responses import PageRequest
 from orchestrator.dashboard.table import (
     Badge,

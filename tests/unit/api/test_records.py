@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 from pydantic import TypeAdapter
 
-import orchestrator.api.records  # noqa: F401 - says how the records are answered
+import orchestrator.api.described_records  # noqa: F401 - says how the records are answered
 from orchestrator.api.models import ListResponse, documented
 from orchestrator.cli.client import read, read_items
 from orchestrator.cli.errors import NO_VERDICT, CliError

@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 from pydantic import TypeAdapter
 
-import orchestrator.api.records  # noqa: F401 - says how the records are answered
+import orchestrator.api.described_records  # noqa: F401 - says how the records are answered
 from orchestrator.cli.client import read
 from orchestrator.domain.cell import Attempt, Cause, CellState, Run, Transition
 from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice

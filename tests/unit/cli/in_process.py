@@ -12,11 +12,12 @@ import pytest
 
 from orchestrator.adapters.clock import SystemClock, new_id
 from orchestrator.adapters.files.documents import FileDocuments
-from orchestrator.application.ports.archives import PackedPayload
+from orchestrator.application.ports.stored_bytes import PackedPayload
 from orchestrator.application.ports.wheels import SubjectWheel
 from orchestrator.bootstrap.cli_wiring import CommandWiring
 from orchestrator.cli.app import main
-from orchestrator.cli.wiring import DatabaseState, RefusedError
+from orchestrator.cli.errors import RefusedError
+from orchestrator.cli.wiring import DatabaseState
 from orchestrator.domain.cloud_account import AccountSetup
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.machine import ProviderTraits

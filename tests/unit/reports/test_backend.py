@@ -127,7 +127,7 @@ def test_what_did_not_pass_is_listed_first_where_not_all_can_be(templates):
 
 def test_every_number_of_a_table_is_one_of_the_model(templates):
     from reports import format as fmt
-    from reports.platform_text import exact
+    from reports.side_by_side_text import exact
     from tests.unit.reports.model_leaves import numerals
     from tests.unit.reports.test_numbers import sayable
 

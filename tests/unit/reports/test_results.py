@@ -10,8 +10,8 @@ import pytest
 from orchestrator.domain.event_facts import CheckFact, MetricFact
 from orchestrator.domain.outcome import Outcome
 from reports.model.values import Absent
-from reports.platform_text import exact
 from reports.registry import model_of, render
+from reports.side_by_side_text import exact
 from tests.unit.reports.builders import Jobs, cell_of, evidence_of
 from tests.unit.reports.stories import a10g, l4, local, not_available, release, story
 from tests.unit.reports.test_golden import compare

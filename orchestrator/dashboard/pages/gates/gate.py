@@ -25,7 +25,7 @@ from orchestrator.application.sign_off import (
 )
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages.gates.dry_run import Changed, Listing, diff_of, lines_of
-from orchestrator.dashboard.pages.gates.listing import wait_texts
+from orchestrator.dashboard.pages.gates.gate_list import wait_texts
 from orchestrator.dashboard.pages.gates.rules import (
     changes,
     in_words,

@@ -4,8 +4,8 @@ Ten thousand tests, one in twenty failed in twenty ways, are taken in as a text 
 reportlog, gathered by signature, rendered as every report and exported in every format: by the
 operations themselves, and as a person does it, through the command line and a controller. Then a
 process of its own takes in a log of a million lines. Each step's seconds are set against a named
-baseline of the same run. Run it as `python -m benchmarks.foreign`; with `--gigabyte` also a log of
-1 GB, for which a disk needs 5 GB.
+baseline of the same run. Run it as `python -m benchmarks.foreign_results`; with `--gigabyte` also
+a log of 1 GB, for which a disk needs 5 GB.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def peak_mib(pid: int) -> int:
 
 def in_child(path: Path, home: Path) -> dict[str, float]:
     """Take a log in, in a process of its own; what it says of itself."""
-    words = [sys.executable, "-m", "benchmarks.foreign", "--child", str(path), str(home)]
+    words = [sys.executable, "-m", "benchmarks.foreign_results", "--child", str(path), str(home)]
     said: dict[str, float] = json.loads(subprocess.run(words, check=True, stdout=-1).stdout)
     return said
 

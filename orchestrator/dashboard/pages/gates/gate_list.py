@@ -1,15 +1,11 @@
-"""The list of gates, with the signing keys and the notification channels."""
+"""The list of gates, with their open items."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import Annotated
 
 from fastapi import APIRouter, Response
 
-from orchestrator.application.channels import call_channel, find_channel
 from orchestrator.application.gate_status import (
     Due,
     GateStatus,
@@ -19,28 +15,14 @@ from orchestrator.application.gate_status import (
     gate_statuses,
 )
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.labels import age, cut
+from orchestrator.dashboard.labels import cut
+from orchestrator.dashboard.pages.gates.channels import channel_table, last_try
+from orchestrator.dashboard.pages.gates.keys import key_table
 from orchestrator.dashboard.pages.gates.rules import summary_of
-from orchestrator.dashboard.responses import Page, PageMissingError, PageRequest, PageRequestDep
-from orchestrator.dashboard.session import Viewer, needs
-from orchestrator.dashboard.table import (
-    Act,
-    Badge,
-    Cell,
-    Column,
-    Fact,
-    Folded,
-    Moment,
-    Number,
-    Row,
-    Several,
-    Table,
-    Text,
-)
-from orchestrator.domain.caller_identity import Scope
-from orchestrator.domain.channel import Channel, ChannelHealth, DeliveryAttempt, DeliveryResult
-from orchestrator.domain.gate.signing_key import PublicKey
+from orchestrator.dashboard.responses import Page, PageRequest, PageRequestDep
+from orchestrator.dashboard.table import Badge, Cell, Column, Moment, Row, Several, Table, Text
 
+router = APIRouter()
 RUN_SHOWN = 12
 """Letters of an id that a sentence has room for."""
 _LONGEST = 160
@@ -70,131 +52,6 @@ def _text(status: GateStatus, wait: PendingItem) -> Text:
             return Text(cut(wait.sentence, _LONGEST), f"{gate}#approvals")
         case WaitReason.EVIDENCE:
             return Text(cut(wait.sentence, _LONGEST))
-
-
-router = APIRouter()
-SHOWN = 50
-_SOON = timedelta(days=30)
-_KEYS = (
-    Column("key", "Key"),
-    Column("state", "State"),
-    Column("made", "Created"),
-    Column("ends", "Ends"),
-    Column("retired", "Retired"),
-)
-_CHANNELS = (
-    Column("channel", "Channel"),
-    Column("state", "State"),
-    Column("target", "Sends to"),
-    Column("lines", "Events"),
-    Column("last_ok", "Last success"),
-    Column("waiting", "Waiting", is_number=True),
-)
-_TRY = Column("try", "Try it", is_title_hidden=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Try:
-    """The result of the last test of a channel."""
-
-    name: str
-    has_arrived: bool
-    response_excerpt: str
-
-
-def key_table(request: PageRequest) -> Table:
-    """Return the table of signing keys, the newest first."""
-    keys = request.context.stores.gates.signing_keys()
-    return Table(
-        id="signing",
-        caption="Keys that verdicts are signed with",
-        columns=_KEYS,
-        rows=[_key(request, one) for one in reversed(keys)][:SHOWN],
-        empty="No verdict was signed yet: a key is made when the first one is.",
-        total=len(keys),
-        is_caption_hidden=True,
-    )
-
-
-def channel_table(request: PageRequest) -> Table:
-    """Return the table of channels, oldest first; admins have a test button for each."""
-    channels = request.context.stores.outbox.channels()
-    return Table(
-        id="channels",
-        caption="Channels",
-        columns=(*_CHANNELS, _TRY) if request.viewer.may(Scope.ADMIN) else _CHANNELS,
-        rows=[_channel(request, *one) for one in channels],
-        empty="Nobody is told of verdicts yet.",
-        command="seatrial channel add NAME URL",
-        is_caption_hidden=True,
-    )
-
-
-def last_try(request: PageRequest, channel_id: str) -> Try | None:
-    """Return the result of a channel's last test; None if it was never tested."""
-    channel = find_channel(request.context, channel_id) if channel_id else None
-    log = request.context.stores.outbox.log(channel.id, limit=10) if channel else []
-    tests = [attempts for delivery, attempts in log if delivery.is_test and attempts]
-    if channel is None or not tests:
-        return None
-    last: DeliveryAttempt = tests[0][-1]
-    return Try(
-        channel.name, last.receipt.result is DeliveryResult.ACCEPTED, last.receipt.response_excerpt
-    )
-
-
-@router.post(urls.CHANNEL_TEST)
-def try_channel(
-    request: PageRequestDep, channel: str, _viewer: Annotated[Viewer, needs(Scope.ADMIN)]
-) -> Response:
-    """Send a test message now; one that gets through ends the disabling of a channel."""
-    found = find_channel(request.context, channel)
-    if found is None:
-        raise PageMissingError(f"there is no channel {channel!r}; it may have been removed")
-    call_channel(request.context, found)
-    return request.go(urls.with_query(urls.GATES, tried=found.id) + "#channels-title")
-
-
-def _key(request: PageRequest, key: PublicKey) -> Row:
-    ends = key.ends_at
-    is_over = ends is not None and request.now >= ends
-    state = "retired" if key.retired_at else "expired" if is_over else "active"
-    is_soon = ends is not None and not is_over and ends - request.now < _SOON
-    note = f"ends in {age(request.now, ends)}" if ends is not None and is_soon else ""
-    return Row(
-        (
-            Folded(key.id[:16], (Fact("id", key.id), Fact("public", key.public))),
-            Badge(state, note=note),
-            Moment(key.created_at),
-            Moment(key.not_after),
-            Moment(key.retired_at),
-        ),
-        tone="warn" if is_soon else "",
-    )
-
-
-def _channel(request: PageRequest, channel: Channel, health: ChannelHealth) -> Row:
-    since = health.disabled_at or health.failing_since
-    why = health.disabled_reason or (f"for {age(since, request.now)}" if since else "")
-    return Row(
-        (
-            Text(channel.name, note=channel.kind.value),
-            Badge(health.state, note=why),
-            Text(channel.shown_target),
-            Text(", ".join(channel.lineages) or "everything"),
-            Moment(health.last_success_at, request.now),
-            Number(health.waiting),
-            *_button(request, channel),
-        ),
-        tone={"failing": "bad", "disabled": "warn"}.get(health.state, ""),
-    )
-
-
-def _button(request: PageRequest, channel: Channel) -> Sequence[Act]:
-    if not request.viewer.may(Scope.ADMIN):
-        return ()
-    href, csrf = urls.channel_test_url(channel.id), request.viewer.csrf()
-    return (Act("Send a test", href, csrf, about=f"to {channel.name}"),)
 
 
 GATES_SHOWN = 100

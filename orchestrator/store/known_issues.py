@@ -1,0 +1,13 @@
+"""Known issues: failures that are explained."""
+
+from __future__ import annotations
+
+from orchestrator.domain.known_issue import KnownIssue
+from orchestrator.store.product_records import ProductRecordStore
+from orchestrator.store.tables import KnownIssueRow
+
+
+class KnownIssueStore(ProductRecordStore[KnownIssue]):
+    """Known issues: failures that are explained."""
+
+    _table, _prefix = KnownIssueRow, "KI"

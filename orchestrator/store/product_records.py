@@ -1,0 +1,62 @@
+"""Records of a product that end and are never deleted: known issues and quarantines."""
+
+from __future__ import annotations
+
+import builtins
+import re
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, ClassVar, Generic, TypeVar
+
+from sqlalchemy import select
+
+from orchestrator.domain.gate.snapshot import Quarantine
+from orchestrator.domain.known_issue import KnownIssue
+from orchestrator.store.sessions import Sessions
+
+R = TypeVar("R", KnownIssue, Quarantine)
+
+
+class ProductRecordStore(Generic[R]):
+    """Records by product; none is ever deleted. Each method is one transaction."""
+
+    _table: ClassVar[type[Any]]
+    _prefix: ClassVar[str]
+    """Prefix of the ids."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def add(self, record: R) -> R:
+        """Store a record under a new id, and return it with the id. Not idempotent."""
+        with self._sessions.write() as session:
+            row = self._table(product=record.product, document=replace(record, id=""))
+            session.add(row)
+            session.flush()
+            return self._read(row)
+
+    def list(self, *, product: str | None = None) -> builtins.list[R]:
+        """Return records in the order of their ids, including ended ones."""
+        query = select(self._table).order_by(self._table.pk)
+        if product is not None:
+            query = query.where(self._table.product == product)
+        with self._sessions.read() as session:
+            return [self._read(row) for row in session.scalars(query)]
+
+    def end(self, record_id: str, *, at: datetime, by: str) -> R | None:
+        """End a record and return it; an ended one stays unchanged. None if it does not exist."""
+        number = re.fullmatch(rf"{self._prefix}-0*([1-9][0-9]{{0,8}})", record_id)
+        if number is None:
+            return None
+        with self._sessions.write() as session:
+            row = session.get(self._table, int(number[1]), with_for_update=True)
+            if row is None:
+                return None
+            if row.document.ended_at is None:
+                row.document = replace(row.document, ended_at=at, ended_by=by)
+                session.flush()
+            return self._read(row)
+
+    def _read(self, row: Any) -> R:  # noqa: ANN401 - of either table
+        record: R = replace(row.document, id=f"{self._prefix}-{row.pk:04d}")
+        return record

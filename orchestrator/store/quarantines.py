@@ -1,0 +1,13 @@
+"""Quarantines: flaky tests whose failures a gate may tolerate."""
+
+from __future__ import annotations
+
+from orchestrator.domain.gate.snapshot import Quarantine
+from orchestrator.store.product_records import ProductRecordStore
+from orchestrator.store.tables import QuarantineRow
+
+
+class QuarantineStore(ProductRecordStore[Quarantine]):
+    """Quarantines: flaky tests whose failures a gate may tolerate."""
+
+    _table, _prefix = QuarantineRow, "Q"
