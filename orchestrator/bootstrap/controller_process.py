@@ -29,6 +29,7 @@ from orchestrator.adapters.files.home_folder import (
     system_user,
 )
 from orchestrator.api.app import create_app
+from orchestrator.api.audit_calls import AuditCalls
 from orchestrator.api.security import HostCheck, token_guard
 from orchestrator.application.channels import deliver
 from orchestrator.application.context import Context
@@ -290,7 +291,8 @@ def _port(
         allowed_hosts=hosts,
         revision=_revision(parts),
     )
-    application = AsgiDispatch(api, HostCheck(create_dashboard(parts.context), allowed=hosts))
+    pages = AuditCalls(create_dashboard(parts.context), context=parts.context)
+    application = AsgiDispatch(api, HostCheck(pages, allowed=hosts))
     name = f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}"
     said = "\n".join([f"Seatrial answers at {url}", *_ways_in(settings, url, secret)])

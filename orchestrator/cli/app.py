@@ -189,6 +189,11 @@ ENTRIES = {
         "schedule:schedule_app",
         "Schedules: a matrix is launched at fixed times and judged, with notifications.",
     ),
+    "audit": Entry(
+        _KEEP,
+        "audit:audit_app",
+        "The audit log: who changed what, from where, and when.",
+    ),
     "token": Entry(_KEEP, "administration:token_app", "API tokens."),
     "db": Entry(_KEEP, "administration:db_app", "The controller's database."),
     "schema": Entry(_KEEP, "administration:schema_app", "JSON Schemas of the files people write."),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.store.tables.access import (
+    AuditRow,
     BlobChunkRow,
     BlobRow,
     BrowserSessionRow,
@@ -92,6 +93,7 @@ __all__ = [
     "AttemptEnvironmentRow",
     "AttemptRow",
     "AttestationRow",
+    "AuditRow",
     "BenchmarkPointRow",
     "BenchmarkRow",
     "BlobChunkRow",
