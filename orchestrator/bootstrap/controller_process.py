@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from socket import socket
 
@@ -44,7 +45,7 @@ from orchestrator.bootstrap.http_server import (
     home_socket,
     port_sockets,
 )
-from orchestrator.bootstrap.local_job_policy import NOT_HERE, LocalJobs, jobs_as
+from orchestrator.bootstrap.local_job_policy import LocalJobs, jobs_as, jobs_as_ourselves, not_here
 from orchestrator.bootstrap.sign_in import public_host, sign_in_ports
 from orchestrator.bootstrap.tls import TlsFiles
 from orchestrator.cli.errors import RefusedError
@@ -67,6 +68,10 @@ _WAITING = (
 _LOCAL_IS_REFUSED = (
     "meanwhile no run of `provider: local` begins in this home: end this with Ctrl-C before the"
     " next one, or name an account for its jobs (`serve --local-jobs-as`)"
+)
+_LOCAL_AS_OURSELVES = (
+    "jobs of `provider: local` run as your own user: whoever gets a token with the scope run can"
+    " read what you can"
 )
 _FIRING_THREADS = 4
 """Maximum subjects of schedules that are built concurrently."""
@@ -132,7 +137,8 @@ def _serve(settings: Settings, options: ServeOptions, umask: int) -> int:
     said = ""
     if ports:
         listener, said = _port(settings, options, parts, ports, secret, tls)
-        said += f"\n  {_LOCAL_IS_REFUSED}" if local.refusal else ""
+        if not local.account:
+            said += f"\n  {_LOCAL_IS_REFUSED if local.refusal else _LOCAL_AS_OURSELVES}"
         listeners.append(listener)
 
     def ready() -> None:
@@ -231,14 +237,27 @@ def _local_jobs(settings: Settings, options: ServeOptions) -> LocalJobs:
 
     Others reach a controller by its port, or through a database that it shares.
     """
-    account = options.local_jobs_as or settings.local_jobs_as
-    reached = options.listens or not is_embedded(settings)
+    account, own = options.local_jobs_as or settings.local_jobs_as, system_user()
+    far = "with a database that controllers share" if not is_embedded(settings) else ""
+    if options.listens and not _is_loopback(options.address):
+        far = f"on the address {options.address}"
+    reached = options.listens or bool(far)
     if account is None:
-        return LocalJobs(refusal=NOT_HERE if reached else "", reached=reached)
+        refusal = not_here(own, is_near=not far) if reached else ""
+        return LocalJobs(refusal=refusal, reached=reached)
     try:
+        if account == own:
+            return jobs_as_ourselves(own, far=far)
         return jobs_as(account, settings, reached=reached)
     except AccountError as error:
         raise RefusedError(f"--local-jobs-as {account}: {error}") from error
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _revision(parts: Parts) -> Callable[[], str]:

@@ -41,7 +41,8 @@ LocalJobsOption = Annotated[
     typer.Option(
         "--local-jobs-as",
         metavar="ACCOUNT",
-        help="Run jobs of `provider: local` as this account. Default: none run here.",
+        help="Run jobs of `provider: local` as this account; your own only on a loopback address."
+        " Default: none run here.",
     ),
 ]
 HostOption = Annotated[
