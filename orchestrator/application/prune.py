@@ -14,10 +14,10 @@ from orchestrator.application.context import Context
 from orchestrator.domain.blobs import StoredBlob
 from orchestrator.domain.retention import (
     Amount,
+    KeepRule,
     PruneLine,
     PruneReport,
     RetentionPolicy,
-    Rule,
     RunPart,
 )
 
@@ -30,7 +30,7 @@ TIME_LIMIT = timedelta(seconds=20)
 """Time limit of one call; the next call prunes the rest."""
 _RUNS_AT_ONCE = 50
 _BLOBS_AT_ONCE = 200
-_UNUSED = Rule(1, "from when nothing refers to it; payloads: SEATRIAL_KEEP_PAYLOADS_DAYS")
+_UNUSED = KeepRule(1, "from when nothing refers to it; payloads: SEATRIAL_KEEP_PAYLOADS_DAYS")
 _ELSEWHERE = (
     "this controller runs no cells: the engine's records are pruned by one that does",
     "of several controllers, each prunes the wheels, copies and reports of its own home",
@@ -86,11 +86,11 @@ def _policy(context: Context, days: int | None) -> RetentionPolicy:
 
 
 @dataclass(slots=True)
-class _Step:
+class _PruneLine:
     """One line of the report."""
 
     what: str
-    rule: Rule
+    rule: KeepRule
     work: Callable[[datetime], Iterator[Amount]]
     """Prunes in short parts, or only counts."""
 
@@ -136,17 +136,17 @@ class _Prune:
     def _is_late(self) -> bool:
         return self._until is not None and self._context.clock.now() > self._until
 
-    def _steps(self) -> Iterator[_Step]:
+    def _steps(self) -> Iterator[_PruneLine]:
         policy = self._policy
-        yield _Step("logs", policy.logs, self._logs)
-        yield _Step("artifacts", policy.artifacts, self._artifacts)
-        yield _Step("reports", policy.artifacts, self._reports)
-        yield _Step("blobs", _UNUSED, self._blobs)
+        yield _PruneLine("logs", policy.logs, self._logs)
+        yield _PruneLine("artifacts", policy.artifacts, self._artifacts)
+        yield _PruneLine("reports", policy.artifacts, self._reports)
+        yield _PruneLine("blobs", _UNUSED, self._blobs)
         for name in self._store.history(self._now):
-            yield _Step(name, policy.history, partial(self._history, name))
-        yield _Step("flows", policy.caches, self._flows)
-        yield _Step("wheels", policy.caches, self._wheels)
-        yield _Step("local copies", policy.caches, self._copies)
+            yield _PruneLine(name, policy.history, partial(self._history, name))
+        yield _PruneLine("flows", policy.caches, self._flows)
+        yield _PruneLine("wheels", policy.caches, self._wheels)
+        yield _PruneLine("local copies", policy.caches, self._copies)
 
     def _runs(self, part: RunPart, before: datetime) -> Iterator[list[str]]:
         after = ""

@@ -16,8 +16,8 @@ from orchestrator.cli.errors import (
     AUTHENTICATION,
     CliError,
     EmptyHomeError,
+    NoControllerError,
     RefusedError,
-    UnreachableError,
 )
 from orchestrator.cli.wiring import Secret, WallClock, Wiring
 
@@ -29,7 +29,7 @@ _PATH_LIMIT_BYTES = 100
 _TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 
 
-class Line(Protocol):
+class ControllerConnection(Protocol):
     """A way to reach the controller."""
 
     @property
@@ -64,7 +64,7 @@ class RemoteConnection:
         self._token = token
 
     def open(self) -> httpx.Client:
-        """See `Line`."""
+        """See `ControllerConnection`."""
         headers = {}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token.get_secret_value()}"
@@ -86,7 +86,7 @@ class LocalConnection:
         self._address: str | None = None
 
     def open(self) -> httpx.Client:
-        """See `Line`."""
+        """See `ControllerConnection`."""
         socket = self.home / SOCKET
         try:
             there = socket.exists()
@@ -94,7 +94,7 @@ class LocalConnection:
             raise _not_ours(self.home) from None
         if not there:
             # The library would find out as well, and leave a socket open.
-            raise UnreachableError(f"{self.where} does not run")
+            raise NoControllerError(f"{self.where} does not run")
         if self._address is None:
             self._address = _reachable(socket)
         transport = httpx.HTTPTransport(uds=self._address)
@@ -117,7 +117,7 @@ class LocalConnection:
             if isinstance(_root(error), PermissionError):
                 raise _not_ours(self.home) from None
             return False
-        except (httpx.TransportError, UnreachableError):
+        except (httpx.TransportError, NoControllerError):
             return False
 
     def _start(self) -> None:
@@ -140,10 +140,10 @@ class LocalConnection:
                 return
             if process.poll() is not None and not self.answers():
                 what = f"the controller ended at once, with exit code {process.returncode}"
-                raise UnreachableError(what, *_tail(log, offset))
+                raise NoControllerError(what, *_tail(log, offset))
             self._clock.sleep(_LOOK_EVERY_S)
         what = f"the controller does not answer after {START_LIMIT_S:.0f} s"
-        raise UnreachableError(what, *_tail(log, offset))
+        raise NoControllerError(what, *_tail(log, offset))
 
 
 class ReadingLine:

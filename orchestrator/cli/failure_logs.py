@@ -75,7 +75,7 @@ class CellLog:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class LogSelection:
     """Selection of logs."""
 
     job: str | None = None
@@ -98,7 +98,7 @@ class Chosen:
 
 
 def chosen_logs(
-    client: Client, run: RunResponse, cells: list[CellRecord], chosen: Chosen
+    client: Client, run: RunResponse, cells: list[CellRecord], chosen: LogSelection
 ) -> Iterator[bytes]:
     """Yield the output of tests or jobs, each under a heading. Raises CliError without any."""
     jobs = {one.id for cell in cells for one in cell.jobs}
@@ -115,7 +115,9 @@ def chosen_logs(
         raise CliError(f"run {run.id} has no {chosen}{where}; {whole}")
 
 
-def _of_cell(client: Client, run: RunResponse, cell: CellRecord, chosen: Chosen) -> Iterator[bytes]:
+def _of_cell(
+    client: Client, run: RunResponse, cell: CellRecord, chosen: LogSelection
+) -> Iterator[bytes]:
     named: Counter[str] = Counter()
     if chosen.test or chosen.failed:
         for test in _tests(client, run, cell, chosen):
@@ -152,7 +154,7 @@ def _nothing(what: str, cell: CellRecord, record: JobRecord | CellRecord) -> str
 
 
 def _tests(
-    client: Client, run: RunResponse, cell: CellRecord, chosen: Chosen
+    client: Client, run: RunResponse, cell: CellRecord, chosen: LogSelection
 ) -> Iterator[TestResponse]:
     if chosen.failed:
         return failing_tests(client, run, cell, job=chosen.job)

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from orchestrator.application import prune as pruning
 from orchestrator.application.prune import prune, prune_when_due
-from orchestrator.domain.retention import RetentionPolicy, Rule
+from orchestrator.domain.retention import KeepRule, RetentionPolicy
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.tables import LeaseRow, TransitionRow
 from tests.databases import write_log
@@ -22,7 +22,7 @@ from tests.integration.dashboard.desk import signed_in
 
 API = "/api/v1"
 NEVER = RetentionPolicy(
-    **{name: Rule(0, "x") for name in ("logs", "artifacts", "payloads", "history", "caches")}
+    **{name: KeepRule(0, "x") for name in ("logs", "artifacts", "payloads", "history", "caches")}
 )
 
 

@@ -13,7 +13,7 @@ from orchestrator.cli.commands.options import (
     ReadRunArgument,
 )
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.failure_logs import CellLog, Chosen, chosen_logs
+from orchestrator.cli.failure_logs import CellLog, LogSelection, chosen_logs
 from orchestrator.cli.safe_text import log_line
 from orchestrator.cli.session import Session, find_cells, find_run, session_of
 from orchestrator.domain.run_record import CellRecord, RunResponse
@@ -46,7 +46,7 @@ def logs_command(
 ) -> None:
     """Print the logs of a run's cells, as they came from the machines."""
     session = session_of(context)
-    chosen = Chosen(job, test, failed)
+    chosen = LogSelection(job, test, failed)
     if follow and chosen.is_part:
         raise CliError("--follow prints whole logs: leave --job, --test and --failed out")
     client = session.client() if follow else session.reader()

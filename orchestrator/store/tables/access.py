@@ -9,22 +9,22 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.manifest import Manifest
-from orchestrator.store.column_types import Document, Name, OneOf
-from orchestrator.store.tables.shared_columns import Id, KeyNumber, Long, Table, UniqueId
+from orchestrator.store.column_types import DocumentColumn, Name, OneOf
+from orchestrator.store.tables.shared_columns import Id, KeyNumber, Long, TableBase, UniqueId
 
 
-class PayloadRow(Table):
+class PayloadRow(TableBase):
     """An uploaded payload."""
 
     __tablename__ = "payload"
 
     digest: Mapped[Id]
     size_bytes: Mapped[Long]
-    manifest: Mapped[Manifest] = mapped_column(Document(Manifest))
+    manifest: Mapped[Manifest] = mapped_column(DocumentColumn(Manifest))
     uploaded_at: Mapped[datetime]
 
 
-class TokenRow(Table):
+class TokenRow(TableBase):
     """An API token."""
 
     __tablename__ = "token"
@@ -39,7 +39,7 @@ class TokenRow(Table):
     revoked_at: Mapped[datetime | None]
 
 
-class BrowserSessionRow(Table):
+class BrowserSessionRow(TableBase):
     """A session of a signed-in browser."""
 
     __tablename__ = "browser_session"
@@ -50,7 +50,7 @@ class BrowserSessionRow(Table):
     expires_at: Mapped[datetime]
 
 
-class ControllerRow(Table):
+class ControllerRow(TableBase):
     """A controller, alive or dead."""
 
     __tablename__ = "controller"
@@ -60,7 +60,7 @@ class ControllerRow(Table):
     """Seconds since the epoch by the database's clock."""
 
 
-class BlobRow(Table):
+class BlobRow(TableBase):
     """A stored blob: its digest, its size and its last use."""
 
     __tablename__ = "blob"
@@ -71,7 +71,7 @@ class BlobRow(Table):
     """When it was last stored or claimed, in seconds of the database's clock."""
 
 
-class BlobChunkRow(Table):
+class BlobChunkRow(TableBase):
     """A compressed part of a blob."""
 
     __tablename__ = "blob_chunk"

@@ -48,7 +48,7 @@ _FIX = (
 Mark = Tuple[int, int, int, int]
 
 
-class Compared(NamedTuple):
+class ComparedModules(NamedTuple):
     """The result of a comparison of the subject's modules."""
 
     problems: List[Problem]
@@ -192,9 +192,9 @@ class CodeComparison:
         self._seen: Dict[str, Snapshot] = {}
         """By module, of those whose functions all come from the module's file."""
 
-    def look(self, loaded: Mapping[str, object]) -> Compared:
+    def look(self, loaded: Mapping[str, object]) -> ComparedModules:
         """Compare the modules of ``sys.modules``, or of a part of it."""
-        found = Compared([], [], [], [])
+        found = ComparedModules([], [], [], [])
         modules = self._installed.of(loaded)
         self._scopes = frozenset(id(seatrial_origins.contents(one)) for one in modules.values())
         named: Set[types.CodeType] = set()
@@ -436,7 +436,7 @@ def watch() -> None:
         _COMPARISON.append(CodeComparison(subject, Imports(subject)))
 
 
-def compared(loaded: Mapping[str, object]) -> Compared:
+def compared(loaded: Mapping[str, object]) -> ComparedModules:
     """Compare the subject's modules with its files; nothing is found without a subject."""
     watch()
-    return _COMPARISON[0].look(loaded) if _COMPARISON else Compared([], [], [], [])
+    return _COMPARISON[0].look(loaded) if _COMPARISON else ComparedModules([], [], [], [])
