@@ -28,7 +28,7 @@ import seatrial_captured
 import seatrial_origins
 from _pytest._code.code import TerminalRepr
 from _pytest._io import TerminalWriter
-from seatrial_collected import Collected
+from seatrial_collected import CollectionRecorder
 from seatrial_proof import Prover, Workers, own_code
 
 Scalar = Union[None, bool, int, float, str]
@@ -84,7 +84,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(prover, "seatrial-prover")
     config.pluginmanager.register(Retries(records), "seatrial-retries")
     if first:
-        collected = Collected(config, records.write, name, __file__)
+        collected = CollectionRecorder(config, records.write, name, __file__)
         config.pluginmanager.register(collected, "seatrial-collected")
     if worker is None:
         config.pluginmanager.register(Recorder(records, config, collector), "seatrial-recorder")

@@ -34,7 +34,7 @@ from typing import (
 
 import seatrial_origins
 from _pytest.assertion.rewrite import AssertionRewritingHook
-from seatrial_origins import MODULES, Installed
+from seatrial_origins import MODULES, InstalledFiles
 
 Function = types.FunctionType
 Values = Mapping[str, object]
@@ -201,7 +201,7 @@ class _Held:
 class Imports:
     """The snapshots of a distribution's modules, each taken when its import returned."""
 
-    def __init__(self, installed: Installed) -> None:
+    def __init__(self, installed: InstalledFiles) -> None:
         """Take snapshots of the loaded modules, and watch Python's import."""
         self._tops = frozenset(root.partition(".")[0] for root in installed.roots)
         self._snapshots: Dict[int, ModuleSnapshot] = {}

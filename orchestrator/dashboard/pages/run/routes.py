@@ -255,6 +255,7 @@ def run_page(
     cells, spec = stores.cells.of_run(run.id), stores.runs.spec(run.id)
     record = record_of_run(stores, run, cells, spec, at=request.now, depth=Depth.SHOWN)
     tables = _tables(record, request.now, whole=request.wanted is not Format.HTML)
+    money = RunCosts(record.cost_usd, spec.matrix.limits.max_usd, _usd_per_s(record))
     facts = {
         "run": record.run,
         "wheel": record.subject.wheel,
@@ -264,9 +265,7 @@ def run_page(
         "cell_count": len(record.cells),
         "seconds": (seconds := _seconds(record.run, request.now)),
         "took": elapsed(seconds),
-        "money": (
-            money := RunCosts(record.cost_usd, spec.matrix.limits.max_usd, _usd_per_s(record))
-        ),
+        "money": money,
         "tables": {table.id: table for table in tables},
         "pruned": [sentence(part.of(run.id)) for part in record.pruned],
         "said": [*_kept(record), *_simulated(record), *_notices(record)],
