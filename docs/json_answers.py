@@ -85,6 +85,8 @@ ANSWERS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "schedule pause": (("", "ScheduleResponse"),),
     "schedule resume": (("", "ScheduleResponse"),),
     "schedule trigger": (("", "Firing"),),
+    "audit list": (("", "ChainedEntry[]"),),
+    "audit verify": (("", "AuditVerification"),),
     "token create": (("", "NewToken"),),
     "token list": (("", "Token[]"),),
 }

@@ -31,6 +31,7 @@ _SCHEMA = "engine"
 _SQLITE = "sqlite:///"
 _BUSY_S = 10.0
 _PAGES_AT_ONCE = 1_000
+_CUT_TIMEOUT_MS = 500
 """Pages of the file that are given back at once."""
 _PENDING = "PENDING"
 _ENDED = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
@@ -183,7 +184,7 @@ class DbosEngine:
 
 
 def _shrink(file: Path) -> None:
-    """Return the free pages of a SQLite file to the disk, some at a time."""
+    """Return the free pages of a SQLite file to the disk, some at a time, and then its log."""
     with closing(sqlite3.connect(file, timeout=_BUSY_S, isolation_level=None)) as connection:
         left = -1
         while left:
@@ -193,7 +194,9 @@ def _shrink(file: Path) -> None:
             [left] = connection.execute("PRAGMA freelist_count").fetchone()
             if left == before:
                 break
-        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        # Not done while somebody reads or writes: the next prune does it.
+        connection.execute(f"PRAGMA busy_timeout={_CUT_TIMEOUT_MS}")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 class _Flows:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Query, Security
+from fastapi import APIRouter, Body, Query, Request, Security
+from fastapi.concurrency import run_in_threadpool
 from fastapi.openapi.models import Example
 from pydantic import Field
 
@@ -25,7 +28,7 @@ class PruneRequest(RequestModel):
     """What to prune."""
 
     days: int | None = Field(default=None, ge=1, le=_MOST_DAYS)
-    """Takes the place of every number of days in the policy, except for what it keeps for ever."""
+    """Nothing is kept for longer, except for what the policy keeps for ever."""
 
 
 _EXAMPLES: dict[str, Example] = {
@@ -39,7 +42,7 @@ PruneBody = Annotated[PruneRequest, Body(openapi_examples=_EXAMPLES)]
 def preview_prune(
     context: ContextDep,
     days: Annotated[
-        int | None, Query(ge=1, le=_MOST_DAYS, description="In place of the policy's days")
+        int | None, Query(ge=1, le=_MOST_DAYS, description="Nothing is kept for longer")
     ] = None,
 ) -> PruneReport:
     """Return what the policy would prune now; removes nothing."""
@@ -47,10 +50,24 @@ def preview_prune(
 
 
 @router.post("/prune")
-def prune_now(context: ContextDep, body: PruneBody) -> PruneReport:
+async def prune_now(context: ContextDep, request: Request, body: PruneBody) -> PruneReport:
     """Prune for about 20 seconds; send it again until `is_complete`.
 
-    It may be interrupted and repeated. Results, verdicts with what replays them, leases, costs,
-    transitions, known issues and approvals are never removed.
+    A client that disconnects ends it after its current short step. It may be repeated. Results,
+    verdicts with what replays them, leases, costs, transitions, known issues and approvals are
+    never removed.
     """
-    return prune(context, days=body.days)
+    stopped = threading.Event()
+    watch = asyncio.create_task(_disconnection(request, stopped))
+    try:
+        return await run_in_threadpool(prune, context, days=body.days, is_stopped=stopped.is_set)
+    finally:
+        stopped.set()
+        watch.cancel()
+
+
+async def _disconnection(request: Request, stopped: threading.Event) -> None:
+    """Set the event when the client disconnects; the body was read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+    stopped.set()

@@ -24,10 +24,11 @@ from orchestrator.application.bisect_gate import (
 )
 from orchestrator.application.confirmation_run import request_confirmation_run
 from orchestrator.application.describe_run import describe_run
-from orchestrator.application.launch_run import PayloadMissingError
+from orchestrator.application.launch_run import missing_upload
 from orchestrator.application.plan_run import plan_run
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.launch_plan import Plan
+from orchestrator.domain.retention import RunPart
 from orchestrator.domain.retests import RetestKind, RetestPlan, RetestSession, RetestSessionState
 from orchestrator.domain.root_cause import Attribution
 from orchestrator.domain.run_record import RunResponse, run_answer
@@ -156,7 +157,7 @@ def add_retest(
 ) -> RetestSessionResponse:
     """Retest another revision on the cell's waiting machine; idempotent by key."""
     if not context.blobs.claim(body.subject):
-        raise PayloadMissingError(f"the wheel {body.subject} was not uploaded")
+        raise missing_upload(context, RunPart.SUBJECT, body.subject)
     return retest_session_response(ask_retest(context, cell, body.ask(key)))
 
 

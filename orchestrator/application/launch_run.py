@@ -22,6 +22,7 @@ from orchestrator.domain.document_problems import Problem
 from orchestrator.domain.machine import ConfigError, Extent, Offers
 from orchestrator.domain.manifest import StoredPayload
 from orchestrator.domain.matrix import Baseline, CellPlan, Matrix, expand
+from orchestrator.domain.retention import RunPart
 from orchestrator.domain.retests import RetestOptions
 from orchestrator.store.runs import KeyClaim
 
@@ -181,9 +182,28 @@ def find_payload(context: Context, name: str) -> StoredPayload:
     digest = context.builtin_payload() if name == BUILTIN else name
     payload = context.stores.payloads.get(digest)
     if payload is None or not context.blobs.claim(digest):
-        message = f"payload {digest} was not uploaded: PUT /api/v1/payloads/{digest}"
-        raise PayloadMissingError(message)
+        raise missing_upload(context, RunPart.PAYLOAD, digest)
     return payload
+
+
+def missing_upload(
+    context: Context, part: RunPart, digest: str, *, shelf: str = ""
+) -> PayloadMissingError:
+    """Return the error for an upload that is not stored: it never was, or it was pruned.
+
+    Args:
+        context: The context.
+        part: What it is of a run.
+        digest: Its sha256.
+        shelf: ``payloads`` or ``subjects``, as in REST; by default the one of the part.
+    """
+    shelf = shelf or ("payloads" if part is RunPart.PAYLOAD else "subjects")
+    what, put = f"{part.noun} {digest}", f"PUT /api/v1/{shelf}/{digest}"
+    pruned = context.stores.retention.pruned_blob(digest, part)
+    if pruned is None:
+        return PayloadMissingError(f"{what} was not uploaded: {put}")
+    again = f"`seatrial run` with the same files uploads it again, and so does {put}"
+    return PayloadMissingError(f"{what} {pruned.when}; {again}")
 
 
 def check_order(
@@ -250,7 +270,7 @@ def _subject_problems(context: Context, order: LaunchOrder, matrix: Matrix) -> l
         )
         return [Problem(("subject", source), message)]
     if not context.blobs.claim(order.subject_digest):
-        raise PayloadMissingError(f"the subject's wheel {order.subject_digest} was not uploaded")
+        raise missing_upload(context, RunPart.SUBJECT, order.subject_digest)
     return []
 
 
@@ -267,8 +287,7 @@ def _baseline_problems(context: Context, order: LaunchOrder, matrix: Matrix) -> 
     if shelf == "payloads":
         known = known and context.stores.payloads.get(digest) is not None
     if not known:
-        message = f"the baseline {digest} was not uploaded: PUT /api/v1/{shelf}/{digest}"
-        raise PayloadMissingError(message)
+        raise missing_upload(context, RunPart.BASELINE, digest, shelf=shelf)
     return []
 
 

@@ -158,6 +158,7 @@ def put_subject(context: Context, digest: str, spooled: Path) -> int:
     """
     chunks = file_chunks(spooled)
     _, size = context.blobs.put(chunks, digest=digest, limit_bytes=SUBJECT_LIMIT_BYTES)
+    context.stores.retention.blob_is_back(digest)
     return size
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -11,7 +11,6 @@ from itertools import islice
 from typing import TypeVar
 
 from orchestrator.application.context import Context
-from orchestrator.domain.blobs import StoredBlob
 from orchestrator.domain.retention import (
     Amount,
     KeepRule,
@@ -20,6 +19,7 @@ from orchestrator.domain.retention import (
     RetentionPolicy,
     RunPart,
 )
+from orchestrator.store.audit_recorder import note
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -30,7 +30,6 @@ TIME_LIMIT = timedelta(seconds=20)
 """Time limit of one call; the next call prunes the rest."""
 _RUNS_AT_ONCE = 50
 _BLOBS_AT_ONCE = 200
-_UNUSED = KeepRule(1, "from when nothing refers to it; payloads: SEATRIAL_KEEP_PAYLOADS_DAYS")
 _ELSEWHERE = (
     "this controller runs no cells: the engine's records are pruned by one that does",
     "of several controllers, each prunes the wheels, copies and reports of its own home",
@@ -44,25 +43,41 @@ class PruneBusyError(RuntimeError):
 def preview(context: Context, *, days: int | None = None) -> PruneReport:
     """Return what would be pruned now; removes nothing.
 
-    `days` takes the place of every number of days in the policy, except for what it never prunes.
+    Nothing is kept for longer than `days`, except for what the policy never prunes.
     """
-    return _Prune(context, _policy(context, days), dry=True, until=None).run()
+    return _Prune(context, _policy(context, days), dry=True, is_late=lambda: False).run()
 
 
 def prune(
-    context: Context, *, days: int | None = None, time_limit: timedelta = TIME_LIMIT
+    context: Context,
+    *,
+    days: int | None = None,
+    time_limit: timedelta = TIME_LIMIT,
+    is_stopped: Callable[[], bool] = lambda: False,
 ) -> PruneReport:
-    """Remove what is not kept, as long as there is time; `days` as in `preview`.
+    """Remove what is not kept, as long as there is time.
 
-    Raises PruneBusyError.
+    Args:
+        context: The context.
+        days: As in `preview`.
+        time_limit: The next call removes the rest.
+        is_stopped: Asked after each short step; True ends this call as the time limit does.
+
+    Raises:
+        PruneBusyError: Another one is running.
     """
     with context.stores.retention.alone() as alone:
         if not alone:
             raise PruneBusyError("another prune is running: wait for it, or ask again later")
         until = context.clock.now() + time_limit
-        report = _Prune(context, _policy(context, days), dry=False, until=until).run()
+
+        def is_late() -> bool:
+            return is_stopped() or context.clock.now() > until
+
+        report = _Prune(context, _policy(context, days), dry=False, is_late=is_late).run()
         if report.is_complete:
             context.stores.retention.end(at=context.clock.now())
+    note("prune", {"days": days, "rows": report.rows, "size_bytes": report.size_bytes})
     if report.rows:
         said = ", ".join(f"{line.rows} {line.what}" for line in report.lines if line.rows)
         logger.info("pruned %s (%d bytes)", said, report.size_bytes)
@@ -99,13 +114,18 @@ class _Prune:
     """One prune, or its preview."""
 
     def __init__(
-        self, context: Context, policy: RetentionPolicy, *, dry: bool, until: datetime | None
+        self,
+        context: Context,
+        policy: RetentionPolicy,
+        *,
+        dry: bool,
+        is_late: Callable[[], bool],
     ) -> None:
         self._context = context
         self._store = context.stores.retention
         self._policy = policy
         self._dry = dry
-        self._until = until
+        self._is_late = is_late
         self._now = context.clock.now()
 
     def run(self) -> PruneReport:
@@ -133,15 +153,13 @@ class _Prune:
             last_at=last,
         )
 
-    def _is_late(self) -> bool:
-        return self._until is not None and self._context.clock.now() > self._until
-
     def _steps(self) -> Iterator[_PruneLine]:
         policy = self._policy
         yield _PruneLine("logs", policy.logs, self._logs)
         yield _PruneLine("artifacts", policy.artifacts, self._artifacts)
         yield _PruneLine("reports", policy.artifacts, self._reports)
-        yield _PruneLine("blobs", _UNUSED, self._blobs)
+        unused = f"from when nothing refers to it; payloads and wheels are {policy.payloads.text}"
+        yield _PruneLine("blobs", KeepRule(1, unused), self._blobs)
         for name in self._store.history(self._now):
             yield _PruneLine(name, policy.history, partial(self._history, name))
         yield _PruneLine("flows", policy.caches, self._flows)
@@ -184,19 +202,25 @@ class _Prune:
         payloads = self._policy.payloads.before(self._now)
         artifacts = self._policy.artifacts.before(self._now)
         in_use = self._store.digests_in_use(payloads=payloads, artifacts=artifacts)
+        uploads = self._store.uploads_of_runs()
         for some in _batches(blobs.stored(), _BLOBS_AT_ONCE):
-            yield from self._unused(some, in_use, artifacts)
+            idle = [one for one in some if one.digest not in in_use]
+            kept = self._store.artifacts_in_use([one.digest for one in idle], artifacts)
+            for one in idle:
+                if one.digest in kept:
+                    continue
+                if self._dry or self._is_removed(one.digest, is_upload=one.digest in uploads):
+                    yield Amount(1, one.size_bytes)
+            yield Amount()  # a short step of its own, also where nothing was removed
 
-    def _unused(
-        self, some: Sequence[StoredBlob], in_use: frozenset[str], artifacts: datetime | None
-    ) -> Iterator[Amount]:
-        idle = [one for one in some if one.digest not in in_use]
-        kept = self._store.artifacts_in_use([one.digest for one in idle], artifacts)
-        for one in idle:
-            if one.digest in kept:
-                continue
-            if self._dry or self._context.blobs.remove(one.digest):
-                yield Amount(1, one.size_bytes)
+    def _is_removed(self, digest: str, *, is_upload: bool) -> bool:
+        """Remove a blob unless it is claimed; the reason is stored first where runs name it."""
+        if is_upload:
+            self._store.note_blob(digest, self._policy.payloads, at=self._now)
+        is_removed = self._context.blobs.remove(digest)
+        if is_upload and not is_removed:
+            self._store.blob_is_back(digest)
+        return is_removed
 
     def _history(self, name: str, before: datetime) -> Iterator[Amount]:
         work = self._store.history(before)[name]

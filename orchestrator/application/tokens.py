@@ -8,8 +8,16 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from orchestrator.application.context import Context
-from orchestrator.domain.caller_identity import Scope, Token, name_fault, person_key, shown_name
+from orchestrator.domain.caller_identity import (
+    Person,
+    Scope,
+    Token,
+    name_fault,
+    person_key,
+    shown_name,
+)
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
+from orchestrator.store.audit_recorder import identify
 
 PREFIX = "seatrial_"
 """Prefix by which secret scanners recognise a token."""
@@ -74,6 +82,7 @@ def check_credential(context: Context, credential: Credential) -> Token | None:
         return None
     if token.last_used_at is None or at - token.last_used_at > _USED_EVERY:
         context.stores.tokens.used(token.id, at=at)
+    identify(Person(token.name, token.id))
     return token
 
 

@@ -28,6 +28,7 @@ from orchestrator.adapters.files.home_folder import (
     system_user,
 )
 from orchestrator.api.app import create_app
+from orchestrator.api.audit_calls import AuditCalls
 from orchestrator.api.security import HostNameCheck, token_guard
 from orchestrator.application.channels import deliver
 from orchestrator.application.context import Context
@@ -271,7 +272,8 @@ def _port(
         allowed_hosts=hosts,
         revision=_revision(parts),
     )
-    application = AsgiDispatch(api, HostNameCheck(create_dashboard(parts.context), allowed=hosts))
+    pages = AuditCalls(create_dashboard(parts.context), context=parts.context)
+    application = AsgiDispatch(api, HostNameCheck(pages, allowed=hosts))
     name = f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}"
     said = "\n".join([f"Seatrial answers at {url}", *_ways_in(settings, url, secret)])

@@ -191,6 +191,11 @@ ENTRIES = {
         "schedule:schedule_app",
         "Schedules: a matrix is launched at fixed times and judged, with notifications.",
     ),
+    "audit": CommandEntry(
+        _KEEP,
+        "audit:audit_app",
+        "The audit log: who changed what, from where, and when.",
+    ),
     "token": CommandEntry(_KEEP, "administration:token_app", "API tokens."),
     "db": CommandEntry(_KEEP, "administration:db_app", "The controller's database."),
     "schema": CommandEntry(

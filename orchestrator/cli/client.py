@@ -174,13 +174,18 @@ class Client:
 
     @contextlib.contextmanager
     def stream(
-        self, path: str, *, headers: Mapping[str, str] | None = None, silence_s: float = 60.0
+        self,
+        path: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        params: Mapping[str, str] | None = None,
+        silence_s: float = 60.0,
     ) -> Iterator[httpx.Response]:
         """Stream a body; ends after this long without data."""
         timeout = httpx.Timeout(silence_s, connect=5.0)
         try:
             with self._connection().stream(
-                "GET", API + path, headers=dict(headers or {}), timeout=timeout
+                "GET", API + path, params=params, headers=dict(headers or {}), timeout=timeout
             ) as answer:
                 if answer.is_error:
                     answer.read()

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import httpx
 
+import orchestrator
 from orchestrator.cli.errors import (
     AUTHENTICATION,
     CliError,
@@ -26,6 +27,7 @@ LOG = "controller.log"
 START_LIMIT_S = 60.0
 _LOOK_EVERY_S = 0.1
 _PATH_LIMIT_BYTES = 100
+_AGENT = {"User-Agent": f"seatrial/{orchestrator.__version__}"}
 _TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 
 
@@ -65,7 +67,7 @@ class RemoteConnection:
 
     def open(self) -> httpx.Client:
         """See `ControllerConnection`."""
-        headers = {}
+        headers = {**_AGENT}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token.get_secret_value()}"
         return httpx.Client(base_url=self.where, headers=headers, timeout=_TIMEOUT)
@@ -98,7 +100,7 @@ class LocalConnection:
         if self._address is None:
             self._address = _reachable(socket)
         transport = httpx.HTTPTransport(uds=self._address)
-        return httpx.Client(transport=transport, base_url="http://localhost", timeout=_TIMEOUT)
+        return _local(transport)
 
     def revive(self) -> None:
         """Start a controller, unless one answers."""
@@ -173,12 +175,18 @@ class ReadingLine:
                 f"SEATRIAL_HOME {self.home} holds no runs yet:"
                 " `seatrial init` in a project, then `seatrial run seatrial.yaml`"
             )
-        return httpx.Client(transport=transport, base_url="http://localhost", timeout=_TIMEOUT)
+        return _local(transport)
 
     def revive(self) -> None:
         """Wait for a controller that holds the home; none is started."""
         if self.is_held:
             self._controller.revive()
+
+
+def _local(transport: httpx.BaseTransport) -> httpx.Client:
+    return httpx.Client(
+        transport=transport, base_url="http://localhost", timeout=_TIMEOUT, headers=_AGENT
+    )
 
 
 def _make_home(home: Path) -> None:

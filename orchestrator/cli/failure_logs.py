@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import quote
 
@@ -74,6 +74,29 @@ class CellLog:
             yield b"".join(self._prefix + line + b"\n" for line in lines[:-1].split(b"\n"))
 
 
+@dataclass(slots=True)
+class Gaps:
+    """What was asked for and was pruned: all else is printed, and then this."""
+
+    told: list[str] = field(default_factory=list)
+    """Why and when, in sentences."""
+
+    def besides(self, text: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield the text, unless it was pruned."""
+        try:
+            yield from text
+        except RefusalError as error:
+            if error.status != HTTPStatus.GONE:
+                raise
+            if error.lines[0] not in self.told:
+                self.told.append(error.lines[0])
+
+    def refuse(self) -> None:
+        """Raise CliError if something was pruned."""
+        if self.told:
+            raise CliError(*self.told)
+
+
 @dataclass(frozen=True, slots=True)
 class LogSelection:
     """Selection of logs."""
@@ -98,7 +121,7 @@ class LogSelection:
 
 
 def chosen_logs(
-    client: Client, run: RunResponse, cells: list[CellRecord], chosen: LogSelection
+    client: Client, run: RunResponse, cells: list[CellRecord], chosen: LogSelection, gaps: Gaps
 ) -> Iterator[bytes]:
     """Yield the output of tests or jobs, each under a heading. Raises CliError without any."""
     jobs = {one.id for cell in cells for one in cell.jobs}
@@ -106,7 +129,7 @@ def chosen_logs(
         raise CliError(f"run {run.id} has no job {chosen.job!r}{nearest(chosen.job, sorted(jobs))}")
     some = False
     for cell in cells:
-        for piece in _of_cell(client, run, cell, chosen):
+        for piece in _of_cell(client, run, cell, chosen, gaps):
             some = True
             yield piece
     if not some:
@@ -116,7 +139,7 @@ def chosen_logs(
 
 
 def _of_cell(
-    client: Client, run: RunResponse, cell: CellRecord, chosen: LogSelection
+    client: Client, run: RunResponse, cell: CellRecord, chosen: LogSelection, gaps: Gaps
 ) -> Iterator[bytes]:
     named: Counter[str] = Counter()
     if chosen.test or chosen.failed:
@@ -125,27 +148,35 @@ def _of_cell(
             if (chosen.test or "") in test.nodeid:
                 yield _text(cell, test)
     if chosen.failed and not chosen.test:
-        yield from _failures(client, run, cell, chosen.job, named)
+        yield from _failures(client, run, cell, chosen.job, named, gaps)
     elif chosen.job and not chosen.test:
-        yield from _output(client, run, cell, chosen.job)
+        yield from _output(client, run, cell, chosen.job, gaps)
 
 
 def _failures(
-    client: Client, run: RunResponse, cell: CellRecord, job: str | None, named: Mapping[str, int]
+    client: Client,
+    run: RunResponse,
+    cell: CellRecord,
+    job: str | None,
+    named: Mapping[str, int],
+    gaps: Gaps,
 ) -> Iterator[bytes]:
     """Yield what is stored of failures other than tests."""
     for one in failing_jobs(cell, named):
         if job not in (None, one.id):
             continue
         if output_of(cell, one.id):
-            yield from _output(client, run, cell, one.id)
+            yield from _output(client, run, cell, one.id, gaps)
         else:
             about = f"===== {cell.id} {one.id} =====\n{_nothing(f'job {one.id} of ', cell, one)}"
             yield f"{about}; `seatrial logs {run.id} --cell {cell.id}` has the cell's\n".encode()
     if job is None and fails_itself(cell):
         yield f"===== {cell.id} =====\n".encode()
-        log = list(_unless_pruned(CellLog(client, run, cell, prefixed=False).new(to_the_end=True)))
-        yield from log or [f"{_nothing('', cell, cell)}\n".encode()]
+        log = CellLog(client, run, cell, prefixed=False).new(to_the_end=True)
+        lines = list(gaps.besides(log))
+        if not lines and not gaps.told:
+            lines = [f"{_nothing('', cell, cell)}\n".encode()]
+        yield from lines
 
 
 def _nothing(what: str, cell: CellRecord, record: JobRecord | CellRecord) -> str:
@@ -167,24 +198,16 @@ def _text(cell: CellRecord, test: TestResponse) -> bytes:
     return f"===== {title} =====\n{said.rstrip()}\n".encode(errors="replace")
 
 
-def _output(client: Client, run: RunResponse, cell: CellRecord, job: str) -> Iterator[bytes]:
+def _output(
+    client: Client, run: RunResponse, cell: CellRecord, job: str, gaps: Gaps
+) -> Iterator[bytes]:
     """Return a job's output: its artifact."""
     name = output_of(cell, job)
     if name is None:
         return
     yield f"===== {cell.id} {job} =====\n".encode()
     path = f"{cell_path(run, cell)}/artifacts/{quote(name, safe='')}"
-    yield from _unless_pruned(_streamed(client, path))
-
-
-def _unless_pruned(text: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the text, or why and when it was pruned: the others are shown all the same."""
-    try:
-        yield from text
-    except RefusalError as error:
-        if error.status != HTTPStatus.GONE:
-            raise
-        yield f"{error.lines[0]}\n".encode()
+    yield from gaps.besides(_streamed(client, path))
 
 
 def _streamed(client: Client, path: str) -> Iterator[bytes]:

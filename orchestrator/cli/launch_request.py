@@ -10,7 +10,6 @@ from pathlib import Path
 from types import UnionType
 from typing import Union, cast, get_args, get_origin, get_type_hints
 
-import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from orchestrator.application.ports.documents import Source
@@ -20,7 +19,7 @@ from orchestrator.cli.client import Client
 from orchestrator.cli.errors import USAGE, CliError, RefusedError, document_error
 from orchestrator.cli.read_file import read_document
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.session import Session
+from orchestrator.cli.session import Session, is_confirmed
 from orchestrator.cli.view.plan import plan_table, shortages, totals
 from orchestrator.cli.wiring import Wiring
 from orchestrator.domain.commit import Commit
@@ -50,7 +49,7 @@ def ask(session: Session, plan: Plan, *, yes: bool) -> None:
             f"{names} would be rented, for at most {usd(plan.worst_usd)} an attempt,"
             " and there is no terminal to ask on: say -y to agree. Nothing was launched."
         )
-    if not typer.confirm(f"Rent {plural(len(rented), 'machine')}?", err=True):
+    if not is_confirmed(f"Rent {plural(len(rented), 'machine')}?"):
         raise CliError("Nothing was launched.")
 
 

@@ -180,6 +180,14 @@ class Session:
         typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
+def is_confirmed(question: str) -> bool:
+    """Ask a person, on standard error; Ctrl-C and the end of the input mean no."""
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort:
+        return False
+
+
 def session_of(context: typer.Context) -> Session:
     """Return the session that `main` created."""
     session = context.obj

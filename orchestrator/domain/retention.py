@@ -15,6 +15,17 @@ class RunPart(StrEnum):
     """Logs and raw events of its attempts, and the run events that pointed at them."""
     ARTIFACTS = "artifacts"
     """Bytes of its artifacts, and its rendered reports."""
+    PAYLOAD = "payload"
+    """The archive of its payload; like the next two, it may be uploaded again."""
+    SUBJECT = "subject"
+    """The wheel of its subject."""
+    BASELINE = "baseline"
+    """The wheel or the payload of its baseline."""
+
+    @property
+    def noun(self) -> str:
+        """What it is called in a sentence."""
+        return _NOUNS[self]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +64,9 @@ class RetentionPolicy:
     """Wheelhouses in the home, and the engine's records of finished cells."""
 
     def narrowed(self, days: int) -> RetentionPolicy:
-        """Return the policy with so many days for everything that is pruned at all."""
+        """Return the policy with at most so many days for everything that is pruned at all."""
         asked = KeepRule(days, "as asked")
-        names = [one.name for one in fields(self) if getattr(self, one.name).days]
+        names = [one.name for one in fields(self) if getattr(self, one.name).days > days]
         return replace(self, **dict.fromkeys(names, asked))
 
 
@@ -138,6 +149,19 @@ class PrunedPart:
 
     def of(self, run: str) -> str:
         """Return the sentence that stands where the part stood."""
-        verb = "was" if self.part is RunPart.LOGS else "were"
-        what = "log" if self.part is RunPart.LOGS else "artifacts"
-        return f"the {what} of run {run} {verb} pruned at {self.at:%Y-%m-%d %H:%M} UTC: {self.rule}"
+        return f"{self.part.noun} of run {run} {self.when}"
+
+    @property
+    def when(self) -> str:
+        """When, and by which rule: follows the name of the part in a sentence."""
+        verb = "were" if self.part is RunPart.ARTIFACTS else "was"
+        return f"{verb} pruned at {self.at:%Y-%m-%d %H:%M} UTC: {self.rule}"
+
+
+_NOUNS: Mapping[RunPart, str] = {
+    RunPart.LOGS: "the log",
+    RunPart.ARTIFACTS: "the artifacts",
+    RunPart.PAYLOAD: "the payload",
+    RunPart.SUBJECT: "the subject's wheel",
+    RunPart.BASELINE: "the baseline",
+}

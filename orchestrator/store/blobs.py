@@ -21,7 +21,7 @@ from orchestrator.domain.blobs import (
 from orchestrator.domain.manifest import StoredPayload
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, database_time_s, insert_into
-from orchestrator.store.tables import BlobChunkRow, BlobRow, PayloadRow
+from orchestrator.store.tables import BlobChunkRow, BlobRow, PayloadRow, PrunedBlobRow
 
 
 class PayloadStore:
@@ -31,7 +31,7 @@ class PayloadStore:
         self._sessions = sessions
 
     def put(self, payload: StoredPayload, *, at: datetime) -> None:
-        """Store a payload; idempotent."""
+        """Store a payload; idempotent. It is not pruned any more."""
         row = {
             "digest": payload.digest,
             "size_bytes": payload.size_bytes,
@@ -41,6 +41,7 @@ class PayloadStore:
         with self._sessions.write() as session:
             insert = insert_into(session, PayloadRow).values(row)
             session.execute(insert.on_conflict_do_nothing())
+            session.execute(delete(PrunedBlobRow).where(PrunedBlobRow.digest == payload.digest))
 
     def get(self, digest: str) -> StoredPayload | None:
         """Return the payload, or None."""

@@ -35,6 +35,7 @@ from orchestrator.store.tables import (
     FiringRow,
     IdempotencyKeyRow,
     LeaseRow,
+    PrunedBlobRow,
     PrunedPartRow,
     PruneRow,
     RetestSessionRow,
@@ -106,9 +107,44 @@ class RetentionStore:
             session.execute(new.on_conflict_do_update(index_elements=["pk"], set_={"ended_at": at}))
 
     def of_run(self, run_id: str) -> tuple[PrunedPart, ...]:
-        """Return the pruned parts of a run."""
+        """Return the pruned parts of a run; what was uploaded again is none."""
         with self._sessions.read() as session:
-            return tuple(_parts(session, run_id))
+            query = select(PrunedPartRow).where(PrunedPartRow.run_id == run_id)
+            rows = session.scalars(query.order_by(PrunedPartRow.part))
+            parts = [PrunedPart(row.part, row.at, row.rule) for row in rows]
+            named = session.execute(_uploads(session).where(RunRow.id == run_id)).one_or_none()
+            for part, digest in zip(_UPLOADS, named or (), strict=False):
+                row = session.get(PrunedBlobRow, digest) if digest else None
+                if row is not None:
+                    parts.append(PrunedPart(part, row.at, row.rule))
+        return tuple(parts)
+
+    def pruned_blob(self, digest: str, part: RunPart) -> PrunedPart | None:
+        """Return why a payload or a wheel of runs is not there; None if it was not pruned."""
+        with self._sessions.read() as session:
+            row = session.get(PrunedBlobRow, digest)
+            return PrunedPart(part, row.at, row.rule) if row is not None else None
+
+    def note_blob(self, digest: str, rule: KeepRule, *, at: datetime) -> None:
+        """Store why a payload or a wheel of runs will not be there."""
+        with self._sessions.write() as session:
+            new = insert_into(session, PrunedBlobRow).values(digest=digest, at=at, rule=rule.text)
+            session.execute(
+                new.on_conflict_do_update(
+                    index_elements=["digest"], set_={"at": at, "rule": rule.text}
+                )
+            )
+
+    def blob_is_back(self, digest: str) -> None:
+        """Forget that it was pruned: it was stored again, or is kept all the same."""
+        with self._sessions.write() as session:
+            session.execute(delete(PrunedBlobRow).where(PrunedBlobRow.digest == digest))
+
+    def uploads_of_runs(self) -> frozenset[str]:
+        """Return the digests of all payloads and wheels that runs were launched with."""
+        with self._sessions.read() as session:
+            found = session.execute(_uploads(session).distinct())
+            return frozenset(digest for digest in chain.from_iterable(found) if digest)
 
     def runs(self, part: RunPart, before: datetime, *, after: str, limit: int) -> list[str]:
         """Return runs with something of the part to prune, by id, from an id on."""
@@ -207,17 +243,11 @@ class RetentionStore:
         unless it ended before `payloads`, and the evidence of its retests unless it ended before
         `artifacts`. None keeps all.
         """
-        spec = RunSpecRow.spec
         with self._sessions.read() as session:
             found: set[str | None] = set()
             proofs = select(VerdictRow.snapshot_digest, VerdictRow.envelope_digest)
             found.update(chain.from_iterable(session.execute(proofs)))
-            of_run = select(
-                RunRow.payload_digest,
-                json_text(session, spec, "subject_digest"),
-                json_text(session, spec, "baseline_digest"),
-            ).join(RunSpecRow, RunSpecRow.run_id == RunRow.id)
-            of_run = of_run.where(_is_live(payloads)).distinct()
+            of_run = _uploads(session).where(_is_live(payloads)).distinct()
             found.update(chain.from_iterable(session.execute(of_run)))
             document = RetestSessionRow.document
             retests = select(
@@ -397,15 +427,23 @@ def _drop_pointers(session: Session, run_id: str) -> Amount:
     return Amount(changed(session, delete(RunEventRow).where(mine, RunEventRow.number.in_(found))))
 
 
-def _parts(session: Session, run_id: str) -> Iterator[PrunedPart]:
-    query = select(PrunedPartRow).where(PrunedPartRow.run_id == run_id)
-    for row in session.scalars(query.order_by(PrunedPartRow.part)):
-        yield PrunedPart(row.part, row.at, row.rule)
+_UPLOADS = (RunPart.PAYLOAD, RunPart.SUBJECT, RunPart.BASELINE)
+
+
+def _uploads(session: Session) -> Select[str, str | None, str | None]:
+    """Select the digests of what runs were launched with, in the order of `_UPLOADS`."""
+    spec = RunSpecRow.spec
+    return select(
+        RunRow.payload_digest,
+        json_text(session, spec, "subject_digest"),
+        json_text(session, spec, "baseline_digest"),
+    ).join(RunSpecRow, RunSpecRow.run_id == RunRow.id)
 
 
 def pruned_part(session: Session, run_id: str, part: RunPart) -> PrunedPart | None:
     """Return why a part of a run is not there; None if it was not pruned."""
-    return next((one for one in _parts(session, run_id) if one.part is part), None)
+    row = session.get(PrunedPartRow, (run_id, part))
+    return PrunedPart(row.part, row.at, row.rule) if row is not None else None
 
 
 def _old_firings(before: datetime) -> Select[int]:

@@ -18,6 +18,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import NullPool
 
+from orchestrator.store.audit_recorder import recorded
 from orchestrator.store.column_types import storable_json
 from orchestrator.store.errors import StoreError, StoreUnusableError
 
@@ -44,6 +45,8 @@ _WRITES = "seatrial_writes"
 _POOL_SIZE = 10
 _PAGES_AT_ONCE = 1_000
 """Pages of a SQLite file that one transaction gives back."""
+_CUT_TIMEOUT_MS = 500
+"""Time for which the cutting of SQLite's log waits for readers, and writers for it."""
 _POOL_OVERFLOW = 20
 
 
@@ -217,6 +220,7 @@ class Sessions:
                 as_store_errors(self.engine),
                 self._in_turn(),
                 self._write.begin() as session,
+                recorded(session),
             ):
                 yield session
         except StoreUnusableError as error:
@@ -226,7 +230,9 @@ class Sessions:
             self._failed = None
 
     def shrink(self, is_late: Callable[[], bool]) -> None:
-        """Return free pages of the SQLite file to the disk, in short transactions.
+        """Return free pages of the SQLite file to the disk, in short transactions, and its log.
+
+        The log (``-wal``) is cut to nothing at the end, unless somebody reads or writes just then.
 
         Args:
             is_late: Asked after each; True leaves the rest to the next call.
@@ -236,7 +242,10 @@ class Sessions:
             with as_store_errors(self.engine), self._in_turn():
                 before, left = self._shrink_some()
             if left == before:
-                return
+                break
+        if not is_late():
+            with as_store_errors(self.engine), self._in_turn():
+                self._cut_log()
 
     def _shrink_some(self) -> tuple[int, int]:
         """Return some free pages; return how many were free before, and how many still are."""
@@ -254,6 +263,18 @@ class Sessions:
         finally:
             pooled.close()
         return before, left
+
+    def _cut_log(self) -> None:
+        pooled = self.engine.raw_connection()
+        driver = cast(sqlite3.Connection, pooled.driver_connection)
+        try:
+            driver.execute(f"PRAGMA busy_timeout={_CUT_TIMEOUT_MS}")
+            driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except sqlite3.OperationalError as error:
+            raise OperationalError("PRAGMA wal_checkpoint", None, error) from error
+        finally:
+            driver.execute(f"PRAGMA busy_timeout={int(_BUSY_TIMEOUT_S * 1000)}")
+            pooled.close()
 
     def probe(self) -> None:
         """Write a row within about a second, to check that the database can be written.

@@ -113,6 +113,8 @@ class SummaryReport(ReportModel):
     """Failing results in quarantine; they are failures in every count."""
     blame: tuple[DiagnosedTest, ...] = ()
     """Failing tests that ran again; that changes no count."""
+    pruned: tuple[str, ...] = ()
+    """What of the run's bytes was pruned, when and by which rule."""
 
     @property
     def is_dated(self) -> bool:

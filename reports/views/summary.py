@@ -52,9 +52,7 @@ def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:
     rows = tuple(cell_row(cell, record, authored) for cell in record.cells)
     everything = total_of("all platforms", rows, [])
     accelerators = total_of("accelerators only", rows, _not_accelerators(rows))
-    passed = rate(
-        sum(row.status.code == "passed" for row in rows), len(rows), nothing="the run has no cell"
-    )
+    passed = _passed_cells(rows)
     comparisons, hidden = compare(measured(rows, record.cells))
     return SummaryReport(
         kind="summary",
@@ -84,7 +82,13 @@ def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:
         issues=issues_of(record),
         quarantined=quarantined_of(record),
         blame=blame_of(record),
+        pruned=tuple(part.of(run.id) for part in record.pruned),
     )
+
+
+def _passed_cells(rows: Sequence[SummaryRow]) -> Rate:
+    passed = sum(row.status.code == "passed" for row in rows)
+    return rate(passed, len(rows), nothing="the run has no cell")
 
 
 def concerns_accelerators(cells: Sequence[CellRecord], rows: Sequence[SummaryRow]) -> bool:

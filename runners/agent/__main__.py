@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import os
 import sys
+from functools import lru_cache
 from pathlib import Path
 from typing import List, Optional
 
@@ -35,7 +36,9 @@ def main(argv: Optional[List[str]] = None) -> int:
         return REFUSED
 
 
+@lru_cache(maxsize=None)
 def _parser() -> argparse.ArgumentParser:
+    """Create the parser, once: ``serve`` reads the words of many verbs with it."""
     parser = argparse.ArgumentParser(prog="seatrial_agent", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("probe").add_argument("--candidate", action="append", default=[])

@@ -9,7 +9,18 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import (
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from . import bounded_process, interpreters
 from .attempt_errors import EnvironmentFailed
@@ -33,16 +44,14 @@ def listed(name):
     version = found.version if found.roots else ""
     return {"home": found.home, "version": version, "digests": digests}
 
-answers = {name: listed(name) for name in sys.argv[1:]}
-"""
-
 # The folders of the path are read, as pkgutil does not tell packages without __init__.py.
-_NAMES = """
-import os, sys
 names = {*sys.builtin_module_names, *getattr(sys, "stdlib_module_names", ())}
 for folder in filter(os.path.isdir, sys.path):
     names.update(name.partition(".")[0] for name in os.listdir(folder))
-answers = {"names": sorted(filter(str.isidentifier, names))}
+answers = {
+    "files": {name: listed(name) for name in sys.argv[1:]},
+    "names": sorted(filter(str.isidentifier, names)),
+}
 """
 
 Mark = Optional[Tuple[int, int, int, int]]
@@ -97,6 +106,15 @@ class Files:
                     file.unlink()
 
 
+class Inventory(NamedTuple):
+    """What one start of the environment's interpreter tells of it."""
+
+    files: Tuple[Files, ...]
+    """Of the subject, of pytest, and of pytest's dependencies."""
+    names: FrozenSet[str]
+    """Of all modules and packages that Python imports without the payload."""
+
+
 class EnvironmentCopy:
     """The environment of the jobs, which is restored before each job."""
 
@@ -139,8 +157,8 @@ class EnvironmentCopy:
 
 def take(
     attempt: AttemptFolder, subject: Optional[PlanSubject], tick: Callable[[], None]
-) -> Tuple[Files, ...]:
-    """List the installed files of the subject, of pytest, and of pytest's dependencies.
+) -> Inventory:
+    """List the installed files, and the names that can be imported.
 
     What was installed is compiled first, as packages may bring files that run when Python starts.
 
@@ -154,11 +172,14 @@ def take(
     """
     script = interpreters.origins_program() + _LIST
     asked = [*_TOOLS, *([subject.distribution] if subject else [])]
-    found = _answers(attempt, script, asked, tick)
+    answers = _answers(attempt, script, asked, tick)
+    found, names = answers["files"], answers["names"]
+    assert isinstance(found, dict)
+    assert isinstance(names, list)
     _compile(attempt, tick)
     taken = [_files(name, found[name]) for name in _TOOLS if found[name] is not None]
     taken += [_files(subject.distribution, found[subject.distribution], subject)] if subject else []
-    return tuple(taken)
+    return Inventory(tuple(taken), frozenset(map(str, names)))
 
 
 def _compile(attempt: AttemptFolder, tick: Callable[[], None]) -> None:
@@ -173,17 +194,6 @@ def _compile(attempt: AttemptFolder, tick: Callable[[], None]) -> None:
                 cwd=attempt.folder,
                 tick=tick,
             )
-
-
-def importable_names(attempt: AttemptFolder, tick: Callable[[], None]) -> FrozenSet[str]:
-    """Return the names of all modules and packages that Python imports without the payload.
-
-    Raises:
-        EnvironmentFailed: the environment cannot be listed.
-    """
-    names = _answers(attempt, _NAMES, (), tick)["names"]
-    assert isinstance(names, list)
-    return frozenset(map(str, names))
 
 
 def _answers(

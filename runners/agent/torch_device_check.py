@@ -15,6 +15,7 @@ import time
 from typing import Any, Callable, Dict, List
 
 ANSWER = "SEATRIAL-ANSWER:"
+NO_TORCH = "torch is not installed, and no device was asked for"
 SIZE = 512
 TOLERANCES = {"xla": 2e-2}
 """Largest error of a float32 product, relative to its largest element.
@@ -134,7 +135,7 @@ class DeviceChecks:
 def main(kind: str) -> None:
     """Run the checks until one fails."""
     if kind == "none" and importlib.util.find_spec("torch") is None:
-        check("torch_import", lambda: "torch is not installed, and no device was asked for")
+        check("torch_import", lambda: NO_TORCH)
         say("end")
         return
     device_checks = DeviceChecks(kind)

@@ -11,7 +11,18 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import (
+    Callable,
+    Collection,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from . import (
     bounded_process,
@@ -24,7 +35,7 @@ from . import (
 from .attempt_context import AttemptContext, JobRunner
 from .attempt_errors import AttemptEnd, DiskFull, EnvironmentFailed, Stopped, WrongSubject
 from .environment_facts import Asker
-from .installed_packages import EnvironmentCopy, Files
+from .installed_packages import EnvironmentCopy, Files, Inventory
 from .job_user import give
 from .layout import AttemptFolder
 from .payload_copy import PayloadCopy
@@ -290,18 +301,18 @@ def copy_payload(context: AttemptContext) -> None:
         raise AttemptEnd(f"the payload cannot be copied: {error}") from error
 
 
-def payload_copy(context: AttemptContext) -> PayloadCopy:
+def payload_copy(context: AttemptContext, names: Collection[str]) -> PayloadCopy:
     """Return the side's payload copy, which is watched after the jobs' user became its owner.
 
-    Raises:
-        EnvironmentFailed: its environment, which has been built, cannot be listed.
+    Args:
+        context: The side.
+        names: Those of the `Inventory` of its environment.
     """
-    names = installed_packages.importable_names(context.attempt, context.heartbeat.check)
     pristine = context.attempt.pristine(context.plan.payload)
     return PayloadCopy(pristine, context.attempt.payload, names)
 
 
-def build_overlay(context: AttemptContext) -> Tuple[Files, ...]:
+def build_overlay(context: AttemptContext) -> Inventory:
     """Build the side's environment, and list its files; the tools' output is in the log.
 
     Raises:
@@ -425,10 +436,11 @@ class BaselineSide:
     def _prepare(self, context: AttemptContext) -> None:
         context.attempt.own.mkdir(exist_ok=True, mode=0o755)
         copy_payload(context)
-        self._installed = build_overlay(context)
+        inventory = build_overlay(context)
+        self._installed = inventory.files
         account = self._runner.user.account
         if account is not None:
             give(context.attempt.payload, account[0], account[1])
-        self._payload = payload_copy(context)
+        self._payload = payload_copy(context, inventory.names)
         self._environment = EnvironmentCopy(context.attempt.venv)
         prove_subject(context, self.runner(context))

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -181,6 +182,7 @@ def test_the_file_of_records_gives_its_pages_back(tmp_path):
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
         full = path.stat().st_size
         dbos_engine._shrink(path)
+        assert Path(f"{path}-wal").stat().st_size == 0
     assert path.stat().st_size < full / 10
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
-from sqlalchemy import func, select
+from sqlalchemy import func, select, text
 
 from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.cell import Cause, CellState, RunState
@@ -386,4 +386,19 @@ def test_sqlite_gives_its_pages_back(database, stores, tmp_path):
     looks: list[int] = []
     stores.retention.give_back(lambda: bool(looks.append(1)))
     assert size() < full / 2
-    assert len(looks) <= 2, "a thousand pages at a time"
+    assert len(looks) <= 3, "a thousand pages at a time, and then the log"
+
+
+@ON_SQLITE
+def test_sqlite_cuts_its_log_as_soon_as_nobody_reads(database, stores, tmp_path):
+    _, name = finished(stores)
+    write_log(stores, name, bytes(range(251)) * 4000)
+    log = tmp_path / "app.db-wal"
+    assert log.stat().st_size > 0
+    with database.sessions.read() as session:
+        session.scalar(text("SELECT count(*) FROM run"))
+        write_log(stores, name, b"one more line")
+        stores.retention.give_back(lambda: False)
+        assert log.stat().st_size > 0, "somebody reads what is in it"
+    stores.retention.give_back(lambda: False)
+    assert log.stat().st_size == 0

@@ -194,7 +194,7 @@ def test_subject_is_proven(installed: Asker, beside: str) -> None:
 
 def _prove(version: str, asker: Asker) -> None:
     asked = PlanSubject("tool", version, f"tool=={version}")
-    prove_installed(asked, take(asker.attempt, asked, lambda: None))
+    prove_installed(asked, take(asker.attempt, asked, lambda: None).files)
     prove(asked, asker)
 
 

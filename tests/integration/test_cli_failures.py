@@ -109,6 +109,29 @@ def test_what_is_not_there_is_named(cli: Cli, options: list[str], said: str) -> 
 
 
 @pytest.mark.parametrize(
+    ("options", "out"),
+    [
+        (["--job", "demo"], "===== cpu demo =====\n"),
+        (["--failed", "--cell", "cpu"], f"===== cpu hull: {SINKS} failed =====\n{TRACEBACK}"),
+        (["--cell", "cpu"], ""),
+        ([], "[gpu] what the others said\n"),
+    ],
+    ids=["job", "failed", "cell", "run"],
+)
+def test_what_was_pruned_is_said_after_all_that_is_left(
+    cli: Cli, controller: FakeController, options: list[str], out: str
+) -> None:
+    said = f"the log of run {ID} was pruned at 2027-04-05 12:00 UTC: kept for 180 days (X)"
+    gone = Answer.problem(410, said)
+    for path in ("log", "artifacts/demo.txt"):
+        controller.answers["GET", f"{SHOWN}/cells/cpu/{path}"] = gone
+    controller.log = b"what the others said\n"
+    assert cli("logs", ID, *options) == 2
+    assert cli.out.startswith(out)
+    assert cli.err.count(said) == 1
+
+
+@pytest.mark.parametrize(
     ("log", "shown"),
     [
         (b"ssh: caf\xc3\xa9 refused", "ssh: café refused\n"),

@@ -214,6 +214,8 @@ def _people(told: Told, hook: Receiver) -> None:
     told("schedule trigger", "schedule", "trigger", "dawn")
     told("token create", "token", "create", "ann")
     assert told("token list", "token", "list")
+    assert told("audit list", "audit", "list")
+    told("audit verify", "audit", "verify")
 
 
 def _commands(prefix: str, group: object) -> Iterator[tuple[str, Any]]:

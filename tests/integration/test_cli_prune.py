@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
 
+from orchestrator.cli.client import Client
+from orchestrator.cli.session import Session
 from tests.unit.cli import in_process
 from tests.unit.cli.fake_controller import Answer, FakeController, Request
 from tests.unit.cli.in_process import Cli
@@ -63,7 +66,52 @@ def test_nothing_is_removed_unless_somebody_says_so(
     assert rows[2] == ["flows", "3", "–", "kept", "for", "14", "days", "(Y)"]
     assert "Kept all the same: 2 runs, as a machine of it is not proven gone." in cli.err
     assert "Each prunes its own home." in cli.err
-    assert ("`seatrial db prune -y` does it" in cli.err) == (not options)
+    assert ("with -y, the same command does it" in cli.err) == (not options)
+
+
+def test_json_asks_nobody_and_says_that_nothing_was_removed(
+    cli: Cli, controller: FakeController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_a_terminal(monkeypatch, "y\n")
+    assert cli("db", "prune", "--json") == 0
+    assert json.loads(cli.out) == REPORT
+    assert "Nothing was removed: with -y, the same command does it." in cli.err
+    assert controller.sent("POST", PRUNE) == []
+
+
+@pytest.mark.parametrize("answer", ["n\n", ""], ids=["no", "Ctrl-C or the end of the input"])
+def test_whoever_does_not_agree_gets_the_same_exit_code(
+    cli: Cli, controller: FakeController, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    at_a_terminal(monkeypatch, answer)
+    assert cli("db", "prune") == 2
+    assert cli.err.splitlines()[-1].endswith("Nothing was removed.")
+    assert controller.sent("POST", PRUNE) == []
+
+
+def test_whoever_agrees_at_a_terminal_removes_it(
+    cli: Cli, controller: FakeController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_a_terminal(monkeypatch, "y\n")
+    assert cli("db", "prune") == 0
+    assert len(controller.sent("POST", PRUNE)) == 2
+
+
+def test_an_interrupt_says_that_the_controller_stops_too(
+    cli: Cli, controller: FakeController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Client, "post", interrupted)
+    assert cli("db", "prune", "-y") == 130
+    assert "the controller stops as well; the same command goes on" in cli.err
+
+
+def at_a_terminal(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    """As if a person sat there, who answers questions so."""
+    monkeypatch.setattr(Session, "is_interactive", True)
+    monkeypatch.setattr("sys.stdin", io.StringIO(answer))
 
 
 def test_it_goes_on_until_nothing_is_left(cli: Cli, controller: FakeController) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import os
+import threading
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -10,15 +12,17 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import func, select
 
+from orchestrator.api import prune as rest
 from orchestrator.application import prune as pruning
 from orchestrator.application.prune import prune, prune_when_due
-from orchestrator.domain.retention import KeepRule, RetentionPolicy
+from orchestrator.domain.retention import KeepRule, PruneReport, RetentionPolicy
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.tables import LeaseRow, TransitionRow
 from tests.databases import write_log
 from tests.integration import gate_world
-from tests.integration.api_context import MATRIX, Desk, archive
+from tests.integration.api_context import MATRIX, Desk, archive, served
 from tests.integration.dashboard.desk import signed_in
+from tests.waiting import until
 
 API = "/api/v1"
 NEVER = RetentionPolicy(
@@ -151,10 +155,13 @@ def test_a_report_names_the_files_that_were_pruned(api: Desk) -> None:
     api.database.stores.results.put_artifacts(api.cell_id(run, "here"), [record])
     api.database.stores.leases.gone(f"{run}-lease", at=api.clock.now(), cost_usd=Decimal(0))
     url = f"{API}/runs/{run}/reports/platform.md?cell=here"
-    assert "pruned" not in api.client.get(url).text
+    whole = f"{API}/runs/{run}/reports/summary.md"
+    assert "pruned" not in api.client.get(url).text + api.client.get(whole).text.lower()
     api.clock.move(days=400)
     prune(api.context)
     assert "pruned on 2027-04-05" in api.client.get(url).text
+    said = f"**Pruned**: the artifacts of run {run} were pruned at 2027-04-05 12:00 UTC: kept for"
+    assert said in api.client.get(whole).text
 
 
 def test_a_crash_between_rows_and_blobs_is_made_up_for(api: Desk, monkeypatch) -> None:
@@ -205,20 +212,94 @@ def test_a_payload_that_was_pruned_is_asked_for_again(api: Desk) -> None:
     [digest, _] = api.context.blobs.put([data])
     url = f"{API}/payloads/{digest}"
     assert api.client.put(url, content=data).status_code in (200, 201)
-    finished(api, payload=digest)
+    run = finished(api, payload=digest)
     age_blobs(api)
     api.clock.move(days=400)
     prune(api.context)
     assert api.client.head(url).status_code == 404
     headers = {"Idempotency-Key": "key-2"}
     body = {"matrix": MATRIX, "payload": digest}
-    refused = api.client.post(f"{API}/runs", json=body, headers=headers)
-    assert (refused.status_code, refused.json()["type"]) == (
-        422,
-        "urn:seatrial:problem:payload-missing",
-    )
+    when = "was pruned at 2027-04-05 12:00 UTC: kept for 365 days (SEATRIAL_KEEP_PAYLOADS_DAYS)"
+    for path, sent in (("runs", body), (f"runs/{run}/rerun", {})):
+        refused = api.client.post(f"{API}/{path}", json=sent, headers=headers)
+        told = refused.json()
+        assert (refused.status_code, told["type"]) == (422, "urn:seatrial:problem:payload-missing")
+        assert told["detail"] == (
+            f"the payload {digest} {when}; `seatrial run` with the same files uploads it again, "
+            f"and so does PUT {url}"
+        )
+    parts = api.client.get(f"{API}/runs/{run}").json()["pruned"]
+    assert [part["part"] for part in parts] == ["artifacts", "logs", "payload"]
+    page = signed_in(api, "read").client.get(f"/runs/{run}").text
+    assert f"The payload of run {run} {when}." in page
     assert api.client.put(url, content=data).status_code in (200, 201)
+    parts = api.client.get(f"{API}/runs/{run}").json()["pruned"]
+    assert [part["part"] for part in parts] == ["artifacts", "logs"]
     assert api.client.post(f"{API}/runs", json=body, headers=headers).status_code == 202
+
+
+def test_a_wheel_that_was_pruned_is_asked_for_again(api: Desk) -> None:
+    data = b"a wheel"
+    [digest, _] = api.context.blobs.put([data])
+    matrix = MATRIX.replace('"1.10"}', '"1.10", wheel: ./proof.whl}')
+    assert matrix != MATRIX
+    run = finished(api, matrix=matrix, subject=digest)
+    age_blobs(api)
+    api.clock.move(days=400)
+    prune(api.context)
+    body = {"matrix": matrix, "payload": "builtin", "subject": digest}
+    refused = api.client.post(f"{API}/runs", json=body, headers={"Idempotency-Key": "key-2"})
+    assert refused.status_code == 422
+    assert f"the subject's wheel {digest} was pruned at" in refused.json()["detail"]
+    answer = api.client.get(f"{API}/runs/{run}").json()
+    assert "subject" in [part["part"] for part in answer["pruned"]]
+    assert api.client.put(f"{API}/subjects/{digest}", content=data).status_code == 201
+    answer = api.client.get(f"{API}/runs/{run}").json()
+    assert "subject" not in [part["part"] for part in answer["pruned"]]
+
+
+def test_a_wheel_that_is_claimed_while_a_prune_works_is_not_called_pruned(
+    api: Desk, monkeypatch
+) -> None:
+    data = archive(marker="one more file")
+    [digest, _] = api.context.blobs.put([data])
+    api.client.put(f"{API}/payloads/{digest}", content=data)
+    run = finished(api, payload=digest)
+    age_blobs(api)
+    api.clock.move(days=400)
+    real = type(api.context.blobs).remove
+
+    def late(self, asked: str, **given: float) -> bool:
+        if asked == digest:
+            assert self.claim(digest)
+        return bool(real(self, asked, **given))
+
+    monkeypatch.setattr(type(api.context.blobs), "remove", late)
+    prune(api.context)
+    parts = api.client.get(f"{API}/runs/{run}").json()["pruned"]
+    assert [part["part"] for part in parts] == ["artifacts", "logs"]
+
+
+def test_fewer_days_than_asked_for_stay_those_of_the_policy(api: Desk) -> None:
+    rules = {line["what"]: line["rule"] for line in preview(api, days=30)["lines"]}
+    assert rules["logs"] == "kept for 30 days (as asked)"
+    assert rules["wheels"] == "kept for 14 days (SEATRIAL_KEEP_CACHES_DAYS)"
+    unused = "kept for 1 day (from when nothing refers to it; payloads and wheels are kept for %s)"
+    assert rules["blobs"] == unused % "30 days (as asked)"
+    [blobs_rule] = [one["rule"] for one in preview(api)["lines"] if one["what"] == "blobs"]
+    assert blobs_rule == unused % "365 days (SEATRIAL_KEEP_PAYLOADS_DAYS)"
+
+
+def test_a_prune_that_is_stopped_ends_after_its_current_step(api: Desk) -> None:
+    for number in range(3):
+        finished(api, f"key-{number}", content=bytes([number]))
+    age_blobs(api)
+    api.clock.move(days=400)
+    report = prune(api.context, is_stopped=lambda: True)
+    assert not report.is_complete
+    assert sum(line.rows > 0 for line in report.lines) == 1
+    assert api.database.stores.retention.last() is None
+    assert prune(api.context).is_complete
 
 
 def test_a_stored_verdict_replays_to_the_same_bytes(api: Desk) -> None:
@@ -277,6 +358,48 @@ def test_a_prune_without_time_goes_on_with_the_next_call(api: Desk, monkeypatch)
     assert calls > 3
     assert prune(api.context).rows == 0
     assert total > 9
+
+
+def test_a_client_that_goes_away_stops_the_prune(api: Desk, monkeypatch) -> None:
+    """At the end of the step that it does just then: here the first run's artifacts."""
+    for number in range(3):
+        finished(api, f"key-{number}", content=bytes([number]))
+    age_blobs(api)
+    api.clock.move(days=400)
+    begun, is_gone, stopped = threading.Event(), threading.Event(), []
+    store = type(api.database.stores.retention)
+    real = store.drop_artifacts
+    passed_on = prune
+
+    def slow(self, *given, **named):
+        begun.set()
+        assert is_gone.wait(30)
+        return real(self, *given, **named)
+
+    def watched(context, *, is_stopped, **given):
+        def noted() -> bool:
+            if begun.is_set() and is_gone.is_set() and not stopped:
+                until(is_stopped)  # the server learns of it a moment later
+                stopped.append(True)
+            return is_stopped()
+
+        report = passed_on(context, is_stopped=noted, **given)
+        reports.append(report)
+        return report
+
+    reports: list[PruneReport] = []
+    monkeypatch.setattr(store, "drop_artifacts", slow)
+    monkeypatch.setattr(rest, "prune", watched)
+    with served(api.app) as port:
+        connection = http.client.HTTPConnection("127.0.0.1", port)
+        connection.request("POST", f"{API}/prune", "{}", {"Content-Type": "application/json"})
+        assert begun.wait(30)
+        connection.close()
+        is_gone.set()
+        until(lambda: reports)
+    assert not reports[0].is_complete
+    assert {line.what: line.rows for line in reports[0].lines}["artifacts"] == 4
+    assert prune(api.context).is_complete, "and the next one need not wait"
 
 
 def test_what_is_kept_for_ever_is_never_pruned(api: Desk) -> None:

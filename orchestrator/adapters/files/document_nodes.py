@@ -9,6 +9,7 @@ import tomllib
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, StringMark, YAMLError
@@ -27,6 +28,7 @@ from orchestrator.domain.document_problems import Path, Problem
 LARGEST_BYTES = 1024 * 1024
 DEEPEST = 32
 MOST_ITEMS = 50_000
+_KEPT_CHARACTERS = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,7 +405,20 @@ class _Builder:
 
 
 def read_yaml(text: str) -> ConfigNode:
-    """Parse one document. Raises UnreadableError with the position."""
+    """Parse one document. Raises UnreadableError with the position.
+
+    A launch reads the same text several times, for its plan, its payload and its cells: the newest
+    short ones are parsed once.
+    """
+    return _parsed(text) if len(text) <= _KEPT_CHARACTERS else _parse(text)
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str) -> ConfigNode:
+    return _parse(text)
+
+
+def _parse(text: str) -> ConfigNode:
     if len(text.encode("utf-8", "replace")) > LARGEST_BYTES:
         raise DocumentSyntaxError(f"it is larger than {LARGEST_BYTES} bytes")
     builder = _Builder()

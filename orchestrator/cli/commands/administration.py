@@ -15,7 +15,7 @@ from orchestrator.cli.client import Client, Json, read
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import FAILED, CliError, RefusedError
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.session import Session, session_of
+from orchestrator.cli.session import Session, is_confirmed, session_of
 from orchestrator.cli.view.tables import Layout, fitting, print_list, row_of
 from orchestrator.cli.wiring import DatabaseState
 from orchestrator.domain.caller_identity import Token
@@ -195,15 +195,15 @@ def db_prune(
             metavar="DAYS",
             min=1,
             max=36500,
-            help="In place of the policy's days, except for what it keeps for ever.",
+            help="Keep nothing for longer, except for what the policy keeps for ever.",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Remove what the retention policy does not keep; results, verdicts and leases always stay.
 
-    It prints what would go (rows, bytes), and removes it where a person says so or with -y. It may
-    be interrupted and repeated.
+    It prints what would go (rows, bytes), and removes it where a person says so or with -y; with
+    --json it asks nobody. It may be interrupted, which ends it within a second, and repeated.
     """
     session = session_of(context)
     if dry_run and yes:
@@ -213,7 +213,7 @@ def db_prune(
     shown = read(PruneReport, answer)
     if not yes:
         _show_prune(session, answer, shown, as_json=as_json)
-        if dry_run or as_json or not _is_agreed(session, shown):
+        if dry_run or not _is_agreed(session, shown, asks=session.is_interactive and not as_json):
             return
     answer, total = _pruned(session, client, days)
     if as_json:
@@ -228,12 +228,16 @@ def db_prune(
 def _pruned(session: Session, client: Client, days: int | None) -> tuple[Json, PruneReport]:
     """Prune until nothing is left; return the last answer, and the sum of all."""
     body = {"days": days} if days is not None else {}
-    answer = client.post("/prune", body)
-    total = read(PruneReport, answer)
-    while not total.is_complete:
-        session.say(f"so far: {_amount(total)}")
+    try:
         answer = client.post("/prune", body)
-        total = total.then(read(PruneReport, answer))
+        total = read(PruneReport, answer)
+        while not total.is_complete:
+            session.say(f"so far: {_amount(total)}")
+            answer = client.post("/prune", body)
+            total = total.then(read(PruneReport, answer))
+    except KeyboardInterrupt:
+        session.say("Interrupted: the controller stops as well; the same command goes on.")
+        raise
     return answer, total
 
 
@@ -258,15 +262,15 @@ def _show_prune(session: Session, answer: Json, shown: PruneReport, *, as_json: 
         session.say(one_line(sentence(remark)))
 
 
-def _is_agreed(session: Session, shown: PruneReport) -> bool:
+def _is_agreed(session: Session, shown: PruneReport, *, asks: bool) -> bool:
     """Ask a person, where there is something to remove and somebody to ask."""
     if not shown.rows:
         session.say("There is nothing to remove.")
         return False
-    if not session.is_interactive:
-        session.say("Nothing was removed: `seatrial db prune -y` does it.")
+    if not asks:
+        session.say("Nothing was removed: with -y, the same command does it.")
         return False
-    if typer.confirm(f"Remove {_amount(shown)}?", err=True):
+    if is_confirmed(f"Remove {_amount(shown)}?"):
         return True
     raise CliError("Nothing was removed.")
 

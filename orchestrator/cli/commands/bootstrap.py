@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from orchestrator.cli.errors import AUTHENTICATION, FAILED, NO_VERDICT, USAGE, CliError
-from orchestrator.cli.session import Session, session_of
+from orchestrator.cli.session import Session, is_confirmed, session_of
 from orchestrator.domain.cloud_account import AccountSetup, CheckLevel
 from orchestrator.domain.machine import ConfigError, CredentialsError, ProviderError
 
@@ -74,7 +74,7 @@ def _apply(session: Session, steps: Iterator[str], question: str, yes: bool) -> 
     if not yes and not session.is_interactive:
         session.say("nothing was changed: there is no terminal to ask on; --yes applies it")
         return
-    if not yes and not typer.confirm(question, err=True):
+    if not yes and not is_confirmed(question):
         session.say("nothing was changed")
         return
     for step in steps:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
-import typer
 from rich.text import Text
 
 from orchestrator.cli.client import read
 from orchestrator.cli.errors import NO_VERDICT, CliError, NoControllerError, RefusalError
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.session import URGENT_S, Session
+from orchestrator.cli.session import URGENT_S, Session, is_confirmed
 from orchestrator.cli.view.tables import Layout, fitting
 from orchestrator.domain.inventory import StoppedMachine, StopReport
 from orchestrator.domain.machine import MachineState
@@ -126,7 +125,7 @@ def _confirm(session: Session, seen: StopReport, *, yes: bool) -> None:
         )
     what = plural(len(seen.items), "billed thing")
     asked = f"Cancel every run of project {project!r} and end all of its machines ({what} now)?"
-    if not typer.confirm(asked, err=True):
+    if not is_confirmed(asked):
         raise CliError("Nothing was ended.")
 
 

@@ -13,7 +13,7 @@ from orchestrator.cli.commands.options import (
     ReadRunArgument,
 )
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.failure_logs import CellLog, LogSelection, chosen_logs
+from orchestrator.cli.failure_logs import CellLog, Gaps, LogSelection, chosen_logs
 from orchestrator.cli.safe_text import log_line
 from orchestrator.cli.session import Session, find_cells, find_run, session_of
 from orchestrator.domain.run_record import CellRecord, RunResponse
@@ -44,7 +44,11 @@ def logs_command(
         bool, typer.Option("-f", "--follow", help="Go on until the run is over.")
     ] = False,
 ) -> None:
-    """Print the logs of a run's cells, as they came from the machines."""
+    """Print the logs of a run's cells, as they came from the machines.
+
+    Of a run whose logs or artifacts were pruned it prints what is left, says what was pruned, and
+    ends with the exit code 2.
+    """
     session = session_of(context)
     chosen = LogSelection(job, test, failed)
     if follow and chosen.is_part:
@@ -52,16 +56,24 @@ def logs_command(
     client = session.client() if follow else session.reader()
     _, found = find_run(client, run)
     cells = find_cells(found, cell)
-    if not chosen.is_part:
-        _print_whole(session, client, found, cells, follow=follow)
-        return
-    printer = _Printer(session)
-    for text in chosen_logs(client, found, cells, chosen):
-        printer.write(text)
+    gaps = Gaps()
+    if chosen.is_part:
+        printer = _Printer(session)
+        for text in chosen_logs(client, found, cells, chosen, gaps):
+            printer.write(text)
+    else:
+        _print_whole(session, client, found, cells, gaps, follow=follow)
+    gaps.refuse()
 
 
 def _print_whole(
-    session: Session, client: Client, run: RunResponse, cells: list[CellRecord], *, follow: bool
+    session: Session,
+    client: Client,
+    run: RunResponse,
+    cells: list[CellRecord],
+    gaps: Gaps,
+    *,
+    follow: bool,
 ) -> None:
     for one in cells:
         if one.ingested is not None:
@@ -72,7 +84,7 @@ def _print_whole(
         # Asked for before the logs: what a finished run has written is all there.
         is_over = not follow or find_run(client, run.id)[1].is_finished
         for log in logs:
-            for text in log.new(to_the_end=is_over):
+            for text in gaps.besides(log.new(to_the_end=is_over)):
                 printer.write(text)
         if is_over:
             return

@@ -14,7 +14,7 @@ from orchestrator.cli.commands.emergency_stop import stop_all
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import NO_VERDICT, CliError, RefusalError
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.session import Session, find_run, session_of
+from orchestrator.cli.session import Session, find_run, is_confirmed, session_of
 from orchestrator.cli.view.costs import (
     prices_table,
     refreshed,
@@ -147,7 +147,7 @@ def _terminate(
     what = plural(len(inventory.items), "of these things", "of these things")
     if not yes and not session.is_interactive:
         raise CliError("There is no terminal to ask on: say -y to end these. Nothing was ended.")
-    if not yes and not typer.confirm(f"End {what} now?", err=True):
+    if not yes and not is_confirmed(f"End {what} now?"):
         raise CliError("Nothing was ended.")
     ended, failed = [], []
     for sight in inventory.items:

@@ -101,7 +101,9 @@ class _Watcher:
         # One way to the controller for all threads: it is started again once, not once each.
         self._line = session.line(say=self._tell)
         self._wake = threading.Event()
-        self._follower = Follower(self._client(), self._client(), first, self._wake)
+        self._follower = Follower(
+            self._client(), self._client(), first, self._wake, with_log=session.is_live
+        )
         self._run_id = self._follower.watched.run.id
         self._cancelled = False
 

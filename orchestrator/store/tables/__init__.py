@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from orchestrator.store.tables.access import (
+    AuditRow,
     BlobChunkRow,
     BlobRow,
     BrowserSessionRow,
     ControllerRow,
     PayloadRow,
+    PrunedBlobRow,
     TokenRow,
 )
 from orchestrator.store.tables.gates import (
@@ -91,6 +93,7 @@ __all__ = [
     "AttemptEnvironmentRow",
     "AttemptRow",
     "AttestationRow",
+    "AuditRow",
     "BenchmarkPointRow",
     "BenchmarkRow",
     "BlobChunkRow",
@@ -128,6 +131,7 @@ __all__ = [
     "PolicyRow",
     "PriceRow",
     "PruneRow",
+    "PrunedBlobRow",
     "PrunedPartRow",
     "QuarantineRow",
     "RetestSessionRow",

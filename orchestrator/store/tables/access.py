@@ -1,10 +1,10 @@
-"""Tables of payloads, tokens, controllers and blobs."""
+"""Tables of payloads, tokens, controllers, blobs and the audit log."""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import Float, ForeignKey
+from sqlalchemy import Float, ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
 from orchestrator.domain.caller_identity import Scope
@@ -50,6 +50,25 @@ class BrowserSessionRow(TableBase):
     expires_at: Mapped[datetime]
 
 
+class AuditRow(TableBase):
+    """An entry of the audit log; the database refuses to change or delete one."""
+
+    __tablename__ = "audit_entry"
+    __table_args__ = (
+        Index("ix_audit_entry_actor", "actor", "number"),
+        Index("ix_audit_entry_resource", "resource", "number"),
+    )
+
+    number: Mapped[KeyNumber]
+    at: Mapped[datetime] = mapped_column(index=True)
+    actor: Mapped[str] = mapped_column(Name)
+    resource: Mapped[str] = mapped_column(Name)
+    document: Mapped[str]
+    """The entry as JSON, with the digest of the entry before."""
+    digest: Mapped[UniqueId]
+    """sha256 of the document."""
+
+
 class ControllerRow(TableBase):
     """A controller, alive or dead."""
 
@@ -69,6 +88,16 @@ class BlobRow(TableBase):
     size_bytes: Mapped[Long]
     touched_s: Mapped[float] = mapped_column(Float(53))
     """When it was last stored or claimed, in seconds of the database's clock."""
+
+
+class PrunedBlobRow(TableBase):
+    """A payload or wheel of a run that was pruned, and why, until it is uploaded again."""
+
+    __tablename__ = "pruned_blob"
+
+    digest: Mapped[Id]
+    at: Mapped[datetime]
+    rule: Mapped[str]
 
 
 class BlobChunkRow(TableBase):

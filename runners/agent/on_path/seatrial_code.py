@@ -16,6 +16,7 @@ import functools
 import hashlib
 import json
 import marshal
+import operator
 import os
 import sys
 import types
@@ -79,7 +80,8 @@ class _Source:
         """Functions of its module and of its classes, as in ``__qualname__``."""
         self.makes_functions = False
         """Whether its code executes text, or creates functions in another way."""
-        self._codes: Dict[int, List[types.CodeType]] = {}
+        self.is_compiled = byte_code is None
+        self._codes: Dict[int, Tuple[types.CodeType, ...]] = {}
         """By first line."""
         self.size = 0
         """Bytes that were compiled."""
@@ -96,7 +98,8 @@ class _Source:
     def has(self, code: types.CodeType) -> bool:
         """Return whether the file compiles to this code, plainly or as pytest rewrites asserts."""
         key = code.co_firstlineno
-        if any(_alike(code, each) for each in self._codes.get(key, ())):
+        found = self._codes.get(key, ())
+        if (_IS_STRICT and code in found) or any(_alike(code, each) for each in found):
             return True
         if self._is_rewritten or key not in self._codes or self.file.startswith(_FROZEN):
             return False
@@ -120,11 +123,12 @@ class _Source:
         return _compile(text, self.file, "exec", dont_inherit=True)  # type: ignore[no-any-return]
 
     def _add(self, code: types.CodeType, used: Set[str]) -> None:
-        self._codes.setdefault(code.co_firstlineno, []).append(code)
-        used.update(code.co_names)
-        for each in code.co_consts:
-            if type(each) is types.CodeType:
-                self._add(each, used)
+        waiting = [code]
+        for one in waiting:
+            line = one.co_firstlineno
+            self._codes[line] = (*self._codes.get(line, ()), one)
+            used.update(one.co_names)
+            waiting += [each for each in one.co_consts if type(each) is types.CodeType]
 
     def _name(self, code: types.CodeType, above: str) -> None:
         for each in code.co_consts:
@@ -223,6 +227,7 @@ class CodeComparison:
                 (f"{name}.{place}", code.co_filename) for place, code in rows if code not in named
             )
             named.update(code for _, code in rows)
+            self._forget(source)
         return found
 
     def _is_seen(self, name: str, module: object, same: Optional[ModuleSnapshot]) -> bool:
@@ -254,14 +259,14 @@ class CodeComparison:
         rows: List[Tuple[str, types.CodeType]] = []
         aliens: Dict[str, Function] = {}
         for place, value in members(contents, name):
-            called = list(functions(value))
+            called = functions(value)
             is_listed = place in missing
             missing.discard(place)
             mine = [one for one in called if self._belongs(one.__code__.co_filename)]
             good = [one for one in mine if self._is_good(one.__code__)]
             own = own or any(one.__code__.co_filename == source.file for one in good)
-            for one in mine:
-                if not (source.makes_functions or self._is_good(one.__code__)):
+            for one in mine if len(good) < len(mine) and not source.makes_functions else ():
+                if one not in good:
                     if not good or id(one.__globals__) in self._scopes:
                         raise _WrongCodeError(
                             f"{name}.{place} says that it comes from {one.__code__.co_filename},"
@@ -287,6 +292,11 @@ class CodeComparison:
                 f" {seatrial_origins.below_payload(aliens[wrong[0]].__code__.co_filename)}"
             )
         return rows
+
+    def _forget(self, source: _Source) -> None:
+        """Free the memory of what can be read again: new memory costs more than reading."""
+        if not source.is_compiled:
+            del self._sources[source.file]
 
     def _belongs(self, file: str) -> bool:
         if file not in self._is_installed:
@@ -364,21 +374,23 @@ def _loaded(byte_code: bytes) -> types.CodeType:
 def _alike(one: types.CodeType, other: types.CodeType) -> bool:
     """Return whether two code objects do the same; their files, names and columns may differ.
 
-    ``==`` is not used, because it ignores the table of exceptions before Python 3.12.
+    ``==`` alone is not used: some versions of Python leave the table of exceptions out of it.
     """
-    return all(_of(one, part) == _of(other, part) for part in _PARTS) and _same(
-        one.co_consts, other.co_consts
-    )
+    return bool(_parts(one) == _parts(other)) and _same(one.co_consts, other.co_consts)
 
 
-def _of(code: types.CodeType, part: str) -> object:
-    return getattr(code, part, None)
+def _is_strict() -> bool:
+    """Return whether ``==`` of code objects compares the table of exceptions, if there is one."""
+    code = _is_strict.__code__
+    return not hasattr(code, "co_exceptiontable") or code != code.replace(co_exceptiontable=b"!")
 
 
-_PARTS = (
+_IS_STRICT = _is_strict()
+_NAMES = (
     "co_argcount", "co_posonlyargcount", "co_kwonlyargcount", "co_flags", "co_code",
     "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_exceptiontable",
 )  # fmt: skip
+_parts = operator.attrgetter(*(name for name in _NAMES if hasattr(types.CodeType, name)))
 
 
 def _same(one: object, other: object) -> bool:
@@ -386,6 +398,8 @@ def _same(one: object, other: object) -> bool:
     kind = type(one)
     if kind is not type(other):
         return False
+    if kind in _EQUAL:
+        return one == other
     if kind is types.CodeType:
         return _alike(one, other)  # type: ignore[arg-type]
     if kind is tuple:
@@ -398,7 +412,9 @@ def _same(one: object, other: object) -> bool:
     return kind in _CONSTANTS and repr(one) == repr(other)
 
 
-_CONSTANTS = frozenset((bool, bytes, complex, float, int, slice, str, type(None), type(...)))
+_EQUAL = frozenset((bool, bytes, int, str, type(None), type(...)))
+"""Types of which two values that are equal are the same."""
+_CONSTANTS = frozenset((complex, float, slice))
 
 
 class _PassHook:

@@ -121,14 +121,15 @@ class _Held:
         self._names = list(values)
         found = list(values.values())
         self._identities = _identities(found)
-        self._acting = {name for name, value in zip(self._names, found) if _acts(value)}
-        chains = [list(functions(value)) for value in found]
+        kinds = dict(zip(self._identities[len(found) :], found))
+        self._acting = {kind for kind, value in kinds.items() if _acts(value)}
+        """Identities of the types whose values act."""
+        chains = list(map(functions, found))
         self._counts = list(map(len, chains))
         every = [one for chain in chains for one in chain]
-        self._functions = [weakref.ref(one) for one in every]
+        self._functions = list(map(weakref.ref, every))
         self._codes = list(map(_code_of, every))
-        self._defaults = list(map(_defaults, every))
-        self._enclosed = list(map(_inside, every))
+        self._inner = list(map(_inner, every))
         self._called = {
             name: _called(one) for name, one in zip(self._names, found) if type(one) in HOLDERS
         }
@@ -142,8 +143,7 @@ class _Held:
         return (
             None not in every
             and all(map(operator.is_, map(_code_of, every), self._codes))
-            and list(map(_defaults, every)) == self._defaults  # type: ignore[arg-type]
-            and list(map(_inside, every)) == self._enclosed  # type: ignore[arg-type]
+            and list(map(_inner, every)) == self._inner  # type: ignore[arg-type]
             and all(_called(values[name]) == called for name, called in self._called.items())
             and self._base_ids() == self._bases
         )
@@ -157,7 +157,7 @@ class _Held:
             start, end = end, end + self._counts[index]
             if name in self._values:
                 yield from self._changes_of(name, self._values[name], index, slice(start, end))
-            elif name in self._acting:
+            elif self._did_act(index):
                 yield ChangedName(self._above + name, "", "was removed after the import")
         for name in self._values.keys() - set(self._names):
             yield self._added(str(name), self._values[name])
@@ -165,9 +165,9 @@ class _Held:
     def _changes_of(
         self, name: str, value: object, index: int, part: slice
     ) -> Iterator[ChangedName]:
-        chain = list(functions(value))
+        chain = functions(value)
         if [id(value), id(type(value))] != self._identities[index :: len(self._names)]:
-            is_changed = name in self._acting or _acts(value) or name == "__builtins__"
+            is_changed = self._did_act(index) or _acts(value) or name == "__builtins__"
             is_changed = is_changed and not self._is_submodule(name, value)
         else:
             before = [each() for each in self._functions[part]]
@@ -179,9 +179,12 @@ class _Held:
             )
         if is_changed:
             yield _changed(self._above + name, value)
-        elif list(map(_defaults, chain)) != self._defaults[part]:
+        elif list(map(_defaults, chain)) != [each and each[0] for each in self._inner[part]]:
             what = "has other default values than after its import"
             yield ChangedName(self._above + name, "", what)
+
+    def _did_act(self, index: int) -> bool:
+        return self._identities[len(self._names) + index] in self._acting
 
     def _added(self, name: str, value: object) -> ChangedName:
         is_used = self._above or name == "__getattr__" or name in vars(builtins)
@@ -292,7 +295,8 @@ def namespaces(contents: Values, module: str) -> Iterator[Tuple[str, Values, Opt
         above, values, kind = waiting.pop()
         yield above, values, kind
         for key, value in list(values.items()):
-            if type in _mro(type(value)):
+            kind_of = type(value)
+            if kind_of is not Function and type in _mro(kind_of):
                 inner = _class_dict(value)
                 if id(value) not in seen and inner.get("__module__") == module:
                     seen.add(id(value))
@@ -307,22 +311,27 @@ def members(contents: Values, module: str) -> Iterator[Tuple[str, object]]:
                 yield above + str(key), value
 
 
-def functions(value: object, depth: int = _DEPTH) -> Iterator[Function]:
-    """Yield the function that a value calls, and those that it wraps.
+def functions(value: object, depth: int = _DEPTH) -> List[Function]:
+    """Return the function that a value calls, and those that it wraps.
 
     Values are recognised by their exact types: reading an attribute would load a lazy value.
     """
     kind = type(value)
-    inner: List[object] = []
     if kind is Function:
         assert isinstance(value, Function)
-        yield value
-        inner = [value.__dict__.get("__wrapped__"), *_cells(value)]
+        found = [value]
+        wrapped = getattr(value, "__wrapped__", None)
+        if wrapped is None and value.__closure__ is None:
+            return found
+        inner = [wrapped, *_cells(value)]
     elif kind in HOLDERS:
+        found = []
         inner = [getattr(value, name, None) for name in HOLDERS[kind]]
-    if depth:
-        for one in inner:
-            yield from functions(one, depth - 1)
+    else:
+        return []
+    for one in inner if depth else ():
+        found += functions(one, depth - 1)
+    return found
 
 
 HOLDERS: Dict[type, Tuple[str, ...]] = {
@@ -376,11 +385,12 @@ def _cells(function: Function) -> Iterator[object]:
             continue
 
 
-def _inside(function: Function) -> Optional[List[int]]:
-    """Return the identities of what a function encloses, and of the functions in that."""
-    if function.__closure__ is None:
+def _inner(function: Function) -> Optional[Tuple[object, object]]:
+    """Return what identifies a function's default values and what it encloses; None without any."""
+    defaults = _defaults(function)
+    if defaults is None and function.__closure__ is None:
         return None
-    return [each for value in _cells(function) for each in _called(value)]
+    return defaults, [each for value in _cells(function) for each in _called(value)]
 
 
 def _defaults(function: Function) -> Optional[List[Tuple[int, str]]]:

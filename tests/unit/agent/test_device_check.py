@@ -249,7 +249,9 @@ def test_what_becomes_of_the_answer(
     monkeypatch.setattr(processes, "kill_all", cleared.append)
     monkeypatch.setattr(Asker, "ask", lambda *_, **__: said)
     asked = Readiness("cuda", enforce=True, timeout_s=3)
-    result = device_check.see(asked, Asker(AttemptFolder(tmp_path), {}, None, lambda: None))
+    result = device_check.see(
+        asked, Asker(AttemptFolder(tmp_path), {}, None, lambda: None), has_torch=False
+    )
     assert len(cleared) == 1, "one process alone may hold the device"
     assert (result["device"], result["ok"]) == ("cuda", reason is None)
     assert result["checks"][-1]["seconds"] == (3 if said.timed_out else ANY)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
+from ruamel.yaml.events import Event
 
+from orchestrator.adapters.files import document_nodes
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.matrix import Matrix
@@ -347,3 +350,21 @@ def test_the_ready_made_matrices_are_read() -> None:
     local = names["local.yaml"]
     assert [job.id for job in local.jobs] == ["moe", "moe-demo", "moe-throughput", "batch-sweep"]
     assert [platform.provider for platform in local.platforms] == ["local"]
+
+
+def test_the_text_of_a_launch_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its plan and the launch itself read it twice each."""
+    parsed = []
+
+    def counted(text: str) -> Iterator[Event]:
+        parsed.append(text)
+        return events(text)
+
+    events = document_nodes._events
+    monkeypatch.setattr(document_nodes, "_events", counted)
+    document_nodes._parsed.cache_clear()
+    text = changed("name: s", "name: once")
+    for _ in range(4):
+        DOCUMENTS.read_matrix(text, "m.yaml")
+        DOCUMENTS.check_matrix(text, "m.yaml", manifest=manifest(), providers=TRAITS)
+    assert parsed == [text]
