@@ -200,7 +200,7 @@ _HOUR_S = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class RunCosts:
+class Spent:
     """The costs of a run and their limit."""
 
     spent_usd: Decimal
@@ -255,7 +255,6 @@ def run_page(
     cells, spec = stores.cells.of_run(run.id), stores.runs.spec(run.id)
     record = record_of_run(stores, run, cells, spec, at=request.now, depth=Depth.SHOWN)
     tables = _tables(record, request.now, whole=request.wanted is not Format.HTML)
-    money = RunCosts(record.cost_usd, spec.matrix.limits.max_usd, _usd_per_s(record))
     facts = {
         "run": record.run,
         "wheel": record.subject.wheel,
@@ -265,7 +264,7 @@ def run_page(
         "cell_count": len(record.cells),
         "seconds": (seconds := _seconds(record.run, request.now)),
         "took": elapsed(seconds),
-        "money": money,
+        "money": (money := Spent(record.cost_usd, spec.matrix.limits.max_usd, _usd_per_s(record))),
         "tables": {table.id: table for table in tables},
         "pruned": [sentence(part.of(run.id)) for part in record.pruned],
         "said": [*_kept(record), *_simulated(record), *_notices(record)],
@@ -381,7 +380,7 @@ def _again(record: RunRecord) -> Sequence[tuple[str, str, int]]:
     return [("", "everything", len(every)), *counted]
 
 
-def _data(record: RunRecord, money: RunCosts) -> Mapping[str, object]:
+def _data(record: RunRecord, money: Spent) -> Mapping[str, object]:
     run = record.run
     return {
         "run": run.id,
