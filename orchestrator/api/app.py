@@ -27,6 +27,7 @@ _ROUTERS = (
         "payloads:writing",
         "controller_info:router",
         "tokens:router",
+        "sessions:router",
     ),
     *("ingest:router", "channels:reading", "channels:writing", "machines:reading"),
     *("machines:writing", "costs:reading", "costs:writing", "reports:linting", "exports:router"),

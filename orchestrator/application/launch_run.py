@@ -237,7 +237,7 @@ def check_order(
 
 
 def _check_matrix(context: Context, order: LaunchOrder, payload: StoredPayload) -> Matrix:
-    asked = context.documents.read_matrix(order.matrix, order.name).payload
+    asked = context.documents.sketch_matrix(order.matrix, order.name).payload
     if order.payload == BUILTIN and not isinstance(asked, str):
         # Before the jobs are looked for in another payload than the one that was asked for.
         problem = Problem(("payload", "path"), _ELSEWHERE.format(asked.path, "payload", "payloads"))

@@ -40,7 +40,13 @@ from orchestrator.adapters.text_similarity import FuzzySimilarity
 from orchestrator.adapters.wakeups import Wakeups
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
-from orchestrator.application.context import Context, GatePorts, RetentionPorts
+from orchestrator.application.context import (
+    TOKENS_ALONE,
+    Context,
+    GatePorts,
+    RetentionPorts,
+    SignInPorts,
+)
 from orchestrator.application.emergency_stop import EmergencyStop
 from orchestrator.application.end_run import publish_report
 from orchestrator.application.janitor import Janitor
@@ -207,7 +213,13 @@ def shown_url(url: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{host}"))
 
 
-def build(settings: Settings, *, runs_cells: bool, local: LocalJobs = AS_OURSELVES) -> Parts:
+def build(
+    settings: Settings,
+    *,
+    runs_cells: bool,
+    local: LocalJobs = AS_OURSELVES,
+    sign_in: SignInPorts = TOKENS_ALONE,
+) -> Parts:
     """Open the stores and create all components; nothing runs yet."""
     if is_embedded(settings):
         check_unclosed(settings.home / "app.db")
@@ -219,7 +231,7 @@ def build(settings: Settings, *, runs_cells: bool, local: LocalJobs = AS_OURSELV
     scratch = temporary_folder(settings.home)
     gate = _gate_ports(settings, subjects_of(settings, local, scratch))
     wake = engine.start if engine else _leave_it
-    ports = _Ports(_janitor(deps, settings), _retention(settings, engine), gate, wake)
+    ports = _Ports(_janitor(deps, settings), _retention(settings, engine), gate, wake, sign_in)
     context = _context(deps, scratch, ports)
     return Parts(executor, database, context, deps, engine)
 
@@ -304,6 +316,7 @@ class _Ports:
     retention: RetentionPorts
     gate: GatePorts
     wake: Callable[[str], None]
+    sign_in: SignInPorts = TOKENS_ALONE
 
 
 def _context(deps: FlowDeps, scratch: Path, ports: _Ports) -> Context:
@@ -341,6 +354,7 @@ def _context(deps: FlowDeps, scratch: Path, ports: _Ports) -> Context:
         open_workspace=deps.open_workspace,
         wheels=deps.wheels,
         wake=ports.wake,
+        sign_in=ports.sign_in,
         budgets=deps.budgets,
         locks=deps.locks,
     )

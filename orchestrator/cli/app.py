@@ -197,6 +197,7 @@ ENTRIES = {
         "The audit log: who changed what, from where, and when.",
     ),
     "token": CommandEntry(_KEEP, "administration:token_app", "API tokens."),
+    "session": CommandEntry(_KEEP, "administration:session_app", "Browsers that are signed in."),
     "db": CommandEntry(_KEEP, "administration:db_app", "The controller's database."),
     "schema": CommandEntry(
         _KEEP, "administration:schema_app", "JSON Schemas of the files people write."

@@ -364,7 +364,7 @@ def show_launch(request: PageRequestDep, matrix: str = "", run: str = "") -> Res
     """The form, with the text of a ready matrix, or with all that a run was launched with."""
     if not request.viewer.may(Scope.RUN):
         viewer = request.viewer
-        raise NotAllowedError(missing_scope(viewer.name, viewer.scope, Scope.RUN))
+        raise NotAllowedError(missing_scope(viewer.caller, Scope.RUN))
     if run:
         form = _form_of(request.context, run_of(request, run))
         return _answer(request, form, _read(request, form))

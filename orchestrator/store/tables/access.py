@@ -44,10 +44,18 @@ class BrowserSessionRow(TableBase):
 
     __tablename__ = "browser_session"
 
-    secret_sha256: Mapped[Id]
-    token: Mapped[str] = mapped_column(Name, ForeignKey("token.id"))
-    """The token that it was created with, and ends with."""
+    id: Mapped[Id]
+    secret_sha256: Mapped[UniqueId]
+    name: Mapped[str]
+    display_name: Mapped[str]
+    scope: Mapped[Scope] = mapped_column(OneOf(Scope))
+    token: Mapped[str | None] = mapped_column(Name, ForeignKey("token.id"))
+    """The token that it was begun with, and ends with."""
+    created_at: Mapped[datetime]
+    last_used_at: Mapped[datetime]
     expires_at: Mapped[datetime]
+    id_token: Mapped[str | None]
+    """The issuer's token, which its logout asks for."""
 
 
 class AuditRow(TableBase):

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchbridge.llm.gpt2 import GPT2, TokenTable
+from torchbridge.memory import storage_bytes
 
 LARGEST = 127  # symmetric: -128 is not used
 VECTORS = torch.backends.cpu.get_cpu_capability()  # asked once: torch 2.7 cannot trace the question
@@ -152,6 +153,4 @@ def quantise_int8(model: GPT2) -> GPT2:
 
 def weight_bytes(model: nn.Module) -> int:
     """Bytes of all storages behind parameters and buffers, shared ones once."""
-    tensors = [*model.parameters(), *model.buffers()]
-    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
-    return sum(storages.values())
+    return storage_bytes([*model.parameters(), *model.buffers()])

@@ -109,6 +109,8 @@ OPERATIONS = {
     ("post", "/api/v1/quarantines/{quarantine_id}/end"): "end_one_quarantine",
     ("get", "/api/v1/tokens"): "list_tokens", ("post", "/api/v1/tokens"): "create_token",
     ("delete", "/api/v1/tokens/{token_id}"): "revoke_token", ("get", "/api/v1/costs"): "get_costs",
+    ("get", "/api/v1/sessions"): "list_sessions",
+    ("delete", "/api/v1/sessions/{session_id}"): "revoke_session",
     ("get", "/api/v1/costs/prices"): "get_prices",
     ("post", "/api/v1/costs/refresh"): "refresh_costs",
     ("get", "/api/v1/machines"): "list_machines",
