@@ -30,7 +30,7 @@ WIDEST_INGRESS = 8
 _OFF = ("", "0", "false", "no", "off")
 
 
-class ConfigError(ValueError):
+class SettingsError(ValueError):
     """An environment variable is invalid; the text is one sentence that names it."""
 
 
@@ -217,7 +217,7 @@ def load() -> Settings:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         name = _variable(str(first["loc"][0]))
-        raise ConfigError(f"{name} {_reason(first['msg'])}") from None
+        raise SettingsError(f"{name} {_reason(first['msg'])}") from None
 
 
 def _variable(field: str) -> str:
@@ -229,14 +229,14 @@ def _database_url(settings: Settings, path: Path) -> str:
     """Read the database's URL from its file. Raises ConfigError."""
     name = _variable("database_url_file")
     if settings.database_url is not None:
-        raise ConfigError(f"{name} and {PREFIX}DATABASE_URL are both set: leave one out")
+        raise SettingsError(f"{name} and {PREFIX}DATABASE_URL are both set: leave one out")
     try:
         url = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeError) as error:
         said = getattr(error, "strerror", None) or "not text"
-        raise ConfigError(f"{name} cannot be read: {path}: {said}") from None
+        raise SettingsError(f"{name} cannot be read: {path}: {said}") from None
     if not url:
-        raise ConfigError(f"{name} is empty: {path}")
+        raise SettingsError(f"{name} is empty: {path}")
     return url
 
 

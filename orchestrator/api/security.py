@@ -120,7 +120,7 @@ async def bounded(request: Request, limit_bytes: int) -> AsyncIterator[bytes]:
         yield chunk
 
 
-class HostCheck:
+class HostNameCheck:
     """Rejects requests for another host name (DNS rebinding)."""
 
     def __init__(self, app: ASGIApp, *, allowed: tuple[str, ...] = ()) -> None:

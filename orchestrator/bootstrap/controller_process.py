@@ -30,7 +30,7 @@ from orchestrator.adapters.files.home_folder import (
 )
 from orchestrator.api.app import create_app
 from orchestrator.api.audit_calls import AuditCalls
-from orchestrator.api.security import HostCheck, token_guard
+from orchestrator.api.security import HostNameCheck, token_guard
 from orchestrator.application.channels import deliver
 from orchestrator.application.context import TOKENS_ALONE, Context
 from orchestrator.application.finish_ingestion import resume_ingestions
@@ -190,7 +190,7 @@ def _controller(
         leave=partial(parts.context.janitor.sweep, known_only=True, is_leaving=True),
         sweep=partial(parts.context.janitor.sweep, known_only=options.until_idle),
         resume=partial(resume_ingestions, parts.context),
-        fire=partial(fire, parts.context, begin=Workers(_FIRING_THREADS, "firing").begin),
+        fire=partial(fire, parts.context, begin=WorkerThreads(_FIRING_THREADS, "firing").begin),
         deliver=partial(deliver, parts.context),
         prune=partial(prune_when_due, parts.context),
         shared=not is_embedded(settings),
@@ -297,7 +297,7 @@ def _port(
     pages = AuditCalls(
         create_dashboard(parts.context), context=parts.context, sign_in=urls.SIGNED_IN_AT_ISSUER
     )
-    application = AsgiDispatch(api, HostCheck(pages, allowed=hosts))
+    application = AsgiDispatch(api, HostNameCheck(pages, allowed=hosts))
     name = f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}"
     said = "\n".join([f"Seatrial answers at {url}", *_ways_in(settings, url, secret)])
@@ -377,7 +377,7 @@ def freeze_start_up_objects() -> None:
 logger = logging.getLogger(__name__)
 
 
-class Workers:
+class WorkerThreads:
     """Runs named work in threads; work that is running is not started again."""
 
     def __init__(self, threads: int, name: str) -> None:

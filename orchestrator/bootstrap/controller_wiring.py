@@ -54,7 +54,7 @@ from orchestrator.application.ports.clock import Clock
 from orchestrator.application.ports.engine import Durable
 from orchestrator.application.ports.stored_bytes import Blobs, PayloadArchives
 from orchestrator.application.ports.wheels import Subjects
-from orchestrator.application.ports.workspaces import Workspace as WorkspacePort
+from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.local_job_policy import AS_OURSELVES, LocalJobs, subjects_of
 from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
@@ -80,13 +80,13 @@ from runners.fake import MemoryHostStore
 from runners.provider_context import ProviderContext
 from runners.shell import open_shell
 from runners.shell.local_account import account_of
-from runners.workspace import Workspace
+from runners.workspace import ShellWorkspace
 
 if TYPE_CHECKING:
     from orchestrator.adapters.dbos_engine import DbosEngine
 
 
-class EndingWorkspace(Workspace):
+class EndingWorkspace(ShellWorkspace):
     """A workspace for collecting and ending an attempt; it starts no jobs."""
 
     def __init__(
@@ -139,10 +139,10 @@ class WorkspacePool:
         self._local = local
         self._login = login
         self._local_base = local_base
-        self._open: dict[Endpoint, WorkspacePort] = {}
+        self._open: dict[Endpoint, Workspace] = {}
         self._lock = threading.Lock()
 
-    def open(self, endpoint: Endpoint) -> WorkspacePort:
+    def open(self, endpoint: Endpoint) -> Workspace:
         """Return the workspace of a machine; it connects at its first call.
 
         Raises ShellError if it cannot be reached from here at all.
@@ -152,7 +152,7 @@ class WorkspacePool:
                 self._open[endpoint] = self._made(endpoint)
             return self._open[endpoint]
 
-    def _made(self, endpoint: Endpoint) -> WorkspacePort:
+    def _made(self, endpoint: Endpoint) -> Workspace:
         shell = open_shell(
             endpoint,
             keys_dir=self._keys,
@@ -161,9 +161,9 @@ class WorkspacePool:
         )
         if isinstance(endpoint, LocalEndpoint):
             return self._here(endpoint, shell)
-        return Workspace(shell, wakeups=self._wakeups)
+        return ShellWorkspace(shell, wakeups=self._wakeups)
 
-    def _here(self, endpoint: LocalEndpoint, shell: Shell) -> WorkspacePort:
+    def _here(self, endpoint: LocalEndpoint, shell: Shell) -> Workspace:
         """Return the local workspace of the account that the attempt began with."""
         if endpoint.hostname != socket.gethostname():
             here = socket.gethostname()
@@ -174,7 +174,7 @@ class WorkspacePool:
             return EndingWorkspace(
                 shell, refusal, base=base, candidates=(sys.executable,), wakeups=self._wakeups
             )
-        return Workspace(shell, base=base, candidates=(sys.executable,), wakeups=self._wakeups)
+        return ShellWorkspace(shell, base=base, candidates=(sys.executable,), wakeups=self._wakeups)
 
     def _private_key(self, lease_id: str) -> str | None:
         login = self._login(lease_id)

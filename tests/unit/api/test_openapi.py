@@ -21,7 +21,7 @@ from orchestrator.api.prune import PruneRequest
 from orchestrator.api.reports import LintRequest
 from orchestrator.api.retests import BisectRequest, ConfirmationRunRequest, RetestRequest
 from orchestrator.api.run_annotations import AnnotationsRequest
-from orchestrator.api.runs import LaunchRequest, RerunRequest
+from orchestrator.api.runs import RerunRequest, RunRequest
 from orchestrator.api.schedules import ScheduleRequest, TriggerRequest
 from orchestrator.api.tokens import TokenRequest
 from orchestrator.application.channels import NewChannel
@@ -131,7 +131,7 @@ OPEN = {"get_health", "get_readiness"}
 BODIES: dict[str, type] = {
     body.__name__: body
     for body in (
-        LaunchRequest, RerunRequest, TokenRequest, MatchRequest, AliasDecisionRequest, PruneRequest,
+        RunRequest, RerunRequest, TokenRequest, MatchRequest, AliasDecisionRequest, PruneRequest,
         KnownIssueRequest, LintRequest, PolicyRequest, EvaluateRequest, DryRunRequest,
         NewWaiver, NewReview, ApprovalRequest, AnnotationsRequest, BisectRequest,
         RetestRequest, ConfirmationRunRequest, NewQuarantine, NewChannel,
