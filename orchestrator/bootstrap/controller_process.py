@@ -30,9 +30,9 @@ from orchestrator.adapters.files.home_folder import (
 )
 from orchestrator.api.app import create_app
 from orchestrator.api.audit_calls import AuditCalls
-from orchestrator.api.security import HostCheck, token_guard
+from orchestrator.api.security import HostNameCheck, token_guard
 from orchestrator.application.channels import deliver
-from orchestrator.application.context import Context
+from orchestrator.application.context import TOKENS_ALONE, Context
 from orchestrator.application.finish_ingestion import resume_ingestions
 from orchestrator.application.fire_schedules import fire
 from orchestrator.application.prune import prune_when_due
@@ -46,6 +46,7 @@ from orchestrator.bootstrap.http_server import (
     port_sockets,
 )
 from orchestrator.bootstrap.local_job_policy import LocalJobs, jobs_as, jobs_as_ourselves, not_here
+from orchestrator.bootstrap.sign_in import public_host, sign_in_ports
 from orchestrator.bootstrap.tls import TlsFiles
 from orchestrator.cli.errors import RefusedError
 from orchestrator.config import Settings
@@ -124,8 +125,9 @@ def _serve(settings: Settings, options: ServeOptions, umask: int) -> int:
     path = settings.home / "controller.sock"
     tls = _tls(settings, options) if options.listens else None
     ports = port_sockets(options.address, options.number) if options.listens else []
+    sign_in = sign_in_ports(settings) if options.listens else TOKENS_ALONE
     try:
-        parts = build(settings, runs_cells=options.cells, local=local)
+        parts = build(settings, runs_cells=options.cells, local=local, sign_in=sign_in)
     except StoreError as error:
         raise RefusedError(str(error)) from error
     own = home_socket(path)
@@ -187,7 +189,7 @@ def _controller(
         leave=partial(parts.context.janitor.sweep, known_only=True, is_leaving=True),
         sweep=partial(parts.context.janitor.sweep, known_only=options.until_idle),
         resume=partial(resume_ingestions, parts.context),
-        fire=partial(fire, parts.context, begin=Workers(_FIRING_THREADS, "firing").begin),
+        fire=partial(fire, parts.context, begin=WorkerThreads(_FIRING_THREADS, "firing").begin),
         deliver=partial(deliver, parts.context),
         prune=partial(prune_when_due, parts.context),
         shared=not is_embedded(settings),
@@ -284,7 +286,7 @@ def _port(
 ) -> tuple[Listener, str]:
     """Return the TCP listener, and a message for the terminal."""
     host, port = options.address, options.number
-    hosts = (host, *settings.public_hosts)
+    hosts = (host, *settings.public_hosts, *public_host(settings))
     api = create_app(
         parts.context,
         guard=token_guard(parts.context),
@@ -292,7 +294,7 @@ def _port(
         revision=_revision(parts),
     )
     pages = AuditCalls(create_dashboard(parts.context), context=parts.context)
-    application = AsgiDispatch(api, HostCheck(pages, allowed=hosts))
+    application = AsgiDispatch(api, HostNameCheck(pages, allowed=hosts))
     name = f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}"
     said = "\n".join([f"Seatrial answers at {url}", *_ways_in(settings, url, secret)])
@@ -372,7 +374,7 @@ def freeze_start_up_objects() -> None:
 logger = logging.getLogger(__name__)
 
 
-class Workers:
+class WorkerThreads:
     """Runs named work in threads; work that is running is not started again."""
 
     def __init__(self, threads: int, name: str) -> None:

@@ -86,7 +86,10 @@ def jobs_as(name: str, settings: Settings, *, reached: bool) -> LocalJobs:
 
     Raises AccountError.
     """
-    files = (settings.admin_token_file, settings.signing_key_file, settings.database_url_file)
+    files = (
+        *(settings.admin_token_file, settings.signing_key_file, settings.database_url_file),
+        settings.oidc_client_secret_file,
+    )
     secrets = tuple(str(file) for file in files if file is not None)
     prove_apart(account_of(name), home=str(settings.home), secrets=secrets)
     return LocalJobs(account=name, reached=reached)

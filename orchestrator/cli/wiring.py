@@ -48,7 +48,7 @@ class Secret(Protocol):
         ...
 
 
-class Settings(Protocol):
+class CommandSettings(Protocol):
     """Settings of the command line."""
 
     @property
@@ -93,7 +93,7 @@ class Wiring(Protocol):
     """Everything that commands cannot import. Members may be created lazily."""
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> CommandSettings:
         """Return the settings. Raises ValueError, with one sentence, for an invalid variable."""
         ...
 

@@ -12,7 +12,7 @@ from decimal import Decimal, InvalidOperation
 from functools import cache
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
-from orchestrator.adapters.files.document_nodes import ConfigNode, Position, placed
+from orchestrator.adapters.files.document_nodes import ConfigNode, DocumentPosition, placed
 from orchestrator.domain.document_problems import Path, Problem, nearest
 
 SCALARS: dict[object, str] = {
@@ -126,7 +126,7 @@ class DataclassBinder:
             return self._record(item, hint, path)
         return self._scalar(item, hint, path)
 
-    def say(self, path: Path, message: str, at: Position | None) -> object:
+    def say(self, path: Path, message: str, at: DocumentPosition | None) -> object:
         """Add a problem."""
         self.problems.append(placed(path, message, at))
         return BAD
@@ -217,7 +217,7 @@ class DataclassBinder:
             return item.written or as_written(item.value)
         return self._wrong(item, "text", path)
 
-    def _storable(self, value: str, path: Path, at: Position | None) -> object:
+    def _storable(self, value: str, path: Path, at: DocumentPosition | None) -> object:
         if "\x00" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
             return self.say(path, "holds a character that cannot be stored", at)
         return value

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from orchestrator.adapters.files.bind_dataclass import BAD, DataclassBinder
 from orchestrator.adapters.files.document_nodes import (
     ConfigNode,
-    UnreadableError,
+    DocumentSyntaxError,
     from_json,
     located,
     placed,
@@ -71,7 +71,7 @@ class Read(Generic[T]):
             raise InvalidDocumentError(self.name, sorted([*self.problems, *found], key=_place))
 
 
-class Form(Generic[T]):
+class DocumentForm(Generic[T]):
     """One kind of document: its dataclass, and its ``apiVersion`` and ``kind``."""
 
     def __init__(self, shape: type[T], kind: str | None = None) -> None:
@@ -96,7 +96,7 @@ class Form(Generic[T]):
         """
         try:
             root = parse(source) if isinstance(source, str) else from_json(source)
-        except UnreadableError as error:
+        except DocumentSyntaxError as error:
             problem = self._is_payload(source, parse) or error.problem
             raise InvalidDocumentError(name, [problem]) from None
         other = self._is_other(root) or (root.entries is None and self._is_payload(source, parse))
@@ -145,7 +145,7 @@ class Form(Generic[T]):
             return None
         try:
             found = read_toml(source)
-        except UnreadableError:
+        except DocumentSyntaxError:
             return None
         if not found.entries:
             return None
@@ -180,11 +180,11 @@ class FileDocuments:
     """Implements `orchestrator.application.ports.documents.Documents`."""
 
     def __init__(self) -> None:
-        self._matrix = Form(Matrix, "Matrix")
-        self._manifest = Form(Manifest)
-        self._notes = Form(IngestNotes, "Ingest")
-        self._annotations = Form(AnnotationsFile, "Annotations")
-        self._policy = Form(GatePolicy, "ReleaseGate")
+        self._matrix = DocumentForm(Matrix, "Matrix")
+        self._manifest = DocumentForm(Manifest)
+        self._notes = DocumentForm(IngestNotes, "Ingest")
+        self._annotations = DocumentForm(AnnotationsFile, "Annotations")
+        self._policy = DocumentForm(GatePolicy, "ReleaseGate")
 
     def read_matrix(self, source: Source, name: str) -> Matrix:
         """Return a well-formed matrix, not checked for feasibility."""
