@@ -316,4 +316,4 @@ def _quick_check(path: Path) -> str:
         return ""  # opening it tells why it cannot be opened
     except sqlite3.DatabaseError as error:
         return str(error)
-    return "" if said == "ok" else str(said)
+    return "" if said == "ok" else " ".join(str(said).split())
