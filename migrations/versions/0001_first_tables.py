@@ -232,10 +232,14 @@ def _access() -> None:
         _key("blob_chunk", "digest", "blob.digest"),
     )
     _table(
-        "browser_session(secret_sha256)",
-        *_needed(NAME, "secret_sha256", "token"),
-        *_needed(TIME, "expires_at"),
+        "browser_session(id)",
+        *_needed(NAME, "id", "secret_sha256"),
+        *_needed(TEXT, "name", "display_name", "scope"),
+        *_optional(NAME, "token"),
+        *_needed(TIME, "created_at", "last_used_at", "expires_at"),
+        *_optional(TEXT, "id_token"),
         _key("browser_session", "token", "token.id"),
+        _unique("browser_session", "secret_sha256"),
     )
 
 

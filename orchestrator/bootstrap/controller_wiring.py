@@ -40,7 +40,13 @@ from orchestrator.adapters.text_similarity import FuzzySimilarity
 from orchestrator.adapters.wakeups import Wakeups
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
-from orchestrator.application.context import Context, GatePorts, RetentionPorts
+from orchestrator.application.context import (
+    TOKENS_ALONE,
+    Context,
+    GatePorts,
+    RetentionPorts,
+    SignInPorts,
+)
 from orchestrator.application.emergency_stop import EmergencyStop
 from orchestrator.application.end_run import publish_report
 from orchestrator.application.janitor import Janitor
@@ -48,7 +54,7 @@ from orchestrator.application.ports.clock import Clock
 from orchestrator.application.ports.engine import Durable
 from orchestrator.application.ports.stored_bytes import Blobs, PayloadArchives
 from orchestrator.application.ports.wheels import Subjects
-from orchestrator.application.ports.workspaces import Workspace as WorkspacePort
+from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.local_job_policy import AS_OURSELVES, LocalJobs, subjects_of
 from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
@@ -74,7 +80,7 @@ from runners.fake import MemoryHostStore
 from runners.provider_context import ProviderContext
 from runners.shell import open_shell
 from runners.shell.local_account import account_of
-from runners.workspace import Workspace
+from runners.workspace import ShellWorkspace
 
 if TYPE_CHECKING:
     from orchestrator.adapters.dbos_engine import DbosEngine
@@ -83,7 +89,7 @@ CONTROLLER_ID = "controller.id"
 """File of the home with the controller's id."""
 
 
-class EndingWorkspace(Workspace):
+class EndingWorkspace(ShellWorkspace):
     """A workspace for collecting and ending an attempt; it starts no jobs."""
 
     def __init__(
@@ -136,10 +142,10 @@ class WorkspacePool:
         self._local = local
         self._login = login
         self._local_base = local_base
-        self._open: dict[Endpoint, WorkspacePort] = {}
+        self._open: dict[Endpoint, Workspace] = {}
         self._lock = threading.Lock()
 
-    def open(self, endpoint: Endpoint) -> WorkspacePort:
+    def open(self, endpoint: Endpoint) -> Workspace:
         """Return the workspace of a machine; it connects at its first call.
 
         Raises ShellError if it cannot be reached from here at all.
@@ -149,7 +155,7 @@ class WorkspacePool:
                 self._open[endpoint] = self._made(endpoint)
             return self._open[endpoint]
 
-    def _made(self, endpoint: Endpoint) -> WorkspacePort:
+    def _made(self, endpoint: Endpoint) -> Workspace:
         shell = open_shell(
             endpoint,
             keys_dir=self._keys,
@@ -158,9 +164,9 @@ class WorkspacePool:
         )
         if isinstance(endpoint, LocalEndpoint):
             return self._here(endpoint, shell)
-        return Workspace(shell, wakeups=self._wakeups)
+        return ShellWorkspace(shell, wakeups=self._wakeups)
 
-    def _here(self, endpoint: LocalEndpoint, shell: Shell) -> WorkspacePort:
+    def _here(self, endpoint: LocalEndpoint, shell: Shell) -> Workspace:
         """Return the local workspace of the account that the attempt began with."""
         if endpoint.hostname != socket.gethostname():
             here = socket.gethostname()
@@ -171,7 +177,7 @@ class WorkspacePool:
             return EndingWorkspace(
                 shell, refusal, base=base, candidates=(sys.executable,), wakeups=self._wakeups
             )
-        return Workspace(shell, base=base, candidates=(sys.executable,), wakeups=self._wakeups)
+        return ShellWorkspace(shell, base=base, candidates=(sys.executable,), wakeups=self._wakeups)
 
     def _private_key(self, lease_id: str) -> str | None:
         login = self._login(lease_id)
@@ -210,7 +216,13 @@ def shown_url(url: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{host}"))
 
 
-def build(settings: Settings, *, runs_cells: bool, local: LocalJobs = AS_OURSELVES) -> Parts:
+def build(
+    settings: Settings,
+    *,
+    runs_cells: bool,
+    local: LocalJobs = AS_OURSELVES,
+    sign_in: SignInPorts = TOKENS_ALONE,
+) -> Parts:
     """Open the stores and create all components; nothing runs yet."""
     if is_embedded(settings):
         check_file(settings.home / "app.db")
@@ -222,7 +234,7 @@ def build(settings: Settings, *, runs_cells: bool, local: LocalJobs = AS_OURSELV
     scratch = temporary_folder(settings.home)
     gate = _gate_ports(settings, subjects_of(settings, local, scratch))
     wake = engine.start if engine else _leave_it
-    ports = _Ports(_janitor(deps, settings), _retention(settings, engine), gate, wake)
+    ports = _Ports(_janitor(deps, settings), _retention(settings, engine), gate, wake, sign_in)
     context = _context(deps, scratch, ports)
     return Parts(executor, database, context, deps, engine)
 
@@ -307,6 +319,7 @@ class _Ports:
     retention: RetentionPorts
     gate: GatePorts
     wake: Callable[[str], None]
+    sign_in: SignInPorts = TOKENS_ALONE
 
 
 def _context(deps: FlowDeps, scratch: Path, ports: _Ports) -> Context:
@@ -344,6 +357,7 @@ def _context(deps: FlowDeps, scratch: Path, ports: _Ports) -> Context:
         open_workspace=deps.open_workspace,
         wheels=deps.wheels,
         wake=ports.wake,
+        sign_in=ports.sign_in,
         budgets=deps.budgets,
         locks=deps.locks,
     )

@@ -17,8 +17,8 @@ from orchestrator.cli.errors import (
     AUTHENTICATION,
     CliError,
     EmptyHomeError,
+    NoControllerError,
     RefusedError,
-    UnreachableError,
 )
 from orchestrator.cli.wiring import Secret, WallClock, Wiring
 
@@ -31,7 +31,7 @@ _AGENT = {"User-Agent": f"seatrial/{orchestrator.__version__}"}
 _TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 
 
-class Line(Protocol):
+class ControllerConnection(Protocol):
     """A way to reach the controller."""
 
     @property
@@ -66,7 +66,7 @@ class RemoteConnection:
         self._token = token
 
     def open(self) -> httpx.Client:
-        """See `Line`."""
+        """See `ControllerConnection`."""
         headers = {**_AGENT}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token.get_secret_value()}"
@@ -88,7 +88,7 @@ class LocalConnection:
         self._address: str | None = None
 
     def open(self) -> httpx.Client:
-        """See `Line`."""
+        """See `ControllerConnection`."""
         socket = self.home / SOCKET
         try:
             there = socket.exists()
@@ -96,7 +96,7 @@ class LocalConnection:
             raise _not_ours(self.home) from None
         if not there:
             # The library would find out as well, and leave a socket open.
-            raise UnreachableError(f"{self.where} does not run")
+            raise NoControllerError(f"{self.where} does not run")
         if self._address is None:
             self._address = _reachable(socket)
         transport = httpx.HTTPTransport(uds=self._address)
@@ -119,7 +119,7 @@ class LocalConnection:
             if isinstance(_root(error), PermissionError):
                 raise _not_ours(self.home) from None
             return False
-        except (httpx.TransportError, UnreachableError):
+        except (httpx.TransportError, NoControllerError):
             return False
 
     def _start(self) -> None:
@@ -142,10 +142,10 @@ class LocalConnection:
                 return
             if process.poll() is not None and not self.answers():
                 what = f"the controller ended at once, with exit code {process.returncode}"
-                raise UnreachableError(what, *_tail(log, offset))
+                raise NoControllerError(what, *_tail(log, offset))
             self._clock.sleep(_LOOK_EVERY_S)
         what = f"the controller does not answer after {START_LIMIT_S:.0f} s"
-        raise UnreachableError(what, *_tail(log, offset))
+        raise NoControllerError(what, *_tail(log, offset))
 
 
 class ReadingLine:

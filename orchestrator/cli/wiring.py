@@ -63,7 +63,7 @@ class Secret(Protocol):
         ...
 
 
-class Settings(Protocol):
+class CommandSettings(Protocol):
     """Settings of the command line."""
 
     @property
@@ -108,7 +108,7 @@ class Wiring(Protocol):
     """Everything that commands cannot import. Members may be created lazily."""
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> CommandSettings:
         """Return the settings. Raises ValueError, with one sentence, for an invalid variable."""
         ...
 

@@ -24,10 +24,10 @@ from sqlalchemy.types import LargeBinary, TypeEngine
 from orchestrator.domain.audit import AuditOutcome
 from orchestrator.domain.cell import RunState
 from orchestrator.store.audit_recorder import Call, Change, append, without_secrets
-from orchestrator.store.column_types import Document, Money, Name, OneOf, Utc, Words
+from orchestrator.store.column_types import DocumentColumn, ExactDecimal, Name, OneOf, Utc, Words
 from orchestrator.store.errors import DamagedError
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.tables import ChannelRow, RunRow, Table
+from orchestrator.store.tables import ChannelRow, RunRow, TableBase
 
 _LEFT_OUT = frozenset({"browser_session", "controller", "lease_credentials", "blob", "blob_chunk"})
 """Secrets, controllers that are alive, and blobs, which are copied by their digests."""
@@ -54,7 +54,7 @@ class BackupStore:
     def is_empty(self) -> bool:
         """Whether no table has a row."""
         with self._sessions.read() as session:
-            tables = Table.metadata.sorted_tables
+            tables = TableBase.metadata.sorted_tables
             return not any(
                 session.execute(select(1).select_from(t).limit(1)).first() for t in tables
             )
@@ -86,12 +86,12 @@ def table_names() -> list[str]:
 
 
 def _tables() -> list[SqlTable]:
-    return [one for one in Table.metadata.sorted_tables if one.name not in _LEFT_OUT]
+    return [one for one in TableBase.metadata.sorted_tables if one.name not in _LEFT_OUT]
 
 
 def _plain(given: Column[Any]) -> TypeEngine[Any]:
     """Return the type of the stored value."""
-    is_text = isinstance(given.type, Document | OneOf | Words | Name)
+    is_text = isinstance(given.type, DocumentColumn | OneOf | Words | Name)
     return Text() if is_text else given.type
 
 
@@ -132,7 +132,7 @@ def _readers(table: SqlTable) -> list[tuple[str, Callable[[object], object]]]:
 def _reader(kind: TypeEngine[object]) -> Callable[[object], object]:
     if isinstance(kind, Utc):
         return lambda value: datetime.fromisoformat(str(value))
-    if isinstance(kind, Money):
+    if isinstance(kind, ExactDecimal):
         return lambda value: Decimal(str(value))
     if isinstance(kind, LargeBinary):
         return lambda value: base64.b64decode(str(value), validate=True)

@@ -40,7 +40,7 @@ _VERSIONS = table("alembic_version", column("version_num", Text))
 
 
 @dataclass(frozen=True, slots=True)
-class Revisions:
+class SchemaRevisions:
     """Revision of the database's schema, and the program's."""
 
     current: str | None
@@ -67,11 +67,11 @@ def configuration(connection: Connection | None = None) -> Config:
     return config
 
 
-def revisions(engine: Engine) -> Revisions:
+def revisions(engine: Engine) -> SchemaRevisions:
     """Compare the database's schema with the migrations."""
     with as_store_errors(engine), engine.connect() as connection:
         current = _current(connection)
-    return Revisions(current, _known()[0])
+    return SchemaRevisions(current, _known()[0])
 
 
 def _current(connection: Connection) -> str | None:
@@ -166,7 +166,7 @@ class Database:
     stores: Stores
     blobs: DbBlobs
 
-    def check(self) -> Revisions:
+    def check(self) -> SchemaRevisions:
         """Return the revision of its schema."""
         return revisions(self.sessions.engine)
 
@@ -214,7 +214,7 @@ def open_database(url: str, *, migrate: bool = False, read_only: bool = False) -
     return database
 
 
-def revisions_of(url: str) -> Revisions:
+def revisions_of(url: str) -> SchemaRevisions:
     """Compare any database's schema with this version's migrations, without writing."""
     engine = connect(url, Access.READ)
     try:

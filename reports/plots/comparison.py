@@ -10,7 +10,7 @@ from reports import compare_text
 from reports import format as fmt
 from reports.grouping import split_name, telling
 from reports.model.blocks import Plot
-from reports.model.comparison import CellPair, CompareReport, MetricDelta
+from reports.model.comparison import CompareReport, MetricDelta, PairedCell
 from reports.model.metrics import MetricFigure
 from reports.model.values import Absent
 from reports.plots import svg
@@ -103,12 +103,12 @@ def changes_plot(report: CompareReport) -> Plot | None:
     return stacked("changes", "What became of the tests", told, rows, shared_scale=False)
 
 
-def _names(pair: CellPair) -> int:
+def _names(pair: PairedCell) -> int:
     """Return the number of tests of both cells together."""
     return pair.tests.unchanged + sum(group.count for group in pair.tests.groups)
 
 
-def _segments(pair: CellPair) -> Iterator[Segment]:
+def _segments(pair: PairedCell) -> Iterator[Segment]:
     for name, kind in _STYLES.items():
         number = pair.tests.of(name).count
         if name == "hidden" and not number:
@@ -130,7 +130,7 @@ def metrics_plot(report: CompareReport) -> Plot | None:
     return ratios("metrics", "Figures that moved", told, rows, note=note)
 
 
-def _of_pair(pair: CellPair) -> Iterator[RatioRow]:
+def _of_pair(pair: PairedCell) -> Iterator[RatioRow]:
     """Yield rows grouped by job, the worst job first."""
     jobs: dict[str, list[MetricDelta]] = {}
     for delta in pair.metrics:
@@ -150,7 +150,7 @@ def _differing(deltas: Sequence[MetricDelta]) -> tuple[str, ...]:
     return telling([delta.params for delta in deltas], keys)
 
 
-def _row(pair: CellPair, delta: MetricDelta, ratio: float, keys: tuple[str, ...]) -> RatioRow:
+def _row(pair: PairedCell, delta: MetricDelta, ratio: float, keys: tuple[str, ...]) -> RatioRow:
     params = dict(delta.params)
     own = [f"{key}={params[key]}" for key in keys[:_KEYS] if key in params]
     is_known = delta.base.n > 1 and delta.head.n > 1

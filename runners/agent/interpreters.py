@@ -19,7 +19,7 @@ ANSWER = "SEATRIAL-ANSWER:"
 LOGIN_HOME = "SEATRIAL_LOGIN_HOME"
 """Variable with the home folder of the login user, where sudo has changed HOME."""
 
-Run = Callable[[Sequence[str]], bounded_process.Answer]
+Run = Callable[[Sequence[str]], bounded_process.ProgramOutput]
 
 _ORIGINS, _DISTRIBUTIONS = "seatrial_origins", "seatrial_distributions"
 

@@ -25,7 +25,7 @@ from orchestrator.domain.outcome import Outcome
 from orchestrator.store.audit_recorder import Call
 from orchestrator.store.backup import table_names
 from orchestrator.store.database import Database, open_database
-from orchestrator.store.tables import Table
+from orchestrator.store.tables import TableBase
 from runners import registry
 from tests.contract.lease_stories import rent
 from tests.databases import create
@@ -159,7 +159,7 @@ def test_no_secret_is_in_it(places, tmp_path) -> None:
 
 
 def test_every_table_is_copied_or_said_to_be_left_out() -> None:
-    assert set(Table.metadata.tables) - set(table_names()) == {
+    assert set(TableBase.metadata.tables) - set(table_names()) == {
         "blob",
         "blob_chunk",
         "browser_session",

@@ -82,7 +82,7 @@ class _MachineLeftError(Exception):
 
 
 @dataclass(slots=True)
-class _Search:
+class _Bisection:
     """A bisection on one machine."""
 
     session: Session
@@ -217,17 +217,17 @@ def _cell(run: RunResponse, name: str | None) -> str:
 
 def _prepared(
     session: Session, client: Client, url: str, scratch: Path, good: str, bad: str
-) -> _Search:
+) -> _Bisection:
     try:
         revisions = session.wiring.revisions(url, scratch)
         found = revisions.between(good, bad)
     except WheelsError as error:
         raise CliError(str(error)) from None
     session.say(f"{len(found) - 1} revisions from {good} to {bad}")
-    return _Search(session, client, revisions, found, times=2)
+    return _Bisection(session, client, revisions, found, times=2)
 
 
-def _searched(search: _Search, run_id: str, cell: str) -> FoundRevisions | InconclusiveSearch:
+def _searched(search: _Bisection, run_id: str, cell: str) -> FoundRevisions | InconclusiveSearch:
     """Wait for the machine, search, and release the machine in any case."""
     session, client = search.session, search.client
     search.path = f"/runs/{run_id}/cells/{cell}"
@@ -265,7 +265,7 @@ def _state(client: Client, path: str) -> str:
 
 def _tell(
     session: Session,
-    search: _Search,
+    search: _Bisection,
     result: FoundRevisions | InconclusiveSearch,
     run_id: str,
     *,

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from rich.text import Text
 
 from orchestrator.cli.client import read
-from orchestrator.cli.errors import NO_VERDICT, CliError, RefusalError, UnreachableError
+from orchestrator.cli.errors import NO_VERDICT, CliError, NoControllerError, RefusalError
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import URGENT_S, Session, is_confirmed
 from orchestrator.cli.view.tables import Layout, fitting
@@ -133,7 +133,7 @@ def _order_controller(session: Session) -> StopReport | None:
     """Request the controller to cancel its runs and end every machine; return None without one."""
     try:
         answer = session.urgent_client().post("/machines/terminate-all")
-    except UnreachableError as error:
+    except NoControllerError as error:
         if error.was_sent:
             late = f"the controller did not answer within {URGENT_S:.0f} s"
             return StopReport(not_cancelled=f"{late}; `seatrial runs` shows what it has cancelled")

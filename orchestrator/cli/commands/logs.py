@@ -13,7 +13,7 @@ from orchestrator.cli.commands.options import (
     ReadRunArgument,
 )
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.failure_logs import CellLog, Chosen, Gaps, chosen_logs
+from orchestrator.cli.failure_logs import CellLog, Gaps, LogSelection, chosen_logs
 from orchestrator.cli.safe_text import log_line
 from orchestrator.cli.session import Session, find_cells, find_run, session_of
 from orchestrator.domain.run_record import CellRecord, RunResponse
@@ -50,7 +50,7 @@ def logs_command(
     ends with the exit code 2.
     """
     session = session_of(context)
-    chosen = Chosen(job, test, failed)
+    chosen = LogSelection(job, test, failed)
     if follow and chosen.is_part:
         raise CliError("--follow prints whole logs: leave --job, --test and --failed out")
     client = session.client() if follow else session.reader()

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from orchestrator.cli.client import Client, Json, read
-from orchestrator.cli.errors import CliError, RefusalError, UnreachableError
+from orchestrator.cli.errors import CliError, NoControllerError, RefusalError
 from orchestrator.cli.run_failures import BadTest, FailingTests
 from orchestrator.cli.safe_text import log_line, one_line
 from orchestrator.cli.view.live_run import LOG_LINES, LogTail
@@ -87,7 +87,7 @@ class StreamedEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class RunNotice:
     """A notice of the controller about a run."""
 
     about: str
@@ -98,7 +98,7 @@ class Notice:
         return f"{one_line(self.about)}: {one_line(self.text)}"
 
 
-def notice_of(event: StreamedEvent) -> Notice | None:
+def notice_of(event: StreamedEvent) -> RunNotice | None:
     """Return an event's notice; None without one, or where the run shows the same."""
     try:
         data = json.loads(event.data)
@@ -108,7 +108,7 @@ def notice_of(event: StreamedEvent) -> Notice | None:
         return None
     text = data.get("notice")
     about = data.get("cell") or event.kind
-    return Notice(str(about), text) if isinstance(text, str) and text else None
+    return RunNotice(str(about), text) if isinstance(text, str) and text else None
 
 
 def read_events(lines: Iterable[str]) -> Iterator[StreamedEvent]:
@@ -152,7 +152,7 @@ class WatchedRun:
     tail: LogTail = LogTail()
     bad: tuple[BadTest, ...] = ()
     """Every failing test found so far."""
-    notices: tuple[Notice, ...] = ()
+    notices: tuple[RunNotice, ...] = ()
     """Notices in order."""
     trouble: str = ""
     """Why it is not up to date; empty if it is."""
@@ -177,7 +177,7 @@ class Follower:
         self._looks = looks
         self._tails = Tails(looks, run.id) if with_log else None
         self._failing = FailingTests(looks)
-        self._notices: tuple[Notice, ...] = ()
+        self._notices: tuple[RunNotice, ...] = ()
         self._looked_at = time.monotonic()
         self._wake = wake
         self._changed = threading.Event()
@@ -255,7 +255,7 @@ class Follower:
             try:
                 has_polled = self._look()
                 lost_at = None
-            except UnreachableError as error:
+            except NoControllerError as error:
                 lost_at = lost_at or time.monotonic()
                 self._lose(error, time.monotonic() - lost_at)
             except CliError as error:
@@ -281,7 +281,7 @@ class Follower:
             self._wake.set()
         return is_due
 
-    def _lose(self, error: UnreachableError, lost_s: float) -> None:
+    def _lose(self, error: NoControllerError, lost_s: float) -> None:
         if lost_s > GIVE_UP_AFTER_S:
             self._end(error)
             return

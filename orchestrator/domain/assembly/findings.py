@@ -35,7 +35,7 @@ class Finding:
 
 
 @dataclass(slots=True)
-class _Sums:
+class _ReportedSums:
     announced: int | None = None
     summed: int | None = None
     counts: Counter[str] = field(default_factory=Counter)
@@ -98,8 +98,8 @@ def source_of(
     )
 
 
-def _sums(account: ArtifactSummary) -> _Sums:
-    sums = _Sums()
+def _sums(account: ArtifactSummary) -> _ReportedSums:
+    sums = _ReportedSums()
     for section in account.sections:
         if not section.is_suite:
             continue
@@ -154,7 +154,7 @@ def _count_findings(
     )
 
 
-def _three_figures(sums: _Sums, named: int) -> str:
+def _three_figures(sums: _ReportedSums, named: int) -> str:
     parts = [
         f"it announces {sums.announced} tests" if sums.announced is not None else "",
         f"names {named}" if sums.announced is not None else f"it names {named} tests",

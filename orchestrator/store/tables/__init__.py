@@ -83,7 +83,7 @@ from orchestrator.store.tables.runs import (
     TransitionRow,
 )
 from orchestrator.store.tables.schedules import FiringRow, ScheduleRow
-from orchestrator.store.tables.shared_columns import Table
+from orchestrator.store.tables.shared_columns import TableBase
 
 __all__ = [
     "AnnotationRow",
@@ -144,7 +144,7 @@ __all__ = [
     "SignatureSuccessorRow",
     "SigningKeyRow",
     "StaticHostRow",
-    "Table",
+    "TableBase",
     "TestAliasRow",
     "TestCaseRow",
     "TestResultRow",

@@ -24,7 +24,7 @@ from orchestrator.application.sign_off import (
     request_waiver,
 )
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.pages.gates.dry_run import Changed, Listing, diff_of, lines_of
+from orchestrator.dashboard.pages.gates.dry_run import DiffLine, Listing, diff_of, lines_of
 from orchestrator.dashboard.pages.gates.gate_list import wait_texts
 from orchestrator.dashboard.pages.gates.rules import (
     changes,
@@ -41,7 +41,17 @@ from orchestrator.dashboard.responses import (
     PageRequestDep,
 )
 from orchestrator.dashboard.session import Viewer, needs
-from orchestrator.dashboard.table import Act, Badge, Cell, Column, Moment, Row, Several, Table, Text
+from orchestrator.dashboard.table import (
+    Act,
+    Badge,
+    Column,
+    Moment,
+    Row,
+    Several,
+    Table,
+    TableCell,
+    Text,
+)
 from orchestrator.domain.caller_identity import Person, Scope, person_key
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.gate.exception_terms import longest_exception
@@ -110,7 +120,7 @@ class PolicyFacts:
     versions: Table
     other: StoredPolicy | None
     """The one that it is compared with."""
-    diff: list[Changed] | None
+    diff: list[DiffLine] | None
     """None if nothing is compared, or the texts are too long."""
     names: Sequence[tuple[str, str]]
     """(digest, label) of each policy that can be compared."""
@@ -242,7 +252,7 @@ def _waiver(request: PageRequest, one: StoredWaiver, *, acts: bool) -> Row:
     waiver, state = one.waiver, _state(request, one)
     only = f"only for the evidence of {one.verdict or 'one verdict'}" if waiver.evidence else ""
     told = some(as_words(waiver.failing))
-    cells: list[Cell] = [
+    cells: list[TableCell] = [
         Text(waiver.id, note=only),
         Badge(state),
         Text(waiver.rule, is_code=True, note=f"for {told}" if told else ""),
