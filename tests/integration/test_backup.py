@@ -309,11 +309,8 @@ class _DeadError(Exception):
     """The first controller ended."""
 
 
-@pytest.mark.parametrize("is_gone", [False, True])
-def test_no_machine_is_forgotten(tmp_path, is_gone) -> None:
-    (tmp_path / "here").mkdir()
-    (tmp_path / "there").mkdir()
-    here = FakeWorld(tmp_path / "here")
+def died_in_the_middle(here: FakeWorld) -> tuple[str, dict[str, list[str]]]:
+    """The cell of a run whose controller ended while tests ran, and a copy of that moment."""
     copies: dict[str, list[str]] = {}
 
     def copy_and_die(world: FakeWorld) -> None:
@@ -327,8 +324,17 @@ def test_no_machine_is_forgotten(tmp_path, is_gone) -> None:
     [cell_id] = here.launch()
     with pytest.raises(_DeadError):
         here.engine.run(cell_id)
-    [machine] = here.cloud.live()
     here.close()
+    return cell_id, copies
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_no_machine_is_forgotten(tmp_path, is_gone) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    here = FakeWorld(tmp_path / "here")
+    cell_id, copies = died_in_the_middle(here)
+    [machine] = here.cloud.live()
     late = rent_unknown(here, "late")
     if is_gone:
         here.cloud.terminate(machine.id)
