@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from suites.backend_models import mlp, nvidia_rules, resnet
 from torchbridge import __version__, evidence
-from torchbridge.attention import FlashAttention3
+from torchbridge.attention import create_flash_attention_3
 from torchbridge.backends.amd import AMDBackend, HIPUtilities, ROCmCompiler, matrix_core_fill
 from torchbridge.backends.errors import TPUMemoryError, XLANotAvailable
 from torchbridge.backends.nvidia import (
@@ -155,7 +155,7 @@ def nvidia_parts(here: dict[str, Any]) -> Section:
     yield Iterated("cuda_utilities/device_manager", 100, CUDADeviceManager)
     optimize = CUDAOptimizations(**here).optimize_model
     yield Iterated("cuda_utilities/optimization", 100, optimize, fresh=lambda: nn.Linear(128, 128))
-    layer = FlashAttention3(512, 8).to(device).eval()
+    layer = create_flash_attention_3(512, 8).to(device).eval()
     explicit, x = copy.deepcopy(layer), torch.randn(2, 100, 512, device=device)
     explicit.path = "explicit"
     ours = Arm("flash attention 3's layer", lambda: layer(x))

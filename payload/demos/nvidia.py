@@ -17,7 +17,7 @@ from torch import nn
 from demos.stage import Part, require, show_all
 from suites.backend_models import encoder, in_float64, mlp, nvidia_rules, resnet
 from torchbridge import evidence
-from torchbridge.attention import FlashAttention3
+from torchbridge.attention import create_flash_attention_3
 from torchbridge.backends.errors import OutOfMemoryError
 from torchbridge.backends.nvidia import (
     CUDAUtilities,
@@ -146,7 +146,7 @@ def attention(device: torch.device) -> None:
     setting(device)
     x = torch.randn(2, 100, 512, device=device)
     for causal in (False, True):
-        layer = FlashAttention3(512, 8, causal=causal).to(device).eval()
+        layer = create_flash_attention_3(512, 8, causal=causal).to(device).eval()
         output = layer(x)
         exact = copy.deepcopy(layer).cpu().double()
         exact.path = "explicit"

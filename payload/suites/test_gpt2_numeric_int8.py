@@ -24,9 +24,9 @@ from torchbridge.llm import (
     int8_path,
     quantise_int8,
     quantise_rows,
-    weight_bytes,
 )
 from torchbridge.llm.quantise import why_no_int8
+from torchbridge.memory import model_bytes
 from torchbridge.passes import Prepared
 
 
@@ -99,8 +99,8 @@ class TestModel:
         matrices = WIDER.vocabulary * 128 + WIDER.layers * 12 * 128 * 128
         rows = WIDER.vocabulary + WIDER.layers * (3 + 1 + 4 + 1) * 128
         rest = WIDER.parameters - matrices
-        assert weight_bytes(model) == 4 * WIDER.parameters
-        assert weight_bytes(quantise_int8(model)) == matrices + 4 * rows + 4 * rest
+        assert model_bytes(model) == 4 * WIDER.parameters
+        assert model_bytes(quantise_int8(model)) == matrices + 4 * rows + 4 * rest
 
     def test_state_round_trip(self, device, tmp_path):
         int8, other = (quantise_int8(lively(seed=seed)).to(device) for seed in (1, 2))
@@ -144,7 +144,7 @@ class TestLLMOptimizer:
         model = lively()
         ids = prompts(2, 9, device)
         ready = LLMOptimizer(LLMConfig(quantization="int8"), device=device).optimize(model)
-        sizes = f"{weight_bytes(model):,} bytes of weights are {weight_bytes(ready.model):,}"
+        sizes = f"{model_bytes(model):,} bytes of weights are {model_bytes(ready.model):,}"
         evidence = ready.prepared.result("quantise").evidence
         assert evidence == f"13 layers in int8, {sizes}"  # 3 blocks of 4, and the table
         assert torch.equal(generate(ready.model, ids, 9), generate(quantise_int8(model), ids, 9))
@@ -180,7 +180,7 @@ class TestLLMOptimizer:
         expected = ref.logits(model, ids)
         ready = LLMOptimizer(LLMConfig(quantization="fp8"), device=device).optimize(model)
         assert ready.prepared.result("quantise").evidence.startswith("12 layers in fp8")
-        assert weight_bytes(ready.model) < 0.6 * weight_bytes(model)  # the tables stay as they are
+        assert model_bytes(ready.model) < 0.6 * model_bytes(model)  # the tables stay as they are
         with torch.no_grad():
             whole = ready.model(ids)
             assert_close(ready.model(ids[:, :9]), whole[:, :9], 1e-4)  # each token by itself

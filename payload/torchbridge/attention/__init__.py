@@ -13,6 +13,7 @@ from torchbridge.attention.layers import (
     FlexAttentionSlidingWindow,
     MultiHeadAttention,
     create_attention,
+    create_flash_attention_3,
     create_flash_attention_v3,
     create_flex_attention,
     get_flex_info,

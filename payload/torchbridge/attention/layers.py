@@ -290,6 +290,11 @@ def create_flex_attention(
     return FlexAttentionLayer(embed_dim, num_heads, pattern=made, **options)
 
 
+def create_flash_attention_3(embed_dim: int, num_heads: int, **options) -> FlashAttention3:
+    """`FlashAttention3`; options are its."""
+    return FlashAttention3(embed_dim, num_heads, **options)
+
+
 def create_flash_attention_v3(**options) -> FlashAttentionV3:
     """`FlashAttentionV3`; options are its."""
     return FlashAttentionV3(**options)

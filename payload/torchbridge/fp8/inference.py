@@ -23,7 +23,7 @@ from torchbridge.fp8.conversion import PinnedDtypes, copy_with, linear_layers
 from torchbridge.fp8.dispatch import Choice, choose_for
 from torchbridge.fp8.linear import GRANULARITIES, always_called, quantised
 from torchbridge.fp8.matmul import Path, find_path, scaled_matmul
-from torchbridge.memory import storage_bytes
+from torchbridge.memory import model_bytes
 
 
 class FP8InferenceLinear(PinnedDtypes):
@@ -172,7 +172,7 @@ class FP8InferenceEngine:
             },
         ).eval()
         weights = sum(one.weight.untyped_storage().nbytes() for one in layers.values())
-        self._original = {"model": _stored(self.source), "weights": weights}
+        self._original = {"model": model_bytes(self.source), "weights": weights}
         self.source = None
         return self.model
 
@@ -191,7 +191,7 @@ class FP8InferenceEngine:
         Raises:
             RuntimeError: the engine was not prepared.
         """
-        after, layers = _stored(self._prepared()), self._layers().values()
+        after, layers = model_bytes(self._prepared()), self._layers().values()
         before, weights = self._original["model"], self._original["weights"]
         fp8_weights = sum(one.weight.untyped_storage().nbytes() for one in layers)
         return {
@@ -258,8 +258,3 @@ def _largest_inputs(
         for hook in hooks:
             hook.remove()
     return amax
-
-
-def _stored(model: nn.Module) -> int:
-    """Bytes of all storages behind parameters and buffers, each counted once."""
-    return storage_bytes([*model.parameters(), *model.buffers()])

@@ -123,6 +123,8 @@ class FusedLinear(nn.Linear):
         KernelRefused: (in forward) `path` names a kernel that cannot compute this here.
     """
 
+    activation: str
+
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, *, path: str = "auto"
     ) -> None:
@@ -134,6 +136,8 @@ class FusedLinear(nn.Linear):
 
 class FusedLinearGELU(FusedLinear):
     """gelu(x W^T + b); `approximate` is "none" (erf) or "tanh"."""
+
+    activation = "gelu"
 
     def __init__(
         self,
@@ -157,6 +161,8 @@ class FusedLinearGELU(FusedLinear):
 
 class FusedLinearSiLU(FusedLinear):
     """silu(x W^T + b)."""
+
+    activation = "silu"
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., in_features] -> [..., out_features]"""

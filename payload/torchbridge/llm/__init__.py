@@ -14,6 +14,5 @@ from torchbridge.llm.quantise import (
     int8_path,
     quantise_int8,
     quantise_rows,
-    weight_bytes,
 )
 from torchbridge.llm.weights import load_hf_weights

@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from torchbridge.llm.gpt2 import GPT2, TokenTable
-from torchbridge.memory import storage_bytes
 
 LARGEST = 127  # symmetric: -128 is not used
 VECTORS = torch.backends.cpu.get_cpu_capability()  # asked once: torch 2.7 cannot trace the question
@@ -149,8 +148,3 @@ def quantise_int8(model: GPT2) -> GPT2:
             if isinstance(child, nn.Linear):
                 setattr(module, name, Int8Linear(child))
     return quantised.eval()
-
-
-def weight_bytes(model: nn.Module) -> int:
-    """Bytes of all storages behind parameters and buffers, shared ones once."""
-    return storage_bytes([*model.parameters(), *model.buffers()])
