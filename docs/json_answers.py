@@ -91,6 +91,7 @@ ANSWERS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "audit list": (("", "ChainedEntry[]"),),
     "audit verify": (("", "AuditVerification"),),
     "token create": (("", "NewToken"),),
+    "session list": (("", "BrowserSession[]"),),
     "token list": (("", "Token[]"),),
 }
 """By command: the options or arguments, and the record that they print; ``[]`` is a list of it."""

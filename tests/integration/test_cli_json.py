@@ -215,6 +215,7 @@ def _people(told: Told, hook: Receiver) -> None:
     told("schedule trigger", "schedule", "trigger", "dawn")
     told("token create", "token", "create", "ann")
     assert told("token list", "token", "list")
+    told("session list", "session", "list")
     assert told("audit list", "audit", "list")
     told("backup", "backup", "one.tar.gz")
     told("audit verify", "audit", "verify")
