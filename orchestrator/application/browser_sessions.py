@@ -14,10 +14,12 @@ from orchestrator.domain.browser_session import BrowserSession
 from orchestrator.domain.caller_identity import (
     LONGEST_NAME,
     Caller,
+    Person,
     Scope,
     person_of_issuer,
     shown_name,
 )
+from orchestrator.store.audit_recorder import identify
 
 USED_EVERY = timedelta(minutes=1)
 """How exactly the last use of a token or a session is known."""
@@ -51,6 +53,7 @@ def begin_session_at_issuer(context: Context, identity: IssuedIdentity) -> NewSe
             f"the issuer and its subject must be at most {LONGEST_NAME} printable ASCII characters"
             f" together: {name[:LONGEST_NAME]!r}"
         )
+    identify(Person(name, ""))
     scope = _highest(scope for group, scope in context.sign_in.roles if _is_in(identity, group))
     if scope is None:
         raise SignInRefusedError(

@@ -51,6 +51,7 @@ from orchestrator.bootstrap.tls import TlsFiles
 from orchestrator.cli.errors import RefusedError
 from orchestrator.config import Settings
 from orchestrator.controller import HURRY, Controller, Listener, end_process
+from orchestrator.dashboard import urls
 from orchestrator.dashboard.app import create_dashboard
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.store.errors import StoreError
@@ -293,7 +294,9 @@ def _port(
         allowed_hosts=hosts,
         revision=_revision(parts),
     )
-    pages = AuditCalls(create_dashboard(parts.context), context=parts.context)
+    pages = AuditCalls(
+        create_dashboard(parts.context), context=parts.context, sign_in=urls.SIGNED_IN_AT_ISSUER
+    )
     application = AsgiDispatch(api, HostNameCheck(pages, allowed=hosts))
     name = f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}"

@@ -161,6 +161,8 @@ class Token:
     expires_at: datetime | None
     last_used_at: datetime | None = None
     revoked_at: datetime | None = None
+    prefix: str = ""
+    """Beginning of the secret, by which a token that is found somewhere is recognised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Collection
 from datetime import datetime
 
 from sqlalchemy import delete, or_, select, update
@@ -12,7 +13,7 @@ from orchestrator.domain.caller_identity import Token
 from orchestrator.domain.extend_record import filled
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, insert_into, values_of
-from orchestrator.store.tables import BrowserSessionRow, TokenRow
+from orchestrator.store.tables import BrowserSessionRow, PersonRow, TokenRow
 
 
 class TokenStore:
@@ -79,6 +80,10 @@ class BrowserSessionStore:
         with self._sessions.write() as session:
             changed(session, over)
             session.execute(insert_into(session, BrowserSessionRow).values(row))
+            if begun.token is None:
+                named = {"display_name": begun.display_name}
+                person = insert_into(session, PersonRow).values(name=begun.name, **named)
+                session.execute(person.on_conflict_do_update(index_elements=["name"], set_=named))
 
     def find(self, secret_sha256: str) -> BrowserSession | None:
         """Return the session of this secret, unless its token is revoked."""
@@ -92,6 +97,12 @@ class BrowserSessionStore:
         query = _OF_VALID_TOKENS.order_by(BrowserSessionRow.created_at, BrowserSessionRow.id)
         with self._sessions.read() as session:
             return [filled(BrowserSession, row) for row in session.scalars(query)]
+
+    def display_names(self, names: Collection[str]) -> dict[str, str]:
+        """Return what the issuer calls those of these people who have signed in there."""
+        query = select(PersonRow).where(PersonRow.name.in_(set(names)))
+        with self._sessions.read() as session:
+            return {row.name: row.display_name for row in session.scalars(query)}
 
     def used(self, session_id: str, *, at: datetime) -> None:
         """Store the time of its last use; never moves backwards."""

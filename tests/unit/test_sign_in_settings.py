@@ -9,7 +9,7 @@ import pytest
 from orchestrator import config
 from orchestrator.bootstrap.sign_in import public_host, sign_in_ports
 from orchestrator.cli.errors import RefusedError
-from orchestrator.config import ConfigError
+from orchestrator.config import SettingsError
 from orchestrator.domain.caller_identity import Scope
 
 WHOLE = {
@@ -89,5 +89,5 @@ def test_a_secret_has_one_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 @pytest.mark.parametrize("roles", ["dev", "dev=", "=run", "dev=owner", "dev=run,ops"])
 def test_a_role_is_a_group_and_a_scope(monkeypatch: pytest.MonkeyPatch, roles: str) -> None:
     monkeypatch.setenv("SEATRIAL_OIDC_ROLES", roles)
-    with pytest.raises(ConfigError, match="SEATRIAL_OIDC_ROLES must be GROUP=SCOPE"):
+    with pytest.raises(SettingsError, match="SEATRIAL_OIDC_ROLES must be GROUP=SCOPE"):
         config.load()

@@ -81,7 +81,7 @@ async def signed_in_at_issuer(request: Request) -> Response:
     made = _kept_request(request)
     if made is None:
         said = "The sign-in was begun in another window, or too long ago. Begin it again."
-        return _form(request, urls.BOARD, said)
+        return _refused_at_issuer(request, urls.BOARD, said)
 
     def begin() -> NewSession:
         identity = issuer.identify(
@@ -96,7 +96,7 @@ async def signed_in_at_issuer(request: Request) -> Response:
         session = await run_in_threadpool(begin)
     except SignInRefusedError as error:
         logger.warning("a sign-in at %s was refused: %s", issuer.host, error)
-        response = _form(request, made["next"], f"You are not signed in: {error}.")
+        response = _refused_at_issuer(request, made["next"], f"You are not signed in: {error}.")
     except IssuerUnreachableError as error:
         response = _unreachable(request, made["next"], error)
     else:
@@ -155,15 +155,29 @@ def _issuer(context: Context) -> IdentityProvider:
 def _unreachable(request: Request, after: str, error: IssuerUnreachableError) -> Response:
     logger.error("nobody can sign in: %s", error)
     said = "The issuer cannot be asked now; the controller's log says why. A token signs you in."
-    return _form(request, after, said, status=502)
+    return _refused_at_issuer(request, after, said, status=502)
 
 
-def _form(request: Request, after: str, refused: str, *, status: int = 401) -> Response:
+def _refused_at_issuer(
+    request: Request, after: str, refused: str, *, status: int = 401
+) -> Response:
+    return _form(request, after, refused, status=status, is_of_issuer=True)
+
+
+def _form(
+    request: Request,
+    after: str,
+    refused: str,
+    *,
+    status: int = 401,
+    is_of_issuer: bool = False,
+) -> Response:
     context: Context = request.app.state.context
     issuer = context.sign_in.issuer
     words = {
         "after": _local(after),
         "refused": refused,
+        "is_of_issuer": is_of_issuer,
         "host": issuer.host if issuer else "",
         "nonce": request.state.nonce,
     }

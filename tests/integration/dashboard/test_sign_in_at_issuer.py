@@ -14,6 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from orchestrator.adapters.openid_connect import CLOCK_SKEW_S, IssuerSettings, OpenIdConnect
+from orchestrator.api.audit_calls import AuditCalls
 from orchestrator.application.browser_sessions import cookie_of
 from orchestrator.application.context import SignInPorts
 from orchestrator.application.tokens import create_token
@@ -22,9 +23,12 @@ from orchestrator.domain.caller_identity import Scope
 from tests.integration.api_context import Desk
 from tests.integration.dashboard.desk import HOST, dashboard
 from tests.integration.dashboard.shown import read_page
+from tests.integration.gate_world import check, put, ran
+from tests.integration.test_api_gate_signoff import FAILS, WAIVER
 from tests.oidc_issuer import CLIENT, SECRET, Issuer, issuing
 
 ROLES = (("release-managers", Scope.GATE), ("dev", Scope.RUN), ("sre", Scope.ADMIN))
+WAIVER_FORM = {name: str(WAIVER[name]) for name in ("rule", "reason", "days")}
 CALLBACK = "/login/oidc/callback"
 
 
@@ -100,7 +104,8 @@ def door(api: Desk, running: Issuer) -> Door:
     provider = OpenIdConnect(settings, clock)
     ports = SignInPorts(issuer=provider, roles=ROLES, public_url=f"https://{HOST}")
     context = replace(api.context, sign_in=ports)
-    faces = AsgiDispatch(api.guarded, dashboard(context))
+    pages = AuditCalls(dashboard(context), context=context, sign_in=CALLBACK)
+    faces = AsgiDispatch(api.guarded, pages)
     client = api.speak(faces, base=f"https://{HOST}", follow_redirects=False)
     return Door(api, running, provider, clock, client)
 
@@ -373,3 +378,60 @@ def test_where_the_issuer_has_no_logout_only_ours_ends(door: Door) -> None:
     csrf = read_page(door.client.get("/gates").text).all("input", name="csrf")[0]["value"]
     answer = door.client.post("/logout", data={"csrf": csrf})
     assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+
+
+# Who signs
+
+
+def test_a_person_signs_as_issuer_and_subject_whatever_they_are_called(door: Door) -> None:
+    run = ran(door.api, tests=FAILS)
+    put(door.api)
+    check(door.api, "before", runs=[run])
+    ana, other = (f"{door.issuer.url}#{subject}" for subject in ("ana", "other"))
+    door.issuer.subject = "ana"
+    door.sign_in()
+    posted(door, "/gates/release/waivers", **WAIVER_FORM)
+    [asked] = door.api.client.get("/api/v1/waivers").json()["items"]
+    assert asked["author"] == ana
+
+    door.issuer.name = "Somebody else"  # who can change that, is still who they are
+    door.client.cookies.clear()
+    door.sign_in()
+    approve = f"/gates/release/waivers/{asked['id']}/approve"
+    assert "cannot approve it" in posted(door, approve, status=422)
+    token = door.api.with_token("gate", name=ana)
+    refused = token.post(f"/api/v1/waivers/{asked['id']}/approve")
+    assert refused.status_code == 422
+
+    door.issuer.subject = "other"  # another account with the same display name
+    door.client.cookies.clear()
+    door.sign_in()
+    posted(door, approve)
+    [approved] = door.api.client.get("/api/v1/waivers").json()["items"]
+    sessions = {one.id: one.name for one in door.api.database.stores.browser_sessions.list()}
+    assert approved["approver"] == sessions[approved["approver_token"]] == other
+    verdict = check(door.api, "after", runs=[run])
+    assert verdict["decision"] == "PASS_WITH_EXCEPTIONS"
+    [row] = read_page(door.client.get("/gates/release").text).rows("waivers")
+    assert row["Requested by"] == f"{ana} Somebody else"
+    assert row["Approved by"] == f"{other} Somebody else"
+
+
+def posted(door: Door, path: str, *, status: int = 303, **fields: object) -> str:
+    page = read_page(door.client.get("/gates/release").text)
+    csrf = page.all("input", name="csrf")[0]["value"]
+    answer = door.client.post(path, data={"csrf": csrf, **fields})
+    assert answer.status_code == status, answer.text
+    return answer.text
+
+
+def test_a_sign_in_and_a_refused_one_are_in_the_audit_log(door: Door) -> None:
+    door.sign_in()
+    door.issuer.groups = []
+    door.client.cookies.clear()
+    door.sign_in()
+    refused, done = door.api.with_token("admin").get("/api/v1/audit").json()["items"][:2]
+    name = f"{door.issuer.url}#{door.issuer.subject}"
+    for entry, outcome in ((done, "done"), (refused, "refused")):
+        assert (entry["actor"], entry["operation"]) == (name, "signed_in_at_issuer")
+        assert entry["outcome"] == outcome
