@@ -140,8 +140,8 @@ def deltas_of(stores: Stores, pairs: Sequence[Pair]) -> Sequence[Delta]:
     if not pairs:
         return ()
     found = stores.benchmarks.beside(pairs)
-    known = stores.benchmarks.known([one.benchmark for one in found])
-    deltas = [Delta(one.pair, known[one.benchmark], one.before, one.after) for one in found]
+    known = stores.benchmarks.known([number for _, number in found])
+    deltas = [Delta(pair, known[number], *points) for (pair, number), points in found.items()]
     return sorted(deltas, key=_rank)
 
 

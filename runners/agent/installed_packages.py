@@ -37,7 +37,7 @@ _USUAL = "sha256="
 _LIST = """
 def listed(name):
     try:
-        found = Installed(name)
+        found = InstalledFiles(name)
     except NotInstalledError:
         return None
     digests = {**found.files, **({found.record: ""} if found.record else {})}

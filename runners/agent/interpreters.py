@@ -30,7 +30,7 @@ def packages_program() -> str:
 
 
 def origins_program() -> str:
-    """Return a program that lists the files of a distribution, by ``Installed(name)``."""
+    """Return a program that lists the files of a distribution, by ``InstalledFiles(name)``."""
     own = f"^from {_DISTRIBUTIONS} import .*$"
     return re.sub(own, lambda _: packages_program(), _source(_ORIGINS), flags=re.MULTILINE)
 
