@@ -13,6 +13,10 @@ from dataclasses import dataclass
 
 FRAME_BYTES = 512 * 1024
 _LEVEL = 3
+_STORED = 0
+_SAMPLE_BYTES = 16 * 1024
+_WORTH = 0.95
+"""Largest size of a compressed sample, of its own, with which a frame is compressed."""
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -45,7 +49,7 @@ class BlobCorruptError(Exception):
     """The stored bytes do not match their digest; none of the wrong bytes were returned."""
 
 
-class Intake:
+class BlobIntake:
     """Counts and hashes incoming bytes, and cuts them into frames."""
 
     def __init__(self, limit_bytes: int | None) -> None:
@@ -60,10 +64,10 @@ class Intake:
             self._take(chunk)
             waiting += chunk
             while len(waiting) >= FRAME_BYTES:
-                yield zlib.compress(waiting[:FRAME_BYTES], _LEVEL)
+                yield _frame(waiting[:FRAME_BYTES])
                 del waiting[:FRAME_BYTES]
         if waiting:
-            yield zlib.compress(waiting, _LEVEL)
+            yield _frame(waiting)
 
     def _take(self, chunk: bytes) -> None:
         self.size_bytes += len(chunk)
@@ -77,6 +81,14 @@ class Intake:
         if announced is not None and announced != found:
             raise BlobMismatchError(f"sha256 {announced} was announced, {found} was received")
         return found
+
+
+def _frame(data: bytearray) -> bytes:
+    """Return the data as a frame; what does not become smaller, as an archive, is only wrapped."""
+    middle = len(data) // 2
+    sample = data[middle : middle + _SAMPLE_BYTES]
+    is_worth = len(zlib.compress(sample, 1)) < _WORTH * len(sample)
+    return zlib.compress(data, _LEVEL if is_worth else _STORED)
 
 
 def opened(digest: str, frames: Iterable[bytes]) -> Iterator[bytes]:

@@ -10,6 +10,7 @@ from . import bounded_process, environment_facts, interpreters, processes
 from .attempt_errors import NotReady
 from .masking import JsonValue
 from .plan import Readiness
+from .torch_device_check import NO_TORCH
 
 _PROGRAM = Path(__file__).with_name("torch_device_check.py")
 _REASONS = {"torch_import": "torch_device", "device_seen": "torch_device"}
@@ -19,14 +20,23 @@ Result = Dict[str, JsonValue]
 Checks = List[Mapping[str, JsonValue]]
 
 
-def see(readiness: Readiness, asker: environment_facts.Asker) -> Result:
+def see(readiness: Readiness, asker: environment_facts.Asker, *, has_torch: bool) -> Result:
     """Check the device in a separate process, which has ended when this returns.
 
-    On some machines only one process may hold the device, so the first job finds it free.
+    On some machines only one process may hold the device, so the first job finds it free. Without a
+    requested device and without torch there is nothing to check, and no process.
+
+    Args:
+        readiness: The requested check.
+        asker: Runs it in the overlay.
+        has_torch: Whether torch may be importable there.
 
     Returns:
         ``{"device", "ok", "checks": [{"check", "ok", "detail", "seconds"}]}``.
     """
+    if readiness.device is None and not has_torch:
+        absent: Dict[str, JsonValue] = {"check": "torch_import", "ok": True, "detail": NO_TORCH}
+        return {"device": None, "ok": True, "checks": [{**absent, "seconds": 0.0}]}
     answer = asker.ask(
         _PROGRAM.read_text(encoding="utf-8"),
         readiness.device or "none",
@@ -69,7 +79,7 @@ def _rows(value: JsonValue) -> Checks:
     return [row for row in rows if isinstance(row, Mapping)]
 
 
-def _why(answer: bounded_process.Answer, readiness: Readiness) -> str:
+def _why(answer: bounded_process.ProgramOutput, readiness: Readiness) -> str:
     if answer.timed_out:
         return f"no answer within {readiness.timeout_s:g} s"
     said = interpreters.without_answer(answer.text)[-_SAID_CHARS:]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, Mapping
+from typing import Callable, Dict, Mapping, NamedTuple
 
 from . import bounded_process, interpreters, probe
-from .layout import Attempt
+from .layout import AttemptFolder
 from .masking import JsonValue
 
 _PACKAGES_TIMEOUT_S = 120.0
@@ -15,11 +15,14 @@ _TORCH_TIMEOUT_S = 300.0
 
 _PACKAGES = interpreters.answering(
     """
-import importlib.util, platform, runpy
+import importlib.util, platform
 def torch():
     spec = importlib.util.find_spec("torch")
-    if spec is None or not spec.submodule_search_locations:
+    if spec is None:
+        return None
+    if not spec.submodule_search_locations:
         return {}
+    import runpy
     told = runpy.run_path(spec.submodule_search_locations[0] + "/version.py")
     names = (("torch", "__version__"), ("cuda", "cuda"), ("hip", "hip"))
     return {name: told.get(key) for name, key in names}
@@ -30,7 +33,10 @@ except Exception:
 """,
     '{"python": platform.python_version(), "packages": packages(), "built": built}',
 )
-"""Reads torch's build from its ``version.py``: importing torch takes more than a second."""
+"""Reads torch's build from its ``version.py``, as importing torch takes more than a second.
+
+``built`` is null where no torch can be imported.
+"""
 
 _TORCH_DEVICES = interpreters.answering(
     """
@@ -53,16 +59,25 @@ _GPU_NODES = ("/dev/nvidiactl", "/dev/kfd")
 """Device nodes of the drivers that torch requires."""
 
 
+class Facts(NamedTuple):
+    """The overlay, as one start of its interpreter tells."""
+
+    event: Dict[str, JsonValue]
+    """The content of the ``environment`` event, without the part about users."""
+    has_torch: bool
+    """False only where it is certain that no torch can be imported."""
+
+
 @dataclass(frozen=True)
 class Asker:
     """Runs a script in the overlay, the way jobs run."""
 
-    attempt: Attempt
+    attempt: AttemptFolder
     variables: Mapping[str, str]
     account: bounded_process.Account
     tick: Callable[[], None]
 
-    def ask(self, script: str, *arguments: str, timeout_s: float) -> bounded_process.Answer:
+    def ask(self, script: str, *arguments: str, timeout_s: float) -> bounded_process.ProgramOutput:
         """Run the script with the overlay's Python in the payload's folder."""
         return bounded_process.run(
             (str(self.attempt.python), "-c", script, *arguments),
@@ -74,8 +89,8 @@ class Asker:
         )
 
 
-def gather(asker: Asker, warn: Callable[[str], None]) -> Dict[str, JsonValue]:
-    """Return the content of the ``environment`` event, without the part about users."""
+def gather(asker: Asker, warn: Callable[[str], None]) -> Facts:
+    """Return the facts about the overlay and the machine."""
     answer = asker.ask(interpreters.packages_program() + _PACKAGES, timeout_s=_PACKAGES_TIMEOUT_S)
     found = interpreters.extract(answer.text) if answer.ok else None
     if found is None:
@@ -83,10 +98,12 @@ def gather(asker: Asker, warn: Callable[[str], None]) -> Dict[str, JsonValue]:
         found = {"python": None, "packages": {}, "built": {}}
     packages, built = found["packages"], found["built"]
     assert isinstance(packages, Mapping)
+    has_torch = built is not None
+    built = built or {}
     assert isinstance(built, Mapping)
     machine = probe.machine(asker.attempt.folder)
     has_gpu = bool(machine["devices"]) or any(Path(node).exists() for node in _GPU_NODES)
-    return {
+    event: Dict[str, JsonValue] = {
         "python": found["python"],
         "python_path": str(asker.attempt.python),
         "torch": built.get("torch") or packages.get("torch"),
@@ -97,6 +114,7 @@ def gather(asker: Asker, warn: Callable[[str], None]) -> Dict[str, JsonValue]:
         "machine": machine,
         "torch_devices": _torch_devices(asker, warn) if has_gpu and "torch" in packages else [],
     }
+    return Facts(event, has_torch)
 
 
 def _torch_devices(asker: Asker, warn: Callable[[str], None]) -> JsonValue:
@@ -111,7 +129,7 @@ def _torch_devices(asker: Asker, warn: Callable[[str], None]) -> JsonValue:
     return found["devices"]
 
 
-def _why(answer: bounded_process.Answer) -> str:
+def _why(answer: bounded_process.ProgramOutput) -> str:
     if answer.timed_out:
         return "no answer in time"
     return answer.text.strip()[-1_000:] or f"exit code {answer.exit_code}"

@@ -9,14 +9,25 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, FrozenSet, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import (
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 from . import bounded_process, interpreters
 from .attempt_errors import EnvironmentFailed
-from .layout import Attempt
+from .layout import AttemptFolder
 from .masking import JsonValue
-from .plan import Subject
-from .pytest_records import Refusal
+from .plan import PlanSubject
+from .pytest_records import RecordsRefusal
 
 _TIMEOUT_S = 300.0
 _TOOLS = ("pytest", "pluggy")
@@ -26,23 +37,21 @@ _USUAL = "sha256="
 _LIST = """
 def listed(name):
     try:
-        found = Installed(name)
+        found = InstalledFiles(name)
     except NotInstalledError:
         return None
     digests = {**found.files, **({found.record: ""} if found.record else {})}
     version = found.version if found.roots else ""
     return {"home": found.home, "version": version, "digests": digests}
 
-answers = {name: listed(name) for name in sys.argv[1:]}
-"""
-
 # The folders of the path are read, as pkgutil does not tell packages without __init__.py.
-_NAMES = """
-import os, sys
 names = {*sys.builtin_module_names, *getattr(sys, "stdlib_module_names", ())}
 for folder in filter(os.path.isdir, sys.path):
     names.update(name.partition(".")[0] for name in os.listdir(folder))
-answers = {"names": sorted(filter(str.isidentifier, names))}
+answers = {
+    "files": {name: listed(name) for name in sys.argv[1:]},
+    "names": sorted(filter(str.isidentifier, names)),
+}
 """
 
 Mark = Optional[Tuple[int, int, int, int]]
@@ -65,15 +74,17 @@ class Files:
     problem: str
     """Why the installation was wrong or incomplete from the start; usually empty."""
 
-    def refusal(self) -> Optional[Refusal]:
+    def refusal(self) -> Optional[RecordsRefusal]:
         """Return why results of these files do not count, or None."""
         if self.problem:
-            return Refusal(self.reason, f"{self.problem}. Fix: install {self.name} anew")
+            return RecordsRefusal(self.reason, f"{self.problem}. Fix: install {self.name} anew")
         for path, mark in self.marks.items():
             file = self.home / path
             if mark_of(file) != mark and _digest(file, self.digests[path]) != self.digests[path]:
                 text = f"{path} of {self.name} was changed after it had been installed"
-                return Refusal(self.reason, f"{text}. Fix: let nothing of the payload write there")
+                return RecordsRefusal(
+                    self.reason, f"{text}. Fix: let nothing of the payload write there"
+                )
         return None
 
     def byte_code_digest(self) -> str:
@@ -93,6 +104,15 @@ class Files:
             if self.byte_code.get(file) != mark:
                 with contextlib.suppress(OSError):  # what cannot be removed was not written by jobs
                     file.unlink()
+
+
+class Inventory(NamedTuple):
+    """What one start of the environment's interpreter tells of it."""
+
+    files: Tuple[Files, ...]
+    """Of the subject, of pytest, and of pytest's dependencies."""
+    names: FrozenSet[str]
+    """Of all modules and packages that Python imports without the payload."""
 
 
 class EnvironmentCopy:
@@ -136,9 +156,9 @@ class EnvironmentCopy:
 
 
 def take(
-    attempt: Attempt, subject: Optional[Subject], tick: Callable[[], None]
-) -> Tuple[Files, ...]:
-    """List the installed files of the subject, of pytest, and of pytest's dependencies.
+    attempt: AttemptFolder, subject: Optional[PlanSubject], tick: Callable[[], None]
+) -> Inventory:
+    """List the installed files, and the names that can be imported.
 
     What was installed is compiled first, as packages may bring files that run when Python starts.
 
@@ -152,14 +172,17 @@ def take(
     """
     script = interpreters.origins_program() + _LIST
     asked = [*_TOOLS, *([subject.distribution] if subject else [])]
-    found = _answers(attempt, script, asked, tick)
+    answers = _answers(attempt, script, asked, tick)
+    found, names = answers["files"], answers["names"]
+    assert isinstance(found, dict)
+    assert isinstance(names, list)
     _compile(attempt, tick)
     taken = [_files(name, found[name]) for name in _TOOLS if found[name] is not None]
     taken += [_files(subject.distribution, found[subject.distribution], subject)] if subject else []
-    return tuple(taken)
+    return Inventory(tuple(taken), frozenset(map(str, names)))
 
 
-def _compile(attempt: Attempt, tick: Callable[[], None]) -> None:
+def _compile(attempt: AttemptFolder, tick: Callable[[], None]) -> None:
     """Compile the installed packages, in a process that does not import them."""
     for site in attempt.venv.glob("lib/python3*/site-packages"):
         if any(site.glob("*.dist-info")):
@@ -173,19 +196,8 @@ def _compile(attempt: Attempt, tick: Callable[[], None]) -> None:
             )
 
 
-def importable_names(attempt: Attempt, tick: Callable[[], None]) -> FrozenSet[str]:
-    """Return the names of all modules and packages that Python imports without the payload.
-
-    Raises:
-        EnvironmentFailed: the environment cannot be listed.
-    """
-    names = _answers(attempt, _NAMES, (), tick)["names"]
-    assert isinstance(names, list)
-    return frozenset(map(str, names))
-
-
 def _answers(
-    attempt: Attempt, script: str, requested: Sequence[str], tick: Callable[[], None]
+    attempt: AttemptFolder, script: str, requested: Sequence[str], tick: Callable[[], None]
 ) -> Mapping[str, JsonValue]:
     answer = bounded_process.run(
         (str(attempt.python), "-I", "-c", interpreters.answering(script, "answers"), *requested),
@@ -201,7 +213,7 @@ def _answers(
     return found
 
 
-def _files(name: str, row: JsonValue, subject: Optional[Subject] = None) -> Files:
+def _files(name: str, row: JsonValue, subject: Optional[PlanSubject] = None) -> Files:
     told = row if isinstance(row, dict) else {"home": "", "version": None, "digests": {}}
     home, listed = Path(str(told["home"])), told["digests"]
     assert isinstance(listed, dict)
@@ -218,7 +230,9 @@ def _files(name: str, row: JsonValue, subject: Optional[Subject] = None) -> File
     )
 
 
-def _not_asked_for(subject: Subject, version: JsonValue, listed: Mapping[str, JsonValue]) -> str:
+def _not_asked_for(
+    subject: PlanSubject, version: JsonValue, listed: Mapping[str, JsonValue]
+) -> str:
     name = subject.distribution
     if version is None:
         return f"{name} is not installed"

@@ -19,7 +19,7 @@ ANSWER = "SEATRIAL-ANSWER:"
 LOGIN_HOME = "SEATRIAL_LOGIN_HOME"
 """Variable with the home folder of the login user, where sudo has changed HOME."""
 
-Run = Callable[[Sequence[str]], bounded_process.Answer]
+Run = Callable[[Sequence[str]], bounded_process.ProgramOutput]
 
 _ORIGINS, _DISTRIBUTIONS = "seatrial_origins", "seatrial_distributions"
 
@@ -30,7 +30,7 @@ def packages_program() -> str:
 
 
 def origins_program() -> str:
-    """Return a program that lists the files of a distribution, by ``Installed(name)``."""
+    """Return a program that lists the files of a distribution, by ``InstalledFiles(name)``."""
     own = f"^from {_DISTRIBUTIONS} import .*$"
     return re.sub(own, lambda _: packages_program(), _source(_ORIGINS), flags=re.MULTILINE)
 
@@ -58,16 +58,16 @@ print('{ANSWER}' + json.dumps({{
 
 
 _MAKE = f"""
-import importlib.util, json, os, sys
+import json, os, sys
 names = ("site-packages", "dist-packages")
 print('{ANSWER}' + json.dumps({{
     "site_paths": [p for p in sys.path if os.path.basename(p) in names and os.path.isdir(p)],
-    "has_pip": importlib.util.find_spec("pip") is not None,
+    "has_pip": any(finder.find_spec("pip", None) for finder in sys.meta_path),
 }}), flush=True)
 import venv
-venv.main(["--without-pip", sys.argv[1]])
+venv.EnvBuilder(symlinks=True).create(sys.argv[1])
 """
-"""Looks at the interpreter, then does what ``-m venv`` does: one start of it instead of two."""
+"""Looks at the interpreter, then does what ``-m venv --without-pip`` does, without its imports."""
 
 
 class Made(NamedTuple):

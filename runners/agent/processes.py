@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import time
@@ -31,6 +30,8 @@ class Stat(NamedTuple):
 
 def adopt_orphans() -> bool:
     """Become the parent of every orphan below this process, so that every one can be found."""
+    import ctypes  # noqa: PLC0415 - the agent itself needs it, and no verb
+
     try:
         return bool(ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0) == 0)
     except (OSError, AttributeError):

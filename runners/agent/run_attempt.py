@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Callable, Dict, List, Mapping, Optional
 
 from . import (
     device_check,
@@ -22,15 +22,15 @@ from .attempt_context import AttemptContext, JobRunner
 from .attempt_errors import AttemptEnd, DiskFull, Stopped
 from .events import Data, EventWriter, is_full
 from .heartbeat import Heartbeat
-from .installed_packages import EnvironmentCopy, Files
+from .installed_packages import EnvironmentCopy, Inventory
 from .job_context import arm_output
 from .job_output import Sink
 from .job_user import User
 from .jobs import JobRun
-from .layout import Attempt
+from .layout import AttemptFolder
 from .masking import SHORTEST, JsonValue, Masker
 from .pack_artifacts import Packer
-from .plan import Job, PlanError
+from .plan import PlanError, PlanJob
 from .preemption_notices import Notices
 
 _TRACEBACK_CHARS = 8_000
@@ -38,7 +38,7 @@ _HURRIED_PACKING_S = 8.0
 """Seconds for packing, of the 30 s of the shortest notice; the rest is for the transfer."""
 
 
-def run(attempt: Attempt, secrets: Mapping[str, str]) -> None:
+def run(attempt: AttemptFolder, secrets: Mapping[str, str]) -> None:
     """Run the plan; the last event always reports how the attempt ended."""
     past = event_lines.read(attempt.events)
     suite.digests_at_start()
@@ -150,17 +150,16 @@ class AttemptRun:
         context = self._context
         context.attempt.plan.chmod(0o600)
         variant.copy_payload(context)
-        installed = variant.build_overlay(context)
+        inventory = variant.build_overlay(context)
         user = job_user.choose(
             context.attempt, wanted=context.plan.payload_user, tick=context.heartbeat.check
         )
-        runner = self._runner(user, installed)
+        runner = self._runner(user, inventory)
         asker = environment_facts.Asker(
             context.attempt, runner.variables, user.account, context.heartbeat.check
         )
-        environment = environment_facts.gather(
-            asker, lambda text: context.events.log("warning", text)
-        )
+        facts = environment_facts.gather(asker, lambda text: context.events.log("warning", text))
+        environment = facts.event
         environment["separated_user"] = user.separated
         environment["separated_user_reason"] = user.reason
         if context.plan.metadata_guard:
@@ -173,7 +172,7 @@ class AttemptRun:
                 text = f"jobs can read the cloud's metadata, the machine's host key too: {seen}"
                 context.events.log("warning", text)
         self._see_whose(environment)
-        self._see_readiness(asker, environment)
+        self._see_readiness(asker, facts)
         variant.prove_subject(context, runner)
         return runner, environment
 
@@ -189,19 +188,20 @@ class AttemptRun:
             self._context.events.log("warning", text)
 
     def _see_readiness(
-        self, asker: environment_facts.Asker, environment: Dict[str, JsonValue]
+        self, asker: environment_facts.Asker, facts: environment_facts.Facts
     ) -> None:
         """Emit the environment, with the device check if the plan requests one."""
+        environment = facts.event
         asked = self._context.plan.readiness
         if asked is None:
             self._context.events.emit("environment", None, environment)
             return
-        result = device_check.see(asked, asker)
+        result = device_check.see(asked, asker, has_torch=facts.has_torch)
         environment["readiness"] = result
         self._context.events.emit("environment", None, environment)
         device_check.enforce(asked, result)
 
-    def _runner(self, user: User, installed: Tuple[Files, ...]) -> JobRunner:
+    def _runner(self, user: User, inventory: Inventory) -> JobRunner:
         plan_ = self._context.plan
         shared = job_env.common(
             self._context.attempt, name=plan_.attempt, environment=plan_.environment, user=user
@@ -212,9 +212,9 @@ class AttemptRun:
             shared,
             self._secrets,
             gpus,
-            payload=variant.payload_copy(self._context),
+            payload=variant.payload_copy(self._context, inventory.names),
             environment=EnvironmentCopy(self._context.attempt.venv),
-            installed=installed,
+            installed=inventory.files,
         )
 
     def _run_jobs(self, runner: JobRunner) -> Optional[AttemptEnd]:
@@ -233,7 +233,7 @@ class AttemptRun:
                 return self._say_full()
         return None
 
-    def _run_job(self, runner: JobRunner, job: Job) -> Optional[str]:
+    def _run_job(self, runner: JobRunner, job: PlanJob) -> Optional[str]:
         done = sorted(self._past.done.get(job.id, ()))
         baseline = self._baseline(runner) if job.paired is not None else None
         return JobRun(self._context, runner, job, baseline=baseline).run(done=done).cause

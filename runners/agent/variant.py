@@ -11,7 +11,18 @@ import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import (
+    Callable,
+    Collection,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 from . import (
     bounded_process,
@@ -24,11 +35,11 @@ from . import (
 from .attempt_context import AttemptContext, JobRunner
 from .attempt_errors import AttemptEnd, DiskFull, EnvironmentFailed, Stopped, WrongSubject
 from .environment_facts import Asker
-from .installed_packages import EnvironmentCopy, Files
+from .installed_packages import EnvironmentCopy, Files, Inventory
 from .job_user import give
-from .layout import Attempt
+from .layout import AttemptFolder
 from .payload_copy import PayloadCopy
-from .plan import Plan, Subject
+from .plan import AgentPlan, PlanSubject
 
 _TIMEOUT_S = 300.0
 _OVERLAY = "seatrial_overlay.pth"
@@ -59,13 +70,13 @@ def way(place):
     return "" if source.startswith(os.pardir) else f". Fix: {leave_out(source)}"
 
 try:
-    problem = shadowed(Installed(sys.argv[1]))
+    problem = shadowed(InstalledFiles(sys.argv[1]))
 except Exception as error:
     problem = f"{type(error).__name__}: {error}"
 """
 
 
-def prove_installed(subject: Subject, installed: Iterable[Files]) -> None:
+def prove_installed(subject: PlanSubject, installed: Iterable[Files]) -> None:
     """Check that the complete subject was installed.
 
     Raises:
@@ -77,7 +88,7 @@ def prove_installed(subject: Subject, installed: Iterable[Files]) -> None:
             raise WrongSubject(f"{subject.requirement} is not what was installed: {refused.detail}")
 
 
-def prove(subject: Subject, asker: Asker) -> None:
+def prove(subject: PlanSubject, asker: Asker) -> None:
     """Check that the subject's import resolves to its installed files.
 
     Raises:
@@ -88,7 +99,7 @@ def prove(subject: Subject, asker: Asker) -> None:
         raise WrongSubject(f"{subject.requirement} is not what jobs would import: {problem}")
 
 
-def _ask(subject: Subject, asker: Asker) -> Optional[str]:
+def _ask(subject: PlanSubject, asker: Asker) -> Optional[str]:
     script = interpreters.answering(interpreters.origins_program() + _PROOF, '{"problem": problem}')
     answer = asker.ask(script, subject.distribution, timeout_s=_TIMEOUT_S)
     found = interpreters.extract(answer.text) if answer.ok else None
@@ -108,8 +119,8 @@ class Overlay:
 
     def __init__(
         self,
-        attempt: Attempt,
-        plan: Plan,
+        attempt: AttemptFolder,
+        plan: AgentPlan,
         *,
         tick: Callable[[], None],
         sink: Callable[[bytes], None],
@@ -157,7 +168,7 @@ class Overlay:
         except interpreters.VenvError as error:
             raise EnvironmentFailed(str(error)) from None
 
-    def _quietly(self, argv: Sequence[str]) -> bounded_process.Answer:
+    def _quietly(self, argv: Sequence[str]) -> bounded_process.ProgramOutput:
         return bounded_process.run(
             argv,
             timeout_s=_VENV_TIMEOUT_S,
@@ -237,7 +248,7 @@ class Overlay:
             return ()
         return ("--find-links", str(self._attempt.wheelhouse(self._plan.wheels)))
 
-    def _run(self, argv: Sequence[object], *, timeout_s: float) -> bounded_process.Answer:
+    def _run(self, argv: Sequence[object], *, timeout_s: float) -> bounded_process.ProgramOutput:
         words = [str(word) for word in argv]
         self._sink(f"$ {' '.join(words)}\n".encode("utf-8", "replace"))
         return bounded_process.run(
@@ -259,7 +270,7 @@ def _normal(distribution: str) -> str:
     return re.sub(r"[-_.]+", "_", distribution).lower()
 
 
-def _error_text(answer: bounded_process.Answer) -> str:
+def _error_text(answer: bounded_process.ProgramOutput) -> str:
     if answer.timed_out:
         return "it took too long"
     lines = [line for line in answer.text.splitlines() if line.startswith("ERROR")]
@@ -290,18 +301,18 @@ def copy_payload(context: AttemptContext) -> None:
         raise AttemptEnd(f"the payload cannot be copied: {error}") from error
 
 
-def payload_copy(context: AttemptContext) -> PayloadCopy:
+def payload_copy(context: AttemptContext, names: Collection[str]) -> PayloadCopy:
     """Return the side's payload copy, which is watched after the jobs' user became its owner.
 
-    Raises:
-        EnvironmentFailed: its environment, which has been built, cannot be listed.
+    Args:
+        context: The side.
+        names: Those of the `Inventory` of its environment.
     """
-    names = installed_packages.importable_names(context.attempt, context.heartbeat.check)
     pristine = context.attempt.pristine(context.plan.payload)
     return PayloadCopy(pristine, context.attempt.payload, names)
 
 
-def build_overlay(context: AttemptContext) -> Tuple[Files, ...]:
+def build_overlay(context: AttemptContext) -> Inventory:
     """Build the side's environment, and list its files; the tools' output is in the log.
 
     Raises:
@@ -425,10 +436,11 @@ class BaselineSide:
     def _prepare(self, context: AttemptContext) -> None:
         context.attempt.own.mkdir(exist_ok=True, mode=0o755)
         copy_payload(context)
-        self._installed = build_overlay(context)
+        inventory = build_overlay(context)
+        self._installed = inventory.files
         account = self._runner.user.account
         if account is not None:
             give(context.attempt.payload, account[0], account[1])
-        self._payload = payload_copy(context)
+        self._payload = payload_copy(context, inventory.names)
         self._environment = EnvironmentCopy(context.attempt.venv)
         prove_subject(context, self.runner(context))

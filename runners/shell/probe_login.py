@@ -44,7 +44,7 @@ print(os.geteuid())
 """
 
 
-def main() -> int:
+def main() -> None:
     """Probe the login and print the result."""
     home = os.environ.get("HOME") or "/"
     own = os.path.join(home, OWN)
@@ -54,7 +54,6 @@ def main() -> int:
         found = _as_root(home, own) if os.geteuid() == 0 else _as_user(own)
     usual: dict[str, object] = {"base": own, "sudo": False, "reason": "", "fault": None}
     sys.stdout.write(json.dumps({**usual, **found}))
-    return 0
 
 
 def _in_use(own: str) -> bool:
@@ -115,4 +114,4 @@ def _made(prefix: tuple[str, ...], mark: str) -> str | None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -13,6 +13,9 @@ from orchestrator.domain.machine import CommandResult, MachineError, Shell
 STANDING = Path(__file__).with_name("probe_login.py")
 OLDEST_PYTHON = (3, 9)
 NO_PYTHON = 4
+FOUND, FAILED = 83, 84
+"""Exit codes of an interpreter that is new enough, and of no other."""
+MARKER = "SEATRIAL-PYTHON:"
 LOOK_TIMEOUT_S = 90.0
 NOT_ROOT = "SEATRIAL_NOT_ROOT"
 """Variable with the reason why the agent is not root."""
@@ -75,21 +78,36 @@ def look(shell: Shell, *, base: str | None, candidates: Sequence[str]) -> Ground
             f"{', '.join(candidates)}); install one, or name it in the payload's "
             "python.candidates"
         )
-    python, _, said = done.stdout.decode(errors="surrogateescape").partition("\n")
+    told = done.stdout.decode(errors="surrogateescape").rpartition(MARKER)[2]
+    python, _, said = told.partition("\n")
     if base is not None and done.status == 0:
         return Ground(base=base, python=python)
     return _ground(python, _answer(done, said))
 
 
+_FIRST = f"""import sys
+if sys.version_info < {OLDEST_PYTHON}: sys.exit(1)
+try:
+    sys.stdout.write("\\n{MARKER}" + sys.argv[1] + "\\n")
+    exec(sys.argv[2])
+    sys.stdout.flush()
+except BaseException:
+    import traceback
+    traceback.print_exc()
+    sys.exit({FAILED})
+sys.exit({FOUND})
+"""
+"""Every Python can parse it; the program is parsed by one that is new enough alone."""
+
+
 def _script(candidates: Sequence[str], *, is_requested: bool) -> str:
-    test = f"import sys; raise SystemExit(sys.version_info < {OLDEST_PYTHON})"
+    """Return a script that starts each candidate once, up to the first that is new enough."""
     program = STANDING.read_text(encoding="utf-8") if is_requested else ""
-    answer = f'exec "$python" -E -s -S -c {shlex.quote(program)}' if is_requested else "exit 0"
     return (
         f"for name in {' '.join(map(shlex.quote, candidates))}; do "
         'python=$(command -v "$name") || continue; '
-        f'"$python" -E -s -S -c {shlex.quote(test)} </dev/null >/dev/null 2>&1 || continue; '
-        f'printf "%s\\n" "$python"; {answer}; done; exit {NO_PYTHON}'
+        f'"$python" -E -s -S -c {shlex.quote(_FIRST)} "$python" {shlex.quote(program)} </dev/null; '
+        f"case $? in {FOUND}) exit 0;; {FAILED}) exit 1;; esac; done; exit {NO_PYTHON}"
     )
 
 

@@ -35,7 +35,7 @@ from typing import (
 
 import seatrial_origins
 from _pytest.assertion.rewrite import AssertionRewritingHook
-from seatrial_origins import MODULES, Installed
+from seatrial_origins import MODULES, InstalledFiles
 
 Function = types.FunctionType
 Values = Mapping[str, object]
@@ -60,7 +60,7 @@ _values_of = operator.methodcaller("values")
 _chained = itertools.chain.from_iterable
 
 
-class Change(NamedTuple):
+class ChangedName(NamedTuple):
     """A name in a module whose value differs from that after the import."""
 
     place: str
@@ -73,13 +73,13 @@ class Change(NamedTuple):
     """Whether the name did not exist after the import."""
 
 
-class Snapshot:
+class ModuleSnapshot:
     """The contents of a module and of its classes.
 
     Only dictionaries of classes are kept alive: tests may wait for a value's garbage collection.
     """
 
-    def __init__(self, module: object, stayed: AbstractSet[Change] = frozenset()) -> None:
+    def __init__(self, module: object, stayed: AbstractSet[ChangedName] = frozenset()) -> None:
         """Take the snapshot of a module of ``sys.modules``, without loading a lazy one.
 
         Args:
@@ -89,7 +89,9 @@ class Snapshot:
         self.told = seatrial_origins.contents(module)
         self._kind = type(module)
         loader = _strange_loader(self.told)
-        self.stayed = stayed | ({Change("", "", f"was loaded by {loader}")} if loader else set())
+        self.stayed = stayed | (
+            {ChangedName("", "", f"was loaded by {loader}")} if loader else set()
+        )
         self._module = str(self.told.get("__name__", ""))
         spaces = list(namespaces(self.told, self._module))
         self._above = [above for above, _, _ in spaces]
@@ -130,10 +132,10 @@ class Snapshot:
             and list(map(_base_ids, self._classes)) == self._bases
         )
 
-    def changes(self, module: object) -> Iterator[Change]:
+    def changes(self, module: object) -> Iterator[ChangedName]:
         """Yield the names with other functions, classes or callable objects than then."""
         if type(module) is not self._kind:
-            yield Change("", "", "has another class than after its import")
+            yield ChangedName("", "", "has another class than after its import")
         end = 0
         for above, values, size in zip(self._above, self._spaces, self._sizes):
             start, end = end, end + size
@@ -160,22 +162,24 @@ class Snapshot:
             )
         )
 
-    def _changes_in(self, above: str, values: Values, start: int, end: int) -> Iterator[Change]:
+    def _changes_in(
+        self, above: str, values: Values, start: int, end: int
+    ) -> Iterator[ChangedName]:
         names = self._names[start:end]
         for index, name in enumerate(names, start):
             if name in values:
                 yield from self._changes_of(f"{above}{name}", values[name], index)
             elif self._kinds[index] in self._acting:
-                yield Change(f"{above}{name}", "", "was removed after the import")
+                yield ChangedName(f"{above}{name}", "", "was removed after the import")
         for name in values.keys() - set(names):
             yield self._added(above, str(name), values[name])
 
-    def _other_bases(self) -> Iterator[Change]:
+    def _other_bases(self) -> Iterator[ChangedName]:
         for above, kind, bases in zip(self._above, self._classes, self._bases):
             if _base_ids(kind) != bases:
-                yield Change(above[:-1], "", "has other base classes than after its import")
+                yield ChangedName(above[:-1], "", "has other base classes than after its import")
 
-    def _changes_of(self, place: str, value: object, index: int) -> Iterator[Change]:
+    def _changes_of(self, place: str, value: object, index: int) -> Iterator[ChangedName]:
         chain = functions(value)
         part = slice(self._starts[index], self._starts[index + 1])
         if id(value) != self._ids[index] or id(type(value)) != self._kinds[index]:
@@ -192,9 +196,9 @@ class Snapshot:
         if is_changed:
             yield _changed(place, value)
         elif chain and _default_ids(_inner(chain)) != _default_ids(self._inner[part]):
-            yield Change(place, "", "has other default values than after its import")
+            yield ChangedName(place, "", "has other default values than after its import")
 
-    def _added(self, above: str, name: str, value: object) -> Change:
+    def _added(self, above: str, name: str, value: object) -> ChangedName:
         is_used = above or name == "__getattr__" or name in vars(builtins)
         is_instead = is_used and _acts(value) and not self._is_submodule(above + name, value)
         return _changed(above + name, value)._replace(is_added=not is_instead)
@@ -208,26 +212,26 @@ class Snapshot:
 class Imports:
     """The snapshots of a distribution's modules, each taken when its import returned."""
 
-    def __init__(self, installed: Installed) -> None:
+    def __init__(self, installed: InstalledFiles) -> None:
         """Take snapshots of the loaded modules, and watch Python's import."""
         self._tops = frozenset(root.partition(".")[0] for root in installed.roots)
-        self._snapshots: Dict[int, Snapshot] = {}
+        self._snapshots: Dict[int, ModuleSnapshot] = {}
         """By the identity of the module's contents, unique as long as they are stored here."""
         self._loading = threading.local()
         self._take(list(installed.of(MODULES)))
         self._watch()
 
-    def of(self, module: object) -> Optional[Snapshot]:
+    def of(self, module: object) -> Optional[ModuleSnapshot]:
         """Return a module's snapshot, or None if Python's import did not load the module."""
         told = seatrial_origins.contents(module)
         found = self._snapshots.get(id(told))
         return found if found is not None and found.told is told else None
 
-    def changes(self, module: object) -> List[Change]:
+    def changes(self, module: object) -> List[ChangedName]:
         """Return the changes of a module since its first import."""
         snapshot = self.of(module)
         if snapshot is None:
-            return [Change("", "", "was not loaded by Python's import")]
+            return [ChangedName("", "", "was not loaded by Python's import")]
         return sorted(snapshot.stayed.union(snapshot.changes(module)))
 
     def _watch(self) -> None:
@@ -260,7 +264,7 @@ class Imports:
                 if before is not None:
                     # A reload leaves what the file does not define.
                     stayed = changes.intersection(self.changes(module))
-                    self._snapshots[id(before.told)] = Snapshot(module, stayed)
+                    self._snapshots[id(before.told)] = ModuleSnapshot(module, stayed)
 
         for function in (_find_and_load, _exec):
             # Tracebacks and warnings leave frames of this file's name out.
@@ -272,7 +276,7 @@ class Imports:
         for name in names:
             module = MODULES.get(name)
             if module is not None and self.of(module) is None:
-                snapshot = Snapshot(module)
+                snapshot = ModuleSnapshot(module)
                 self._snapshots[id(snapshot.told)] = snapshot
 
 
@@ -351,12 +355,12 @@ HOLDERS: Dict[type, Tuple[str, ...]] = {
 """Attributes with functions, by the type of a value that calls them."""
 
 
-def _changed(place: str, value: object) -> Change:
+def _changed(place: str, value: object) -> ChangedName:
     files = [one.__code__.co_filename for one in functions(value)]
     files = files[:1] or sorted(seatrial_origins.code_files(value))[:1]
     if not files:
-        return Change(place, "", "is another object than after its import")
-    return Change(place, files[0], "")
+        return ChangedName(place, "", "is another object than after its import")
+    return ChangedName(place, files[0], "")
 
 
 def _acts(value: object) -> bool:

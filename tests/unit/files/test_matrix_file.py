@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
+from ruamel.yaml.events import Event
 
+from orchestrator.adapters.files import document_nodes
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.matrix import Matrix
@@ -292,6 +295,67 @@ def test_an_impossible_matrix_is_refused_at_its_place(text: str, expected: str) 
     assert any(problem.startswith(expected) for problem in found), found
 
 
+def test_errors_of_the_form_and_of_the_values_are_told_together() -> None:
+    """And nothing that is only wrong because of what stands in the place of a wrong value."""
+    text = f"""{HEAD}metadata: {{}}
+subject: {{name: s, version: 1.10}}
+limits: {{max_usd: lots, cell_s: 3}}
+platforms:
+  - {{id: here, provider: locall}}
+  - {{id: b c, provider: local, locatons: [x], locations: 3}}
+  - {{provider: local}}
+jobs:
+  - {{id: aa, on: [nowhere]}}
+  - {{id: 5, on: all}}
+"""
+    with pytest.raises(InvalidDocumentError) as caught:
+        DOCUMENTS.check_matrix(text, "m.yaml", manifest=manifest(), providers=TRAITS)
+    assert [f"{p.line} {'.'.join(map(str, p.path))}" for p in caught.value.problems] == [
+        "3 metadata.name",
+        "4 subject.version",
+        "5 limits.max_usd",
+        "5 limits.cell_s",
+        "7 platforms.0",
+        "7 platforms.0.provider",
+        "8 platforms.1.id",
+        "8 platforms.1.locatons",
+        "8 platforms.1.locations",
+        "9 platforms.2.id",
+        "11 jobs.0.id",
+        "11 jobs.0.on.0",
+        "12 jobs.1.id",
+    ]
+    said = [p.message for p in caught.value.problems]
+    assert said[4] == "no job is sent to platform 'here'"
+    assert said[5] == "there is no provider 'locall'; did you mean 'local'?"
+    assert said[10] == "the payload has no job 'aa'; did you mean 'a'?"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            GOOD.replace("id: a,", "id: aa,") + "payload: {pth: x}\n",
+            ["payload.path", "payload.pth"],
+        ),
+        (
+            changed("id: a,", "id: aa,").replace("limits:", "limit:"),
+            ["jobs.0.id", "limit", "platforms.0"],
+        ),
+        (
+            changed("id: a,", "id: aa,").replace("{id: here, provider: local}", "here"),
+            ["platforms.0"],
+        ),
+    ],
+    ids=["another payload", "an unknown key hides nothing", "nothing in its place"],
+)
+def test_only_what_can_be_checked_is_told(text: str, told: list[str]) -> None:
+    with pytest.raises(InvalidDocumentError) as caught:
+        DOCUMENTS.check_matrix(text, "m.yaml", manifest=manifest(), providers=TRAITS)
+    paths = [".".join(map(str, p.path)) for p in caught.value.problems]
+    assert sorted(paths) == told
+
+
 def test_a_possible_matrix_passes() -> None:
     made = DOCUMENTS.check_matrix(GOOD, "m.yaml", manifest=manifest(), providers=TRAITS)
     assert made == DOCUMENTS.read_matrix(GOOD, "m.yaml")
@@ -347,3 +411,21 @@ def test_the_ready_made_matrices_are_read() -> None:
     local = names["local.yaml"]
     assert [job.id for job in local.jobs] == ["moe", "moe-demo", "moe-throughput", "batch-sweep"]
     assert [platform.provider for platform in local.platforms] == ["local"]
+
+
+def test_the_text_of_a_launch_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its plan and the launch itself read it twice each."""
+    parsed = []
+
+    def counted(text: str) -> Iterator[Event]:
+        parsed.append(text)
+        return events(text)
+
+    events = document_nodes._events
+    monkeypatch.setattr(document_nodes, "_events", counted)
+    document_nodes._parsed.cache_clear()
+    text = changed("name: s", "name: once")
+    for _ in range(4):
+        DOCUMENTS.read_matrix(text, "m.yaml")
+        DOCUMENTS.check_matrix(text, "m.yaml", manifest=manifest(), providers=TRAITS)
+    assert parsed == [text]

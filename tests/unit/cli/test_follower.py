@@ -1,0 +1,57 @@
+"""How often a watched run is polled."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from orchestrator.cli.watching.poll_threads import Follower
+from tests.unit.cli import runs
+
+EVENTS = 50
+
+
+class FakeFeed:
+    """A feed that has its events at once, and the end with the last one."""
+
+    @contextmanager
+    def stream(self, _path: str, *, headers: dict[str, str]) -> Iterator[FakeFeed]:
+        assert headers["Accept"] == "text/event-stream"
+        yield self
+
+    def iter_lines(self) -> Iterator[str]:
+        for number in range(EVENTS):
+            yield from (f"id: {number}", "event: cell", "data: {}", "")
+        yield from ("event: end", "data: {}", "")
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class FakeController:
+    """Answers what is asked of a finished run, and counts it."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def get(self, path: str, **_query: object) -> Any:
+        self.asked.append(path)
+        if path.endswith("/tests"):
+            return {"items": [], "next": None}
+        return runs.typical() | {"state": "finished", "outcome": "passed"}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def test_events_that_come_together_are_one_poll_and_the_end_is_not_waited_for() -> None:
+    wake, looks = threading.Event(), FakeController()
+    first = runs.typical()
+    follower = Follower(FakeFeed(), looks, first, wake, with_log=False)  # type: ignore[arg-type]
+    follower.start()
+    assert wake.wait(30)
+    assert follower.look().run.is_finished
+    assert looks.asked.count(f"/runs/{first['id']}") == 1
+    assert not [path for path in looks.asked if path.endswith("/log")]
