@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from suites.numerics import Clock
 from torchbridge.bench import Arm, Duel, Equality, Work, close_to, identical, run_duel
 from torchbridge.bench.cold import TIMES, Flush
 from torchbridge.bench.outcome import Outcome, Sample
@@ -23,21 +24,15 @@ CPU = torch.device("cpu")
 ONES = torch.ones(4)
 
 
-class FakeClock:
-    """Seconds that pass only when somebody works."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+class ArmedClock(Clock):
+    """With arms that take its time."""
 
     def arm(self, name: str, *seconds: float, log: list[str] | None = None) -> Arm:
         """An arm that takes these seconds, one call after the other, the last for ever."""
-        left = list(seconds)
+        spend = self.work(*seconds)
 
         def work() -> torch.Tensor:
-            self.now += left.pop(0) if len(left) > 1 else left[0]
+            spend()
             if log is not None:
                 log.append(name)
             return ONES
@@ -46,8 +41,8 @@ class FakeClock:
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
+def clock() -> ArmedClock:
+    return ArmedClock()
 
 
 def a_duel(subject: Arm, baseline: Arm, **more) -> Duel:
