@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 
 from sqlalchemy import and_, bindparam, func, insert, select, update
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.dml import ReturningUpdate
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.cell import (
@@ -463,10 +465,9 @@ def _stepped(
         UnknownIdError: There is no such cell.
         IllegalTransitionError: No step leads from the cell's state to this one.
     """
-    origins = [one for one, targets in TRANSITIONS.items() if state in targets]
-    here = update(CellRow).where(CellRow.id == cell_id, CellRow.state.in_(origins))
-    step = here.values({**also, "state": state, "entered_at": at}).returning(CellRow)
-    row = session.scalar(step, execution_options={"populate_existing": True})
+    step = _step_into(state).values(also) if also else _step_into(state)
+    told: dict[str, object] = {"of_cell": cell_id, "now": at}
+    row = session.scalar(step, told, execution_options={"populate_existing": True})
     if row is None:
         cell = _cell(cell_row(session, cell_id))
         if not cell.has_reached(state) or state is CellState.QUEUED:
@@ -483,6 +484,14 @@ def _tell_step(session: Session, row: CellRow, state: CellState) -> None:
     if state is CellState.DONE and row.outcome is not None:
         data["outcome"] = row.outcome.value
     tell(session, row.run_id, "cell", cell=row.name, data=data)
+
+
+@cache
+def _step_into(state: CellState) -> ReturningUpdate[CellRow]:
+    """Return the statement of a step from any state that leads to this one; each is built once."""
+    origins = [one for one, targets in TRANSITIONS.items() if state in targets]
+    here = update(CellRow).where(CellRow.id == bindparam("of_cell"), CellRow.state.in_(origins))
+    return here.values(state=state, entered_at=bindparam("now")).returning(CellRow)
 
 
 def _blame(attempt: AttemptRow, cause: Cause) -> None:
