@@ -86,16 +86,31 @@ _TABLES = (
     "channel",
     "announcement",
     "browser_session",
+    "person",
     "blob_chunk",
     "pruned_blob",
     "token",
     "payload",
     "controller",
     "blob",
+    "audit_entry",
 )
 """In an order in which they can be dropped."""
 _PACKED = ("evidence_chunk", "text", "blob_chunk")
 """Tables whose `body` is compressed already."""
+
+_REFUSAL = "the audit log is append-only"
+_APPEND_ONLY_SQLITE = tuple(
+    f"CREATE TRIGGER audit_entry_no_{what.lower()} BEFORE {what} ON audit_entry "
+    f"BEGIN SELECT RAISE(ABORT, '{_REFUSAL}'); END"
+    for what in ("UPDATE", "DELETE")
+)
+_APPEND_ONLY_POSTGRES = (
+    f"""CREATE FUNCTION refuse_change_of_audit_entry() RETURNS trigger LANGUAGE plpgsql AS
+    $$ BEGIN RAISE EXCEPTION '{_REFUSAL}'; END $$""",
+    """CREATE TRIGGER audit_entry_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON audit_entry
+    FOR EACH STATEMENT EXECUTE FUNCTION refuse_change_of_audit_entry()""",
+)
 
 
 def upgrade() -> None:
@@ -116,12 +131,19 @@ def upgrade() -> None:
     if op.get_bind().dialect.name == "postgresql":
         for table in _PACKED:
             op.execute(f"ALTER TABLE {table} ALTER COLUMN body SET STORAGE EXTERNAL")
+        for statement in _APPEND_ONLY_POSTGRES:
+            op.execute(statement)
+    else:
+        for statement in _APPEND_ONLY_SQLITE:
+            op.execute(statement)
 
 
 def downgrade() -> None:
     """Drop every table."""
     for table in _TABLES:
         op.drop_table(table)
+    if op.get_bind().dialect.name == "postgresql":
+        op.execute("DROP FUNCTION refuse_change_of_audit_entry()")
 
 
 def _needed(kind: sa.types.TypeEngine[Any], *names: str) -> list[sa.Column[Any]]:
@@ -166,6 +188,18 @@ def _access() -> None:
         *_needed(FLOAT, "touched_s"),
     )
     _table(
+        "audit_entry(number)",
+        *_needed(BIG, "number"),
+        *_needed(TIME, "at"),
+        *_needed(NAME, "actor", "resource"),
+        *_needed(TEXT, "document"),
+        *_needed(NAME, "digest"),
+        _unique("audit_entry", "digest"),
+    )
+    _index("ix_audit_entry_at", "audit_entry", ["at"])
+    _index("ix_audit_entry_actor", "audit_entry", ["actor", "number"])
+    _index("ix_audit_entry_resource", "audit_entry", ["resource", "number"])
+    _table(
         "pruned_blob(digest)",
         *_needed(NAME, "digest"),
         *_needed(TIME, "at"),
@@ -186,7 +220,7 @@ def _access() -> None:
     _table(
         "token(id)",
         *_needed(NAME, "id", "secret_sha256"),
-        *_needed(TEXT, "name", "scope"),
+        *_needed(TEXT, "name", "scope", "prefix"),
         *_needed(TIME, "created_at"),
         *_optional(TIME, "expires_at", "last_used_at", "revoked_at"),
         _unique("token", "secret_sha256"),
@@ -199,10 +233,19 @@ def _access() -> None:
         _key("blob_chunk", "digest", "blob.digest"),
     )
     _table(
-        "browser_session(secret_sha256)",
-        *_needed(NAME, "secret_sha256", "token"),
-        *_needed(TIME, "expires_at"),
+        "person(name)",
+        *_needed(NAME, "name"),
+        *_needed(TEXT, "display_name"),
+    )
+    _table(
+        "browser_session(id)",
+        *_needed(NAME, "id", "secret_sha256"),
+        *_needed(TEXT, "name", "display_name", "scope"),
+        *_optional(NAME, "token"),
+        *_needed(TIME, "created_at", "last_used_at", "expires_at"),
+        *_optional(TEXT, "id_token"),
         _key("browser_session", "token", "token.id"),
+        _unique("browser_session", "secret_sha256"),
     )
 
 

@@ -13,8 +13,10 @@ from starlette.types import Scope as Connection
 
 import orchestrator
 from orchestrator.api import controller_info, errors, events, openapi, prometheus
-from orchestrator.api.security import Guard, HostCheck
+from orchestrator.api.audit_calls import AuditCalls
+from orchestrator.api.security import Guard, HostNameCheck
 from orchestrator.application.context import Context
+from orchestrator.domain.caller_identity import SOCKET, Person
 
 PREFIX = "/api/v1"
 _ROUTERS = (
@@ -25,6 +27,7 @@ _ROUTERS = (
         "payloads:writing",
         "controller_info:router",
         "tokens:router",
+        "sessions:router",
     ),
     *("ingest:router", "channels:reading", "channels:writing", "machines:reading"),
     *("machines:writing", "costs:reading", "costs:writing", "reports:linting", "exports:router"),
@@ -33,7 +36,7 @@ _ROUTERS = (
     *("gate_signoff:reading", "gate_signoff:writing", "gate_signoff:keeping"),
     *("schedules:reading", "schedules:running", "schedules:writing"),
     *("quarantines:reading", "quarantines:writing", "benchmarks:reading"),
-    *("retests:reading", "retests:writing", "prune:router"),
+    *("retests:reading", "retests:writing", "prune:router", "audit:router"),
 )
 """Module of this package and its router, in the order of the OpenAPI document."""
 _MODULES = {
@@ -98,10 +101,12 @@ def create_app(
     _include_routers(app, only)
     errors.install(app)
     openapi.install(app)
+    caller = Person(operator, SOCKET) if guard is None else None
+    app.add_middleware(AuditCalls, context=context, caller=caller, prefix=PREFIX)
     app.add_middleware(CarefulHeaders)
     app.add_middleware(prometheus.CountRequests, figures=app.state.figures)
     if guard is not None:
-        app.add_middleware(HostCheck, allowed=allowed_hosts)
+        app.add_middleware(HostNameCheck, allowed=allowed_hosts)
     return app
 
 

@@ -19,6 +19,7 @@ from orchestrator.application.benchmarks import (
 from orchestrator.application.bisect_gate import BisectRange
 from orchestrator.application.ports.statistics import ChangePoint
 from orchestrator.domain.attestation import Attestation, Device
+from orchestrator.domain.audit import AuditVerification, ChainedEntry
 from orchestrator.domain.caller_identity import NewToken, Token
 from orchestrator.domain.cell import Attempt, Cause, PlacementDecision, Run, Transition
 from orchestrator.domain.channel import (
@@ -124,6 +125,7 @@ documented(
     CellRecord,
     derived=["counts", "passed_on_retry", "pass_rate", "cost_usd", "machine", "packages"],
 )
+documented(AuditVerification, ChainedEntry)
 documented(SubjectName, PrunedPart)
 documented(Commit, SubjectSelector, is_sent=True)
 documented(PruneLine)

@@ -25,6 +25,7 @@ from orchestrator.domain.machine import (
     ProviderError,
     ProviderTraits,
 )
+from orchestrator.store.audit_recorder import note
 from orchestrator.store.errors import StoreError
 
 logger = logging.getLogger(__name__)
@@ -136,7 +137,10 @@ def stop_everything(context: Context) -> StopReport:
         logger.warning("emergency stop: runs are not cancelled: %s", error)
     project = context.janitor.project
     stop = EmergencyStop(context.provider, context.traits, project, in_ledger)
-    return replace(stop.end_all(), cancelled=tuple(cancelled), not_cancelled=failure)
+    report = stop.end_all()
+    for one in report.items:
+        note(f"machines/{one.provider}/{one.id}", {"state": one.state, "failure": one.failure})
+    return replace(report, cancelled=tuple(cancelled), not_cancelled=failure)
 
 
 def _cancel(context: Context, run_id: str) -> str:

@@ -30,7 +30,7 @@ from orchestrator.domain.extend_record import filled
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.store.benchmark_rollup import write_points, write_rollup
 from orchestrator.store.errors import UnknownIdError
-from orchestrator.store.evidence import Position, position_of
+from orchestrator.store.evidence import EvidencePosition, position_of
 from orchestrator.store.leases import lease_of
 from orchestrator.store.runs import run_of, tell
 from orchestrator.store.sessions import Sessions
@@ -160,7 +160,7 @@ class AttemptState:
     cell: Cell
     plan: CellPlan
     attempt: Attempt
-    position: Position
+    position: EvidencePosition
     """The position up to which its evidence is stored."""
     lease: Lease | None
     """The newest lease that is not gone; None without one."""

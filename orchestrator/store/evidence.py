@@ -33,7 +33,7 @@ from orchestrator.store.write_results import ATTEMPT_SPAN, TestCases, write_fact
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class EvidencePosition:
     """The position up to which an attempt's evidence is stored."""
 
     seq: int = 0
@@ -73,7 +73,7 @@ class EvidenceStore:
         self._cases = TestCases(sessions)
         self._targets: dict[str, Target] = {}
 
-    def position(self, attempt_id: str) -> Position:
+    def position(self, attempt_id: str) -> EvidencePosition:
         """Return how much is stored.
 
         Zeros for an attempt without evidence. Raises UnknownIdError.
@@ -84,13 +84,13 @@ class EvidenceStore:
     def append(
         self,
         attempt_id: str,
-        have: Position,
+        have: EvidencePosition,
         *,
         at: datetime,
         events: bytes = b"",
         facts: Facts = NO_FACTS,
         log: bytes = b"",
-    ) -> Position | None:
+    ) -> EvidencePosition | None:
         """Store what follows `have`, in one transaction; return the new position.
 
         Tests that no one has seen before get their rows first, in a transaction of their own:
@@ -237,9 +237,11 @@ def _says_something(facts: Facts) -> bool:
     return any(parts) or facts.environment is not None or facts.end is not None
 
 
-def _after(have: Position, events: int, facts: Facts, log: int, *, at: datetime) -> Position:
+def _after(
+    have: EvidencePosition, events: int, facts: Facts, log: int, *, at: datetime
+) -> EvidencePosition:
     """Return the position after these numbers of bytes of events and log."""
-    return Position(
+    return EvidencePosition(
         seq=max(have.seq, facts.last_seq),
         events_bytes=have.events_bytes + events,
         log_bytes=have.log_bytes + log,
@@ -267,7 +269,7 @@ _ADVANCE = (
 
 
 def _advance(
-    session: Session, target: Target, have: Position, now: Position, *, tests: int
+    session: Session, target: Target, have: EvidencePosition, now: EvidencePosition, *, tests: int
 ) -> int | None:
     """Advance the position in the attempt's row, if it is still at `have`.
 
@@ -292,7 +294,7 @@ def _advance(
 
 
 def _chunks(
-    target: Target, have: Position, events: bytes, log: bytes
+    target: Target, have: EvidencePosition, events: bytes, log: bytes
 ) -> Iterator[dict[str, object]]:
     """Yield rows of the new events and log."""
     new = (
@@ -307,7 +309,7 @@ def _chunks(
 
 
 def _news(
-    attempt_id: str, facts: Facts, now: Position, log: bytes
+    attempt_id: str, facts: Facts, now: EvidencePosition, log: bytes
 ) -> list[tuple[str, dict[str, object]]]:
     """Return the run events of a batch, by kind."""
     news: list[tuple[str, dict[str, object]]] = []
@@ -318,9 +320,9 @@ def _news(
     return news
 
 
-def position_of(row: AttemptRow) -> Position:
+def position_of(row: AttemptRow) -> EvidencePosition:
     """Return the position of a row."""
-    return Position(row.seq, row.events_bytes, row.log_bytes, row.last_event_at, _end(row))
+    return EvidencePosition(row.seq, row.events_bytes, row.log_bytes, row.last_event_at, _end(row))
 
 
 def _end(row: AttemptRow) -> AgentEnd | None:

@@ -76,7 +76,7 @@ class Reserved:
 
 
 @dataclass(frozen=True, slots=True)
-class Spending:
+class RunSpending:
     """Costs of a run's machines."""
 
     settled_usd: Decimal = Decimal(0)
@@ -168,20 +168,20 @@ class LeaseStore:
                     mine.append(lease_of(row, attempt_id))
         return leases
 
-    def spending(self, run_ids: Sequence[str]) -> dict[str, Spending]:
+    def spending(self, run_ids: Sequence[str]) -> dict[str, RunSpending]:
         """Return by run the settled sum and the open leases."""
         mine = LeaseRow.run_id.in_(run_ids)
         settled = select(LeaseRow.run_id, LeaseRow.cost_usd)
         unsettled = _leases().add_columns(LeaseRow.run_id)
-        found: dict[str, Spending] = {}
+        found: dict[str, RunSpending] = {}
         with self._sessions.read() as session:
             for run, cost in session.execute(settled.where(mine, LeaseRow.cost_usd.is_not(None))):
-                spent = found.get(run, Spending())
+                spent = found.get(run, RunSpending())
                 found[run] = replace(spent, settled_usd=spent.settled_usd + (cost or 0))
             for row, attempt, run in session.execute(
                 unsettled.where(mine, LeaseRow.cost_usd.is_(None))
             ):
-                spent = found.get(run, Spending())
+                spent = found.get(run, RunSpending())
                 found[run] = replace(spent, unsettled=(*spent.unsettled, lease_of(row, attempt)))
         return found
 

@@ -18,6 +18,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import NullPool
 
+from orchestrator.store.audit_recorder import recorded
 from orchestrator.store.column_types import storable_json
 from orchestrator.store.errors import StoreError, StoreUnusableError
 
@@ -223,6 +224,7 @@ class Sessions:
                 as_store_errors(self.engine),
                 self._in_turn(),
                 self._write.begin() as session,
+                recorded(session),
             ):
                 yield session
         except StoreUnusableError as error:

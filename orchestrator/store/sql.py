@@ -32,9 +32,9 @@ from sqlalchemy.sql import Executable
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.store.errors import UnknownIdError
-from orchestrator.store.tables import AttemptRow, CellRow, RunRow, RunSpecRow, Table
+from orchestrator.store.tables import AttemptRow, CellRow, RunRow, RunSpecRow, TableBase
 
-R = TypeVar("R", bound=Table)
+R = TypeVar("R", bound=TableBase)
 V = TypeVar("V")
 
 IN_ONE_LIST = 1_000
@@ -57,12 +57,12 @@ def lock(session: Session, rows: Select[Any]) -> None:
         session.execute(rows.with_for_update(key_share=True))
 
 
-def insert_into(session: Session, table: type[Table]) -> postgresql.Insert | sqlite.Insert:
+def insert_into(session: Session, table: type[TableBase]) -> postgresql.Insert | sqlite.Insert:
     """Return an INSERT that supports ON CONFLICT."""
     return postgresql.insert(table) if is_postgres(session) else sqlite.insert(table)
 
 
-def values_of(table: type[Table], record: object, **more: object) -> dict[str, object]:
+def values_of(table: type[TableBase], record: object, **more: object) -> dict[str, object]:
     """Return the table's columns that the record has fields for, overridden by `more`."""
     names = table.__mapper__.column_attrs.keys()
     return {x: getattr(record, x) for x in names if x not in more and hasattr(record, x)} | more

@@ -13,7 +13,7 @@ from torchbridge.device import describe, pick_device
 from torchbridge.moe import MoEConfig
 
 pytest.register_assert_rewrite("suites.nvidia_parts", "suites.nvidia_error_paths")
-pytest.register_assert_rewrite("suites.tpu_error_paths", "suites.numerics")
+pytest.register_assert_rewrite("suites.numerics", "suites.vendor_rules")
 
 
 def pytest_report_header() -> str:

@@ -46,7 +46,6 @@ class FakeXLA:
         self.world, self.hardware, self.kind = world, hardware, kind
         self.precision = "default"
         self.steps = self.compilations = self.waits = 0
-        self.saved: list[str] = []
         self._graph: list[Any] = []
         self._known: set[tuple[Any, ...]] = set()
 
@@ -85,11 +84,6 @@ class FakeXLA:
         assert kind == "sum"
         return tensor * (self.world * (self.world + 1) / 2)
 
-    def save(self, data: Any, path: str) -> None:
-        """Write from the first process."""
-        self.saved.append(path)
-        torch.save(data, path)
-
     def wait_device_ops(self) -> None:
         """Nothing is ever pending."""
         self.waits += 1
@@ -112,7 +106,6 @@ def stand_in(fake: FakeXLA | None = None) -> XLA:
         xla_device_kind=lambda device: fake.kind,
         all_reduce=fake.all_reduce,
         optimizer_step=lambda optimizer: optimizer.step(),  # the real one averages gradients first
-        save=fake.save,
         wait_device_ops=fake.wait_device_ops,
     )
     return XLA(

@@ -114,11 +114,6 @@ class TestNvidia:
         assert driver(FakeNvml()) == "580.65.06"
         assert driver(object()) is None
 
-    def test_no_cuda_no_gauges(self):
-        if torch.cuda.is_available():
-            pytest.skip("there is a CUDA device")
-        assert Nvml.of(torch.device("cuda"), FakeNvml(**ALL)) is None
-
 
 class TestCpu:
     def test_linux(self, tmp_path):
@@ -154,7 +149,7 @@ class TestCpu:
 
     @pytest.mark.parametrize(
         ("sizes", "largest"),
-        [(("48K", "1024K", "32768K"), 2**25), (("2M",), 2**21), (("?",), None)],
+        [(("48K", "1024K", "32768K"), 2**25), (("2M",), 2**21), (("?",), None), ((), None)],
     )
     def test_last_level_cache(self, tmp_path, sizes, largest):
         for number, size in enumerate(sizes):
@@ -162,9 +157,6 @@ class TestCpu:
                 tmp_path, **{f"sys__devices__system__cpu__cpu0__cache__index{number}__size": size}
             )
         assert last_level_cache(CPU, tmp_path) == largest
-
-    def test_no_cache_is_told_of(self, tmp_path):
-        assert last_level_cache(CPU, tmp_path) is None
         assert last_level_cache(torch.device("meta"), tmp_path) is None
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import statistics
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ import pytest
 from torchbridge.bench.interval import QUAD, SWAPPED, Ratio, order, quad_ratios
 from torchbridge.bench.outcome import Sample
 from torchbridge.bench.run import Limits
-from torchbridge.timing import attained, median_interval
+from torchbridge.timing import attained
 
 TRUTH = 1.1
 EXPERIMENTS = 1500
@@ -133,16 +132,6 @@ class TestCoverage:
         stray = 4 * math.sqrt(said * (1 - said) / EXPERIMENTS)
         assert abs(coverage(iid, quads, 0.95) - said) <= stray
 
-    def test_one_arm_after_the_other_would_not_do(self):
-        """Why quads: what lasts for many samples weighs on one arm only."""
-        rng, quads, covered = np.random.default_rng(2), 30, 0
-        for _ in range(300):
-            seconds = np.exp(autocorrelated(rng, 4 * quads))
-            means = seconds.reshape(2, -1).mean(axis=1)
-            spread = seconds[: 2 * quads].std() / math.sqrt(2 * quads) / means[0]
-            covered += abs(math.log(means[1] / means[0])) <= 2.8 * spread
-        assert covered / 300 < 0.7
-
     @pytest.mark.parametrize("confidence", [0.95, 0.99])
     def test_stopping_when_it_is_narrow_costs_little(self, confidence):
         """Looked at after every growth by a quarter; the interval's place is never looked at."""
@@ -162,58 +151,3 @@ class TestCoverage:
             covered += ratio.low <= TRUTH <= ratio.high
         stray = 4 * math.sqrt(confidence * (1 - confidence) / experiments)
         assert covered / experiments >= confidence - 0.02 - stray
-
-
-class TestWhereItFails:
-    """What no interval of one process's samples can know; the core's text says so."""
-
-    def test_what_favours_one_arm_throughout(self):
-        rng, covered = np.random.default_rng(5), 0
-        for _ in range(300):
-            placed = rng.normal(0.0, 0.02)  # where one arm's data happen to lie in memory
-            ratio = Ratio.of(ratios_of(rng.normal(0.0, 0.01, 120), favour=placed))
-            covered += ratio.low <= TRUTH <= ratio.high
-        assert covered / 300 < 0.6
-
-    def test_a_neighbour_that_slows_one_arm_only(self):
-        """The ratio itself changes for stretches: the interval is about this run's stretches."""
-        rng, covered, quads = np.random.default_rng(6), 0, 30
-        for _ in range(300):
-            busy = (np.cumsum(rng.random(quads) < 1 / 15) + rng.integers(2)) % 2
-            ratios = TRUTH * np.exp(rng.normal(0.0, 0.01, quads) + 0.2 * (busy - 0.5))
-            ratio = Ratio.of(ratios.tolist())
-            covered += ratio.low <= TRUTH <= ratio.high
-        assert covered / 300 < 0.9
-
-
-class TestMedianInterval:
-    @pytest.mark.parametrize(
-        ("count", "confidence", "ends"),
-        [(6, 0.95, (1, 6)), (8, 0.99, (1, 8)), (9, 0.95, (2, 8)), (20, 0.95, (6, 15))],
-    )
-    def test_known_ranks(self, count, confidence, ends):
-        values = random.Random(count).sample(range(1, count + 1), count)
-        assert median_interval(values, confidence) == ends
-
-    @pytest.mark.parametrize("count", [1, 2, 5, 7, 30, 301, 2000])
-    def test_sure_enough_and_no_wider_than_needed(self, count):
-        for confidence in (0.8, 0.95, 0.99):
-            low, high = median_interval(range(count), confidence)
-            assert low == count - 1 - high
-            inside = [math.comb(count, k) for k in range(low + 1, count - low)]
-            assert sum(inside) / 2**count == pytest.approx(attained(count, confidence))
-            narrower = sum(inside[1:-1]) / 2**count
-            assert low == 0 or attained(count, confidence) >= confidence - 1e-9
-            assert narrower < confidence or len(inside) <= 2
-
-    def test_holds_the_median(self):
-        rng = random.Random(9)
-        for count in range(1, 40):
-            values = [rng.lognormvariate(0, 1) for _ in range(count)]
-            low, high = median_interval(values)
-            assert low <= statistics.median(values) <= high
-
-    @pytest.mark.parametrize(("values", "confidence"), [([], 0.95), ([1.0], 0.0), ([1.0], 1.0)])
-    def test_what_makes_no_sense(self, values, confidence):
-        with pytest.raises(ValueError, match="no interval"):
-            median_interval(values, confidence)

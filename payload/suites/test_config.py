@@ -43,7 +43,6 @@ GROUPS = [
     TPUConfig,
     ValidationConfig,
 ]
-PRESETS = [Config.for_inference, Config.for_training, Config.for_development]
 REFUSED = [  # group, setting, values that are out of range or of the wrong type
     (AttentionConfig, "dropout", [-0.1, 1.0, "none"]),
     (AttentionConfig, "pattern", ["diagonal", 3]),
@@ -69,11 +68,6 @@ ENUMS = {
     "PrecisionFormat": "fp32 fp16 bf16 fp8_e4m3 fp8_e5m2 fp4",
     "HardwareBackend": "cuda cpu tpu amd intel custom",
     "NVIDIAArchitecture": "auto pascal volta turing ampere ada hopper blackwell",
-    "TPUVersion": "auto v4 v5e v5p v6e v7",
-    "TPUTopology": "auto single pod superpod",
-    "TPUCompilationMode": "xla pjit torch_xla",
-    "AMDArchitecture": "auto cdna cdna2 cdna3 cdna4 rdna2 rdna3 rdna4",
-    "IntelArchitecture": "auto pvc ats dg2 flex integrated",
     "AttentionPatterns": "full causal sliding_window sparse ring local global differential "
     "dynamic_sparse",
     "ValidationLevel": "minimal standard strict comprehensive",
@@ -119,11 +113,9 @@ class TestGroups:
         assert group.from_dict(written) == settings
         assert hash(settings) == hash(group())
 
-    @pytest.mark.parametrize("group", GROUPS, ids=lambda g: g.__name__)
-    def test_frozen(self, group):
-        name = dataclasses.fields(group)[0].name
+    def test_frozen(self):
         with pytest.raises(dataclasses.FrozenInstanceError):
-            setattr(group(), name, None)
+            Config().debug = True
 
     @pytest.mark.parametrize("group", GROUPS, ids=lambda g: g.__name__)
     def test_unknown_setting_names_the_nearest(self, group):
@@ -146,10 +138,6 @@ class TestGroups:
         margin = MemoryConfig(safety_margin=2).safety_margin
         assert (margin, type(margin)) == (2.0, float)
 
-    def test_refusals_list_the_choices(self):
-        with pytest.raises(ValueError, match="conservative, balanced, aggressive, got 'fast'"):
-            Config(optimization_level="fast")
-
 
 class TestRules:
     @pytest.mark.parametrize("pattern", ["sliding_window", "local"])
@@ -168,11 +156,6 @@ class TestRules:
         assert PrecisionConfig(mixed_precision=True).default_format is PrecisionFormat.FP32
         with pytest.raises(ValueError, match="default_format must be fp32 with mixed_precision"):
             PrecisionConfig(mixed_precision=True, default_format="bf16")
-
-    def test_ranks(self):
-        assert DistributedConfig(world_size=4, rank=3).rank == 3
-        with pytest.raises(ValueError, match=r"rank must be in 0\.\.3, got 4"):
-            DistributedConfig(world_size=4, rank=4)
 
     def test_rules_hold_for_updates(self):
         windowed = AttentionConfig(pattern="local", window_size=8)
@@ -206,11 +189,6 @@ class TestConfig:
         config = Config.from_dict({"debug": True, "attention": {"pattern": "causal"}})
         assert config == Config(debug=True, attention=AttentionConfig(pattern="causal"))
 
-    def test_dictionaries_are_copies(self):
-        config = Config()
-        config.to_dict()["memory"]["safety_margin"] = 9.0
-        assert config.memory.safety_margin == 1.2
-
     @pytest.mark.parametrize(
         ("backend", "kind"),
         [("cuda", "cuda"), ("amd", "cuda"), ("intel", "xpu"), ("tpu", "xla"), ("cpu", "cpu")],
@@ -243,34 +221,31 @@ class TestConfig:
 
 
 class TestPresets:
-    def test_inference(self):
-        config = Config.for_inference()
-        assert config.optimization_level is OptimizationLevel.AGGRESSIVE
-        assert (config.memory.gradient_checkpointing, config.validation.enabled) == (False, False)
-        assert (config.debug, config.profile, config.kernels.compile) == (False, False, True)
-
-    def test_training(self):
-        config = Config.for_training()
-        assert config.optimization_level is OptimizationLevel.BALANCED
-        assert (config.memory.gradient_checkpointing, config.validation.enabled) == (True, True)
-        assert config.memory.deep_optimizer_states
-
-    def test_development(self):
-        config = Config.for_development()
-        assert config.optimization_level is OptimizationLevel.CONSERVATIVE
-        assert config.validation == ValidationConfig(level=ValidationLevel.STRICT)
-        assert (config.debug, config.profile, config.kernels.compile) == (True, True, False)
-
-    @pytest.mark.parametrize("preset", PRESETS, ids=lambda p: p.__name__)
-    def test_changes_win(self, preset):
-        config = preset(optimization_level="balanced", debug=True, validation={"level": "minimal"})
-        assert (config.optimization_level, config.debug) == (OptimizationLevel.BALANCED, True)
-        assert config.validation.level is ValidationLevel.MINIMAL
-        assert config.validation.enabled == preset().validation.enabled
-
-    @pytest.mark.parametrize("preset", PRESETS, ids=lambda p: p.__name__)
-    def test_written_and_read(self, preset):
+    @pytest.mark.parametrize(
+        ("preset", "level", "changes"),
+        [
+            (Config.for_inference, "aggressive", {"validation": {"enabled": False}}),
+            (
+                Config.for_training,
+                "balanced",
+                {"memory": {"gradient_checkpointing": True, "deep_optimizer_states": True}},
+            ),
+            (
+                Config.for_development,
+                "conservative",
+                {
+                    "debug": True,
+                    "profile": True,
+                    "validation": {"level": "strict"},
+                    "kernels": {"compile": False},
+                },
+            ),
+        ],
+        ids=lambda value: getattr(value, "__name__", ""),
+    )
+    def test_what_they_set(self, preset, level, changes):
+        assert preset() == Config(optimization_level=level).update(**changes)
         assert Config.from_dict(json.loads(json.dumps(preset().to_dict()))) == preset()
-
-    def test_they_differ(self):
-        assert len({Config(), *(preset() for preset in PRESETS)}) == 4
+        own = preset(debug=True, validation={"level": "minimal"})  # changes win
+        assert (own.debug, own.validation.level) == (True, ValidationLevel.MINIMAL)
+        assert own.validation.enabled == preset().validation.enabled

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from suites.backend_models import in_float64, resnet
+from suites.backend_models import resnet
 from suites.numerics import assert_close, needs_vendor
 from torchbridge.backends import errors as exceptions
 from torchbridge.backends.intel import (
@@ -24,6 +24,7 @@ from torchbridge.config import IntelArchitecture
 BF16 = torch.bfloat16
 CHIPS = {one.value: one for one in IntelArchitecture if one is not IntelArchitecture.AUTO}
 SIZES = [(1, 1, 1), (8, 16, 16), (100, 100, 100), (129, 1000, 33), (4096, 4096, 512)]
+CASES = list(zip(SIZES, [1, 32, 32, 128, 128], strict=True))  # on so many units
 TILES = [8, 16, 32, 64, 128, 256]
 needs_xpu = needs_vendor("intel", "an Intel XPU")
 
@@ -60,21 +61,13 @@ class TestLevels:
             ]
 
     @needs_xpu
-    def test_this_chip_against_float64(self):
-        model, x = resnet(), torch.randn(8, 3, 32, 32, device="xpu")
-        expected = in_float64(model, x)
-        prepared = IntelBackend().prepare_model(model, level="O2", sample_inputs=(x,))
-        assert_close(prepared.model(x), expected, 5e-2)
-
-    @needs_xpu
     def test_an_absent_device_is_refused(self):
         with pytest.raises(exceptions.XPUDeviceError, match="no XPU 99"):
             XPUDeviceManager().get_device(99)
 
 
 class TestTiles:
-    @pytest.mark.parametrize("units", [1, 32, 128])
-    @pytest.mark.parametrize("sizes", SIZES, ids=str)
+    @pytest.mark.parametrize(("sizes", "units"), CASES, ids=str)
     def test_no_tiles_are_better(self, sizes, units):
         found = kernels("pvc", units).gemm_config(*sizes, BF16)
         m, n, _ = sizes
@@ -85,26 +78,6 @@ class TestTiles:
 
         best = max(share(*t) for t in itertools.product(TILES, TILES) if t[1] % 16 == 0)
         assert share(found.tile_m, found.tile_n) == pytest.approx(best)
-
-    @pytest.mark.parametrize("sizes", SIZES, ids=str)
-    def test_padding_is_what_the_tiles_hold_too_much(self, sizes):
-        found = kernels("dg2", 32).gemm_config(*sizes, BF16)
-        rows, columns = (
-            len(range(0, size, tile)) * tile
-            for size, tile in zip(sizes, (found.tile_m, found.tile_n), strict=False)
-        )
-        depth = len(range(0, sizes[2], 16)) * 16  # a product of bfloat16 is 16 deep
-        assert found.padding == pytest.approx(1 - math.prod(sizes) / (rows * columns * depth))
-
-    def test_tiles_of_a_product_are_the_product(self):
-        a, b = torch.randn(70, 50), torch.randn(50, 90)
-        found = kernels("pvc", 8).gemm_config(70, 90, 50)
-        output = torch.zeros(70, 90)
-        for i in range(0, 70, found.tile_m):
-            for j in range(0, 90, found.tile_n):
-                rows, columns = slice(i, i + found.tile_m), slice(j, j + found.tile_n)
-                output[rows, columns] += a[rows] @ b[:, columns]
-        assert_close(output, a.double() @ b.double())
 
     def test_width_and_depth_of_the_matrix_units(self):
         wide, narrow = (kernels(a, 1).gemm_config(8, 8, 64, BF16) for a in ("pvc", "dg2"))
@@ -124,8 +97,9 @@ class TestBlocks:
         weights = (q.double() @ k.double().T / 16).softmax(dim=1)
         assert_close(in_blocks(q, k, v, blocks), weights @ v.double())
 
-    @pytest.mark.parametrize("head_dim", [32, 64, 128, 256])
-    @pytest.mark.parametrize("architecture", ["pvc", "dg2"])
+    @pytest.mark.parametrize(
+        ("architecture", "head_dim"), [("pvc", 32), ("pvc", 256), ("dg2", 64), ("dg2", 128)]
+    )
     def test_no_blocks_are_larger(self, architecture, head_dim):
         chip = kernels(architecture, 1)
         found = chip.attention_config(1, 1, 4096, 4096, head_dim, BF16)

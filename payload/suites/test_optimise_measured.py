@@ -113,19 +113,18 @@ class TestEffect:
 
 
 class TestKeptOrNot:
-    @pytest.mark.parametrize("costly", [False, True])
-    @pytest.mark.parametrize("in_place", [False, True])
+    @pytest.mark.parametrize(("costly", "in_place"), [(False, True), (True, False)])
     def test_a_faster_one_is_kept(self, costly, in_place):
         model, prepared = tried(taking(0.005, costly=costly, in_place=in_place))
         result = prepared.result("change")
         assert result.applied
+        assert 0 < result.seconds < 1.0  # of the real clock, without the measuring
         seen = result.effect
         assert (seen.ratio, seen.low, seen.high) == pytest.approx((2, 2, 2))
         assert result.evidence == "now (0.005,) s"
         assert (prepared.model is model) is in_place
 
-    @pytest.mark.parametrize("costly", [False, True])
-    @pytest.mark.parametrize("in_place", [False, True])
+    @pytest.mark.parametrize(("costly", "in_place"), [(False, True), (True, False)])
     def test_a_slower_one_is_not(self, costly, in_place):
         model, prepared = tried(taking(0.020, costly=costly, in_place=in_place))
         result = prepared.result("change")
@@ -177,10 +176,6 @@ class TestKeptOrNot:
         ratios = [result.effect.ratio for result in prepared.passes]
         assert ratios == pytest.approx([2.0, 0.25, 1.25])
         assert [result.applied for result in prepared.passes] == [True, False, True]
-
-    def test_its_seconds_are_without_the_measuring(self):
-        _, prepared = tried(taking(0.005))
-        assert 0 < prepared.result("change").seconds < 1.0  # of the real clock, not the models'
 
     def test_time_is_kept_to(self):
         _, prepared = tried(taking(0.005), measure_s=0.3)
@@ -300,17 +295,6 @@ class TestRealModels:
         kinds = [type(module) for module in model.modules()]
         assert (kinds.count(nn.Conv2d), kinds.count(nn.BatchNorm2d)) == (53, 53)
 
-    def test_its_norms_are_folded(self):
-        model, x = bottleneck_resnet((1, 1), 8, 10), torch.randn(2, 3, 32, 32)
-        for module in model.modules():
-            if isinstance(module, nn.BatchNorm2d):
-                module.running_mean.normal_(0, 0.5), module.running_var.uniform_(0.5, 2)
-        expected = in_float64(model, x)
-        prepared = CPUBackend(hardware=Hardware.cpu()).prepare_model(model, level="balanced")
-        folded = prepared.result("fold_conv_bn").evidence
-        assert folded == "9 batch norm(s) -> 0 batch norm(s)"
-        assert_close(prepared.model(x), expected)
-
     def test_the_same_operators_are_the_same_computation(self):
         model, x = resnet(4, 1).eval(), torch.randn(1, 3, 8, 8)
         assert same_operators(model, copy.deepcopy(model), x) > 10
@@ -341,24 +325,6 @@ class TestLevels:
         assert (model[0].weight.dtype, result.applied) == (dtype, dtype is torch.bfloat16)
         if not result.applied:
             assert result.reason == f"measured {result.effect}: not kept"
-
-    def test_an_optimizer_says_what_was_not_kept(self):
-        class Slower(CPUBackend):
-            """Has a pass that is known to lose."""
-
-            clock = Clock()
-
-            def passes(self, level, training):
-                return (taking(0.020),)
-
-            def setting(self, sample_inputs=(), *, training=False):
-                made = super().setting(sample_inputs, training=training)
-                return dataclasses.replace(made, clock=self.clock)
-
-        backend = Slower(hardware=Hardware.cpu())
-        model, x = Timed(backend.clock, (0.010,)).eval(), torch.ones(2, 4)
-        prepared = backend.prepare_model(model, sample_inputs=(x,), measure_s=1.0)
-        assert prepared.result("change").reason == "measured 0.50x [0.50, 0.50]: not kept"
 
     @pytest.mark.parametrize(
         ("name", "hardware"),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 
 from suites import fake_xla
-from suites.backend_models import in_float64, mlp, resnet
+from suites import vendor_rules as rules
+from suites.backend_models import in_float64, mlp
 from suites.fake_xla import LIMIT, USED, FakeXLA, stand_in
 from suites.numerics import assert_close
-from suites.tpu_error_paths import F32, ErrorPaths, settings
 from torchbridge.backends import errors as exceptions
 from torchbridge.backends import tpu
 from torchbridge.backends import xla as xla_module
@@ -24,8 +27,29 @@ from torchbridge.backends.tpu import (
     validate_model,
 )
 from torchbridge.config import Config, TPUConfig
+from torchbridge.lru import LRUCache
 
 BF16 = 2e-2  # against float64: weights and products of 8 bits
+F32 = {"precision": "float32", "xla_optimization_level": 0}
+
+
+def settings(**changes) -> Config:
+    """A config with these TPU settings."""
+    return rules.settings("tpu", **changes)
+
+
+def rows(count: int) -> tuple[torch.Tensor]:
+    """Sample inputs of the perceptron."""
+    return (torch.randn(count, 128),)
+
+
+class Clock:
+    """Seconds that a test sets."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 @pytest.fixture
@@ -40,16 +64,20 @@ def x(xla):
     return torch.randn(8, 128).to(xla.device())
 
 
+@pytest.fixture
+def float32(xla):
+    """An optimizer that keeps float32."""
+    return TPUOptimizer(settings(**F32), xla=xla)
+
+
 class TestTPUBackend:
     def test_tpu_backend_creation(self, xla):
         backend = TPUBackend(xla=xla)
-        assert backend.is_available
-        assert backend.degraded is None
-        assert backend.device == xla.device()
+        assert (backend.is_available, backend.degraded) == (True, None)
+        assert (backend.device, backend.world_size) == (xla.device(), xla.world_size)
         info = backend.get_device_info()
         assert (info["vendor"], info["backend"]) == ("google", "tpu")
-        assert (backend.rank, backend.world_size) == (xla.ordinal, xla.world_size)
-        assert backend.hardware.has("bf16")
+        assert (backend.rank, backend.hardware.has("bf16")) == (xla.ordinal, True)
 
     def test_tpu_backend_model_preparation(self, xla, x):
         model = mlp()
@@ -83,33 +111,19 @@ class TestTPUBackend:
         backend.prepare_model(mlp(), level="aggressive", sample_inputs=(x,))
         assert backend.compiler.stats.cache.size == 1
         backend.empty_cache()
-        assert backend.compiler.stats.cache.size == 0
-        assert backend.compiler.stats.compilations == 1
+        assert (backend.compiler.stats.cache.size, backend.compiler.stats.compiled) == (0, 1)
 
 
 class TestTPUOptimizer:
     def test_tpu_optimizer_creation(self, xla):
         optimizer = TPUOptimizer(xla=xla)
-        assert optimizer.backend.device == xla.device()
-        assert optimizer.stats.levels == {}
+        assert (optimizer.backend.device, optimizer.stats.levels) == (xla.device(), {})
 
-    def test_tpu_optimizer_conservative_optimization(self, xla, x):
-        model = mlp().eval()
-        expected = model(x.cpu())
-        result = TPUOptimizer(settings(**F32), xla=xla).optimize(model, "conservative")
-        assert result.optimization_level == "conservative"
-        assert "bfloat16" not in {one.name for one in result.passes}
-        # this level leaves products as XLA has them: on a TPU one pass of bfloat16
-        limit = BF16 if xla.device().type == "xla" else 1e-6
-        assert_close(result.optimized_model(x), expected, limit)
+    def test_tpu_optimizer_conservative_optimization(self, float32):
+        rules.lowest_is_bit_for_bit(float32, "conservative")
 
-    def test_tpu_optimizer_balanced_optimization(self, xla):
-        model, image = resnet(), torch.randn(2, 3, 16, 16)
-        expected = in_float64(model, image)
-        result = TPUOptimizer(settings(**F32), xla=xla).optimize(model, "balanced")
-        assert "fold_conv_bn" in result.optimizations_applied
-        assert not any(isinstance(m, nn.BatchNorm2d) for m in result.optimized_model.modules())
-        assert_close(result.optimized_model(image.to(xla.device())), expected, 1e-4)
+    def test_tpu_optimizer_balanced_optimization(self, float32):
+        rules.norms_are_folded(float32, "balanced", 1e-4)
 
     def test_tpu_optimizer_aggressive_optimization(self, xla, x):
         model = mlp()
@@ -127,31 +141,23 @@ class TestTPUOptimizer:
         assert result.compilation_time > 0
 
     def test_tpu_optimizer_training_optimization(self, xla):
-        result = TPUOptimizer(xla=xla).optimize_for_training(mlp())
-        assert result.optimized_model.training is True
-        assert {p.dtype for p in result.optimized_model.parameters()} == {torch.float32}
-        assert all(p.requires_grad for p in result.optimized_model.parameters())
+        rules.training_keeps_precision(TPUOptimizer(xla=xla))
 
     def test_tpu_optimizer_stats(self, xla, x):
         optimizer = TPUOptimizer(xla=xla)
-        optimizer.optimize(mlp(), "aggressive", (x,))
-        optimizer.optimize(mlp(), "aggressive", (x,))
-        optimizer.optimize(mlp(), "conservative")
+        for level in ("aggressive", "aggressive", "conservative"):
+            optimizer.optimize(mlp(), level, (x,))
         assert optimizer.stats.levels == {"aggressive": 2, "conservative": 1}
         assert optimizer.stats.applied["bfloat16"] == 2
 
-    def test_invalid_optimization_level(self, xla):
-        with pytest.warns(UserWarning, match="unknown optimization level 'ludicrous'"):
-            result = TPUOptimizer(xla=xla).optimize(mlp(), "ludicrous")
-        assert result.optimization_level == "balanced"
-        assert "ludicrous" in result.warnings[0]
+    def test_invalid_optimization_level(self, float32):
+        rules.unknown_levels_are_balanced(float32)
 
 
 class TestXLACompiler:
     def test_xla_compiler_creation(self, xla):
-        compiler = XLACompiler(TPUConfig(), xla)
-        assert compiler.stats.cache.capacity == 100
-        assert (compiler.stats.compilations, compiler.stats.history) == (0, ())
+        stats = XLACompiler(TPUConfig(), xla).stats
+        assert (stats.cache.capacity, stats.compiled, stats.seconds) == (100, 0, 0)
 
     def test_xla_compiler_model_compilation(self, xla, x):
         model = mlp()
@@ -175,22 +181,23 @@ class TestXLACompiler:
         step = XLACompiler(TPUConfig(), stand_in(fake)).optimize_for_training(
             model, optimizer, nn.functional.mse_loss
         )
-        loss = step(inputs, target)
-        rest = inputs.double() @ weight.T + bias - target.double()  # d mse / d y = 2 rest / 12
-        assert_close(loss, rest.square().mean())
-        assert_close(model.weight, weight - 0.1 * (2 * rest / 12).T @ inputs.double())
-        assert_close(model.bias, bias - 0.1 * (2 * rest / 12).sum(dim=0))
-        assert fake.steps == 1
+        for steps in (1, 2):
+            loss = step(inputs, target)
+            rest = inputs.double() @ weight.T + bias - target.double()  # d mse / d y = rest / 6
+            weight, bias = weight - rest.T @ inputs.double() / 60, bias - rest.sum(dim=0) / 60
+            assert_close(loss, rest.square().mean())
+            assert_close(model.weight, weight)
+            assert_close(model.bias, bias)
+            assert fake.steps == steps
 
     def test_xla_compiler_stats(self):
         compiler, model = XLACompiler(TPUConfig(), stand_in()), mlp()
-        for rows in (2, 3, 2):
-            compiled = compiler.compile_model(model.train(), (torch.randn(rows, 128),))
-            assert not compiled.training
+        made = [compiler.compile_model(model.train(), rows(count)) for count in (2, 3, 2)]
+        assert not any(one.training for one in made)
         stats = compiler.stats
-        assert (stats.compilations, stats.cache.hits, stats.cache.misses) == (2, 1, 2)
-        assert [one.shapes[0][0] for one in stats.history] == [(2, 128), (3, 128)]
-        assert stats.seconds == pytest.approx(sum(one.seconds for one in stats.history))
+        assert (stats.compiled, stats.cache.hits, stats.cache.misses) == (2, 1, 2)
+        seconds = [one.compilation.seconds for one in made[:2]]
+        assert stats.seconds == pytest.approx(sum(seconds))
 
     def test_xla_compiler_benchmark(self, xla, x):
         compiler = XLACompiler(TPUConfig(), xla)
@@ -201,8 +208,7 @@ class TestXLACompiler:
 class TestTPUMemoryManager:
     def test_memory_manager_creation(self, xla):
         manager = TPUMemoryManager(TPUConfig(), xla)
-        assert manager.device == xla.device()
-        assert manager.history == ()
+        assert (manager.device, manager.history) == (xla.device(), ())
 
     def test_tensor_allocation(self):
         manager = TPUMemoryManager(TPUConfig(memory_fraction=0.5), stand_in())
@@ -228,14 +234,7 @@ class TestTPUMemoryManager:
         assert (stats["tensor_count"], stats["limit_bytes"]) == (0, 1024)
 
     def test_memory_pool_operations(self):
-        manager = TPUMemoryManager(TPUConfig(), stand_in())
-        first = manager.allocate_tensor((4, 8), pool_id="a")
-        manager.return_to_pool(first, "a")
-        assert manager.get_pool_stats("a")["bytes"] == 128
-        again = manager.allocate_tensor((4, 8), pool_id="a")
-        assert again.data_ptr() == first.data_ptr()
-        stats = manager.get_pool_stats("a")
-        assert (stats["hits"], stats["misses"]) == (1, 1)
+        rules.pools_are_bounded(TPUMemoryManager(TPUConfig(), stand_in(), pool_limit_bytes=1200))
 
     def test_memory_stats(self):
         told = TPUMemoryManager(TPUConfig(), stand_in()).memory()
@@ -257,38 +256,32 @@ class TestXLAIntegration:
 
     def test_xla_distributed_training(self):
         distributed = tpu.XLADistributedTraining(stand_in(FakeXLA(world=4)))
-        model = nn.Linear(3, 2)
-        with pytest.raises(exceptions.TPUDistributedError, match="backward first"):
-            distributed.average_gradients(model)
-        model(torch.ones(2, 3)).sum().backward()
-        expected = [2.5 * p.grad for p in model.parameters()]  # of 1, 2, 3 and 4 times ours
-        assert distributed.average_gradients(model) == 2
-        for parameter, wanted in zip(model.parameters(), expected, strict=True):
-            assert torch.equal(parameter.grad, wanted)
         assert torch.equal(distributed.shard(torch.arange(8)), torch.tensor([0, 1]))
         with pytest.raises(exceptions.TPUDistributedError, match="9 rows"):
             distributed.shard(torch.arange(9))
+        for world in (1, 2, 8):
+            x = torch.randn(5)
+            mean = tpu.XLADistributedTraining(stand_in(FakeXLA(world=world))).mean(x)
+            assert_close(mean, x.double() * (world + 1) / 2)  # of 1, 2, ..., world times ours
 
     def test_xla_optimizations(self):
         fake = FakeXLA()
-        config = TPUConfig(xla_optimization_level=0)
-        result = XLAOptimizations(config, stand_in(fake)).set_matmul_precision()
+        optimizations = XLAOptimizations(TPUConfig(xla_optimization_level=0), stand_in(fake))
+        result = optimizations.set_matmul_precision()
         assert (result.applied, result.evidence) == (True, "default -> highest")
         assert fake.precision == "highest"
-        again = XLAOptimizations(config, stand_in(fake)).set_matmul_precision()
-        assert again.reason == "already highest"
+        assert optimizations.set_matmul_precision().reason == "already highest"
 
     def test_xla_utilities(self):
         fake = FakeXLA()
         utilities = tpu.XLAUtilities(stand_in(fake))
         assert utilities.compilation_metrics() == {"count": 0, "seconds": 0.0}
-        with fake.lazily():
-            torch.ones(2).add(1)
-            fake.step()
-        expected = {"count": 1, "seconds": fake_xla.COMPILE_SECONDS}
+        for count in (1, 2, 3):
+            with fake.lazily():
+                torch.ones(count).add(1)
+                fake.step()
+        expected = {"count": 3, "seconds": 3 * fake_xla.COMPILE_SECONDS}
         assert utilities.compilation_metrics() == expected
-        told = {"PJRT_DEVICE": "TPU", "HOME": "/root", "XLA_FLAGS": "-a"}
-        assert utilities.environment(told) == {"PJRT_DEVICE": "TPU", "XLA_FLAGS": "-a"}
 
     def test_create_xla_integration(self, xla):
         parts = tpu.create_xla_integration(TPUConfig(), xla)
@@ -309,14 +302,18 @@ class TestTPUValidation:
             "version is v4, the chip is v5e",
             "memory_gb is 20, a v5e chip has 16",
         )
+        many = stand_in(FakeXLA(world=16))
+        told = validate_config(TPUConfig(topology="single"), many).errors
+        assert told == ("topology is single, the job has 16 devices",)
 
     def test_tpu_model_validation(self):
         assert validate_model(nn.Linear(256, 256), TPUConfig()).warnings == ()
         model = nn.Linear(128, 128)
         model.register_buffer("phase", torch.zeros(2, dtype=torch.complex128))
-        assert validate_model(model, TPUConfig()).errors == (
-            "phase is torch.complex128, which a TPU does not have",
-        )
+        refusal = "phase is torch.complex128, which a TPU does not have"
+        assert validate_model(model, TPUConfig()).errors == (refusal,)
+        with pytest.raises(exceptions.TPUModelError, match=refusal):
+            TPUBackend(xla=stand_in()).prepare_model(model)
         with pytest.raises(exceptions.TPUModelError, match="got int"):
             validate_model(3, TPUConfig())
 
@@ -324,29 +321,40 @@ class TestTPUValidation:
         found = validate_model(nn.Linear(130, 2), TPUConfig())
         assert found.passed
         assert found.warnings == ("weight (2, 130) leaves 87% of its tiles empty",)
+        wide = validate_model(nn.Linear(128, 128, dtype=torch.float64), TPUConfig()).warnings
+        assert "weight is float64, which a TPU computes in software" in wide
         slow = TPUConfig(dynamic_shapes=True, precision="float32", xla_optimization_level=0)
         assert len(validate_config(slow, stand_in()).warnings) == 2
 
 
 class TestTPUConfigurationModes:
-    def test_inference_mode_tpu(self, xla, x):
-        backend = TPUBackend(Config.for_inference(), xla=xla)
-        prepared = backend.prepare_model(mlp(), sample_inputs=(x,))
-        assert (prepared.level, prepared.model.training) == ("aggressive", False)
+    @pytest.fixture
+    def prepared(self, xla):
+        """A model by a preset."""
 
-    def test_training_mode_tpu(self, xla):
-        prepared = TPUBackend(Config.for_training(), xla=xla).optimize_for_training(mlp())
-        assert (prepared.level, prepared.model.training) == ("balanced", True)
+        def prepare(preset, x=None, **options):
+            inputs = () if x is None else (x,)
+            return TPUBackend(preset(), xla=xla).prepare_model(
+                mlp(), sample_inputs=inputs, **options
+            )
 
-    def test_development_mode_tpu(self, xla):
-        prepared = TPUBackend(Config.for_development(), xla=xla).prepare_model(mlp())
-        assert prepared.level == "conservative"
-        assert {one.name for one in prepared.passes} == {"to_device", "set_mode"}
+        return prepare
+
+    def test_inference_mode_tpu(self, prepared, x):
+        made = prepared(Config.for_inference, x)
+        assert (made.level, made.model.training) == ("aggressive", False)
+
+    def test_training_mode_tpu(self, prepared):
+        made = prepared(Config.for_training, training=True)
+        assert (made.level, made.model.training) == ("balanced", True)
+
+    def test_development_mode_tpu(self, prepared):
+        made = prepared(Config.for_development)
+        assert made.level == "conservative"
+        assert {one.name for one in made.passes} == {"to_device", "set_mode"}
 
     def test_tpu_config_serialization_modes(self):
-        for preset in (Config.for_inference, Config.for_training, Config.for_development):
-            config = preset(hardware={"tpu": {"version": "v6e", "cache_size": 5}})
-            assert Config.from_dict(config.to_dict()) == config
+        rules.survives_a_dictionary(settings(version="v6e", cache_size=5))
 
 
 class TestTPUErrorHandling:
@@ -376,16 +384,109 @@ class TestTPUErrorHandling:
             return
         with pytest.warns(UserWarning, match="TPUBackend works on the CPU"):
             backend = TPUBackend()
-        assert not backend.is_available
-        assert backend.device == torch.device("cpu")
+        assert (backend.is_available, backend.device) == (False, torch.device("cpu"))
         assert "torch_xla" in backend.degraded
-        with pytest.raises(exceptions.XLANotAvailable):
-            TPUBackend(settings(enabled=True))
-        with pytest.raises(exceptions.XLANotAvailable, match="torch_xla"):
-            backend.require_device()
+        for ask in (backend.require_device, lambda: TPUBackend(settings(enabled=True))):
+            with pytest.raises(exceptions.XLANotAvailable, match="torch_xla"):
+                ask()
         model, x = mlp(), torch.randn(3, 128)
         assert_close(backend.prepare_model(model).model(x), in_float64(model, x))
 
 
-class TestTPUErrorPaths(ErrorPaths):
-    """Limits, caches and refusals: the tests are in `suites.tpu_error_paths`."""
+class TestTPUErrorPaths:
+    """Limits, caches and refusals."""
+
+    def test_lru_cache_eviction(self):
+        cache = LRUCache(2)
+        for key in "abc":
+            cache.put(key, key.upper())
+        assert (cache.get("a"), cache.get("b"), cache.get("c")) == (None, "B", "C")
+        assert cache.stats.evictions == 1
+
+    def test_compilation_cache_limits(self):
+        compiler, model = XLACompiler(TPUConfig(cache_size=2), stand_in()), mlp()
+        for count in (1, 2, 3, 1):
+            compiler.compile_model(model, rows(count))
+        assert (compiler.stats.cache.size, compiler.stats.cache.evictions) == (2, 2)
+        assert compiler.stats.compiled == 4
+
+    def test_strict_validation_mode(self):
+        strict = TPUConfig(strict_validation=True)
+        with pytest.raises(exceptions.TPUModelError, match="87%"):
+            validate_model(nn.Linear(130, 2), strict)
+        with pytest.raises(exceptions.TPUConfigurationError, match="dynamic_shapes"):
+            validate_config(strict.update(dynamic_shapes=True), stand_in())
+        with pytest.raises(exceptions.TPUOptimizationError, match="sample_inputs"):
+            TPUOptimizer(settings(strict_validation=True), xla=stand_in()).optimize(
+                nn.Linear(128, 128), "aggressive"
+            )
+
+    def test_custom_exceptions_importable(self):
+        kinds = [k for _, k in inspect.getmembers(exceptions, inspect.isclass)]
+        assert all(issubclass(kind, exceptions.TPUError) for kind in kinds)
+        assert issubclass(exceptions.XLACompilationTimeout, exceptions.XLACompilationError)
+        assert issubclass(exceptions.TPUOutOfMemory, exceptions.TPUMemoryError)
+
+    def test_memory_stats_with_retention(self):
+        clock = Clock()
+        manager = TPUMemoryManager(TPUConfig(history_retention_s=60), stand_in(), clock=clock)
+        for clock.now in (0.0, 50.0, 70.0):
+            manager.memory()
+        assert [when for when, _ in manager.history] == [50.0, 70.0]
+
+    def test_configurable_tpu_memory_capacity(self):
+        own = TPUMemoryManager(TPUConfig(memory_gb=4), stand_in()).memory()
+        assert (own.limit, own.free) == (4 * 2**30, 2**30)
+        assert TPUMemoryManager(TPUConfig(version="v5p"), stand_in()).memory().limit == LIMIT
+
+    def test_cache_utils_statistics(self):
+        cache = LRUCache(4)
+        cache.put("a", 1)
+        assert [cache.get(key) for key in "aab"] == [1, 1, None]
+        assert (cache.stats.hits, cache.stats.misses) == (2, 1)
+
+    def test_cache_eviction_behavior(self):
+        cache = LRUCache(2)
+        cache.put("a", 1)
+        cache.put("b", 2)
+        cache.get("a")  # now the newest
+        cache.put("c", 3)
+        assert ("a" in cache, "b" in cache, "c" in cache) == (True, False, True)
+
+    def test_optimizer_with_invalid_level(self, xla):
+        with pytest.warns(UserWarning, match="using balanced"):
+            result = TPUOptimizer(xla=xla).optimize(mlp(), "O7")
+        assert "known: conservative, balanced, aggressive" in result.warnings[0]
+
+    def test_memory_pool_operations(self):
+        manager = TPUMemoryManager(TPUConfig(), stand_in(), pool_limit_bytes=100)
+        for size in (20, 10):  # 120 bytes: the oldest goes
+            manager.return_to_pool(torch.empty(size), "a")
+        stats = manager.get_pool_stats("a")
+        assert (stats["tensor_count"], stats["bytes"], stats["evictions"]) == (1, 40, 1)
+
+    def test_compilation_mode_configuration(self):
+        for mode in ("pjit", "xla"):
+            with pytest.raises(exceptions.TPUConfigurationError, match=mode):
+                XLACompiler(TPUConfig(compilation_mode=mode), stand_in())
+
+    def test_logging_not_print(self, capsys, xla, x):
+        TPUBackend(xla=xla).optimize_for_inference(mlp(), (x,))
+        assert capsys.readouterr().out == ""
+        sources = list(Path(tpu.__file__).parent.glob("*.py"))
+        assert len(sources) >= 8
+        assert not [path.name for path in sources if "print(" in path.read_text()]
+
+    def test_xla_optimization_levels(self, xla):
+        names = []
+        for level in range(3):
+            XLAOptimizations(TPUConfig(xla_optimization_level=level), xla).set_matmul_precision()
+            names.append(xla.matmul_precision)
+        assert names == ["highest", "high", "default"]
+
+    def test_cache_clear_operations(self):
+        compiler, model = XLACompiler(TPUConfig(), stand_in()), mlp()
+        first = compiler.compile_model(model, rows(2))
+        compiler.clear_cache()
+        assert compiler.compile_model(model, rows(2)) is not first
+        assert (compiler.stats.cache.hits, compiler.stats.compiled) == (0, 2)

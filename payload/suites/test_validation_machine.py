@@ -14,6 +14,8 @@ from torchbridge.hardware import Hardware, probe
 from torchbridge.validation import UnifiedValidator, configuration, machine
 
 GIB = 2**30
+TURING, AMPERE, ADA = (Hardware.nvidia(c, memory_bytes=GIB) for c in ((7, 5), (8, 0), (8, 9)))
+BARE = Hardware.cpu(memory_bytes=GIB)
 
 
 class TestMachine:
@@ -105,37 +107,42 @@ class TestConfiguration:
         assert report["training"].message == "this machine cannot do its memory"
 
     @pytest.mark.parametrize(
-        ("number", "capability", "status"),
+        ("chip", "group", "changes", "status", "words"),
         [
-            ("fp32", (7, 0), "pass"),
-            ("fp16", (7, 0), "pass"),
-            ("bf16", (7, 5), "warning"),
-            ("bf16", (8, 0), "pass"),
-            ("fp8_e4m3", (8, 0), "warning"),
-            ("fp8_e4m3", (8, 9), "pass"),
-            ("fp8_e5m2", (9, 0), "pass"),
-            ("fp4", (10, 0), "fail"),
+            (TURING, "precision", {"default_format": "fp16"}, "pass", "fp16"),
+            (TURING, "precision", {"default_format": "bf16"}, "warning", "by other formats"),
+            (AMPERE, "precision", {"default_format": "fp8_e4m3"}, "warning", "by other formats"),
+            (ADA, "precision", {"default_format": "fp8_e5m2"}, "pass", "fp8_e5m2"),
+            (ADA, "precision", {"default_format": "fp4"}, "fail", "computes nothing in fp4"),
+            (BARE, "precision", {"allow_tf32": True}, "warning", "no TF32"),
+            (AMPERE, "precision", {"allow_tf32": True}, "pass", "fp32"),
+            (BARE, "precision", {"mixed_precision": True}, "warning", "no 16-bit arithmetic"),
+            (AMPERE, "precision", {"mixed_precision": True}, "pass", "fp32"),
+            (None, "attention", {"pattern": "full"}, "pass", "full by"),
+            (None, "attention", {"pattern": "causal"}, "pass", "causal by"),
+            (None, "attention", {"pattern": "sliding_window", "window_size": 5}, "pass", "by"),
+            (None, "attention", {"pattern": "ring"}, "fail", "ring"),
+            (AMPERE, "hardware", {"backend": "amd"}, "fail", "asked for amd"),
+            (AMPERE, "hardware", {"backend": "cuda"}, "pass", "cuda on"),
+            (AMPERE, "hardware", {"backend": "cpu"}, "pass", "cpu on"),
+            (AMPERE, "hardware", {"nvidia": {"fp8_enabled": True}}, "fail", "(sm_80)"),
+            (BARE, "hardware", {"nvidia": {"enabled": True}}, "fail", "enabled on cpu"),
+            (BARE, "hardware", {"amd": {"enabled": True}}, "fail", "enabled on cpu"),
+            (None, "hardware", {"device_id": 99}, "fail", "device_id 99"),
+            (None, "distributed", {"backend": "gloo"}, "pass", "by gloo"),
         ],
     )
-    def test_precision(self, look, number, capability, status):
-        hardware = Hardware.nvidia(capability, memory_bytes=GIB)
-        report = look(hardware, precision={"default_format": number})
-        assert report["precision"].status == status
+    def test_what_is_asked_for(self, look, chip, group, changes, status, words):
+        finding = look(chip, **{group: changes})[group]
+        assert (finding.status, words in finding.message) == (status, True), finding.message
+        assert group != "attention" or status == "fail" or finding.details["error"] <= 1e-5
 
     def test_precision_is_measured(self, look):
-        ada = Hardware.nvidia((8, 9), memory_bytes=GIB)
         bits = {"fp32": 24, "fp16": 11, "bf16": 8, "fp8_e4m3": 4, "fp8_e5m2": 3}  # of significand
         for number, significant in bits.items():
-            report = look(ada, precision={"default_format": number})
+            report = look(ADA, precision={"default_format": number})
             error = report["precision"].details["error"]
             assert 2.0**-significant / 4 < error <= 2.0**-significant, number
-
-    @pytest.mark.parametrize("setting", ["allow_tf32", "mixed_precision"])
-    def test_precision_that_is_not_there(self, look, setting):
-        bare = dataclasses.replace(Hardware.cpu(), memory_bytes=GIB)
-        assert look(bare, precision={setting: True})["precision"].status == "warning"
-        ampere = Hardware.nvidia((8, 0), memory_bytes=GIB)
-        assert look(ampere, precision={setting: True})["precision"].status == "pass"
 
     def test_memory_of_fraction_and_margin(self, look):
         chip = Hardware.nvidia((8, 0), memory_bytes=10 * GIB)
@@ -143,19 +150,6 @@ class TestConfiguration:
         assert look(chip, **changes)["memory"].details["room_bytes"] == 2.5 * GIB
         changes["hardware"]["nvidia"]["memory_fraction"] = 0.01
         assert look(chip, **changes)["memory"].status == "fail"
-
-    @pytest.mark.parametrize(
-        ("pattern", "window"), [("full", None), ("causal", None), ("sliding_window", 5)]
-    )
-    def test_attention(self, look, pattern, window):
-        finding = look(attention={"pattern": pattern, "window_size": window})["attention"]
-        assert finding.status == "pass", finding.message
-        assert finding.details["error"] <= 1e-5
-
-    @pytest.mark.parametrize("pattern", ["ring", "differential", "dynamic_sparse"])
-    def test_attention_that_nobody_wrote(self, look, pattern):
-        finding = look(attention={"pattern": pattern})["attention"]
-        assert (finding.status, pattern in finding.message) == ("fail", True)
 
     def test_attention_that_sees_the_future(self, device):
         def leaking(q, k, v, pattern):
@@ -167,28 +161,7 @@ class TestConfiguration:
         finding = configuration.attention(dataclasses.replace(wish, attend=leaking))
         assert (finding.status, finding.details["error"] > 0.1) == ("fail", True)
 
-    def test_backend_of_another_machine(self, look):
-        ampere = Hardware.nvidia((8, 0), memory_bytes=GIB)
-        assert look(ampere, hardware={"backend": "amd"})["hardware"].status == "fail"
-        assert look(ampere, hardware={"backend": "cuda"})["hardware"].status == "pass"
-        assert look(ampere, hardware={"backend": "cpu"})["hardware"].status == "pass"
-
-    def test_settings_that_the_chip_refuses(self, look):
-        ampere = Hardware.nvidia((8, 0), memory_bytes=GIB)
-        finding = look(ampere, hardware={"nvidia": {"fp8_enabled": True}})["hardware"]
-        assert (finding.status, "(sm_80)" in finding.message) == ("fail", True)
-
-    @pytest.mark.parametrize("vendor", ["nvidia", "amd"])
-    def test_a_vendor_that_is_not_here(self, look, vendor):
-        other = Hardware.cpu(memory_bytes=GIB)
-        finding = look(other, hardware={vendor: {"enabled": True}})["hardware"]
-        assert (finding.status, "enabled on cpu" in finding.message) == ("fail", True)
-
-    def test_device_that_is_not_there(self, look):
-        assert look(hardware={"device_id": 99})["hardware"].status == "fail"
-
     def test_collectives(self, look, device):
-        assert look(distributed={"backend": "gloo"})["distributed"].status == "pass"
         wanted = "pass" if device.type == "cuda" else "fail"
         assert look(distributed={"backend": "nccl"})["distributed"].status == wanted
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,7 +38,6 @@ _NVIDIA_FEATURES = (
     ((9, 0), "tma"),
     ((10, 0), "fp4"),
 )
-_TENSOR_CORE_GENERATION = {"volta": 1, "turing": 2, "ampere": 3, "ada": 4, "hopper": 4}
 
 # https://llvm.org/docs/AMDGPUUsage.html#processors
 _AMD = (
@@ -51,6 +51,28 @@ _AMD = (
     ("gfx120", "rdna4", {"fp16", "bf16", "fp8"}),
 )
 
+
+@dataclass(frozen=True, slots=True)
+class TPUChip:
+    """A generation: what accelerator types and PJRT call it, and what one chip has and can do.
+
+    https://cloud.google.com/tpu/docs/system-architecture-tpu-vm
+    """
+
+    names: tuple[str, ...]  # before the size of an accelerator type: v5litepod-8
+    kinds: tuple[str, ...]  # behind PJRT's "TPU": TPU v5 lite
+    gib: int  # of memory, and how many bytes of it move per second
+    bytes_per_s: float
+    flops: dict[str, float]  # per second, by the numbers that are multiplied
+
+
+TPU_CHIPS = {
+    "v4": TPUChip(("v4",), ("v4",), 32, 1.2e12, {"bf16": 275e12}),
+    "v5e": TPUChip(("v5litepod", "v5e"), ("v5 lite", "v5e"), 16, 0.819e12, {"bf16": 197e12}),
+    "v5p": TPUChip(("v5p",), ("v5", "v5p"), 95, 2.765e12, {"bf16": 459e12}),
+    "v6e": TPUChip(("v6e",), ("v6 lite", "v6e"), 32, 1.64e12, {"bf16": 918e12}),
+    "v7": TPUChip(("tpu7x", "v7"), ("7x",), 192, 7.37e12, {"bf16": 2307e12, "fp8": 4614e12}),
+}
 
 # /proc/cpuinfo, which names them the same on all kernels: x86's flags, Arm's Features
 _CPU_FEATURES = {
@@ -108,13 +130,6 @@ class Hardware:
         """Is `feature` computed natively?"""
         return feature in self.features
 
-    @property
-    def tensor_core_generation(self) -> int:
-        """1 for Volta to 5 for Blackwell; 0 where there are none."""
-        if not self.has("tensor_cores"):
-            return 0
-        return _TENSOR_CORE_GENERATION.get(self.architecture, 5)
-
     @classmethod
     def nvidia(cls, capability: tuple[int, int], *, name: str = "", **facts: float) -> Hardware:
         """By compute capability, (8, 9) say; facts are further fields."""
@@ -136,11 +151,14 @@ class Hardware:
 
     @classmethod
     def tpu(cls, accelerator: str, *, name: str = "", **facts: float) -> Hardware:
-        """By Google's accelerator type, `v5litepod-8` say: the generation and its cores."""
-        generation = accelerator.split("-")[0]
-        architecture = {"v5litepod": "v5e", "tpu7x": "v7"}.get(generation, generation or "unknown")
+        """By Google's accelerator type (`v5litepod-8`) or PJRT's kind of device (`TPU v5 lite`)."""
+        version = tpu_version(accelerator)
         told = {"target": "tpu", "features": frozenset({"bf16", "matrix_cores"})}
-        return cls("google", name or f"TPU {architecture}", architecture, **told, **facts)
+        if version:
+            chip = TPU_CHIPS[version]
+            told |= {"memory_bytes": chip.gib * 2**30, "memory_bytes_per_s": chip.bytes_per_s}
+        version = version or "unknown"
+        return cls("google", name or f"TPU {version}", version, **told | facts)
 
     @classmethod
     def cpu(cls, flags: Iterable[str] = (), *, name: str = "", **facts: float) -> Hardware:
@@ -150,6 +168,14 @@ class Hardware:
         machine, target = platform.machine(), torch.backends.cpu.get_cpu_capability().lower()
         told = {"target": target, "features": features}
         return cls("cpu", name or platform.processor() or machine, machine, **told, **facts)
+
+
+def tpu_version(told: str) -> str:
+    """Of `TPU_CHIPS`, by an accelerator type or PJRT's kind of device; empty for any other."""
+    kind, slice_ = re.fullmatch(r"TPU ?(.+)", told), re.fullmatch(r"([a-z0-9]+)-\d+", told)
+    name = kind[1] if kind else slice_[1] if slice_ else told
+    known = (v for v, chip in TPU_CHIPS.items() if name in (chip.kinds if kind else chip.names))
+    return next(known, "")
 
 
 def nvidia_architecture_has(architecture: str, feature: str) -> bool:

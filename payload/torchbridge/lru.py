@@ -1,4 +1,4 @@
-"""A bounded cache that forgets what was not used for the longest time, and counts."""
+"""Bounded caches that forget what was not used for the longest time, and count."""
 
 from __future__ import annotations
 
@@ -20,12 +20,6 @@ class CacheStats:
     evictions: int
     size: int
     capacity: int
-
-    @property
-    def hit_rate(self) -> float:
-        """Hits over look-ups; 0 before the first."""
-        asked = self.hits + self.misses
-        return self.hits / asked if asked else 0.0
 
 
 class LRUCache(Generic[Value]):
@@ -83,3 +77,34 @@ class LRUCache(Generic[Value]):
     def __contains__(self, key: Hashable) -> bool:
         """Is it held? Neither counts nor renews."""
         return key in self._entries
+
+
+@dataclass(frozen=True, slots=True)
+class CompilerStats:
+    """Since the compiler was made; what comes from the cache is not compiled again."""
+
+    cache: CacheStats
+    compiled: int
+    seconds: float
+
+
+class CompileCache(LRUCache[Value]):
+    """Of what was compiled: how much, and in how many seconds, is counted over its whole life."""
+
+    compiled, seconds = 0, 0.0
+
+    def once(self, key: Hashable, make: Callable[[], tuple[Value, float]]) -> Value:
+        """The entry, or the one that `make` compiles, which tells its seconds too."""
+
+        def counted() -> Value:
+            value, seconds = make()
+            self.compiled += 1
+            self.seconds += seconds
+            return value
+
+        return self.get(key, counted)
+
+    @property
+    def told(self) -> CompilerStats:
+        """So far."""
+        return CompilerStats(self.stats, self.compiled, self.seconds)

@@ -7,7 +7,7 @@ tells; none is faster.
 
 from __future__ import annotations
 
-from torchbridge.hardware import Hardware
+from torchbridge.hardware import TPU_CHIPS, Hardware
 
 # Floating-point operations (a multiply-add is two) of one SM in one cycle, dense.
 # fp32: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#arithmetic-instructions (x 2);
@@ -32,14 +32,6 @@ _AMD = {
     "gfx942": {"fp32": 256, "fp16": 2048, "bf16": 2048, "fp8": 4096},
     "gfx950": {"fp32": 256, "fp16": 4096, "bf16": 4096, "fp8": 8192, "fp4": 16384},
 }
-# Of one chip, per second: https://cloud.google.com/tpu/docs/system-architecture-tpu-vm
-_TPU = {
-    "v4": ({"bf16": 275e12}, 1.2e12),
-    "v5e": ({"bf16": 197e12}, 0.819e12),
-    "v5p": ({"bf16": 459e12}, 2.765e12),
-    "v6e": ({"bf16": 918e12}, 1.64e12),
-    "v7": ({"bf16": 2307e12, "fp8": 4614e12}, 7.37e12),
-}
 
 
 def operations_per_cycle(hardware: Hardware, number: str) -> int | None:
@@ -53,7 +45,8 @@ def operations_per_cycle(hardware: Hardware, number: str) -> int | None:
 def peak_flops(hardware: Hardware, number: str) -> float | None:
     """Operations per second of the whole device, dense; None where its properties do not tell."""
     if hardware.vendor == "google":
-        return _TPU.get(hardware.architecture, ({}, 0.0))[0].get(number)
+        chip = TPU_CHIPS.get(hardware.architecture)
+        return chip.flops.get(number) if chip else None
     each = operations_per_cycle(hardware, number)
     if each is None or not hardware.units or not hardware.clock_hz:
         return None
@@ -62,8 +55,6 @@ def peak_flops(hardware: Hardware, number: str) -> float | None:
 
 def peak_bandwidth(hardware: Hardware) -> float | None:
     """Bytes per second from and to the device's memory; None where its properties do not tell."""
-    if hardware.vendor == "google":
-        return _TPU.get(hardware.architecture, ({}, None))[1]
     return hardware.memory_bytes_per_s or None
 
 

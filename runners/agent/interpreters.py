@@ -19,7 +19,7 @@ ANSWER = "SEATRIAL-ANSWER:"
 LOGIN_HOME = "SEATRIAL_LOGIN_HOME"
 """Variable with the home folder of the login user, where sudo has changed HOME."""
 
-Run = Callable[[Sequence[str]], bounded_process.Answer]
+Run = Callable[[Sequence[str]], bounded_process.ProgramOutput]
 
 _ORIGINS, _DISTRIBUTIONS = "seatrial_origins", "seatrial_distributions"
 
@@ -30,7 +30,7 @@ def packages_program() -> str:
 
 
 def origins_program() -> str:
-    """Return a program that lists the files of a distribution, by ``Installed(name)``."""
+    """Return a program that lists the files of a distribution, by ``InstalledFiles(name)``."""
     own = f"^from {_DISTRIBUTIONS} import .*$"
     return re.sub(own, lambda _: packages_program(), _source(_ORIGINS), flags=re.MULTILINE)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from orchestrator.store.tables.access import (
+    AuditRow,
     BlobChunkRow,
     BlobRow,
     BrowserSessionRow,
     ControllerRow,
     PayloadRow,
+    PersonRow,
     PrunedBlobRow,
     TokenRow,
 )
@@ -82,7 +84,7 @@ from orchestrator.store.tables.runs import (
     TransitionRow,
 )
 from orchestrator.store.tables.schedules import FiringRow, ScheduleRow
-from orchestrator.store.tables.shared_columns import Table
+from orchestrator.store.tables.shared_columns import TableBase
 
 __all__ = [
     "AnnotationRow",
@@ -92,6 +94,7 @@ __all__ = [
     "AttemptEnvironmentRow",
     "AttemptRow",
     "AttestationRow",
+    "AuditRow",
     "BenchmarkPointRow",
     "BenchmarkRow",
     "BlobChunkRow",
@@ -125,6 +128,7 @@ __all__ = [
     "OrphanSightingRow",
     "PayloadReviewRow",
     "PayloadRow",
+    "PersonRow",
     "PlacementDecisionRow",
     "PolicyRow",
     "PriceRow",
@@ -142,7 +146,7 @@ __all__ = [
     "SignatureSuccessorRow",
     "SigningKeyRow",
     "StaticHostRow",
-    "Table",
+    "TableBase",
     "TestAliasRow",
     "TestCaseRow",
     "TestResultRow",

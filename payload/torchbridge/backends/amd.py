@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import math
 import shutil
-import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from torchbridge.backends.errors import CompilationError, KernelError
 from torchbridge.backends.memory import AMDMemoryManager
 from torchbridge.config import AMDConfig
 from torchbridge.hardware import Hardware, probe
-from torchbridge.lru import CacheStats, LRUCache
+from torchbridge.lru import CompileCache, CompilerStats
 from torchbridge.numbers import relative_error
 
 __all__ = [
@@ -33,7 +32,6 @@ __all__ = [
     "HIPUtilities",
     "HostEvent",
     "ROCmCompiler",
-    "Region",
     "matrix_core_fill",
 ]
 
@@ -81,15 +79,6 @@ class CompiledKernel:
     call: Callable[..., Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CompilerStats:
-    """Since the compiler was made; a kernel from the cache is not compiled again."""
-
-    cache: CacheStats
-    compiled: int
-    seconds: float
-
-
 class ROCmCompiler:
     """Compiles for `hardware`'s target and keeps the `kernel_cache_size` kernels used last.
 
@@ -99,8 +88,7 @@ class ROCmCompiler:
 
     def __init__(self, config: AMDConfig, hardware: Hardware, *, backend: str = "inductor") -> None:
         self.config, self.hardware, self.backend = config, hardware, backend
-        self._cache: LRUCache[CompiledKernel] = LRUCache(config.kernel_cache_size)
-        self._compiled, self._seconds = 0, 0.0
+        self._cache: CompileCache[CompiledKernel] = CompileCache(config.kernel_cache_size)
 
     def compile_kernel(
         self, kernel: Callable[..., Tensor] | str, inputs: Sequence[Tensor] = (), *, name: str = ""
@@ -111,22 +99,18 @@ class ROCmCompiler:
             CompilationError: it does not compile; no inputs for a function; no hipcc.
             KernelError: the compiled function's output is not the function's.
         """
-        if isinstance(kernel, str):
-            key = ("hip", kernel)
-            return self._once(key, lambda: self._compile_source(kernel, name or "kernel"))
-        if not inputs:
+        if not isinstance(kernel, str) and not inputs:
             raise CompilationError("torch.compile compiles for shapes: give inputs")
         shapes = tuple((tuple(x.shape), x.dtype, x.device) for x in inputs)
-        return self._once((kernel, shapes), lambda: self._compile_function(kernel, inputs, name))
 
-    def _once(self, key: Hashable, make: Callable[[], CompiledKernel]) -> CompiledKernel:
-        def counted() -> CompiledKernel:
-            made = make()
-            self._compiled += 1
-            self._seconds += made.seconds
-            return made
+        def make() -> tuple[CompiledKernel, float]:
+            if isinstance(kernel, str):
+                made = self._compile_source(kernel, name or "kernel")
+            else:
+                made = self._compile_function(kernel, inputs, name)
+            return made, made.seconds
 
-        return self._cache.get((self.hardware.target, key), counted)
+        return self._cache.once((self.hardware.target, kernel, shapes), make)
 
     def _compile_function(
         self, kernel: Callable[..., Tensor], inputs: Sequence[Tensor], name: str
@@ -180,7 +164,7 @@ class ROCmCompiler:
     @property
     def stats(self) -> CompilerStats:
         """So far."""
-        return CompilerStats(self._cache.stats, self._compiled, self._seconds)
+        return self._cache.told
 
 
 def _compare(name: str, actual: Tensor, expected: Tensor) -> None:
@@ -189,17 +173,11 @@ def _compare(name: str, actual: Tensor, expected: Tensor) -> None:
         raise KernelError(f"{name} is off by {error:.1e} (relative), over {limit:.0e}")
 
 
-class HostStream:
+class HostStream(contextlib.nullcontext):
     """The calling thread: work is done when it returns. A context like `torch.cuda.Stream`."""
 
     def synchronize(self) -> None:
         """Nothing is ever pending."""
-
-    def __enter__(self) -> HostStream:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
 
 
 class HostEvent:
@@ -226,28 +204,6 @@ class HostEvent:
         return 1e3 * (later._at - self._at)
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
-    """A timed region's milliseconds, one per pass through it."""
-
-    samples_ms: tuple[float, ...]
-
-    @property
-    def count(self) -> int:
-        """Passes through it."""
-        return len(self.samples_ms)
-
-    @property
-    def total_ms(self) -> float:
-        """Of all passes."""
-        return sum(self.samples_ms)
-
-    @property
-    def median_ms(self) -> float:
-        """Of one pass."""
-        return statistics.median(self.samples_ms)
-
-
 class HIPUtilities:
     """Streams, events and regions of one device.
 
@@ -257,23 +213,18 @@ class HIPUtilities:
     def __init__(self, device: torch.device, *, profiling: bool = False) -> None:
         self.device, self.profiling = device, profiling
         self.clock = "device" if device.type == "cuda" else "cpu"
-        self._streams: list[Any] = []
+        self.streams: list[Any] = []
         self._regions: dict[str, list[float]] = {}
 
     def create_stream(self) -> Any:
         """A `torch.cuda.Stream` of the device, or a `HostStream`; kept until `cleanup`."""
         stream = torch.cuda.Stream(self.device) if self.clock == "device" else HostStream()
-        self._streams.append(stream)
+        self.streams.append(stream)
         return stream
 
     def create_event(self) -> Any:
         """A `torch.cuda.Event` that keeps time, or a `HostEvent`."""
         return torch.cuda.Event(enable_timing=True) if self.clock == "device" else HostEvent()
-
-    @property
-    def streams(self) -> int:
-        """Kept."""
-        return len(self._streams)
 
     @contextlib.contextmanager
     def profile_region(self, name: str) -> Iterator[None]:
@@ -290,9 +241,9 @@ class HIPUtilities:
             end.synchronize()
             self._regions.setdefault(name, []).append(start.elapsed_time(end))
 
-    def profiling_summary(self) -> dict[str, Region]:
-        """By name, in the order of their first passes."""
-        return {name: Region(tuple(samples)) for name, samples in self._regions.items()}
+    def profiling_summary(self) -> dict[str, list[float]]:
+        """Milliseconds of each pass by the region's name, in the order of their first passes."""
+        return {name: list(samples) for name, samples in self._regions.items()}
 
     def clear_profiling_data(self) -> None:
         """Forget all regions."""
@@ -305,7 +256,7 @@ class HIPUtilities:
 
     def cleanup(self) -> None:
         """Wait for all streams, let them go, forget all regions."""
-        for stream in self._streams:
+        for stream in self.streams:
             stream.synchronize()
-        self._streams.clear()
+        self.streams.clear()
         self.clear_profiling_data()

@@ -59,10 +59,6 @@ class DistributedError(BackendError):
     """Several processes are needed, or do not agree."""
 
 
-class CheckpointError(BackendError):
-    """A checkpoint that cannot be read."""
-
-
 NVIDIABackendError = AMDBackendError = IntelBackendError = TPUError = BackendError
 CUDANotAvailableError = ROCmNotAvailableError = XPUNotAvailableError = NotAvailable
 IPEXNotInstalledError = OneDNNError = XLANotAvailable = TPUNotFound = NotAvailable
@@ -79,4 +75,3 @@ TPUOptimizationError = TPUModelError = OptimizationError
 HIPCompilationError = XLACompilationError = CompilationError
 XLACompilationTimeout, XLARecompilation = CompilationTimeout, Recompilation
 TPUDataError, TPUDistributedError = DataError, DistributedError
-TPUCheckpointError = CheckpointError

@@ -37,7 +37,6 @@ __all__ = [
     "IntelKernelOptimizer",
     "IntelMemoryManager",
     "IntelOptimizer",
-    "XPUDeviceInfo",
     "XPUDeviceManager",
     "XPUOptimizations",
     "get_ipex_version",
@@ -78,26 +77,16 @@ def get_ipex_version() -> str | None:
     return importlib.metadata.version(_IPEX) if is_ipex_available() else None
 
 
-def require_ipex() -> str:
-    """The installed extension's version.
+def require_libraries() -> None:
+    """Refuse a torch whose products are not oneDNN's, and a machine without the extension.
 
     Raises:
-        NotAvailable: it is not there.
-    """
-    version = get_ipex_version()
-    if version is None:
-        raise NotAvailable(f"{_IPEX} is not installed; torch.xpu does without it")
-    return version
-
-
-def require_onednn() -> None:
-    """Refuse a torch whose products are not oneDNN's.
-
-    Raises:
-        NotAvailable: it is built without.
+        NotAvailable: one of them is missing.
     """
     if not torch.backends.mkldnn.is_available():
         raise NotAvailable(f"torch {torch.__version__} is built without oneDNN")
+    if not is_ipex_available():
+        raise NotAvailable(f"{_IPEX} is not installed; torch.xpu does without it")
 
 
 def intel_hardware(architecture: IntelArchitecture, **facts: float) -> Hardware:
@@ -105,22 +94,6 @@ def intel_hardware(architecture: IntelArchitecture, **facts: float) -> Hardware:
     name = architecture.value
     told = {"target": "xpu", "features": frozenset(CHIPS[name][0])}
     return Hardware("intel", f"Intel {name}", name, **told, **facts)
-
-
-@dataclass(frozen=True, slots=True)
-class XPUDeviceInfo:
-    """One device, as torch tells."""
-
-    index: int
-    name: str
-    memory_bytes: int
-    units: int
-    features: frozenset[str]
-
-    @classmethod
-    def of(cls, found: Hardware, index: int) -> XPUDeviceInfo:
-        """What matters of a device's hardware."""
-        return cls(index, found.name, found.memory_bytes, found.units, found.features)
 
 
 class XPUDeviceManager:
@@ -142,13 +115,13 @@ class XPUDeviceManager:
         warnings.warn("no XPU here: the CPU takes its place", stacklevel=2)
         return torch.device("cpu")
 
-    def device_info(self, index: int = 0) -> XPUDeviceInfo:
+    def device_info(self, index: int = 0) -> Hardware:
         """Of one XPU.
 
         Raises:
             DeviceError: it is not there.
         """
-        return XPUDeviceInfo.of(probe(self._existing(index)), index)
+        return probe(self._existing(index))
 
     def _existing(self, index: int) -> torch.device:
         if not 0 <= index < self.device_count:
@@ -222,7 +195,7 @@ class XPUOptimizations:
 class GemmConfig:
     """[m, k] x [k, n] in tiles. `utilization`: useful work over what all units could do meanwhile.
 
-    `systolic`: are the matrix units used? `padding`: share of the tiles' work on no data.
+    `systolic`: are the matrix units used?
     """
 
     tile_m: int
@@ -230,7 +203,6 @@ class GemmConfig:
     tile_k: int
     work_groups: int
     waves: int
-    padding: float
     utilization: float
     systolic: bool
     reason: str
@@ -301,10 +273,9 @@ class IntelKernelOptimizer:
         best = max(tiles, key=lambda tile: (share(tile), math.prod(tile)))
         groups, rounds = waves(*best)
         deep = k / (depth * math.ceil(k / depth))  # a product's depth is padded too
-        padding = 1 - m * n * deep / (groups * math.prod(best))
         reason = f"{why}; {groups} tiles on {self.units} units in {rounds} wave(s)"
         used = share(best) * deep
-        return GemmConfig(*best, tile_k, groups, rounds, padding, used, systolic, reason)
+        return GemmConfig(*best, tile_k, groups, rounds, used, systolic, reason)
 
     def _systolic(self, dtype: torch.dtype) -> tuple[bool, str]:
         if not self.hardware.has("matrix_cores"):

@@ -123,11 +123,6 @@ class NVIDIABackend(Backend):
     vendor = "nvidia"
 
     @property
-    def is_cuda_available(self) -> bool:
-        """The same as `is_available`."""
-        return self.is_available
-
-    @property
     def compute_capability(self) -> tuple[int, int] | None:
         """(8, 9), say; None without an NVIDIA device."""
         return self.hardware.capability
@@ -331,20 +326,6 @@ class CUDAUtilities:
         device = self.manager.device
         warm_up(work, device)
         return Spread.of([timed(work, device) for _ in range(iterations)])
-
-    def utilisation(self) -> int:
-        """Per cent of the last period in which the device in use was busy.
-
-        Raises:
-            NotAvailable: no device, or NVIDIA's management library is missing.
-        """
-        if not self.manager.device_count:
-            raise NotAvailable("there is no CUDA device on this machine")
-        try:
-            return self.manager.cuda.utilization(self.manager.device)
-        except ModuleNotFoundError as error:
-            message = "nvidia-ml-py is not installed: the device cannot be asked how busy it is"
-            raise NotAvailable(message) from error
 
 
 def create_cuda_integration(

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import pickle
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +15,6 @@ from torch.utils._pytree import tree_leaves
 from torchbridge import memory
 from torchbridge.backends.backend import Backend, OptimizationResult, Optimizer
 from torchbridge.backends.errors import (
-    CheckpointError,
     CompilationError,
     ConfigurationError,
     DataError,
@@ -34,9 +31,8 @@ from torchbridge.backends.optimise import (
     to_device,
 )
 from torchbridge.backends.xla import XLA, CompiledModel, XLACompiler, load
-from torchbridge.config import Config, TPUConfig, TPUTopology, TPUVersion, detect_tpu_version
-from torchbridge.config.vendors import TPU_CHIPS
-from torchbridge.hardware import Hardware
+from torchbridge.config import Config, TPUConfig, TPUTopology
+from torchbridge.hardware import TPU_CHIPS, Hardware, tpu_version
 from torchbridge.passes import Pass, PassResult, Prepared, Setting
 
 __all__ = [
@@ -91,22 +87,14 @@ def validate_config(config: TPUConfig, xla: XLA) -> Findings:
     return findings.refused(config, ConfigurationError)
 
 
-def _version(xla: XLA) -> TPUVersion:
-    """The chip's; `auto` where it is none of ours."""
-    try:
-        return detect_tpu_version(xla.accelerator)
-    except ValueError:
-        return TPUVersion.AUTO
-
-
 def _misfits(config: TPUConfig, xla: XLA) -> Iterator[str]:
-    found = _version(xla)
-    if TPUVersion.AUTO not in (config.version, found) and config.version is not found:
-        yield f"version is {config.version.value}, the chip is {found.value}"
-    here = config.version if found is TPUVersion.AUTO else found
-    chip = TPU_CHIPS.get(here.value)
+    asked, found = config.version.value, tpu_version(xla.accelerator)
+    if found and asked not in ("auto", found):
+        yield f"version is {asked}, the chip is {found}"
+    here = found or asked
+    chip = TPU_CHIPS.get(here)
     if config.memory_gb and chip and config.memory_gb > chip.gib:
-        yield f"memory_gb is {config.memory_gb:g}, a {here.value} chip has {chip.gib}"
+        yield f"memory_gb is {config.memory_gb:g}, a {here} chip has {chip.gib}"
     if config.topology is TPUTopology.SINGLE and xla.world_size > 8:
         yield f"topology is single, the job has {xla.world_size} devices"
 
@@ -187,19 +175,6 @@ class XLADistributedTraining:
             return tensor
         return self.xla.model.all_reduce("sum", tensor) / self.world_size
 
-    def average_gradients(self, model: nn.Module) -> int:
-        """Replace each gradient by its mean over all processes; how many there were.
-
-        Raises:
-            DistributedError: there are none: no backward pass came before.
-        """
-        gradients = [p.grad for p in model.parameters() if p.grad is not None]
-        if not gradients:
-            raise DistributedError("no gradients to average: call backward first")
-        for gradient in gradients:
-            gradient.copy_(self.mean(gradient))
-        return len(gradients)
-
     def shard(self, batch: Tensor) -> Tensor:
         """This process's rows of a batch [N, ...].
 
@@ -239,11 +214,6 @@ class XLAUtilities:
     def compilation_metrics(self) -> dict[str, float]:
         """Graphs compiled in this process, and the seconds that took."""
         return dataclasses.asdict(self.xla.compilations())
-
-    def environment(self, variables: Mapping[str, str]) -> dict[str, str]:
-        """Those of `variables` that PJRT, libtpu and XLA listen to."""
-        prefixes = ("PJRT_", "TPU_", "XLA_", "LIBTPU_")
-        return {k: v for k, v in sorted(variables.items()) if k.startswith(prefixes)}
 
 
 def create_xla_integration(
@@ -296,10 +266,8 @@ class TPUBackend(Backend):
         """
         self.xla, self.degraded = _found(xla)
         if hardware is None and self.xla is not None:
-            version, told = _version(self.xla).value, self.xla.accelerator
-            chip = TPU_CHIPS.get(version)
-            size = {"memory_bytes": chip.gib * 2**30} if chip else {}
-            hardware = Hardware.tpu(version if chip else "", name=told, **size)
+            told = self.xla.accelerator
+            hardware = Hardware.tpu(told, name=told)
         devices = [] if self.xla is None else self.xla.devices()
         super().__init__(config, hardware=hardware, device=device, devices=devices)
         self.compiler = XLACompiler(self.settings, self.xla) if self.xla is not None else None
@@ -411,22 +379,6 @@ class TPUBackend(Backend):
         if self.compiler is not None:
             self.compiler.clear_cache()
         super().empty_cache()
-
-    def save(self, model: nn.Module, path: str | os.PathLike[str]) -> None:
-        """Write the model's state as CPU tensors; on a TPU from the first process only."""
-        write = torch.save if self.xla is None else self.xla.model.save
-        write(model.state_dict(), os.fspath(path))
-
-    def load(self, model: nn.Module, path: str | os.PathLike[str]) -> None:
-        """Read what `save` wrote into the model.
-
-        Raises:
-            CheckpointError: no such file, or it is another model's.
-        """
-        try:
-            model.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
-        except (OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-            raise CheckpointError(f"{os.fspath(path)}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)

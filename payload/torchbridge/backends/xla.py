@@ -23,7 +23,7 @@ from torchbridge.backends.errors import (
     Recompilation,
 )
 from torchbridge.config import TPUCompilationMode, TPUConfig
-from torchbridge.lru import CacheStats, LRUCache
+from torchbridge.lru import CompileCache, CompilerStats
 from torchbridge.numbers import relative_error
 from torchbridge.timing import Spread
 
@@ -159,17 +159,6 @@ class Compilation:
     graphs: int
     seconds: float
     error: float
-    at: float  # by the compiler's clock
-
-
-@dataclass(frozen=True, slots=True)
-class CompilerStats:
-    """Since the compiler was made; `history` holds what is not older than the settings say."""
-
-    cache: CacheStats
-    compilations: int
-    seconds: float
-    history: tuple[Compilation, ...]
 
 
 class CompiledModel(nn.Module):
@@ -249,9 +238,7 @@ class XLACompiler:
                 "JAX's, xla a compiler's input; torch_xla is what computes a torch model"
             )
         self.config, self.xla, self.clock = config, xla, clock
-        self._cache: LRUCache[CompiledModel] = LRUCache(config.cache_size)
-        self._history: list[Compilation] = []
-        self._count, self._seconds = 0, 0.0
+        self._cache: CompileCache[CompiledModel] = CompileCache(config.cache_size)
 
     def compile_model(self, model: nn.Module, sample_inputs: Sequence[Tensor]) -> CompiledModel:
         """The model in eval mode, on the device, compiled for these shapes and found right.
@@ -263,16 +250,12 @@ class XLACompiler:
         if not sample_inputs:
             raise CompilationError("XLA compiles for shapes: give sample_inputs")
         key = id(model), shapes_of(sample_inputs)  # what is kept holds the model, and so its id
-        return self._cache.get(key, lambda: self._compiled(model, sample_inputs)).eval()
+        return self._cache.once(key, lambda: self._compiled(model, sample_inputs)).eval()
 
-    def _compiled(self, model: nn.Module, inputs: Sequence[Tensor]) -> CompiledModel:
+    def _compiled(self, model: nn.Module, inputs: Sequence[Tensor]) -> tuple[CompiledModel, float]:
         compiled = CompiledModel(model.eval(), self.xla, strict=self.config.strict_validation)
-        one = compiled.compilation = self._first_run(compiled, inputs)
-        self._count += 1
-        self._seconds += one.seconds
-        oldest = one.at - self.config.history_retention_s
-        self._history = [old for old in self._history if old.at >= oldest] + [one]
-        return compiled
+        compiled.compilation = self._first_run(compiled, inputs)
+        return compiled, compiled.compilation.seconds
 
     @torch.no_grad()
     def _first_run(self, compiled: CompiledModel, inputs: Sequence[Tensor]) -> Compilation:
@@ -296,7 +279,7 @@ class XLACompiler:
             raise CompilationError(
                 f"the compiled model is off by {error:.1e} of the CPU's output, over {limit:.0e}"
             )
-        return Compilation(shapes, graphs, seconds, error, start + seconds)
+        return Compilation(shapes, graphs, seconds, error)
 
     def optimize_for_inference(
         self, model: nn.Module, sample_inputs: Sequence[Tensor]
@@ -333,4 +316,4 @@ class XLACompiler:
     @property
     def stats(self) -> CompilerStats:
         """So far."""
-        return CompilerStats(self._cache.stats, self._count, self._seconds, tuple(self._history))
+        return self._cache.told

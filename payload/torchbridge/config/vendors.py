@@ -19,7 +19,13 @@ from torchbridge.config.enums import (
     TPUVersion,
 )
 from torchbridge.config.settings import Settings
-from torchbridge.hardware import Hardware, nvidia_architecture_has, probe
+from torchbridge.hardware import (
+    TPU_CHIPS,
+    Hardware,
+    nvidia_architecture_has,
+    probe,
+    tpu_version,
+)
 
 WEIGHTS = (None, PrecisionFormat.FP32, PrecisionFormat.BF16)  # what backends store models in
 INTEL_LEVELS = ("O0", "O1", "O2")
@@ -156,25 +162,6 @@ detect_architecture = NVIDIAConfig.detect
 detect_amd_architecture = AMDConfig.detect
 
 
-@dataclass(frozen=True, slots=True)
-class TPUChip:
-    """A generation: what accelerator types and PJRT call it, and one chip's memory in GiB.
-
-    https://cloud.google.com/tpu/docs/system-architecture-tpu-vm
-    """
-
-    names: tuple[str, ...]  # before the size of an accelerator type: v5litepod-8
-    kinds: tuple[str, ...]  # behind PJRT's "TPU": TPU v5 lite
-    gib: int
-
-
-TPU_CHIPS = {
-    "v4": TPUChip(("v4",), ("v4",), 32),
-    "v5e": TPUChip(("v5litepod", "v5e"), ("v5 lite", "v5e"), 16),
-    "v5p": TPUChip(("v5p",), ("v5", "v5p"), 95),
-    "v6e": TPUChip(("v6e",), ("v6 lite", "v6e"), 32),
-    "v7": TPUChip(("tpu7x",), ("7x",), 192),
-}
 _SINGLE_HOST = 8  # the largest slice of one host, in chips, or in cores where the name counts those
 
 
@@ -187,14 +174,10 @@ def detect_tpu_version(accelerator: str | None = None) -> TPUVersion:
         ValueError: a generation that is not known here.
     """
     told = _told(accelerator)
-    if not told:
-        return TPUVersion.AUTO
-    kind, slice_ = re.fullmatch(r"TPU ?(.+)", told), re.fullmatch(r"([a-z0-9]+)-\d+", told)
-    name = kind[1] if kind else slice_[1] if slice_ else told
-    for version, chip in TPU_CHIPS.items():
-        if name in (chip.kinds if kind else chip.names):
-            return TPUVersion(version)
-    raise ValueError(f"TPU {told!r} is not known; known: {', '.join(TPU_CHIPS)}")
+    version = tpu_version(told)
+    if told and not version:
+        raise ValueError(f"TPU {told!r} is not known; known: {', '.join(TPU_CHIPS)}")
+    return TPUVersion(version or "auto")
 
 
 def detect_tpu_topology(accelerator: str | None = None, *, slices: int = 1) -> TPUTopology:

@@ -1,0 +1,125 @@
+"""The audit log: reading it, verifying its chain, and recording what changed no row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+
+from pydantic import ValidationError
+from sqlalchemy import Select, or_, select
+
+from orchestrator.domain.audit import (
+    BEGINNING,
+    AuditEntry,
+    AuditFilters,
+    AuditOutcome,
+    AuditVerification,
+    ChainedEntry,
+)
+from orchestrator.store.audit_recorder import ENTRY, Call, Change, append, digest_of
+from orchestrator.store.errors import DamagedError
+from orchestrator.store.list_page import ListPage
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.tables import AuditRow
+
+_BATCH = 500
+
+
+class AuditStore:
+    """The audit log. Nothing of it is ever changed or deleted."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def add(
+        self, call: Call, changes: Sequence[Change], outcome: AuditOutcome, status: int | None
+    ) -> None:
+        """Append entries of a call. Not idempotent."""
+        with self._sessions.write() as session:
+            append(session, call, list(changes), outcome, status)
+
+    def page(
+        self, filters: AuditFilters, *, limit: int, before: int | None = None
+    ) -> ListPage[ChainedEntry, int]:
+        """Return entries, newest first; `before` is a cursor."""
+        query = _asked(filters).order_by(AuditRow.number.desc()).limit(limit + 1)
+        if before is not None:
+            query = query.where(AuditRow.number < before)
+        with self._sessions.read() as session:
+            found = [_entry(row) for row in session.scalars(query)]
+        shown = found[:limit]
+        return ListPage(shown, shown[-1].number if len(found) > limit else None)
+
+    def lines(self, filters: AuditFilters) -> Iterator[str]:
+        """Yield entries as lines of JSON, oldest first, each with its digest as the last field."""
+        for row in self._rows(filters):
+            yield f'{row.document[:-1]}, "digest": "{row.digest}"}}\n'
+
+    def verify(self, *, head: str = "") -> AuditVerification:
+        """Read every entry, and compare it with its digest and with the entry before it.
+
+        With `head`, an earlier digest, an entry must have it, so that a shorter log is found.
+        """
+        number, last = 0, BEGINNING
+        is_found = head in ("", BEGINNING)
+        for row in self._rows(AuditFilters()):
+            fault = _fault(row, number + 1, last)
+            if fault:
+                return AuditVerification(number, last, number + 1, fault)
+            number, last = row.number, row.digest
+            is_found = is_found or last == head
+        if is_found:
+            return AuditVerification(number, last)
+        return AuditVerification(number, last, number + 1, f"no entry has the digest {head}")
+
+    def _rows(self, filters: AuditFilters) -> Iterator[AuditRow]:
+        """Yield rows, oldest first, in short transactions."""
+        last = 0
+        while True:
+            query = _asked(filters).where(AuditRow.number > last)
+            with self._sessions.read() as session:
+                rows = session.scalars(query.order_by(AuditRow.number).limit(_BATCH)).all()
+            yield from rows
+            if len(rows) < _BATCH:
+                return
+            last = rows[-1].number
+
+
+def _asked(filters: AuditFilters) -> Select[AuditRow]:
+    query = select(AuditRow)
+    if filters.since is not None:
+        query = query.where(AuditRow.at >= filters.since)
+    if filters.actor:
+        query = query.where(AuditRow.actor == filters.actor)
+    if path := filters.resource.strip("/"):
+        below = AuditRow.resource.startswith(f"{path}/", autoescape=True)
+        query = query.where(or_(AuditRow.resource == path, below))
+    return query
+
+
+def _entry(row: AuditRow) -> ChainedEntry:
+    try:
+        entry = ENTRY.validate_json(row.document)
+    except ValidationError as error:
+        said = f"entry {row.number} of the audit log cannot be read back: `seatrial audit verify`"
+        raise DamagedError(said) from error
+    known = {one.name: getattr(entry, one.name) for one in fields(AuditEntry)}
+    return ChainedEntry(**known, digest=row.digest)
+
+
+def _fault(row: AuditRow, number: int, previous: str) -> str:
+    """Return why a row is not the next one of the chain; empty if it is."""
+    if row.number != number:
+        return f"the entry is missing: number {row.number} is next"
+    if digest_of(row.document) != row.digest:
+        return "the entry is not what was written: its digest is another"
+    try:
+        entry = ENTRY.validate_json(row.document)
+    except ValidationError:
+        return "the entry cannot be read"
+    if entry.previous != previous:
+        return "the entry before it is not the one that it was written after"
+    shown = (row.number, row.at, row.actor, row.resource)
+    if shown != (entry.number, entry.at, entry.actor, entry.resource):
+        return "its columns are not those of the entry"
+    return ""

@@ -1,0 +1,134 @@
+"""Rules that hold for the backend of every vendor, tried with its own classes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from suites.backend_models import in_float64, mlp, resnet
+from suites.numerics import assert_close
+from torchbridge import memory
+from torchbridge.backends import errors
+from torchbridge.backends.backend import Backend, Optimizer
+from torchbridge.backends.memory import MemoryManager
+from torchbridge.config import Config
+
+LIMITS = (1e-6, 1e-4, 3e-2)  # of the three levels: bit for bit, float32's rounding, 16 bits'
+PRESETS = (Config.for_inference, Config.for_training, Config.for_development)
+
+
+class Stuck(nn.Linear):
+    """Its mode cannot be changed."""
+
+    def train(self, mode=True):
+        raise RuntimeError("stuck")
+
+
+def settings(vendor: str, **changes) -> Config:
+    """A config with these settings of a vendor."""
+    return Config().update(hardware={vendor: changes})
+
+
+def a_failing_pass_is_told(backend: Backend, error: type[Exception]) -> None:
+    """By the model's name, with the cause."""
+    with pytest.raises(error, match="Stuck: stuck") as caught:
+        backend.prepare_model(Stuck(2, 2))
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def what_does_not_fit_is_refused(manager: MemoryManager, error: type[Exception]) -> None:
+    """With the bytes that it wants; the manager works on."""
+    with pytest.raises(error, match="4,503,599,627,370,496 bytes"):
+        manager.allocate_tensor((2**50,))
+    assert manager.allocate_tensor((2, 2)).shape == (2, 2)
+    assert manager.allocation_summary().refused == 1
+    assert issubclass(error, errors.MemoryAllocationError)
+
+
+def levels_keep_the_numbers(optimizer: Optimizer, levels: tuple[str, ...]) -> None:
+    """Each within what it may round."""
+    device = optimizer.backend.device
+    x = torch.randn(2, 3, 16, 16)
+    for level, limit in zip(levels, LIMITS, strict=True):
+        model = resnet()
+        expected = in_float64(model, x)
+        result = optimizer.optimize(model, level)
+        assert result.optimization_level == level
+        assert_close(result.optimized_model(x.to(device)), expected, max(limit, 1e-5))
+
+
+def lowest_is_bit_for_bit(optimizer: Optimizer, level: str) -> None:
+    """Device and mode are all that changes."""
+    device = optimizer.backend.device
+    model, x = mlp().to(device).eval(), torch.randn(4, 128, device=device)
+    expected = model(x)
+    result = optimizer.optimize(model.train(), level)
+    assert {one.name for one in result.passes} == {"to_device", "set_mode"}
+    assert torch.equal(result.optimized_model(x), expected)
+
+
+def norms_are_folded(optimizer: Optimizer, level: str, limit: float = 1e-5) -> None:
+    """In float32, by the balanced level; the model's numbers stay."""
+    device = optimizer.backend.device
+    model, x = resnet().to(device), torch.randn(2, 3, 16, 16, device=device)
+    expected = in_float64(model, x)
+    result = optimizer.optimize(model, level)
+    evidence = {one.name: one.evidence for one in result.passes}
+    assert evidence["fold_conv_bn"] == "5 batch norm(s) -> 0 batch norm(s)"
+    assert {p.dtype for p in result.optimized_model.parameters()} == {torch.float32}
+    assert_close(result.optimized_model(x), expected, limit)
+
+
+def unknown_levels_are_balanced(optimizer: Optimizer, name: str = "balanced") -> None:
+    """With a warning, which the result has too."""
+    device = optimizer.backend.device
+    model, x = mlp().to(device), torch.randn(4, 128, device=device)
+    expected = in_float64(model, x)
+    with pytest.warns(UserWarning, match="unknown optimization level 'ludicrous'"):
+        result = optimizer.optimize(model, "ludicrous")
+    assert result.optimization_level == name
+    assert "using balanced" in result.warnings[0]
+    assert_close(result.optimized_model(x), expected, 1e-4)
+
+
+def training_keeps_precision(optimizer: Optimizer) -> None:
+    """The model is in training mode, its weights are float32's and learn."""
+    device = optimizer.backend.device
+    model = optimizer.optimize_for_training(resnet().eval()).optimized_model
+    assert model.training
+    assert sum(isinstance(m, nn.BatchNorm2d) for m in model.modules()) == 5
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    model(torch.randn(4, 3, 16, 16).to(device)).square().mean().backward()
+    assert all(p.grad.abs().max() > 0 for p in model[0].parameters())
+
+
+def stats_are_the_devices(told: dict, device: torch.device) -> None:
+    """Bytes that agree with each other and with the device's own."""
+    assert told["total_bytes"] == memory.stats(device).total
+    assert 0 < told["free_bytes"] <= told["total_bytes"]
+    assert 0 <= told["allocated_bytes"] <= told["peak_bytes"]
+
+
+def pools_are_bounded(manager: MemoryManager) -> None:
+    """By `pool_limit_bytes`, three tensors of 400 here; what is kept comes back as it was."""
+    tensors = [manager.allocate_tensor((100,), pool_id="a").fill_(3) for _ in range(5)]
+    for tensor in tensors:
+        manager.return_to_pool(tensor, "a")
+    stats = manager.get_pool_stats("a")
+    assert (stats["tensor_count"], stats["bytes"], stats["limit_bytes"]) == (3, 1200, 1200)
+    assert (stats["evictions"], stats["misses"]) == (2, 5)
+    again = manager.allocate_tensor((100,), pool_id="a")
+    assert again.data_ptr() == tensors[-1].data_ptr()
+    assert (again == 3).all()  # no time is spent on zeros
+    assert manager.allocate_tensor((100,), pool_id="b").data_ptr() != again.data_ptr()
+    assert manager.get_pool_stats("a")["hits"] == 1
+    assert manager.clear_pool("a") == 800
+
+
+def survives_a_dictionary(config: Config) -> None:
+    """What is written is what was set, in every preset too."""
+    assert Config.from_dict(config.to_dict()) == config
+    own = {"hardware": config.hardware.to_dict()}
+    for preset in PRESETS:
+        assert Config.from_dict(preset(**own).to_dict()).hardware == config.hardware
