@@ -12,7 +12,7 @@ COPY runners runners
 COPY orchestrator orchestrator
 RUN python -m build --wheel --no-isolation --outdir /wheels \
     && /opt/seatrial/bin/python -m pip install --no-cache-dir \
-        --constraint constraints.txt "$(ls /wheels/*.whl)[aws,gcp,postgres,statistics]"
+        --constraint constraints.txt "$(ls /wheels/*.whl)[aws,gcp,oidc,postgres,statistics]"
 
 FROM python:3.11-slim-bookworm
 RUN apt-get update \

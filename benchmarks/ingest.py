@@ -18,7 +18,7 @@ from pathlib import Path
 from orchestrator.domain.event_facts import fold
 from orchestrator.domain.evidence import read_events
 from orchestrator.store.database import Database, open_database
-from orchestrator.store.evidence import Position
+from orchestrator.store.evidence import EvidencePosition
 from tests.databases import NOW, attempt, create
 from tests.postgres import PostgresMissingError, start_postgres
 
@@ -52,7 +52,7 @@ def measure(
     for round_ in range(args.rounds):
         run_id = f"run-{new_names}-{round_}"
         attempt_id = attempt(stores, create(stores, run_id, platforms=1)[0])
-        have, storing, reading = Position(), 0.0, 0.0
+        have, storing, reading = EvidencePosition(), 0.0, 0.0
         for number in range(args.batches):
             chunk = batch(round_, number, args.batch, new_names=new_names)
             begun = time.perf_counter()

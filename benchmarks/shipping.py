@@ -36,7 +36,7 @@ sys.path.insert(0, str(REPOSITORY))
 from orchestrator.adapters.files.archive import FilePayloadArchives  # noqa: E402
 from orchestrator.adapters.files.documents import FileDocuments  # noqa: E402
 from runners.shell import open_shell  # noqa: E402
-from runners.workspace import Workspace  # noqa: E402
+from runners.workspace import ShellWorkspace  # noqa: E402
 from tests.ssh_hosts import SshHost, sshd_missing  # noqa: E402
 
 FLOOR = 0.8
@@ -75,9 +75,9 @@ Way = Callable[[SshHost, Payload, Path], None]
 
 
 def ours(host: SshHost, payload: Payload, target: Path) -> None:
-    """As the controller does it: a new connection, then `Workspace.put_archive`."""
+    """As the controller does it: a new connection, then `ShellWorkspace.put_archive`."""
     shell = open_shell(host.endpoint(), keys_dir=host.keys_dir)
-    workspace = Workspace(shell, base=str(target))
+    workspace = ShellWorkspace(shell, base=str(target))
     assert workspace.put_archive("payloads", payload.digest, lambda: _chunks(payload.archive))
     shell.close()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.commit import Commit
 
 PREFIX = "SEATRIAL_"
@@ -29,7 +30,7 @@ WIDEST_INGRESS = 8
 _OFF = ("", "0", "false", "no", "off")
 
 
-class ConfigError(ValueError):
+class SettingsError(ValueError):
     """An environment variable is invalid; the text is one sentence that names it."""
 
 
@@ -82,6 +83,24 @@ class Settings(BaseModel):
     """Comma-separated host names under which the controller is reached."""
     public_url: str | None = None
     """Public URL for links in notifications."""
+    oidc_issuer: str | None = None
+    """OpenID Connect issuer at which people sign in on the dashboard."""
+    oidc_client_id: str | None = None
+    """The client that the controller is there."""
+    oidc_client_secret: SecretStr | None = None
+    """Its secret, unless it is a public client."""
+    oidc_client_secret_file: Path | None = None
+    """File with that secret."""
+    oidc_scopes: str = "openid profile email"
+    """OAuth scopes to ask for, separated by spaces."""
+    oidc_groups_claim: str = "groups"
+    """Claim of the ID token with the groups of a person."""
+    oidc_roles: tuple[tuple[str, Scope], ...] = ()
+    """Comma-separated ``GROUP=SCOPE``; the group ``*`` is everybody."""
+    session_hours: float = Field(default=8.0, gt=0, le=720)
+    """Hours after which a browser has to sign in again."""
+    session_idle_minutes: float = Field(default=60.0, gt=0, le=43_200)
+    """Minutes without a request after which it has to."""
     local_jobs_as: str | None = None
     """Local account that runs jobs of the provider ``local``."""
     job_secrets: tuple[str, ...] = ()
@@ -112,7 +131,8 @@ class Settings(BaseModel):
     """Whether nobody watches, so that an interrupt cancels."""
 
     @field_validator(
-        "home", "admin_token_file", "signing_key_file", "database_url_file", "tls_cert", "tls_key"
+        *("home", "admin_token_file", "signing_key_file", "database_url_file"),
+        *("tls_cert", "tls_key", "oidc_client_secret_file"),
     )
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
@@ -161,6 +181,12 @@ class Settings(BaseModel):
     def _names(cls, value: object) -> tuple[str, ...]:
         return tuple(name.strip() for name in str(value).split(",") if name.strip())
 
+    @field_validator("oidc_roles", mode="before")
+    @classmethod
+    def _roles(cls, value: object) -> tuple[tuple[str, Scope], ...]:
+        pairs = (pair.rpartition("=") for pair in str(value).split(",") if pair.strip())
+        return tuple((group.strip(), _scope(group, scope.strip())) for group, _, scope in pairs)
+
     @field_validator("ingress_cidr")
     @classmethod
     def _network(cls, cidr: str | None) -> str | None:
@@ -191,7 +217,7 @@ def load() -> Settings:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         name = _variable(str(first["loc"][0]))
-        raise ConfigError(f"{name} {_reason(first['msg'])}") from None
+        raise SettingsError(f"{name} {_reason(first['msg'])}") from None
 
 
 def _variable(field: str) -> str:
@@ -203,14 +229,14 @@ def _database_url(settings: Settings, path: Path) -> str:
     """Read the database's URL from its file. Raises ConfigError."""
     name = _variable("database_url_file")
     if settings.database_url is not None:
-        raise ConfigError(f"{name} and {PREFIX}DATABASE_URL are both set: leave one out")
+        raise SettingsError(f"{name} and {PREFIX}DATABASE_URL are both set: leave one out")
     try:
         url = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeError) as error:
         said = getattr(error, "strerror", None) or "not text"
-        raise ConfigError(f"{name} cannot be read: {path}: {said}") from None
+        raise SettingsError(f"{name} cannot be read: {path}: {said}") from None
     if not url:
-        raise ConfigError(f"{name} is empty: {path}")
+        raise SettingsError(f"{name} is empty: {path}")
     return url
 
 
@@ -245,6 +271,17 @@ def secret(name: str) -> str | None:
 def listed_secret(listed: Collection[str], name: str) -> str | None:
     """Return the value of a secret that the operator has listed for matrices."""
     return secret(name) if name in listed else None
+
+
+def _scope(group: str, word: str) -> Scope:
+    """Return the scope of a group. Raises ValueError."""
+    if not group.strip() or word not in list(Scope):
+        scopes = ", ".join(Scope)
+        raise ValueError(
+            f"must be GROUP=SCOPE, separated by commas, with one of {scopes} as SCOPE:"
+            " release-managers=gate,*=read"
+        )
+    return Scope(word)
 
 
 def _ingress(cidr: str) -> str:

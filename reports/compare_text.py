@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from reports import format as fmt
 from reports import side_by_side_text
-from reports.model.backend import BackendPlatform, ClassCell, Contrast, Entry, TestCell
+from reports.model.backend import BackendPlatform, ClassCell, Contrast, MetricEntry, TestCell
 from reports.model.comparison import MetricDelta
 from reports.model.metrics import MetricFigure
 from reports.model.origin import Origin, bare, letters
@@ -61,7 +61,7 @@ def measured_entry(entry: MetricFigure | None, unit: str = "") -> str:
     return f"{head}{joint}{unit} ({rest}"
 
 
-def entry_name(entry: Entry | Contrast) -> str:
+def entry_name(entry: MetricEntry | Contrast) -> str:
     """Return the metric's name with its parameters."""
     return f"{entry.name}, {fmt.pairs(entry.params)}" if entry.params else entry.name
 

@@ -20,7 +20,7 @@ ColumnKey = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TableLayout:
     """Layout of a table."""
 
     named: bool
@@ -39,12 +39,12 @@ def split_name(name: str) -> tuple[str, str]:
     return (prefix, leaf) if prefix and leaf else ("", name)
 
 
-def layout_of(rows: Sequence[RowKey]) -> Layout:
+def layout_of(rows: Sequence[RowKey]) -> TableLayout:
     """Separate differing from shared parameters, short names first."""
     every = [frozenset(params) for _, params in rows]
     shared = frozenset.intersection(*every) if every else frozenset()
     names = {name for params in every for name, _ in params - shared}
-    return Layout(
+    return TableLayout(
         named=_named(rows),
         keys=tuple(sorted(names, key=lambda name: (len(name), name))),
         fixed=tuple(sorted(shared)),

@@ -11,8 +11,8 @@ from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
 from reports.model.platform import PlatformReport
-from reports.model.summary import CellRow, SummaryReport
-from reports.model.values import Finding, ReportModel
+from reports.model.summary import SummaryReport, SummaryRow
+from reports.model.values import Contradiction, ReportModel
 from reports.rules.authored import claims_rule
 from reports.rules.backend import BACKEND_PARTS
 from reports.rules.blocks import RULES, Said, differs
@@ -26,7 +26,7 @@ EVERY_RULE = {**RULES, **BACKEND_PARTS, **TOLD_PARTS, **METRIC_RULES, **MONEY_RU
 """By the type of the part."""
 
 
-def lint(report: ReportModel) -> tuple[Finding, ...]:
+def lint(report: ReportModel) -> tuple[Contradiction, ...]:
     """Return every inconsistency among a report's own figures."""
     found = list(_parts(report, report.kind))
     found += _named(claims_rule(report), "conclusion")
@@ -38,12 +38,12 @@ def lint(report: ReportModel) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def lint_evidence(report: ReportModel, evidence: Evidence) -> tuple[Finding, ...]:
+def lint_evidence(report: ReportModel, evidence: Evidence) -> tuple[Contradiction, ...]:
     """Compare the counted tests of a report with its roll-ups.
 
     A cell that is still written to may be read between the two: then this is a warning.
     """
-    found: list[Finding] = []
+    found: list[Contradiction] = []
     for cell in evidence.record.cells:
         if not isinstance(report, PlatformReport) or cell.id == report.cell:
             found += _recount(cell, evidence.tests.get(cell.id, ()))
@@ -57,16 +57,16 @@ def lint_evidence(report: ReportModel, evidence: Evidence) -> tuple[Finding, ...
     return tuple(found)
 
 
-def errors(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def errors(findings: Iterable[Contradiction]) -> tuple[Contradiction, ...]:
     """Return findings that prevent publishing."""
     return tuple(finding for finding in findings if finding.level == "error")
 
 
-def _named(statements: Iterable[Said], where: str) -> Iterator[Finding]:
-    return (Finding(level, rule, where, message) for level, rule, message in statements)
+def _named(statements: Iterable[Said], where: str) -> Iterator[Contradiction]:
+    return (Contradiction(level, rule, where, message) for level, rule, message in statements)
 
 
-def _parts(part: object, path: str) -> Iterator[Finding]:
+def _parts(part: object, path: str) -> Iterator[Contradiction]:
     rule = EVERY_RULE.get(type(part))
     if rule is not None:
         yield from _named(rule(part), path)
@@ -80,7 +80,7 @@ def _parts(part: object, path: str) -> Iterator[Finding]:
 
 def _measured(report: ReportModel, cell: CellRecord) -> Iterator[Said]:
     """Compare the figures of a cell with what its jobs reported."""
-    parts: Sequence[PlatformReport | CellRow] = ()
+    parts: Sequence[PlatformReport | SummaryRow] = ()
     if isinstance(report, PlatformReport):
         parts = (report,)
     elif isinstance(report, SummaryReport):
@@ -90,7 +90,7 @@ def _measured(report: ReportModel, cell: CellRecord) -> Iterator[Said]:
         yield from paired_rule(part.paired, cell)
 
 
-def _recount(cell: CellRecord, tests: Iterable[TestFact]) -> Iterator[Finding]:
+def _recount(cell: CellRecord, tests: Iterable[TestFact]) -> Iterator[Contradiction]:
     tallies: dict[str, Counter[TestOutcome]] = {}
     for test in tests:
         known = test.final or test.outcome is TestOutcome.NOT_RUN
@@ -100,9 +100,11 @@ def _recount(cell: CellRecord, tests: Iterable[TestFact]) -> Iterator[Finding]:
     for job in cell.jobs:
         counted = Counts.of(tallies.pop(job.id, Counter())) + job.unnamed
         if _without_end(counted) != _without_end(job.counts):
-            yield Finding(level, "recount", f"{cell.id}.{job.id}", _difference(counted, job))
+            yield Contradiction(level, "recount", f"{cell.id}.{job.id}", _difference(counted, job))
     for name in tallies:
-        yield Finding(level, "recount", cell.id, f"tests of a job that the cell has not: {name}")
+        yield Contradiction(
+            level, "recount", cell.id, f"tests of a job that the cell has not: {name}"
+        )
 
 
 def _without_end(counts: Counts) -> dict[str, int]:

@@ -16,7 +16,7 @@ from reports.html import render_html
 from reports.linter import errors, lint, lint_evidence
 from reports.markdown import plain, render_markdown
 from reports.model.blocks import Plot
-from reports.model.values import Absent, Finding, ReportModel
+from reports.model.values import Absent, Contradiction, ReportModel
 from reports.plots.selection import plots_of
 from reports.views.backend import backend_view
 from reports.views.comment import comment_view
@@ -59,10 +59,10 @@ class UnknownReportError(ReportError):
     """No such kind, cell or format."""
 
 
-class ReportRefusedError(ReportError):
+class ContradictionError(ReportError):
     """The linter found figures that contradict each other or the evidence."""
 
-    def __init__(self, kind: str, findings: tuple[Finding, ...]) -> None:
+    def __init__(self, kind: str, findings: tuple[Contradiction, ...]) -> None:
         self.findings = findings
         listed = "\n".join(f"  {f.where}: {f.rule}: {f.message}" for f in findings)
         super().__init__(f"the {kind} report contradicts itself or its evidence:\n{listed}")
@@ -149,7 +149,7 @@ def model_of(kind: str, evidence: Evidence, *, cell: str | None = None) -> Repor
     model = chosen.view(evidence, about)
     findings = (*lint(model), *lint_evidence(model, evidence))
     if errors(findings):
-        raise ReportRefusedError(kind, errors(findings))
+        raise ContradictionError(kind, errors(findings))
     return replace(model, remarks=findings)
 
 

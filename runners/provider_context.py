@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from orchestrator.domain.machine import StaticHostStore
+    from orchestrator.domain.machine import StaticHosts
     from orchestrator.domain.prices import PriceBook
 
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class ProviderContext:
     """The only constructor argument of every provider."""
 
-    book: StaticHostStore
+    book: StaticHosts
     """Stores the machines of a provider that has no cloud to list them."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """``project, ingress_cidr, gcp_project`` and the endpoints that the settings override."""

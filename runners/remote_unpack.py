@@ -34,11 +34,11 @@ REFUSED = 4
 CREATE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class RefusedError(Exception):
+class UnpackRefusedError(Exception):
     """The archive cannot become a folder here."""
 
 
-class Source:
+class ArchiveInput:
     """Standard input: hashed as it comes, unzipped if it is zipped, read forwards only."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Source:
         """Write the next bytes to a file."""
         while size:
             if not self._fill():
-                raise RefusedError("the archive ends in the middle of a file")
+                raise UnpackRefusedError("the archive ends in the middle of a file")
             piece = self._take(size)
             size -= len(piece)
             while piece:
@@ -123,13 +123,13 @@ def _unzip(first: memoryview, rest: Iterator[memoryview]) -> Iterator[memoryview
             yield memoryview(unzip.decompress(left))
         piece = next(rest, None)
     if not unzip.eof:
-        raise RefusedError("its compressed data ends too early")
+        raise UnpackRefusedError("its compressed data ends too early")
 
 
 class Unpacker:
     """Makes an archive's files below one folder, and nothing outside it."""
 
-    def __init__(self, folder: str, source: Source) -> None:
+    def __init__(self, folder: str, source: ArchiveInput) -> None:
         self._folder = folder
         self._source = source
         self._made = {folder}
@@ -142,7 +142,7 @@ class Unpacker:
                 archive.members = []  # type: ignore[attr-defined]  # else it keeps them all
         # The library takes a damaged header for the archive's end, unless it is the first one.
         if self._source.last_read.strip(PADDING):
-            raise RefusedError("it is damaged in the middle")
+            raise UnpackRefusedError("it is damaged in the middle")
 
     def _make(self, member: tarfile.TarInfo) -> None:
         path = self._inside(member.name)
@@ -158,7 +158,7 @@ class Unpacker:
         elif member.islnk():
             os.link(self._inside(member.linkname), path, follow_symlinks=False)
         else:
-            raise RefusedError(f"{member.name!r} is neither a file, a folder nor a link")
+            raise UnpackRefusedError(f"{member.name!r} is neither a file, a folder nor a link")
 
     def _make_file(self, member: tarfile.TarInfo, path: str) -> None:
         mode = 0o755 if member.mode & 0o100 else 0o644
@@ -177,7 +177,7 @@ class Unpacker:
     def _inside(self, name: str) -> str:
         plain = os.path.normpath(name)
         if plain == ".." or plain.startswith(("/", "../")):
-            raise RefusedError(f"{name!r} leads out of the archive's folder")
+            raise UnpackRefusedError(f"{name!r} leads out of the archive's folder")
         return self._folder if plain == "." else f"{self._folder}/{plain}"
 
 
@@ -194,7 +194,7 @@ def main(folder: str, digest: str) -> int:
         finally:
             shutil.rmtree(incoming, ignore_errors=True)
             os.close(lock)
-    except (RefusedError, OSError) as error:
+    except (UnpackRefusedError, OSError) as error:
         sys.stderr.write(f"{error}\n")
         return REFUSED
     return 0
@@ -229,18 +229,18 @@ def _sweep(path: str) -> None:
 
 def _receive(incoming: str, digest: str) -> None:
     """Unpack standard input; refuse it unless its bytes have the expected digest."""
-    source = Source()
+    source = ArchiveInput()
     fault = None
     try:
         Unpacker(incoming, source).unpack()
-    except (RefusedError, tarfile.TarError, zlib.error, EOFError) as error:
+    except (UnpackRefusedError, tarfile.TarError, zlib.error, EOFError) as error:
         fault = f"it cannot be unpacked: {error}"
     source.drain()
     found = source.hash.hexdigest()
     if found != digest:
-        raise RefusedError(f"what arrived has the sha256 {found}, not {digest}")
+        raise UnpackRefusedError(f"what arrived has the sha256 {found}, not {digest}")
     if fault:
-        raise RefusedError(fault)
+        raise UnpackRefusedError(fault)
 
 
 def _publish(incoming: str, target: str) -> None:

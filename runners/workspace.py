@@ -22,8 +22,8 @@ from runners.shell.agent_session import (
     AGENT_GONE,
     AgentGoneError,
     AgentSession,
+    AgentSessions,
     SessionEndedError,
-    Sessions,
 )
 from runners.shell.work_folder import Ground, GroundError, look
 
@@ -45,7 +45,7 @@ class WorkspaceError(MachineError):
     """The agent refused a request; the message gives the reason."""
 
 
-class Wakeups(Protocol):
+class PullWakeups(Protocol):
     """Ends the wait before the next pull of an attempt early, when its machine has more."""
 
     def arm(self, attempt: str) -> None:
@@ -61,7 +61,7 @@ class Wakeups(Protocol):
         ...
 
 
-class Workspace:
+class ShellWorkspace:
     """Ships archives to one machine and calls the agent there. Any thread may use it."""
 
     def __init__(
@@ -71,7 +71,7 @@ class Workspace:
         base: str | None = None,
         candidates: Sequence[str] = (),
         agent: Archive | None = None,
-        wakeups: Wakeups | None = None,
+        wakeups: PullWakeups | None = None,
     ) -> None:
         """Store the settings without contacting the machine.
 
@@ -92,7 +92,7 @@ class Workspace:
         self._lock = threading.Lock()
         self._known: Ground | None = None
         self._wakeups = wakeups
-        self._sessions = Sessions(self._new_session)
+        self._sessions = AgentSessions(self._new_session)
 
     def agent_digest(self) -> str:
         """The digest that names the agent's folder."""

@@ -30,7 +30,7 @@ from orchestrator.store.tables import (
     RunEventRow,
     RunRow,
     RunSpecRow,
-    Table,
+    TableBase,
     TestResultRow,
     TestRetryRow,
     TextRow,
@@ -38,7 +38,7 @@ from orchestrator.store.tables import (
 )
 from orchestrator.store.write_results import Row
 
-_ORDER: tuple[type[Table], ...] = (
+_ORDER: tuple[type[TableBase], ...] = (
     PayloadRow,
     RunRow,
     RunSpecRow,
@@ -82,13 +82,13 @@ class Sink:
         self.is_postgres = database.sessions.is_postgres
         dialect = database.sessions.engine.dialect
         self._makers = {table: _Maker(table, dialect) for table in _ORDER}
-        self._waiting: dict[type[Table], list[Values]] = {table: [] for table in _ORDER}
+        self._waiting: dict[type[TableBase], list[Values]] = {table: [] for table in _ORDER}
         self._results: list[str | Row] = []
         self._metrics: list[tuple[object, ...]] = []
         self.results = self.metrics = 0
         """So many were taken."""
 
-    def add(self, table: type[Table], **values: object) -> None:
+    def add(self, table: type[TableBase], **values: object) -> None:
         """One row; columns that are not named have their default, or nothing."""
         self._waiting[table].append(values)
 
@@ -122,7 +122,7 @@ class Sink:
             rows.clear()
         self._metrics, self._results = [], []
 
-    def first(self, table: type[Table], column: str = "pk") -> int:
+    def first(self, table: type[TableBase], column: str = "pk") -> int:
         """The number that a table's next row has."""
         with self._sessions.read() as session:
             return (session.scalar(select(func.max(table.__table__.columns[column]))) or 0) + 1
@@ -179,7 +179,7 @@ WHERE EXISTS (SELECT 1 FROM {table})
 class _Maker:
     """Turns values of the domain into what the driver takes."""
 
-    def __init__(self, table: type[Table], dialect: Any) -> None:
+    def __init__(self, table: type[TableBase], dialect: Any) -> None:
         columns = table.__table__.columns
         self.name = table.__tablename__
         self.columns = tuple(column.name for column in columns)

@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.gate_power.noise import BY_LAUNCH, PAIRS_A_LAUNCH, TURNS, Values, generator
 from benchmarks.gate_power.rivals import RIVALS, nights
 from orchestrator.adapters.statistics import PairedStatistics
-from orchestrator.domain.gate.performance import Benchmark, BenchmarkResult, decide
+from orchestrator.domain.gate.performance import BenchmarkResult, BudgetedBenchmark, decide
 from orchestrator.domain.gate.policy import PerformanceRule
 from orchestrator.domain.gate.verdict import RuleOutcome
 from orchestrator.domain.matrix import Baseline
@@ -121,14 +121,14 @@ def _turns(rng: np.random.Generator, scenario: Scenario, slow: Values) -> tuple[
     return subject + np.log1p(scenario.slowdown) * slow[:, np.newaxis], baseline
 
 
-def _sampled(scenario: Scenario, subject: Values, baseline: Values) -> Benchmark:
+def _sampled(scenario: Scenario, subject: Values, baseline: Values) -> BudgetedBenchmark:
     pairs, launch = scenario.pairs, scenario.launch
     if scenario.precision is not None:
         ratios = (subject - baseline).tolist()
         pairs = SAMPLING.min_pairs
         while pairs < scenario.pairs and known_to(ratios[:pairs], launch) > scenario.precision:
             pairs += 2
-    return Benchmark(
+    return BudgetedBenchmark(
         subject=np.exp(subject[:pairs]).tolist(),
         baseline=np.exp(baseline[:pairs]).tolist(),
         direction="lower",

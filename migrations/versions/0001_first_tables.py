@@ -86,6 +86,7 @@ _TABLES = (
     "channel",
     "announcement",
     "browser_session",
+    "person",
     "blob_chunk",
     "pruned_blob",
     "token",
@@ -219,7 +220,7 @@ def _access() -> None:
     _table(
         "token(id)",
         *_needed(NAME, "id", "secret_sha256"),
-        *_needed(TEXT, "name", "scope"),
+        *_needed(TEXT, "name", "scope", "prefix"),
         *_needed(TIME, "created_at"),
         *_optional(TIME, "expires_at", "last_used_at", "revoked_at"),
         _unique("token", "secret_sha256"),
@@ -232,10 +233,19 @@ def _access() -> None:
         _key("blob_chunk", "digest", "blob.digest"),
     )
     _table(
-        "browser_session(secret_sha256)",
-        *_needed(NAME, "secret_sha256", "token"),
-        *_needed(TIME, "expires_at"),
+        "person(name)",
+        *_needed(NAME, "name"),
+        *_needed(TEXT, "display_name"),
+    )
+    _table(
+        "browser_session(id)",
+        *_needed(NAME, "id", "secret_sha256"),
+        *_needed(TEXT, "name", "display_name", "scope"),
+        *_optional(NAME, "token"),
+        *_needed(TIME, "created_at", "last_used_at", "expires_at"),
+        *_optional(TEXT, "id_token"),
         _key("browser_session", "token", "token.id"),
+        _unique("browser_session", "secret_sha256"),
     )
 
 

@@ -82,7 +82,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GuardedResponse:
     """A response with the beginning of its body."""
 
     status: int
@@ -104,7 +104,7 @@ class GuardedHttp:
     resolve: Resolve = addresses_of
     deadline_s: float = DEADLINE_S
 
-    def send(self, request: Request, *, allow_private: bool) -> Answer:
+    def send(self, request: Request, *, allow_private: bool) -> GuardedResponse:
         """Send the request once. Raises GuardedHttpError."""
         backend = _GuardedBackend(self.resolve, self.deadline_s, allow_private=allow_private)
         try:
@@ -118,7 +118,7 @@ class GuardedHttp:
                     extensions={"timeout": {"pool": self.deadline_s}},
                 ) as response,
             ):
-                return Answer(response.status, _headers(response), _beginning(response))
+                return GuardedResponse(response.status, _headers(response), _beginning(response))
         except httpcore.TimeoutException:
             raise GuardedHttpError(f"no answer within {self.deadline_s:g} s") from None
         except (httpcore.NetworkError, httpcore.ProtocolError, ssl.SSLError, OSError) as error:

@@ -16,7 +16,12 @@ from pathlib import Path
 from standardwebhooks.webhooks import Webhook
 
 import orchestrator
-from orchestrator.adapters.guarded_http import Answer, GuardedHttp, GuardedHttpError, Request
+from orchestrator.adapters.guarded_http import (
+    GuardedHttp,
+    GuardedHttpError,
+    GuardedResponse,
+    Request,
+)
 from orchestrator.domain.channel import (
     TEXT_LIMIT,
     TITLE_LIMIT,
@@ -198,7 +203,7 @@ _GONE = 410
 
 
 def delivery_answer(
-    answer: Answer, *, now: datetime, refused: frozenset[int] = frozenset()
+    answer: GuardedResponse, *, now: datetime, refused: frozenset[int] = frozenset()
 ) -> DeliveryReceipt:
     """Return the receipt for a response; the statuses in `refused` are not retried."""
     status = answer.status
@@ -222,7 +227,7 @@ def delivery_answer(
     )
 
 
-def _retry_after_s(answer: Answer, now: datetime) -> float | None:
+def _retry_after_s(answer: GuardedResponse, now: datetime) -> float | None:
     """Return the seconds that the server requests to wait; None without such a request."""
     wish = answer.headers.get("retry-after", "").strip()
     if wish.isdecimal():

@@ -17,7 +17,7 @@ from scipy.special import stdtr
 from scipy.stats import chi2, false_discovery_control, norm, rankdata, t
 
 from orchestrator.application.ports.statistics import ChangePoint, Trend, Watched
-from orchestrator.domain.gate.performance import POWER, Comparison
+from orchestrator.domain.gate.performance import POWER, PairedComparison
 
 FEWEST_PAIRS: Final = 3
 _DIRECTIONS = ("higher", "lower")
@@ -58,7 +58,7 @@ class PairedStatistics:
         direction: str,
         margin: float,
         alpha: float,
-    ) -> Comparison:
+    ) -> PairedComparison:
         """Test pairs, in the order of their turns, for a slow-down beyond a margin."""
         if direction not in _DIRECTIONS:
             raise ValueError(f"a direction is higher or lower, not {direction!r}")
@@ -67,7 +67,7 @@ class PairedStatistics:
         centre = _measured(tuple(subject), tuple(baseline), direction)
         bound = math.log1p(margin)
         reach = _t_of(alpha, centre.freedom) * centre.error
-        return Comparison(
+        return PairedComparison(
             pairs=len(subject),
             slowdown=_slowdown(centre.mean),
             low=_slowdown(centre.mean - reach),

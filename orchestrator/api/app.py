@@ -14,7 +14,7 @@ from starlette.types import Scope as Connection
 import orchestrator
 from orchestrator.api import controller_info, errors, events, openapi, prometheus
 from orchestrator.api.audit_calls import AuditCalls
-from orchestrator.api.security import Guard, HostCheck
+from orchestrator.api.security import Guard, HostNameCheck
 from orchestrator.application.context import Context
 from orchestrator.domain.caller_identity import SOCKET, Person
 
@@ -27,6 +27,7 @@ _ROUTERS = (
         "payloads:writing",
         "controller_info:router",
         "tokens:router",
+        "sessions:router",
     ),
     *("ingest:router", "channels:reading", "channels:writing", "machines:reading"),
     *("machines:writing", "costs:reading", "costs:writing", "reports:linting", "exports:router"),
@@ -105,7 +106,7 @@ def create_app(
     app.add_middleware(CarefulHeaders)
     app.add_middleware(prometheus.CountRequests, figures=app.state.figures)
     if guard is not None:
-        app.add_middleware(HostCheck, allowed=allowed_hosts)
+        app.add_middleware(HostNameCheck, allowed=allowed_hosts)
     return app
 
 

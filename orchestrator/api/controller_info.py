@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 from fastapi import APIRouter, Depends, Request, Response, Security
 
 from orchestrator.api.dependencies import ContextDep
-from orchestrator.api.errors import Refusal, answer
+from orchestrator.api.errors import ErrorAnswer, answer
 from orchestrator.api.models import ListResponse, ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.domain.caller_identity import Scope
@@ -25,7 +25,7 @@ class PlatformResponse(ResponseModel):
     required: list[str]
 
 
-_UNREADY = Refusal(503, "not-ready", "The controller cannot work now", {"Retry-After": "5"})
+_UNREADY = ErrorAnswer(503, "not-ready", "The controller cannot work now", {"Retry-After": "5"})
 health = APIRouter(tags=["service"])
 router = APIRouter(
     tags=["service"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]

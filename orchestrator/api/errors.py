@@ -130,7 +130,7 @@ class SpoolFullError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ErrorAnswer:
     """The answer to a class of errors."""
 
     status: int
@@ -140,61 +140,65 @@ class Refusal:
     headers: Mapping[str, str] | None = None
 
 
-TABLE: Mapping[type[Exception], Refusal] = {
-    StoreUnusableError: Refusal(
+TABLE: Mapping[type[Exception], ErrorAnswer] = {
+    StoreUnusableError: ErrorAnswer(
         503, "database", "The database cannot be used now", {"Retry-After": "5"}
     ),
-    MissingExtraError: Refusal(501, "missing-extra", "A part of Seatrial is not installed"),
-    InvalidDocumentError: Refusal(422, "invalid-document", "The document cannot be used"),
-    ArchiveError: Refusal(422, "invalid-archive", "The archive is no payload"),
-    PayloadMissingError: Refusal(422, "payload-missing", "Something must be uploaded first"),
-    RunMissingError: Refusal(404, "not-found", "There is no such run"),
-    ScheduleMissingError: Refusal(404, "not-found", "There is no such schedule"),
-    ScheduleTakenError: Refusal(409, "schedule-taken", "There is a schedule of this name"),
-    GateMissingError: Refusal(404, "not-found", "There is no such gate"),
-    PolicyMissingError: Refusal(409, "policy-missing", "The gate never had this policy"),
-    VerdictMissingError: Refusal(404, "not-found", "There is no such verdict"),
-    WaiverMissingError: Refusal(404, "not-found", "There is no such waiver"),
-    KeyMissingError: Refusal(404, "not-found", "There is no such key"),
-    WrongProductError: Refusal(422, "wrong-product", "The run is of another product"),
-    KeyUnusableError: Refusal(500, "signing-key", "Verdicts cannot be signed"),
-    NotFoundError: Refusal(404, "not-found", "There is no such thing"),
-    MachineMissingError: Refusal(404, "not-found", "There is no such thing"),
-    PrunedError: Refusal(410, "pruned", "This was pruned"),
-    PruneBusyError: Refusal(409, "prune-busy", "Another prune is running", {"Retry-After": "5"}),
-    BlobMissingError: Refusal(404, "bytes-missing", "The bytes are not stored any more"),
-    AmbiguousRunError: Refusal(409, "ambiguous-run", "The id is ambiguous"),
-    KeyReusedError: Refusal(422, "key-reused", "The Idempotency-Key belongs to another request"),
-    KeyInFlightError: Refusal(
+    MissingExtraError: ErrorAnswer(501, "missing-extra", "A part of Seatrial is not installed"),
+    InvalidDocumentError: ErrorAnswer(422, "invalid-document", "The document cannot be used"),
+    ArchiveError: ErrorAnswer(422, "invalid-archive", "The archive is no payload"),
+    PayloadMissingError: ErrorAnswer(422, "payload-missing", "Something must be uploaded first"),
+    RunMissingError: ErrorAnswer(404, "not-found", "There is no such run"),
+    ScheduleMissingError: ErrorAnswer(404, "not-found", "There is no such schedule"),
+    ScheduleTakenError: ErrorAnswer(409, "schedule-taken", "There is a schedule of this name"),
+    GateMissingError: ErrorAnswer(404, "not-found", "There is no such gate"),
+    PolicyMissingError: ErrorAnswer(409, "policy-missing", "The gate never had this policy"),
+    VerdictMissingError: ErrorAnswer(404, "not-found", "There is no such verdict"),
+    WaiverMissingError: ErrorAnswer(404, "not-found", "There is no such waiver"),
+    KeyMissingError: ErrorAnswer(404, "not-found", "There is no such key"),
+    WrongProductError: ErrorAnswer(422, "wrong-product", "The run is of another product"),
+    KeyUnusableError: ErrorAnswer(500, "signing-key", "Verdicts cannot be signed"),
+    NotFoundError: ErrorAnswer(404, "not-found", "There is no such thing"),
+    MachineMissingError: ErrorAnswer(404, "not-found", "There is no such thing"),
+    PrunedError: ErrorAnswer(410, "pruned", "This was pruned"),
+    PruneBusyError: ErrorAnswer(
+        409, "prune-busy", "Another prune is running", {"Retry-After": "5"}
+    ),
+    BlobMissingError: ErrorAnswer(404, "bytes-missing", "The bytes are not stored any more"),
+    AmbiguousRunError: ErrorAnswer(409, "ambiguous-run", "The id is ambiguous"),
+    KeyReusedError: ErrorAnswer(
+        422, "key-reused", "The Idempotency-Key belongs to another request"
+    ),
+    KeyInFlightError: ErrorAnswer(
         409, "key-in-flight", "The same request is being worked on", {"Retry-After": "1"}
     ),
-    StillRunningError: Refusal(409, "still-running", "The run is not finished"),
-    NothingToBisectError: Refusal(409, "nothing-to-bisect", "There is nothing to search"),
-    NoRetestsError: Refusal(409, "no-retests", "The cell's machine takes no retests"),
-    NothingToRerunError: Refusal(409, "nothing-to-rerun", "Nothing is left to run again"),
-    NoMachineError: Refusal(409, "no-machine", "The cell has no machine to enter"),
-    MachineInUseError: Refusal(409, "machine-in-use", "A run has the machine"),
-    MachineStaysError: Refusal(409, "machine-stays", "The machine is not ours to end"),
-    ProviderUnreadError: Refusal(502, "provider", "The provider failed"),
-    ProviderError: Refusal(502, "provider", "The provider failed"),
-    TooManyAnnotationsError: Refusal(409, "too-many", "The run has enough statements"),
-    AliasConflictError: Refusal(409, "alias-conflict", "The decision contradicts another"),
-    ReportRefusedError: Refusal(422, "report-refused", "The report cannot be made"),
-    BlobMismatchError: Refusal(422, "digest-mismatch", "The digest is another"),
-    DigestMismatchError: Refusal(422, "digest-mismatch", "The digest is another"),
-    BlobTooLargeError: Refusal(413, "too-large", "The body is too large"),
-    BodyTooLargeError: Refusal(413, "too-large", "The body is too large"),
-    IntakeError: Refusal(422, "not-ingested", "This is not taken as evidence"),
-    CellTakenError: Refusal(409, "cell-taken", "The run has a cell of this name"),
-    RunBusyError: Refusal(409, "run-busy", "The run is not finished", {"Retry-After": "1"}),
-    IntakeFullError: Refusal(507, "no-room", "The controller's disk is full"),
-    SpoolFullError: Refusal(507, "no-room", "The controller's disk is full"),
-    UnauthenticatedError: Refusal(
+    StillRunningError: ErrorAnswer(409, "still-running", "The run is not finished"),
+    NothingToBisectError: ErrorAnswer(409, "nothing-to-bisect", "There is nothing to search"),
+    NoRetestsError: ErrorAnswer(409, "no-retests", "The cell's machine takes no retests"),
+    NothingToRerunError: ErrorAnswer(409, "nothing-to-rerun", "Nothing is left to run again"),
+    NoMachineError: ErrorAnswer(409, "no-machine", "The cell has no machine to enter"),
+    MachineInUseError: ErrorAnswer(409, "machine-in-use", "A run has the machine"),
+    MachineStaysError: ErrorAnswer(409, "machine-stays", "The machine is not ours to end"),
+    ProviderUnreadError: ErrorAnswer(502, "provider", "The provider failed"),
+    ProviderError: ErrorAnswer(502, "provider", "The provider failed"),
+    TooManyAnnotationsError: ErrorAnswer(409, "too-many", "The run has enough statements"),
+    AliasConflictError: ErrorAnswer(409, "alias-conflict", "The decision contradicts another"),
+    ReportRefusedError: ErrorAnswer(422, "report-refused", "The report cannot be made"),
+    BlobMismatchError: ErrorAnswer(422, "digest-mismatch", "The digest is another"),
+    DigestMismatchError: ErrorAnswer(422, "digest-mismatch", "The digest is another"),
+    BlobTooLargeError: ErrorAnswer(413, "too-large", "The body is too large"),
+    BodyTooLargeError: ErrorAnswer(413, "too-large", "The body is too large"),
+    IntakeError: ErrorAnswer(422, "not-ingested", "This is not taken as evidence"),
+    CellTakenError: ErrorAnswer(409, "cell-taken", "The run has a cell of this name"),
+    RunBusyError: ErrorAnswer(409, "run-busy", "The run is not finished", {"Retry-After": "1"}),
+    IntakeFullError: ErrorAnswer(507, "no-room", "The controller's disk is full"),
+    SpoolFullError: ErrorAnswer(507, "no-room", "The controller's disk is full"),
+    UnauthenticatedError: ErrorAnswer(
         401, "unauthenticated", "A token is needed", {"WWW-Authenticate": 'Bearer realm="seatrial"'}
     ),
-    ForbiddenError: Refusal(403, "forbidden", "The token may not do this"),
-    HostRefusedError: Refusal(400, "host-refused", "The Host header is not this server's"),
-    ClientDisconnect: Refusal(400, "cut-off", "The request was cut off"),
+    ForbiddenError: ErrorAnswer(403, "forbidden", "The token may not do this"),
+    HostRefusedError: ErrorAnswer(400, "host-refused", "The Host header is not this server's"),
+    ClientDisconnect: ErrorAnswer(400, "cut-off", "The request was cut off"),
 }
 _NAMES = frozenset({"author", "approver", "by"})
 _NO_NAMES = (
@@ -214,7 +218,7 @@ def install(app: FastAPI) -> None:
 
 def answer(
     path: str,
-    refusal: Refusal,
+    refusal: ErrorAnswer,
     detail: str,
     *,
     faults: Sequence[FaultResponse] = (),
@@ -253,7 +257,7 @@ def answer_known(path: str, error: Exception) -> Response:
     return answer(path, refusal, str(error) or refusal.title, faults=faults, matches=matches)
 
 
-def _answer_document(path: str, refusal: Refusal, error: InvalidDocumentError) -> Response:
+def _answer_document(path: str, refusal: ErrorAnswer, error: InvalidDocumentError) -> Response:
     faults = [_fault(problem) for problem in error.problems]
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     first = str(error.problems[0]) if error.problems else "refused"
@@ -286,7 +290,7 @@ async def _on_invalid(request: Request, refused: Exception) -> Response:
     first = faults[0]
     where = first.pointer if first.parameter is None else first.parameter
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-    refusal = Refusal(status, "invalid-request", "The request cannot be understood")
+    refusal = ErrorAnswer(status, "invalid-request", "The request cannot be understood")
     detail = f"{where or 'body'}: {first.detail}{more}"
     return answer(request.url.path, refusal, detail, faults=faults)
 
@@ -332,7 +336,7 @@ async def _on_http(request: Request, raised: Exception) -> Response:
     headers = error.headers
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         headers = {**(headers or {}), "Allow": ", ".join(_methods(request))}
-    refusal = Refusal(error.status_code, kind, phrase, headers)
+    refusal = ErrorAnswer(error.status_code, kind, phrase, headers)
     if error.status_code == HTTPStatus.NOT_FOUND:
         detail = "there is nothing here; /docs lists what there is"
     elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
@@ -354,5 +358,5 @@ def _takes(request: Request, method: str) -> bool:
 
 async def _on_unhandled(request: Request, _error: Exception) -> Response:
     """Log an unexpected error; its text may contain secrets, and is not sent to clients."""
-    refusal = Refusal(500, "internal", "Internal Server Error")
+    refusal = ErrorAnswer(500, "internal", "Internal Server Error")
     return answer(request.url.path, refusal, _UNHANDLED)

@@ -33,7 +33,7 @@ router = APIRouter(tags=["runs"], route_class=secured(Scope.READ), dependencies=
 
 
 @dataclass(slots=True)
-class News:
+class RunNews:
     """The newest state of a run, shared by all of its streams."""
 
     number: int = 0
@@ -55,7 +55,7 @@ class Streams:
     def __init__(self) -> None:
         self.open = 0
         self._closing = False
-        self._news: dict[str, News] = {}
+        self._news: dict[str, RunNews] = {}
 
     @property
     def closing(self) -> bool:
@@ -67,9 +67,9 @@ class Streams:
         self._closing = True
 
     @contextlib.contextmanager
-    def of(self, run_id: str) -> Iterator[News]:
+    def of(self, run_id: str) -> Iterator[RunNews]:
         """Count an open stream of a run."""
-        news = self._news.setdefault(run_id, News())
+        news = self._news.setdefault(run_id, RunNews())
         self.open += 1
         news.streams += 1
         try:
@@ -130,7 +130,7 @@ async def follow(
             await anyio.sleep(POLL_S)
 
 
-async def _refresh_position(context: Context, run_id: str, news: News, after: int) -> bool:
+async def _refresh_position(context: Context, run_id: str, news: RunNews, after: int) -> bool:
     """Whether there are new events; uses what another stream has just read."""
     if not news.is_reading and anyio.current_time() - news.read_at >= POLL_S / 2:
         news.is_reading = True

@@ -23,26 +23,34 @@ from orchestrator.api.events import Streams
 from orchestrator.api.security import bearer, secured
 from orchestrator.domain.budget import BudgetUse
 from orchestrator.domain.caller_identity import Scope
-from orchestrator.store.operational_metrics import Figure, Figures
+from orchestrator.store.operational_metrics import Figures, LabelledCount
 
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
-_TOLD: Mapping[Figure, tuple[str, str, tuple[str, ...]]] = {
-    Figure.RUNS: ("runs", "Runs.", ("state", "outcome")),
-    Figure.CELLS: ("cells", "Cells.", ("state", "outcome")),
-    Figure.LEASES: ("leases", "Leases; all but `gone` may cost.", ("provider", "state")),
-    Figure.SPENT_USD: ("spent_usd", "Settled, of real machines.", ("provider",)),
-    Figure.RESERVED_USD: ("reserved_usd", "Set aside, of real machines.", ("provider",)),
-    Figure.COST_PER_HOUR_USD: (
+_TOLD: Mapping[LabelledCount, tuple[str, str, tuple[str, ...]]] = {
+    LabelledCount.RUNS: ("runs", "Runs.", ("state", "outcome")),
+    LabelledCount.CELLS: ("cells", "Cells.", ("state", "outcome")),
+    LabelledCount.LEASES: ("leases", "Leases; all but `gone` may cost.", ("provider", "state")),
+    LabelledCount.SPENT_USD: ("spent_usd", "Settled, of real machines.", ("provider",)),
+    LabelledCount.RESERVED_USD: ("reserved_usd", "Set aside, of real machines.", ("provider",)),
+    LabelledCount.COST_PER_HOUR_USD: (
         "cost_per_hour_usd",
         "Prices of live, real machines.",
         ("provider",),
     ),
-    Figure.ORPHANS: ("orphans", "Cloud resources that are not in the ledger.", ("provider",)),
-    Figure.DELIVERIES: ("deliveries", "Notifications on their way to channels.", ("state",)),
-    Figure.CHANNELS: ("channels", "Notification channels.", ("state",)),
-    Figure.FIRINGS: ("firings", "Firings of schedules; all but `notified` are open.", ("state",)),
-    Figure.VERDICTS: ("verdicts", "Verdicts of gates.", ("gate", "decision")),
+    LabelledCount.ORPHANS: (
+        "orphans",
+        "Cloud resources that are not in the ledger.",
+        ("provider",),
+    ),
+    LabelledCount.DELIVERIES: ("deliveries", "Notifications on their way to channels.", ("state",)),
+    LabelledCount.CHANNELS: ("channels", "Notification channels.", ("state",)),
+    LabelledCount.FIRINGS: (
+        "firings",
+        "Firings of schedules; all but `notified` are open.",
+        ("state",),
+    ),
+    LabelledCount.VERDICTS: ("verdicts", "Verdicts of gates.", ("gate", "decision")),
 }
 _LIVE = ("launching", "held", "releasing")
 """Lease states that may have a machine."""
@@ -168,7 +176,7 @@ class _Snapshot(Collector):
 
     def _machines(self) -> dict[tuple[str, str], float]:
         live: dict[tuple[str, str], float] = {}
-        for (provider, state), number in self._figures.of(Figure.LEASES).items():
+        for (provider, state), number in self._figures.of(LabelledCount.LEASES).items():
             counted = number if state in _LIVE else 0.0
             live[provider, ""] = live.get((provider, ""), 0.0) + counted
         return live

@@ -119,7 +119,7 @@ class RetestsRequest(RequestModel):
         return RetestOptions(**self.model_dump())
 
 
-class LaunchRequest(RequestModel):
+class RunRequest(RequestModel):
     """A matrix to launch, with its uploads."""
 
     matrix: Matrix
@@ -193,7 +193,7 @@ _RERUN_EXAMPLES: dict[str, Example] = {
     "failed": {"summary": "Only what failed or timed out", "value": {"only": "failed"}},
     "all": {"summary": "Everything", "value": {"only": None}},
 }
-Launch = Annotated[LaunchRequest, Body(openapi_examples=_LAUNCH_EXAMPLES)]
+Launch = Annotated[RunRequest, Body(openapi_examples=_LAUNCH_EXAMPLES)]
 Rerun = Annotated[RerunRequest | None, Body(openapi_examples=_RERUN_EXAMPLES)]
 
 

@@ -21,12 +21,13 @@ from orchestrator.api.errors import (
     UnauthenticatedError,
     answer_known,
 )
+from orchestrator.application.browser_sessions import cookie_of
 from orchestrator.application.context import Context
-from orchestrator.application.tokens import Credential, check_credential, cookie_of
-from orchestrator.domain.caller_identity import SOCKET, Person, Scope, Token, missing_scope
+from orchestrator.application.tokens import Credential, check_credential
+from orchestrator.domain.caller_identity import SOCKET, Caller, Person, Scope, missing_scope
 
-Guard = Callable[[Credential | None, Scope], Token]
-"""Checks a request's credential against the required scope and returns its token. Raises
+Guard = Callable[[Credential | None, Scope], Caller]
+"""Checks a request's credential against the required scope and returns its caller. Raises
 UnauthenticatedError or ForbiddenError.
 """
 
@@ -45,14 +46,14 @@ _SAFE = frozenset({"GET", "HEAD"})
 def token_guard(context: Context) -> Guard:
     """Return the guard of TCP ports: API tokens, and browser sessions for reading."""
 
-    def check(given: Credential | None, needed: Scope) -> Token:
-        token = check_credential(context, given) if given else None
-        if token is None:
+    def check(given: Credential | None, needed: Scope) -> Caller:
+        caller = check_credential(context, given) if given else None
+        if caller is None:
             said = "the token is unknown, expired or revoked" if given else "no token was sent"
             raise UnauthenticatedError(f"{said}; send `Authorization: Bearer seatrial_...`")
-        if _RANK.index(token.scope) < _RANK.index(needed):
-            raise ForbiddenError(missing_scope(token.name, token.scope, needed))
-        return token
+        if _RANK.index(caller.scope) < _RANK.index(needed):
+            raise ForbiddenError(missing_scope(caller, needed))
+        return caller
 
     return check
 
@@ -119,7 +120,7 @@ async def bounded(request: Request, limit_bytes: int) -> AsyncIterator[bytes]:
         yield chunk
 
 
-class HostCheck:
+class HostNameCheck:
     """Rejects requests for another host name (DNS rebinding)."""
 
     def __init__(self, app: ASGIApp, *, allowed: tuple[str, ...] = ()) -> None:
@@ -155,8 +156,7 @@ def _caller(request: Request) -> Person:
     guard: Guard | None = request.app.state.guard
     if guard is None:
         return Person(request.app.state.operator, SOCKET)
-    token = guard(credential_of(request), Scope.READ)
-    return Person(token.name, token.id)
+    return guard(credential_of(request), Scope.READ).person
 
 
 CallerDep = Annotated[Person, Depends(_caller)]

@@ -108,7 +108,7 @@ def _union(one: Mapping[str, Tests], other: Mapping[str, Tests]) -> dict[str, Te
 
 
 @dataclass(frozen=True, slots=True)
-class Baseline:
+class CellBaseline:
     """The earlier results that a cell is compared with."""
 
     before: Before
@@ -121,7 +121,7 @@ def baselines(
     policy: GatePolicy,
     gate_platforms: GatePlatforms,
     counted: Sequence[CountedCell],
-) -> list[Baseline]:
+) -> list[CellBaseline]:
     """Return the baseline of each cell.
 
     A cell is compared with earlier cells of its platform. A platform without any may have been
@@ -136,7 +136,9 @@ def baselines(
         gate_platforms: Its platforms.
         counted: Cells that count of the present runs.
     """
-    finder = _Finder(context, policy, gate_platforms, [one.parts[0].cell for one in counted])
+    finder = _BaselineFinder(
+        context, policy, gate_platforms, [one.parts[0].cell for one in counted]
+    )
     now = [_present_tests(one) for one in counted]
     anywhere = reduce(
         or_,
@@ -188,7 +190,7 @@ class _Accepted:
         )
 
 
-class _Finder:
+class _BaselineFinder:
     """Finds the earlier cells that count for a cell."""
 
     def __init__(
@@ -217,7 +219,7 @@ class _Finder:
             self._passed[runs] = _Accepted.of(self._context, self._gate, runs)
         return self._passed[runs]
 
-    def baseline(self, one: CountedCell, anywhere: _Tests) -> Baseline:
+    def baseline(self, one: CountedCell, anywhere: _Tests) -> CellBaseline:
         """Return the baseline of a cell; `anywhere` are the tests of all cells."""
         first, accepted = one.parts[0], self._accepted(one)
         gates, platform = self._context.stores.gates, first.cell.platform.id
@@ -255,7 +257,7 @@ class _Finder:
             {(job, name): name in was_green.get(job, ()) for job in ran for name in ran[job]},
             {job: sorted(names.elements()) for job, names in known.items()},
         )
-        return Baseline(before, tuple(tests))
+        return CellBaseline(before, tuple(tests))
 
     def _collected(self, cell: str, green: LastGreen) -> int | None:
         """Return the number of tests that a cell had in a green run of its platform.

@@ -16,7 +16,14 @@ from orchestrator.application.ports.statistics import ChangePoint, Detector, Tre
 from orchestrator.domain.extend_record import extended
 from orchestrator.domain.fingerprint import environment_diff, fingerprint
 from orchestrator.domain.outcome import Counts
-from orchestrator.store.benchmarks import Benchmark, Measured, Measuring, Overview, Point, Track
+from orchestrator.store.benchmarks import (
+    Benchmark,
+    BenchmarkOverview,
+    CellMetric,
+    Measuring,
+    Point,
+    Track,
+)
 from orchestrator.store.release_board import DayRate
 from orchestrator.store.run_comparison import Pair
 from orchestrator.store.stores import Stores
@@ -133,8 +140,8 @@ def deltas_of(stores: Stores, pairs: Sequence[Pair]) -> Sequence[Delta]:
     if not pairs:
         return ()
     found = stores.benchmarks.beside(pairs)
-    known = stores.benchmarks.known([one.benchmark for one in found])
-    deltas = [Delta(one.pair, known[one.benchmark], one.before, one.after) for one in found]
+    known = stores.benchmarks.known([number for _, number in found])
+    deltas = [Delta(pair, known[number], *points) for (pair, number), points in found.items()]
     return sorted(deltas, key=_rank)
 
 
@@ -250,7 +257,7 @@ def list_benchmarks(
     )
 
 
-def _going(context: Context, overview: Overview, platform: str) -> list[BenchmarkStatus]:
+def _going(context: Context, overview: BenchmarkOverview, platform: str) -> list[BenchmarkStatus]:
     known = {benchmark.number: benchmark for benchmark in overview.benchmarks}
     series = {key: one for key, one in overview.series.items() if platform in ("", key[1])}
     places = {number: cell.environment for number, cell in overview.cells.items()}
@@ -488,15 +495,15 @@ def series_of(
     return tuple(_series(some, context.gate.detector) for some in groups)
 
 
-def _kind(one: Measured) -> tuple[str, ...]:
+def _kind(one: CellMetric) -> tuple[str, ...]:
     """Return the key of comparable measurements."""
     fact = one.fact
     params = sorted((str(name), str(value)) for name, value in fact.params.items())
     return one.cell, one.platform, fact.unit, fact.direction, repr(params)
 
 
-def _series(some: Sequence[Measured], detector: Detector) -> BenchmarkSeries:
-    by_run: dict[str, list[Measured]] = {}
+def _series(some: Sequence[CellMetric], detector: Detector) -> BenchmarkSeries:
+    by_run: dict[str, list[CellMetric]] = {}
     for one in some:
         by_run.setdefault(one.run, []).append(one)
     points = tuple(sorted(map(_point, by_run.values()), key=lambda point: (point.at, point.run)))
@@ -541,7 +548,7 @@ def _change(change: ChangePoint, points: Sequence[SeriesPoint], direction: str) 
     )
 
 
-def _point(measurements: Sequence[Measured]) -> SeriesPoint:
+def _point(measurements: Sequence[CellMetric]) -> SeriesPoint:
     """Return a run's measurement: the unpaired one, else the subject's paired turns."""
     plain = [one for one in measurements if not one.fact.arm]
     values = list(_samples(plain)) if plain else [median(one.fact.samples) for one in measurements]
@@ -557,5 +564,5 @@ def _point(measurements: Sequence[Measured]) -> SeriesPoint:
     )
 
 
-def _samples(measurements: Iterable[Measured]) -> Iterable[float]:
+def _samples(measurements: Iterable[CellMetric]) -> Iterable[float]:
     return (sample for one in measurements for sample in one.fact.samples)

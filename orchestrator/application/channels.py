@@ -28,11 +28,11 @@ from orchestrator.domain.channel import (
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.gate.verdict import StoredVerdict, Verdict, failing_items
-from orchestrator.domain.limits import ONE_LINE, STRICT, Limits
+from orchestrator.domain.limits import ONE_LINE, STRICT, ValueLimits
 
 MOST_CHANNELS = 100
-_Pattern = Annotated[str, Limits(min_length=1, max_length=200, pattern=ONE_LINE)]
-_Url = Annotated[str, Limits(min_length=1, max_length=2000, pattern=ONE_LINE)]
+_Pattern = Annotated[str, ValueLimits(min_length=1, max_length=200, pattern=ONE_LINE)]
+_Url = Annotated[str, ValueLimits(min_length=1, max_length=2000, pattern=ONE_LINE)]
 _TEST_TEXT = "Nothing has happened: somebody tests whether this channel reaches its people."
 
 
@@ -42,17 +42,17 @@ class NewChannel:
 
     __pydantic_config__ = STRICT
 
-    name: Annotated[str, Limits(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+    name: Annotated[str, ValueLimits(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
     kind: ChannelKind = ChannelKind.WEBHOOK
     target: _Url
     """A URL; for ``github``, ``owner/repository``."""
-    lineages: Annotated[tuple[_Pattern, ...], Limits(max_length=50)] = ()
+    lineages: Annotated[tuple[_Pattern, ...], ValueLimits(max_length=50)] = ()
     """Patterns of lineages, with ``*`` and ``?``. Empty takes all."""
     allow_private: bool = False
     """Whether private addresses and plain HTTP are allowed, for receivers in your own network."""
     api_base: _Url = GITHUB_API
     """API of a GitHub Enterprise: ``https://github.example.org/api/v3``."""
-    token_from: Annotated[str, Limits(max_length=200, pattern=ONE_LINE)] = ""
+    token_from: Annotated[str, ValueLimits(max_length=200, pattern=ONE_LINE)] = ""
     """Where the controller reads GitHub's token: ``env:GITHUB_TOKEN``, or ``file:NAME`` of a file
     in its ``HOME/keys``.
     """

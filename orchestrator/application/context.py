@@ -11,6 +11,7 @@ from orchestrator.application.cell.flow_context import Locks
 from orchestrator.application.janitor import Janitor
 from orchestrator.application.ports.clock import Clock, Cron, NewId
 from orchestrator.application.ports.documents import Documents
+from orchestrator.application.ports.identity_provider import IdentityProvider
 from orchestrator.application.ports.ingest import Dialects, Intake
 from orchestrator.application.ports.notification_sender import Courier
 from orchestrator.application.ports.retention import FinishedFlows, HomeFiles
@@ -20,7 +21,9 @@ from orchestrator.application.ports.stored_bytes import Blobs, PackedPayload
 from orchestrator.application.ports.wheels import Subjects, Wheels
 from orchestrator.application.ports.workspaces import OpenWorkspace
 from orchestrator.application.read_log import LogIndexes
+from orchestrator.domain.browser_session import SessionLimits
 from orchestrator.domain.budget import Budget
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.ingested import RunAnnotation
 from orchestrator.domain.lint_findings import DocumentFinding, Doubt, ForeignDocument
@@ -61,6 +64,23 @@ class RetentionPorts:
     """Files that this controller wrote into its home."""
     flows: FinishedFlows | None
     """Records of the engine; None in a process that runs no cells."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignInPorts:
+    """How people sign in on the dashboard."""
+
+    sessions: SessionLimits = SessionLimits()
+    """How long a browser stays signed in."""
+    issuer: IdentityProvider | None = None
+    """Where people sign in; None if only tokens do."""
+    roles: tuple[tuple[str, Scope], ...] = ()
+    """Groups of the issuer with the scope of their members; `*` is everybody."""
+    public_url: str = ""
+    """The address of the pages that the issuer sends browsers back to."""
+
+
+TOKENS_ALONE = SignInPorts()
 
 
 class Render(Protocol):
@@ -128,6 +148,8 @@ class Context:
     open_workspace: OpenWorkspace
     wheels: Wheels
     """Chooses the interpreter of an environment."""
+    sign_in: SignInPorts = TOKENS_ALONE
+    """Ports of signing in on the dashboard."""
     budgets: tuple[Budget, ...] = ()
     """Budgets across runs; the budget of a single run is in its matrix."""
     locks: Locks = field(default_factory=Locks)

@@ -15,7 +15,7 @@ from orchestrator.domain.machine import ProviderError
 from orchestrator.domain.money import PHASES, machine_cost
 from orchestrator.domain.prices import Price, Prices, Refreshed, UncertainPrice, sift
 from orchestrator.domain.schedule import Firing, Schedule
-from orchestrator.store.costs import Account, PhaseCost, PhaseSum, Refusals, RunSum, Sum
+from orchestrator.store.costs import DailyCost, PhaseCost, PhaseSum, Refusals, RunSum, Sum
 from orchestrator.store.machines import Rented
 from orchestrator.store.stores import Stores
 
@@ -34,7 +34,7 @@ class Dimension(StrEnum):
     PROVIDER = "provider"
     VERSION = "version"
 
-    def of(self, account: Account) -> str:
+    def of(self, account: DailyCost) -> str:
         """Return the value of an account in this dimension."""
         told = {
             Dimension.DAY: account.day,
@@ -156,7 +156,7 @@ def _spent(stores: Stores, firings: Mapping[str, Sequence[Firing]]) -> Mapping[s
     return stores.costs.of_runs(over) if over else {}
 
 
-def _by(dimension: Dimension, accounts: Sequence[Account]) -> list[tuple[str, Sum]]:
+def _by(dimension: Dimension, accounts: Sequence[DailyCost]) -> list[tuple[str, Sum]]:
     found: dict[str, Sum] = {}
     for one in accounts:
         key = dimension.of(one)

@@ -37,7 +37,7 @@ TOOL = f"seatrial {orchestrator.__version__}"
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class _VerdictInputs:
     """Inputs of a verdict."""
 
     policy: GatePolicy
@@ -113,13 +113,13 @@ def dry_run(
 
 def _case(
     context: Context, policy: GatePolicy, digest: str, runs: Sequence[str], now: datetime
-) -> _Case:
+) -> _VerdictInputs:
     at = context.clock.now()
     taken = gather(context, policy.metadata.product, runs, at=at)
-    return _Case(policy, digest, taken, freeze(context, policy, taken, now=now), now)
+    return _VerdictInputs(policy, digest, taken, freeze(context, policy, taken, now=now), now)
 
 
-def _decide(context: Context, case: _Case) -> Verdict:
+def _decide(context: Context, case: _VerdictInputs) -> Verdict:
     return evaluate(
         case.policy,
         case.snapshot,
@@ -141,7 +141,7 @@ EXPORT = "intoto"
 
 
 def _sign_verdict(
-    context: Context, case: _Case, verdict: Verdict, snapshot_digest: str
+    context: Context, case: _VerdictInputs, verdict: Verdict, snapshot_digest: str
 ) -> tuple[bytes, str]:
     """Return the signed bundle, verdict first, and the key's id. Raises KeyUnusableError."""
     key = signing_key(context)
@@ -152,7 +152,7 @@ def _sign_verdict(
 
 
 def _cell_statements(
-    context: Context, case: _Case, evidence_digest: str
+    context: Context, case: _VerdictInputs, evidence_digest: str
 ) -> Iterator[CellStatement]:
     taken = {one.id: one for one in case.taken}
     for cell in case.snapshot.cells:

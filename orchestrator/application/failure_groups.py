@@ -17,7 +17,7 @@ from orchestrator.application.triage_failures import (
 )
 from orchestrator.domain.signature import SIMILAR, GroupedFailures, Signature, similar
 from orchestrator.domain.test_identity import KnownTest
-from orchestrator.store.failure_groups import Group, Place, Places, WindowCell
+from orchestrator.store.failure_groups import CellFailureGroup, GroupMember, Places, WindowCell
 
 _ORDER = {status: number for number, status in enumerate(TriageStatus)}
 
@@ -84,7 +84,7 @@ def gather(context: Context, failures: FailuresToTriage) -> list[ListedFailureGr
     now = context.clock.now()
     spans = context.stores.failures.spans(failures.signatures)
     said = answering(context.stores, failures, now=now)
-    by_signature: dict[str, list[Group]] = {}
+    by_signature: dict[str, list[CellFailureGroup]] = {}
     for group in failures.groups:
         by_signature.setdefault(group.signature, []).append(group)
     return [
@@ -121,7 +121,7 @@ def _urgency(kind: ListedFailureGroup) -> tuple[int, int, str]:
 def _kind(
     failures: FailuresToTriage,
     name: str,
-    groups: Sequence[Group],
+    groups: Sequence[CellFailureGroup],
     span: tuple[datetime, datetime] | None,
     triage_inputs: TriageInputs,
     now: datetime,
@@ -168,7 +168,7 @@ class MessageVariant:
 
     message: str
     count: int
-    newest: Place
+    newest: GroupMember
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,15 +245,17 @@ def _found(
         by_job[tests[place.test_id].job, place.cell] += 1
         by_test[place.test_id] += 1
     return FailuresToTriage(
-        groups=[Group(signature.id, job, cell, many) for (job, cell), many in by_job.items()],
+        groups=[
+            CellFailureGroup(signature.id, job, cell, many) for (job, cell), many in by_job.items()
+        ],
         cells=places.cells,
         signatures={signature.id: signature},
         tests={signature.id: by_test},
     )
 
 
-def _variants(places: Iterable[Place]) -> list[MessageVariant]:
-    newest: dict[str, Place] = {}
+def _variants(places: Iterable[GroupMember]) -> list[MessageVariant]:
+    newest: dict[str, GroupMember] = {}
     counts: Counter[str] = Counter()
     for place in places:
         newest.setdefault(place.message, place)

@@ -59,11 +59,11 @@ def with_failed_before(
         quarantines: The product's.
         gate_platforms: The gate's platforms.
     """
-    history = _History.of(taken, quarantines, gate_platforms)
+    history = _RunCells.of(taken, quarantines, gate_platforms)
     return tuple(cell if cell.ingested else _with_history(cell, history) for cell in cells)
 
 
-def _with_history(cell: CellEvidence, history: _History) -> CellEvidence:
+def _with_history(cell: CellEvidence, history: _RunCells) -> CellEvidence:
     is_had = cell.outcome is not Outcome.NOT_AVAILABLE
     own = {job.id for job in cell.jobs if is_had}
     then = [*history.with_other_payloads(cell, cell.run), *history.of_the_same(cell, cell.run)]
@@ -83,7 +83,7 @@ def _with_history(cell: CellEvidence, history: _History) -> CellEvidence:
     )
 
 
-def _with_failures_before(cell: CellEvidence, job: JobEvidence, history: _History) -> JobEvidence:
+def _with_failures_before(cell: CellEvidence, job: JobEvidence, history: _RunCells) -> JobEvidence:
     run = job.run or cell.run
     passing = history.passing(run, cell.id, job.id)
     before = failed_before(cell, job, history.of_the_same(cell, run), passing=passing)
@@ -100,7 +100,7 @@ def _with_failures_before(cell: CellEvidence, job: JobEvidence, history: _Histor
 
 
 @dataclass(frozen=True, slots=True)
-class _History:
+class _RunCells:
     """All cells of some runs."""
 
     runs: Mapping[str, GatheredRun]
@@ -116,7 +116,7 @@ class _History:
         taken: Sequence[GatheredRun],
         quarantines: Sequence[Quarantine],
         gate_platforms: GatePlatforms,
-    ) -> _History:
+    ) -> _RunCells:
         cells = {
             (one.id, cell.id): freeze_cell(GatheredCell(one, cell), _NOTHING, quarantines)
             for one in taken

@@ -55,7 +55,7 @@ class VerdictLineage:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class GateSchedule:
     """A schedule whose runs the gate evaluates."""
 
     schedule: Schedule
@@ -72,7 +72,7 @@ class GateStatus:
     lines: tuple[VerdictLineage, ...]
     """Lineages, newest verdict first."""
     waits: tuple[PendingItem, ...]
-    schedules: tuple[Due, ...]
+    schedules: tuple[GateSchedule, ...]
     """Schedules, next due first; paused ones last."""
 
 
@@ -152,7 +152,7 @@ def _of_newest(stored: StoredPolicy, line: VerdictLineage) -> Iterator[PendingIt
             yield PendingItem(lack, sentence=rule.sentence)
 
 
-def _due(context: Context, schedules: Sequence[Schedule]) -> tuple[Due, ...]:
+def _due(context: Context, schedules: Sequence[Schedule]) -> tuple[GateSchedule, ...]:
     now = context.clock.now()
-    found = [Due(one, next_firing(context, one, now)) for one in schedules]
+    found = [GateSchedule(one, next_firing(context, one, now)) for one in schedules]
     return tuple(sorted(found, key=lambda one: (one.next_at is None, one.next_at or now)))

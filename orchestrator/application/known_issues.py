@@ -21,7 +21,7 @@ from orchestrator.domain.known_issue import (
 )
 from orchestrator.domain.manifest import IDENTIFIER
 from orchestrator.domain.versions import is_version_range
-from orchestrator.store.failure_groups import Group, Looked, WindowCell
+from orchestrator.store.failure_groups import CellFailureGroup, Looked, WindowCell
 from orchestrator.store.stores import Stores
 
 SOON_DAYS = 7
@@ -122,7 +122,7 @@ def _ran(stores: Stores, issues: Sequence[KnownIssue], looked: Looked) -> Sequen
 
 def _shown(
     issue: KnownIssue,
-    groups: Sequence[Group],
+    groups: Sequence[CellFailureGroup],
     cells: Mapping[int, WindowCell],
     ran: Sequence[Ran],
     today: date,

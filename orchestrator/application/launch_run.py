@@ -24,7 +24,7 @@ from orchestrator.domain.manifest import StoredPayload
 from orchestrator.domain.matrix import Baseline, CellPlan, Matrix, expand
 from orchestrator.domain.retention import RunPart
 from orchestrator.domain.retests import RetestOptions
-from orchestrator.store.runs import Claim
+from orchestrator.store.runs import KeyClaim
 
 BUILTIN = "builtin"
 Later = Literal["subject", "baseline"]
@@ -129,11 +129,11 @@ def _claim(context: Context, key: IdempotencyKey) -> Run | None:
     claim, run_id = context.stores.runs.claim_key(
         key.key, key.fingerprint, at=at, stale_before=at - STALE_CLAIM
     )
-    if claim is Claim.OTHER_BODY:
+    if claim is KeyClaim.OTHER_BODY:
         raise KeyReusedError(f"Idempotency-Key {key.key!r} was used with another body")
-    if claim is Claim.IN_FLIGHT:
+    if claim is KeyClaim.IN_FLIGHT:
         raise KeyInFlightError(f"a request with Idempotency-Key {key.key!r} is being worked on")
-    return context.stores.runs.get(run_id) if claim is Claim.REPLAY and run_id else None
+    return context.stores.runs.get(run_id) if claim is KeyClaim.REPLAY and run_id else None
 
 
 def prepare_launch(
@@ -237,7 +237,7 @@ def check_order(
 
 
 def _check_matrix(context: Context, order: LaunchOrder, payload: StoredPayload) -> Matrix:
-    asked = context.documents.read_matrix(order.matrix, order.name).payload
+    asked = context.documents.sketch_matrix(order.matrix, order.name).payload
     if order.payload == BUILTIN and not isinstance(asked, str):
         # Before the jobs are looked for in another payload than the one that was asked for.
         problem = Problem(("payload", "path"), _ELSEWHERE.format(asked.path, "payload", "payloads"))

@@ -84,7 +84,7 @@ class FlakyReview:
 
 
 @dataclass(frozen=True, slots=True)
-class _History:
+class _FlakyResults:
     """Results of the cells that are read."""
 
     cells: Mapping[int, WindowCell]
@@ -134,7 +134,7 @@ def list_flaky(context: Context, product: str, *, runs: int) -> FlakyReview:
     )
 
 
-def _history(stores: Stores, looked: Mapping[int, WindowCell]) -> _History:
+def _history(stores: Stores, looked: Mapping[int, WindowCell]) -> _FlakyResults:
     outcomes_of = stores.failure_groups.suites(looked)
     cells = {pk: cell for pk, cell in looked.items() if pk in outcomes_of}
     aliases = stores.aliases.confirmed()
@@ -143,10 +143,10 @@ def _history(stores: Stores, looked: Mapping[int, WindowCell]) -> _History:
         for one in stores.failure_groups.failing(cells)
     ]
     tried = {(one.test_id, one.cell): one for one in stores.failure_groups.tried(cells)}
-    return _History(cells, failing, tried, aliases)
+    return _FlakyResults(cells, failing, tried, aliases)
 
 
-def _suspects(history: _History) -> tuple[list[int], int]:
+def _suspects(history: _FlakyResults) -> tuple[list[int], int]:
     cells = history.cells
     retried = [
         resolve(one.test_id, history.aliases)
@@ -165,7 +165,7 @@ def _suspects(history: _History) -> tuple[list[int], int]:
 
 
 def _goes(
-    stores: Stores, history: _History, tests: Collection[int]
+    stores: Stores, history: _FlakyResults, tests: Collection[int]
 ) -> Mapping[int, Sequence[DatedResult]]:
     """Return results by test, oldest first."""
     older = {old for old in history.aliases if resolve(old, history.aliases) in tests}
@@ -181,7 +181,7 @@ def _when(one: DatedResult) -> tuple[datetime, str, str]:
 
 def _weighed(
     stores: Stores,
-    history: _History,
+    history: _FlakyResults,
     goes: Mapping[int, Sequence[DatedResult]],
     active: Sequence[Quarantine],
 ) -> list[FlakyTest]:

@@ -11,7 +11,7 @@ from orchestrator.application.describe_run import stated_cost
 from orchestrator.domain.cell import Cell, Run
 from orchestrator.domain.money import machine_cost
 from orchestrator.domain.outcome import Counts
-from orchestrator.store.leases import Spending
+from orchestrator.store.leases import RunSpending
 from orchestrator.store.runs import RunsAsked
 from orchestrator.store.stores import Stores
 
@@ -58,13 +58,13 @@ def listed(stores: Stores, runs: Sequence[Run], *, at: datetime) -> Sequence[Lis
         ListedRun(
             run,
             counts.get(run.id, Counts()),
-            _usd(spent.get(run.id, Spending()), at) + stated.get(run.id, Decimal(0)),
+            _usd(spent.get(run.id, RunSpending()), at) + stated.get(run.id, Decimal(0)),
             cells.get(run.id, ()),
         )
         for run in runs
     ]
 
 
-def _usd(spent: Spending, at: datetime) -> Decimal:
+def _usd(spent: RunSpending, at: datetime) -> Decimal:
     growing = (machine_cost(lease, at) for lease in spent.unsettled)
     return sum(growing, spent.settled_usd)

@@ -21,7 +21,7 @@ from orchestrator.domain.gate.payload_review import (
     PayloadLevel,
     PayloadReview,
 )
-from orchestrator.domain.limits import STRICT, Filled, Limits
+from orchestrator.domain.limits import STRICT, Filled, ValueLimits
 from orchestrator.domain.manifest import StoredPayload
 
 
@@ -35,8 +35,8 @@ class NewReview:
     """sha256 of its archive, as in verdicts and `PUT /payloads/{sha256}`."""
     level: PayloadLevel
     """The level; `untrusted` withdraws all earlier reviews."""
-    days: Annotated[int, Limits(ge=1, le=LONGEST_REVIEW.days)]
-    note: Annotated[str, Limits(max_length=2000)] = ""
+    days: Annotated[int, ValueLimits(ge=1, le=LONGEST_REVIEW.days)]
+    note: Annotated[str, ValueLimits(max_length=2000)] = ""
     """The parts that the reviewer read; shown in verdicts."""
 
 

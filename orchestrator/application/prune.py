@@ -13,10 +13,10 @@ from typing import TypeVar
 from orchestrator.application.context import Context
 from orchestrator.domain.retention import (
     Amount,
+    KeepRule,
     PruneLine,
     PruneReport,
     RetentionPolicy,
-    Rule,
     RunPart,
 )
 from orchestrator.store.audit_recorder import note
@@ -101,11 +101,11 @@ def _policy(context: Context, days: int | None) -> RetentionPolicy:
 
 
 @dataclass(slots=True)
-class _Step:
+class _PruneLine:
     """One line of the report."""
 
     what: str
-    rule: Rule
+    rule: KeepRule
     work: Callable[[datetime], Iterator[Amount]]
     """Prunes in short parts, or only counts."""
 
@@ -153,18 +153,18 @@ class _Prune:
             last_at=last,
         )
 
-    def _steps(self) -> Iterator[_Step]:
+    def _steps(self) -> Iterator[_PruneLine]:
         policy = self._policy
-        yield _Step("logs", policy.logs, self._logs)
-        yield _Step("artifacts", policy.artifacts, self._artifacts)
-        yield _Step("reports", policy.artifacts, self._reports)
+        yield _PruneLine("logs", policy.logs, self._logs)
+        yield _PruneLine("artifacts", policy.artifacts, self._artifacts)
+        yield _PruneLine("reports", policy.artifacts, self._reports)
         unused = f"from when nothing refers to it; payloads and wheels are {policy.payloads.text}"
-        yield _Step("blobs", Rule(1, unused), self._blobs)
+        yield _PruneLine("blobs", KeepRule(1, unused), self._blobs)
         for name in self._store.history(self._now):
-            yield _Step(name, policy.history, partial(self._history, name))
-        yield _Step("flows", policy.caches, self._flows)
-        yield _Step("wheels", policy.caches, self._wheels)
-        yield _Step("local copies", policy.caches, self._copies)
+            yield _PruneLine(name, policy.history, partial(self._history, name))
+        yield _PruneLine("flows", policy.caches, self._flows)
+        yield _PruneLine("wheels", policy.caches, self._wheels)
+        yield _PruneLine("local copies", policy.caches, self._copies)
 
     def _runs(self, part: RunPart, before: datetime) -> Iterator[list[str]]:
         after = ""

@@ -7,18 +7,18 @@ from datetime import datetime
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.event_facts import fold
 from orchestrator.domain.evidence import LINE_LIMIT_BYTES, EvidenceBatch, read_events
-from orchestrator.store.evidence import EvidenceStore, Position
+from orchestrator.store.evidence import EvidencePosition, EvidenceStore
 
 
 def pull_evidence(
     workspace: Workspace,
     store: EvidenceStore,
     attempt_id: str,
-    have: Position,
+    have: EvidencePosition,
     *,
     at: datetime,
     limit_bytes: int,
-) -> tuple[EvidenceBatch | None, Position]:
+) -> tuple[EvidenceBatch | None, EvidencePosition]:
     """Fetch and store new evidence once.
 
     A line longer than the limit, such as the manifest of 60,000 tests, is fetched whole.
@@ -60,7 +60,7 @@ def pull_evidence(
     return pulled, now or store.position(attempt_id)
 
 
-def drained(pulled: EvidenceBatch, have: Position) -> bool:
+def drained(pulled: EvidenceBatch, have: EvidencePosition) -> bool:
     """Whether all of the machine's evidence is stored, without an incomplete last line."""
     torn = not pulled.alive and have.events_bytes + len(pulled.events) >= pulled.events_size_bytes
     whole = have.events_bytes >= pulled.events_size_bytes

@@ -16,7 +16,7 @@ from orchestrator.domain.document_problems import InvalidDocumentError, Problem,
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.flaky import ResultPoint, flaky_signal
 from orchestrator.domain.gate.snapshot import Quarantine
-from orchestrator.domain.limits import STRICT, Filled, Limits
+from orchestrator.domain.limits import STRICT, Filled, ValueLimits
 from orchestrator.domain.quarantine import (
     MOST_PASSES,
     QuarantineState,
@@ -50,16 +50,16 @@ class NewQuarantine:
 
     product: Filled
     """The payload's name."""
-    nodeid: Annotated[str, Limits(min_length=1, max_length=2000)]
+    nodeid: Annotated[str, ValueLimits(min_length=1, max_length=2000)]
     """Node id of the test, as in `seatrial show`."""
     reason: Filled
     owner: Filled
     """Name of the person who fixes it."""
-    days: Annotated[int, Limits(ge=1, le=36_500)]
+    days: Annotated[int, ValueLimits(ge=1, le=36_500)]
     """Days until it expires: at most `exception_max_age` of the product's gates."""
     platforms: tuple[Filled, ...] = ()
     """Platform ids; empty means all."""
-    returns_after: Annotated[int, Limits(ge=1, le=MOST_PASSES)] = 20
+    returns_after: Annotated[int, ValueLimits(ge=1, le=MOST_PASSES)] = 20
     """Consecutive passes, on each platform, that end it automatically."""
 
 

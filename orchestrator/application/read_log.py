@@ -28,7 +28,7 @@ _MOST = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class LogSection:
     """The lines of a job, from its heading on."""
 
     job: str
@@ -60,11 +60,11 @@ class LogMarks:
         # A longer line gets no mark; its beginning is enough to know that it is too long.
         self._open = text[complete : complete + _LONGEST_BYTES + 1]
 
-    def sections(self, total: int) -> list[Section]:
+    def sections(self, total: int) -> list[LogSection]:
         """Return every job's range of lines, in a log of `lines` lines."""
         known = [one for one in self.jobs if one[0] <= total]
         ends = [*(line - 1 for line, _ in known[1:]), total]
-        return [Section(job, line, ends[at]) for at, (line, job) in enumerate(known)]
+        return [LogSection(job, line, ends[at]) for at, (line, job) in enumerate(known)]
 
     def first_failure(self, total: int, failed: Collection[str]) -> int | None:
         """Return the line that the first failure begins with, or else its job's last one.
@@ -100,7 +100,7 @@ class LogMarks:
             self.failures.append(number)
 
 
-def _first_within(lines: Sequence[int], section: Section) -> int | None:
+def _first_within(lines: Sequence[int], section: LogSection) -> int | None:
     return next((one for one in lines if section.first <= one <= section.last), None)
 
 
@@ -266,7 +266,7 @@ class LogLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LogSearchResult:
     """Result of a search."""
 
     line: int | None
@@ -312,7 +312,7 @@ class LogReader:
         return self.ended + self.has_open_line
 
     @property
-    def sections(self) -> list[Section]:
+    def sections(self) -> list[LogSection]:
         """The lines of each job, in their order."""
         return self.index.marks.sections(self.total)
 
@@ -328,19 +328,19 @@ class LogReader:
             found.append(self._open_line())
         return found
 
-    def find(self, search: Search, *, after: int) -> Found:
+    def find(self, search: Search, *, after: int) -> LogSearchResult:
         """Return the first line after a number that contains the text. Searches a bounded range."""
         if not search.text:
-            return Found(None, self.total, is_over=True)
+            return LogSearchResult(None, self.total, is_over=True)
         line, begin = self.index.place(max(after, 0))
         for hit, reached, offset in self._hits(search, line, begin, self.size_bytes):
             if hit is not None and hit > after:
-                return Found(hit, hit, is_over=False)
+                return LogSearchResult(hit, hit, is_over=False)
             if offset - begin >= SEARCHED_BYTES and after < reached < self.total:
-                return Found(None, reached, is_over=False)
-        return Found(None, self.total, is_over=True)
+                return LogSearchResult(None, reached, is_over=False)
+        return LogSearchResult(None, self.total, is_over=True)
 
-    def find_before(self, search: Search, *, before: int) -> Found:
+    def find_before(self, search: Search, *, before: int) -> LogSearchResult:
         """Return the last line before a number that contains the text."""
         reached, searched = min(before, self.total + 1), 0
         while search.text and reached > 1 and searched < SEARCHED_BYTES:
@@ -348,9 +348,9 @@ class LogReader:
             hits = [one for one, _, _ in self._hits(search, line, begin, end) if one]
             fitting = [hit for hit in hits if hit < reached]
             if fitting:
-                return Found(fitting[-1], fitting[-1], is_over=False)
+                return LogSearchResult(fitting[-1], fitting[-1], is_over=False)
             reached, searched = line + 1, searched + end - begin
-        return Found(None, reached, is_over=reached <= 1 or not search.text)
+        return LogSearchResult(None, reached, is_over=reached <= 1 or not search.text)
 
     def _ended_lines(self, first: int, last: int) -> Iterator[LogLine]:
         line, offset = self.index.place(first - 1)
@@ -394,7 +394,7 @@ class LogReader:
 
 
 @dataclass(slots=True)
-class _Held:
+class _PartialLine:
     """A line under construction."""
 
     head: bytearray = field(default_factory=bytearray)
@@ -427,13 +427,13 @@ def raw_pieces(logs: LogStore, log: AttemptLog) -> Iterator[bytes]:
 
 
 def _cut(pieces: Iterator[bytes], number: int, offset: int) -> Iterator[LogLine]:
-    held = _Held()
+    held = _PartialLine()
     for piece in pieces:
         begin = 0
         while (end := piece.find(b"\n", begin)) >= 0:
             held.add(piece[begin:end])
             yield _line(number, bytes(held.head), held.tail, held.size, offset)
-            number, offset, held = number + 1, offset + held.size + 1, _Held()
+            number, offset, held = number + 1, offset + held.size + 1, _PartialLine()
             begin = end + 1
         held.add(piece[begin:])
 

@@ -16,7 +16,7 @@ from orchestrator.domain.gate.exception_terms import longest_exception
 from orchestrator.domain.gate.rule_context import rule_fault
 from orchestrator.domain.gate.snapshot import Approval, ApprovalResponse, Waiver
 from orchestrator.domain.gate.verdict import RuleResult, StoredPolicy, StoredVerdict
-from orchestrator.domain.limits import STRICT, Filled, Limits, Word
+from orchestrator.domain.limits import STRICT, Filled, ValueLimits, Word
 from orchestrator.store.gates import StoredWaiver
 
 
@@ -33,8 +33,8 @@ class NewWaiver:
     gate: Filled
     rule: Filled
     """Rule id, as in the verdict: ``platform/aws-a10g``."""
-    reason: Annotated[str, Limits(min_length=1, max_length=2000)]
-    days: Annotated[int, Limits(ge=1, le=36_500)]
+    reason: Annotated[str, ValueLimits(min_length=1, max_length=2000)]
+    days: Annotated[int, ValueLimits(ge=1, le=36_500)]
     """At most the policy's `exception_max_age`."""
     verdict: Word = ""
     """The verdict that its author read, ``V-0001``; the gate's newest by default."""

@@ -33,7 +33,7 @@ from orchestrator.domain.test_identity import (
     job_family,
     resolve,
 )
-from orchestrator.store.failure_groups import Place
+from orchestrator.store.failure_groups import GroupMember
 from orchestrator.store.stores import Stores
 from orchestrator.store.test_grid import CellResult, GridCell
 from orchestrator.store.test_histories import TestRun
@@ -260,7 +260,10 @@ def follow_test(stores: Stores, test_id: int, *, each: int, at: datetime) -> Tes
 def _sentence(stores: Stores, failure: CellResult) -> str:
     """Return the traceback, or the message where none is stored."""
     message = stores.grids.message(failure.number, failure.test)
-    return stores.failure_groups.traceback(Place(failure.test, failure.number, message)) or message
+    return (
+        stores.failure_groups.traceback(GroupMember(failure.test, failure.number, message))
+        or message
+    )
 
 
 def _is_to_come(go: CellResult) -> bool:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from dataclasses import dataclass
 from datetime import timedelta
 
+from orchestrator.application.browser_sessions import (
+    USED_EVERY,
+    NewSession,
+    begin_session,
+    caller_of_session,
+    digest_of,
+)
 from orchestrator.application.context import Context
 from orchestrator.domain.caller_identity import (
-    Person,
+    Caller,
     Scope,
     Token,
     name_fault,
@@ -21,9 +27,8 @@ from orchestrator.store.audit_recorder import identify
 
 PREFIX = "seatrial_"
 """Prefix by which secret scanners recognise a token."""
-SESSION_LIFE = timedelta(hours=12)
-"""Lifetime of a browser session, limited by its token's."""
-_USED_EVERY = timedelta(minutes=1)
+_SHOWN = 4
+"""Random characters of a secret that are shown; 39 are left."""
 
 
 def create_token(
@@ -47,13 +52,16 @@ def keep_token(
     context: Context, name: str, scope: Scope, secret: str, *, days: int | None
 ) -> Token:
     """Store a token with a given secret; idempotent."""
-    found = context.stores.tokens.find(_digest(secret))
+    found = context.stores.tokens.find(digest_of(secret))
     if found is not None:
         return found
     at = context.clock.now()
     expires = at + timedelta(days=days) if days is not None else None
-    token = Token(context.new_id(), name, scope, at, expires)
-    context.stores.tokens.add(token, _digest(secret))
+    # Of a secret that is not ours little is known: it shows no more than four characters.
+    ours = len(PREFIX) if secret.startswith(PREFIX) else 0
+    prefix = secret[: ours + _SHOWN]
+    token = Token(context.new_id(), name, scope, at, expires, prefix=prefix)
+    context.stores.tokens.add(token, digest_of(secret))
     return token
 
 
@@ -66,56 +74,37 @@ class Credential:
     """Whether it came in a cookie, as a browser session."""
 
 
-def check_credential(context: Context, credential: Credential) -> Token | None:
-    """Return the token of a credential; None if it is unknown, revoked or expired.
+def check_credential(context: Context, credential: Credential) -> Caller | None:
+    """Return the caller of a credential; None if it is unknown, revoked or expired.
 
     A token's secret is not accepted in a cookie, and a session's only there.
     """
-    digest, at = _digest(credential.secret), context.clock.now()
     if credential.is_session:
-        token = context.stores.browser_sessions.token_of(digest, at=at)
+        caller = caller_of_session(context, credential.secret)
     else:
-        token = context.stores.tokens.find(digest)
+        token = _valid_token(context, credential.secret)
+        caller = None if token is None else Caller(token.id, token.name, token.scope)
+    if caller is not None:
+        identify(caller.person)
+    return caller
+
+
+def sign_in_with_token(context: Context, secret: str) -> NewSession | None:
+    """Begin a browser session with a token; None if the token is not valid."""
+    token = _valid_token(context, secret)
+    if token is None:
+        return None
+    caller = Caller(token.id, token.name, token.scope)
+    identify(caller.person)
+    return begin_session(context, caller, until=token.expires_at)
+
+
+def _valid_token(context: Context, secret: str) -> Token | None:
+    token, at = context.stores.tokens.find(digest_of(secret)), context.clock.now()
     if token is None or token.revoked_at is not None:
         return None
     if token.expires_at is not None and token.expires_at <= at:
         return None
-    if token.last_used_at is None or at - token.last_used_at > _USED_EVERY:
+    if token.last_used_at is None or at - token.last_used_at > USED_EVERY:
         context.stores.tokens.used(token.id, at=at)
-    identify(Person(token.name, token.id))
     return token
-
-
-def begin_session(context: Context, token_secret: str) -> tuple[Credential, timedelta] | None:
-    """Create a browser session from a token; return it with its lifetime.
-
-    It ends with its token at the latest. None if the token is not valid.
-    """
-    token = check_credential(context, Credential(token_secret))
-    if token is None:
-        return None
-    at = context.clock.now()
-    until = at + SESSION_LIFE
-    if token.expires_at is not None:
-        until = min(until, token.expires_at)
-    session = Credential(secrets.token_urlsafe(32), is_session=True)
-    context.stores.browser_sessions.add(_digest(session.secret), token.id, at=at, expires_at=until)
-    return session, until - at
-
-
-def end_session(context: Context, session: Credential) -> None:
-    """End a browser session; idempotent."""
-    context.stores.browser_sessions.end(_digest(session.secret))
-
-
-def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
-
-
-def cookie_of(host: str) -> str:
-    """Return the name of the session cookie for a Host header.
-
-    Browsers share cookies between the ports of a host: each controller there has its own name.
-    """
-    port = host.rpartition("]")[2].rpartition(":")[2]
-    return f"seatrial_{port}" if port.isdecimal() else "seatrial"

@@ -13,7 +13,7 @@ from orchestrator.domain.known_issue import KnownIssue, Ran, in_scope, is_match
 from orchestrator.domain.quarantine import QuarantineState, is_about, state_of
 from orchestrator.domain.signature import Signature
 from orchestrator.domain.test_identity import KnownTest
-from orchestrator.store.failure_groups import Group, WindowCell
+from orchestrator.store.failure_groups import CellFailureGroup, WindowCell
 from orchestrator.store.stores import Stores
 
 NEW_FOR = timedelta(days=7)
@@ -72,7 +72,7 @@ Packages = Mapping[int, Mapping[str, str]]
 class FailuresToTriage:
     """Failing results with the data for their triage."""
 
-    groups: Sequence[Group]
+    groups: Sequence[CellFailureGroup]
     cells: Mapping[int, WindowCell]
     signatures: Mapping[str, Signature]
     tests: Mapping[str, Mapping[int, int]]
@@ -81,11 +81,11 @@ class FailuresToTriage:
 
 def meant(
     stores: Stores, issues: Sequence[KnownIssue], failures: FailuresToTriage
-) -> Mapping[str, Sequence[Group]]:
+) -> Mapping[str, Sequence[CellFailureGroup]]:
     """Return the matching groups by issue id, expired issues included."""
     named = {issue.match.signature for issue in issues} - {""}
     successors_of = stores.failures.successors_of(named) if named else {}
-    by_signature: dict[str, list[Group]] = {}
+    by_signature: dict[str, list[CellFailureGroup]] = {}
     for group in failures.groups:
         by_signature.setdefault(group.signature, []).append(group)
     fitting = {
@@ -106,7 +106,7 @@ def meant(
 
 
 def _packages(
-    stores: Stores, issues: Sequence[KnownIssue], fitting: Mapping[str, Sequence[Group]]
+    stores: Stores, issues: Sequence[KnownIssue], fitting: Mapping[str, Sequence[CellFailureGroup]]
 ) -> Packages:
     """Return packages of the cells where an issue requires some."""
     asking = [issue for issue in issues if issue.scope.requires_package]
@@ -115,7 +115,7 @@ def _packages(
 
 
 def _fits(
-    issue: KnownIssue, group: Group, cells: Mapping[int, WindowCell], packages: Packages
+    issue: KnownIssue, group: CellFailureGroup, cells: Mapping[int, WindowCell], packages: Packages
 ) -> bool:
     cell = cells[group.cell]
     if issue.product != cell.product:
@@ -131,7 +131,7 @@ def answering(
     issues = stores.known_issues.list()
     by_issue = meant(stores, issues, failures) if failures.groups else {}
     explaining: dict[str, list[KnownIssue]] = {}
-    explained: dict[str, set[Group]] = {}
+    explained: dict[str, set[CellFailureGroup]] = {}
     for issue in issues:
         for group in by_issue.get(issue.id, ()):
             known = explaining.setdefault(group.signature, [])
@@ -150,7 +150,7 @@ def answering(
 
 def _answering(
     issues: Iterable[KnownIssue],
-    explained: Iterable[Group],
+    explained: Iterable[CellFailureGroup],
     quarantines: Iterable[Quarantine],
     now: datetime,
 ) -> TriageInputs:
@@ -197,7 +197,9 @@ def _covering(
     return tuple(dict.fromkeys(one for one in by if one)) if by and all(by) else ()
 
 
-def most_in_a_run(groups: Iterable[Group], cells: Mapping[int, WindowCell]) -> Counter[str]:
+def most_in_a_run(
+    groups: Iterable[CellFailureGroup], cells: Mapping[int, WindowCell]
+) -> Counter[str]:
     """Return the number of failing results by run."""
     numbers: Counter[str] = Counter()
     for group in groups:

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from socket import socket
 
@@ -29,9 +30,9 @@ from orchestrator.adapters.files.home_folder import (
 )
 from orchestrator.api.app import create_app
 from orchestrator.api.audit_calls import AuditCalls
-from orchestrator.api.security import HostCheck, token_guard
+from orchestrator.api.security import HostNameCheck, token_guard
 from orchestrator.application.channels import deliver
-from orchestrator.application.context import Context
+from orchestrator.application.context import TOKENS_ALONE, Context
 from orchestrator.application.finish_ingestion import resume_ingestions
 from orchestrator.application.fire_schedules import fire
 from orchestrator.application.prune import prune_when_due
@@ -44,11 +45,13 @@ from orchestrator.bootstrap.http_server import (
     home_socket,
     port_sockets,
 )
-from orchestrator.bootstrap.local_job_policy import NOT_HERE, LocalJobs, jobs_as
+from orchestrator.bootstrap.local_job_policy import LocalJobs, jobs_as, jobs_as_ourselves, not_here
+from orchestrator.bootstrap.sign_in import public_host, sign_in_ports
 from orchestrator.bootstrap.tls import TlsFiles
 from orchestrator.cli.errors import RefusedError
 from orchestrator.config import Settings
 from orchestrator.controller import HURRY, Controller, Listener, end_process
+from orchestrator.dashboard import urls
 from orchestrator.dashboard.app import create_dashboard
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.store.errors import StoreError
@@ -66,6 +69,10 @@ _WAITING = (
 _LOCAL_IS_REFUSED = (
     "meanwhile no run of `provider: local` begins in this home: end this with Ctrl-C before the"
     " next one, or name an account for its jobs (`serve --local-jobs-as`)"
+)
+_LOCAL_AS_OURSELVES = (
+    "jobs of `provider: local` run as your own user: whoever gets a token with the scope run can"
+    " read what you can"
 )
 _FIRING_THREADS = 4
 """Maximum subjects of schedules that are built concurrently."""
@@ -119,8 +126,9 @@ def _serve(settings: Settings, options: ServeOptions, umask: int) -> int:
     path = settings.home / "controller.sock"
     tls = _tls(settings, options) if options.listens else None
     ports = port_sockets(options.address, options.number) if options.listens else []
+    sign_in = sign_in_ports(settings) if options.listens else TOKENS_ALONE
     try:
-        parts = build(settings, runs_cells=options.cells, local=local)
+        parts = build(settings, runs_cells=options.cells, local=local, sign_in=sign_in)
     except StoreError as error:
         raise RefusedError(str(error)) from error
     own = home_socket(path)
@@ -130,7 +138,8 @@ def _serve(settings: Settings, options: ServeOptions, umask: int) -> int:
     said = ""
     if ports:
         listener, said = _port(settings, options, parts, ports, secret, tls)
-        said += f"\n  {_LOCAL_IS_REFUSED}" if local.refusal else ""
+        if not local.account:
+            said += f"\n  {_LOCAL_IS_REFUSED if local.refusal else _LOCAL_AS_OURSELVES}"
         listeners.append(listener)
 
     def ready() -> None:
@@ -181,7 +190,7 @@ def _controller(
         leave=partial(parts.context.janitor.sweep, known_only=True, is_leaving=True),
         sweep=partial(parts.context.janitor.sweep, known_only=options.until_idle),
         resume=partial(resume_ingestions, parts.context),
-        fire=partial(fire, parts.context, begin=Workers(_FIRING_THREADS, "firing").begin),
+        fire=partial(fire, parts.context, begin=WorkerThreads(_FIRING_THREADS, "firing").begin),
         deliver=partial(deliver, parts.context),
         prune=partial(prune_when_due, parts.context),
         shared=not is_embedded(settings),
@@ -229,14 +238,27 @@ def _local_jobs(settings: Settings, options: ServeOptions) -> LocalJobs:
 
     Others reach a controller by its port, or through a database that it shares.
     """
-    account = options.local_jobs_as or settings.local_jobs_as
-    reached = options.listens or not is_embedded(settings)
+    account, own = options.local_jobs_as or settings.local_jobs_as, system_user()
+    far = "with a database that controllers share" if not is_embedded(settings) else ""
+    if options.listens and not _is_loopback(options.address):
+        far = f"on the address {options.address}"
+    reached = options.listens or bool(far)
     if account is None:
-        return LocalJobs(refusal=NOT_HERE if reached else "", reached=reached)
+        refusal = not_here(own, is_near=not far) if reached else ""
+        return LocalJobs(refusal=refusal, reached=reached)
     try:
+        if account == own:
+            return jobs_as_ourselves(own, far=far)
         return jobs_as(account, settings, reached=reached)
     except AccountError as error:
         raise RefusedError(f"--local-jobs-as {account}: {error}") from error
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _revision(parts: Parts) -> Callable[[], str]:
@@ -265,15 +287,17 @@ def _port(
 ) -> tuple[Listener, str]:
     """Return the TCP listener, and a message for the terminal."""
     host, port = options.address, options.number
-    hosts = (host, *settings.public_hosts)
+    hosts = (host, *settings.public_hosts, *public_host(settings))
     api = create_app(
         parts.context,
         guard=token_guard(parts.context),
         allowed_hosts=hosts,
         revision=_revision(parts),
     )
-    pages = AuditCalls(create_dashboard(parts.context), context=parts.context)
-    application = AsgiDispatch(api, HostCheck(pages, allowed=hosts))
+    pages = AuditCalls(
+        create_dashboard(parts.context), context=parts.context, sign_in=urls.SIGNED_IN_AT_ISSUER
+    )
+    application = AsgiDispatch(api, HostNameCheck(pages, allowed=hosts))
     name = f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}"
     said = "\n".join([f"Seatrial answers at {url}", *_ways_in(settings, url, secret)])
@@ -353,7 +377,7 @@ def freeze_start_up_objects() -> None:
 logger = logging.getLogger(__name__)
 
 
-class Workers:
+class WorkerThreads:
     """Runs named work in threads; work that is running is not started again."""
 
     def __init__(self, threads: int, name: str) -> None:

@@ -40,7 +40,13 @@ from orchestrator.adapters.text_similarity import FuzzySimilarity
 from orchestrator.adapters.wakeups import Wakeups
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
-from orchestrator.application.context import Context, GatePorts, RetentionPorts
+from orchestrator.application.context import (
+    TOKENS_ALONE,
+    Context,
+    GatePorts,
+    RetentionPorts,
+    SignInPorts,
+)
 from orchestrator.application.emergency_stop import EmergencyStop
 from orchestrator.application.end_run import publish_report
 from orchestrator.application.janitor import Janitor
@@ -48,7 +54,7 @@ from orchestrator.application.ports.clock import Clock
 from orchestrator.application.ports.engine import Durable
 from orchestrator.application.ports.stored_bytes import Blobs, PayloadArchives
 from orchestrator.application.ports.wheels import Subjects
-from orchestrator.application.ports.workspaces import Workspace as WorkspacePort
+from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.local_job_policy import AS_OURSELVES, LocalJobs, subjects_of
 from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
@@ -68,19 +74,22 @@ from orchestrator.domain.manifest import StoredPayload
 from orchestrator.domain.retention import RetentionPolicy
 from orchestrator.domain.run_record import Evidence
 from orchestrator.store.blobs import PayloadStore
-from orchestrator.store.database import Database, check_unclosed, open_database
+from orchestrator.store.database import Database, check_file, open_database
 from runners import registry as provider_registry
 from runners.fake import MemoryHostStore
 from runners.provider_context import ProviderContext
 from runners.shell import open_shell
 from runners.shell.local_account import account_of
-from runners.workspace import Workspace
+from runners.workspace import ShellWorkspace
 
 if TYPE_CHECKING:
     from orchestrator.adapters.dbos_engine import DbosEngine
 
+CONTROLLER_ID = "controller.id"
+"""File of the home with the controller's id."""
 
-class EndingWorkspace(Workspace):
+
+class EndingWorkspace(ShellWorkspace):
     """A workspace for collecting and ending an attempt; it starts no jobs."""
 
     def __init__(
@@ -133,10 +142,10 @@ class WorkspacePool:
         self._local = local
         self._login = login
         self._local_base = local_base
-        self._open: dict[Endpoint, WorkspacePort] = {}
+        self._open: dict[Endpoint, Workspace] = {}
         self._lock = threading.Lock()
 
-    def open(self, endpoint: Endpoint) -> WorkspacePort:
+    def open(self, endpoint: Endpoint) -> Workspace:
         """Return the workspace of a machine; it connects at its first call.
 
         Raises ShellError if it cannot be reached from here at all.
@@ -146,7 +155,7 @@ class WorkspacePool:
                 self._open[endpoint] = self._made(endpoint)
             return self._open[endpoint]
 
-    def _made(self, endpoint: Endpoint) -> WorkspacePort:
+    def _made(self, endpoint: Endpoint) -> Workspace:
         shell = open_shell(
             endpoint,
             keys_dir=self._keys,
@@ -155,9 +164,9 @@ class WorkspacePool:
         )
         if isinstance(endpoint, LocalEndpoint):
             return self._here(endpoint, shell)
-        return Workspace(shell, wakeups=self._wakeups)
+        return ShellWorkspace(shell, wakeups=self._wakeups)
 
-    def _here(self, endpoint: LocalEndpoint, shell: Shell) -> WorkspacePort:
+    def _here(self, endpoint: LocalEndpoint, shell: Shell) -> Workspace:
         """Return the local workspace of the account that the attempt began with."""
         if endpoint.hostname != socket.gethostname():
             here = socket.gethostname()
@@ -168,7 +177,7 @@ class WorkspacePool:
             return EndingWorkspace(
                 shell, refusal, base=base, candidates=(sys.executable,), wakeups=self._wakeups
             )
-        return Workspace(shell, base=base, candidates=(sys.executable,), wakeups=self._wakeups)
+        return ShellWorkspace(shell, base=base, candidates=(sys.executable,), wakeups=self._wakeups)
 
     def _private_key(self, lease_id: str) -> str | None:
         login = self._login(lease_id)
@@ -207,19 +216,25 @@ def shown_url(url: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{parts.username}:***@{host}"))
 
 
-def build(settings: Settings, *, runs_cells: bool, local: LocalJobs = AS_OURSELVES) -> Parts:
+def build(
+    settings: Settings,
+    *,
+    runs_cells: bool,
+    local: LocalJobs = AS_OURSELVES,
+    sign_in: SignInPorts = TOKENS_ALONE,
+) -> Parts:
     """Open the stores and create all components; nothing runs yet."""
     if is_embedded(settings):
-        check_unclosed(settings.home / "app.db")
+        check_file(settings.home / "app.db")
     database = open_database(app_url(settings), migrate=True)
     wakeups = Wakeups()
-    deps = _deps(settings, database, local, _controller_id(settings.home), wakeups)
+    deps = _deps(settings, database, local, controller_id(settings.home), wakeups)
     executor = "local" if is_embedded(settings) else new_id()
     engine = _engine(settings, executor, deps, wakeups) if runs_cells else None
     scratch = temporary_folder(settings.home)
     gate = _gate_ports(settings, subjects_of(settings, local, scratch))
     wake = engine.start if engine else _leave_it
-    ports = _Ports(_janitor(deps, settings), _retention(settings, engine), gate, wake)
+    ports = _Ports(_janitor(deps, settings), _retention(settings, engine), gate, wake, sign_in)
     context = _context(deps, scratch, ports)
     return Parts(executor, database, context, deps, engine)
 
@@ -304,6 +319,7 @@ class _Ports:
     retention: RetentionPorts
     gate: GatePorts
     wake: Callable[[str], None]
+    sign_in: SignInPorts = TOKENS_ALONE
 
 
 def _context(deps: FlowDeps, scratch: Path, ports: _Ports) -> Context:
@@ -341,6 +357,7 @@ def _context(deps: FlowDeps, scratch: Path, ports: _Ports) -> Context:
         open_workspace=deps.open_workspace,
         wheels=deps.wheels,
         wake=ports.wake,
+        sign_in=ports.sign_in,
         budgets=deps.budgets,
         locks=deps.locks,
     )
@@ -450,9 +467,9 @@ def _engine_url(settings: Settings) -> str:
     return f"sqlite:///{path}"
 
 
-def _controller_id(home: Path) -> str:
+def controller_id(home: Path) -> str:
     """Return the controller's id, created once per home: the tag of its machines."""
-    path = home / "controller.id"
+    path = home / CONTROLLER_ID
     if not path.exists():
         path.write_text(new_id(), encoding="ascii")
     return path.read_text(encoding="ascii").strip()

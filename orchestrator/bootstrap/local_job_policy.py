@@ -9,13 +9,19 @@ from orchestrator.adapters.git_repositories import Repositories
 from orchestrator.adapters.subject_resolver import BuildFolder, GitAndPipSubjects
 from orchestrator.config import Settings
 from runners.shell.local import LocalShell
-from runners.shell.local_account import account_of, prove_apart
+from runners.shell.local_account import AccountError, account_of, prove_apart
 
-NOT_HERE = (
+_NOT_HERE = (
     "provider: local runs its jobs on the computer of the controller, and others can reach this"
-    " one: they could read its tokens and keys. Name another provider (static takes hosts of your"
-    " own, over SSH), launch it on a home that no `seatrial serve` holds, or start the controller"
-    " with `serve --local-jobs-as ACCOUNT`, which needs root or a rule of sudo"
+    " one: they could read its tokens and keys. {}Name another provider (static takes hosts of your"
+    " own, over SSH), launch it on a home that no `seatrial serve` holds (`SEATRIAL_HOME=FOLDER"
+    " seatrial run ...`), or start the controller with `seatrial serve --local-jobs-as ACCOUNT`,"
+    " which needs root or a rule of sudo"
+)
+_ALONE = "If nobody but you has a token of it, start it with `seatrial serve --local-jobs-as {}`. "
+_NOT_AS_OURSELVES = (
+    "{} is the controller's own user, whose files its jobs could read: this is possible only where"
+    " nobody else uses the controller, so not {}. Name an account that owns nothing else"
 )
 _AS_ANOTHER = "the attempt was begun as {}, and this one runs jobs of provider: local as {}"
 
@@ -50,12 +56,40 @@ class LocalJobs:
 AS_OURSELVES = LocalJobs()
 
 
+def not_here(own_user: str, *, is_near: bool) -> str:
+    """Return why no local job runs on a controller that others can reach, and what to do.
+
+    Args:
+        own_user: The controller's own user.
+        is_near: Whether only this computer reaches it, with a database of its own.
+    """
+    return _NOT_HERE.format(_ALONE.format(own_user) if is_near else "")
+
+
+def jobs_as_ourselves(name: str, *, far: str) -> LocalJobs:
+    """Return settings for jobs as the controller's own user, which its operator has named.
+
+    Args:
+        name: The own user.
+        far: How others reach this controller from elsewhere; empty if they do not.
+
+    Raises:
+        AccountError: They reach it.
+    """
+    if far:
+        raise AccountError(_NOT_AS_OURSELVES.format(name, far))
+    return LocalJobs(reached=True)
+
+
 def jobs_as(name: str, settings: Settings, *, reached: bool) -> LocalJobs:
-    """Return settings for an account that cannot reach the controller's files. Raises RefusedError.
+    """Return settings for an account that cannot reach the controller's files.
 
     Raises AccountError.
     """
-    files = (settings.admin_token_file, settings.signing_key_file, settings.database_url_file)
+    files = (
+        *(settings.admin_token_file, settings.signing_key_file, settings.database_url_file),
+        settings.oidc_client_secret_file,
+    )
     secrets = tuple(str(file) for file in files if file is not None)
     prove_apart(account_of(name), home=str(settings.home), secrets=secrets)
     return LocalJobs(account=name, reached=reached)

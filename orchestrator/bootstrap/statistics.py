@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orchestrator.application.ports.statistics import ChangePoint, Detector, Trend, Watched
-from orchestrator.domain.gate.performance import Comparison, Statistics
+from orchestrator.domain.gate.performance import PairedComparison, Statistics
 from orchestrator.extras import require
 
 
@@ -21,7 +21,7 @@ class LazyStatistics:
         direction: str,
         margin: float,
         alpha: float,
-    ) -> Comparison:
+    ) -> PairedComparison:
         """Test pairs, in the order of their turns, for a slow-down beyond a margin."""
         return _statistics().compare(
             subject, baseline, direction=direction, margin=margin, alpha=alpha

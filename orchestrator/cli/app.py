@@ -30,7 +30,7 @@ _START, _WORK, _LOOK, _KEEP = "Start", "Launch and wait", "Look and stop", "Keep
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CommandEntry:
     """A lazily imported command or group."""
 
     panel: str
@@ -61,142 +61,157 @@ class Entry:
 
 
 ENTRIES = {
-    "init": Entry(
+    "init": CommandEntry(
         _START,
         "init:init_command",
         "Write payload.toml and seatrial.yaml for an existing project, so that it can be run.",
     ),
-    "doctor": Entry(
+    "doctor": CommandEntry(
         _START,
         "doctor:doctor_command",
         "Check this computer, the home and the controller, or a cloud account; print corrections.",
     ),
-    "bootstrap": Entry(
+    "bootstrap": CommandEntry(
         _START,
         "bootstrap:bootstrap_command",
         "Set up an account: least permissions, and a kill switch that needs no controller.",
     ),
-    "plan": Entry(
+    "plan": CommandEntry(
         _WORK,
         "run:plan_command",
         "Show what `run` would do: cells, places, and the maximum cost. Launches nothing.",
     ),
-    "run": Entry(
+    "run": CommandEntry(
         _WORK,
         "run:run_command",
         "Launch a matrix and watch it to its end. The exit code is the outcome.",
     ),
-    "rerun": Entry(
+    "rerun": CommandEntry(
         _WORK,
         "run:rerun_command",
         "Launch a finished run again, or some of its jobs, as a new run; then watch it.",
     ),
-    "watch": Entry(
+    "watch": CommandEntry(
         _WORK, "run:watch_command", "Watch a run to its end. The exit code is the outcome."
     ),
-    "ingest": Entry(
+    "ingest": CommandEntry(
         _WORK,
         "ingest:ingest_command",
         "Create a finished run of one cell from files of other programs, and print its id.",
     ),
-    "runs": Entry(_LOOK, "runs:runs_command", "List the runs, newest first."),
-    "show": Entry(
+    "runs": CommandEntry(_LOOK, "runs:runs_command", "List the runs, newest first."),
+    "show": CommandEntry(
         _LOOK, "show:show_command", "Show a run: every cell and every job, with their outcomes."
     ),
-    "failures": Entry(
+    "failures": CommandEntry(
         _LOOK,
         "failures:failures_command",
         "List what failed in a run: job, test, cells, error, and the command that shows its log.",
     ),
-    "slowest": Entry(
+    "slowest": CommandEntry(
         _LOOK,
         "slowest:slowest_command",
         "List the tests of a run that took longest, and how long they took before.",
     ),
-    "logs": Entry(
+    "logs": CommandEntry(
         _LOOK,
         "logs:logs_command",
         "Print the logs of a run's cells, as they came from the machines.",
     ),
-    "report": Entry(_LOOK, "report:report_command", "Render a report from what is stored."),
-    "export": Entry(
+    "report": CommandEntry(_LOOK, "report:report_command", "Render a report from what is stored."),
+    "export": CommandEntry(
         _LOOK,
         "export:export_command",
         "Write every test and check in a format that other programs read.",
     ),
-    "compare": Entry(
+    "compare": CommandEntry(
         _LOOK,
         "compare:compare_command",
         "Show what changed between two runs: new failures, fixed tests, figures and costs.",
     ),
-    "annotate": Entry(
+    "annotate": CommandEntry(
         _LOOK,
         "annotate:annotate_command",
         "Add annotations to the reports of a run: narrative, fixes, recommendations.",
     ),
-    "lint": Entry(_LOOK, "lint:lint_command", "Check Markdown reports of any origin for errors."),
-    "cancel": Entry(
+    "lint": CommandEntry(
+        _LOOK, "lint:lint_command", "Check Markdown reports of any origin for errors."
+    ),
+    "cancel": CommandEntry(
         _LOOK,
         "cancel:cancel_command",
         "Cancel a run; finished tests are kept, and machines are released.",
     ),
-    "cost": Entry(
+    "cost": CommandEntry(
         _LOOK,
         "machines:cost_command",
         "Show the cost of a run; without one, of the runs of the last 30 days.",
     ),
-    "machines": Entry(
+    "machines": CommandEntry(
         _LOOK,
         "machines:machines_command",
         "List the project's cloud resources with their owners; terminate those without one.",
     ),
-    "serve": Entry(
+    "serve": CommandEntry(
         _KEEP,
         "administration:serve_command",
         "Run the controller in the foreground: REST on a port and on the home's socket.",
     ),
-    "ssh": Entry(
+    "ssh": CommandEntry(
         _LOOK,
         "ssh:ssh_command",
         "Open an SSH session on the machine that a cell holds. The exit code is ssh's own.",
         settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     ),
-    "controller": Entry(
+    "controller": CommandEntry(
         _KEEP,
         "administration:controller_command",
         "Run the controller that other commands start in the background.",
         hidden=True,
     ),
-    "gate": Entry(_LOOK, "gate:gate_app", "Release gates: policies and signed verdicts."),
-    "known-issue": Entry(
+    "gate": CommandEntry(_LOOK, "gate:gate_app", "Release gates: policies and signed verdicts."),
+    "known-issue": CommandEntry(
         _LOOK,
         "known_issue:known_issue_app",
         "Known issues: owned, dated exceptions for failures. They change no count.",
     ),
-    "quarantine": Entry(
+    "quarantine": CommandEntry(
         _LOOK,
         "quarantine:quarantine_app",
         "Flaky tests in quarantine: owned, dated, ending by themselves. They change no count.",
     ),
-    "alias": Entry(_LOOK, "known_issue:alias_app", "Aliases: tests with other names now."),
-    "channel": Entry(
+    "alias": CommandEntry(_LOOK, "known_issue:alias_app", "Aliases: tests with other names now."),
+    "channel": CommandEntry(
         _KEEP,
         "channel:channel_app",
         "Channels: notifications when a gate's state changes.",
     ),
-    "schedule": Entry(
+    "schedule": CommandEntry(
         _KEEP,
         "schedule:schedule_app",
         "Schedules: a matrix is launched at fixed times and judged, with notifications.",
     ),
-    "audit": Entry(
+    "backup": CommandEntry(
+        _KEEP,
+        "backup:backup_command",
+        "Copy the controller's database and files into one file, also while runs go on.",
+    ),
+    "restore": CommandEntry(
+        _KEEP,
+        "backup:restore_command",
+        "Fill an empty home, or an empty database, from a backup.",
+    ),
+    "audit": CommandEntry(
         _KEEP,
         "audit:audit_app",
         "The audit log: who changed what, from where, and when.",
     ),
-    "token": Entry(_KEEP, "administration:token_app", "API tokens."),
-    "db": Entry(_KEEP, "administration:db_app", "The controller's database."),
-    "schema": Entry(_KEEP, "administration:schema_app", "JSON Schemas of the files people write."),
+    "token": CommandEntry(_KEEP, "administration:token_app", "API tokens."),
+    "session": CommandEntry(_KEEP, "administration:session_app", "Browsers that are signed in."),
+    "db": CommandEntry(_KEEP, "administration:db_app", "The controller's database."),
+    "schema": CommandEntry(
+        _KEEP, "administration:schema_app", "JSON Schemas of the files people write."
+    ),
 }
 
 

@@ -12,8 +12,8 @@ from typing import Any, TypeVar, cast
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from orchestrator.cli.connect import Line
-from orchestrator.cli.errors import NO_VERDICT, CliError, RefusalError, UnreachableError
+from orchestrator.cli.connect import ControllerConnection
+from orchestrator.cli.errors import NO_VERDICT, CliError, NoControllerError, RefusalError
 from orchestrator.cli.wiring import WallClock
 
 API = "/api/v1"
@@ -62,7 +62,7 @@ class Client:
 
     def __init__(
         self,
-        line: Line,
+        line: ControllerConnection,
         clock: WallClock,
         *,
         pauses_s: Sequence[float] = PAUSES_S,
@@ -213,10 +213,10 @@ class Client:
                 answer = request.send(self._connection())
                 took = f"{answer.elapsed.total_seconds():.2f} s"
                 self._heard(f"{request.method} {request.path}: {answer.status_code} in {took}")
-            except (httpx.TransportError, UnreachableError) as error:
+            except (httpx.TransportError, NoControllerError) as error:
                 self._drop()
                 # A connection that was never made has sent nothing.
-                unsent = isinstance(error, httpx.ConnectError | UnreachableError)
+                unsent = isinstance(error, httpx.ConnectError | NoControllerError)
                 if pause_s is None or not (can_repeat or unsent):
                     failure = _unreachable(self.line.where, error)
                     failure.was_sent = not unsent
@@ -270,29 +270,29 @@ def _object(answer: httpx.Response) -> Json:
     return cast(Json, body)
 
 
-def _stranger(answer: httpx.Response) -> UnreachableError:
+def _stranger(answer: httpx.Response) -> NoControllerError:
     """Return the error for an answer that is not a controller's."""
-    return UnreachableError(
+    return NoControllerError(
         f"{answer.request.url} does not answer like a Seatrial controller; look at SEATRIAL_URL"
     )
 
 
-def _unreachable(where: str, error: Exception) -> UnreachableError:
-    if isinstance(error, UnreachableError):
+def _unreachable(where: str, error: Exception) -> NoControllerError:
+    if isinstance(error, NoControllerError):
         return error
     reason = str(error) or type(error).__name__
     said = f"{where} cannot be reached: {reason}"
     if isinstance(error, httpx.RemoteProtocolError) and where.startswith("http://"):
-        return UnreachableError(
+        return NoControllerError(
             said, "If the controller speaks HTTPS, begin its URL with https://."
         )
     if "certificate verify failed" not in reason:
-        return UnreachableError(said)
+        return NoControllerError(said)
     advice = "Set SSL_CERT_FILE to a PEM file with the certificates that you trust."
-    return UnreachableError(said, advice)
+    return NoControllerError(said, advice)
 
 
-def _refusal(answer: httpx.Response, document: str = "") -> RefusalError | UnreachableError:
+def _refusal(answer: httpx.Response, document: str = "") -> RefusalError | NoControllerError:
     try:
         body = answer.json()
     except ValueError:

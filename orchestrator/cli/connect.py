@@ -17,21 +17,20 @@ from orchestrator.cli.errors import (
     AUTHENTICATION,
     CliError,
     EmptyHomeError,
+    NoControllerError,
     RefusedError,
-    UnreachableError,
 )
+from orchestrator.cli.waits import CONTROLLER_POLL_S, CONTROLLER_START_LIMIT_S
 from orchestrator.cli.wiring import Secret, WallClock, Wiring
 
 SOCKET = "controller.sock"
 LOG = "controller.log"
-START_LIMIT_S = 60.0
-_LOOK_EVERY_S = 0.1
 _PATH_LIMIT_BYTES = 100
 _AGENT = {"User-Agent": f"seatrial/{orchestrator.__version__}"}
 _TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 
 
-class Line(Protocol):
+class ControllerConnection(Protocol):
     """A way to reach the controller."""
 
     @property
@@ -66,7 +65,7 @@ class RemoteConnection:
         self._token = token
 
     def open(self) -> httpx.Client:
-        """See `Line`."""
+        """See `ControllerConnection`."""
         headers = {**_AGENT}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token.get_secret_value()}"
@@ -88,7 +87,7 @@ class LocalConnection:
         self._address: str | None = None
 
     def open(self) -> httpx.Client:
-        """See `Line`."""
+        """See `ControllerConnection`."""
         socket = self.home / SOCKET
         try:
             there = socket.exists()
@@ -96,7 +95,7 @@ class LocalConnection:
             raise _not_ours(self.home) from None
         if not there:
             # The library would find out as well, and leave a socket open.
-            raise UnreachableError(f"{self.where} does not run")
+            raise NoControllerError(f"{self.where} does not run")
         if self._address is None:
             self._address = _reachable(socket)
         transport = httpx.HTTPTransport(uds=self._address)
@@ -119,7 +118,7 @@ class LocalConnection:
             if isinstance(_root(error), PermissionError):
                 raise _not_ours(self.home) from None
             return False
-        except (httpx.TransportError, UnreachableError):
+        except (httpx.TransportError, NoControllerError):
             return False
 
     def _start(self) -> None:
@@ -137,15 +136,15 @@ class LocalConnection:
         self._await(process, log, offset)
 
     def _await(self, process: subprocess.Popen[bytes], log: Path, offset: int) -> None:
-        for _ in range(round(START_LIMIT_S / _LOOK_EVERY_S)):
+        for _ in range(round(CONTROLLER_START_LIMIT_S / CONTROLLER_POLL_S)):
             if self.answers():
                 return
             if process.poll() is not None and not self.answers():
                 what = f"the controller ended at once, with exit code {process.returncode}"
-                raise UnreachableError(what, *_tail(log, offset))
-            self._clock.sleep(_LOOK_EVERY_S)
-        what = f"the controller does not answer after {START_LIMIT_S:.0f} s"
-        raise UnreachableError(what, *_tail(log, offset))
+                raise NoControllerError(what, *_tail(log, offset))
+            self._clock.sleep(CONTROLLER_POLL_S)
+        what = f"the controller does not answer after {CONTROLLER_START_LIMIT_S:.0f} s"
+        raise NoControllerError(what, *_tail(log, offset))
 
 
 class ReadingLine:

@@ -29,7 +29,7 @@ class CliError(Exception):
         self.code = code
 
 
-class UnreachableError(CliError):
+class NoControllerError(CliError):
     """No controller answered; trying again may help."""
 
     was_sent = False

@@ -98,7 +98,7 @@ class Gaps:
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class LogSelection:
     """Selection of logs."""
 
     job: str | None = None
@@ -121,7 +121,7 @@ class Chosen:
 
 
 def chosen_logs(
-    client: Client, run: RunResponse, cells: list[CellRecord], chosen: Chosen, gaps: Gaps
+    client: Client, run: RunResponse, cells: list[CellRecord], chosen: LogSelection, gaps: Gaps
 ) -> Iterator[bytes]:
     """Yield the output of tests or jobs, each under a heading. Raises CliError without any."""
     jobs = {one.id for cell in cells for one in cell.jobs}
@@ -139,7 +139,7 @@ def chosen_logs(
 
 
 def _of_cell(
-    client: Client, run: RunResponse, cell: CellRecord, chosen: Chosen, gaps: Gaps
+    client: Client, run: RunResponse, cell: CellRecord, chosen: LogSelection, gaps: Gaps
 ) -> Iterator[bytes]:
     named: Counter[str] = Counter()
     if chosen.test or chosen.failed:
@@ -185,7 +185,7 @@ def _nothing(what: str, cell: CellRecord, record: JobRecord | CellRecord) -> str
 
 
 def _tests(
-    client: Client, run: RunResponse, cell: CellRecord, chosen: Chosen
+    client: Client, run: RunResponse, cell: CellRecord, chosen: LogSelection
 ) -> Iterator[TestResponse]:
     if chosen.failed:
         return failing_tests(client, run, cell, job=chosen.job)

@@ -281,17 +281,13 @@ def read_order(
     documents = session.wiring.documents
     source: Source = read_document(file, "matrix", limit_bytes=_MATRIX_LIMIT_BYTES)
     try:
-        matrix = documents.read_matrix(source, str(file))
         if settings:
-            source = with_overrides(matrix, settings)
+            source = with_overrides(documents.read_matrix(source, str(file)), settings)
             matrix = documents.read_matrix(source, f"{file} with --set")
+        else:
+            matrix = documents.sketch_matrix(source, str(file))
         packed = _pack(session, file, matrix, source, scratch)
-        if session.settings.url is None:
-            # A controller elsewhere may have other providers, and another payload built in.
-            manifest = packed.manifest if packed else _builtin_manifest(session)
-            documents.check_matrix(
-                source, str(file), manifest=manifest, providers=session.wiring.traits
-            )
+        _check(session, file, source, packed)
         subject = _subject(session, file, matrix, source, scratch) if with_subject else None
         if subject is not None and matrix.subject.wheel:
             _see_age(session, file, matrix, subject.path)
@@ -310,6 +306,17 @@ def read_order(
         baseline=baseline,
         commit=_commit(session, file, known),
     )
+
+
+def _check(session: Session, file: Path, source: Source, packed: PackedPayload | None) -> None:
+    documents = session.wiring.documents
+    if session.settings.url is not None:
+        # A controller elsewhere may have other providers, and another payload built in.
+        documents.read_matrix(source, str(file))
+        return
+    manifest = packed.manifest if packed else _builtin_manifest(session)
+    traits = session.wiring.traits
+    documents.check_matrix(source, str(file), manifest=manifest, providers=traits)
 
 
 def _commit(session: Session, file: Path, matrix: Matrix) -> Commit:

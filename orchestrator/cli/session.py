@@ -20,8 +20,8 @@ from orchestrator.domain.document_problems import nearest
 
 if TYPE_CHECKING:
     from orchestrator.cli.client import Client, Json
-    from orchestrator.cli.connect import Line, ReadingLine
-    from orchestrator.cli.wiring import Settings, Wiring
+    from orchestrator.cli.connect import ControllerConnection, ReadingLine
+    from orchestrator.cli.wiring import CommandSettings, Wiring
     from orchestrator.domain.run_record import CellRecord, RunResponse
 
 # A command that asks no controller, as `--help`, does without the library that would.
@@ -82,7 +82,7 @@ class Session:
     _clients: list[Client] = field(default_factory=list)
 
     @property
-    def settings(self) -> Settings:
+    def settings(self) -> CommandSettings:
         """Return the settings. Raises CliError for an invalid variable."""
         try:
             return self.wiring.settings
@@ -107,7 +107,7 @@ class Session:
             and not self.settings.ci
         )
 
-    def line(self, say: Callable[[str], None] | None = None) -> Line:
+    def line(self, say: Callable[[str], None] | None = None) -> ControllerConnection:
         """Return the connection to the configured controller; `say` reports its start."""
         from orchestrator.cli.connect import LocalConnection, RemoteConnection
 
@@ -151,7 +151,7 @@ class Session:
             return ReadingLine(line, self.wiring)
         return None
 
-    def _client(self, line: Line, **options: Any) -> Client:  # noqa: ANN401 - of the class
+    def _client(self, line: ControllerConnection, **options: Any) -> Client:  # noqa: ANN401 - of the class
         from orchestrator.cli.client import Client
 
         client = Client(line, self.wiring.clock, heard=self._hear, **options)

@@ -59,7 +59,7 @@ def params_of(params: Mapping[str, object]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MedianText:
     """A median with its spread and the number of its samples."""
 
     kind: ClassVar[str] = "text"
@@ -104,7 +104,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RelativeChange:
     """A relative change, and whether it is an improvement."""
 
     kind: ClassVar[str] = "badge"

@@ -24,7 +24,7 @@ from orchestrator.dashboard import urls
 from orchestrator.dashboard.forms import Form
 from orchestrator.dashboard.labels import cut, spoken, visible
 from orchestrator.dashboard.session import Viewer, ViewerDep
-from orchestrator.dashboard.table import Mark, Plain, Row, Table
+from orchestrator.dashboard.table import OutcomeMark, Plain, Row, Table
 from orchestrator.domain.cell import Cell, Run
 from orchestrator.domain.vocabulary import term
 
@@ -147,7 +147,7 @@ class Pages:
         self._environment.filters |= {"visible": visible, "cut": cut, "term": term}
         self._environment.filters |= {"markdown": markdown, "spoken": spoken}
         self._environment.globals |= {"static": static, "urls": urls, "once": self._once}
-        self._marks: dict[Mark, Markup] = {}
+        self._marks: dict[OutcomeMark, Markup] = {}
 
     def show(self, template: str, words: Mapping[str, object], part: str = "") -> str:
         """Render a page, or one block of it."""
@@ -159,7 +159,7 @@ class Pages:
             raise PageMissingError(f"this page has no part {part!r}")
         return "".join(block(found.new_context(dict(words))))
 
-    def _once(self, render: Callable[[Mark], Markup], mark: Mark) -> Markup:
+    def _once(self, render: Callable[[OutcomeMark], Markup], mark: OutcomeMark) -> Markup:
         """Render a mark without a link once: the same few dozen marks are on every page."""
         known = self._marks.get(mark)
         if known is None:

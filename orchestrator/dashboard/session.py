@@ -7,15 +7,16 @@ import hashlib
 import hmac
 import secrets
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Request, Response
 from starlette.concurrency import run_in_threadpool
 
+from orchestrator.application.browser_sessions import NewSession, cookie_of
 from orchestrator.application.context import Context
-from orchestrator.application.tokens import Credential, check_credential, cookie_of
-from orchestrator.domain.caller_identity import Person, Scope, missing_scope
+from orchestrator.application.tokens import Credential, check_credential
+from orchestrator.domain.caller_identity import Caller, Person, Scope, missing_scope
 
 CSRF_FIELD = "csrf"
 _NONCE_BYTES = 12
@@ -42,21 +43,27 @@ class UploadRefusedError(Exception):
 class Viewer:
     """The person or token behind a request."""
 
-    name: str
-    """The token's."""
-    scope: Scope
+    caller: Caller
     credential: Credential
-    token: str
-    """The token's id."""
+
+    @property
+    def name(self) -> str:
+        """Identifies who signs."""
+        return self.caller.name
+
+    @property
+    def shown(self) -> str:
+        """Name to show to the viewer."""
+        return self.caller.shown
 
     @property
     def person(self) -> Person:
         """Name of the person who signs."""
-        return Person(self.name, self.token)
+        return self.caller.person
 
     def may(self, needed: str) -> bool:
-        """Whether the token's scope is enough."""
-        return _RANK.index(self.scope) >= _RANK.index(Scope(needed))
+        """Whether the caller's scope is enough."""
+        return _RANK.index(self.caller.scope) >= _RANK.index(Scope(needed))
 
     def csrf(self) -> str:
         """A CSRF value for forms, masked anew each time so that compressed sizes do not leak it."""
@@ -78,8 +85,8 @@ class Viewer:
 
 def viewer_of(context: Context, credential: Credential) -> Viewer | None:
     """Return the viewer of the token, or None."""
-    token = check_credential(context, credential) if credential.secret else None
-    return None if token is None else Viewer(token.name, token.scope, credential, token.id)
+    caller = check_credential(context, credential) if credential.secret else None
+    return None if caller is None else Viewer(caller, credential)
 
 
 def _credential(request: Request) -> Credential:
@@ -119,7 +126,7 @@ def needs(scope: Scope, *, uploads: bool = False) -> object:
 
     async def allowed(request: Request, viewer: ViewerDep) -> Viewer:
         if not viewer.may(scope):
-            raise NotAllowedError(missing_scope(viewer.name, viewer.scope, scope))
+            raise NotAllowedError(missing_scope(viewer.caller, scope))
         await check_form(request, viewer, uploads=uploads)
         return viewer
 
@@ -153,18 +160,26 @@ def _check_size(request: Request) -> None:
         )
 
 
-def keep(request: Request, response: Response, session: Credential, life: timedelta) -> None:
+def keep(request: Request, response: Response, session: NewSession) -> None:
     """Let the browser remember its session."""
     response.set_cookie(
         cookie_of(request.headers.get("host", "")),
         session.secret,
-        max_age=int(life.total_seconds()),
+        max_age=int(session.life.total_seconds()),
         httponly=True,
         samesite="lax",
-        secure=request.url.scheme == "https",
+        secure=is_encrypted(request),
     )
 
 
 def forget(request: Request, response: Response) -> None:
     """Let the browser forget its session."""
     response.delete_cookie(cookie_of(request.headers.get("host", "")), httponly=True)
+
+
+def is_encrypted(request: Request) -> bool:
+    """Whether the browser speaks HTTPS: with this port, or with the proxy before it."""
+    context: Context = request.app.state.context
+    address = urlsplit(context.sign_in.public_url)
+    is_public = address.netloc == request.headers.get("host", "")
+    return request.url.scheme == "https" or (is_public and address.scheme == "https")

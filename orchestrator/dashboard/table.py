@@ -18,7 +18,7 @@ from orchestrator.domain.vocabulary import term
 Plain = str | int | float | bool | None | Mapping[str, "Plain"] | Sequence["Plain"]
 
 
-class Cell(Protocol):
+class TableCell(Protocol):
     """The value of one table cell."""
 
     @property
@@ -99,7 +99,7 @@ class Badge:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class TestCounts:
     """Counts of tests, with the pass rate and the outcomes outside it."""
 
     kind: ClassVar[str] = "tally"
@@ -248,7 +248,7 @@ class Several:
     """Several cells in one place."""
 
     kind: ClassVar[str] = "several"
-    cells: Sequence[Cell]
+    cells: Sequence[TableCell]
 
     def plain(self) -> Plain:
         """The values as a list."""
@@ -260,7 +260,7 @@ class Several:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class OutcomeMark:
     """An outcome in a grid: one sign with a word for screen readers, which fills its table cell.
 
     It shows only the outcome; other information of thousands of marks is shown elsewhere.
@@ -300,7 +300,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class NameList:
     """Several names: a page shows the first ones, and all of them as a tooltip."""
 
     kind: ClassVar[str] = "names"
@@ -361,7 +361,7 @@ class Column:
 class Row:
     """Cells in the order of the columns; the first one is the row's heading."""
 
-    cells: Sequence[Cell]
+    cells: Sequence[TableCell]
     id: str = ""
     """An anchor, where something links to the row."""
     tone: str = ""

@@ -49,7 +49,7 @@ class BlobCorruptError(Exception):
     """The stored bytes do not match their digest; none of the wrong bytes were returned."""
 
 
-class Intake:
+class BlobIntake:
     """Counts and hashes incoming bytes, and cuts them into frames."""
 
     def __init__(self, limit_bytes: int | None) -> None:

@@ -45,9 +45,44 @@ class Person:
     """The identity of a caller."""
 
     name: str
-    """The token's name at that time, or the operating-system user's."""
+    """The token's name at that time, or the operating-system user's, or `person_of_issuer`."""
     token: str
-    """The token's id, or `SOCKET`."""
+    """The token's id, the session's of a person who signed in at an issuer, or `SOCKET`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The token or the browser session behind a request."""
+
+    id: str
+    """The token's; of a person who signed in at an issuer, the session's."""
+    name: str
+    """Identifies the person, as `Person.name`."""
+    scope: Scope
+    display_name: str = ""
+    """What the issuer calls the person; only for showing."""
+
+    is_person: bool = False
+    """Whether somebody signed in at an issuer; else it is a token."""
+
+    @property
+    def person(self) -> Person:
+        """Return who signs."""
+        return Person(self.name, self.id)
+
+    @property
+    def shown(self) -> str:
+        """Return the name to show to the caller."""
+        return self.display_name or self.name
+
+
+def person_of_issuer(issuer: str, subject: str) -> str:
+    """Return the name of a person who signs in at an issuer.
+
+    A display name can be chosen and changed; issuer and subject identify an account for ever
+    (OpenID Connect Core 1.0, section 5.7). No issuer has a `#`, so that two never meet.
+    """
+    return f"{issuer}#{subject}"
 
 
 def shown_name(text: str) -> str:
@@ -68,9 +103,10 @@ def person_key(name: str) -> str:
     return shown_name(plain.replace("\N{LATIN SMALL LETTER DOTLESS I}", "i"))
 
 
-def missing_scope(token: str, scope: Scope, needed: Scope) -> str:
-    """Return the message to a caller whose token lacks a scope."""
-    return f"this needs the scope {needed}; the token {token!r} has {scope}"
+def missing_scope(caller: Caller, needed: Scope) -> str:
+    """Return the message to a caller who lacks a scope."""
+    who = caller.name if caller.is_person else f"the token {caller.name!r}"
+    return f"this needs the scope {needed}; {who} has {caller.scope}"
 
 
 def name_fault(text: str) -> str:
@@ -125,6 +161,8 @@ class Token:
     expires_at: datetime | None
     last_used_at: datetime | None = None
     revoked_at: datetime | None = None
+    prefix: str = ""
+    """Beginning of the secret, by which a token that is found somewhere is recognised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

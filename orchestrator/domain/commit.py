@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from orchestrator.domain.limits import Limits
+from orchestrator.domain.limits import ValueLimits
 
 _SHORT = 12
 
@@ -15,10 +15,10 @@ _SHORT = 12
 class Commit:
     """The commit that a run tests; unknown fields are empty."""
 
-    sha: Annotated[str, Limits(pattern="^([0-9a-f]{7,64})?$")] = ""
+    sha: Annotated[str, ValueLimits(pattern="^([0-9a-f]{7,64})?$")] = ""
     """Hex digest of the commit."""
-    branch: Annotated[str, Limits(max_length=250)] = ""
-    author: Annotated[str, Limits(max_length=200)] = ""
+    branch: Annotated[str, ValueLimits(max_length=250)] = ""
+    author: Annotated[str, ValueLimits(max_length=200)] = ""
     """Name of the author."""
     is_dirty: bool = False
     """Whether files of the checkout differ from the commit."""

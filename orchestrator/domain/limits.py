@@ -15,7 +15,7 @@ ONE_LINE = r"^[^\x00-\x1f\x7f]*$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ValueLimits:
     """Limits of a text, a number or a list; None does not restrict."""
 
     min_length: int | None = None
@@ -35,7 +35,7 @@ class Limits:
         return handler(source) | {name: x for name, x in values.items() if x is not None}
 
 
-Word = Annotated[str, Limits(max_length=300, pattern=ONE_LINE)]
+Word = Annotated[str, ValueLimits(max_length=300, pattern=ONE_LINE)]
 """One line without control characters; may be empty."""
-Filled = Annotated[str, Limits(min_length=1, max_length=300, pattern=ONE_LINE)]
+Filled = Annotated[str, ValueLimits(min_length=1, max_length=300, pattern=ONE_LINE)]
 """One line, not empty."""

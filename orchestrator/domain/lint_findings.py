@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from orchestrator.domain.ingested import RunAnnotation
-from orchestrator.domain.limits import STRICT, Limits
+from orchestrator.domain.limits import STRICT, ValueLimits
 
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")
@@ -21,10 +21,10 @@ class ForeignDocument:
 
     __pydantic_config__ = STRICT
 
-    name: Annotated[str, Limits(min_length=1, max_length=200)]
+    name: Annotated[str, ValueLimits(min_length=1, max_length=200)]
     """File name, for findings."""
-    text: Annotated[str, Limits(max_length=LARGEST_TEXT)]
-    replaced: Annotated[int, Limits(ge=0, le=LARGEST_TEXT)] = 0
+    text: Annotated[str, ValueLimits(max_length=LARGEST_TEXT)]
+    replaced: Annotated[int, ValueLimits(ge=0, le=LARGEST_TEXT)] = 0
     """Number of bytes that were not UTF-8 and were replaced."""
 
 

@@ -436,7 +436,7 @@ class ProviderTraits:
     """The setting without which it is not configured: nothing is imported to find that out."""
 
 
-class StaticHostStore(Protocol):
+class StaticHosts(Protocol):
     """Stores the machines of a provider without a cloud."""
 
     def write(self, provider: str, machine: Machine) -> None:

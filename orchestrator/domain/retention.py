@@ -29,7 +29,7 @@ class RunPart(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class KeepRule:
     """How long something is kept."""
 
     days: int
@@ -52,20 +52,20 @@ class Rule:
 class RetentionPolicy:
     """How long each thing is kept."""
 
-    logs: Rule = Rule(180, "SEATRIAL_KEEP_LOGS_DAYS")
+    logs: KeepRule = KeepRule(180, "SEATRIAL_KEEP_LOGS_DAYS")
     """Logs and raw events, after the end of their run."""
-    artifacts: Rule = Rule(365, "SEATRIAL_KEEP_ARTIFACTS_DAYS")
+    artifacts: KeepRule = KeepRule(365, "SEATRIAL_KEEP_ARTIFACTS_DAYS")
     """Artifacts and rendered reports, after the end of their run."""
-    payloads: Rule = Rule(365, "SEATRIAL_KEEP_PAYLOADS_DAYS")
+    payloads: KeepRule = KeepRule(365, "SEATRIAL_KEEP_PAYLOADS_DAYS")
     """Payloads and wheels of subjects, after the end of the last run that used them."""
-    history: Rule = Rule(365, "SEATRIAL_KEEP_HISTORY_DAYS")
+    history: KeepRule = KeepRule(365, "SEATRIAL_KEEP_HISTORY_DAYS")
     """Firings, deliveries, unapproved waivers and idempotency keys, after their end."""
-    caches: Rule = Rule(14, "SEATRIAL_KEEP_CACHES_DAYS")
+    caches: KeepRule = KeepRule(14, "SEATRIAL_KEEP_CACHES_DAYS")
     """Wheelhouses in the home, and the engine's records of finished cells."""
 
     def narrowed(self, days: int) -> RetentionPolicy:
         """Return the policy with at most so many days for everything that is pruned at all."""
-        asked = Rule(days, "as asked")
+        asked = KeepRule(days, "as asked")
         names = [one.name for one in fields(self) if getattr(self, one.name).days > days]
         return replace(self, **dict.fromkeys(names, asked))
 

@@ -108,7 +108,7 @@ class AttributionContext:
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class _RetestedTest:
     """One test with its retests and facts."""
 
     alone: Tally
@@ -139,13 +139,13 @@ def attribute_failure(
     return tuple(found)
 
 
-def _case(key: str, retests: Sequence[Retest], about: AttributionContext) -> _Case:
+def _case(key: str, retests: Sequence[Retest], about: AttributionContext) -> _RetestedTest:
     def count(kind: RetestKind, *, whole: bool = False, after: RetestKind | None = None) -> Tally:
         since = last_session(retests, after) if after else 0
         return tally(retests, key, kind, whole=whole, after=since)
 
     words = about.second.outcomes.get(key, ()) if about.second else ()
-    return _Case(
+    return _RetestedTest(
         alone=count(RetestKind.RERUN),
         among=count(RetestKind.RERUN, whole=True),
         baseline=count(RetestKind.BASELINE),
@@ -157,7 +157,7 @@ def _case(key: str, retests: Sequence[Retest], about: AttributionContext) -> _Ca
     )
 
 
-def _answer(case: _Case) -> tuple[RootCause, list[str]]:
+def _answer(case: _RetestedTest) -> tuple[RootCause, list[str]]:
     if case.alone.passed or case.among.passed:
         return _unsteady(case)
     if not case.alone.always_failed(SURE):
@@ -174,7 +174,7 @@ def _answer(case: _Case) -> tuple[RootCause, list[str]]:
     return RootCause.UNKNOWN, [steady, *_known(case)]
 
 
-def _unsteady(case: _Case) -> tuple[RootCause, list[str]]:
+def _unsteady(case: _RetestedTest) -> tuple[RootCause, list[str]]:
     """Return `flaky` where it passed unchanged at least once."""
     alone = f"With nothing changed on the same machine it failed {_of(case.alone)} run again."
     if case.alone.failed or case.among.passed:
@@ -189,7 +189,7 @@ def _unsteady(case: _Case) -> tuple[RootCause, list[str]]:
     return RootCause.UNKNOWN, [alone, said]
 
 
-def _subject(case: _Case) -> tuple[RootCause, list[str]] | None:
+def _subject(case: _RetestedTest) -> tuple[RootCause, list[str]] | None:
     if not case.baseline.always_passed(SURE) or not case.back_from_baseline.always_failed(BACK):
         return None
     baseline = f"the baseline {case.about.baseline} and nothing else changed"
@@ -200,7 +200,7 @@ def _subject(case: _Case) -> tuple[RootCause, list[str]] | None:
     return _unless_elsewhere(case, RootCause.SUBJECT, evidence)
 
 
-def _dependency(case: _Case) -> tuple[RootCause, list[str]] | None:
+def _dependency(case: _RetestedTest) -> tuple[RootCause, list[str]] | None:
     if not case.green.always_passed(SURE) or not case.back_from_green.always_failed(BACK):
         return None
     with_baseline = [_with_baseline(case)] if case.baseline.total else []
@@ -215,7 +215,7 @@ def _dependency(case: _Case) -> tuple[RootCause, list[str]] | None:
 
 
 def _unless_elsewhere(
-    case: _Case, answer: RootCause, evidence: list[str]
+    case: _RetestedTest, answer: RootCause, evidence: list[str]
 ) -> tuple[RootCause, list[str]]:
     """Return `unknown` where the same test passes on another machine."""
     if case.elsewhere is not None and case.there.passed:
@@ -223,13 +223,13 @@ def _unless_elsewhere(
     return answer, evidence
 
 
-def _machine(case: _Case) -> tuple[RootCause, list[str]] | None:
+def _machine(case: _RetestedTest) -> tuple[RootCause, list[str]] | None:
     if case.elsewhere is None or not case.there.always_passed(SURE):
         return None
     return RootCause.MACHINE, [*_ruled_out(case), _there(case)]
 
 
-def _surroundings(case: _Case) -> tuple[RootCause, list[str]] | None:
+def _surroundings(case: _RetestedTest) -> tuple[RootCause, list[str]] | None:
     """Return `image_or_driver` where nothing else can be the cause."""
     about = case.about
     packages_are_out = not about.packages or case.green.always_failed(SURE)
@@ -246,7 +246,7 @@ def _surroundings(case: _Case) -> tuple[RootCause, list[str]] | None:
     return RootCause.IMAGE_OR_DRIVER, [*_ruled_out(case), _there(case), differs]
 
 
-def _known(case: _Case) -> list[str]:
+def _known(case: _RetestedTest) -> list[str]:
     """Return known facts that prove nothing."""
     about, said = case.about, _ruled_out(case)
     if not case.baseline.total:
@@ -267,7 +267,7 @@ def _known(case: _Case) -> list[str]:
     return said
 
 
-def _ruled_out(case: _Case) -> list[str]:
+def _ruled_out(case: _RetestedTest) -> list[str]:
     said = [_with_baseline(case)] if case.baseline.total else []
     if case.green.total:
         green = f"the packages of the last green run {case.about.last_green}"
@@ -275,14 +275,14 @@ def _ruled_out(case: _Case) -> list[str]:
     return said
 
 
-def _with_baseline(case: _Case) -> str:
+def _with_baseline(case: _RetestedTest) -> str:
     words = f"With the baseline {case.about.baseline} it failed {_of(case.baseline)}"
     if case.baseline.other:
         return f"{words}, and was skipped or not there {case.baseline.other} times."
     return f"{words}."
 
 
-def _there(case: _Case) -> str:
+def _there(case: _RetestedTest) -> str:
     second = case.about.second
     where = f"{second.name} (run {second.run})" if second else ""
     return f"On another machine of the platform, {where}, it failed {_of(case.there)}."

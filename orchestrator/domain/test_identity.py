@@ -148,7 +148,7 @@ def compare_names(
     known = {was: now for was, now in (confirmed or {}).items() if was in ours and now in theirs}
     gone = {name: take_apart(name) for name in sorted(ours - same - set(known))}
     come = {name: take_apart(name) for name in sorted(theirs - same - set(known.values()))}
-    search = _Search(gone, come, frozenset(rejected))
+    search = _NameMatching(gone, come, frozenset(rejected))
     search.by_key(NameChange.PARAMETERS, lambda n: (n.path, n.classes, n.function, n.parameters))
     search.by_key(NameChange.MOVED, lambda n: (n.function, n.parameters))
     search.by_similarity(alike)
@@ -161,7 +161,7 @@ def compare_names(
     )
 
 
-class _Search:
+class _NameMatching:
     """Matches removed with added names; each name is used at most once."""
 
     def __init__(

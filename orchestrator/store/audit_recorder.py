@@ -37,7 +37,7 @@ from orchestrator.store.tables import (
     RunRow,
     ScheduleRow,
     SigningKeyRow,
-    Table,
+    TableBase,
     TestAliasRow,
     TokenRow,
     VerdictRow,
@@ -115,17 +115,18 @@ class _Audited:
     shown: Callable[[Values], Values] = lambda values: values
 
 
-def _without_secrets(values: Values) -> Values:
+def without_secrets(values: Values) -> Values:
+    """Return the values of a channel without the secrets of its address and its signatures."""
     channel = values["channel"]
     secrets = tuple(replace(one, value="") for one in channel.secrets)
     shown = replace(channel, target=channel.shown_target, secrets=secrets)
     return {**values, "channel": shown}
 
 
-_AUDITED: Mapping[type[Table], _Audited] = {
+_AUDITED: Mapping[type[TableBase], _Audited] = {
     ApprovalRow: _Audited("approvals/{gate}/{by}"),
     ChannelRow: _Audited(
-        "channels/{name}", frozenset({"failing_since", "last_success_at"}), _without_secrets
+        "channels/{name}", frozenset({"failing_since", "last_success_at"}), without_secrets
     ),
     GatePolicyRow: _Audited("gates/{gate}", frozenset({"pk"})),
     KnownIssueRow: _Audited("known-issues/KI-{pk:04d}"),
@@ -165,7 +166,7 @@ class _Recorder:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._rows: dict[tuple[type[Table], str], tuple[Values | None, Values | None]] = {}
+        self._rows: dict[tuple[type[TableBase], str], tuple[Values | None, Values | None]] = {}
         event.listen(session, "after_flush", self._flushed)
         event.listen(session, "do_orm_execute", self._executed)
 
@@ -179,7 +180,7 @@ class _Recorder:
                 found.append(Change(resource, shown[0], shown[1], product))
         return found
 
-    def _add(self, table: type[Table], before: Values | None, after: Values | None) -> None:
+    def _add(self, table: type[TableBase], before: Values | None, after: Values | None) -> None:
         name = _AUDITED[table].resource.format_map(after or before or {})
         first = self._rows.get((table, name), (before, None))[0]
         self._rows[table, name] = first, after
@@ -198,7 +199,7 @@ class _Recorder:
 
     def _executed(self, state: ORMExecuteState) -> Result[Any] | None:
         """Read the rows of an INSERT, UPDATE or DELETE before it and after it."""
-        table: type[Table] = state.bind_mapper.class_ if state.bind_mapper else Table
+        table: type[TableBase] = state.bind_mapper.class_ if state.bind_mapper else TableBase
         if table not in _AUDITED or not (state.is_insert or state.is_update or state.is_delete):
             return None
         if state.is_insert:
@@ -214,18 +215,18 @@ class _Recorder:
             self._add(table, by_key.get(key), after.get(key))
         return result
 
-    def _rows_of(self, table: type[Table], where: ColumnElement[bool] | None) -> list[Values]:
+    def _rows_of(self, table: type[TableBase], where: ColumnElement[bool] | None) -> list[Values]:
         query = select(*table.__table__.columns)
         if where is not None:
             query = query.where(where)
         return [dict(row) for row in self._session.execute(query).mappings()]
 
 
-def _values(row: Table) -> Values:
+def _values(row: TableBase) -> Values:
     return {one.key: getattr(row, one.key) for one in type(row).__mapper__.column_attrs}
 
 
-def _replaced(row: Table) -> Values:
+def _replaced(row: TableBase) -> Values:
     """Return the earlier values of changed columns."""
     attributes = state_of(row).attrs
     keys = (one.key for one in type(row).__mapper__.column_attrs)
@@ -235,7 +236,7 @@ def _replaced(row: Table) -> Values:
 
 def _inserted(state: ORMExecuteState) -> ColumnElement[bool]:
     """Select the rows of an INSERT by a key that all of them have a value for."""
-    table = state.bind_mapper.class_ if state.bind_mapper else Table
+    table = state.bind_mapper.class_ if state.bind_mapper else TableBase
     given = state.parameters
     if not given:
         dialect = state.session.get_bind().dialect
@@ -253,7 +254,7 @@ def _keys(table: Any) -> Iterator[set[str]]:  # noqa: ANN401 - declared as a Fro
             yield {column.name for column in constraint.columns}
 
 
-def _is_one_of(table: type[Table], names: list[str], rows: list[Values]) -> ColumnElement[bool]:
+def _is_one_of(table: type[TableBase], names: list[str], rows: list[Values]) -> ColumnElement[bool]:
     columns = table.__table__.columns
     return or_(False, *(and_(*(columns[name] == row[name] for name in names)) for row in rows))
 
@@ -262,7 +263,7 @@ def _key(row: Values, names: list[str]) -> tuple[object, ...]:
     return tuple(row[name] for name in names)
 
 
-def _document(table: type[Table], values: Values | None) -> Mapping[str, object] | None:
+def _document(table: type[TableBase], values: Values | None) -> Mapping[str, object] | None:
     """Return a row as JSON values, without what is secret or no setting."""
     if values is None:
         return None

@@ -35,7 +35,7 @@ from orchestrator.store.tables import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class CellMetric:
     """A metric of a cell of a run."""
 
     run: str
@@ -65,7 +65,7 @@ class BenchmarkSeriesStore:
 
     def of_benchmark(
         self, job: str, metric: str, *, product: str | None, runs: int
-    ) -> list[Measured]:
+    ) -> list[CellMetric]:
         """Return measurements of a product's newest runs; None means any product.
 
         In the order of the runs. Of a job that was tried again the last attempt counts; machines
@@ -85,7 +85,7 @@ class BenchmarkSeriesStore:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _MetricRow:
     """A metric with its run."""
 
     metric: MetricRow
@@ -96,7 +96,7 @@ class _Row:
     launched: datetime
 
 
-def _rows(session: Session, job: str, metric: str, runs: Iterable[str]) -> Iterable[_Row]:
+def _rows(session: Session, job: str, metric: str, runs: Iterable[str]) -> Iterable[_MetricRow]:
     """Return metrics of each job's present attempt, on real machines."""
     current = and_(JobResultRow.cell == CellRow.pk, JobResultRow.job == MetricRow.job)
     simulated = select(LeaseRow.pk).where(LeaseRow.attempt == AttemptRow.pk, LeaseRow.simulated)
@@ -112,7 +112,7 @@ def _rows(session: Session, job: str, metric: str, runs: Iterable[str]) -> Itera
         .where(or_(JobResultRow.attempt.is_(None), JobResultRow.attempt == AttemptRow.pk))
         .order_by(RunRow.id, CellRow.position, MetricRow.attempt, MetricRow.seq)
     )
-    return (_Row(*row) for row in session.execute(query))
+    return (_MetricRow(*row) for row in session.execute(query))
 
 
 def _probed(session: Session, attempts: Iterable[int]) -> Probed:
@@ -126,9 +126,9 @@ def _probed(session: Session, attempts: Iterable[int]) -> Probed:
     }
 
 
-def _measured(row: _Row, cells: Cells, probed: Probed) -> Measured:
+def _measured(row: _MetricRow, cells: Cells, probed: Probed) -> CellMetric:
     cell, metric = cells[row.cell], row.metric
-    return Measured(
+    return CellMetric(
         run=row.run,
         cell=cell.name,
         platform=cell.platform,
@@ -192,7 +192,7 @@ class Series(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Overview:
+class BenchmarkOverview:
     """Every benchmark over a product's newest runs."""
 
     benchmarks: Sequence[Benchmark] = ()
@@ -211,17 +211,6 @@ class Track:
     """In the order of runs."""
     older: int = 0
     """Number of earlier runs that measured the benchmark."""
-
-
-class Versus(NamedTuple):
-    """A benchmark in both cells of a pair."""
-
-    pair: int
-    """Index of the pair."""
-    benchmark: int
-    """Number of the benchmark."""
-    before: Point
-    after: Point
 
 
 _BENCHMARK = (
@@ -248,7 +237,9 @@ class BenchmarkStore:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    def overview(self, product: str, *, runs: int, job: str = "", contains: str = "") -> Overview:
+    def overview(
+        self, product: str, *, runs: int, job: str = "", contains: str = ""
+    ) -> BenchmarkOverview:
         """Return a product's benchmarks over its newest runs with measurements.
 
         Args:
@@ -269,7 +260,7 @@ class BenchmarkStore:
                 )
             }
         mine = {benchmark.number for benchmark in benchmarks}
-        return Overview(benchmarks, cells, _series(cells, packed, mine))
+        return BenchmarkOverview(benchmarks, cells, _series(cells, packed, mine))
 
     def points(
         self, benchmarks: Sequence[int], cells: Sequence[int]
@@ -364,8 +355,13 @@ class BenchmarkStore:
                 for cell, document in session.execute(query.where(AttemptRow.cell.in_(some)))
             }
 
-    def beside(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Versus]:
-        """Return the benchmarks of both cells of pairs, by cell ids."""
+    def beside(
+        self, pairs: Sequence[tuple[str, str]]
+    ) -> Mapping[tuple[int, int], tuple[Point, Point]]:
+        """Return the points that both cells of a pair have, before and after.
+
+        By the pair's index and the benchmark's number, in this order. `pairs` are cell ids.
+        """
         old, new = (aliased(BenchmarkPointRow) for _ in range(2))
         first, second = (aliased(CellRow) for _ in range(2))
         # For SQLite, which looks up no index for pairs.
@@ -380,13 +376,13 @@ class BenchmarkStore:
             .where(some, others, tuple_(first.id, second.id).in_(pairs))
         )
         place = {pair: at for at, pair in enumerate(pairs)}
-        found: list[Versus] = []
+        found: dict[tuple[int, int], tuple[Point, Point]] = {}
         with self._sessions.read() as session:
             for before, after, number, *points in session.execute(query):
                 half = len(points) // 2
                 both = Point(*points[:half]), Point(*points[half:])
-                found.append(Versus(place[before, after], number, *both))
-        return sorted(found)
+                found[place[before, after], number] = both
+        return dict(sorted(found.items()))
 
     def known(self, benchmarks: Sequence[int]) -> Mapping[int, Benchmark]:
         """Return benchmarks by number."""

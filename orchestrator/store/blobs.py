@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 
 from orchestrator.domain.blobs import (
     CLAIM_S,
+    BlobIntake,
     BlobMissingError,
-    Intake,
     StoredBlob,
     is_digest,
     opened,
@@ -68,7 +68,7 @@ class DbBlobs:
         The bytes are in a temporary file until their digest is known, so that a slow sender
         holds no transaction open and a killed one leaves no row.
         """
-        intake = Intake(limit_bytes)
+        intake = BlobIntake(limit_bytes)
         with tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES) as spool:
             lengths = [spool.write(frame) for frame in intake.frames(chunks)]
             found = intake.digest(digest)

@@ -118,7 +118,7 @@ class Utc(TypeDecorator[datetime]):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-class Money(TypeDecorator[Decimal]):
+class ExactDecimal(TypeDecorator[Decimal]):
     """An exact Decimal; text in SQLite, which has no decimals."""
 
     impl = Numeric
@@ -137,7 +137,7 @@ class Money(TypeDecorator[Decimal]):
         return None if value is None else Decimal(value)
 
 
-class Document(TypeDecorator[T]):
+class DocumentColumn(TypeDecorator[T]):
     """A domain dataclass as JSON text, parsed strictly; keys keep their order."""
 
     impl = Text

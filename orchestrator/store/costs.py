@@ -55,7 +55,7 @@ class Sum:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class DailyCost:
     """Cost of one day, platform, provider and version."""
 
     day: str
@@ -129,7 +129,7 @@ class CostStore:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    def accounts(self, since: datetime, until: datetime) -> list[Account]:
+    def accounts(self, since: datetime, until: datetime) -> list[DailyCost]:
         """Return accounts by day, platform, provider and version, sorted by day. One statement."""
         with self._sessions.read() as session:
             keys = (
@@ -151,7 +151,7 @@ class CostStore:
                 .order_by("day", "platform", "provider", "version")
             )
             return [
-                Account(
+                DailyCost(
                     day=day, platform=platform, provider=provider, version=version, sum=_sum(*sums)
                 )
                 for day, platform, provider, version, *sums in session.execute(query)

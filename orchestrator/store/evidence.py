@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import case, func, insert, select, update
+from sqlalchemy import bindparam, case, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.event_facts import AgentEnd, Facts
@@ -33,7 +33,7 @@ from orchestrator.store.write_results import ATTEMPT_SPAN, TestCases, write_fact
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class EvidencePosition:
     """The position up to which an attempt's evidence is stored."""
 
     seq: int = 0
@@ -73,7 +73,7 @@ class EvidenceStore:
         self._cases = TestCases(sessions)
         self._targets: dict[str, Target] = {}
 
-    def position(self, attempt_id: str) -> Position:
+    def position(self, attempt_id: str) -> EvidencePosition:
         """Return how much is stored.
 
         Zeros for an attempt without evidence. Raises UnknownIdError.
@@ -84,13 +84,13 @@ class EvidenceStore:
     def append(
         self,
         attempt_id: str,
-        have: Position,
+        have: EvidencePosition,
         *,
         at: datetime,
         events: bytes = b"",
         facts: Facts = NO_FACTS,
         log: bytes = b"",
-    ) -> Position | None:
+    ) -> EvidencePosition | None:
         """Store what follows `have`, in one transaction; return the new position.
 
         Tests that no one has seen before get their rows first, in a transaction of their own:
@@ -237,9 +237,11 @@ def _says_something(facts: Facts) -> bool:
     return any(parts) or facts.environment is not None or facts.end is not None
 
 
-def _after(have: Position, events: int, facts: Facts, log: int, *, at: datetime) -> Position:
+def _after(
+    have: EvidencePosition, events: int, facts: Facts, log: int, *, at: datetime
+) -> EvidencePosition:
     """Return the position after these numbers of bytes of events and log."""
-    return Position(
+    return EvidencePosition(
         seq=max(have.seq, facts.last_seq),
         events_bytes=have.events_bytes + events,
         log_bytes=have.log_bytes + log,
@@ -248,37 +250,51 @@ def _after(have: Position, events: int, facts: Facts, log: int, *, at: datetime)
     )
 
 
+_ADVANCE = (
+    update(AttemptRow)
+    .where(
+        AttemptRow.pk == bindparam("of_attempt"),
+        AttemptRow.events_bytes == bindparam("had_events"),
+        AttemptRow.log_bytes == bindparam("had_log"),
+    )
+    .values(
+        seq=bindparam("to_seq"),
+        events_bytes=bindparam("to_events"),
+        log_bytes=bindparam("to_log"),
+        last_event_at=bindparam("heard_at"),
+        tests_seen=AttemptRow.tests_seen + bindparam("more_tests"),
+    )
+    .returning(AttemptRow.tests_seen)
+)
+
+
 def _advance(
-    session: Session, target: Target, have: Position, now: Position, *, tests: int
+    session: Session, target: Target, have: EvidencePosition, now: EvidencePosition, *, tests: int
 ) -> int | None:
     """Advance the position in the attempt's row, if it is still at `have`.
 
     Returns:
         The number of tests seen so far; None if another writer advanced the row.
     """
-    values: dict[str, object] = {
-        "seq": now.seq,
-        "events_bytes": now.events_bytes,
-        "log_bytes": now.log_bytes,
-        "last_event_at": now.last_event_at,
-        "tests_seen": AttemptRow.tests_seen + tests,
+    told: dict[str, object] = {
+        "of_attempt": target.attempt_pk,
+        "had_events": have.events_bytes,
+        "had_log": have.log_bytes,
+        "to_seq": now.seq,
+        "to_events": now.events_bytes,
+        "to_log": now.log_bytes,
+        "heard_at": now.last_event_at,
+        "more_tests": tests,
     }
+    advance = _ADVANCE
     if now.end is not None:
-        values["end_outcome"] = now.end.outcome
-        values["end_reason"], values["end_detail"] = now.end.reason, now.end.detail
-    here = (
-        AttemptRow.pk == target.attempt_pk,
-        AttemptRow.events_bytes == have.events_bytes,
-        AttemptRow.log_bytes == have.log_bytes,
-    )
-    return session.scalar(
-        update(AttemptRow).where(*here).values(values).returning(AttemptRow.tests_seen),
-        execution_options={"synchronize_session": False},
-    )
+        end = {"end_outcome": now.end.outcome, "end_detail": now.end.detail}
+        advance = advance.values(**end, end_reason=now.end.reason)
+    return session.scalar(advance, told, execution_options={"synchronize_session": False})
 
 
 def _chunks(
-    target: Target, have: Position, events: bytes, log: bytes
+    target: Target, have: EvidencePosition, events: bytes, log: bytes
 ) -> Iterator[dict[str, object]]:
     """Yield rows of the new events and log."""
     new = (
@@ -293,7 +309,7 @@ def _chunks(
 
 
 def _news(
-    attempt_id: str, facts: Facts, now: Position, log: bytes
+    attempt_id: str, facts: Facts, now: EvidencePosition, log: bytes
 ) -> list[tuple[str, dict[str, object]]]:
     """Return the run events of a batch, by kind."""
     news: list[tuple[str, dict[str, object]]] = []
@@ -304,9 +320,9 @@ def _news(
     return news
 
 
-def position_of(row: AttemptRow) -> Position:
+def position_of(row: AttemptRow) -> EvidencePosition:
     """Return the position of a row."""
-    return Position(row.seq, row.events_bytes, row.log_bytes, row.last_event_at, _end(row))
+    return EvidencePosition(row.seq, row.events_bytes, row.log_bytes, row.last_event_at, _end(row))
 
 
 def _end(row: AttemptRow) -> AgentEnd | None:

@@ -131,7 +131,7 @@ class WindowCell:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class CellFailureGroup:
     """Failing results of one signature in one job of one cell."""
 
     signature: str
@@ -153,13 +153,13 @@ class Looked:
 class Window:
     """Failing results of cells, by signature."""
 
-    groups: Sequence[Group] = ()
+    groups: Sequence[CellFailureGroup] = ()
     tests: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     """Numbers of results by signature and test."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class GroupMember:
     """A failing result of a signature."""
 
     test_id: int
@@ -172,7 +172,7 @@ class Place:
 class Places:
     """Occurrences of a signature, newest cells first."""
 
-    items: Sequence[Place] = ()
+    items: Sequence[GroupMember] = ()
     cells: Mapping[int, WindowCell] = field(default_factory=dict)
     is_cut: bool = False
     """Whether there are older ones."""
@@ -284,12 +284,12 @@ class FailureGroupStore:
             .limit(limit + 1)
         )
         with self._sessions.read() as session:
-            found = [Place(*row) for row in session.execute(query)]
+            found = [GroupMember(*row) for row in session.execute(query)]
             shown = found[:limit]
             cells = _known(session, sorted({place.cell for place in shown}))
         return Places(shown, cells, len(found) > limit)
 
-    def traceback(self, place: Place) -> str:
+    def traceback(self, place: GroupMember) -> str:
         """Return the stored text of a result; empty without one."""
         query = (
             select(TextRow.body)
@@ -423,7 +423,7 @@ def _dated(session: Session, cells: Sequence[int]) -> Mapping[int, datetime | No
     return found
 
 
-def _groups(session: Session, cells: Sequence[int]) -> Iterator[Group]:
+def _groups(session: Session, cells: Sequence[int]) -> Iterator[CellFailureGroup]:
     row = TestResultRow
     key = (row.signature, TestCaseRow.job, row.cell)
     query = select(row.signature, TestCaseRow.job, row.cell, func.count()).join(
@@ -434,7 +434,7 @@ def _groups(session: Session, cells: Sequence[int]) -> Iterator[Group]:
             query.where(*_bad_in(some)).group_by(*key)
         ):
             if signature is not None:
-                yield Group(signature, job, cell, count)
+                yield CellFailureGroup(signature, job, cell, count)
 
 
 def _pairs(session: Session, cells: Sequence[int]) -> Iterator[tuple[str, int, int]]:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from sqlalchemy import (
     Select,
     and_,
+    bindparam,
     case,
     delete,
     func,
@@ -75,7 +76,7 @@ class Reserved:
 
 
 @dataclass(frozen=True, slots=True)
-class Spending:
+class RunSpending:
     """Costs of a run's machines."""
 
     settled_usd: Decimal = Decimal(0)
@@ -147,7 +148,8 @@ class LeaseStore:
     def of_attempt(self, attempt_id: str) -> list[Lease]:
         """Return leases in the order of their reservation."""
         with self._sessions.read() as session:
-            return _all(session, _leases().where(AttemptRow.id == attempt_id))
+            found = session.execute(_OF_ATTEMPT, {"of_attempt": attempt_id})
+            return [lease_of(row, attempt_id) for row, _ in found]
 
     def of_run(self, run_id: str) -> dict[str, list[Lease]]:
         """Return leases by cell id; cells without any have an empty list."""
@@ -166,20 +168,20 @@ class LeaseStore:
                     mine.append(lease_of(row, attempt_id))
         return leases
 
-    def spending(self, run_ids: Sequence[str]) -> dict[str, Spending]:
+    def spending(self, run_ids: Sequence[str]) -> dict[str, RunSpending]:
         """Return by run the settled sum and the open leases."""
         mine = LeaseRow.run_id.in_(run_ids)
         settled = select(LeaseRow.run_id, LeaseRow.cost_usd)
         unsettled = _leases().add_columns(LeaseRow.run_id)
-        found: dict[str, Spending] = {}
+        found: dict[str, RunSpending] = {}
         with self._sessions.read() as session:
             for run, cost in session.execute(settled.where(mine, LeaseRow.cost_usd.is_not(None))):
-                spent = found.get(run, Spending())
+                spent = found.get(run, RunSpending())
                 found[run] = replace(spent, settled_usd=spent.settled_usd + (cost or 0))
             for row, attempt, run in session.execute(
                 unsettled.where(mine, LeaseRow.cost_usd.is_(None))
             ):
-                spent = found.get(run, Spending())
+                spent = found.get(run, RunSpending())
                 found[run] = replace(spent, unsettled=(*spent.unsettled, lease_of(row, attempt)))
         return found
 
@@ -399,6 +401,9 @@ def _uses(
 def _leases() -> Select[LeaseRow, str]:
     query = select(LeaseRow, AttemptRow.id).join(AttemptRow, AttemptRow.pk == LeaseRow.attempt)
     return query.order_by(LeaseRow.pk)
+
+
+_OF_ATTEMPT = _leases().where(AttemptRow.id == bindparam("of_attempt"))
 
 
 def _all(session: Session, query: Select[LeaseRow, str]) -> list[Lease]:

@@ -30,7 +30,7 @@ from orchestrator.store.tables import (
 )
 
 
-class Figure(StrEnum):
+class LabelledCount(StrEnum):
     """A counted quantity with its two labels; an empty label means none."""
 
     RUNS = "runs"
@@ -61,7 +61,7 @@ class Figure(StrEnum):
 class Figures:
     """All operational metrics at one time."""
 
-    counts: Mapping[Figure, Mapping[tuple[str, str], float]] = field(default_factory=dict)
+    counts: Mapping[LabelledCount, Mapping[tuple[str, str], float]] = field(default_factory=dict)
     oldest_waiting_at: datetime | None = None
     """When the oldest waiting delivery was created."""
     late_firings: int = 0
@@ -72,7 +72,7 @@ class Figures:
     quiet_since: datetime | None = None
     """The oldest of the last events of all attempts that run."""
 
-    def of(self, figure: Figure) -> Mapping[tuple[str, str], float]:
+    def of(self, figure: LabelledCount) -> Mapping[tuple[str, str], float]:
         """Return one count."""
         return self.counts.get(figure, {})
 
@@ -91,10 +91,12 @@ class OperationalMetricStore:
 
     def snapshot(self, now: datetime) -> Figures:
         """Return all metrics, read in one transaction."""
-        counts: dict[Figure, dict[tuple[str, str], float]] = {figure: {} for figure in Figure}
+        counts: dict[LabelledCount, dict[tuple[str, str], float]] = {
+            figure: {} for figure in LabelledCount
+        }
         with self._sessions.read() as session:
             for name, one, other, number in session.execute(union_all(*_parts())):
-                counts[Figure(name)][one, other] = float(number)
+                counts[LabelledCount(name)][one, other] = float(number)
             waiting = DeliveryRow.state == DeliveryState.WAITING
             oldest = session.scalar(select(func.min(DeliveryRow.created_at)).where(waiting))
             return Figures(
@@ -107,28 +109,32 @@ class OperationalMetricStore:
 
 
 def _parts() -> Iterator[Row]:
-    yield _count(Figure.RUNS, _word(RunRow.state), _word(RunRow.outcome))
-    yield _count(Figure.CELLS, _word(CellRow.state), _word(CellRow.outcome))
-    yield _count(Figure.LEASES, _word(LeaseRow.provider), _word(LeaseRow.state))
+    yield _count(LabelledCount.RUNS, _word(RunRow.state), _word(RunRow.outcome))
+    yield _count(LabelledCount.CELLS, _word(CellRow.state), _word(CellRow.outcome))
+    yield _count(LabelledCount.LEASES, _word(LeaseRow.provider), _word(LeaseRow.state))
     is_gone = LeaseRow.state == LeaseState.GONE
     real = not_(LeaseRow.simulated)
-    yield _sum(Figure.SPENT_USD, _word(LeaseRow.provider), LeaseRow.cost_usd).where(is_gone, real)
-    yield _sum(Figure.RESERVED_USD, _word(LeaseRow.provider), LeaseRow.reserved_usd).where(
+    yield _sum(LabelledCount.SPENT_USD, _word(LeaseRow.provider), LeaseRow.cost_usd).where(
+        is_gone, real
+    )
+    yield _sum(LabelledCount.RESERVED_USD, _word(LeaseRow.provider), LeaseRow.reserved_usd).where(
         not_(is_gone), real
     )
     live = LeaseRow.state.in_((LeaseState.LAUNCHING, LeaseState.HELD, LeaseState.RELEASING))
-    price = _sum(Figure.COST_PER_HOUR_USD, _word(LeaseRow.provider), LeaseRow.price_usd_per_hour)
+    price = _sum(
+        LabelledCount.COST_PER_HOUR_USD, _word(LeaseRow.provider), LeaseRow.price_usd_per_hour
+    )
     yield price.where(live, real)
-    yield _count(Figure.ORPHANS, _word(OrphanSightingRow.provider))
-    yield _count(Figure.DELIVERIES, _word(DeliveryRow.state))
+    yield _count(LabelledCount.ORPHANS, _word(OrphanSightingRow.provider))
+    yield _count(LabelledCount.DELIVERIES, _word(DeliveryRow.state))
     health = case(
         (ChannelRow.disabled_at.is_not(None), "disabled"),
         (ChannelRow.failing_since.is_not(None), "failing"),
         else_="ok",
     )
-    yield _count(Figure.CHANNELS, health)
-    yield _count(Figure.FIRINGS, _word(FiringRow.state))
-    verdicts = _count(Figure.VERDICTS, _word(VerdictRow.gate), _word(VerdictRow.decision))
+    yield _count(LabelledCount.CHANNELS, health)
+    yield _count(LabelledCount.FIRINGS, _word(FiringRow.state))
+    verdicts = _count(LabelledCount.VERDICTS, _word(VerdictRow.gate), _word(VerdictRow.decision))
     most = verdicts.order_by(func.count().desc()).limit(_MOST_GATES).subquery()
     yield select(*most.c)
 
@@ -137,16 +143,16 @@ def _word(column: object) -> ColumnElement[str]:
     return func.coalesce(cast(column, Text), "")
 
 
-def _count(figure: Figure, *labels: ColumnElement[str]) -> Row:
+def _count(figure: LabelledCount, *labels: ColumnElement[str]) -> Row:
     return _grouped(figure, labels, cast(func.count(), Float(53)))
 
 
-def _sum(figure: Figure, label: ColumnElement[str], amount: object) -> Row:
+def _sum(figure: LabelledCount, label: ColumnElement[str], amount: object) -> Row:
     return _grouped(figure, (label,), func.coalesce(func.sum(cast(amount, Float(53))), 0.0))
 
 
 def _grouped(
-    figure: Figure, labels: tuple[ColumnElement[str], ...], number: ColumnElement[float]
+    figure: LabelledCount, labels: tuple[ColumnElement[str], ...], number: ColumnElement[float]
 ) -> Row:
     one, other = (*labels, literal("", Text))[:2]
     named = (literal(figure.value, Text).label("figure"), one.label("one"), other.label("other"))

@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session, aliased
 from orchestrator.domain.cell import CellState, LeaseState, RunState
 from orchestrator.domain.channel import DeliveryState
 from orchestrator.domain.gate.verdict import Decision
-from orchestrator.domain.retention import Amount, PrunedPart, Rule, RunPart
+from orchestrator.domain.retention import Amount, KeepRule, PrunedPart, RunPart
 from orchestrator.domain.schedule import FiringState
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, insert_into, json_text, lock
@@ -125,7 +125,7 @@ class RetentionStore:
             row = session.get(PrunedBlobRow, digest)
             return PrunedPart(part, row.at, row.rule) if row is not None else None
 
-    def note_blob(self, digest: str, rule: Rule, *, at: datetime) -> None:
+    def note_blob(self, digest: str, rule: KeepRule, *, at: datetime) -> None:
         """Store why a payload or a wheel of runs will not be there."""
         with self._sessions.write() as session:
             new = insert_into(session, PrunedBlobRow).values(digest=digest, at=at, rule=rule.text)
@@ -197,7 +197,7 @@ class RetentionStore:
         with self._sessions.read() as session:
             return Amount(session.scalar(query) or 0)
 
-    def drop_logs(self, run_id: str, before: datetime, rule: Rule, *, at: datetime) -> Amount:
+    def drop_logs(self, run_id: str, before: datetime, rule: KeepRule, *, at: datetime) -> Amount:
         """Delete some chunks of a run's logs and raw events; nothing once all are gone.
 
         The reason is stored first, and stays.
@@ -220,7 +220,9 @@ class RetentionStore:
                 changed(session, delete(chunk).where(*mine))
             return Amount(len(rows), sum(row[3] for row in rows))
 
-    def drop_artifacts(self, run_id: str, before: datetime, rule: Rule, *, at: datetime) -> Amount:
+    def drop_artifacts(
+        self, run_id: str, before: datetime, rule: KeepRule, *, at: datetime
+    ) -> Amount:
         """Give up the bytes of a run's artifacts; their names and digests stay."""
         cells = select(CellRow.pk).where(CellRow.run_id == run_id)
         mine = (ArtifactRow.cell.in_(cells), ArtifactRow.pruned_at.is_(None))
@@ -408,7 +410,7 @@ def _is_still(session: Session, run_id: str, before: datetime) -> bool:
     return session.scalar(mine.where(*_is_over(before), ~_is_needed(before))) is not None
 
 
-def _note(session: Session, run_id: str, part: RunPart, rule: Rule, at: datetime) -> None:
+def _note(session: Session, run_id: str, part: RunPart, rule: KeepRule, at: datetime) -> None:
     new = insert_into(session, PrunedPartRow)
     new = new.values(run_id=run_id, part=part, at=at, rule=rule.text)
     session.execute(

@@ -64,7 +64,7 @@ RANKS = {kind: rank for rank, kind in enumerate(KINDS)}
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class ResultSources:
     """The sources of cells' results: cell numbers, and reused jobs."""
 
     numbers: Mapping[str, int]
@@ -73,7 +73,7 @@ class Sources:
     """Reused jobs by cell number, with the source cell's number."""
 
 
-def sources_of(session: Session, cells: Sequence[str]) -> Sources:
+def sources_of(session: Session, cells: Sequence[str]) -> ResultSources:
     """Return the source cells of reused jobs, and the numbers of all cells."""
     mine = select(CellRow.id, CellRow.pk).where(CellRow.id.in_(set(cells)))
     numbers: dict[str, int] = dict(session.execute(mine).all())
@@ -86,7 +86,7 @@ def sources_of(session: Session, cells: Sequence[str]) -> Sources:
     for cell, source, job in session.execute(query):
         if source is not None:
             lent.setdefault(cell, {}).setdefault(source, []).append(job)
-    return Sources(numbers, lent)
+    return ResultSources(numbers, lent)
 
 
 def paired_tests(session: Session, pairs: Sequence[Pair], product: str) -> CTE:
@@ -105,7 +105,7 @@ def paired_tests(session: Session, pairs: Sequence[Pair], product: str) -> CTE:
 
 
 def _broken(
-    session: Session, pairs: Sequence[Pair], sources: Sources
+    session: Session, pairs: Sequence[Pair], sources: ResultSources
 ) -> Sequence[tuple[int, str, str]]:
     """Return collection errors of the newer sides: pair index, job, node id."""
     places = {sources.numbers[pair[1]]: at for at, pair in enumerate(pairs)}
@@ -139,7 +139,7 @@ def _hidden(rows: Subquery, broken: Sequence[tuple[int, str, str]]) -> ColumnEle
     return exists(select(TestCaseRow.id).where(TestCaseRow.id == rows.c.test, or_(*ways)))
 
 
-def _both(pairs: Sequence[Pair], sources: Sources) -> CTE:
+def _both(pairs: Sequence[Pair], sources: ResultSources) -> CTE:
     """Select the results of both sides: the cells' own, and reused ones."""
     sides = [{sources.numbers[pair[side]]: at for at, pair in enumerate(pairs)} for side in (0, 1)]
     own = union_all(*(_own(side, cells) for side, cells in enumerate(sides))).cte("own")
@@ -280,7 +280,7 @@ def _values(outcomes: frozenset[TestOutcome]) -> list[int]:
     return sorted(outcome.value for outcome in outcomes)
 
 
-class Counted(NamedTuple):
+class DifferenceCount(NamedTuple):
     """Number of tests of one pair with one kind of difference."""
 
     pair: int
@@ -292,7 +292,7 @@ class Counted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
+class ChangedTest:
     """A test with a difference."""
 
     pair: int
@@ -309,11 +309,11 @@ class Changed:
 
 
 @dataclass(frozen=True, slots=True)
-class Overview:
+class ComparisonOverview:
     """Differences of a comparison."""
 
-    counts: Sequence[Counted] = ()
-    first: Sequence[Changed] = ()
+    counts: Sequence[DifferenceCount] = ()
+    first: Sequence[ChangedTest] = ()
     """The first tests of each pair and kind, worst kind first, by job, name and pair; without equal
     ones.
     """
@@ -348,10 +348,10 @@ class DifferenceStore:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    def overview(self, pairs: Sequence[Pair], *, product: str, each: int) -> Overview:
+    def overview(self, pairs: Sequence[Pair], *, product: str, each: int) -> ComparisonOverview:
         """Return the number of tests by pair and kind, and the first ones that differ."""
         if not pairs:
-            return Overview()
+            return ComparisonOverview()
         with self._sessions.read() as session:
             rows = paired_tests(session, pairs, product)
             counted = select(
@@ -362,12 +362,12 @@ class DifferenceStore:
                 union_all(counted, _named(_first(rows, len(pairs), each)))
             ).all()
         counts = [
-            Counted(pair, KINDS[kind], _outcome(after), many)
+            DifferenceCount(pair, KINDS[kind], _outcome(after), many)
             for pair, kind, after, many, *_ in found
             if many is not None
         ]
         first = [_changed(row) for row in found if row.many is None]
-        return Overview(counts, sorted(first, key=_place_of))
+        return ComparisonOverview(counts, sorted(first, key=_place_of))
 
     def page(
         self,
@@ -377,7 +377,7 @@ class DifferenceStore:
         kinds: Collection[Difference],
         limit: int,
         skip: int = 0,
-    ) -> Sequence[Changed]:
+    ) -> Sequence[ChangedTest]:
         """Return a page of tests with these kinds, by job and name."""
         if not pairs:
             return []
@@ -410,7 +410,7 @@ class DifferenceStore:
         }
 
 
-def _of(cell: int, known: Mapping[int, T], sources: Sources) -> T | None:
+def _of(cell: int, known: Mapping[int, T], sources: ResultSources) -> T | None:
     """Return the cell's own environment, or else that of its newest source."""
     mine = (cell, *reversed(list(sources.lent.get(cell, {}))))
     return next((known[one] for one in mine if one in known), None)
@@ -472,8 +472,8 @@ def _named(mine: Subquery) -> Select[Any]:
     )
 
 
-def _changed(row: Row[Any]) -> Changed:
-    return Changed(
+def _changed(row: Row[Any]) -> ChangedTest:
+    return ChangedTest(
         pair=row.pair,
         test=row.test,
         job=row.job,
@@ -486,7 +486,7 @@ def _changed(row: Row[Any]) -> Changed:
     )
 
 
-def _place_of(one: Changed) -> tuple[int, str, str, int]:
+def _place_of(one: ChangedTest) -> tuple[int, str, str, int]:
     return RANKS[one.difference], one.job, one.nodeid, one.pair
 
 

@@ -59,7 +59,7 @@ class RunNames:
     branches: Sequence[str] = ()
 
 
-class Claim(StrEnum):
+class KeyClaim(StrEnum):
     """State of an idempotency key."""
 
     NEW = "new"
@@ -81,7 +81,7 @@ class RunStore:
 
     def claim_key(
         self, key: str, fingerprint: str, *, at: datetime, stale_before: datetime
-    ) -> tuple[Claim, str | None]:
+    ) -> tuple[KeyClaim, str | None]:
         """Claim an idempotency key; REPLAY comes with the run's id.
 
         A claim without a run that is older than `stale_before` belongs to a dead request and is
@@ -92,7 +92,7 @@ class RunStore:
         with self._sessions.write() as session:
             fresh = insert_into(session, IdempotencyKeyRow).values(claim).on_conflict_do_nothing()
             if changed(session, fresh):
-                return Claim.NEW, None
+                return KeyClaim.NEW, None
             row = session.scalars(
                 select(IdempotencyKeyRow).where(IdempotencyKeyRow.key == key).with_for_update()
             ).one()
@@ -242,13 +242,13 @@ def _of_commit(filters: RunsAsked) -> Iterator[ColumnElement[bool]]:
 
 def _claim_again(
     row: IdempotencyKeyRow, fingerprint: str, *, at: datetime, stale_before: datetime
-) -> tuple[Claim, str | None]:
+) -> tuple[KeyClaim, str | None]:
     if row.run_id is None and row.claimed_at < stale_before:
         row.fingerprint, row.claimed_at = fingerprint, at
-        return Claim.NEW, None
+        return KeyClaim.NEW, None
     if row.fingerprint != fingerprint:
-        return Claim.OTHER_BODY, None
-    return (Claim.REPLAY, row.run_id) if row.run_id else (Claim.IN_FLIGHT, None)
+        return KeyClaim.OTHER_BODY, None
+    return (KeyClaim.REPLAY, row.run_id) if row.run_id else (KeyClaim.IN_FLIGHT, None)
 
 
 def _bind(session: Session, key: str, run_id: str) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Collection
 from datetime import datetime
 
 from sqlalchemy import delete, or_, select, update
 
+from orchestrator.domain.browser_session import BrowserSession
 from orchestrator.domain.caller_identity import Token
 from orchestrator.domain.extend_record import filled
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, insert_into, values_of
-from orchestrator.store.tables import BrowserSessionRow, TokenRow
+from orchestrator.store.tables import BrowserSessionRow, PersonRow, TokenRow
 
 
 class TokenStore:
@@ -65,30 +67,64 @@ class BrowserSessionStore:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    def add(self, secret_sha256: str, token_id: str, *, at: datetime, expires_at: datetime) -> None:
-        """Store a session, and delete expired ones."""
-        with self._sessions.write() as session:
-            over = delete(BrowserSessionRow).where(BrowserSessionRow.expires_at <= at)
-            changed(session, over)
-            row = BrowserSessionRow(
-                secret_sha256=secret_sha256, token=token_id, expires_at=expires_at
-            )
-            session.add(row)
+    def add(self, begun: BrowserSession, secret_sha256: str, *, id_token: str | None) -> None:
+        """Store a session, and delete those whose life is over.
 
-    def token_of(self, secret_sha256: str, *, at: datetime) -> Token | None:
-        """Return the token of a valid session, revoked or not; None without one."""
-        query = (
-            select(TokenRow)
-            .join(BrowserSessionRow, BrowserSessionRow.token == TokenRow.id)
-            .where(BrowserSessionRow.secret_sha256 == secret_sha256)
-            .where(BrowserSessionRow.expires_at > at)
-        )
+        Args:
+            begun: The session.
+            secret_sha256: Digest of its secret.
+            id_token: The issuer's token, for the logout there.
+        """
+        row = values_of(BrowserSessionRow, begun, secret_sha256=secret_sha256, id_token=id_token)
+        over = delete(BrowserSessionRow).where(BrowserSessionRow.expires_at <= begun.created_at)
+        with self._sessions.write() as session:
+            changed(session, over)
+            session.execute(insert_into(session, BrowserSessionRow).values(row))
+            if begun.token is None:
+                named = {"display_name": begun.display_name}
+                person = insert_into(session, PersonRow).values(name=begun.name, **named)
+                session.execute(person.on_conflict_do_update(index_elements=["name"], set_=named))
+
+    def find(self, secret_sha256: str) -> BrowserSession | None:
+        """Return the session of this secret, unless its token is revoked."""
+        query = _OF_VALID_TOKENS.where(BrowserSessionRow.secret_sha256 == secret_sha256)
         with self._sessions.read() as session:
             row = session.scalar(query)
-            return token_of_row(row) if row else None
+            return filled(BrowserSession, row) if row else None
 
-    def end(self, secret_sha256: str) -> None:
-        """End a session; idempotent."""
-        mine = BrowserSessionRow.secret_sha256 == secret_sha256
+    def list(self) -> builtins.list[BrowserSession]:
+        """Return every session whose token is not revoked, oldest first."""
+        query = _OF_VALID_TOKENS.order_by(BrowserSessionRow.created_at, BrowserSessionRow.id)
+        with self._sessions.read() as session:
+            return [filled(BrowserSession, row) for row in session.scalars(query)]
+
+    def display_names(self, names: Collection[str]) -> dict[str, str]:
+        """Return what the issuer calls those of these people who have signed in there."""
+        query = select(PersonRow).where(PersonRow.name.in_(set(names)))
+        with self._sessions.read() as session:
+            return {row.name: row.display_name for row in session.scalars(query)}
+
+    def used(self, session_id: str, *, at: datetime) -> None:
+        """Store the time of its last use; never moves backwards."""
+        mine = BrowserSessionRow.id == session_id, BrowserSessionRow.last_used_at < at
         with self._sessions.write() as session:
-            changed(session, delete(BrowserSessionRow).where(mine))
+            changed(session, update(BrowserSessionRow).where(*mine).values(last_used_at=at))
+
+    def id_token(self, session_id: str) -> str | None:
+        """Return the issuer's token of a session."""
+        query = select(BrowserSessionRow.id_token).where(BrowserSessionRow.id == session_id)
+        with self._sessions.read() as session:
+            return session.scalar(query)
+
+    def end(self, session_id: str) -> bool:
+        """End a session; False for an unknown or ended one."""
+        mine = BrowserSessionRow.id == session_id
+        with self._sessions.write() as session:
+            return changed(session, delete(BrowserSessionRow).where(mine)) == 1
+
+
+_OF_VALID_TOKENS = (
+    select(BrowserSessionRow)
+    .outerjoin(TokenRow, BrowserSessionRow.token == TokenRow.id)
+    .where(TokenRow.revoked_at.is_(None))
+)

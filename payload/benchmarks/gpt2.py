@@ -38,8 +38,8 @@ from torchbridge.llm import (
     quantise_int8,
     stepwise,
     teacher_forced,
-    weight_bytes,
 )
+from torchbridge.memory import model_bytes
 
 GOALS = {"cpu": 1.10}  # of the baseline's speed; on other devices 3x
 FLOOR = 0.9  # fails when the whole confidence interval is below
@@ -108,7 +108,7 @@ def against(baseline: Baseline, ids: Tensor, new: int, compiled: bool, budget_s:
             params=params | {"threads": torch.get_num_threads()},
             floor=FLOOR,
             goal=GOALS.get(device.type, 3.0),
-            work=Work(bytes=new * weight_bytes(baseline.model)),
+            work=Work(bytes=new * model_bytes(baseline.model)),
         )
         good &= report(run_duel(duel, at_least=6, budget_s=budget_s), new)
     return good
@@ -162,7 +162,7 @@ def measure_narrow(
 ) -> bool:
     """Agreement, bytes and speed of a narrow model; False if it is too far off."""
     worst = judge(name, model, reference, text)
-    before, after = weight_bytes(reference), weight_bytes(model)
+    before, after = model_bytes(reference), model_bytes(model)
     print(f"  weights {before / 1e6:.1f} MB are {after / 1e6:.1f} MB ({after / before:.1%})")
     evidence.metric(f"gpt2/{name}/bytes", [after], unit="bytes", direction="lower")
     if products := decode_path(model, 1, compiled=compiled):

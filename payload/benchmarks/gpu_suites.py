@@ -14,7 +14,7 @@ PREFIX = "correctness/"
 GROUPS = {  # by what they prove; each pattern names files of `suites/`
     "kernels": ("kernel_cross_entropy", "kernel_experts", "kernel_g*", "kernel_quantise"),
     "moe": ("moe_paths", "moe_waits", "moe_graph", "moe_numeric"),
-    "training": ("graphs", "train_graphed", "train_device"),
+    "training": ("graphs", "train_graphed", "train_numeric"),
     "gpt2": ("gpt2_numeric_cache", "gpt2_numeric_decode"),
     "attention": ("attention_numeric*", "flash_attention", "flex_attention"),
     "fp8": ("fp8_native_numeric*", "fp8_training_numeric*"),

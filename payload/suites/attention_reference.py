@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from suites.numerics import double
 from torchbridge import attention as att
 from torchbridge.attention import Pattern
 
@@ -79,11 +80,6 @@ CASES = {
     ),
 }
 NOT_FOR_SDPA = ("soft_cap", "custom", "soft_cap+document_masking")
-
-
-def double(x: Tensor) -> Tensor:
-    """x as float64 on the CPU."""
-    return x.detach().cpu().double()
 
 
 def scaled_scores(q: Tensor, k: Tensor, scale: float | None = None) -> Tensor:

@@ -5,8 +5,6 @@ The numbers are independent of torch's float8 casts and of the library: bit layo
 
 from __future__ import annotations
 
-import math
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -36,25 +34,6 @@ LIMITS = {
     torch.float8_e4m3fnuz: 240.0,
     torch.float8_e5m2fnuz: 57344.0,
 }
-
-
-def decode(code: int, dtype: torch.dtype) -> float:
-    """The number that a byte stands for."""
-    exponent_bits, mantissa_bits, bias = LAYOUTS[dtype]
-    sign = -1.0 if code & 0x80 else 1.0
-    exponent = (code >> mantissa_bits) & (2**exponent_bits - 1)
-    mantissa = code & (2**mantissa_bits - 1)
-    if dtype in (torch.float8_e4m3fnuz, torch.float8_e5m2fnuz):
-        if code == 0x80:  # there is no negative zero
-            return math.nan
-    elif dtype is torch.float8_e4m3fn:
-        if code & 0x7F == 0x7F:  # all bits set; there are no infinities
-            return math.nan
-    elif exponent == 31:
-        return math.nan if mantissa else sign * math.inf
-    if exponent == 0:
-        return sign * mantissa * 2.0 ** (1 - bias - mantissa_bits)
-    return sign * (1 + mantissa / 2**mantissa_bits) * 2.0 ** (exponent - bias)
 
 
 def ulp(x: Tensor, dtype: torch.dtype) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 from torchbridge.llm import GPT2, GPT2Config
 
 SMALL = GPT2Config(vocabulary=97, positions=64, layers=3, heads=4, width=32, dropout=0.0)
+WIDER = GPT2Config(vocabulary=512, positions=128, layers=4, heads=4, width=128, dropout=0.0)
 
 
 def lively(config: GPT2Config = SMALL, seed: int = 0) -> GPT2:

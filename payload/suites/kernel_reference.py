@@ -1,20 +1,15 @@
-"""What the fused layers are compared with: plain formulas in float64 on the CPU."""
+"""What kernels and fused layers are compared with: loops and formulas in float64 on the CPU."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.profiler import ProfilerActivity, profile
 
-VIEWS = {"t", "view", "_unsafe_view", "reshape", "transpose", "detach", "expand", "alias"}
-
-
-def double(x: Tensor) -> Tensor:
-    """x as float64 on the CPU."""
-    return x.detach().cpu().double()
+from suites.numerics import double
 
 
 def gelu(x: Tensor, approximate: str = "none") -> Tensor:
@@ -27,6 +22,93 @@ def gelu(x: Tensor, approximate: str = "none") -> Tensor:
 def silu(x: Tensor) -> Tensor:
     """x / (1 + e^-x)."""
     return x / (1 + torch.exp(-x))
+
+
+ACTIVATION: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": lambda x: x * (x > 0),
+    "gelu": gelu,
+    "gelu_tanh": lambda x: gelu(x, "tanh"),
+    "silu": silu,
+}
+
+
+def leaves(*tensors: Tensor | None) -> list[Tensor | None]:
+    """Float64 copies that want gradients."""
+    return [None if one is None else double(one).requires_grad_() for one in tensors]
+
+
+def gradients(output: Tensor, inputs: Sequence[Tensor | None], upstream: Tensor) -> list[Tensor]:
+    """By autograd of a float64 formula."""
+    return list(torch.autograd.grad(output, [o for o in inputs if o is not None], double(upstream)))
+
+
+def gated_linear(x: Tensor, gate: Tensor, up: Tensor, activation: str) -> Tensor:
+    """act(x gate^T) * (x up^T) of float64 tensors."""
+    return ACTIVATION[activation](x @ gate.T) * (x @ up.T)
+
+
+def cross_entropy(
+    x: Tensor,
+    weight: Tensor,
+    target: Tensor,
+    *,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """Of all logits at once, by the definition: -sum(q log p) + z log(Z)^2, in float64."""
+    logits = x @ weight.T
+    log_z = torch.log(torch.exp(logits).sum(-1))
+    counts = target.cpu() != ignore_index
+    wanted = torch.full_like(logits, label_smoothing / logits.shape[-1])
+    label = torch.where(counts, target.cpu(), 0).unsqueeze(-1)
+    wanted = wanted + (1 - label_smoothing) * torch.zeros_like(logits).scatter(-1, label, 1.0)
+    losses = -(wanted * (logits - log_z.unsqueeze(-1))).sum(-1) + z_loss * log_z**2
+    losses = torch.where(counts, losses, 0)
+    if reduction == "none":
+        return losses
+    return losses.sum() / counts.sum() if reduction == "mean" else losses.sum()
+
+
+def moe_experts(
+    x: Tensor,
+    experts: Tensor,
+    weights: Tensor,
+    up: Tensor,
+    down: Tensor,
+    up_bias: Tensor | None,
+    down_bias: Tensor | None,
+    activation: str,
+    gated: bool,
+) -> Tensor:
+    """One token and one of its experts after the other."""
+    x, weights, up, down = double(x), double(weights), double(up), double(down)
+    output = torch.zeros_like(x)
+    for token, chosen in enumerate(experts.tolist()):
+        for choice, expert in enumerate(chosen):
+            hidden = up[expert] @ x[token]
+            if up_bias is not None:
+                hidden = hidden + double(up_bias)[expert]
+            first, second = hidden.chunk(2) if gated else (hidden, 1.0)
+            part = down[expert] @ (ACTIVATION[activation](first) * second)
+            if down_bias is not None:
+                part = part + double(down_bias)[expert]
+            output[token] += weights[token, choice] * part
+    return output
+
+
+def peak_bytes(work: Callable[[], object]) -> int:
+    """The most that was allocated on the CPU at a time while `work` ran, above what was before."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        work()
+    events = profiled.profiler.kineto_results.events()
+    moves = [(one.start_ns(), one.nbytes()) for one in events if one.name() == "[memory]"]
+    total = peak = 0
+    for _, size in sorted(moves, key=lambda move: move[0]):
+        total += size
+        peak = max(peak, total)
+    return peak
 
 
 def linear_activation(layer: nn.Module, activation: Callable, x: Tensor, **how) -> Tensor:
@@ -53,24 +135,3 @@ def reference_gradients(
     if len(leaves) > 2:
         total = total + leaves[2]
     return list(torch.autograd.grad(activation(total, **how), leaves, double(upstream)))
-
-
-class _Calls(TorchDispatchMode):
-    """Names of the operations that reach a device."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        name = function.overloadpacket.__name__
-        if name not in VIEWS:
-            self.names.append(name)
-        return function(*args, **(kwargs or {}))
-
-
-def calls_of(work: Callable, *inputs: Tensor) -> list[str]:
-    """The operations that `work` launches for some inputs, views left out."""
-    with _Calls() as calls:
-        work(*inputs)
-    return calls.names

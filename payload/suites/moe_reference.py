@@ -1,41 +1,24 @@
-"""What the MoE tests compare with: every expert on every token, float64, CPU, plain loops."""
+"""Layers of every kind, and what they are compared with: every expert on every token in float64."""
 
 from __future__ import annotations
 
 import copy
 import itertools
-import math
 
+import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from torchbridge.moe import FeedForwardBank, MoELayer
+from suites.kernel_reference import ACTIVATION
+from suites.numerics import TOLERANCE, double, relative_error
+from torchbridge import moe
+from torchbridge.moe import FeedForwardBank, MoEConfig, MoELayer
+from torchbridge.moe.grouped import why_not
 
-# largest error over largest reference value
-TOLERANCE = {
-    torch.float64: 1e-12,
-    torch.float32: 1e-5,
-    torch.float16: 4e-3,
-    torch.bfloat16: 2e-2,
-}
-SQRT_HALF = math.sqrt(0.5)
-ACTIVATION = {
-    "relu": lambda x: x.clamp(min=0),
-    "gelu": lambda x: 0.5 * x * (1 + torch.erf(x * SQRT_HALF)),
-    "silu": lambda x: x / (1 + torch.exp(-x)),
-}
-
-
-def double(x: Tensor) -> Tensor:
-    """x as float64 on the CPU."""
-    return x.detach().cpu().double()
-
-
-def relative_error(actual: Tensor, reference: Tensor) -> float:
-    """max |actual - reference| / max |reference|; infinite where actual is not finite."""
-    assert actual.shape == reference.shape, f"{tuple(actual.shape)} != {tuple(reference.shape)}"
-    error = (double(actual) - double(reference)).abs().max() / double(reference).abs().max()
-    return error.item() if torch.isfinite(error) else math.inf
+STILL = {"expert_dropout": 0.0, "router_dropout": 0.0, "activation": "silu"}
+KINDS = [*moe.LAYERS, "attention", "dynamic", "hash", "learned"]
+CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
 def feed_forward(x: Tensor, weights: dict[str, Tensor], activation: str, gated: bool) -> Tensor:
@@ -166,3 +149,49 @@ def best_makespan(counts: list[int], workers: int) -> int:
         pairs = list(zip(counts, way, strict=True))
         loads.append(max(sum(c for c, w in pairs if w == worker) for worker in range(workers)))
     return min(loads)
+
+
+def train_classifier(device: torch.device, steps: int) -> list[float]:
+    """Loss per step of a small model on labels that can be learned; everything is seeded here."""
+    torch.manual_seed(5)
+    layer = moe.create_moe(32, num_experts=4, expert_dropout=0.0, router_dropout=0.0)
+    head = nn.Linear(32, 4)
+    model = nn.ModuleList([layer, head]).to(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
+    x = torch.randn(256, 32, device=device)
+    labels = x[:, :4].argmax(dim=1)
+    losses = []
+    for _ in range(steps):
+        hidden, aux = layer(x, return_router_logits=True)
+        loss = F.cross_entropy(head(x + hidden), labels)
+        optimizer.zero_grad()
+        (loss + aux["load_balance_loss"] + aux["router_z_loss"]).backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def layer_of(device, dtype, dispatch, hidden=32, expert_hidden=64, kind="standard", **settings):
+    """A layer of a kind, or a standard one with experts or a router of that kind."""
+    config = MoEConfig(**{**STILL, "dispatch": dispatch, **settings})
+    if kind in moe.LAYERS:
+        layer = moe.create_moe_layer(kind, hidden, expert_hidden, config=config)
+    elif kind in moe.ROUTERS:
+        router = moe.create_router(kind, hidden, config=config)
+        layer = MoELayer(config, hidden, expert_hidden, router=router)
+    else:
+        layer = MoELayer(config, hidden, expert_hidden, expert_type=kind)
+    return layer.to(device, dtype)
+
+
+def skip_without(device, dtype, dispatch) -> None:
+    """Skip where torch has no grouped kernel; one that computes wrong numbers is a failure."""
+    reason = why_not(device, dtype, (32, 64)) if dispatch == "grouped_mm" else None
+    if reason:
+        assert "wrong numbers" not in reason, reason
+        pytest.skip(reason)
+
+
+def skip_kind(kind: str) -> None:
+    if kind == "attention":
+        pytest.skip("only feed-forward experts have a grouped form")

@@ -17,9 +17,14 @@ from torchbridge.hardware import probe
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3}
 
 
+def double(x: Tensor) -> Tensor:
+    """x as float64 on the CPU."""
+    return x.detach().cpu().double()
+
+
 def relative_error(actual: Tensor, expected: Tensor) -> float:
     """Largest difference over the largest expected magnitude, both in float64 on the CPU."""
-    actual, expected = actual.detach().cpu().double(), expected.detach().cpu().double()
+    actual, expected = double(actual), double(expected)
     assert actual.shape == expected.shape, f"{tuple(actual.shape)} is not {tuple(expected.shape)}"
     scale = expected.abs().max().clamp_min(torch.finfo(torch.float64).tiny)
     return ((actual - expected).abs().max() / scale).item()
@@ -27,7 +32,7 @@ def relative_error(actual: Tensor, expected: Tensor) -> float:
 
 def rms_error(actual: Tensor, expected: Tensor) -> float:
     """Root of the mean squared difference over that of the expected numbers."""
-    actual, expected = actual.detach().cpu().double(), expected.detach().cpu().double()
+    actual, expected = double(actual), double(expected)
     assert actual.shape == expected.shape, f"{tuple(actual.shape)} is not {tuple(expected.shape)}"
     return ((actual - expected).square().mean() / expected.square().mean()).sqrt().item()
 

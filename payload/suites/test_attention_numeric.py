@@ -1,4 +1,4 @@
-"""Every pattern on every path against one score at a time in float64: shapes, dtypes, masks."""
+"""Every pattern on every path against one score at a time in float64; layers and what they keep."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import math
 
 import pytest
 import torch
+from torch.utils._pytree import tree_leaves
 
 from suites import attention_reference as ref
 from suites.attention_reference import CASES, NOT_FOR_SDPA, Case, by_case, by_mask, inputs
 from suites.covering import pairwise
-from suites.numerics import assert_close
+from suites.numerics import assert_close, double, relative_error
+from suites.operators import Operators
 from torchbridge import attention as att
-from torchbridge.attention import attend
+from torchbridge.attention import attend, flex
 
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 
@@ -90,55 +92,6 @@ class TestPatterns:
         q = torch.zeros(1, 8, 5, 16, device="meta")
         assert attend(q, q, q, pattern=att.ALiBi(8), path="explicit")[0].device.type == "meta"
 
-    @pytest.mark.parametrize("window", [1, 2, 16, 100])
-    def test_windows_count_themselves(self, device, window):
-        shape, q, k = (1, 1, 20, 20), torch.arange(20)[:, None], torch.arange(20)
-        both = att.sdpa.visible(att.SlidingWindow(window), shape, device).cpu()[0, 0]
-        back = att.sdpa.visible(att.CausalSlidingWindow(window), shape, device).cpu()[0, 0]
-        assert torch.equal(both, (q - k).abs() <= window - 1)
-        assert back.sum(dim=1).tolist() == [min(i + 1, window) for i in range(20)]
-        assert torch.equal(back, both.tril())
-
-    def test_a_lone_position_is_copied(self, device):
-        q, k, v = inputs(device, 12)
-        for pattern in (att.SlidingWindow(1), att.DocumentMasking(torch.arange(12))):
-            assert_close(attend(q, k, v, pattern=pattern)[0], v)
-
-
-class TestCausality:
-    @pytest.mark.parametrize("path", ["auto", *PATHS])
-    @pytest.mark.parametrize(
-        "pattern",
-        [att.Causal(), att.CausalSlidingWindow(5), att.ALiBi(4) & att.Causal(), att.PrefixLM(3)],
-        ids=lambda p: p.name,
-    )
-    def test_the_future_is_not_seen(self, device, pattern, path):
-        runs_here(device, path)
-        q, k, v = inputs(device, 19)
-        before = attend(q, k, v, pattern=pattern, path=path)[0]
-        k[:, :, 11:] += 3
-        v[:, :, 11:] -= 5
-        after = attend(q, k, v, pattern=pattern, path=path)[0]
-        assert torch.equal(before[:, :, :11], after[:, :, :11])
-        moved = (before - after).abs().amax(dim=(0, 1, 3))
-        assert moved[11:].min() > 0.1  # and from there on it is
-
-    def test_a_window_forgets(self, device):
-        q, k, v = inputs(device, 19)
-        pattern = att.CausalSlidingWindow(5)
-        before = attend(q, k, v, pattern=pattern)[0]
-        v[:, :, :6] += 7
-        moved = (before - attend(q, k, v, pattern=pattern)[0]).abs().amax(dim=(0, 1, 3))
-        assert moved[10:].max() == 0  # position 10 sees 6..10
-        assert moved[9] > 0.1
-
-    def test_documents_do_not_mix(self, device):
-        pattern = CASES["document_masking"].pattern
-        q, k, v = inputs(device, 54)
-        output = attend(q, k, v, pattern=pattern)[0]
-        assert_close(output[:1, :, 5:14], by_mask(*(x[:1, :, 5:14] for x in (q, k, v))))
-        assert_close(output[1:, :, 1:21], by_mask(*(x[1:, :, 1:21] for x in (q, k, v))))
-
 
 class TestMasks:
     @pytest.mark.parametrize("path", ["sdpa", "explicit"])
@@ -154,7 +107,7 @@ class TestMasks:
         q, k, v = inputs(device)
         bias = torch.randn(4, 23, 23, device=device)
         bias[:, :, 20:] = -math.inf
-        scores = ref.scaled_scores(q, k) + ref.double(bias)
+        scores = ref.scaled_scores(q, k) + double(bias)
         output, _ = attend(q, k, v, mask=bias, path=path)
         assert_close(output, ref.weigh(scores, v))
 
@@ -242,3 +195,157 @@ class TestLayouts:
         for path in ("auto", "explicit"):
             output, _ = attend(q, k, v, pattern=att.Causal(), path=path)
             assert_close(output, by_case(q, k, v, CASES["causal"]))
+
+
+class TestDropout:
+    @pytest.mark.parametrize("path", ["sdpa", "explicit"])
+    def test_statistics(self, device, path):
+        q = torch.zeros(4, 8, 64, 64, device=device)  # every weight is 1/64
+        v = torch.eye(64, device=device).expand(4, 8, 64, 64)  # so the output is the weights
+        weights = attend(q, q, v, dropout=0.25, path=path)[0]
+        kept = weights[weights != 0]
+        assert_close(kept, torch.full_like(kept, 1 / 64 / 0.75))
+        share = kept.numel() / weights.numel()
+        assert abs(share - 0.75) < 5 * (0.75 * 0.25 / weights.numel()) ** 0.5  # five sigma
+        other = attend(q, q, v, dropout=0.25, path=path)[0]
+        assert not torch.equal(other, weights)
+
+    def test_only_in_training(self, device):
+        layer = att.MultiHeadAttention(32, 4, dropout=0.5).to(device)
+        x = torch.randn(2, 9, 32, device=device)
+        assert relative_error(layer(x), layer(x)) > 0.01
+        layer.eval()
+        assert torch.equal(layer(x), layer(x))
+
+
+class TestLayersAndTheirCache:
+    def test_layer_against_double(self, device):
+        layer = att.MultiHeadAttention(32, 4, num_kv_heads=2, pattern=att.Causal()).to(device)
+        x = torch.randn(2, 11, 32, device=device)
+        q, k, v = (double(x) @ double(w).T + double(b) for w, b in _thirds(layer))
+        heads = (t.unflatten(-1, (-1, 8)).transpose(1, 2) for t in (q, k, v))
+        mixed = by_case(*heads, CASES["causal"]).transpose(1, 2).flatten(2)
+        expected = mixed @ double(layer.out.weight).T + double(layer.out.bias)
+        assert_close(layer(x), expected)
+
+    @pytest.mark.parametrize("chunks", [(1,) * 12, (5, 1, 6), (11, 1)])
+    @pytest.mark.parametrize("name", ["causal", "causal_sliding_window", "alibi+causal"])
+    def test_cached_steps_equal_one_pass(self, device, name, chunks):
+        layer = att.MultiHeadAttention(32, 4, pattern=CASES[name].pattern).to(device).eval()
+        x = torch.randn(2, 12, 32, device=device)
+        past, outputs = None, []
+        for part in x.split(chunks, dim=1):
+            output, past = layer(part, past=past, use_cache=True)
+            outputs.append(output)
+            plain = name == "causal" and part.shape[1] == 1
+            assert not plain or layer.path_taken.startswith("sdpa[no mask")
+        assert past[0].shape == past[1].shape == (2, 4, 12, 8)
+        assert_close(torch.cat(outputs, dim=1), layer(x))
+
+    def test_weights_or_cache(self):
+        layer = att.MultiHeadAttention(32, 4)
+        with pytest.raises(ValueError, match="not for both"):
+            layer(torch.randn(2, 9, 32), return_weights=True, use_cache=True)
+        for wrong in ((33, 4, None), (32, 4, 3)):
+            with pytest.raises(ValueError, match="is not divisible by"):
+                att.MultiHeadAttention(*wrong[:2], num_kv_heads=wrong[2])
+
+    def test_weights_are_those_of_the_output(self, device):
+        layer = att.FlashAttention3(32, 4, causal=True).to(device).eval()
+        x = torch.randn(2, 9, 32, device=device)
+        output, weights = layer(x, return_weights=True)
+        assert layer.path_taken == "explicit[scores]"
+        assert weights.shape == (2, 4, 9, 9)
+        assert weights.triu(1).abs().max() == 0
+        assert_close(weights.sum(dim=-1), torch.ones(2, 4, 9))
+        assert_close(output, layer(x))
+        named = att.FlashAttention3(32, 4, path="sdpa")
+        with pytest.raises(att.PathRefused, match="no weights to return"):
+            named(x.cpu(), return_weights=True)
+
+
+def _thirds(layer: att.MultiHeadAttention) -> list:
+    """Weight and bias of the projections to q, k and v."""
+    sizes = [n * layer.head_dim for n in (layer.num_heads, *[layer.num_kv_heads] * 2)]
+    weights, biases = layer.qkv.weight.split(sizes), layer.qkv.bias.split(sizes)
+    return list(zip(weights, biases, strict=True))
+
+
+def bytes_made(function, args, made) -> int:
+    """Of the largest storage among what an operator made."""
+    tensors = [one for one in tree_leaves(made) if isinstance(one, torch.Tensor)]
+    return max((one.untyped_storage().nbytes() for one in tensors), default=0)
+
+
+class TestBlockMasks:
+    def test_keyed_by_all_that_matters(self, device):
+        masks = flex.BlockMasks(32)
+        ids = torch.zeros(2, 300, dtype=torch.int64, device=device)
+        calls = [
+            (att.SlidingWindow(4), (2, 4, 300, 300)),
+            (att.SlidingWindow(5), (2, 4, 300, 300)),
+            (att.CausalSlidingWindow(4), (2, 4, 300, 300)),
+            (att.SlidingWindow(4), (2, 4, 299, 300)),
+            (att.SlidingWindow(4), (2, 4, 300, 299)),
+            (att.patterns.Shifted(att.SlidingWindow(4), 7), (2, 4, 300, 300)),
+            (att.DocumentMasking(ids), (2, 4, 300, 300)),
+            (att.DocumentMasking(ids), (2, 4, 300, 300)),  # it may have been changed in between
+            (att.Custom(mask=ref.thirds), (2, 4, 300, 300)),
+            (att.Custom(mask=ref.thirds), (2, 3, 300, 300)),
+            (att.Custom(mask=ref.thirds), (1, 3, 300, 300)),
+        ]
+        made = [masks.of(pattern, shape, device) for pattern, shape in calls]
+        assert (masks.hits, masks.misses, len(masks)) == (0, len(calls), len(calls))
+        again = [masks.of(pattern, shape, device) for pattern, shape in calls]
+        assert all(one is two for one, two in zip(made, again, strict=True))
+        assert (masks.hits, masks.misses) == (len(calls), len(calls))
+        equal = masks.of(att.SlidingWindow(4), (9, 8, 300, 300), device)
+        assert equal is made[0]  # it depends on neither sample nor head
+
+    def test_a_changed_document_is_seen(self, device):
+        q, k, v = inputs(device, 54)
+        ids = torch.tensor(ref.IDS)
+        for _ in range(2):
+            pattern = att.DocumentMasking(ids)
+            expected = ref.by_mask(q, k, v, (ids[:, :, None] == ids[:, None])[:, None])
+            assert_close(attend(q, k, v, pattern=pattern, path="flex_eager")[0], expected)
+            ids[:, 10:30] = 9
+
+    @torch.inference_mode()
+    def test_made_for_inference_but_fit_to_train(self, device):
+        pattern = att.DocumentMasking(torch.zeros(2, 300, dtype=torch.int64, device=device))
+        assert not pattern.ids.is_inference()
+        for one in (pattern, att.SlidingWindow(4)):
+            mask = flex.BlockMasks(32).of(one, (2, 4, 300, 300), device)
+            assert not mask.kv_indices.is_inference()
+
+    @pytest.mark.parametrize(
+        ("pattern", "shape"),
+        [
+            (att.Causal(), (1, 1, 300, 300)),
+            (att.CausalSlidingWindow(200), (1, 1, 640, 640)),
+            (att.patterns.Shifted(att.PrefixLM(130), 70), (1, 1, 129, 500)),
+            (att.DocumentMasking(torch.arange(600).view(2, 300) // 140), (2, 1, 300, 300)),
+            (att.Custom(mask=lambda b, h, q, k: q >= k + 100 * b - 50 * h), (2, 3, 257, 400)),
+        ],
+        ids=lambda one: getattr(one, "name", str(one)),
+    )
+    def test_the_blocks_are_torchs(self, monkeypatch, device, pattern, shape):
+        """The same blocks as torch's own function finds, which looks at all scores at once."""
+        monkeypatch.setattr(flex, "AT_ONCE", 3 * 128 * 128)
+        wanted = flex.torch_flex.create_block_mask(
+            pattern.mask_mod(device), *shape, device=device.type
+        )
+        made = flex.block_mask(pattern, shape, device)
+        for name in ("kv_num_blocks", "full_kv_num_blocks", "q_num_blocks", "full_q_num_blocks"):
+            assert torch.equal(getattr(made, name), getattr(wanted, name)), name
+        assert torch.equal(made.to_dense(), wanted.to_dense())
+        assert made.seq_lengths == wanted.seq_lengths == shape[2:]
+
+    def test_memory_does_not_grow_with_the_scores(self, device):
+        """8,192 positions have 64 Mi scores; torch's own function took ten bytes for each."""
+        ids = torch.arange(8192, device=device).view(1, -1) // 1000
+        for pattern in (att.CausalSlidingWindow(128), att.DocumentMasking(ids)):
+            with Operators(bytes_made) as made:
+                flex.block_mask(pattern, (1, 1, 8192, 8192), device)
+            assert max(made.seen) <= 8 * flex.AT_ONCE < 8192**2

@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from suites.kernel_reference import (
-    calls_of,
     feed_forward,
     gelu,
     linear_activation,
@@ -15,6 +14,7 @@ from suites.kernel_reference import (
     silu,
 )
 from suites.numerics import assert_close, needs_cuda, relative_error
+from suites.operators import calls_of
 from torchbridge.kernels import (
     FusedFFNLayer,
     FusedLinearGELU,

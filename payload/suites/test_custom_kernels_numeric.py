@@ -4,28 +4,18 @@ from __future__ import annotations
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 
-from suites.kernel_reference import (
-    double,
-    feed_forward,
-    gelu,
-    linear_activation,
-    reference_gradients,
-    silu,
-)
-from suites.numerics import TOLERANCE, assert_close, relative_error
+from suites.kernel_reference import feed_forward, gelu, linear_activation, reference_gradients, silu
+from suites.numerics import TOLERANCE, assert_close, double
 from torchbridge.hardware import probe
 from torchbridge.kernels import (
     REGISTRY,
     FusedFFNLayer,
-    FusedLinear,
     FusedLinearGELU,
     FusedLinearSiLU,
     KernelRefused,
     Request,
-    create_fused_ffn_layer,
     epilogue_gelu,
     linear_gelu,
     linear_silu,
@@ -69,14 +59,6 @@ class TestNumbers:
         assert layer(x).dtype == dtype
         assert_close(layer(x), linear_activation(layer, activation, x))
 
-    @pytest.mark.parametrize("seed", range(5))
-    @pytest.mark.parametrize("approximate", ["none", "tanh"])
-    def test_seeds(self, device, seed, approximate):
-        torch.manual_seed(seed)
-        layer = quiet(FusedLinearGELU(50, 70, approximate=approximate).to(device))
-        x = 3 * torch.randn(20, 50, device=device)
-        assert_close(layer(x), linear_activation(layer, gelu, x, approximate=approximate))
-
     @pytest.mark.parametrize("name", NAMES)
     def test_strides(self, device, name):
         kind, activation = LAYERS[name]
@@ -85,29 +67,6 @@ class TestNumbers:
         for x in (storage.transpose(1, 2), storage[:, :, 0], storage.permute(2, 0, 1)[::2]):
             assert_close(layer(x), linear_activation(layer, activation, x))
             assert torch.equal(layer(x), layer(x.contiguous()))
-
-    def test_the_two_gelus_differ(self, device):
-        exact = quiet(FusedLinearGELU(64, 64).to(device))
-        rough = quiet(FusedLinearGELU(64, 64, approximate="tanh").to(device))
-        rough.load_state_dict(exact.state_dict())
-        x = 4 * torch.randn(500, 64, device=device)
-        gap = (double(exact(x)) - double(rough(x))).abs().max().item()
-        assert 3e-4 < gap < 6e-4  # the approximation's known error: 4.7e-4
-
-    @pytest.mark.parametrize("name", NAMES)
-    def test_far_from_zero(self, device, name):
-        """Large sums: the identity on the right, nothing on the left, never NaN."""
-        kind, _ = LAYERS[name]
-        layer = quiet(kind(1, 2, bias=False).to(device))
-        layer.weight.copy_(torch.tensor([[1.0], [-1.0]]))
-        x = torch.tensor([[200.0], [3e4]], device=device)
-        assert torch.equal(layer(x), torch.cat([x, torch.zeros_like(x)], dim=1))
-
-    def test_nan_is_not_hidden(self, device):
-        for name in NAMES:
-            layer = quiet(LAYERS[name][0](3, 2).to(device))
-            output = layer(torch.tensor([[1.0, float("nan"), 0.0], [1.0, 2.0, 3.0]], device=device))
-            assert output.isnan().all(dim=1).tolist() == [True, False]
 
 
 class TestGradients:
@@ -124,15 +83,6 @@ class TestGradients:
         for one, wanted in zip(actual, expected, strict=True):
             assert_close(one, wanted)
 
-    @pytest.mark.parametrize("approximate", ["none", "tanh"])
-    def test_gradcheck(self, device, approximate):
-        def function(x, weight, bias):
-            return linear_gelu(x, weight, bias, approximate=approximate)[0]
-
-        sizes = ((3, 4), (5, 4), (5,))
-        inputs = [torch.randn(s, dtype=torch.float64, device=device) for s in sizes]
-        assert torch.autograd.gradcheck(function, [one.requires_grad_() for one in inputs])
-
     def test_frozen_weights_still_pass_gradients_on(self, device):
         layer = quiet(FusedLinearGELU(8, 6).to(device))
         x = torch.randn(5, 8, device=device, requires_grad=True)
@@ -140,23 +90,6 @@ class TestGradients:
         assert layer.path_taken == "composed"
         expected = reference_gradients(layer, gelu, x, torch.ones(5, 6))[0]
         assert_close(x.grad, expected)
-
-    def test_training_moves_every_parameter(self, device):
-        layer = create_fused_ffn_layer(8, 32).to(device)
-        x = torch.randn(256, 8, device=device)
-        target = x.flip(1)
-        before = [p.detach().clone() for p in layer.parameters()]
-        optimiser = torch.optim.Adam(layer.parameters(), lr=0.01)
-        losses = []
-        for _ in range(60):
-            loss = F.mse_loss(layer(x), target)
-            optimiser.zero_grad()
-            loss.backward()
-            optimiser.step()
-            losses.append(loss.item())
-        assert losses[-1] < 0.2 * losses[0]
-        moved = zip(before, layer.parameters(), strict=True)
-        assert all((a - b).abs().max() > 1e-3 for a, b in moved)
 
 
 class TestPaths:
@@ -234,38 +167,12 @@ class TestPaths:
 
 class TestLayers:
     @pytest.mark.parametrize("name", NAMES)
-    def test_state_is_that_of_a_linear_layer(self, device, name):
-        plain = nn.Linear(12, 8).to(device)
-        layer = quiet(LAYERS[name][0](12, 8).to(device))
-        layer.load_state_dict(plain.state_dict())
-        x = torch.randn(6, 12, device=device)
-        assert relative_error(layer(x), getattr(F, name)(plain(x))) <= 1e-6
-        assert repr(layer) == f"{type(layer).__name__}(in_features=12, out_features=8, bias=True)"
-
-    def test_starts_as_a_linear_layer_does(self):
-        torch.manual_seed(3)
-        plain = nn.Linear(300, 200)
-        torch.manual_seed(3)
-        layer = FusedLinearGELU(300, 200)
-        for one, other in zip(layer.parameters(), plain.parameters(), strict=True):
-            assert one.std().item() == pytest.approx(other.std().item(), rel=0.05)
-            assert one.abs().max().item() == pytest.approx(other.abs().max().item(), rel=0.02)
-
-    @pytest.mark.parametrize("name", NAMES)
     @pytest.mark.parametrize("dtype", DTYPES, ids=short)
     def test_feed_forward(self, device, name, dtype):
         layer = quiet(FusedFFNLayer(32, 128, 16, activation=name).to(device, dtype))
         x = torch.randn(3, 5, 32, device=device, dtype=dtype)
         assert_close(layer(x), feed_forward(layer, LAYERS[name][1], x), 2 * TOLERANCE[dtype])
         assert layer.path_taken == layer.up.path_taken != ""
-
-    @pytest.mark.parametrize("name", NAMES)
-    def test_compiled_graph_has_no_break(self, device, name):
-        layer = quiet(LAYERS[name][0](12, 8).to(device))
-        x = torch.randn(6, 12, device=device)
-        expected = linear_activation(layer, LAYERS[name][1], x)
-        compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
-        assert_close(compiled(x), expected)
 
     def test_exported_graph_holds_plain_operations(self, device):
         layer = quiet(FusedFFNLayer(12, 8).to(device))
@@ -274,7 +181,3 @@ class TestLayers:
         names = [str(node.target) for node in program.graph.nodes if node.op == "call_function"]
         assert names == ["aten.linear.default", "aten.gelu.default", "aten.linear.default"]
         assert_close(program.module()(x), feed_forward(layer, gelu, x))
-
-    def test_base_class_computes_nothing(self):
-        with pytest.raises(NotImplementedError):
-            FusedLinear(2, 2)(torch.ones(1, 2))

@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from suites import attention_reference as ref
 from suites.attention_reference import CASES, Case, by_case, by_mask, inputs, lower_triangle
-from suites.numerics import assert_close, relative_error
+from suites.numerics import assert_close, double, relative_error
 from torchbridge import attention as att
 from torchbridge.attention import flex
 from torchbridge.attention.sdpa import modified, visible
@@ -28,10 +27,10 @@ def x(device) -> torch.Tensor:
 
 def expected_of(layer: att.MultiHeadAttention, x: torch.Tensor, case: Case) -> torch.Tensor:
     """The layer in float64, from its weights: three projections, attention by `case`, one more."""
-    projected = ref.double(x) @ ref.double(layer.qkv.weight).T + ref.double(layer.qkv.bias)
+    projected = double(x) @ double(layer.qkv.weight).T + double(layer.qkv.bias)
     heads = projected.unflatten(-1, (3, HEADS, EMBED // HEADS)).permute(2, 0, 3, 1, 4)
     mixed = by_case(*heads, case).transpose(1, 2).flatten(2)
-    return mixed @ ref.double(layer.out.weight).T + ref.double(layer.out.bias)
+    return mixed @ double(layer.out.weight).T + double(layer.out.bias)
 
 
 def assert_layer(layer: att.MultiHeadAttention, x: torch.Tensor, case: Case) -> None:

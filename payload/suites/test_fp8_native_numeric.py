@@ -1,17 +1,27 @@
-"""Numbers of float8 beyond the named suite: every code, scales, rounding. See fp8_reference.py."""
+"""Float8 beyond the named suite: rounding, scales, products, gradients, layers traced whole."""
 
 from __future__ import annotations
 
+import copy
 import math
 
 import pytest
 import torch
+from torch import nn
 
 from suites import fp8_reference as ref
-from suites.numerics import assert_close, needs_module, rms_error
+from suites.covering import pairwise
+from suites.numerics import assert_close, rms_error
 from torchbridge import fp8
 from torchbridge.float8 import amax_of, format_of, native_dtype
-from torchbridge.fp8 import FP8Dtype, FP8QuantizedTensor, Granularity
+from torchbridge.fp8 import (
+    FP8Dtype,
+    FP8InferenceLinear,
+    FP8QuantizedTensor,
+    Granularity,
+    NativeFP8Linear,
+)
+from torchbridge.fp8.matmul import find_path
 
 pytestmark = pytest.mark.usefixtures("in_float8")
 
@@ -27,26 +37,6 @@ def codes(dtype: torch.dtype, device: torch.device) -> torch.Tensor:
 
 
 class TestCastTable:
-    @pytest.mark.parametrize("dtype", DTYPES, **named)
-    def test_every_code_by_its_bits(self, device, dtype):
-        found = codes(dtype, device).float().tolist()
-        for code, number in enumerate(found):
-            wanted = ref.decode(code, dtype)
-            same = number == wanted and math.copysign(1, number) == math.copysign(1, wanted)
-            assert same or (math.isnan(number) and math.isnan(wanted)), code
-
-    @needs_module("ml_dtypes")
-    @pytest.mark.parametrize("dtype", DTYPES, **named)
-    def test_every_code_by_ml_dtypes(self, device, dtype):
-        import ml_dtypes
-        import numpy as np
-
-        theirs = np.arange(256, dtype=np.uint8).view(getattr(ml_dtypes, str(dtype)[6:]))
-        wanted = torch.from_numpy(theirs.astype(np.float32))
-        assert torch.equal(
-            codes(dtype, device).float().cpu().nan_to_num(999), wanted.nan_to_num(999)
-        )
-
     @pytest.mark.parametrize("fmt", list(FP8Dtype))
     def test_every_code_is_kept(self, device, fmt):
         dtype = native_dtype(fmt, device)
@@ -72,26 +62,12 @@ class TestCastTable:
             assert torch.equal(found.double(), wanted.double())
 
     @pytest.mark.parametrize("fmt", list(FP8Dtype))
-    @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], **named)
-    def test_random_numbers(self, device, fmt, dtype):
-        x = torch.randn(50, 70, device=device) * torch.logspace(-4, 4, 70, device=device)
-        x = x.to(dtype)
-        target = native_dtype(fmt, device)
-        found = fp8.quantize_to_fp8(x, torch.ones((), device=device), fmt).cpu().double()
-        assert torch.equal(found, ref.rounded(x.cpu(), target))
-
-    @pytest.mark.parametrize("fmt", list(FP8Dtype))
     def test_saturation_and_what_is_not_finite(self, device, fmt):
         limit = ref.LIMITS[native_dtype(fmt, device)]
         x = torch.tensor([limit, 1.07 * limit, -1e30, 3e38, math.inf, -math.inf, math.nan])
         found = fp8.quantize_to_fp8(x.to(device), torch.ones((), device=device), fmt).float()
         assert found[:4].tolist() == [limit, limit, -limit, limit]
         assert found[4:].isnan().all()  # not a large number: what overflowed must be seen
-
-    @pytest.mark.parametrize("fmt", list(FP8Dtype))
-    def test_an_infinity_spoils_all(self, device, fmt):
-        x = torch.tensor([[1.0, math.inf]], device=device)
-        assert FP8QuantizedTensor.from_tensor(x, fmt).dequantize().isnan().all()
 
     def test_format_of_other_dtypes(self):
         with pytest.raises(ValueError, match="float16"):
@@ -112,38 +88,6 @@ class TestScales:
             assert found.scale.shape == (-(-shape[0] // height), -(-shape[1] // width))
         assert_close(found.dequantize(torch.float64), ref.snapped(x, dtype, blocks), 1e-6)
 
-    @pytest.mark.parametrize("granularity", list(Granularity))
-    def test_powers_of_two_change_no_code(self, device, granularity):
-        x = torch.randn(130, 140, device=device)
-        plain, large = (
-            FP8QuantizedTensor.from_tensor(one, granularity=granularity) for one in (x, x * 2.0**40)
-        )
-        assert torch.equal(plain.data.float(), large.data.float())
-        assert torch.equal(plain.scale, large.scale * 2.0**40)
-
-    @pytest.mark.parametrize("granularity", [g for g in Granularity if g is not Granularity.TENSOR])
-    def test_an_outlier_harms_its_block_only(self, device, granularity):
-        x = torch.randn(256, 256, device=device)
-        x[0, 0] = 1e6
-        back = FP8QuantizedTensor.from_tensor(x, granularity=granularity).dequantize()
-        assert rms_error(back[128:, 128:], x[128:, 128:]) <= ref.ROUND_TRIP[FP8Dtype.E4M3]
-        single = FP8QuantizedTensor.from_tensor(x).dequantize()
-        assert rms_error(single[128:, 128:], x[128:, 128:]) > 0.5
-
-    @pytest.mark.parametrize("fmt", list(FP8Dtype))
-    @pytest.mark.parametrize("granularity", list(Granularity))
-    def test_round_trip(self, device, fmt, granularity):
-        x = torch.randn(257, 300, device=device)
-        back = FP8QuantizedTensor.from_tensor(x, fmt, granularity=granularity).dequantize()
-        assert ref.ROUND_TRIP[fmt] / 2 <= rms_error(back, x) <= ref.ROUND_TRIP[fmt]
-
-    def test_zeros_in_one_row(self, device):
-        x = torch.randn(3, 40, device=device)
-        x[1] = 0
-        found = FP8QuantizedTensor.from_tensor(x, granularity=Granularity.ROW)
-        assert found.scale[1].item() == 1.0
-        assert torch.equal(found.dequantize()[1], x[1])
-
     @pytest.mark.parametrize("largest", [1e-45, 1e-40, 1e-38, 3e38])
     def test_extreme_numbers(self, device, largest):
         x = torch.tensor([0.0, largest, -largest / 2], device=device)
@@ -155,15 +99,6 @@ class TestScales:
         assert quantised.float().isfinite().all()
         if largest >= 1e-36:
             assert_close(fp8.dequantize_from_fp8(quantised, scale), x, 0.04)
-
-    @pytest.mark.parametrize("margin", [0.0, 1.0, 2.5])
-    def test_margin_leaves_room(self, device, margin):
-        x = torch.randn(64, 64, device=device)
-        found = FP8QuantizedTensor.from_tensor(x, margin=margin)
-        limit = ref.LIMITS[found.data.dtype]
-        top = found.data.float().abs().max().item()
-        assert top == pytest.approx(limit / 2**margin, rel=0.07)
-        assert rms_error(found.dequantize(), x) <= ref.ROUND_TRIP[FP8Dtype.E4M3]
 
     def test_nothing_at_all(self, device):
         x = torch.empty(0, 8, device=device)
@@ -184,3 +119,222 @@ class TestScales:
         assert torch.equal(single.t().dequantize(), single.dequantize().t())
         with pytest.raises(ValueError, match="single scale"):
             FP8QuantizedTensor.from_tensor(x, granularity=Granularity.ROW).t()
+
+
+E4M3, E5M2 = FP8Dtype
+GRANULARITIES = ["tensor", "row", "block"]
+ODD_SHAPES = [(1, 1, 1), (3, 5, 7), (17, 128, 16), (33, 130, 65), (64, 300, 129)]  # M, K, N
+
+
+def pair(m: int, k: int, n: int, granularity: str, device: torch.device):
+    """Matrices [M, K] and [N, K] with rows of different size, as they are and quantised."""
+    a = torch.randn(m, k, device=device) * torch.logspace(-1, 1, m, device=device)[:, None]
+    b = torch.randn(n, k, device=device) * torch.logspace(1, -1, n, device=device)[:, None]
+    kind = Granularity(granularity)
+    of_b = Granularity.TILE if granularity == "block" else kind
+    left = FP8QuantizedTensor.from_tensor(a, granularity=kind)
+    return a, b, left, FP8QuantizedTensor.from_tensor(b, granularity=of_b)
+
+
+class TestProducts:
+    @pytest.mark.parametrize(
+        ("path", "granularity", "shape"),
+        pairwise(["auto", "dequantised"], GRANULARITIES, ODD_SHAPES),
+        ids=str,
+    )
+    def test_against_double(self, device, shape, granularity, path):
+        a, b, left, right = pair(*shape, granularity, device)
+        out, taken = fp8.scaled_matmul(left, right, path=path)
+        expected = ref.forward(a, b, left.data.dtype, granularity)
+        ref.assert_kernel(out, expected)
+        sizes = a.abs().amax(dim=1)[:, None] * b.abs().amax(dim=1)  # small rows count as much
+        ref.assert_kernel(out / sizes, expected / sizes.cpu().double())
+        works = path == "auto" and ref.kernel_works(device, granularity == "tensor")
+        assert taken.name == ("scaled_mm" if works else "dequantised")
+
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+    def test_output_dtypes(self, device, dtype):
+        a, b, left, right = pair(20, 48, 32, "tensor", device)
+        out, _ = fp8.scaled_matmul(left, right, out_dtype=dtype)
+        assert out.dtype == dtype
+        assert_close(out, ref.forward(a, b, left.data.dtype, "tensor"), 8e-3)
+
+    @pytest.mark.parametrize(("m", "k", "n"), [(0, 16, 16), (16, 0, 16), (16, 16, 0)])
+    def test_no_rows(self, device, m, k, n):
+        left, right = (
+            FP8QuantizedTensor.from_tensor(torch.ones(s, k, device=device)) for s in (m, n)
+        )
+        out, _ = fp8.scaled_matmul(left, right)
+        assert torch.equal(out, torch.zeros(m, n, device=device))
+
+    def test_refusals(self, device):
+        a, b = (FP8QuantizedTensor.from_tensor(torch.ones(2, k, device=device)) for k in (16, 32))
+        with pytest.raises(ValueError, match="inner widths"):
+            fp8.scaled_matmul(a, b)
+        with pytest.raises(ValueError, match="fastest"):
+            fp8.scaled_matmul(a, a, path="fastest")
+        integers = device, torch.int8, torch.int8, torch.float32  # no device has this product
+        assert find_path(*integers, single=True).name == "dequantised"
+        assert "does not run" in find_path(*integers, single=True).fallback
+        with pytest.raises(RuntimeError, match=r"int8.*path='dequantised'"):
+            find_path(*integers, single=True, path="scaled_mm")
+
+
+class TestGradients:
+    @pytest.mark.parametrize("granularity", GRANULARITIES)
+    @pytest.mark.parametrize("shape", ODD_SHAPES, ids=str)
+    def test_against_double(self, device, shape, granularity):
+        m, k, n = shape
+        layer = NativeFP8Linear(k, n, granularity=granularity, device=device)
+        x = torch.randn(m, k, device=device, requires_grad=True)
+        gradient = torch.randn(m, n, device=device)
+        layer(x).backward(gradient)
+        dtypes = native_dtype(E4M3, device), native_dtype(E5M2, device)
+        by_x, by_weight = ref.backward(gradient, x, layer.weight, dtypes, granularity)
+        ref.assert_kernel(x.grad, by_x)
+        ref.assert_kernel(layer.weight.grad, by_weight)
+        assert_close(layer.bias.grad, gradient.sum(dim=0), 1e-5)
+
+    def test_only_what_is_asked_for(self, device):
+        layer = NativeFP8Linear(32, 16, device=device)
+        layer(torch.randn(4, 32, device=device)).sum().backward()
+        assert layer.weight.grad.abs().max() > 0
+        frozen = NativeFP8Linear(32, 16, device=device).requires_grad_(False)
+        x = torch.randn(4, 32, device=device, requires_grad=True)
+        frozen(x).sum().backward()
+        assert frozen.weight.grad is None
+        assert x.grad.abs().max() > 0
+
+
+class TestLayer:
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+    def test_dtypes(self, device, dtype):
+        layer = NativeFP8Linear(64, 32, device=device, dtype=dtype)
+        x = torch.randn(16, 64, device=device, dtype=dtype, requires_grad=True)
+        out = layer(x)
+        assert out.dtype == dtype
+        assert rms_error(out, ref.exact(x, layer)) <= ref.PRODUCT[E4M3]
+        out.sum().backward()
+        assert (x.grad.dtype, layer.weight.grad.dtype) == (dtype, dtype)
+
+    @pytest.mark.parametrize("path", ["auto", "dequantised"])
+    def test_autocast(self, device, path):
+        layer = NativeFP8Linear(64, 32, path=path, device=device)
+        x = torch.randn(16, 64, device=device)
+        with torch.autocast(device.type, torch.bfloat16):
+            out = layer(x)
+        assert out.dtype == torch.bfloat16
+        expected = layer(x)
+        assert_close(out, expected, 8e-3)
+
+    def test_paths_agree(self, device):
+        layer = NativeFP8Linear(96, 48, device=device)
+        slow = copy.deepcopy(layer)
+        slow.path = "dequantised"
+        x = torch.randn(20, 96, device=device)
+        ref.assert_kernel(layer(x), slow(x).detach().cpu().double())
+        assert {name: one.name for name, one in slow.paths.items()} == {
+            "forward": "dequantised",
+            "grad_input": "dequantised",
+            "grad_weight": "dequantised",
+        }
+        with pytest.raises(ValueError, match="fastest"):
+            NativeFP8Linear(8, 8, path="fastest", device=device)(x[:, :8])
+
+    def test_strides(self, device):
+        layer = NativeFP8Linear(64, 32, device=device)
+        x = torch.randn(64, 5, 3, device=device).transpose(0, 2)
+        assert not x.is_contiguous()
+        assert torch.equal(layer(x), layer(x.contiguous()))
+
+    def test_no_tokens(self, device):
+        layer = NativeFP8Linear(64, 32, device=device)
+        x = torch.empty(2, 0, 64, device=device, requires_grad=True)
+        out = layer(x)
+        out.sum().backward()
+        assert out.shape == (2, 0, 32)
+        assert layer.weight.grad.abs().max().item() == 0
+
+    def test_margin_is_heeded(self, device):
+        layer = NativeFP8Linear(64, 32, margin=3.0, device=device)
+        plain = NativeFP8Linear(64, 32, device=device)
+        plain.load_state_dict(layer.state_dict())
+        assert torch.equal(layer.sync_weights().scale * 8, plain.sync_weights().scale)
+
+    def test_moving_forgets_the_synchronised_weight(self, device):
+        layer = NativeFP8Linear(64, 32, device=device).eval()
+        layer.sync_weights()
+        nn.init.ones_(layer.weight)
+        x = torch.randn(4, 64, device=device)
+        moved = layer.to(torch.float64).to(torch.float32)
+        assert rms_error(moved(x), ref.exact(x, layer)) <= ref.PRODUCT[E4M3]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+class TestTraced:
+    """Forward and backward in one graph each; the backend calls torch's operations as they are."""
+
+    @pytest.mark.parametrize(
+        ("granularity", "path", "dynamic"),
+        [
+            ("tensor", "auto", False),
+            ("block", "auto", False),
+            ("row", "auto", True),
+            ("row", "dequantised", False),
+            ("tensor", "predicted", True),
+        ],
+    )
+    def test_training(self, device, granularity, path, dynamic):
+        torch.compiler.reset()
+        layer = NativeFP8Linear(272, 48, granularity=granularity, path=path, device=device)
+        traced = torch.compile(layer, backend="aot_eager", fullgraph=True, dynamic=dynamic)
+        for rows in (5, 7) if dynamic else (5,):
+            x = torch.randn(rows, 3, 272, device=device, requires_grad=True)
+            gradients = []
+            for one in (layer, traced):
+                x.grad = layer.weight.grad = layer.bias.grad = None
+                out = one(x)
+                out.square().sum().backward()
+                gradients.append((out.detach(), x.grad, layer.weight.grad, layer.bias.grad))
+            for wanted, actual in zip(*gradients, strict=True):
+                assert_close(actual, wanted, 1e-6)
+
+    @pytest.mark.parametrize(("granularity", "path"), [("block", "auto"), ("row", "predicted")])
+    def test_inference(self, device, granularity, path):
+        torch.compiler.reset()
+        plain = nn.Linear(272, 48, device=device)
+        layer = FP8InferenceLinear(plain, granularity=granularity, path=path)
+        x = torch.randn(5, 3, 272, device=device)
+        traced = torch.compile(layer, backend="aot_eager", fullgraph=True)
+        assert_close(traced(x), layer(x), 1e-6)
+
+    def test_the_quantising_is_in_the_graph(self, device):
+        """What makes x and what quantises it are in one graph, for a compiler to fuse."""
+        graphs = []
+
+        def keep(graph, _):
+            graphs.append(graph)
+            return graph
+
+        layer = NativeFP8Linear(64, 32, bias=False, device=device)
+        model = nn.Sequential(nn.GELU(), layer)
+        torch.compiler.reset()
+        torch.compile(model, backend=keep, fullgraph=True)(torch.randn(8, 64, device=device))
+        assert len(graphs) == 1
+        assert "gelu" in graphs[0].code
+        inner = [one.code for one in graphs[0].children()] or [graphs[0].code]
+        assert any("amax" in code or "abs" in code for code in [graphs[0].code, *inner])
+
+    def test_a_synchronised_weight_is_used(self, device):
+        torch.compiler.reset()
+        layer = NativeFP8Linear(64, 32, bias=False, device=device).eval()
+        x = torch.randn(8, 64, device=device)
+        traced = torch.compile(layer, backend="aot_eager", fullgraph=True)
+        wanted = layer(x)
+        assert_close(traced(x), wanted, 1e-6)
+        nn.init.ones_(layer.weight)
+        assert rms_error(traced(x), wanted) > 0.5  # nothing was kept for the graph
+        layer.sync_weights()
+        ones = layer(x)
+        nn.init.zeros_(layer.weight)
+        assert_close(traced(x), ones, 1e-6)

@@ -165,19 +165,6 @@ class TestCompiledDecode:
             tokens = generate(model, ids, 20, cache=cache, decode=decode)
             assert torch.equal(tokens.cpu(), ref.greedy(model, ids, 20))
 
-    def test_compiles_once(self, device):
-        model, graphs = lively(self.ONE_LAYER).to(device), []
-
-        def count(graph, inputs):
-            graphs.append(graph)
-            return graph.forward
-
-        decode = CompiledDecode(model, backend=count)
-        cache = KVCache.of(model, 1, 40)
-        decode.compile(cache)
-        generate(model, prompts(1, 10, device), 30, cache=cache, decode=decode)
-        assert len(graphs) == 1
-
     def test_inductor(self, device):
         if reason := no_inductor(device):
             pytest.skip(reason)

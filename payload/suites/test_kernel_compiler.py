@@ -1,4 +1,4 @@
-"""The compiler of kernels for chips that are not here, what it must see, and what is dispatched."""
+"""The compiler of kernels for chips that are not here, and what it must see."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ import pytest
 import torch
 
 from suites.interpreter import needs_triton
-from suites.kernel_chips import TARGETS, TargetRefused, compile_for
-from suites.kernel_pairs import PAIRS, assert_fits, cache_folder, link
+from suites.kernel_chips import (
+    PAIRS,
+    TARGETS,
+    TargetRefused,
+    assert_fits,
+    cache_folder,
+    compile_for,
+    link,
+)
 from suites.specimens import SPECIMENS, Specimen
 from torchbridge import kernels
-from torchbridge.hardware import Hardware
-from torchbridge.kernels import REGISTRY, KernelRefused, Request, registry
-from torchbridge.kernels.tiles import rows_variant
+from torchbridge.kernels import REGISTRY
 
 FOLDER = Path(kernels.__file__).parent
 pytestmark = needs_triton
@@ -28,11 +33,6 @@ def cache(tmp_path_factory):
 
 
 class TestCoverage:
-    def test_seven_targets(self):
-        names = ["sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "gfx90a", "gfx942"]
-        assert list(TARGETS) == names
-        assert [target.arch for target in TARGETS.values()] == [80, 86, 89, 90, 100, *names[5:]]
-
     def test_every_module_with_a_kernel_has_specimens(self):
         known = SPECIMENS
         launched = launched_kernels()
@@ -149,85 +149,6 @@ class TestCompiler:
 
         with pytest.raises(TargetRefused, match=r"product-48x32 for sm_80: .*power of 2"):
             compile_for(product_of(48, 32), TARGETS["sm_80"])
-
-
-class TestDispatch:
-    @pytest.mark.parametrize("operation", ["gated_linear", "grouped_mm", "linear_cross_entropy"])
-    def test_old_and_other_chips_are_refused(self, operation):
-        turing, rdna = Hardware.nvidia((7, 5)), Hardware.amd("gfx1100")
-        for hardware, reason in (
-            (turing, "needs sm_80; this is sm_75"),
-            (rdna, "is built for gfx90a and gfx942; this is gfx1100"),
-            (Hardware.tpu("v5litepod-8"), "needs amd or nvidia; this is google"),
-            (Hardware.cpu(), "needs amd or nvidia; this is cpu"),
-        ):
-            with pytest.raises(KernelRefused, match=reason):
-                REGISTRY.named(operation, "triton", Request(hardware))
-            assert REGISTRY.lookup(operation, Request(hardware)).kernel.name == "torch"
-
-    @pytest.mark.parametrize("operation", ["gated_linear", "moe_experts", "linear_cross_entropy"])
-    def test_dtypes_that_do_not_fit_are_refused(self, operation):
-        hopper = Hardware.nvidia((9, 0))
-        for request, reason in (
-            (Request(hopper, torch.float64), "does not compute float64"),
-            (Request(hopper, variant="mixed dtypes"), "must have one dtype"),
-        ):
-            with pytest.raises(KernelRefused, match=reason):
-                REGISTRY.named(operation, "triton", request)
-            assert REGISTRY.lookup(operation, request).kernel.name == "torch"
-
-    @pytest.mark.parametrize("operation", ["gated_linear", "moe_experts"])
-    def test_few_rows_in_triton_many_by_the_library(self, operation):
-        hopper, bf16 = Hardware.nvidia((9, 0)), torch.bfloat16
-        for hardware, dtype, rows, taken in (
-            (hopper, bf16, 64, "triton"),
-            (hopper, bf16, 65, "torch"),
-            (Hardware.amd("gfx942"), bf16, 65, "torch"),
-            (hopper, torch.float32, 16, "triton"),
-            (hopper, torch.float32, 17, "torch"),
-            (Hardware.amd("gfx942"), torch.float32, 64, "triton"),
-        ):
-            for experts in (1, 8):
-                request = Request(hardware, dtype, variant=rows_variant(experts * rows, experts))
-                assert REGISTRY.lookup(operation, request).kernel.name == taken
-        many = Request(hopper, bf16, variant=rows_variant(65))
-        told = {"triton": "for more than 64 rows the library multiplies faster"}
-        assert REGISTRY.lookup(operation, many).refused == told
-        learns = Request(hopper, bf16, gradient=True)
-        assert REGISTRY.lookup(operation, learns).refused == {"triton": "has no backward"}
-
-    def test_what_tiles_are_slow_at_is_the_librarys(self):
-        x, weight = torch.ones(2, 64), torch.ones(32, 64)
-        odd, across = "widths are multiples of 16", "would be copied"
-        for tensors, reason in (
-            ((x, weight, None, weight[:, 0]), None),
-            ((x[:, :40], weight[:, :40]), odd),
-            ((x, torch.ones(32, 72)[:, :64]), odd),
-            ((torch.ones(2, 72)[:, :64], weight), odd),
-            ((x, weight.T.contiguous().T), across),
-            ((x, weight, torch.ones(2, 64, 32).mT), across),
-        ):
-            request = Request(Hardware.nvidia((9, 0)), variant=rows_variant(2, 1, *tensors))
-            choice = REGISTRY.lookup("gated_linear", request)
-            assert (choice.kernel.name == "triton") == (reason is None)
-            assert (reason or "") in choice.refused.get("triton", "")
-            assert rows_variant(0, 1, *tensors) == ""  # traced: sizes are not looked at
-
-    def test_sizes_are_asked_for_by_the_functions(self, monkeypatch):
-        """A device's choices, on the CPU: where Triton were taken it would find no driver."""
-        monkeypatch.setattr(registry, "hardware_of", lambda _: Hardware.nvidia((9, 0)))
-        x, weight, experts = torch.ones(2, 40), torch.ones(64, 40), torch.zeros(2, 1).long()
-        assert kernels.gated_linear(x, weight, weight).shape == (2, 64)
-        given = (x, experts, torch.ones(2, 1), weight[None], torch.ones(1, 40, 64))
-        assert kernels.moe_experts(*given).shape == (2, 40)
-
-    def test_shapes_without_numbers(self):
-        """Autocast does not answer for "meta"."""
-        x = torch.empty(2, 8, device="meta", requires_grad=True)
-        assert kernels.linear_gelu(x, x)[0].is_meta
-        assert kernels.gated_linear(x, x, x).shape == (2, 2)
-        loss = kernels.linear_cross_entropy(x, x, x[:, 0].long())
-        assert torch.autograd.grad(loss, x)[0].shape == x.shape
 
     def test_triton_is_not_interpreted_here(self):
         import triton

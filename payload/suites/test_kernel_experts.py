@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from suites import interpreter, matrix_reference
+from suites import interpreter, kernel_reference
 from suites.covering import pairwise
 from suites.interpreter import needs_triton
 from suites.numerics import assert_close, needs_cuda
 from torchbridge.kernels import moe_experts
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
-ACTIVATIONS = list(matrix_reference.ACTIVATION)
+ACTIVATIONS = list(kernel_reference.ACTIVATION)
 SIZES = {"tokens": 33, "top_k": 2, "experts": 8, "width": 70, "hidden": 50}
 
 
@@ -54,7 +54,7 @@ class Case:
         interpreter.needs_products(self.x.dtype)
         output = interpreter.run("experts.in_triton", *self.given)
         assert output.dtype == self.x.dtype
-        assert_close(output, matrix_reference.moe_experts(*self.given))
+        assert_close(output, kernel_reference.moe_experts(*self.given))
         return output
 
 
@@ -64,7 +64,7 @@ class TestLibrary:
     )
     def test_numbers(self, device, activation, gated, tokens):
         case = Case(device, activation=activation, gated=gated, biased=True, tokens=tokens)
-        assert_close(moe_experts(*case.given), matrix_reference.moe_experts(*case.given))
+        assert_close(moe_experts(*case.given), kernel_reference.moe_experts(*case.given))
 
     def test_gradients(self, device):
         """By moving each weight a little, in float64."""
@@ -127,7 +127,7 @@ class TestTriton:
     @pytest.mark.parametrize("unknown", [-1, -2, 2**40])
     def test_an_expert_that_there_is_not_gives_nan_for_its_token_alone(self, device, unknown):
         case = Case(device, tokens=5)
-        expected = matrix_reference.moe_experts(*case.given)
+        expected = kernel_reference.moe_experts(*case.given)
         case.experts[1, 0], case.experts[4, 1] = 8, unknown
         output = interpreter.run("experts.in_triton", *case.given)
         assert output.isnan().any(1).tolist() == [False, True, False, False, True]
@@ -167,7 +167,7 @@ class TestTriton:
             output = in_triton(*case.given)
         case.experts.copy_(other.experts)
         graph.replay()
-        assert_close(output, matrix_reference.moe_experts(*case.given))
+        assert_close(output, kernel_reference.moe_experts(*case.given))
 
 
 @needs_triton

@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from suites import interpreter, matrix_reference
+from suites import interpreter, kernel_reference
 from suites.covering import pairwise
 from suites.interpreter import needs_triton
 from suites.numerics import assert_close
 from torchbridge.kernels import gated_linear
 
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
-ACTIVATIONS = list(matrix_reference.ACTIVATION)
+ACTIVATIONS = list(kernel_reference.ACTIVATION)
 # rows, depth, columns: one of each; none a multiple of a tile; tiles for few, some and many rows
 SIZES = [(1, 1, 1), (1, 70, 45), (16, 64, 64), (33, 100, 45), (65, 33, 70), (130, 17, 129)]
 
@@ -31,14 +31,14 @@ def given(device: torch.device, dtype: torch.dtype, size: tuple[int, int, int]) 
 )
 def test_the_librarys_numbers(device, dtype, activation, size):
     tensors = given(device, dtype, size)
-    inputs = matrix_reference.leaves(*tensors)
-    expected = matrix_reference.gated_linear(*inputs, activation)
+    inputs = kernel_reference.leaves(*tensors)
+    expected = kernel_reference.gated_linear(*inputs, activation)
     output = gated_linear(*tensors, activation)
     assert output.dtype == dtype
     assert_close(output, expected)
     upstream = torch.randn(output.shape, device=device)
     actual = torch.autograd.grad(output, tensors, upstream.to(dtype))
-    wanted = matrix_reference.gradients(expected, inputs, upstream)
+    wanted = kernel_reference.gradients(expected, inputs, upstream)
     for one, should in zip(actual, wanted, strict=True):
         assert_close(one, should, 5e-5 if dtype == torch.float32 else None)
 
@@ -67,8 +67,8 @@ class TestTriton:
         tensors = given(device, dtype, size)
         output = self.run(*tensors, activation)
         assert (output.shape, output.dtype) == ((size[0], size[2]), dtype)
-        inputs = matrix_reference.leaves(*tensors)
-        assert_close(output, matrix_reference.gated_linear(*inputs, activation))
+        inputs = kernel_reference.leaves(*tensors)
+        assert_close(output, kernel_reference.gated_linear(*inputs, activation))
 
     def test_strides_change_nothing(self, device):
         _, gate, up = (one.detach() for one in given(device, torch.float32, (1, 48, 20)))

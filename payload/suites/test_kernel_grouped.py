@@ -7,7 +7,7 @@ import torch
 
 from suites import interpreter
 from suites.interpreter import needs_triton
-from suites.moe_kinds import layer_of
+from suites.moe_reference import layer_of
 from suites.numerics import assert_close
 from torchbridge import kernels
 from torchbridge.hardware import Hardware

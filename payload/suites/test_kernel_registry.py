@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 import torch
 
-from torchbridge.hardware import Hardware, probe
+from suites.interpreter import needs_triton
+from torchbridge import kernels
+from torchbridge.hardware import Hardware
 from torchbridge.kernels import (
     REGISTRY,
     Kernel,
     KernelRefused,
     KernelRegistry,
     Request,
-    epilogue_gelu,
-    linear_gelu,
 )
+from torchbridge.kernels import registry as registry_module
+from torchbridge.kernels.tiles import rows_variant
 
 AMPERE, ADA = Hardware.nvidia((8, 6)), Hardware.nvidia((8, 9))
 HOPPER, BLACKWELL = Hardware.nvidia((9, 0)), Hardware.nvidia((10, 0))
@@ -52,11 +52,6 @@ def registry() -> KernelRegistry:
 
 
 class TestRegistration:
-    def test_register_returns_the_kernel(self):
-        registry, one = KernelRegistry(), kernel("plain")
-        assert registry.register(one) is one
-        assert registry.kernels("double") == (one,)
-
     def test_duplicate_name_is_refused(self, registry):
         with pytest.raises(ValueError, match="double has a kernel 'plain' already"):
             registry.register(kernel("plain", rank=9))
@@ -78,12 +73,6 @@ class TestRegistration:
             registry.register(kernel(name))
         assert [one.name for one in registry.kernels("double")] == ["first", "second", "third"]
         assert registry.lookup("double", Request(CPU)).kernel.name == "first"
-
-    def test_kernels_are_values(self):
-        one = kernel("plain")
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            one.rank = 5
-        assert dataclasses.replace(one, rank=5).rank == 5
 
 
 class TestLookup:
@@ -182,24 +171,81 @@ class TestRefusal:
             registry.named("double", "cutlass", Request(CPU))
 
 
-class TestBuiltIn:
-    def test_operations(self):
-        assert {"linear_gelu", "linear_silu"} <= set(REGISTRY.operations)
-        for operation in ("linear_gelu", "linear_silu"):
-            assert REGISTRY.kernels(operation)[-1].name == "composed"  # there is always one
+@needs_triton
+class TestDispatch:
+    @pytest.mark.parametrize("operation", ["gated_linear", "grouped_mm", "linear_cross_entropy"])
+    def test_old_and_other_chips_are_refused(self, operation):
+        turing, rdna = Hardware.nvidia((7, 5)), Hardware.amd("gfx1100")
+        for hardware, reason in (
+            (turing, "needs sm_80; this is sm_75"),
+            (rdna, "is built for gfx90a and gfx942; this is gfx1100"),
+            (Hardware.tpu("v5litepod-8"), "needs amd or nvidia; this is google"),
+            (Hardware.cpu(), "needs amd or nvidia; this is cpu"),
+        ):
+            with pytest.raises(KernelRefused, match=reason):
+                REGISTRY.named(operation, "triton", Request(hardware))
+            assert REGISTRY.lookup(operation, Request(hardware)).kernel.name == "torch"
 
-    def test_epilogue_only_for_what_it_computes(self, device):
-        computed = epilogue_gelu(device.type)
-        hardware = probe(device)
-        for variant in ("none", "tanh"):
-            choice = REGISTRY.lookup("linear_gelu", Request(hardware, variant=variant))
-            assert (choice.kernel.name == "epilogue") == (computed == variant)
-        trained = REGISTRY.lookup("linear_gelu", Request(hardware, gradient=True, variant="none"))
-        assert trained.refused["epilogue"] == "has no backward"
+    @pytest.mark.parametrize("operation", ["gated_linear", "moe_experts", "linear_cross_entropy"])
+    def test_dtypes_that_do_not_fit_are_refused(self, operation):
+        hopper = Hardware.nvidia((9, 0))
+        for request, reason in (
+            (Request(hopper, torch.float64), "does not compute float64"),
+            (Request(hopper, variant="mixed dtypes"), "must have one dtype"),
+        ):
+            with pytest.raises(KernelRefused, match=reason):
+                REGISTRY.named(operation, "triton", request)
+            assert REGISTRY.lookup(operation, request).kernel.name == "torch"
 
-    def test_asked_for_by_name_it_is_refused_not_replaced(self, device):
-        x, weight = torch.randn(3, 4, device=device), torch.randn(5, 4, device=device)
-        with pytest.raises(KernelRefused, match="linear_gelu/epilogue: has no backward"):
-            linear_gelu(x, weight.requires_grad_(), path="epilogue")
-        with pytest.raises(KernelRefused, match="no kernel 'triton'"):
-            linear_gelu(x, weight, path="triton")
+    @pytest.mark.parametrize("operation", ["gated_linear", "moe_experts"])
+    def test_few_rows_in_triton_many_by_the_library(self, operation):
+        hopper, bf16 = Hardware.nvidia((9, 0)), torch.bfloat16
+        for hardware, dtype, rows, taken in (
+            (hopper, bf16, 64, "triton"),
+            (hopper, bf16, 65, "torch"),
+            (Hardware.amd("gfx942"), bf16, 65, "torch"),
+            (hopper, torch.float32, 16, "triton"),
+            (hopper, torch.float32, 17, "torch"),
+            (Hardware.amd("gfx942"), torch.float32, 64, "triton"),
+        ):
+            for experts in (1, 8):
+                request = Request(hardware, dtype, variant=rows_variant(experts * rows, experts))
+                assert REGISTRY.lookup(operation, request).kernel.name == taken
+        many = Request(hopper, bf16, variant=rows_variant(65))
+        told = {"triton": "for more than 64 rows the library multiplies faster"}
+        assert REGISTRY.lookup(operation, many).refused == told
+        learns = Request(hopper, bf16, gradient=True)
+        assert REGISTRY.lookup(operation, learns).refused == {"triton": "has no backward"}
+
+    def test_what_tiles_are_slow_at_is_the_librarys(self):
+        x, weight = torch.ones(2, 64), torch.ones(32, 64)
+        odd, across = "widths are multiples of 16", "would be copied"
+        for tensors, reason in (
+            ((x, weight, None, weight[:, 0]), None),
+            ((x[:, :40], weight[:, :40]), odd),
+            ((x, torch.ones(32, 72)[:, :64]), odd),
+            ((torch.ones(2, 72)[:, :64], weight), odd),
+            ((x, weight.T.contiguous().T), across),
+            ((x, weight, torch.ones(2, 64, 32).mT), across),
+        ):
+            request = Request(Hardware.nvidia((9, 0)), variant=rows_variant(2, 1, *tensors))
+            choice = REGISTRY.lookup("gated_linear", request)
+            assert (choice.kernel.name == "triton") == (reason is None)
+            assert (reason or "") in choice.refused.get("triton", "")
+            assert rows_variant(0, 1, *tensors) == ""  # traced: sizes are not looked at
+
+    def test_sizes_are_asked_for_by_the_functions(self, monkeypatch):
+        """A device's choices, on the CPU: where Triton were taken it would find no driver."""
+        monkeypatch.setattr(registry_module, "hardware_of", lambda _: Hardware.nvidia((9, 0)))
+        x, weight, experts = torch.ones(2, 40), torch.ones(64, 40), torch.zeros(2, 1).long()
+        assert kernels.gated_linear(x, weight, weight).shape == (2, 64)
+        given = (x, experts, torch.ones(2, 1), weight[None], torch.ones(1, 40, 64))
+        assert kernels.moe_experts(*given).shape == (2, 40)
+
+    def test_shapes_without_numbers(self):
+        """Autocast does not answer for "meta"."""
+        x = torch.empty(2, 8, device="meta", requires_grad=True)
+        assert kernels.linear_gelu(x, x)[0].is_meta
+        assert kernels.gated_linear(x, x, x).shape == (2, 2)
+        loss = kernels.linear_cross_entropy(x, x, x[:, 0].long())
+        assert torch.autograd.grad(loss, x)[0].shape == x.shape

@@ -9,8 +9,17 @@ from __future__ import annotations
 import pytest
 
 from suites.interpreter import needs_triton
-from suites.kernel_chips import TARGETS, TargetRefused, linker_missing
-from suites.kernel_pairs import NATIVE_FLOAT8, PAIRS, Pair, assert_fits, cache_folder, link
+from suites.kernel_chips import (
+    NATIVE_FLOAT8,
+    PAIRS,
+    TARGETS,
+    Pair,
+    TargetRefused,
+    assert_fits,
+    cache_folder,
+    link,
+    linker_missing,
+)
 
 SUPPORTED = [pair for pair in PAIRS if not pair.lacks]
 REFUSED = [pair for pair in PAIRS if pair.lacks]

@@ -12,14 +12,13 @@ from torch import nn
 
 from suites import expert_formulas
 from suites import moe_reference as ref
-from suites.moe_reference import assert_matches_reference, parameters
-from suites.moe_training import train_classifier
+from suites.moe_reference import assert_matches_reference, parameters, train_classifier
+from suites.numerics import assert_close, double, relative_error
 from torchbridge import moe
 from torchbridge.moe import MoEConfig, MoELayer
 
 HIDDEN, TOKENS = 256, 128  # the fixture x is [4, 32, 256]
 EXPERT_PARAMETERS = 2 * HIDDEN * 4 * HIDDEN + 4 * HIDDEN + HIDDEN  # 525,568
-TOLERANCE = ref.TOLERANCE[torch.float32]
 
 
 class TestMoEConfig:
@@ -99,15 +98,15 @@ class TestMoEForwardPass:
     def test_forward_with_aux_losses(self, config, x):
         layer = MoELayer(config, HIDDEN)
         aux = assert_matches_reference(layer, x)
-        logits = ref.double(aux["router_logits"])
+        logits = double(aux["router_logits"])
         probs = logits.exp() / logits.exp().sum(dim=1, keepdim=True)
         chosen = logits.topk(2, dim=1).indices.flatten().tolist()
         share = torch.tensor([chosen.count(e) / TOKENS for e in range(8)], dtype=torch.float64)
         balance = 0.01 * 8 * (share * probs.mean(dim=0)).sum()
         z_loss = 0.001 * (logits.exp().sum(dim=1).log() ** 2).mean()
-        assert ref.relative_error(aux["load_balance_loss"], balance) <= TOLERANCE
-        assert ref.relative_error(aux["router_z_loss"], z_loss) <= TOLERANCE
-        assert ref.relative_error(aux["expert_utilization"], share / 2) <= TOLERANCE
+        assert_close(aux["load_balance_loss"], balance)
+        assert_close(aux["router_z_loss"], z_loss)
+        assert_close(aux["expert_utilization"], share / 2)
         assert layer(x).shape == x.shape  # without aux when it is not asked for
 
     def test_sparse_forward(self, config, x):
@@ -141,12 +140,12 @@ class TestRouters:
     def test_topk_router(self, config, x):
         router = moe.TopKRouter(HIDDEN, config).to(x.device).eval()
         routing = router(x.flatten(0, 1))
-        logits = ref.double(x.flatten(0, 1)) @ ref.double(router.gate.weight).T
+        logits = double(x.flatten(0, 1)) @ double(router.gate.weight).T
         weights, indices = logits.softmax(dim=1).topk(2, dim=1)
         assert torch.equal(routing["expert_indices"].cpu(), indices)
         weights = weights / weights.sum(dim=1, keepdim=True)
-        assert ref.relative_error(routing["expert_weights"], weights) <= TOLERANCE
-        assert ref.relative_error(routing["probs"], logits.softmax(dim=1)) <= TOLERANCE
+        assert_close(routing["expert_weights"], weights)
+        assert_close(routing["probs"], logits.softmax(dim=1))
         ties = router(torch.zeros(3, HIDDEN, device=x.device))["expert_indices"]
         assert ties.tolist() == [[0, 1]] * 3  # equal scores: the lower number
 
@@ -154,12 +153,12 @@ class TestRouters:
         router = moe.SwitchRouter(HIDDEN, dataclasses.replace(config, router_dropout=0.0))
         router = router.to(x.device).eval()
         routing = router(x.flatten(0, 1))
-        best = ref.double(x.flatten(0, 1)) @ ref.double(router.gate.weight).T
+        best = double(x.flatten(0, 1)) @ double(router.gate.weight).T
         expected = best.softmax(dim=1).max(dim=1, keepdim=True)
         assert torch.equal(routing["expert_indices"].cpu(), expected.indices)
-        assert ref.relative_error(routing["expert_weights"], expected.values) <= TOLERANCE
+        assert_close(routing["expert_weights"], expected.values)
         noisy = router.train()(x.flatten(0, 1))["logits"]
-        assert 0 < ref.relative_error(noisy, best) < 0.05  # features moved by up to 1 %
+        assert 0 < relative_error(noisy, best) < 0.05  # features moved by up to 1 %
 
     def test_hash_router(self, config, x):
         router = moe.HashRouter(HIDDEN, config)
@@ -175,11 +174,11 @@ class TestRouters:
     def test_dynamic_capacity_router(self, config, x):
         router = moe.DynamicCapacityRouter(HIDDEN, config).to(x.device).eval()
         routing = router(x.flatten(0, 1))
-        probs = ref.double(routing["probs"])
+        probs = double(routing["probs"])
         complexity = -(probs * probs.log()).sum(dim=1) / math.log(8)
-        assert ref.relative_error(routing["complexity"], complexity) <= TOLERANCE
+        assert_close(routing["complexity"], complexity)
         factor = 1 + 0.25 * complexity.mean()
-        assert ref.relative_error(routing["capacity_factor"], factor) <= TOLERANCE
+        assert_close(routing["capacity_factor"], factor)
         undecided = router(torch.zeros(5, HIDDEN, device=x.device))
         assert undecided["capacity_factor"].item() == pytest.approx(1.25, rel=1e-6)
 
@@ -189,12 +188,12 @@ class TestExpertNetworks:
         """Parameters, numbers against float64, and no token sees another."""
         expert = expert.to(x.device).eval()
         assert parameters(expert) == size
-        weights = {name: ref.double(p) for name, p in expert.named_parameters()}
+        weights = {name: double(p) for name, p in expert.named_parameters()}
         tokens = x.flatten(0, 1)
         output = expert(tokens)
-        assert ref.relative_error(output, expected(ref.double(tokens), weights)) <= TOLERANCE
+        assert_close(output, expected(double(tokens), weights))
         shuffled = torch.randperm(TOKENS, device=x.device)
-        assert ref.relative_error(expert(tokens[shuffled]), output[shuffled]) <= TOLERANCE
+        assert_close(expert(tokens[shuffled]), output[shuffled])
         assert torch.equal(expert(x).flatten(0, 1), output)
 
     def test_feedforward_expert(self, config, x):
@@ -263,18 +262,18 @@ class TestMoETraining:
         seed = torch.randn(96, 32, device=device)
         layer(x).backward(seed)
         leaves = ref.double_leaves(layer)
-        tokens = ref.double(x).requires_grad_()
-        ref.dense_differentiable(layer, tokens, leaves).backward(ref.double(seed))
-        assert ref.relative_error(x.grad, tokens.grad) <= TOLERANCE
+        tokens = double(x).requires_grad_()
+        ref.dense_differentiable(layer, tokens, leaves).backward(double(seed))
+        assert_close(x.grad, tokens.grad)
         for name, parameter in layer.named_parameters():
-            assert ref.relative_error(parameter.grad, leaves[name].grad) <= TOLERANCE, name
+            assert_close(parameter.grad, leaves[name].grad)
 
     def test_training_vs_eval(self, config, x):
         layer = MoELayer(config, HIDDEN).to(x.device).eval()
         first = layer(x)
         assert torch.equal(first, layer(x))  # bit for bit
         layer.train()
-        assert ref.relative_error(layer(x), first) > 0.01  # dropout is on
+        assert relative_error(layer(x), first) > 0.01  # dropout is on
         still = MoELayer(MoEConfig(expert_dropout=0.0, router_dropout=0.0), HIDDEN).to(x.device)
         still.load_state_dict(layer.state_dict())
         assert torch.equal(still.train()(x), first)  # without dropout training is eval
@@ -297,13 +296,13 @@ class TestMoETraining:
         layer = MoELayer(MoEConfig(router_dropout=0.0), HIDDEN, 64).to(x.device)
         _, aux = layer(x, return_router_logits=True)
         (aux["load_balance_loss"] + aux["router_z_loss"]).backward()
-        gate = ref.double(layer.router.gate.weight).requires_grad_()
-        logits = ref.double(x.flatten(0, 1)) @ gate.T
+        gate = double(layer.router.gate.weight).requires_grad_()
+        logits = double(x.flatten(0, 1)) @ gate.T
         probs = logits.softmax(dim=1)
         share = F.one_hot(logits.topk(2, dim=1).indices, 8).sum(dim=1).double().mean(dim=0)
         z_loss = logits.logsumexp(dim=1).square().mean()
         (0.01 * 8 * (share * probs.mean(dim=0)).sum() + 0.001 * z_loss).backward()
-        assert ref.relative_error(layer.router.gate.weight.grad, gate.grad) <= TOLERANCE
+        assert_close(layer.router.gate.weight.grad, gate.grad)
         assert all(p.grad is None for p in layer.experts.parameters())
 
 
@@ -355,8 +354,8 @@ class TestMoEIntegration:
             mixed = x + attention(x, x, x, need_weights=False)[0]
             normed = F.layer_norm(mixed, (HIDDEN,))
             output = mixed + layer(normed)
-        expected = ref.double(mixed) + ref.dense_moe(layer, normed)
-        assert ref.relative_error(output, expected) <= TOLERANCE
+        expected = double(mixed) + ref.dense_moe(layer, normed)
+        assert_close(output, expected)
 
     def test_moe_multiple_layers(self, config, x):
         layers = [moe.create_moe_layer(k, HIDDEN, 128, config=config) for k in moe.LAYERS]

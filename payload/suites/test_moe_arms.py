@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks import moe_arms, moe_throughput
-from suites import moe_reference as ref
+from suites.numerics import TOLERANCE, relative_error
 from torchbridge.bench import run_duel
 from torchbridge.moe import MoELayer
 from torchbridge.moe.grouped import why_not
@@ -24,34 +24,6 @@ def duels(shape=SHAPE):
     return moe_arms.own_duels(shape, CPU) + (moe_arms.hf_duels(shape, CPU) if hf else [])
 
 
-@pytest.mark.parametrize("arm", [moe_arms.mask_loop, moe_arms.dense_all_experts])
-@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
-def test_own_opponents(arm, dtype):
-    shape = replace(SHAPE, dtype=dtype)
-    layer, x = moe_arms.make_layer(shape, CPU), moe_arms.make_tokens(shape, CPU)
-    output = arm(layer, x)
-    tolerance = ref.TOLERANCE[shape.torch_dtype]
-    assert output.dtype == x.dtype
-    assert ref.relative_error(output, ref.dense_moe(layer, x)) <= tolerance
-    assert ref.relative_error(layer(x), output) <= 2 * tolerance
-
-
-@needs_hf
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_hf_opponents(dtype):
-    shape = replace(SHAPE, dtype=dtype)
-    layer, x = moe_arms.make_layer(shape, CPU, moe_arms.SwiGLUMoE), moe_arms.make_tokens(shape, CPU)
-    arms = moe_arms.hf_arms(layer, x)
-    assert list(arms) == ["eager", "grouped_mm"]
-    expected, tolerance = ref.dense_moe(layer, x), ref.TOLERANCE[shape.torch_dtype]
-    for work in arms.values():
-        assert ref.relative_error(work(), expected) <= tolerance
-    with torch.no_grad():
-        layer.experts.up.zero_()  # theirs are copies
-    for work in arms.values():
-        assert ref.relative_error(work(), expected) <= tolerance
-
-
 def test_plain_grouped_product_and_its_gradients():
     """What one would write by hand: the layer's numbers, and those of its weights' gradients."""
     layer = moe_arms.make_layer(SHAPE, CPU, moe_arms.SwiGLUMoE)
@@ -59,18 +31,11 @@ def test_plain_grouped_product_and_its_gradients():
     if reason := why_not(CPU, x.dtype, (32, 64)):
         pytest.skip(reason)
     outputs = [layer(x), moe_arms.plain_grouped_mm(layer, x)]
-    assert ref.relative_error(outputs[1], outputs[0]) <= ref.TOLERANCE[x.dtype]
+    assert relative_error(outputs[1], outputs[0]) <= TOLERANCE[x.dtype]
     weights = [*layer.experts.parameters()]
     ours, theirs = (torch.autograd.grad(one.square().sum(), weights) for one in outputs)
     for mine, other in zip(ours, theirs, strict=True):
-        assert ref.relative_error(other, mine) <= 2 * ref.TOLERANCE[x.dtype]
-
-
-def test_gated_shapes_have_as_many_operations():
-    for hidden in (512, 1024, 4096):
-        shape = moe_arms.Shape.gated(hidden)
-        assert shape.expert_hidden % 64 == 0
-        assert abs(3 * shape.expert_hidden / (2 * 4 * hidden) - 1) <= 0.02
+        assert relative_error(other, mine) <= 2 * TOLERANCE[x.dtype]
 
 
 @torch.no_grad()

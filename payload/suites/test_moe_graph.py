@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from suites.moe_reference import TOLERANCE, relative_error
+from suites.numerics import TOLERANCE, relative_error
 from suites.recorded_graphs import RepeatedGraphs
 from torchbridge import moe
 from torchbridge.moe import CapturedLayer, MoEConfig, MoELayer

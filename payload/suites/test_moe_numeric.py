@@ -1,4 +1,4 @@
-"""Numbers of the MoE library beyond the named suite: odd shapes, dtypes, symmetries, gradients."""
+"""MoE beyond the named suite: layouts, gradients, dispatch, masks, routers."""
 
 from __future__ import annotations
 
@@ -9,25 +9,18 @@ import torch
 from torch.func import functional_call
 
 from suites import moe_reference as ref
-from suites.moe_reference import TOLERANCE, assert_matches_reference, relative_error
+from suites.moe_reference import assert_matches_reference, skip_without
+from suites.numerics import double, relative_error
 from torchbridge import moe
 from torchbridge.moe import MoEConfig, MoELayer
 from torchbridge.moe.banks import shifted
 from torchbridge.moe.experts import EXPERTS
-from torchbridge.moe.grouped import grouped_mm, why_not
+from torchbridge.moe.grouped import grouped_mm
 
 STILL = {"expert_dropout": 0.0, "router_dropout": 0.0}
 DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 THERE = hasattr(torch.nn.functional, "grouped_mm") or hasattr(torch, "_grouped_mm")
 REFUSAL = "multiple of 16 bytes" if THERE else "has no grouped_mm"  # of odd widths
-ODD_SHAPES = [  # tokens, hidden, expert hidden, experts, top-k
-    (1, 3, 5, 3, 2),
-    (2, 7, 11, 5, 5),
-    (17, 33, 65, 7, 3),
-    (64, 48, 96, 1, 1),
-    (129, 40, 24, 16, 4),
-    (3, 8, 16, 64, 2),  # most experts get nothing
-]
 
 
 def tiny(device, dtype=torch.float64, hidden=6, expert_hidden=10, **settings) -> MoELayer:
@@ -37,11 +30,6 @@ def tiny(device, dtype=torch.float64, hidden=6, expert_hidden=10, **settings) ->
 
 
 class TestShapes:
-    @pytest.mark.parametrize(("tokens", "hidden", "expert_hidden", "experts", "top_k"), ODD_SHAPES)
-    def test_odd_shapes(self, device, tokens, hidden, expert_hidden, experts, top_k):
-        layer = MoELayer(MoEConfig(num_experts=experts, top_k=top_k), hidden, expert_hidden)
-        assert_matches_reference(layer, torch.randn(tokens, hidden, device=device))
-
     @pytest.mark.parametrize("expert_type", list(EXPERTS))
     def test_expert_types(self, device, expert_type):
         layer = MoELayer(MoEConfig(num_experts=5), 24, 48, expert_type=expert_type)
@@ -71,16 +59,10 @@ class TestShapes:
 
 
 class TestDtypes:
-    @pytest.mark.parametrize("dtype", DTYPES, ids=lambda d: str(d).removeprefix("torch."))
-    @pytest.mark.parametrize("kind", list(moe.LAYERS))
-    def test_against_double(self, device, dtype, kind):
-        layer = moe.create_moe_layer(kind, 64, 128)
-        assert_matches_reference(layer, torch.randn(37, 64, device=device, dtype=dtype))
-
     def test_routing_is_wide(self, device):
         router = moe.TopKRouter(64, MoEConfig()).to(device, torch.bfloat16).eval()
         x = torch.randn(200, 64, device=device, dtype=torch.bfloat16)
-        logits = ref.double(x) @ ref.double(router.gate.weight).T
+        logits = double(x) @ double(router.gate.weight).T
         routing = router(x)
         assert routing["probs"].dtype == torch.float32
         assert relative_error(routing["probs"], logits.softmax(dim=1)) <= 1e-6
@@ -92,39 +74,6 @@ class TestDtypes:
         with torch.autocast(device.type, torch.bfloat16):
             routing = router(x)
         assert torch.equal(routing["logits"], router(x)["logits"])
-
-
-class TestSymmetries:
-    def test_tokens_may_be_shuffled(self, device):
-        layer = tiny(device).eval()
-        x = torch.randn(101, 6, dtype=torch.float64, device=device)
-        order = torch.randperm(101, device=device)
-        assert relative_error(layer(x[order]), layer(x)[order]) <= 1e-12
-
-    def test_tokens_do_not_see_each_other(self, device):
-        layer = tiny(device).eval()
-        x = torch.randn(40, 6, dtype=torch.float64, device=device)
-        alone = torch.cat([layer(token[None]) for token in x])
-        assert relative_error(layer(x), alone) <= 1e-12
-
-    def test_experts_may_be_renumbered(self, device):
-        layer = tiny(device).eval()
-        x = torch.randn(40, 6, dtype=torch.float64, device=device)
-        before, order = layer(x), torch.tensor([2, 0, 3, 1], device=device)
-        with torch.no_grad():
-            for parameter in (layer.router.gate.weight, *layer.experts.parameters()):
-                parameter.copy_(parameter[order].clone())
-        assert relative_error(layer(x), before) <= 1e-12
-
-    @pytest.mark.parametrize("kind", list(moe.LAYERS))
-    @pytest.mark.parametrize("drop_tokens", [False, True])
-    def test_eval_repeats_bit_for_bit(self, device, kind, drop_tokens):
-        config = MoEConfig(drop_tokens=drop_tokens, capacity_factor=0.8)
-        layer = moe.create_moe_layer(kind, 32, config=config).to(device).eval()
-        x = torch.randn(512, 32, device=device)
-        first = layer(x)
-        with torch.no_grad():
-            assert all(torch.equal(layer(x), first) for _ in range(3))
 
 
 class TestGradients:
@@ -142,23 +91,6 @@ class TestGradients:
 
         values = [p.detach().clone().requires_grad_() for p in layer.parameters()]
         assert torch.autograd.gradcheck(output, (x, *values))
-
-    def test_expert_without_tokens(self, device):
-        layer = tiny(device)
-        mask = torch.tensor([True, True, False, True], device=device)
-        layer(torch.randn(30, 6, dtype=torch.float64, device=device), mask).sum().backward()
-        for gradient in (p.grad for p in layer.experts.parameters()):
-            assert gradient[2].abs().max().item() == 0
-            assert all(gradient[e].abs().max().item() > 0 for e in (0, 1, 3))
-
-    @pytest.mark.parametrize("kind", ["switch", "gshard", "entropy"])
-    def test_balance_loss_gradient(self, device, kind):
-        logits = torch.randn(50, 8, dtype=torch.float64, device=device, requires_grad=True)
-        indices = logits.detach().topk(2, dim=1).indices
-        balancer = moe.LoadBalancer(MoEConfig(load_balance_loss_type=kind))
-        assert torch.autograd.gradcheck(
-            lambda z: balancer.loss(z.softmax(dim=1), indices), (logits,)
-        )
 
     @pytest.mark.parametrize("kind", ["switch", "gshard", "entropy"])
     def test_a_masked_expert_and_no_tokens_leave_every_number_finite(self, device, kind):
@@ -185,7 +117,7 @@ class TestDispatch:
     def test_an_unreal_bias_stays_with_its_expert(self, device, bad):
         layer = tiny(device, torch.float32, hidden=16, expert_hidden=32, dispatch="grouped_mm")
         layer.eval()
-        skip_without_grouped(device, torch.float32)
+        skip_without(device, torch.float32, "grouped_mm")
         x = torch.randn(40, 16, device=device, requires_grad=True)
         with torch.no_grad():
             layer.experts.down_bias[1] = bad
@@ -211,26 +143,8 @@ class TestDispatch:
         tolerance = 1e-12 if dtype == torch.float64 else 2e-2
         assert torch.allclose(to_bias.double(), torch.stack(parts), rtol=tolerance, atol=tolerance)
 
-    @pytest.mark.parametrize("dtype", DTYPES[1:], ids=lambda d: str(d).removeprefix("torch."))
-    @pytest.mark.parametrize("use_bias", [True, False])
-    def test_grouped_equals_segments(self, device, dtype, use_bias):
-        skip_without_grouped(device, dtype)
-        # without relu's kink, where a rounding turns a whole row of the gradient on or off
-        settings = {"use_bias": use_bias, "activation": "gelu"}
-        grouped = tiny(device, dtype, 32, 64, dispatch="grouped_mm", **settings)
-        segments = tiny(device, dtype, 32, 64, dispatch="segments", **settings)
-        segments.load_state_dict(grouped.state_dict())
-        x = torch.randn(70, 32, device=device, dtype=dtype)
-        outputs = [layer(x) for layer in (grouped, segments)]
-        assert (grouped.path_taken, segments.path_taken) == ("grouped_mm", "segments")
-        assert relative_error(*outputs) <= TOLERANCE[dtype]
-        for output in outputs:
-            output.sum().backward()
-        pairs = zip(grouped.parameters(), segments.parameters(), strict=True)
-        assert all(relative_error(a.grad, b.grad) <= 2 * TOLERANCE[dtype] for a, b in pairs)
-
     def test_grouped_takes_expanded_gradients(self, device):
-        skip_without_grouped(device, torch.bfloat16)
+        skip_without(device, torch.bfloat16, "grouped_mm")
         rows = torch.ones(6, 16, device=device, dtype=torch.bfloat16, requires_grad=True)
         weights = torch.eye(16, device=device, dtype=torch.bfloat16).repeat(2, 1, 1)
         ends = torch.tensor([2, 6], dtype=torch.int32, device=device)
@@ -240,7 +154,7 @@ class TestDispatch:
     def test_grouped_is_taken_on_cuda(self, device):
         if device.type != "cuda":
             pytest.skip("needs a CUDA device")
-        skip_without_grouped(device, torch.bfloat16)
+        skip_without(device, torch.bfloat16, "grouped_mm")
         layer = tiny(device, torch.bfloat16, 64, 128)
         assert_matches_reference(layer, torch.randn(300, 64, device=device, dtype=torch.bfloat16))
         assert layer.path_taken == "grouped_mm"
@@ -259,24 +173,6 @@ class TestDispatch:
         assert path.name == "segments"
         assert path.asks_host
         assert REFUSAL in str(path)
-
-    @pytest.mark.parametrize("settings", [{"dispatch": "grouped_mm"}, {"drop_tokens": True}])
-    def test_nothing_waits_for_the_device(self, settings):
-        # a meta tensor has no values: whatever would wait for one raises
-        x = torch.randn(64, 32, device="meta", dtype=torch.bfloat16)
-        if "dispatch" in settings and (reason := why_not(x.device, x.dtype, (32, 64))):
-            pytest.skip(reason)
-        assert tiny("meta", torch.bfloat16, 32, 64, **settings)(x).shape == (64, 32)
-        with pytest.raises((RuntimeError, NotImplementedError)):
-            tiny("meta", torch.bfloat16, 32, 64, dispatch="segments")(x)
-
-
-def skip_without_grouped(device: torch.device, dtype: torch.dtype) -> None:
-    """Skip where torch has no such kernel; one that is there and wrong is a failure."""
-    reason = why_not(device, dtype, (32, 64))
-    if reason:
-        assert "wrong numbers" not in reason, reason
-        pytest.skip(reason)
 
 
 class TestMasks:
@@ -346,9 +242,9 @@ class TestOtherRouters:
         router = moe.LearnedRouter(20, MoEConfig(), router_hidden_size=12).to(device).eval()
         x = torch.randn(30, 20, device=device)
         routing = router(x)
-        weight, bias = ref.double(router.features.weight), ref.double(router.features.bias)
-        features = (ref.double(x) @ weight.T + bias).clamp(min=0)
-        probs = (features @ ref.double(router.gate.weight).T).softmax(dim=1)
+        weight, bias = double(router.features.weight), double(router.features.bias)
+        features = (double(x) @ weight.T + bias).clamp(min=0)
+        probs = (features @ double(router.gate.weight).T).softmax(dim=1)
         assert relative_error(routing["features"], features) <= 1e-5
         assert relative_error(routing["probs"], probs) <= 1e-5
 
@@ -370,13 +266,6 @@ class TestOtherRouters:
 
 
 class TestState:
-    def test_round_trip(self, device, tmp_path):
-        layer, other = tiny(device).eval(), tiny(device).eval()
-        x = torch.randn(9, 6, dtype=torch.float64, device=device)
-        torch.save(layer.state_dict(), tmp_path / "layer.pt")
-        other.load_state_dict(torch.load(tmp_path / "layer.pt", weights_only=True))
-        assert torch.equal(layer(x), other(x))
-
     def test_single_expert_is_a_copy(self, device):
         for gated in (False, True):
             bank = moe.FeedForwardBank(3, 6, 10, MoEConfig(activation="silu", **STILL), gated)

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from suites import parallel_worker
-from suites.moe_reference import relative_error
+from suites.numerics import relative_error
 
 ROOT = Path(__file__).parents[1]
 Results = list[dict[str, dict[str, torch.Tensor]]]

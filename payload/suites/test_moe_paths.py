@@ -10,8 +10,8 @@ import torch
 
 from suites import interpreter
 from suites import moe_reference as ref
-from suites.moe_kinds import CUDA, layer_of, skip_kind, skip_without
-from suites.moe_reference import TOLERANCE, relative_error
+from suites.moe_reference import CUDA, layer_of, skip_kind, skip_without
+from suites.numerics import TOLERANCE, double, relative_error
 from torchbridge import moe
 from torchbridge.hardware import Hardware
 from torchbridge.kernels import Kernel, Request
@@ -43,9 +43,9 @@ class TestNumbers:
         seed = torch.randn(tokens, hidden, device=device)
         output = layer(x)
         output.backward(seed)
-        leaves, wide = ref.double_leaves(layer), ref.double(x).requires_grad_()
+        leaves, wide = ref.double_leaves(layer), double(x).requires_grad_()
         expected = ref.dense_differentiable(layer, wide, leaves)
-        expected.backward(ref.double(seed))
+        expected.backward(double(seed))
         assert layer.path_taken == dispatch
         assert int(layer.computed.sum()) == tokens * top_k
         assert relative_error(output, expected) <= TOLERANCE[torch.float32]

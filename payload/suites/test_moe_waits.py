@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from suites.moe_kinds import CUDA, KINDS, layer_of, skip_kind, skip_without
-from suites.moe_reference import TOLERANCE, relative_error
-from suites.moe_waits import Waits
+from suites.moe_reference import CUDA, KINDS, layer_of, skip_kind, skip_without
+from suites.numerics import TOLERANCE, relative_error
 from torchbridge.moe import MoELayer, Path
 from torchbridge.moe.dispatch import path_for
 from torchbridge.moe.grouped import forbid_waiting, why_not
@@ -39,38 +38,6 @@ class TestNothingWaits:
         assert layer(x, mask).shape == x.shape
         with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
             bool(mask.all())  # what a check on the host would be
-
-    @pytest.mark.parametrize("kind", KINDS)
-    @pytest.mark.parametrize("mode", ["grouped_mm", "slots", "capacity"])
-    def test_operators(self, kind, mode):
-        if mode == "grouped_mm":
-            skip_kind(kind)
-            skip_without(torch.device("cpu"), torch.float32, mode)
-        layer = layer_in(mode, kind, "cpu", torch.float32)
-        x = torch.randn(48, 32, requires_grad=True)
-        with Waits() as waits:
-            layer(x).sum().backward()
-        assert waits.found == []
-        assert x.grad.abs().sum() > 0
-
-    def test_operators_that_wait_are_found(self):
-        x, mask = torch.randn(8, 3), torch.rand(8) > 0.5
-        for work in (
-            lambda: x.sum().item(),
-            lambda: bool(mask.any()),
-            lambda: x[mask],
-            mask.nonzero,
-            lambda: torch.where(mask),
-            lambda: torch.repeat_interleave(torch.tensor([1, 2])),
-            lambda: x.to("meta"),
-        ):
-            with Waits() as waits:
-                work()
-            assert waits.found
-        with Waits() as waits:
-            torch.repeat_interleave(torch.tensor([1, 2]), output_size=3)
-            x[torch.tensor([1, 2])].double()
-        assert waits.found == []
 
     @pytest.mark.parametrize("mode", ["grouped_mm", "slots", "capacity"])
     def test_is_one_graph_for_the_compiler(self, mode):

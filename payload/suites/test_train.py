@@ -130,10 +130,6 @@ class TestOptimizer:
 
 
 class TestSchedule:
-    def test_constant(self):
-        config = TrainConfig(learning_rate=0.5)
-        assert [learning_rate(config, step, 3) for step in range(3)] == [0.5] * 3
-
     def test_warm_up_then_linear(self):
         config = TrainConfig(learning_rate=1.0, schedule="linear", warmup_steps=4)
         rates = [learning_rate(config, step, 8) for step in range(9)]

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 
 from suites.numerics import assert_close
 from suites.train_reference import (
     BF16,
     FP16,
     NO_AMP,
-    NoHostWaits,
     batches,
     network,
     problem,
@@ -23,56 +24,41 @@ from suites.train_reference import (
     weights,
 )
 from torchbridge.train import TensorBatches, TrainConfig, Trainer, fit, learning_rate, why_not_fused
+from torchbridge.train.data import send
+from torchbridge.train.watch import Watch, waiting
 
+CPU = torch.device("cpu")
+ALL = pytest.mark.parametrize("hardware", [NO_AMP, BF16, FP16], ids=["float32", "bf16", "fp16"])
 PLAIN = {"hardware": NO_AMP}
 
 
 class TestAgainstFormulas:
-    @pytest.mark.parametrize("fused", [None, False], ids=["fused", "unfused"])
-    @pytest.mark.parametrize("decay", [0.0, 0.1])
-    def test_losses_and_weights(self, device, fused, decay):
-        config = TrainConfig(epochs=3, learning_rate=1e-2, weight_decay=decay, fused=fused)
-        model = network()
-        result = fit(model, batches(device), config, device=device, **PLAIN)
-        losses, expected = train_by_hand(network(), batches(device), [1e-2] * 24, decay=decay)
-        assert result.losses == pytest.approx(losses, rel=1e-4)
-        for parameter, value in zip(model.parameters(), expected, strict=True):
-            assert_close(parameter, value, 1e-3)
-
-    @pytest.mark.parametrize("schedule", ["constant", "linear", "cosine"])
-    def test_schedules(self, device, schedule):
-        config = TrainConfig(epochs=2, learning_rate=2e-2, schedule=schedule, warmup_steps=5)
+    @pytest.mark.parametrize(
+        "settings",
+        [
+            {"weight_decay": 0.0},
+            {"weight_decay": 0.1},
+            {"weight_decay": 0.1, "fused": False},
+            {"schedule": "linear", "warmup_steps": 5},
+            {"schedule": "cosine", "warmup_steps": 5, "fused": False},
+            {"clip_norm": 0.05},
+            {"clip_norm": 0.3, "fused": False},
+            {"clip_norm": 1e3},
+        ],
+        ids=str,
+    )
+    def test_losses_and_weights(self, device, settings):
+        config = TrainConfig(epochs=2, learning_rate=2e-2, **settings)
         model = network()
         result = fit(model, batches(device), config, device=device, **PLAIN)
         rates = [learning_rate(config, step, 16) for step in range(16)]
-        losses, expected = train_by_hand(network(), batches(device), rates)
+        how = {"decay": config.weight_decay, "clip": config.clip_norm or math.inf}
+        losses, expected = train_by_hand(network(), batches(device), rates, **how)
+        wanted = why_not_fused(device) if config.fused is None else "not asked for"
+        assert result.unfused == wanted
         assert result.losses == pytest.approx(losses, rel=1e-4)
         for parameter, value in zip(model.parameters(), expected, strict=True):
             assert_close(parameter, value, 1e-3)
-
-    @pytest.mark.parametrize("clip", [0.05, 0.3, 1e3])
-    def test_clipping(self, device, clip):
-        config = TrainConfig(epochs=2, learning_rate=1e-2, clip_norm=clip)
-        model = network()
-        result = fit(model, batches(device), config, device=device, **PLAIN)
-        losses, expected = train_by_hand(network(), batches(device), [1e-2] * 16, clip=clip)
-        assert result.losses == pytest.approx(losses, rel=1e-4)
-        for parameter, value in zip(model.parameters(), expected, strict=True):
-            assert_close(parameter, value, 1e-3)
-
-    def test_fused_is_unfused(self, device):
-        if reason := why_not_fused(device):
-            pytest.skip(reason)
-        runs = []
-        for fused in (True, False):
-            model = network()
-            config = TrainConfig(epochs=4, learning_rate=1e-2, fused=fused)
-            runs.append((fit(model, batches(device), config, device=device, **PLAIN), model))
-        (first, ours), (second, theirs) = runs
-        assert (first.unfused, second.unfused) == (None, "not asked for")
-        assert first.losses == pytest.approx(second.losses, rel=1e-5)
-        for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
-            assert_close(a, b, 1e-4)
 
 
 class TestAccumulation:
@@ -94,18 +80,6 @@ class TestAccumulation:
         large, small = network(), network()
         fit(large, TensorBatches(x, y, 50), TrainConfig(learning_rate=1e-2), device=device, **PLAIN)
         fit(small, TensorBatches(x, y, 20), config, device=device, **PLAIN)  # 20, 20 and 10
-        for a, b in zip(small.parameters(), large.parameters(), strict=True):
-            assert_close(a, b, 1e-4)
-
-    def test_last_group_may_be_smaller(self, device):
-        x, y = problem(device, 96)
-        large = network()
-        trainer = Trainer(large, TrainConfig(learning_rate=1e-2), device=device, **PLAIN)
-        trainer.step([(x[:64], y[:64])])
-        trainer.step([(x[64:], y[64:])])
-        small = network()
-        config = TrainConfig(learning_rate=1e-2, accumulate=2)
-        assert fit(small, TensorBatches(x, y, 32), config, device=device, **PLAIN).steps == 2
         for a, b in zip(small.parameters(), large.parameters(), strict=True):
             assert_close(a, b, 1e-4)
 
@@ -182,7 +156,7 @@ class TestResumption:
         epochs=4, learning_rate=1e-2, clip_norm=1.0, schedule="cosine", warmup_steps=3, seed=5
     )
 
-    @pytest.mark.parametrize("hardware", [NO_AMP, BF16, FP16], ids=["float32", "bf16", "fp16"])
+    @ALL
     @pytest.mark.parametrize("stop_at", [1, 8, 13, 31])
     def test_equals_uninterrupted(self, device, tmp_path, hardware, stop_at):
         """Bit for bit, with dropout and in shuffled order."""
@@ -201,14 +175,6 @@ class TestResumption:
         assert result.learning_rates == expected.learning_rates
         for a, b in zip(second.parameters(), whole.parameters(), strict=True):
             assert torch.equal(a, b)
-
-    def test_more_than_once(self, device, tmp_path):
-        options = {"config": self.CONFIG, "device": device, **PLAIN}
-        expected = fit(network(0.3), batches(device), **options)
-        for stop_at in (5, 9, 20, None):
-            options |= {"checkpoint_path": tmp_path / "run.pt", "stop_at": stop_at}
-            result = fit(network(0.3), batches(device), **options)
-        assert result.losses == expected.losses
 
     def test_finished_stays_finished(self, device, tmp_path):
         options = {"config": self.CONFIG, "device": device, "checkpoint_path": tmp_path / "run.pt"}
@@ -247,39 +213,6 @@ class TestResumption:
         assert [file.name for file in tmp_path.iterdir()] == ["run.pt"]
 
 
-class TestHostWaits:
-    def watched(self, device, hardware, **settings) -> Trainer:
-        """Three steps that may not read a number."""
-        if reason := why_not_fused(device):
-            pytest.skip(reason)
-        config = TrainConfig(learning_rate=1e-2, **settings)
-        trainer = Trainer(network(0.2), config, steps=3, hardware=hardware, device=device)
-        data = list(batches(device))
-        trainer.step(data[:1])  # what is set up once may wait
-        with NoHostWaits():
-            trainer.step(data[1:2])
-            trainer.step(data[2:4])
-        return trainer
-
-    @pytest.mark.parametrize("hardware", [NO_AMP, BF16, FP16], ids=["float32", "bf16", "fp16"])
-    def test_step_has_none(self, device, hardware):
-        trainer = self.watched(device, hardware, schedule="cosine")
-        assert all(math.isfinite(loss) for loss in trainer.result().losses)
-        assert trainer.steps == 3
-
-    @pytest.mark.parametrize("hardware", [NO_AMP, BF16, FP16], ids=["float32", "bf16", "fp16"])
-    def test_clipping_has_none(self, device, hardware):
-        trainer = self.watched(device, hardware, clip_norm=0.1)
-        assert len(trainer.result().gradient_norms) == 3
-
-    def test_the_watch_sees_them(self, device):
-        x = torch.ones(3, device=device)
-        with NoHostWaits():
-            for wait in (x.sum().item, lambda: bool(x.sum() > 0), lambda: float(x[0]), x.nonzero):
-                with pytest.raises(AssertionError, match="makes the host wait"):
-                    wait()
-
-
 class TestCompile:
     @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
     def test_gives_the_same_losses(self, device, backend):
@@ -302,3 +235,90 @@ class TestCompile:
         config = TrainConfig(compile_backend=backend)
         fit(network(), batches(device), config, device=device, **PLAIN)
         assert len(graphs) == 1  # all batches are of one shape
+
+
+class TestWatch:
+    def test_copies_between_devices_are_seen(self):
+        for work, copied in (
+            (lambda: torch.ones(3).to("meta"), True),
+            (lambda: torch.empty(3, device="meta").copy_(torch.ones(3)), True),
+            (lambda: torch.ones(3).copy_(torch.zeros(3)), False),
+            (lambda: torch.ones(3).to(torch.float64)[torch.tensor([0, 2])], False),
+        ):
+            with Watch() as watch:
+                work()
+            assert watch.copied is copied
+
+    def test_what_cuda_says_of_waits_is_collected(self, monkeypatch):
+        modes = []
+        monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: 0)
+        monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
+        with warnings.catch_warnings(record=True) as others, waiting(torch.device("cuda")) as waits:
+            for text in ("called a synchronizing CUDA operation", "of another kind") * 2:
+                warnings.warn(text, stacklevel=1)
+        assert waits == ["called a synchronizing CUDA operation"] * 2
+        assert modes == ["warn", 0]
+        assert {str(one.message) for one in others} == {"of another kind"}
+        with waiting(CPU) as waits:
+            torch.ones(1).item()
+        assert (waits, len(modes)) == ([], 2)
+
+
+class Unmoved(nn.Sequential):
+    """torch cannot move fake parameters; there is nowhere to move them to."""
+
+    def to(self, device: torch.device) -> Unmoved:
+        return self
+
+
+class TestNothingIsRead:
+    """A fake tensor has no numbers: whatever reads one fails."""
+
+    @ALL
+    @pytest.mark.parametrize("settings", [{}, {"clip_norm": 0.1}, {"accumulate": 2}], ids=str)
+    def test_steps_of_fake_tensors(self, hardware, settings):
+        config = TrainConfig(learning_rate=1e-2, schedule="cosine", **settings)
+        with FakeTensorMode():
+            model = Unmoved(nn.Linear(20, 32), nn.ReLU(), nn.Dropout(0.2), nn.Linear(32, 4))
+            trainer = Trainer(model.train(), config, steps=3, hardware=hardware, device=CPU)
+            batch = torch.empty(8, 20), torch.zeros(8, dtype=torch.int64)
+            for _ in range(3):
+                trainer.step([batch] * config.accumulate)
+            assert len(trainer.losses) == 3
+            with pytest.raises(DataDependentOutputException):
+                trainer.losses[0].item()
+
+
+class _Host:
+    """A tensor of the host, that only says what is done with it."""
+
+    device = CPU
+
+    def __init__(self, pinned: bool) -> None:
+        self.pinned, self.done = pinned, []
+
+    def is_pinned(self) -> bool:
+        return self.pinned
+
+    def pin_memory(self) -> _Host:
+        self.done.append("pin")
+        return self
+
+    def to(self, device: torch.device, non_blocking: bool) -> _Host:
+        self.done.append((device.type, non_blocking))
+        return self
+
+
+class TestSending:
+    def test_through_page_locked_memory_to_cuda(self):
+        fresh, pinned, here = _Host(False), _Host(True), _Host(False)
+        send(fresh, torch.device("cuda"))
+        send(pinned, torch.device("cuda"))
+        send(here, CPU)
+        assert fresh.done == ["pin", ("cuda", True)]
+        assert pinned.done == [("cuda", True)]
+        assert here.done == [("cpu", True)]
+
+    def test_on_the_device_it_is_the_tensor(self):
+        x = torch.ones(2)
+        assert send(x, CPU) is x

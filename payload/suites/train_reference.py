@@ -1,4 +1,4 @@
-"""Small problems to train on, AdamW from its formulas in float64, and a watch for host waits."""
+"""Small problems to train on, AdamW from its formulas in float64."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from torchbridge.hardware import Hardware
 from torchbridge.train import TensorBatches
@@ -88,14 +87,3 @@ def train_by_hand(
                 parameter.copy_(value)
         losses.append(loss.item())
     return losses, optimizer.parameters
-
-
-class NoHostWaits(TorchDispatchMode):
-    """Raises when a number is read off a tensor: the host would wait for the device."""
-
-    READS = ("aten::_local_scalar_dense", "aten::item", "aten::nonzero", "aten::equal")
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func.name().split(".")[0] in self.READS:
-            raise AssertionError(f"{func.name()} makes the host wait")
-        return func(*args, **(kwargs or {}))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 T = TypeVar("T")
 
@@ -75,6 +75,11 @@ def storage_bytes(tensors: Sequence[Tensor]) -> int:
     """What these tensors hold in memory; a storage that several share counts once."""
     storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
     return sum(storages.values())
+
+
+def model_bytes(model: nn.Module) -> int:
+    """What the parameters and buffers of a model hold in memory."""
+    return storage_bytes([*model.parameters(), *model.buffers()])
 
 
 def guard(work: Callable[[], T], *, clean_up: Callable[[], object]) -> T:

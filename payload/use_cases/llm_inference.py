@@ -33,8 +33,8 @@ from torchbridge.llm import (
     generate,
     quantise_int8,
     teacher_forced,
-    weight_bytes,
 )
+from torchbridge.memory import model_bytes
 
 NEW_TOKENS = 50
 BUDGET_S = 40.0
@@ -87,7 +87,7 @@ def judge_int8(model: GPT2, reference: GPT2, device: torch.device) -> bool:
     """int8 weights as an option: what they save, how far they are off on a text told to both."""
     text = torch.randint(0, 50257, TEXT_SHAPE, generator=torch.Generator().manual_seed(8))
     found = teacher_forced(model, reference, text.to(device))
-    before, after = weight_bytes(reference), weight_bytes(model)
+    before, after = model_bytes(reference), model_bytes(model)
     print(f"int8 weights: {before / 1e6:.0f} MB are {after / 1e6:.0f} MB; {found}")
     missed = found.misses(LIMITS["int8"])
     print("  " + ("; ".join(missed) or "within its limits"))

@@ -24,7 +24,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MarkdownRow:
     """A row of a table."""
 
     line: int
@@ -41,21 +41,21 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class MarkdownTable:
     """A table of a Markdown document."""
 
     line: int
     path: Path
     header: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[MarkdownRow, ...]
 
     @property
-    def body(self) -> tuple[Row, ...]:
+    def body(self) -> tuple[MarkdownRow, ...]:
         """Return rows that are no totals."""
         return tuple(row for row in self.rows if not row.is_total)
 
     @property
-    def totals(self) -> tuple[Row, ...]:
+    def totals(self) -> tuple[MarkdownRow, ...]:
         """Return rows that are totals."""
         return tuple(row for row in self.rows if row.is_total)
 
@@ -76,7 +76,7 @@ class Pair:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class FencedBlock:
     """A fenced block of a Markdown document."""
 
     line: int
@@ -105,12 +105,12 @@ class Document:
     garbled: tuple[int, ...]
     """Lines that were decoded wrongly, corrected here."""
     headings: tuple[Heading, ...] = ()
-    tables: tuple[Table, ...] = ()
+    tables: tuple[MarkdownTable, ...] = ()
     items: tuple[Line, ...] = ()
     """List entries, one per line."""
     prose: tuple[Line, ...] = ()
     """Lines of paragraphs."""
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[FencedBlock, ...] = ()
     pairs: tuple[Pair, ...] = ()
     words: str = field(default="", repr=False)
     """The whole text in lower case."""

@@ -14,14 +14,14 @@ from markdown_it.token import Token
 from orchestrator.domain.lint_findings import ForeignDocument
 from reports.document_lint.document import (
     TOTAL,
-    Block,
     Document,
+    FencedBlock,
     Heading,
     Line,
+    MarkdownRow,
+    MarkdownTable,
     Pair,
     Path,
-    Row,
-    Table,
 )
 from reports.document_lint.quantities import Printed, quantities
 
@@ -53,7 +53,7 @@ def measurements(document: Document) -> tuple[Measurement, ...]:
     return tuple(m for block in document.blocks for m in _of(block))
 
 
-def _of(block: Block) -> Iterator[Measurement]:
+def _of(block: FencedBlock) -> Iterator[Measurement]:
     group = ""
     for line in block.lines:
         found = _LINE.match(line.text)
@@ -140,10 +140,10 @@ class _Reader:
         self._boundaries: list[int] = []
         self._titles: list[tuple[int, str]] = []
         self._headings: list[Heading] = []
-        self._tables: list[Table] = []
+        self._tables: list[MarkdownTable] = []
         self._items: list[Line] = []
         self._prose: list[Line] = []
-        self._blocks: list[Block] = []
+        self._blocks: list[FencedBlock] = []
         self._pairs: list[Pair] = []
 
     def document(self) -> Document:
@@ -197,18 +197,18 @@ class _Reader:
             (self._items if in_list else self._prose).append(kept)
 
     def _table(self, tokens: Sequence[Token], start: int) -> None:
-        rows: list[Row] = []
+        rows: list[MarkdownRow] = []
         for at in range(start, len(tokens)):
             token = tokens[at]
             if token.type == "table_close":
                 break
             if token.type == "tr_open":
-                rows.append(Row(_first(token), ()))
+                rows.append(MarkdownRow(_first(token), ()))
             elif token.type == "inline":
                 rows[-1] = _with(rows[-1], token)
         if not rows:
             return
-        made = Table(rows[0].line, self._path, rows[0].cells, _totalled(rows[1:]))
+        made = MarkdownTable(rows[0].line, self._path, rows[0].cells, _totalled(rows[1:]))
         self._tables.append(made)
         if len(made.header) == 2 and made.header[0].lower() in _KEYS:
             self._pairs += [Pair(r.line, self._path, r.label, r.cells[1]) for r in made.rows]
@@ -217,12 +217,12 @@ class _Reader:
         start = _first(token) + (1 if token.type == "fence" else 0)
         said = token.content.rstrip("\n").split("\n")
         lines = tuple(Line(start + i, line[:LONGEST], self._path) for i, line in enumerate(said))
-        self._blocks.append(Block(start - 1, self._path, token.info.strip(), lines))
+        self._blocks.append(FencedBlock(start - 1, self._path, token.info.strip(), lines))
         if not token.info.strip():
             self._pairs += _pairs_of(lines)
 
 
-def _with(row: Row, inline: Token) -> Row:
+def _with(row: MarkdownRow, inline: Token) -> MarkdownRow:
     """Return the row with another cell.
 
     It is strong while its first and any later cell are bold.
@@ -230,10 +230,10 @@ def _with(row: Row, inline: Token) -> Row:
     bold = inline.content.startswith("**") and inline.content.endswith("**")
     strong = (bold and not row.cells) or (row.is_strong and (bold or len(row.cells) > 1))
     said = _NOTE_OF_DASH.sub("", _text(inline).strip()[:LONGEST])
-    return Row(row.line, (*row.cells, said), strong)
+    return MarkdownRow(row.line, (*row.cells, said), strong)
 
 
-def _totalled(rows: Sequence[Row]) -> tuple[Row, ...]:
+def _totalled(rows: Sequence[MarkdownRow]) -> tuple[MarkdownRow, ...]:
     """Return the rows, with totals marked: by name, or a bold last row."""
     strong = [row for row in rows if row.is_strong]
     last = strong[0] if len(strong) == 1 < len(rows) and strong[0] is rows[-1] else None

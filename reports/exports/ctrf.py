@@ -15,7 +15,7 @@ from uuid import NAMESPACE_URL, uuid5
 import orchestrator
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import CellRecord, Evidence
-from reports.exports.entries import Entry, EntryKind, Group, clean, groups_of
+from reports.exports.entries import EntryKind, ExportEntry, ExportGroup, clean, groups_of
 from reports.exports.provenance import origin, provenance_of
 
 Json = dict[str, object]
@@ -54,12 +54,12 @@ def ctrf(evidence: Evidence, cells: Sequence[CellRecord]) -> Iterator[str]:
     yield "\n]}}\n"
 
 
-def state(entry: Entry) -> str:
+def state(entry: ExportEntry) -> str:
     """Return the test's state as CTRF names it."""
     return _STATES.get(entry.outcome, "failed")
 
 
-def _summary(evidence: Evidence, groups: Sequence[Group]) -> Json:
+def _summary(evidence: Evidence, groups: Sequence[ExportGroup]) -> Json:
     run = evidence.record.run
     counts = Counter(state(entry) for group in groups for entry in group.entries)
     flaky = sum(entry.is_flaky for group in groups for entry in group.entries)
@@ -86,7 +86,7 @@ def _environment(evidence: Evidence, cells: Sequence[CellRecord]) -> Json:
     }
 
 
-def _test(group: Group, entry: Entry) -> Json:
+def _test(group: ExportGroup, entry: ExportEntry) -> Json:
     test: Json = {
         "name": entry.nodeid,
         "status": state(entry),
@@ -107,7 +107,7 @@ def _test(group: Group, entry: Entry) -> Json:
     return {**test, **_tries(entry), "extra": _extra(group, entry)}
 
 
-def _tries(entry: Entry) -> Json:
+def _tries(entry: ExportEntry) -> Json:
     if not entry.earlier:
         return {}
     tries = [
@@ -117,7 +117,7 @@ def _tries(entry: Entry) -> Json:
     return {"retries": len(tries), "flaky": entry.is_flaky, "retryAttempts": tries}
 
 
-def _extra(group: Group, entry: Entry) -> Json:
+def _extra(group: ExportGroup, entry: ExportEntry) -> Json:
     """Return fields without a place in CTRF."""
     extra: Json = {"cell": group.cell.id, "provenance": provenance_of(group.cell).value}
     if group.job is not None:

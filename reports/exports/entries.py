@@ -38,7 +38,7 @@ class EntryKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry(ParsedTest):
+class ExportEntry(ParsedTest):
     """An entry of an export, as the result of a test.
 
     Its `nodeid` is the original name of a test, check, job or cell; `clean` it for a document.
@@ -60,12 +60,12 @@ class Entry(ParsedTest):
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ExportGroup:
     """A job of a cell with its entries; a cell without jobs is a group without a job."""
 
     cell: CellRecord
     job: JobRecord | None
-    entries: tuple[Entry, ...] = field(default=())
+    entries: tuple[ExportEntry, ...] = field(default=())
 
     @property
     def name(self) -> str:
@@ -79,16 +79,16 @@ class Group:
         return {word: number for word, number in counts.items() if number}
 
 
-def groups_of(evidence: Evidence, cells: Sequence[CellRecord]) -> Iterator[Group]:
+def groups_of(evidence: Evidence, cells: Sequence[CellRecord]) -> Iterator[ExportGroup]:
     """Return every job of the cells, in order."""
     for cell in cells:
         tests: dict[str, list[TestFact]] = defaultdict(list)
         for test in evidence.tests.get(cell.id, ()):
             tests[test.job].append(test)
         for job in cell.jobs:
-            yield Group(cell, job, tuple(_entries(cell, job, tests[job.id])))
+            yield ExportGroup(cell, job, tuple(_entries(cell, job, tests[job.id])))
         if not cell.jobs:
-            yield Group(cell, None, (_of_cell(cell),))
+            yield ExportGroup(cell, None, (_of_cell(cell),))
 
 
 def clean(text: str) -> str:
@@ -101,7 +101,7 @@ def _is_excused(cell: CellRecord) -> bool:
     return cell.outcome is Outcome.NOT_AVAILABLE and cell.platform.optional
 
 
-def _entries(cell: CellRecord, job: JobRecord, tests: Sequence[TestFact]) -> Iterator[Entry]:
+def _entries(cell: CellRecord, job: JobRecord, tests: Sequence[TestFact]) -> Iterator[ExportEntry]:
     timed = cell.ingested is None
     lines = [_of_test(test, timed=timed) for test in tests]
     lines += [_of_check(check) for check in job.checks]
@@ -114,10 +114,10 @@ def _entries(cell: CellRecord, job: JobRecord, tests: Sequence[TestFact]) -> Ite
         yield _of_job(job, TestOutcome.SKIPPED if _is_excused(cell) else TestOutcome.ERROR)
 
 
-def _of_test(test: TestFact, *, timed: bool) -> Entry:
+def _of_test(test: TestFact, *, timed: bool) -> ExportEntry:
     """Return a test's entry; `timed`: whether a duration of zero was measured."""
     has_run = test.outcome not in (TestOutcome.MISSING, TestOutcome.NOT_RUN)
-    return Entry(
+    return ExportEntry(
         test.nodeid,
         test.outcome,
         test.duration_s if has_run and (timed or test.duration_s) else None,
@@ -138,13 +138,13 @@ def _absence(outcome: TestOutcome) -> str:
     return ""
 
 
-def _of_check(check: CheckFact) -> Entry:
+def _of_check(check: CheckFact) -> ExportEntry:
     outcome = _CHECKED.get(check.outcome, TestOutcome.FAILED)
     figure = " ".join(part for part in (check.value, check.unit) if part)
     bound = f"tolerance {check.tolerance}" if check.tolerance else ""
     said = ", ".join(part for part in (figure, bound) if part)
     message = "; ".join(part for part in (check.reason, said) if part)
-    return Entry(
+    return ExportEntry(
         check.name,
         outcome,
         reason=check.reason,
@@ -154,10 +154,10 @@ def _of_check(check: CheckFact) -> Entry:
     )
 
 
-def _of_job(job: JobRecord, outcome: TestOutcome) -> Entry:
+def _of_job(job: JobRecord, outcome: TestOutcome) -> ExportEntry:
     word = job.outcome.value if job.outcome else "not_finished"
     said = reason_text(job.reason, job.detail)
-    return Entry(
+    return ExportEntry(
         job.title or job.id,
         outcome,
         job.duration_s,
@@ -168,11 +168,11 @@ def _of_job(job: JobRecord, outcome: TestOutcome) -> Entry:
     )
 
 
-def _of_cell(cell: CellRecord) -> Entry:
+def _of_cell(cell: CellRecord) -> ExportEntry:
     word = cell.outcome.value if cell.outcome else "not_finished"
     said = reason_text(cell.reason, cell.detail)
     outcome = TestOutcome.SKIPPED if _is_excused(cell) else TestOutcome.ERROR
-    return Entry(
+    return ExportEntry(
         cell.id,
         outcome,
         reason=cell.reason or word,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.run_record import CellRecord, Evidence
-from reports.exports.entries import Entry, EntryKind, Group, clean, groups_of
+from reports.exports.entries import EntryKind, ExportEntry, ExportGroup, clean, groups_of
 from reports.exports.provenance import origin, warnings_of
 
 STATEMENT = "https://in-toto.io/Statement/v1"
@@ -27,7 +27,7 @@ def statements(evidence: Evidence, cells: Sequence[CellRecord]) -> Iterator[str]
         yield json.dumps(statement(evidence, cell, groups), ensure_ascii=True) + "\n"
 
 
-def statement(evidence: Evidence, cell: CellRecord, groups: Sequence[Group]) -> Json:
+def statement(evidence: Evidence, cell: CellRecord, groups: Sequence[ExportGroup]) -> Json:
     """Return the statement of a cell: subject, machine and results."""
     lists: dict[str, list[str]] = {"passedTests": [], "warnedTests": [], "failedTests": []}
     for group in groups:
@@ -55,7 +55,7 @@ def _result(cell: CellRecord, lists: dict[str, list[str]]) -> str:
     return "WARNED" if lists["warnedTests"] or warnings_of(cell) else "PASSED"
 
 
-def _list(group: Group, entry: Entry) -> str:
+def _list(group: ExportGroup, entry: ExportEntry) -> str:
     """Return the list of a test; skipped and expected failures are in none."""
     if not entry.is_good:
         return "failedTests"
@@ -66,7 +66,7 @@ def _list(group: Group, entry: Entry) -> str:
     return "warnedTests" if warned else "passedTests"
 
 
-def _name(group: Group, entry: Entry) -> str:
+def _name(group: ExportGroup, entry: ExportEntry) -> str:
     if group.job is None or entry.kind is EntryKind.JOB:
         return clean(group.name)
     return clean(f"{group.job.id}: {entry.nodeid}")
@@ -93,7 +93,7 @@ def _configuration(evidence: Evidence, cell: CellRecord) -> list[Json]:
     return found
 
 
-def _extra(evidence: Evidence, cell: CellRecord, groups: Sequence[Group]) -> Json:
+def _extra(evidence: Evidence, cell: CellRecord, groups: Sequence[ExportGroup]) -> Json:
     facts = origin(evidence.record, cell)
     unnamed = {group.name: group.unnamed for group in groups if group.unnamed}
     return {

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.run_record import CellRecord, Evidence
-from reports.exports.entries import Entry, EntryKind, Group, clean, groups_of
+from reports.exports.entries import EntryKind, ExportEntry, ExportGroup, clean, groups_of
 from reports.exports.provenance import origin
 
 _ELEMENTS = {
@@ -39,7 +39,7 @@ _IN_TEXT = str.maketrans({key: _ESCAPES[key] for key in "&<>\r"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Sums:
+class _SuiteSums:
     tests: int
     failures: int
     errors: int
@@ -47,7 +47,7 @@ class _Sums:
     time: float
 
     @classmethod
-    def of(cls, entries: Sequence[Entry]) -> _Sums:
+    def of(cls, entries: Sequence[ExportEntry]) -> _SuiteSums:
         found = [_ELEMENTS.get(entry.outcome, "") for entry in entries]
         return cls(
             tests=len(entries),
@@ -71,7 +71,7 @@ def junit(evidence: Evidence, cells: Sequence[CellRecord]) -> Iterator[str]:
     """Yield the document in pieces."""
     groups = list(groups_of(evidence, cells))
     run = evidence.record.run
-    every = _Sums.of([entry for group in groups for entry in group.entries])
+    every = _SuiteSums.of([entry for group in groups for entry in group.entries])
     sums = replace(every, time=sum(_time(group) for group in groups))
     name = f"{run.subject_name} {run.subject_version}".strip()
     yield '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -82,9 +82,9 @@ def junit(evidence: Evidence, cells: Sequence[CellRecord]) -> Iterator[str]:
     yield "</testsuites>\n"
 
 
-def _suite(evidence: Evidence, group: Group) -> Iterator[str]:
+def _suite(evidence: Evidence, group: ExportGroup) -> Iterator[str]:
     job = group.job
-    sums = replace(_Sums.of(group.entries), time=_time(group))
+    sums = replace(_SuiteSums.of(group.entries), time=_time(group))
     attributes = {"name": group.name, **sums.attributes()}
     told = group.cell.ingested
     if job is not None and job.started_at is not None and (told is None or told.is_dated):
@@ -96,7 +96,7 @@ def _suite(evidence: Evidence, group: Group) -> Iterator[str]:
     yield "  </testsuite>\n"
 
 
-def _kinds(groups: Sequence[Group], cells: Sequence[CellRecord]) -> dict[str, str]:
+def _kinds(groups: Sequence[ExportGroup], cells: Sequence[CellRecord]) -> dict[str, str]:
     """Return the root's properties: tests by outcome, and other cases by kind."""
     counts = sum((cell.counts for cell in cells), Counts())
     found = Counter(entry.kind for group in groups for entry in group.entries)
@@ -115,13 +115,13 @@ def _properties(facts: Mapping[str, str], indent: str) -> Iterator[str]:
     yield f"{indent}</properties>\n"
 
 
-def _time(group: Group) -> float:
+def _time(group: ExportGroup) -> float:
     """Return the seconds of a job; without a measured time, of all its entries."""
     measured = group.job.duration_s if group.job is not None else None
-    return measured if measured is not None else _Sums.of(group.entries).time
+    return measured if measured is not None else _SuiteSums.of(group.entries).time
 
 
-def _of_job(group: Group) -> dict[str, str]:
+def _of_job(group: ExportGroup) -> dict[str, str]:
     """Return the job's properties, with its unnamed tests."""
     job = group.job
     if job is None:
@@ -138,7 +138,7 @@ def _of_job(group: Group) -> dict[str, str]:
     return {name: value for name, value in facts.items() if value} | counts
 
 
-def _case(group: Group, entry: Entry) -> Iterator[str]:
+def _case(group: ExportGroup, entry: ExportEntry) -> Iterator[str]:
     attributes = _named(group, entry)
     if entry.duration_s is not None:
         attributes["time"] = f"{entry.duration_s:.6f}"
@@ -151,7 +151,7 @@ def _case(group: Group, entry: Entry) -> Iterator[str]:
     yield "    </testcase>\n"
 
 
-def _named(group: Group, entry: Entry) -> dict[str, str]:
+def _named(group: ExportGroup, entry: ExportEntry) -> dict[str, str]:
     """Return classname, name and file of a node id."""
     path, separator, rest = entry.nodeid.partition("::")
     if entry.kind is not EntryKind.TEST or not separator:
@@ -163,7 +163,7 @@ def _named(group: Group, entry: Entry) -> dict[str, str]:
     return {**named, "file": path} if path.endswith(".py") else named
 
 
-def _of_entry(entry: Entry) -> dict[str, str]:
+def _of_entry(entry: ExportEntry) -> dict[str, str]:
     facts = {}
     if entry.kind is not EntryKind.TEST:
         facts["kind"] = entry.kind.value
@@ -174,7 +174,7 @@ def _of_entry(entry: Entry) -> dict[str, str]:
     return facts
 
 
-def _result(entry: Entry) -> Iterator[str]:
+def _result(entry: ExportEntry) -> Iterator[str]:
     element = _ELEMENTS.get(entry.outcome)
     if element is not None:
         attributes = {"type": _type(entry), "message": _message(entry)}
@@ -187,7 +187,7 @@ def _result(entry: Entry) -> Iterator[str]:
             yield f"      <{family}{word}{_attributes(said)}/>\n"
 
 
-def _type(entry: Entry) -> str:
+def _type(entry: ExportEntry) -> str:
     if entry.kind is not EntryKind.TEST or entry.outcome is TestOutcome.FAILED:
         return entry.word
     if entry.outcome is TestOutcome.ERROR:
@@ -195,7 +195,7 @@ def _type(entry: Entry) -> str:
     return _TYPES.get(entry.outcome, entry.word)
 
 
-def _message(entry: Entry) -> str:
+def _message(entry: ExportEntry) -> str:
     if entry.outcome in (TestOutcome.SKIPPED, TestOutcome.XFAILED):
         return entry.reason or entry.message
     return entry.message or entry.reason

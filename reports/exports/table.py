@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator, Sequence
 
 from orchestrator.domain.run_record import CellRecord, Evidence
-from reports.exports.entries import Entry, Group, clean, groups_of
+from reports.exports.entries import ExportEntry, ExportGroup, clean, groups_of
 from reports.exports.provenance import provenance_of
 
 HEADER = (
@@ -25,7 +25,7 @@ def table(evidence: Evidence, cells: Sequence[CellRecord]) -> Iterator[str]:
             yield _line(_row(evidence, group, entry))
 
 
-def _row(evidence: Evidence, group: Group, entry: Entry) -> Sequence[str]:
+def _row(evidence: Evidence, group: ExportGroup, entry: ExportEntry) -> Sequence[str]:
     cell, job = group.cell, group.job
     return (
         evidence.record.run.id,

@@ -119,7 +119,7 @@ class BackendSuite:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MetricEntry:
     """One metric with one set of parameters."""
 
     name: str
@@ -130,16 +130,16 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class MetricSection:
     """Metrics that belong together."""
 
     title: str
     """Empty if the job names none."""
-    entries: tuple[Entry, ...]
+    entries: tuple[MetricEntry, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class BenchmarkBlock:
     """One benchmark job on one platform."""
 
     cell: str
@@ -147,7 +147,7 @@ class Block:
     job: str
     title: str
     status: Status
-    sections: tuple[Section, ...]
+    sections: tuple[MetricSection, ...]
     checks: tuple[CheckFact, ...]
     hidden: int
     """Metrics and checks that are not listed."""
@@ -156,7 +156,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ReferenceDifference:
     """A platform's figure set against the reference's."""
 
     cell: str
@@ -184,7 +184,7 @@ class Contrast:
     figures: tuple[MetricFigure | None, ...]
     """By platform."""
     reference: str
-    differences: tuple[Difference, ...]
+    differences: tuple[ReferenceDifference, ...]
 
 
 SIMILAR_PERCENT = 5.0
@@ -202,7 +202,7 @@ class BackendReport(ReportModel):
     not_started: tuple[tuple[str, Status, str], ...]
     """Cells without a suite or a benchmark that began: id, status and detail."""
     suites: tuple[BackendSuite, ...]
-    blocks: tuple[Block, ...]
+    blocks: tuple[BenchmarkBlock, ...]
     contrasts: tuple[Contrast, ...]
     contrasts_hidden: int
     authored: tuple[CheckedAnnotation, ...]

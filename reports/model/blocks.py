@@ -48,7 +48,7 @@ class SuiteTable:
 
 
 @dataclass(frozen=True, slots=True)
-class TestLine:
+class FailingTest:
     """One test that keeps its suite from passing."""
 
     __test__ = False
@@ -68,7 +68,7 @@ class SuiteProblems:
     bad: int
     """Derived: ``failed + error + missing + not_run`` of the suite's row; while it runs, those of
     them that are certain, ``failed + error``."""
-    shown: tuple[TestLine, ...]
+    shown: tuple[FailingTest, ...]
     hidden: int
     """Derived: ``bad - len(shown)``."""
     log: str | Absent
@@ -128,7 +128,7 @@ class CommandTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class ProbedDevice:
     """An accelerator, as it was probed on the machine."""
 
     name: str
@@ -144,7 +144,7 @@ class Device:
 class Hardware:
     """The machine and its software, as measured."""
 
-    devices: tuple[Device, ...]
+    devices: tuple[ProbedDevice, ...]
     accelerator: str | Absent
     """Derived: the devices in a few words."""
     is_accelerator_evidence: bool
@@ -189,7 +189,7 @@ class TimelineRow:
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptRow:
+class AttemptLine:
     """One try at the cell."""
 
     number: int
@@ -211,7 +211,7 @@ class FileRow:
 
 
 @dataclass(frozen=True, slots=True)
-class NoticeRow:
+class NoticeLine:
     """A notice of the agent."""
 
     at: datetime | Absent

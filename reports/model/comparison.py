@@ -151,7 +151,7 @@ class MetricDelta:
 
 
 @dataclass(frozen=True, slots=True)
-class CellPair:
+class PairedCell:
     """A cell of the base and the one of the head that it is set against."""
 
     base_cell: str
@@ -213,7 +213,7 @@ class CompareReport(ReportModel):
     head: Side
     subject_difference: str
     """How the subjects' wheels differ although their versions do not; empty if they do not."""
-    pairs: tuple[CellPair, ...]
+    pairs: tuple[PairedCell, ...]
     base_only: tuple[UnmatchedCell, ...]
     head_only: tuple[UnmatchedCell, ...]
     totals: tuple[tuple[str, int], ...]
@@ -227,7 +227,7 @@ class CompareReport(ReportModel):
     """Derived: head - base."""
 
     @property
-    def extremes(self) -> tuple[tuple[str, CellPair, MetricDelta], ...]:
+    def extremes(self) -> tuple[tuple[str, PairedCell, MetricDelta], ...]:
         """Return the metric that got worse by most and the one that got better by most, if any."""
         judged = [
             (delta.relative, pair, delta)

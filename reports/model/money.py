@@ -11,7 +11,7 @@ from reports.model.values import Absent, ReportModel, Status, Tally
 
 
 @dataclass(frozen=True, slots=True)
-class Bill:
+class CostBreakdown:
     """A total cost, and its parts."""
 
     machine_usd: Decimal
@@ -39,7 +39,7 @@ class MoneyRow:
     billed_s: int | Absent
     """Whole seconds of the machine's price; at least those that it was held."""
     price_usd_per_hour: Decimal | Absent
-    bill: Bill | Absent
+    bill: CostBreakdown | Absent
     """Derived: its machine's part is ``billed_s * price / 3600``, to a hundredth of a cent."""
     refusal: str
 
@@ -56,7 +56,7 @@ class CostShare:
 class Costs:
     """A cost with all its breakdowns."""
 
-    bill: Bill
+    bill: CostBreakdown
     """Derived: the sum of the machines'."""
     phases: tuple[CostShare, ...]
     """Costs by the state of the cell. Derived: their sum is the total."""

@@ -119,7 +119,7 @@ class Attested:
 
 
 @dataclass(frozen=True, slots=True)
-class Provenance:
+class CellProvenance:
     """The place and the machine of a cell, and why it ran there."""
 
     simulated: bool

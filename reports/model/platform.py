@@ -8,11 +8,11 @@ from datetime import datetime
 from orchestrator.domain.lint_findings import CheckedAnnotation
 from orchestrator.domain.root_cause import DiagnosedTest
 from reports.model.blocks import (
-    AttemptRow,
+    AttemptLine,
     CommandTable,
     FileRow,
     Hardware,
-    NoticeRow,
+    NoticeLine,
     SuiteProblems,
     SuiteSkips,
     SuiteTable,
@@ -21,8 +21,8 @@ from reports.model.blocks import (
 from reports.model.comparison import Comparison, ComparisonTable, tables_of
 from reports.model.metrics import MetricTable, PairedFigure
 from reports.model.money import Money
-from reports.model.origin import Catalogued, Elsewhere, Origin, Provenance
-from reports.model.results import FailureTable, IssueRow, QuarantineRow
+from reports.model.origin import Catalogued, CellProvenance, Elsewhere, Origin
+from reports.model.results import FailureTable, IssueRow, QuarantinedFailure
 from reports.model.values import Absent, ReportModel, Status
 
 
@@ -40,7 +40,7 @@ class PlatformReport(ReportModel):
     finished_at: datetime | Absent
     status: Status
     detail: str
-    attempts: tuple[AttemptRow, ...]
+    attempts: tuple[AttemptLine, ...]
     suites: SuiteTable
     problems: tuple[SuiteProblems, ...]
     skips: tuple[SuiteSkips, ...]
@@ -52,10 +52,10 @@ class PlatformReport(ReportModel):
     hardware: Hardware
     concerns_accelerator: bool
     """Whether the cell was promised an accelerator, or has one, or PyTorch."""
-    provenance: Provenance
+    provenance: CellProvenance
     timeline: tuple[TimelineRow, ...]
     money: Money
-    notices: tuple[NoticeRow, ...]
+    notices: tuple[NoticeLine, ...]
     notices_hidden: int
     files: tuple[FileRow, ...]
     origin: Origin | None = None
@@ -68,7 +68,7 @@ class PlatformReport(ReportModel):
     authored: tuple[CheckedAnnotation, ...] = ()
     failures: FailureTable | None = None
     issues: tuple[IssueRow, ...] = ()
-    quarantined: tuple[QuarantineRow, ...] = ()
+    quarantined: tuple[QuarantinedFailure, ...] = ()
     """Failing results in quarantine; they are failures in every count."""
     blame: tuple[DiagnosedTest, ...] = ()
     """Failing tests that ran again; that changes no count."""

@@ -47,7 +47,7 @@ class FailureTable:
 
 
 @dataclass(frozen=True, slots=True)
-class QuarantineRow:
+class QuarantinedFailure:
     """A failing test in quarantine."""
 
     id: str

@@ -11,8 +11,8 @@ from reports.model.blocks import Hardware
 from reports.model.comparison import Comparison, ComparisonTable, tables_of
 from reports.model.metrics import MetricLine, MetricTable, PairedFigure
 from reports.model.money import Costs, Money
-from reports.model.origin import Elsewhere, Origin, Provenance
-from reports.model.results import FailureTable, IssueRow, QuarantineRow
+from reports.model.origin import CellProvenance, Elsewhere, Origin
+from reports.model.results import FailureTable, IssueRow, QuarantinedFailure
 from reports.model.values import Absent, CheckTally, Rate, ReportModel, Status, Tally
 
 HIGHLIGHTS_SHOWN = 6
@@ -20,7 +20,7 @@ HIGHLIGHTS_SHOWN = 6
 
 
 @dataclass(frozen=True, slots=True)
-class CellRow:
+class SummaryRow:
     """One cell in the executive table, and in the details."""
 
     cell: str
@@ -44,7 +44,7 @@ class CellRow:
     metrics: tuple[MetricTable, ...]
     paired: tuple[PairedFigure, ...]
     money: Money
-    provenance: Provenance
+    provenance: CellProvenance
     files: tuple[str, ...]
     origin: Origin | None = None
     """Where its evidence is from, if our agent did not produce it."""
@@ -93,7 +93,7 @@ class SummaryReport(ReportModel):
     date: datetime
     finished_at: datetime | Absent
     status: Status
-    rows: tuple[CellRow, ...]
+    rows: tuple[SummaryRow, ...]
     total: Total
     accelerators: Total
     concerns_accelerators: bool
@@ -109,7 +109,7 @@ class SummaryReport(ReportModel):
     authored: tuple[CheckedAnnotation, ...] = ()
     failures: FailureTable | None = None
     issues: tuple[IssueRow, ...] = ()
-    quarantined: tuple[QuarantineRow, ...] = ()
+    quarantined: tuple[QuarantinedFailure, ...] = ()
     """Failing results in quarantine; they are failures in every count."""
     blame: tuple[DiagnosedTest, ...] = ()
     """Failing tests that ran again; that changes no count."""

@@ -83,7 +83,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Contradiction:
     """A contradiction that the linter found by recomputing."""
 
     level: str
@@ -119,5 +119,5 @@ class ReportModel:
     """Why the figures are not the last ones; None when they are."""
     conclusion: tuple[Claim, ...]
     footer: Footer
-    remarks: tuple[Finding, ...] = ()
+    remarks: tuple[Contradiction, ...] = ()
     """What the linter warns of."""

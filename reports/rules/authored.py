@@ -20,7 +20,7 @@ from reports.document_lint.rules.money import check_prices
 from reports.model.blocks import CommandTable
 from reports.model.platform import PlatformReport
 from reports.model.summary import SummaryReport
-from reports.model.values import Absent, Claim, Finding, ReportModel, Status, Tally
+from reports.model.values import Absent, Claim, Contradiction, ReportModel, Status, Tally
 from reports.rules.blocks import Said, differs
 from reports.rules.registry import kind_figures
 
@@ -136,7 +136,7 @@ class _Scope:
         return sum((cell.counts for cell in self.cells), Counts())
 
 
-def check_annotation(annotation: RunAnnotation, evidence: Evidence) -> tuple[Finding, ...]:
+def check_annotation(annotation: RunAnnotation, evidence: Evidence) -> tuple[Contradiction, ...]:
     """Return the contradictions of an annotation to the results.
 
     An ``error`` is contradicted by results; a ``warning`` is backed by none. ``where`` is the
@@ -150,7 +150,7 @@ def check_annotation(annotation: RunAnnotation, evidence: Evidence) -> tuple[Fin
     said += _facts(text)
     where = annotation.cell or "run"
     unique = dict.fromkeys(said)
-    return tuple(Finding(level, rule, where, message) for level, rule, message in unique)
+    return tuple(Contradiction(level, rule, where, message) for level, rule, message in unique)
 
 
 def _sentences(text: str) -> Iterator[str]:

@@ -13,11 +13,11 @@ from reports.model.backend import (
     BackendPlatform,
     BackendReport,
     BackendSuite,
-    Block,
+    BenchmarkBlock,
     ClassCell,
     ClassRow,
     Contrast,
-    Difference,
+    ReferenceDifference,
     SuiteColumn,
 )
 from reports.model.metrics import MetricFigure
@@ -108,7 +108,7 @@ def backend_rules(report: BackendReport) -> Iterator[Said]:
         yield from _differences(contrast, report.platforms)
 
 
-def _architecture(platform: BackendPlatform, blocks: Sequence[Block]) -> Iterator[Said]:
+def _architecture(platform: BackendPlatform, blocks: Sequence[BenchmarkBlock]) -> Iterator[Said]:
     """Check that no benchmark names the architecture of another device."""
     devices = platform.hardware.devices
     mine = [device.compute_capability for device in devices]
@@ -132,7 +132,7 @@ def _architecture(platform: BackendPlatform, blocks: Sequence[Block]) -> Iterato
                 )
 
 
-def _measured(platform: BackendPlatform, blocks: Sequence[Block]) -> Iterator[Said]:
+def _measured(platform: BackendPlatform, blocks: Sequence[BenchmarkBlock]) -> Iterator[Said]:
     count = platform.benchmarks
     entries = [e for block in blocks for section in block.sections for e in section.entries]
     if isinstance(count, Absent):
@@ -167,7 +167,7 @@ def _differences(part: Contrast, platforms: Sequence[BackendPlatform]) -> Iterat
 
 
 def _difference(
-    part: Contrast, difference: Difference, figure: MetricFigure, reference: MetricFigure
+    part: Contrast, difference: ReferenceDifference, figure: MetricFigure, reference: MetricFigure
 ) -> Iterator[Said]:
     mine, other = figure.median, reference.median
     if (
@@ -234,7 +234,7 @@ def _outcome(fact: TestFact) -> str:
     return (fact.outcome if settled else TestOutcome.MISSING).word
 
 
-def _figures(block: Block, cell: CellRecord) -> Iterator[Said]:
+def _figures(block: BenchmarkBlock, cell: CellRecord) -> Iterator[Said]:
     facts = [fact for job in cell.jobs if job.id == block.job for fact in job.metrics]
     known = {(f.unit, f.direction, tuple(map(repr, f.samples))): f.name for f in facts}
     for section in block.sections:

@@ -9,7 +9,7 @@ from typing import Any
 from reports.model.blocks import (
     CommandRow,
     CommandTable,
-    Device,
+    ProbedDevice,
     SuiteProblems,
     SuiteRow,
     SuiteSkips,
@@ -137,7 +137,7 @@ def commands_rule(part: CommandTable) -> Iterator[Said]:
         yield from differs("total", f"{name} checks", getattr(part.checks, name), found)
 
 
-def device_rule(part: Device) -> Iterator[Said]:
+def device_rule(part: ProbedDevice) -> Iterator[Said]:
     """Check the architecture of the compute capability."""
     if isinstance(part.architecture, Absent) or isinstance(part.compute_capability, Absent):
         return
@@ -168,7 +168,7 @@ RULES: dict[type, Callable[[Any], Iterator[Said]]] = {
     SuiteSkips: skips_rule,
     CommandRow: command_rule,
     CommandTable: commands_rule,
-    Device: device_rule,
+    ProbedDevice: device_rule,
     TimelineRow: timeline_rule,
 }
 """By the type of the part."""

@@ -11,10 +11,10 @@ from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import CellRecord, Evidence
 from reports.model.comparison import (
-    CellPair,
     Changes,
     CompareReport,
     MetricDelta,
+    PairedCell,
     Side,
     UnmatchedCell,
 )
@@ -59,7 +59,7 @@ def _count(changes: Changes, name: str) -> int:
     return next((group.count for group in changes.groups if group.category == name), 0)
 
 
-def _results_of_pair(pair: CellPair) -> Iterator[Said]:
+def _results_of_pair(pair: PairedCell) -> Iterator[Said]:
     where = pair.head_cell
     for what, changes in (("tests", pair.tests), ("checks", pair.checks)):
         yield from _changes(f"{where}: {what}", changes)
@@ -184,7 +184,7 @@ def _side(side: Side, alone: Iterable[UnmatchedCell], evidence: Evidence) -> Ite
         yield from differs("recount", f"{lonely.cell}: tests", lonely.tests, found)
 
 
-def _pair(pair: CellPair, base: Evidence, head: Evidence) -> Iterator[Said]:
+def _pair(pair: PairedCell, base: Evidence, head: Evidence) -> Iterator[Said]:
     old, new = base.record.cell(pair.base_cell), head.record.cell(pair.head_cell)
     if old is None or new is None:
         yield "error", "comparison", f"no cell {pair.base_cell}, or {pair.head_cell}"

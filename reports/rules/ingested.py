@@ -15,7 +15,7 @@ from reports.model.metrics import MetricTable
 from reports.model.origin import Catalogued, Origin
 from reports.model.platform import PlatformReport
 from reports.model.results import FailureGroupRow, FailureTable
-from reports.model.summary import CellRow, SummaryReport
+from reports.model.summary import SummaryReport, SummaryRow
 from reports.model.values import Absent, ReportModel, Status, Tally
 from reports.rules.blocks import ARCHITECTURE_OF, OUTCOMES, Said, close, differs
 
@@ -131,7 +131,7 @@ def _files(files: Sequence[FileRow], cell: CellRecord) -> Iterator[Said]:
         yield from differs("recorded", f"sha256 of {file.name}", file.sha256, artifact.digest)
 
 
-def _row(row: CellRow, cell: CellRecord) -> Iterator[Said]:
+def _row(row: SummaryRow, cell: CellRecord) -> Iterator[Said]:
     yield from _status(row.cell, row.status, cell)
     yield from differs("simulated", row.cell, row.provenance.simulated, cell.simulated)
     yield from _tally(row.cell, row.tally, cell.counts)

@@ -8,7 +8,15 @@ from decimal import Decimal
 from typing import Any
 
 from orchestrator.domain.run_record import Evidence
-from reports.model.money import Bill, CostColumn, CostReport, Costs, Money, MoneyRow, PartRow
+from reports.model.money import (
+    CostBreakdown,
+    CostColumn,
+    CostReport,
+    Costs,
+    Money,
+    MoneyRow,
+    PartRow,
+)
 from reports.model.platform import PlatformReport
 from reports.model.summary import SummaryReport
 from reports.model.values import Absent, Tally
@@ -20,7 +28,7 @@ _MILLIONTH = Decimal("0.000001")
 _NOTHING = Decimal(0)
 
 
-def bill_rule(part: Bill) -> Iterator[Said]:
+def bill_rule(part: CostBreakdown) -> Iterator[Said]:
     """Check that the parts of a bill add up and none is negative."""
     parts = (part.machine_usd, part.disk_usd, part.address_usd)
     yield from differs("cost", "the bill's total", part.total_usd, sum(parts, _NOTHING))
@@ -72,7 +80,7 @@ def money_rule(part: Money) -> Iterator[Said]:
     yield from sum_of(part.costs, bills, what="machines")
 
 
-def sum_of(costs: Costs | Absent, bills: list[Bill], *, what: str) -> Iterator[Said]:
+def sum_of(costs: Costs | Absent, bills: list[CostBreakdown], *, what: str) -> Iterator[Said]:
     """Return the sum of bills; absent without any."""
     if isinstance(costs, Absent):
         yield from differs("total", f"{what} behind an absent cost", 0, len(bills))
@@ -128,7 +136,7 @@ def validated_rule(costs: Costs | Absent, tally: Tally | Absent) -> Iterator[Sai
 
 
 MONEY_RULES: dict[type, Callable[[Any], Iterator[Said]]] = {
-    Bill: bill_rule,
+    CostBreakdown: bill_rule,
     MoneyRow: row_rule,
     Costs: costs_rule,
     Money: money_rule,

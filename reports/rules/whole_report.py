@@ -8,7 +8,7 @@ from reports.format import ended
 from reports.model.blocks import CommandTable
 from reports.model.comparison import ComparedRow, Comparison
 from reports.model.platform import PlatformReport
-from reports.model.summary import CellRow, SummaryReport, Total
+from reports.model.summary import SummaryReport, SummaryRow, Total
 from reports.model.values import Absent, Tally
 from reports.rules.blocks import Said, close, differs, total_is
 from reports.rules.metrics import throughput_rule
@@ -88,7 +88,7 @@ def summary_rules(report: SummaryReport) -> Iterator[Said]:
         yield from _comparison(comparison, {row.cell: row for row in report.rows})
 
 
-def _total(total: Total, rows: tuple[CellRow, ...]) -> Iterator[Said]:
+def _total(total: Total, rows: tuple[SummaryRow, ...]) -> Iterator[Said]:
     named = sorted([*total.cells, *(cell for cell, _ in total.outside)])
     cells = sorted(row.cell for row in rows)
     yield from differs("denominator", f"{total.name}: cells named", named, cells)
@@ -103,7 +103,7 @@ def _distinct(report: SummaryReport) -> Iterator[Said]:
         yield "error", "distinct", f"{report.distinct_tests} distinct tests of {sum(sizes)} results"
 
 
-def _comparison(comparison: Comparison, cells: dict[str, CellRow]) -> Iterator[Said]:
+def _comparison(comparison: Comparison, cells: dict[str, SummaryRow]) -> Iterator[Said]:
     unknown = [row.cell for row in comparison.rows if row.cell not in cells]
     if unknown:
         yield "error", "comparison", f"cells that the report has no row of: {', '.join(unknown)}"
@@ -128,7 +128,7 @@ def _relative(comparison: Comparison, row: ComparedRow, first: ComparedRow) -> I
         yield "error", "comparison", message
 
 
-def _is_measured(comparison: Comparison, row: ComparedRow, cell: CellRow) -> Iterator[Said]:
+def _is_measured(comparison: Comparison, row: ComparedRow, cell: SummaryRow) -> Iterator[Said]:
     tables = [table for table in cell.metrics if table.job == comparison.job]
     measured = [
         (figure.median, figure.low, figure.high, figure.n, figure.spread)

@@ -14,8 +14,8 @@ from reports.model.backend import (
     BackendPlatform,
     BackendReport,
     BackendSuite,
+    BenchmarkBlock,
     BenchmarkCount,
-    Block,
     ClassCell,
     ClassRow,
     ClassTest,
@@ -244,7 +244,7 @@ def _rate(passed: int, jobs: int) -> Rate:
     return rate(passed, jobs, nothing="there is none")
 
 
-def _blocks(cells: Sequence[CellRecord], labels: dict[str, str]) -> tuple[Block, ...]:
+def _blocks(cells: Sequence[CellRecord], labels: dict[str, str]) -> tuple[BenchmarkBlock, ...]:
     """Return shared benchmarks by platform, then those of single platforms."""
     owners = [job.id for cell in cells for job in benchmark_jobs(cell)]
     made = [

@@ -10,11 +10,18 @@ from orchestrator.domain.gate.snapshot import Pairs
 from orchestrator.domain.paired_samples import spread_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from reports.grouping import ColumnKey, RowKey, columns_of, is_ratio, layout_of, split_name
-from reports.model.backend import SIMILAR_PERCENT, Block, Contrast, Difference, Entry, Section
+from reports.model.backend import (
+    SIMILAR_PERCENT,
+    BenchmarkBlock,
+    Contrast,
+    MetricEntry,
+    MetricSection,
+    ReferenceDifference,
+)
 from reports.model.blocks import Hardware
 from reports.model.comparison import ComparedRow, Comparison
 from reports.model.metrics import MetricFigure, MetricLine, MetricTable, PairedFigure, Params
-from reports.model.summary import CellRow
+from reports.model.summary import SummaryRow
 from reports.model.values import Absent
 from reports.views.machine import job_status
 
@@ -141,20 +148,20 @@ def benchmark_jobs(cell: CellRecord) -> tuple[JobRecord, ...]:
     return tuple(j for j in cell.jobs if j.kind == "benchmark" and (j.metrics or j.checks))
 
 
-def block_of(cell: CellRecord, job: JobRecord, *, label: str, alone: bool) -> Block:
+def block_of(cell: CellRecord, job: JobRecord, *, label: str, alone: bool) -> BenchmarkBlock:
     """Return one benchmark on one platform."""
     entries = entries_of(job)
     shown = list(entries.items())[:ENTRIES_SHOWN]
     titles = dict.fromkeys(key[1] for key, _ in shown)
     checks = job.checks[:CHECKS_SHOWN]
-    return Block(
+    return BenchmarkBlock(
         cell=cell.id,
         label=label,
         job=job.id,
         title=job.title or job.id,
         status=job_status(job, cell),
         sections=tuple(
-            Section(title, tuple(entry for key, entry in shown if key[1] == title))
+            MetricSection(title, tuple(entry for key, entry in shown if key[1] == title))
             for title in titles
         ),
         checks=tuple(checks),
@@ -163,7 +170,7 @@ def block_of(cell: CellRecord, job: JobRecord, *, label: str, alone: bool) -> Bl
     )
 
 
-def entries_of(job: JobRecord) -> dict[Key, Entry]:
+def entries_of(job: JobRecord) -> dict[Key, MetricEntry]:
     """Return its metrics by key; a repeated metric has its last report."""
     return {_key(fact): _entry(fact) for fact in job.metrics}
 
@@ -185,16 +192,16 @@ def _params(fact: MetricFact) -> Params:
     return params_of(params) + ((("vs", baseline),) if baseline else ())
 
 
-def _entry(fact: MetricFact) -> Entry:
+def _entry(fact: MetricFact) -> MetricEntry:
     name = _named(fact)[1]
-    return Entry(name, _params(fact), fact.unit, fact.direction, metric_figure(fact))
+    return MetricEntry(name, _params(fact), fact.unit, fact.direction, metric_figure(fact))
 
 
 def contrasts_of(
     cells: Sequence[tuple[CellRecord, Hardware]],
 ) -> tuple[tuple[Contrast, ...], int]:
     """Return every metric of several platforms, and the number of metrics left out."""
-    found: dict[Key, dict[int, Entry]] = {}
+    found: dict[Key, dict[int, MetricEntry]] = {}
     for column, (cell, _) in enumerate(cells):
         for job in benchmark_jobs(cell):
             for key, entry in entries_of(job).items():
@@ -204,14 +211,14 @@ def contrasts_of(
     return tuple(made[:CONTRASTS_SHOWN]), max(0, len(made) - CONTRASTS_SHOWN)
 
 
-def _comparable(entry: Entry) -> bool:
+def _comparable(entry: MetricEntry) -> bool:
     """Whether a ratio names its baseline, so that it can be compared."""
     named = any(name == "vs" for name, _ in entry.params)
     return not isinstance(entry.figure.median, Absent) and (named or not is_ratio(entry.unit))
 
 
 def _contrast(
-    key: Key, row: dict[int, Entry], cells: Sequence[tuple[CellRecord, Hardware]]
+    key: Key, row: dict[int, MetricEntry], cells: Sequence[tuple[CellRecord, Hardware]]
 ) -> Contrast:
     job, section, name, params, unit, direction = key
     first = min(row, key=lambda i: (not cells[i][1].is_accelerator_evidence, i))
@@ -229,13 +236,16 @@ def _contrast(
 
 
 def _difference(
-    column: int, first: int, row: dict[int, Entry], cells: Sequence[tuple[CellRecord, Hardware]]
-) -> Difference:
+    column: int,
+    first: int,
+    row: dict[int, MetricEntry],
+    cells: Sequence[tuple[CellRecord, Hardware]],
+) -> ReferenceDifference:
     mine, reference = row[column].figure, row[first].figure
     percent = apart(mine.median, reference.median)
     overlap = mine.n > 1 and reference.n > 1 and _overlap(mine, reference)
     near = not isinstance(percent, Absent) and percent <= SIMILAR_PERCENT
-    return Difference(
+    return ReferenceDifference(
         cell=cells[column][0].id,
         percent=percent,
         better=_better(row, column, first, cells),
@@ -261,7 +271,10 @@ def _overlap(mine: MetricFigure, other: MetricFigure) -> bool:
 
 
 def _better(
-    row: dict[int, Entry], column: int, first: int, cells: Sequence[tuple[CellRecord, Hardware]]
+    row: dict[int, MetricEntry],
+    column: int,
+    first: int,
+    cells: Sequence[tuple[CellRecord, Hardware]],
 ) -> str:
     mine, other = row[column].figure.median, row[first].figure.median
     direction = row[first].direction
@@ -279,10 +292,10 @@ ComparisonKey = tuple[str, str, str, str, str, Params]
 
 
 def compare(
-    cells: Sequence[tuple[CellRow, Sequence[MetricFact]]],
+    cells: Sequence[tuple[SummaryRow, Sequence[MetricFact]]],
 ) -> tuple[tuple[Comparison, ...], int]:
     """Return the comparable metrics in reported order, and the number of further ones."""
-    found: dict[ComparisonKey, list[tuple[CellRow, MetricFigure]]] = {}
+    found: dict[ComparisonKey, list[tuple[SummaryRow, MetricFigure]]] = {}
     for cell, facts in cells:
         for key, row in _last_rows(facts).items():
             found.setdefault(key, []).append((cell, row))
@@ -305,7 +318,7 @@ def _last_rows(facts: Sequence[MetricFact]) -> dict[ComparisonKey, MetricFigure]
     return rows
 
 
-def _comparison(key: ComparisonKey, rows: Sequence[tuple[CellRow, MetricFigure]]) -> Comparison:
+def _comparison(key: ComparisonKey, rows: Sequence[tuple[SummaryRow, MetricFigure]]) -> Comparison:
     job, name, unit, direction, baseline, params = key
     accelerators = [pair for pair in rows if pair[0].hardware.is_accelerator_evidence]
     first_cell, first = (accelerators or rows)[0]
@@ -324,7 +337,7 @@ def _comparison(key: ComparisonKey, rows: Sequence[tuple[CellRow, MetricFigure]]
 
 
 def _row(
-    cell: CellRow, row: MetricFigure, first_cell: CellRow, first: MetricFigure, direction: str
+    cell: SummaryRow, row: MetricFigure, first_cell: SummaryRow, first: MetricFigure, direction: str
 ) -> ComparedRow:
     median, low, high = _figures(row)
     middle, first_low, first_high = _figures(first)
@@ -361,7 +374,7 @@ def _figures(row: MetricFigure) -> tuple[float, float, float]:
     return row.median, row.low, row.high
 
 
-def stack_words(cell: CellRow) -> str:
+def stack_words(cell: SummaryRow) -> str:
     """``torch 2.7.0+cu128, CUDA 12.8``."""
     torch, name, runtime = cell.hardware.stack
     has_runtime = not isinstance(cell.hardware.runtime, Absent)

@@ -12,11 +12,11 @@ from orchestrator.domain.ingested import Source
 from orchestrator.domain.manifest import output_artifact
 from orchestrator.domain.run_record import ArtifactRecord, CellRecord, JobRecord, RunRecord
 from reports.model.blocks import (
-    AttemptRow,
+    AttemptLine,
     CommandRow,
     CommandTable,
     FileRow,
-    NoticeRow,
+    NoticeLine,
     TimelineRow,
 )
 from reports.model.values import Absent, CheckTally, Footer, Status
@@ -130,14 +130,14 @@ def _row(step: Transition, until: datetime | Absent) -> TimelineRow:
     )
 
 
-def attempts_of(cell: CellRecord) -> tuple[AttemptRow, ...]:
+def attempts_of(cell: CellRecord) -> tuple[AttemptLine, ...]:
     """Return the attempts of the cell."""
     return tuple(_attempt(attempt) for attempt in cell.attempts)
 
 
-def _attempt(attempt: Attempt) -> AttemptRow:
+def _attempt(attempt: Attempt) -> AttemptLine:
     cause, outcome = attempt.cause, attempt.outcome
-    return AttemptRow(
+    return AttemptLine(
         number=attempt.number,
         id=attempt.id,
         opened_at=attempt.opened_at,
@@ -147,10 +147,10 @@ def _attempt(attempt: Attempt) -> AttemptRow:
     )
 
 
-def notices_of(cell: CellRecord) -> tuple[tuple[NoticeRow, ...], int]:
+def notices_of(cell: CellRecord) -> tuple[tuple[NoticeLine, ...], int]:
     """Return the agent's notices for a person, and the number of further ones."""
     shown = tuple(
-        NoticeRow(_moment(n.ts), n.job, n.level, n.message) for n in cell.notices[:NOTICES_SHOWN]
+        NoticeLine(_moment(n.ts), n.job, n.level, n.message) for n in cell.notices[:NOTICES_SHOWN]
     )
     return shown, len(cell.notices) - len(shown)
 

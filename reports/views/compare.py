@@ -17,7 +17,6 @@ from reports.format import plural, version
 from reports.grouping import is_ratio
 from reports.model.comparison import (
     CATEGORIES,
-    CellPair,
     Change,
     ChangeGroup,
     Changes,
@@ -25,6 +24,7 @@ from reports.model.comparison import (
     EnvironmentChange,
     JobChange,
     MetricDelta,
+    PairedCell,
     Side,
     UnmatchedCell,
 )
@@ -398,7 +398,7 @@ def compare_view(evidence: Evidence, _cell_id: str = "") -> CompareReport:
     )
 
 
-def _totals(pairs: Sequence[CellPair]) -> tuple[tuple[str, int], ...]:
+def _totals(pairs: Sequence[PairedCell]) -> tuple[tuple[str, int], ...]:
     """Return the total of each category; ``hidden`` only if it is not zero."""
     every = ((name, sum(pair.tests.of(name).count for pair in pairs)) for name in CATEGORIES)
     return tuple((name, count) for name, count in every if name != "hidden" or count)
@@ -445,7 +445,7 @@ def _environments(
     return silent, () if silent else environment_diff(old.probed, new.probed, subject=subject)
 
 
-def _pair(old: CellRecord, new: CellRecord, how: str, base: Evidence, head: Evidence) -> CellPair:
+def _pair(old: CellRecord, new: CellRecord, how: str, base: Evidence, head: Evidence) -> PairedCell:
     names = same_jobs(old.jobs, new.jobs)
     stacks = [hardware_of(cell, subject="").stack for cell in (old, new)]
     silent, environment = _environments(old, new, head.record.subject.name)
@@ -454,7 +454,7 @@ def _pair(old: CellRecord, new: CellRecord, how: str, base: Evidence, head: Evid
     jobs, jobs_same = _jobs(old, new, names)
     unnamed = [sum(job.unnamed.collected for job in cell.jobs) for cell in (old, new)]
     tests = base.tests.get(old.id, ()), head.tests.get(new.id, ())
-    return CellPair(
+    return PairedCell(
         base_cell=old.id,
         head_cell=new.id,
         heading=column_heading(new, head.record),
@@ -532,7 +532,7 @@ def _is_same(change: JobChange) -> bool:
     return (before.code, before.degraded is None) == (after.code, after.degraded is None)
 
 
-def _conclusion(pairs: Sequence[CellPair]) -> tuple[Claim, ...]:
+def _conclusion(pairs: Sequence[PairedCell]) -> tuple[Claim, ...]:
     words = {
         "new_failure": "new failure",
         "still_failing": "test",

@@ -13,7 +13,7 @@ from reports.model.results import (
     FailureGroupRow,
     FailureTable,
     IssueRow,
-    QuarantineRow,
+    QuarantinedFailure,
 )
 from reports.model.values import Absent
 
@@ -72,10 +72,10 @@ def issues_of(record: RunRecord, ids: Iterable[str] | None = None) -> tuple[Issu
     )
 
 
-def quarantined_of(record: RunRecord, cell: str = "") -> tuple[QuarantineRow, ...]:
+def quarantined_of(record: RunRecord, cell: str = "") -> tuple[QuarantinedFailure, ...]:
     """Return failing results of the run, or of one cell, whose tests are quarantined."""
     return tuple(
-        QuarantineRow(
+        QuarantinedFailure(
             id=one.quarantine.id,
             nodeid=one.nodeid,
             cell=one.cell,

@@ -10,7 +10,7 @@ from orchestrator.domain import accelerators
 from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunRecord, flaky_mark
-from reports.model.blocks import Device, Hardware
+from reports.model.blocks import Hardware, ProbedDevice
 from reports.model.values import Absent, Status
 
 PROVIDERS = {
@@ -194,7 +194,7 @@ def _as_read(made: Hardware) -> Hardware:
     return replace(made, **(_unsaid(made) | {"devices": devices}))
 
 
-def _unsaid(part: Hardware | Device) -> dict[str, Any]:
+def _unsaid(part: Hardware | ProbedDevice) -> dict[str, Any]:
     found = {field.name: getattr(part, field.name) for field in fields(part)}
     return {n: NO_FILE_SAYS for n, said in found.items() if said in _UNSAID}
 
@@ -222,7 +222,7 @@ def _whole(source: Mapping[str, object], key: str, probed: Mapping[str, object])
     return value if good and isinstance(value, int) else _missing(probed)
 
 
-def _devices(probed: Mapping[str, object]) -> tuple[Device, ...]:
+def _devices(probed: Mapping[str, object]) -> tuple[ProbedDevice, ...]:
     """Return the devices that torch sees, else those of the machine's own tools."""
     listed = _mappings(_mapping(probed.get("machine")).get("devices"))
     seen = _mappings(probed.get("torch_devices"))
@@ -236,10 +236,10 @@ def _devices(probed: Mapping[str, object]) -> tuple[Device, ...]:
     return tuple(made)
 
 
-def _device(raw: Mapping[str, object], probed: Mapping[str, object]) -> Device:
+def _device(raw: Mapping[str, object], probed: Mapping[str, object]) -> ProbedDevice:
     name = _text(raw, "name", probed)
     capability = _text(raw, "compute_capability", probed)
-    return Device(
+    return ProbedDevice(
         name="unnamed device" if isinstance(name, Absent) else name,
         uuid=_text(raw, "uuid", probed),
         memory_bytes=_whole(raw, "memory_bytes", probed),
@@ -256,20 +256,20 @@ def architecture(capability: str | Absent) -> str | Absent:
     return accelerators.architecture(capability) or Absent("unknown architecture")
 
 
-def accelerator_words(devices: tuple[Device, ...]) -> str:
+def accelerator_words(devices: tuple[ProbedDevice, ...]) -> str:
     """``NVIDIA L4``, ``8 × NVIDIA H100``; different ones are all named."""
     names = [device.name for device in devices]
     counted = {name: names.count(name) for name in names}
     return ", ".join(name if n == 1 else f"{n} × {name}" for name, n in counted.items())
 
 
-def _accelerator(probed: Mapping[str, object], devices: tuple[Device, ...]) -> str | Absent:
+def _accelerator(probed: Mapping[str, object], devices: tuple[ProbedDevice, ...]) -> str | Absent:
     if not probed:
         return NOT_PROBED
     return accelerator_words(devices) or Absent("none was found on the machine")
 
 
-def _evidence(cell: CellRecord, devices: tuple[Device, ...]) -> tuple[bool, str]:
+def _evidence(cell: CellRecord, devices: tuple[ProbedDevice, ...]) -> tuple[bool, str]:
     probed = cell.probed
     if cell.ingested is not None:
         return _stated(devices)
@@ -284,7 +284,7 @@ def _evidence(cell: CellRecord, devices: tuple[Device, ...]) -> tuple[bool, str]
     return True, "accelerator evidence: probed on the machine"
 
 
-def _stated(devices: tuple[Device, ...]) -> tuple[bool, str]:
+def _stated(devices: tuple[ProbedDevice, ...]) -> tuple[bool, str]:
     """Return whether a machine that only files describe is accelerator evidence, and why."""
     if not devices:
         return False, "not accelerator evidence: no ingested file names an accelerator"

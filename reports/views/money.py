@@ -10,7 +10,7 @@ from orchestrator.domain.cell import LeaseState
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.run_record import CellRecord, LeaseRecord
 from reports.model.money import (
-    Bill,
+    CostBreakdown,
     Costs,
     CostShare,
     Money,
@@ -117,12 +117,12 @@ def total_costs(costs: Iterable[Costs | Absent], *, validated: int) -> Costs | A
     )
 
 
-def _bill(bills: Iterable[money.Bill | Bill]) -> Bill:
+def _bill(bills: Iterable[money.Bill | CostBreakdown]) -> CostBreakdown:
     found = list(bills)
     machine = sum((bill.machine_usd for bill in found), _NOTHING)
     disk = sum((bill.disk_usd for bill in found), _NOTHING)
     address = sum((bill.address_usd for bill in found), _NOTHING)
-    return Bill(machine, disk, address, machine + disk + address)
+    return CostBreakdown(machine, disk, address, machine + disk + address)
 
 
 def _shares(parts: Iterable[Mapping[str, Decimal]]) -> tuple[CostShare, ...]:

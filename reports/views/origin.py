@@ -18,9 +18,9 @@ from reports.model.origin import (
     Attested,
     AttestedDevice,
     Catalogued,
+    CellProvenance,
     Elsewhere,
     Origin,
-    Provenance,
     SourceLine,
     bare,
     letters,
@@ -61,11 +61,11 @@ _FACTS = (
 _NOT_REPORTED = Absent("its tool did not report it")
 
 
-def provenance_of(cell: CellRecord) -> Provenance:
+def provenance_of(cell: CellRecord) -> CellProvenance:
     """Return the provenance of the cell: its machines and their places."""
     log = () if _is_plain(cell) else cell.decisions
     shown = log[:DECISIONS_SHOWN]
-    return Provenance(
+    return CellProvenance(
         simulated=cell.simulated,
         attested=_attested(cell.attestation, is_done=cell.state is CellState.DONE)
         if cell.attestation

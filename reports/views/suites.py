@@ -10,12 +10,12 @@ from orchestrator.domain.manifest import output_artifact
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from reports.model.blocks import (
+    FailingTest,
     SkipGroup,
     SuiteProblems,
     SuiteRow,
     SuiteSkips,
     SuiteTable,
-    TestLine,
 )
 from reports.model.values import Absent, Rate, Tally
 from reports.views.machine import job_status
@@ -133,8 +133,8 @@ def _no_log(job: JobRecord, cell: CellRecord) -> Absent:
     return Absent(told)
 
 
-def _line(test: TestFact) -> TestLine:
-    return TestLine(test.nodeid, settled(test).word, test.reason, test.message)
+def _line(test: TestFact) -> FailingTest:
+    return FailingTest(test.nodeid, settled(test).word, test.reason, test.message)
 
 
 def skips_of(cell: CellRecord, tests: Sequence[TestFact]) -> tuple[SuiteSkips, ...]:

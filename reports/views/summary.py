@@ -11,7 +11,7 @@ from orchestrator.domain.lint_findings import CheckedAnnotation
 from orchestrator.domain.run_record import CellRecord, Evidence, RunRecord
 from reports.format import moment, status, version
 from reports.model.blocks import Hardware
-from reports.model.summary import CellRow, SummaryReport, Total
+from reports.model.summary import SummaryReport, SummaryRow, Total
 from reports.model.values import Absent, Claim, Rate
 from reports.rules.authored import authored_of
 from reports.views.benchmarks import compare, metrics_of, paired_of
@@ -86,12 +86,12 @@ def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:
     )
 
 
-def _passed_cells(rows: Sequence[CellRow]) -> Rate:
+def _passed_cells(rows: Sequence[SummaryRow]) -> Rate:
     passed = sum(row.status.code == "passed" for row in rows)
     return rate(passed, len(rows), nothing="the run has no cell")
 
 
-def concerns_accelerators(cells: Sequence[CellRecord], rows: Sequence[CellRow]) -> bool:
+def concerns_accelerators(cells: Sequence[CellRecord], rows: Sequence[SummaryRow]) -> bool:
     """Return whether any cell was promised an accelerator, or has one."""
     return any(
         concerns_accelerator(cell, row.hardware) for cell, row in zip(cells, rows, strict=True)
@@ -113,8 +113,8 @@ def concerns_accelerator(cell: CellRecord, hardware: Hardware) -> bool:
 
 
 def measured(
-    rows: Sequence[CellRow], cells: Sequence[CellRecord]
-) -> list[tuple[CellRow, list[MetricFact]]]:
+    rows: Sequence[SummaryRow], cells: Sequence[CellRecord]
+) -> list[tuple[SummaryRow, list[MetricFact]]]:
     """Return each row with the measurements of its cell."""
     return [
         (row, [metric for job in cell.jobs for metric in job.metrics])
@@ -134,12 +134,12 @@ def _title(record: RunRecord) -> str:
 
 def cell_row(
     cell: CellRecord, record: RunRecord, authored: Sequence[CheckedAnnotation] = ()
-) -> CellRow:
+) -> SummaryRow:
     """Return the summary row of one cell of a run."""
     subject, version_ = record.run.subject_name, record.run.subject_version
     hardware = hardware_of(cell, subject=subject)
     jobs = [(job.title or job.id, job, job_status(job, cell)) for job in cell.jobs]
-    return CellRow(
+    return SummaryRow(
         cell=cell.id,
         heading=heading_of(cell, hardware),
         platform=short_name(cell),
@@ -168,13 +168,13 @@ def cell_row(
     )
 
 
-def _not_accelerators(rows: Sequence[CellRow]) -> list[tuple[str, str]]:
+def _not_accelerators(rows: Sequence[SummaryRow]) -> list[tuple[str, str]]:
     return [
         (row.cell, row.hardware.why) for row in rows if not row.hardware.is_accelerator_evidence
     ]
 
 
-def total_of(name: str, rows: Sequence[CellRow], outside: Sequence[tuple[str, str]]) -> Total:
+def total_of(name: str, rows: Sequence[SummaryRow], outside: Sequence[tuple[str, str]]) -> Total:
     """Return the sum over the cells with a tally, and the names of the others."""
     excluded = dict(outside)
     for row in rows:
@@ -200,7 +200,7 @@ def unfinished_run(record: RunRecord) -> str | None:
 
 
 def _conclusion(
-    record: RunRecord, rows: Sequence[CellRow], totals: tuple[Total, Total], passed: Rate
+    record: RunRecord, rows: Sequence[SummaryRow], totals: tuple[Total, Total], passed: Rate
 ) -> tuple[Claim, ...]:
     """Return the claims; none about accelerators where the run concerns none."""
     everything, accelerators = totals

@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import List, Optional
 
-from .layout import Attempt, RefusedError
+from .layout import AgentRefusedError, AttemptFolder
 
 # Verbs run on a machine that is being measured, so that each imports only the modules that it
 # needs.
@@ -31,7 +31,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     options = _parser().parse_args(argv)
     try:
         return _VERBS[options.verb](options)
-    except (RefusedError, OSError) as error:
+    except (AgentRefusedError, OSError) as error:
         print(f"{options.verb}: {error}", file=sys.stderr)
         return REFUSED
 
@@ -66,10 +66,10 @@ def _count(text: str) -> int:
     return value
 
 
-def _attempt(options: argparse.Namespace) -> Optional[Attempt]:
+def _attempt(options: argparse.Namespace) -> Optional[AttemptFolder]:
     folder: Path = options.attempt
     if folder.is_dir():
-        return Attempt(folder)
+        return AttemptFolder(folder)
     print(f"{options.verb}: there is no attempt at {folder}", file=sys.stderr)
     return None
 
@@ -112,7 +112,7 @@ def _start(options: argparse.Namespace) -> int:
 
     plan, secrets = agent_process.read_handed(sys.stdin.buffer)
     if plan is not None:
-        agent_process.keep_plan(Attempt(options.attempt), plan)
+        agent_process.keep_plan(AttemptFolder(options.attempt), plan)
     attempt = _attempt(options)
     if attempt is None:
         return NO_SUCH_ATTEMPT
@@ -155,7 +155,7 @@ def _stop(options: argparse.Namespace) -> int:
 def _close(options: argparse.Namespace) -> int:
     from . import agent_process
 
-    agent_process.close(Attempt(options.attempt))
+    agent_process.close(AttemptFolder(options.attempt))
     return OK
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, Callable, Dict, Mapping, NoReturn, Optional, Set, Tuple
 
 from . import lock, processes
-from .layout import Attempt, RefusedError
+from .layout import AgentRefusedError, AttemptFolder
 
 # `close` and `stop` are done without what only the agent itself needs.
 # ruff: noqa: PLC0415
@@ -25,11 +25,11 @@ _PID_TRIES = 20
 _PID_BETWEEN_S = 0.05
 
 
-class StillThereError(RefusedError):
+class StillThereError(AgentRefusedError):
     """A process or the folder of the attempt could not be removed; the text names it."""
 
 
-def ask(attempt: Attempt, reason: str) -> None:
+def ask(attempt: AttemptFolder, reason: str) -> None:
     """Request a stop: the agent ends the job and packs. The first reason is kept."""
     temporary = attempt.stop.with_name(f"stop.{os.getpid()}")
     try:
@@ -48,7 +48,7 @@ def ask(attempt: Attempt, reason: str) -> None:
         temporary.unlink()
 
 
-def kill(attempt: Attempt) -> None:
+def kill(attempt: AttemptFolder) -> None:
     """Kill the agent and every process of the attempt, and wait until they are gone.
 
     Raises:
@@ -67,7 +67,7 @@ def kill(attempt: Attempt) -> None:
         raise StillThereError(f"processes {sorted(left)} of {attempt.folder} do not end")
 
 
-def close(attempt: Attempt) -> None:
+def close(attempt: AttemptFolder) -> None:
     """Kill all processes and remove the folder; nothing to remove is no error.
 
     Processes are killed first, also without the folder: they would create it again.
@@ -86,7 +86,7 @@ def close(attempt: Attempt) -> None:
         raise StillThereError(f"{attempt.folder} cannot be removed entirely")
 
 
-def _agent(attempt: Attempt) -> Set[int]:
+def _agent(attempt: AttemptFolder) -> Set[int]:
     """Return the running agent's process id, or None; the file may name one that has ended."""
     if not lock.held(attempt.lock):
         return set()
@@ -102,11 +102,11 @@ _HANDED_BYTES = 256 * 1024 * 1024
 _WAIT_S = 30
 
 
-class BadInputError(RefusedError):
+class BadInputError(AgentRefusedError):
     """The input of ``start`` is invalid."""
 
 
-class NotStartedError(RefusedError):
+class NotStartedError(AgentRefusedError):
     """The agent ended or hung before it reported its start."""
 
 
@@ -130,7 +130,7 @@ def read_handed(stream: BinaryIO) -> Tuple[Optional[Mapping[str, object]], Dict[
     return plan if isinstance(plan, dict) else None, secrets
 
 
-def keep_plan(attempt: Attempt, plan: Mapping[str, object]) -> None:
+def keep_plan(attempt: AttemptFolder, plan: Mapping[str, object]) -> None:
     """Create the attempt's folder and store the plan there, unless it has one."""
     usual = os.umask(0o022)
     attempt.folder.parent.mkdir(parents=True, exist_ok=True)
@@ -144,7 +144,7 @@ def keep_plan(attempt: Attempt, plan: Mapping[str, object]) -> None:
     os.umask(usual)
 
 
-def start(attempt: Attempt, secrets: Mapping[str, str]) -> None:
+def start(attempt: AttemptFolder, secrets: Mapping[str, str]) -> None:
     """Start the agent of an attempt, unless it runs or has ended; return once it holds the lock.
 
     Raises:
@@ -172,7 +172,7 @@ def start(attempt: Attempt, secrets: Mapping[str, str]) -> None:
         raise NotStartedError(f"the agent did not come up; see {attempt.complaints}")
 
 
-def _leave(attempt: Attempt, work: Callable[[], None], *, held: int, tell: int) -> NoReturn:
+def _leave(attempt: AttemptFolder, work: Callable[[], None], *, held: int, tell: int) -> NoReturn:
     """Fork again in a new session, so that no terminal can end the agent."""
     try:
         os.setsid()
@@ -182,7 +182,9 @@ def _leave(attempt: Attempt, work: Callable[[], None], *, held: int, tell: int) 
         os._exit(0)
 
 
-def _become_agent(attempt: Attempt, work: Callable[[], None], *, held: int, tell: int) -> NoReturn:
+def _become_agent(
+    attempt: AttemptFolder, work: Callable[[], None], *, held: int, tell: int
+) -> NoReturn:
     code = 1
     try:
         _detach(attempt, keep=(held, tell))
@@ -201,7 +203,7 @@ def _become_agent(attempt: Attempt, work: Callable[[], None], *, held: int, tell
         os._exit(code)
 
 
-def _detach(attempt: Attempt, *, keep: "tuple[int, int]") -> None:
+def _detach(attempt: AttemptFolder, *, keep: "tuple[int, int]") -> None:
     """Detach from the caller: streams, descriptors, working directory, signal handlers."""
     os.chdir("/")
     os.umask(0o022)

@@ -10,19 +10,19 @@ from .heartbeat import Heartbeat
 from .installed_packages import EnvironmentCopy, Files
 from .job_output import Sink
 from .job_user import User
-from .layout import Attempt
+from .layout import AttemptFolder
 from .masking import Masker
 from .payload_copy import PayloadCopy
-from .plan import Plan
-from .pytest_records import Refusal
+from .plan import AgentPlan
+from .pytest_records import RecordsRefusal
 
 
 @dataclass(frozen=True)
 class AttemptContext:
     """The attempt's folders and plan, and the writers of its evidence."""
 
-    attempt: Attempt
-    plan: Plan
+    attempt: AttemptFolder
+    plan: AgentPlan
     events: EventWriter
     log: Sink
     masker: Masker
@@ -44,7 +44,7 @@ class JobRunner:
     installed: Tuple[Files, ...] = ()
     """Installed files, recorded before the first job, to detect later changes."""
 
-    def refusal(self, *, tests: bool) -> Optional[Refusal]:
+    def refusal(self, *, tests: bool) -> Optional[RecordsRefusal]:
         """Return why results would not count now, or None; `tests` is whether pytest runs."""
         told = (one.refusal() for one in self.installed if tests or one.reason == "wrong_subject")
         return next(filter(None, told), None)

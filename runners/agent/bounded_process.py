@@ -19,7 +19,7 @@ Account = Optional[Tuple[int, int, Tuple[int, ...]]]
 """uid, gid and further groups; None is the agent's own user."""
 
 
-class Answer(NamedTuple):
+class ProgramOutput(NamedTuple):
     """Exit code and output of a helper program."""
 
     exit_code: int
@@ -79,7 +79,7 @@ def run(
     account: Account = None,
     tick: Callable[[], None] = nothing,
     sink: Callable[[bytes], None] = nothing,
-) -> Answer:
+) -> ProgramOutput:
     """Run a program to its end.
 
     Args:
@@ -103,7 +103,7 @@ def run(
             account=account,
         )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        return Answer(127, f"{argv[0]} cannot be started: {error}".encode(), timed_out=False)
+        return ProgramOutput(127, f"{argv[0]} cannot be started: {error}".encode(), timed_out=False)
     deadline = time.monotonic() + timeout_s
     kept = bytearray()
     try:
@@ -113,7 +113,9 @@ def run(
     finally:
         _finish(child)
     stuck = child.returncode is None
-    return Answer(-1 if stuck else child.returncode, bytes(kept), timed_out=timed_out or stuck)
+    return ProgramOutput(
+        -1 if stuck else child.returncode, bytes(kept), timed_out=timed_out or stuck
+    )
 
 
 def _listen(child: subprocess.Popen[bytes], kept: bytearray, sink: Callable[[bytes], None]) -> bool:

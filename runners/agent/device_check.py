@@ -79,7 +79,7 @@ def _rows(value: JsonValue) -> Checks:
     return [row for row in rows if isinstance(row, Mapping)]
 
 
-def _why(answer: bounded_process.Answer, readiness: Readiness) -> str:
+def _why(answer: bounded_process.ProgramOutput, readiness: Readiness) -> str:
     if answer.timed_out:
         return f"no answer within {readiness.timeout_s:g} s"
     said = interpreters.without_answer(answer.text)[-_SAID_CHARS:]

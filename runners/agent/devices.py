@@ -184,7 +184,7 @@ def _device(
     }
 
 
-def _ask(tool: str, *arguments: str) -> Optional[bounded_process.Answer]:
+def _ask(tool: str, *arguments: str) -> Optional[bounded_process.ProgramOutput]:
     path = shutil.which(tool)
     return bounded_process.run((path, *arguments), timeout_s=_TIMEOUT_S) if path else None
 

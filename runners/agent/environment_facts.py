@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Callable, Dict, Mapping, NamedTuple
 
 from . import bounded_process, interpreters, probe
-from .layout import Attempt
+from .layout import AttemptFolder
 from .masking import JsonValue
 
 _PACKAGES_TIMEOUT_S = 120.0
@@ -72,12 +72,12 @@ class Facts(NamedTuple):
 class Asker:
     """Runs a script in the overlay, the way jobs run."""
 
-    attempt: Attempt
+    attempt: AttemptFolder
     variables: Mapping[str, str]
     account: bounded_process.Account
     tick: Callable[[], None]
 
-    def ask(self, script: str, *arguments: str, timeout_s: float) -> bounded_process.Answer:
+    def ask(self, script: str, *arguments: str, timeout_s: float) -> bounded_process.ProgramOutput:
         """Run the script with the overlay's Python in the payload's folder."""
         return bounded_process.run(
             (str(self.attempt.python), "-c", script, *arguments),
@@ -129,7 +129,7 @@ def _torch_devices(asker: Asker, warn: Callable[[str], None]) -> JsonValue:
     return found["devices"]
 
 
-def _why(answer: bounded_process.Answer) -> str:
+def _why(answer: bounded_process.ProgramOutput) -> str:
     if answer.timed_out:
         return "no answer in time"
     return answer.text.strip()[-1_000:] or f"exit code {answer.exit_code}"

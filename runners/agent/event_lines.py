@@ -10,7 +10,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Set, Tuple, Union
 
 from .events import Data, EventWriter
 from .masking import JsonValue
-from .tail_json_lines import Line, Tail
+from .tail_json_lines import JsonLinesTail, Line
 
 
 @dataclass
@@ -220,7 +220,7 @@ class Checks:
 
     def __init__(
         self,
-        tail: Tail,
+        tail: JsonLinesTail,
         events: EventWriter,
         job: str,
         *,

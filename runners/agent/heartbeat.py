@@ -13,7 +13,7 @@ from typing import Dict, Optional, Tuple
 from . import processes
 from .attempt_errors import DiskFull, Stopped
 from .events import EventWriter
-from .layout import Attempt
+from .layout import AttemptFolder
 from .masking import JsonValue
 from .preemption_notices import Notices
 
@@ -27,7 +27,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        attempt: Attempt,
+        attempt: AttemptFolder,
         events: EventWriter,
         notices: Notices,
         *,

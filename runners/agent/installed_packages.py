@@ -24,10 +24,11 @@ from typing import (
 
 from . import bounded_process, interpreters
 from .attempt_errors import EnvironmentFailed
-from .layout import Attempt
+from .file_marks import Mark, mark_of
+from .layout import AttemptFolder
 from .masking import JsonValue
-from .plan import Subject
-from .pytest_records import Refusal
+from .plan import PlanSubject
+from .pytest_records import RecordsRefusal
 
 _TIMEOUT_S = 300.0
 _TOOLS = ("pytest", "pluggy")
@@ -37,7 +38,7 @@ _USUAL = "sha256="
 _LIST = """
 def listed(name):
     try:
-        found = Installed(name)
+        found = InstalledFiles(name)
     except NotInstalledError:
         return None
     digests = {**found.files, **({found.record: ""} if found.record else {})}
@@ -53,9 +54,6 @@ answers = {
     "names": sorted(filter(str.isidentifier, names)),
 }
 """
-
-Mark = Optional[Tuple[int, int, int, int]]
-"""Inode, size, and the times of the last change of content and of metadata of a file."""
 
 
 @dataclass(frozen=True)
@@ -74,15 +72,17 @@ class Files:
     problem: str
     """Why the installation was wrong or incomplete from the start; usually empty."""
 
-    def refusal(self) -> Optional[Refusal]:
+    def refusal(self) -> Optional[RecordsRefusal]:
         """Return why results of these files do not count, or None."""
         if self.problem:
-            return Refusal(self.reason, f"{self.problem}. Fix: install {self.name} anew")
+            return RecordsRefusal(self.reason, f"{self.problem}. Fix: install {self.name} anew")
         for path, mark in self.marks.items():
             file = self.home / path
             if mark_of(file) != mark and _digest(file, self.digests[path]) != self.digests[path]:
                 text = f"{path} of {self.name} was changed after it had been installed"
-                return Refusal(self.reason, f"{text}. Fix: let nothing of the payload write there")
+                return RecordsRefusal(
+                    self.reason, f"{text}. Fix: let nothing of the payload write there"
+                )
         return None
 
     def byte_code_digest(self) -> str:
@@ -153,7 +153,9 @@ class EnvironmentCopy:
         return found
 
 
-def take(attempt: Attempt, subject: Optional[Subject], tick: Callable[[], None]) -> Inventory:
+def take(
+    attempt: AttemptFolder, subject: Optional[PlanSubject], tick: Callable[[], None]
+) -> Inventory:
     """List the installed files, and the names that can be imported.
 
     What was installed is compiled first, as packages may bring files that run when Python starts.
@@ -178,7 +180,7 @@ def take(attempt: Attempt, subject: Optional[Subject], tick: Callable[[], None])
     return Inventory(tuple(taken), frozenset(map(str, names)))
 
 
-def _compile(attempt: Attempt, tick: Callable[[], None]) -> None:
+def _compile(attempt: AttemptFolder, tick: Callable[[], None]) -> None:
     """Compile the installed packages, in a process that does not import them."""
     for site in attempt.venv.glob("lib/python3*/site-packages"):
         if any(site.glob("*.dist-info")):
@@ -193,7 +195,7 @@ def _compile(attempt: Attempt, tick: Callable[[], None]) -> None:
 
 
 def _answers(
-    attempt: Attempt, script: str, requested: Sequence[str], tick: Callable[[], None]
+    attempt: AttemptFolder, script: str, requested: Sequence[str], tick: Callable[[], None]
 ) -> Mapping[str, JsonValue]:
     answer = bounded_process.run(
         (str(attempt.python), "-I", "-c", interpreters.answering(script, "answers"), *requested),
@@ -209,7 +211,7 @@ def _answers(
     return found
 
 
-def _files(name: str, row: JsonValue, subject: Optional[Subject] = None) -> Files:
+def _files(name: str, row: JsonValue, subject: Optional[PlanSubject] = None) -> Files:
     told = row if isinstance(row, dict) else {"home": "", "version": None, "digests": {}}
     home, listed = Path(str(told["home"])), told["digests"]
     assert isinstance(listed, dict)
@@ -226,7 +228,9 @@ def _files(name: str, row: JsonValue, subject: Optional[Subject] = None) -> File
     )
 
 
-def _not_asked_for(subject: Subject, version: JsonValue, listed: Mapping[str, JsonValue]) -> str:
+def _not_asked_for(
+    subject: PlanSubject, version: JsonValue, listed: Mapping[str, JsonValue]
+) -> str:
     name = subject.distribution
     if version is None:
         return f"{name} is not installed"
@@ -250,15 +254,6 @@ def _differs(
         if listed[path] and now[path] != listed[path]:
             return f"{path} differs from what {name} {version} installed"
     return ""
-
-
-def mark_of(file: Path, *, is_link: bool = False) -> Mark:
-    """Return a value that changes with the file, or with the link itself; None without a file."""
-    try:
-        found = file.lstat() if is_link else file.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _digest(file: Path, like: str) -> str:

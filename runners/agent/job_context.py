@@ -16,8 +16,8 @@ from .job_output import JobOutput, Sink
 from .job_user import give
 from .layout import JobFolder
 from .pack_artifacts import output_name
-from .plan import Job
-from .tail_json_lines import Tail
+from .plan import PlanJob
+from .tail_json_lines import JsonLinesTail
 
 _LONGEST_TMP = 60
 """Longer paths leave no room for the 108 bytes of a socket's name, which multiprocessing needs."""
@@ -76,7 +76,7 @@ class JobContext:
         self,
         context: AttemptContext,
         runner: JobRunner,
-        job: Job,
+        job: PlanJob,
         *,
         hear: Optional[Callable[[str, Data], None]] = None,
     ) -> None:
@@ -104,7 +104,7 @@ class JobContext:
             masker=context.masker,
             on_cut=self._unread,
         )
-        self._events = Tail(self.folder.events)
+        self._events = JsonLinesTail(self.folder.events)
         self.checks = Checks(self._events, context.events, job.id, hear=hear)
         self._tmp = self.folder.tmp
 

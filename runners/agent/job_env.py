@@ -9,8 +9,8 @@ from typing import Dict, Mapping, Optional
 
 from . import processes
 from .job_user import User
-from .layout import Attempt, on_path
-from .plan import Environment, Job
+from .layout import AttemptFolder, on_path
+from .plan import PlanEnvironment, PlanJob
 
 _INHERITED = re.compile(
     r"PATH|LANG|LC_\w+|TZ|LD_LIBRARY_PATH|CUDA_\w+|NVIDIA_\w+|ROCR\w*|ROCM\w*|HIP\w*"
@@ -18,7 +18,9 @@ _INHERITED = re.compile(
 _USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
-def common(attempt: Attempt, *, name: str, environment: Environment, user: User) -> Dict[str, str]:
+def common(
+    attempt: AttemptFolder, *, name: str, environment: PlanEnvironment, user: User
+) -> Dict[str, str]:
     """Return the environment variables of every process of the attempt.
 
     Args:
@@ -43,8 +45,8 @@ def common(attempt: Attempt, *, name: str, environment: Environment, user: User)
 def for_job(
     shared: Mapping[str, str],
     *,
-    job: Job,
-    attempt: Attempt,
+    job: PlanJob,
+    attempt: AttemptFolder,
     secrets: Mapping[str, str],
     tmp: Optional[str] = None,
 ) -> Dict[str, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Callable, List, Mapping, Optional, Sequence, Tuple
 
 from . import bounded_process
-from .layout import Attempt
+from .layout import AttemptFolder
 
 USER = "seatrial-payload"
 LAST_RESORT = "nobody"
@@ -78,7 +78,7 @@ def own_user(reason: str) -> User:
         return User(str(os.geteuid()), os.environ.get("HOME", "/"), None, reason)
 
 
-def choose(attempt: Attempt, *, wanted: bool, tick: Callable[[], None]) -> User:
+def choose(attempt: AttemptFolder, *, wanted: bool, tick: Callable[[], None]) -> User:
     """Choose the jobs' user and make it the owner of the jobs' folders.
 
     Another user is chosen only after a test: it must run the overlay's Python, read the payload,
@@ -140,7 +140,7 @@ def _groups(nodes: Sequence[Path]) -> Tuple[int, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _hand_over(attempt: Attempt, account: Tuple[int, int, Tuple[int, ...]]) -> None:
+def _hand_over(attempt: AttemptFolder, account: Tuple[int, int, Tuple[int, ...]]) -> None:
     uid, gid, _ = account
     attempt.home.mkdir(mode=0o700, exist_ok=True)
     for folder in (attempt.payload, attempt.home):
@@ -151,7 +151,7 @@ def _hand_over(attempt: Attempt, account: Tuple[int, int, Tuple[int, ...]]) -> N
     attempt.artifacts.chmod(0o700)
 
 
-def _take_back(attempt: Attempt) -> None:
+def _take_back(attempt: AttemptFolder) -> None:
     for folder in (attempt.payload, attempt.home):
         give(folder, os.geteuid(), os.getegid())
     attempt.folder.chmod(0o700)
@@ -166,7 +166,7 @@ def give(folder: Path, uid: int, gid: int) -> None:
 
 
 def _problem(
-    attempt: Attempt,
+    attempt: AttemptFolder,
     account: Tuple[int, int, Tuple[int, ...]],
     nodes: Sequence[Path],
     tick: Callable[[], None],

@@ -9,15 +9,15 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 from . import job_env, processes
 from .attempt_context import AttemptContext, JobRunner
 from .benchmark_arms import Arm, ArmReport, Fresh, Resident
+from .file_marks import mark_of
 from .heartbeat import is_nearly_full
-from .installed_packages import mark_of
 from .job_context import JobContext
 from .masking import JsonValue
-from .plan import Job
-from .pytest_records import Records
+from .plan import PlanJob
+from .pytest_records import SuiteRecords
 from .suite import JobExit, Suite, config_file
 from .supervise import Ended, Watch
-from .tail_json_lines import PipeTail, Tail
+from .tail_json_lines import JsonLinesTail, PipeTail
 
 _FOR_TURNS = 0.9
 """Share of a paired job's time for its turns; the rest is for the end of the subject's arm."""
@@ -32,7 +32,7 @@ class JobRun:
         self,
         context: AttemptContext,
         runner: JobRunner,
-        job: Job,
+        job: PlanJob,
         *,
         baseline: Optional[Tuple[AttemptContext, JobRunner]] = None,
     ) -> None:
@@ -156,9 +156,9 @@ class JobRun:
         ) as tail:
             return self._follow(job_context, done, tail)
 
-    def _follow(self, job_context: JobContext, done: Sequence[str], tail: Tail) -> JobExit:
+    def _follow(self, job_context: JobContext, done: Sequence[str], tail: JsonLinesTail) -> JobExit:
         arguments = job_context.job.pytest or ()
-        records = Records(tail, self._context.events, job_context.job.id, arguments=arguments)
+        records = SuiteRecords(tail, self._context.events, job_context.job.id, arguments=arguments)
         watch = self._watch(
             job_context,
             poll=lambda: bool(int(records.poll()) | int(job_context.checks.poll())),

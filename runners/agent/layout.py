@@ -10,11 +10,11 @@ _TMP = "/tmp"
 """A constant instead of TMPDIR, because all verbs of the agent must use the same paths."""
 
 
-class RefusedError(Exception):
+class AgentRefusedError(Exception):
     """A verb of the agent was refused; the message gives the reason."""
 
 
-class Attempt(NamedTuple):
+class AttemptFolder(NamedTuple):
     """The folder of one attempt and the names inside it."""
 
     folder: Path

@@ -31,7 +31,7 @@ Event = Dict[str, JsonValue]
 
 
 @dataclass(frozen=True)
-class Measured:
+class TurnMetric:
     """One metric of one turn, merged from all its lines."""
 
     key: str
@@ -51,7 +51,7 @@ class Turn:
     arm: str
     number: int
     readings: Mapping[str, float]
-    measured: Tuple[Measured, ...]
+    measured: Tuple[TurnMetric, ...]
 
     def value(self, key: str) -> float:
         """Return the measured value; 0 if it is missing."""
@@ -63,7 +63,7 @@ class Turn:
             yield {**each.data, "samples": list(each.samples)}
 
 
-class Tally:
+class TurnCounter:
     """Turns, numbered over both arms in the order of time: 2n and 2n + 1 are a pair."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ def plain(metrics: Iterable[Data]) -> Iterator[Event]:
         yield {**each.data, "samples": list(each.samples[:_SAMPLES])}
 
 
-def _measured(metrics: Iterable[Data]) -> Iterator[Measured]:
+def _measured(metrics: Iterable[Data]) -> Iterator[TurnMetric]:
     found: Dict[str, Tuple[Event, List[float]]] = {}
     for data in metrics:
         what = {name: value for name, value in data.items() if name != "samples"}
@@ -123,7 +123,7 @@ def _measured(metrics: Iterable[Data]) -> Iterator[Measured]:
         _, known = found.setdefault(json.dumps(what, sort_keys=True), (what, []))
         known += [float(sample) for sample in samples]
     for key, (what, known) in found.items():
-        yield Measured(key, what, tuple(known))
+        yield TurnMetric(key, what, tuple(known))
 
 
 FEWEST = 4
@@ -230,7 +230,7 @@ class PairedRun:
         self._pairing = pairing
         self._left_s = left_s
         self._gauges = Gauges()
-        self._tally = Tally()
+        self._tally = TurnCounter()
         self._warm: List[Data] = []
         self._trouble = ""
         self._start_s = 0.0

@@ -39,7 +39,7 @@ class PlanError(ValueError):
 
 
 @dataclass(frozen=True)
-class Environment:
+class PlanEnvironment:
     """The packages of the overlay."""
 
     name: str
@@ -50,7 +50,7 @@ class Environment:
 
 
 @dataclass(frozen=True)
-class Subject:
+class PlanSubject:
     """The distribution under validation."""
 
     distribution: str
@@ -59,7 +59,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Limits:
+class AttemptLimits:
     """Bounds of one attempt; sizes in bytes, times in seconds."""
 
     log_bytes: int = 64 * 1024 * 1024
@@ -71,13 +71,13 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Baseline:
+class PlanBaseline:
     """The baseline of paired benchmarks, with a separate environment and payload."""
 
     payload: Name
-    environment: Environment
+    environment: PlanEnvironment
     wheels: Optional[Name] = None
-    subject: Optional[Subject] = None
+    subject: Optional[PlanSubject] = None
     refused: str = ""
     """Why the baseline is missing; the other fields are empty then."""
 
@@ -96,7 +96,7 @@ class Pairing:
 
 
 @dataclass(frozen=True)
-class Job:
+class PlanJob:
     """One job of the payload: exactly one of ``pytest`` and ``command`` is set."""
 
     id: Name
@@ -139,32 +139,32 @@ class Readiness:
 
 
 @dataclass(frozen=True)
-class Plan:
+class AgentPlan:
     """The agent's complete input, without the secrets' values."""
 
     attempt: str
     payload: Name
     python: str
-    environment: Environment
-    jobs: Tuple[Job, ...]
+    environment: PlanEnvironment
+    jobs: Tuple[PlanJob, ...]
     wheels: Optional[Name] = None
-    subject: Optional[Subject] = None
+    subject: Optional[PlanSubject] = None
     payload_user: bool = True
-    limits: Limits = Limits()
+    limits: AttemptLimits = AttemptLimits()
     readiness: Optional[Readiness] = None
     preemption: Optional[Literal["aws", "gcp"]] = None
     """The cloud whose preemption notices are polled, if the machine may be preempted."""
     metadata_url: str = METADATA_URL
     metadata_guard: bool = False
     """Whether jobs are kept from the cloud's metadata server."""
-    baseline: Optional[Baseline] = None
+    baseline: Optional[PlanBaseline] = None
 
 
-NOTHING = Plan(Name(""), Name(""), "", Environment(""), (), payload_user=False)
+NOTHING = AgentPlan(Name(""), Name(""), "", PlanEnvironment(""), (), payload_user=False)
 """A placeholder for an unreadable plan."""
 
 
-def load(path: Path) -> Plan:
+def load(path: Path) -> AgentPlan:
     """Read and check a plan.
 
     Raises:
@@ -180,7 +180,7 @@ def load(path: Path) -> Plan:
         raise PlanError("plan.json must be an object")
     if raw.get("v") != 1:
         raise PlanError(f"plan.json has version {raw.get('v')!r}; this agent knows version 1")
-    return _checked(_record(Plan, _without_refused(raw), ""), raw)
+    return _checked(_record(AgentPlan, _without_refused(raw), ""), raw)
 
 
 def _without_refused(raw: Dict[str, object]) -> Dict[str, object]:
@@ -191,7 +191,7 @@ def _without_refused(raw: Dict[str, object]) -> Dict[str, object]:
     return raw
 
 
-def _checked(plan: Plan, raw: Dict[str, object]) -> Plan:
+def _checked(plan: AgentPlan, raw: Dict[str, object]) -> AgentPlan:
     """Return the plan after checking that its parts are consistent. Raises PlanError."""
     names = [job.id for job in plan.jobs]
     twice = {name for name in names if names.count(name) > 1}
@@ -208,13 +208,13 @@ def _checked(plan: Plan, raw: Dict[str, object]) -> Plan:
     baseline = raw.get("baseline")
     if isinstance(baseline, dict) and baseline.get("refused"):
         why = _read(str, baseline["refused"], "baseline.refused")
-        return replace(plan, baseline=Baseline(Name(""), Environment(""), refused=why))
+        return replace(plan, baseline=PlanBaseline(Name(""), PlanEnvironment(""), refused=why))
     return plan
 
 
 def _record(kind: Any, raw: Dict[str, object], at: str) -> Any:  # noqa: ANN401 - what `kind` says
     """Read one of these classes; a missing value or null becomes the field's default."""
-    if kind is Job and raw.get("silence_s") is None:
+    if kind is PlanJob and raw.get("silence_s") is None:
         raw = {**raw, "silence_s": raw.get("timeout_s")}
     types, found = get_type_hints(kind), {}
     for one in fields(kind):

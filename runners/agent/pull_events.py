@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, Tuple
 
 from . import lock
-from .layout import Attempt
+from .layout import AttemptFolder
 
 
 class Sent(NamedTuple):
@@ -21,7 +21,7 @@ class Sent(NamedTuple):
 
 
 def pull(
-    attempt: Attempt, out: BinaryIO, *, events_from: int, log_from: int, limit_bytes: int
+    attempt: AttemptFolder, out: BinaryIO, *, events_from: int, log_from: int, limit_bytes: int
 ) -> Sent:
     """Write a header line, then the new bytes of both files.
 

@@ -10,8 +10,8 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 from .event_lines import is_final
 from .events import EventWriter
 from .masking import JsonValue
-from .tail_json_lines import Tail
-from .test_set import TestSet
+from .tail_json_lines import JsonLinesTail
+from .test_set import TestSetRecorder
 
 Fields = Mapping[str, object]
 
@@ -27,7 +27,7 @@ _PROBLEMS = 20
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RecordsRefusal:
     """The reason for rejected test records."""
 
     reason: str
@@ -36,11 +36,11 @@ class Refusal:
     """For a person: the module, its file, and what to do."""
 
 
-class Records:
+class SuiteRecords:
     """The records of one suite, from all of its processes."""
 
     def __init__(
-        self, tail: Tail, events: EventWriter, job: str, *, arguments: Sequence[str] = ()
+        self, tail: JsonLinesTail, events: EventWriter, job: str, *, arguments: Sequence[str] = ()
     ) -> None:
         """Prepare to follow.
 
@@ -52,7 +52,7 @@ class Records:
         """
         self._tail = tail
         self._arguments = arguments
-        self._test_set = TestSet(arguments)
+        self._test_set = TestSetRecorder(arguments)
         self._events = events
         self._job = job
         self._bad = 0
@@ -64,7 +64,7 @@ class Records:
         self.done: Set[str] = set()
         self.session_finished = False
         self.poisoned = False
-        self._refusal: Optional[Refusal] = None
+        self._refusal: Optional[RecordsRefusal] = None
         self._unproven: Set[str] = set()
         self._workers: Set[str] = {""}
         self._writers: Dict[Tuple[str, str], int] = {}
@@ -79,7 +79,7 @@ class Records:
         self._unproven = {""}
         self._workers = {""}
         self._writers = {}
-        self._test_set = TestSet(self._arguments)
+        self._test_set = TestSetRecorder(self._arguments)
 
     def poll(self) -> bool:
         """Read the new records; return whether there were any."""
@@ -95,7 +95,7 @@ class Records:
         """Return the running test, under xdist the one that began first; None without one."""
         return next(iter(self._started), None)
 
-    def refusal(self) -> Optional[Refusal]:
+    def refusal(self) -> Optional[RecordsRefusal]:
         """Return why the results of the ended process do not count, or None."""
         stranger = {worker for worker, _ in self._writers} - self._workers
         if self._refusal is None and (stranger or len(self._writers) > len(self._workers)):
@@ -104,7 +104,7 @@ class Records:
             which = ", ".join(sorted(self._unproven - {""})) or "the main process"
             text = f"pytest ended, and {which} never said where it was loaded from"
             fix = "run the suite without what replaces pytest's plugins or its workers"
-            return Refusal("wrong_pytest", f"{text}. Fix: {fix}")
+            return RecordsRefusal("wrong_pytest", f"{text}. Fix: {fix}")
         return self._refusal
 
     def left(self, skipped: Set[str]) -> List[str]:
@@ -277,7 +277,7 @@ class Records:
             where = f" (in {worker})" if worker else ""
             more = f"; {len(problems) - 1} more modules" if len(problems) > 1 else ""
             detail = f"{first['what']}{where}{more}. Fix: {first['fix']}"
-            self._refusal = Refusal(first["reason"], detail)
+            self._refusal = RecordsRefusal(first["reason"], detail)
 
     def _take_session_finish(self, _line: Fields) -> None:
         self.session_finished = True
@@ -287,9 +287,9 @@ class Records:
         self._started.pop(nodeid, None)
 
 
-def _forged(what: str) -> Refusal:
+def _forged(what: str) -> RecordsRefusal:
     text = f"{what}: something other than the recorder wrote them"
-    return Refusal("forged_records", f"{text}. Fix: let nothing write to $SEATRIAL_RECORDS")
+    return RecordsRefusal("forged_records", f"{text}. Fix: let nothing write to $SEATRIAL_RECORDS")
 
 
 def report(line: Fields) -> Dict[str, JsonValue]:

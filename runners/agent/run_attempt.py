@@ -27,10 +27,10 @@ from .job_context import arm_output
 from .job_output import Sink
 from .job_user import User
 from .jobs import JobRun
-from .layout import Attempt
+from .layout import AttemptFolder
 from .masking import SHORTEST, JsonValue, Masker
 from .pack_artifacts import Packer
-from .plan import Job, PlanError
+from .plan import PlanError, PlanJob
 from .preemption_notices import Notices
 
 _TRACEBACK_CHARS = 8_000
@@ -38,7 +38,7 @@ _HURRIED_PACKING_S = 8.0
 """Seconds for packing, of the 30 s of the shortest notice; the rest is for the transfer."""
 
 
-def run(attempt: Attempt, secrets: Mapping[str, str]) -> None:
+def run(attempt: AttemptFolder, secrets: Mapping[str, str]) -> None:
     """Run the plan; the last event always reports how the attempt ended."""
     past = event_lines.read(attempt.events)
     suite.digests_at_start()
@@ -233,7 +233,7 @@ class AttemptRun:
                 return self._say_full()
         return None
 
-    def _run_job(self, runner: JobRunner, job: Job) -> Optional[str]:
+    def _run_job(self, runner: JobRunner, job: PlanJob) -> Optional[str]:
         done = sorted(self._past.done.get(job.id, ()))
         baseline = self._baseline(runner) if job.paired is not None else None
         return JobRun(self._context, runner, job, baseline=baseline).run(done=done).cause

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Callable, List, NamedTuple, Optional
 
 from . import lock
-from .layout import Attempt
+from .layout import AttemptFolder
 
 GONE = 75
 """Exit code when the agent's own folder was removed."""
@@ -41,7 +41,7 @@ Main = Callable[[List[str]], int]
 class PulledPosition(NamedTuple):
     """How much of an attempt's evidence was pulled, and when."""
 
-    attempt: Attempt
+    attempt: AttemptFolder
     events_bytes: int
     log_bytes: int
     at_s: float
@@ -166,7 +166,7 @@ class Server:
 _server: Optional[Server] = None
 
 
-def wake_later(attempt: Attempt, *, events_bytes: int, log_bytes: int) -> None:
+def wake_later(attempt: AttemptFolder, *, events_bytes: int, log_bytes: int) -> None:
     """Send one ``wake`` frame for this attempt later; do nothing in a process that is no server."""
     if _server is not None:
         position = PulledPosition(attempt, events_bytes, log_bytes, time.monotonic())

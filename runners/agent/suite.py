@@ -14,8 +14,8 @@ from .attempt_context import AttemptContext, JobRunner
 from .heartbeat import is_nearly_full
 from .job_output import CapturedOutput, JobOutput, Section
 from .layout import on_path
-from .plan import Job
-from .pytest_records import Records, Refusal
+from .plan import PlanJob
+from .pytest_records import RecordsRefusal, SuiteRecords
 from .supervise import Ended
 
 
@@ -36,7 +36,7 @@ def _digests() -> Dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def idle_timeout_advice(job: Job, test: str) -> str:
+def idle_timeout_advice(job: PlanJob, test: str) -> str:
     """Return how a job's test may be silent for longer, with the present limit and its source."""
     source = "durations" if test in job.test_silence_s else job.silence_source
     now = f"{job.test_silence_s.get(test, job.silence_s) / 60:g} now"
@@ -107,7 +107,7 @@ class LastOutput:
 
 
 @dataclass(frozen=True)
-class Step:
+class ProcessEnd:
     """The end of one process of a suite, and whether a test caused it."""
 
     verdict: JobExit
@@ -120,9 +120,9 @@ class Suite:
     def __init__(
         self,
         context: AttemptContext,
-        job: Job,
+        job: PlanJob,
         *,
-        records: Records,
+        records: SuiteRecords,
         output: JobOutput,
         config: Path,
         skip_file: Path,
@@ -174,7 +174,7 @@ class Suite:
             self._output.banner(text)
             self._context.events.log("warning", text, self._job.id)
 
-    def _once(self, process: Process) -> Step:
+    def _once(self, process: Process) -> ProcessEnd:
         self._records.begin_process()
         self._captured.begin_process()
         self._skip_file.write_text(json.dumps(sorted(self._skipped | self._records.done)))
@@ -187,7 +187,7 @@ class Suite:
         sections = self._captured.drain(self._output, self._context.plan.limits.text_bytes)
         return self._step_after(ended, LastOutput(words, sections))
 
-    def _step_after(self, ended: Ended, last: LastOutput) -> Step:
+    def _step_after(self, ended: Ended, last: LastOutput) -> ProcessEnd:
         verdict = JobExit(ended.exit_code, ended.signal, ended.cause, ended.detail, 0)
         refused = (
             self._records.refusal()
@@ -196,25 +196,25 @@ class Suite:
             or self._left_early(ended)
         )
         if refused is not None and ended.cause is None:
-            return Step(replace(verdict, cause=refused.reason, detail=refused.detail))
+            return ProcessEnd(replace(verdict, cause=refused.reason, detail=refused.detail))
         test = self._records.running()
         if ended.cause == "hung":
             return self._hung(verdict, test, last)
         if ended.cause is not None:
-            return Step(verdict)
+            return ProcessEnd(verdict)
         if ended.exit_code == _PLUGIN_DISK_FULL and is_nearly_full(self._context.attempt.folder):
-            return Step(replace(verdict, cause="disk_full"))
+            return ProcessEnd(replace(verdict, cause="disk_full"))
         why = _why(ended.exit_code, last.words)
         if why:
             verdict = replace(verdict, detail=f"{verdict.detail}: {why}")
         if self._records.poisoned:
             poisoned = "a test left the device unusable"
-            return Step(replace(verdict, cause="crashed", detail=poisoned), again=True)
+            return ProcessEnd(replace(verdict, cause="crashed", detail=poisoned), again=True)
         if test is None or self._records.session_finished:
-            return Step(verdict)
+            return ProcessEnd(verdict)
         return self._crashed(verdict, test, last)
 
-    def _left_early(self, ended: Ended) -> Optional[Refusal]:
+    def _left_early(self, ended: Ended) -> Optional[RecordsRefusal]:
         """Return a refusal if pytest ended successfully without the end of its session.
 
         `os._exit(0)` in a test does that.
@@ -223,21 +223,21 @@ class Suite:
         if not well or self._records.session_finished or self._records.running() is not None:
             return None
         text = f"pytest ended with exit code {ended.exit_code} before its session had ended"
-        return Refusal("forged_records", f"{text}. Fix: let no test or hook end the process")
+        return RecordsRefusal("forged_records", f"{text}. Fix: let no test or hook end the process")
 
-    def _hung(self, verdict: JobExit, test: Optional[str], last: LastOutput) -> Step:
+    def _hung(self, verdict: JobExit, test: Optional[str], last: LastOutput) -> ProcessEnd:
         if test is None:
-            return Step(replace(verdict, detail=f"{verdict.detail}, outside any test"))
+            return ProcessEnd(replace(verdict, detail=f"{verdict.detail}, outside any test"))
         fix = f"Fix: where that is usual, {idle_timeout_advice(self._job, test)}"
         text = f"{verdict.detail}; it was ended\n{fix}\n\n{last.words}"
         self._lost(test, "hung", verdict, text, last)
-        return Step(verdict, again=True)
+        return ProcessEnd(verdict, again=True)
 
-    def _crashed(self, verdict: JobExit, test: str, last: LastOutput) -> Step:
+    def _crashed(self, verdict: JobExit, test: str, last: LastOutput) -> ProcessEnd:
         text = f"the interpreter ended while this test ran: {verdict.detail}"
         self._lost(test, "crashed", verdict, f"{text}\n\n{last.words}", last)
         detail = f"the interpreter ended in {test}: {verdict.detail}"
-        return Step(replace(verdict, cause="crashed", detail=detail), again=True)
+        return ProcessEnd(replace(verdict, cause="crashed", detail=detail), again=True)
 
     def _lost(self, test: str, cause: str, verdict: JobExit, text: str, last: LastOutput) -> None:
         self._records.lost(
@@ -292,10 +292,10 @@ def _why(code: Optional[int], words: str) -> str:
     return said[-1][:_ERROR_CHARACTERS] if said and code == _USAGE_ERROR else ""
 
 
-def _changed() -> Optional[Refusal]:
+def _changed() -> Optional[RecordsRefusal]:
     """Return a refusal if a recorder file was overwritten, which a separate user could not do."""
     name = changed()
     if name is None:
         return None
     text = f"{name} was changed while tests ran: what it recorded does not count"
-    return Refusal("wrong_pytest", f"{text}. Fix: let nothing of the payload write there")
+    return RecordsRefusal("wrong_pytest", f"{text}. Fix: let nothing of the payload write there")

@@ -14,7 +14,7 @@ from typing import Callable, Mapping, Optional, Sequence, Set, Tuple
 from . import bounded_process, processes
 from .attempt_context import AttemptContext
 from .job_output import JobOutput
-from .plan import Job
+from .plan import PlanJob
 
 _OOM_COUNTERS = (Path("/proc/vmstat"), Path("/sys/fs/cgroup/memory.events"))
 _LOOK_S = 0.2
@@ -42,7 +42,7 @@ class Watch:
     def __init__(
         self,
         context: AttemptContext,
-        job: Job,
+        job: PlanJob,
         output: JobOutput,
         *,
         deadline: float,

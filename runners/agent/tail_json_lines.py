@@ -21,7 +21,7 @@ Line = Tuple[int, Optional[Mapping[str, object]], str]
 """Line number, the object on it or None, and its problem."""
 
 
-class Tail:
+class JsonLinesTail:
     """Reads complete lines from where it stopped; an incomplete line is read later."""
 
     def __init__(self, path: Path) -> None:
@@ -108,7 +108,7 @@ class Tail:
         return self._lines, value, ""
 
 
-class PipeTail(Tail):
+class PipeTail(JsonLinesTail):
     """Reads from a named pipe that it creates: its writer cannot change what was written."""
 
     def __init__(self, path: Path, *, mode: int) -> None:

@@ -13,7 +13,7 @@ _NAMED = 200
 _SHOWN = 5
 
 
-class TestSet:
+class TestSetRecorder:
     """The test set of a process, from the plugin's records; emitted once it has ended."""
 
     def __init__(self, arguments: Sequence[str]) -> None:

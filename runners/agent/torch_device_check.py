@@ -31,7 +31,7 @@ Found = Dict[str, Any]
 checks: List[Found] = []
 
 
-class Fault(Exception):  # noqa: N818 - what was found, for a person
+class DeviceFault(Exception):  # noqa: N818 - what was found, for a person
     """A failed check; the text is the reason."""
 
 
@@ -47,7 +47,7 @@ def check(name: str, ask: Callable[[], str]) -> bool:
     try:
         ok, detail = True, ask()
     except Exception as error:  # noqa: BLE001 - whatever the device says is the answer
-        own = isinstance(error, Fault)
+        own = isinstance(error, DeviceFault)
         ok, detail = False, str(error) if own else f"{type(error).__name__}: {error}"
     seconds = round(time.monotonic() - began, 3)
     checks.append({"check": name, "ok": ok, "detail": detail[:2000], "seconds": seconds})
@@ -84,7 +84,7 @@ class DeviceChecks:
         if not cuda.is_available():
             built = self.torch.version.cuda or getattr(self.torch.version, "hip", None)
             why = "its driver does not answer torch" if built else "this torch is built without it"
-            raise Fault(f"torch sees no cuda device: {why}")
+            raise DeviceFault(f"torch sees no cuda device: {why}")
         # TF32 would multiply with 10-bit mantissas.
         self.torch.backends.cuda.matmul.allow_tf32 = False
         self.devices = [self.torch.device("cuda", n) for n in range(cuda.device_count())]
@@ -95,7 +95,7 @@ class DeviceChecks:
         self.devices = [importlib.import_module("torch_xla").device()]
         kind = str(runtime.device_type())
         if kind == "CPU" and os.environ.get("PJRT_DEVICE") != "CPU":
-            raise Fault("XLA has no device of its own and would compute on the CPU")
+            raise DeviceFault("XLA has no device of its own and would compute on the CPU")
         return f"{self.devices[0]} ({kind})"
 
     def multiply(self) -> str:
@@ -110,7 +110,7 @@ class DeviceChecks:
             got = (left.to(device) @ right.to(device)).cpu().double()
             error = float((got - wanted).abs().max() / wanted.abs().max())
             if not error <= tolerance:  # NaN is not, either
-                raise Fault(f"{device}: error {error:.2e}, tolerance {tolerance:g}")
+                raise DeviceFault(f"{device}: error {error:.2e}, tolerance {tolerance:g}")
             worst = max(worst, error)
         return f"{SIZE}x{SIZE} float32: error {worst:.2e}, tolerance {tolerance:g}"
 
@@ -128,7 +128,7 @@ class DeviceChecks:
         held = pattern.to(device)
         for turn, expected in ((held, pattern), (-held - 1, -pattern - 1)):  # every bit, both ways
             if not torch.equal(turn.cpu(), expected):
-                raise Fault(f"{device}: other bytes were read than had been written")
+                raise DeviceFault(f"{device}: other bytes were read than had been written")
         return size
 
 

@@ -37,9 +37,9 @@ from .attempt_errors import AttemptEnd, DiskFull, EnvironmentFailed, Stopped, Wr
 from .environment_facts import Asker
 from .installed_packages import EnvironmentCopy, Files, Inventory
 from .job_user import give
-from .layout import Attempt
+from .layout import AttemptFolder
 from .payload_copy import PayloadCopy
-from .plan import Plan, Subject
+from .plan import AgentPlan, PlanSubject
 
 _TIMEOUT_S = 300.0
 _OVERLAY = "seatrial_overlay.pth"
@@ -70,13 +70,13 @@ def way(place):
     return "" if source.startswith(os.pardir) else f". Fix: {leave_out(source)}"
 
 try:
-    problem = shadowed(Installed(sys.argv[1]))
+    problem = shadowed(InstalledFiles(sys.argv[1]))
 except Exception as error:
     problem = f"{type(error).__name__}: {error}"
 """
 
 
-def prove_installed(subject: Subject, installed: Iterable[Files]) -> None:
+def prove_installed(subject: PlanSubject, installed: Iterable[Files]) -> None:
     """Check that the complete subject was installed.
 
     Raises:
@@ -88,7 +88,7 @@ def prove_installed(subject: Subject, installed: Iterable[Files]) -> None:
             raise WrongSubject(f"{subject.requirement} is not what was installed: {refused.detail}")
 
 
-def prove(subject: Subject, asker: Asker) -> None:
+def prove(subject: PlanSubject, asker: Asker) -> None:
     """Check that the subject's import resolves to its installed files.
 
     Raises:
@@ -99,7 +99,7 @@ def prove(subject: Subject, asker: Asker) -> None:
         raise WrongSubject(f"{subject.requirement} is not what jobs would import: {problem}")
 
 
-def _ask(subject: Subject, asker: Asker) -> Optional[str]:
+def _ask(subject: PlanSubject, asker: Asker) -> Optional[str]:
     script = interpreters.answering(interpreters.origins_program() + _PROOF, '{"problem": problem}')
     answer = asker.ask(script, subject.distribution, timeout_s=_TIMEOUT_S)
     found = interpreters.extract(answer.text) if answer.ok else None
@@ -119,8 +119,8 @@ class Overlay:
 
     def __init__(
         self,
-        attempt: Attempt,
-        plan: Plan,
+        attempt: AttemptFolder,
+        plan: AgentPlan,
         *,
         tick: Callable[[], None],
         sink: Callable[[bytes], None],
@@ -168,7 +168,7 @@ class Overlay:
         except interpreters.VenvError as error:
             raise EnvironmentFailed(str(error)) from None
 
-    def _quietly(self, argv: Sequence[str]) -> bounded_process.Answer:
+    def _quietly(self, argv: Sequence[str]) -> bounded_process.ProgramOutput:
         return bounded_process.run(
             argv,
             timeout_s=_VENV_TIMEOUT_S,
@@ -248,7 +248,7 @@ class Overlay:
             return ()
         return ("--find-links", str(self._attempt.wheelhouse(self._plan.wheels)))
 
-    def _run(self, argv: Sequence[object], *, timeout_s: float) -> bounded_process.Answer:
+    def _run(self, argv: Sequence[object], *, timeout_s: float) -> bounded_process.ProgramOutput:
         words = [str(word) for word in argv]
         self._sink(f"$ {' '.join(words)}\n".encode("utf-8", "replace"))
         return bounded_process.run(
@@ -270,7 +270,7 @@ def _normal(distribution: str) -> str:
     return re.sub(r"[-_.]+", "_", distribution).lower()
 
 
-def _error_text(answer: bounded_process.Answer) -> str:
+def _error_text(answer: bounded_process.ProgramOutput) -> str:
     if answer.timed_out:
         return "it took too long"
     lines = [line for line in answer.text.splitlines() if line.startswith("ERROR")]

@@ -8,8 +8,8 @@ from functools import partial
 
 from orchestrator.domain.machine import ConfigError, Extent, NotOfferedError, ProviderError
 from orchestrator.domain.matrix import Accelerator
-from runners.aws.platform_config import InstanceType, PlatformConfig, is_called, may_be, shipped
-from runners.aws.sdk import Account, Answer
+from runners.aws.platform_config import Ec2PlatformConfig, InstanceType, is_called, may_be, shipped
+from runners.aws.sdk import Answer, AwsAccount
 from runners.ttl_cache import TtlCache
 
 AT_A_TIME = 100
@@ -18,10 +18,10 @@ AT_A_TIME = 100
 _FRACTIONAL = ("g6f.", "gr6f.")
 
 
-class Catalogue:
+class InstanceCatalogue:
     """Answers are kept for some minutes."""
 
-    def __init__(self, account: Account, now: Callable[[], datetime]) -> None:
+    def __init__(self, account: AwsAccount, now: Callable[[], datetime]) -> None:
         self._account = account
         self._now = now
         self._zones: TtlCache[tuple[str, ...]] = TtlCache(now, serve_stale=True)
@@ -41,7 +41,7 @@ class Catalogue:
             (name, region), lambda: self._ask_type(name, region)
         )
 
-    def chosen(self, config: PlatformConfig) -> tuple[str, ...]:
+    def chosen(self, config: Ec2PlatformConfig) -> tuple[str, ...]:
         """The platform's types: as named, or those with the device, the smallest first.
 
         Raises:

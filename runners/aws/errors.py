@@ -25,7 +25,7 @@ from runners.provider_messages import plain_words
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class Ec2Refusal:
     """An answer that is an error, as EC2 gave it."""
 
     code: str
@@ -190,7 +190,7 @@ def error_rule(code: str, status: int = HTTPStatus.BAD_REQUEST, words: str = "")
     return _NO_PERMISSION if status in _REFUSED else _INVALID_REQUEST
 
 
-def error_of(refusal: Refusal, *, requested: str) -> ProviderError:
+def error_of(refusal: Ec2Refusal, *, requested: str) -> ProviderError:
     """Return the error to raise.
 
     Args:

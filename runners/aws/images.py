@@ -12,8 +12,8 @@ from orchestrator.domain.machine import (
     Extent,
     ProviderError,
 )
-from runners.aws.platform_config import PlatformConfig
-from runners.aws.sdk import Account, Answer
+from runners.aws.platform_config import Ec2PlatformConfig
+from runners.aws.sdk import Answer, AwsAccount
 from runners.ttl_cache import TtlCache
 
 AMAZON = "amazon"
@@ -51,7 +51,7 @@ _NOT_THERE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class RecordedImage:
     """The boot image, as it is recorded."""
 
     id: str
@@ -62,14 +62,14 @@ class Image:
     user: str
 
 
-class Images:
+class AwsImages:
     """Answers are kept for some minutes by region."""
 
-    def __init__(self, account: Account, now: Callable[[], datetime]) -> None:
+    def __init__(self, account: AwsAccount, now: Callable[[], datetime]) -> None:
         self._account = account
-        self._found: TtlCache[Image] = TtlCache(now, serve_stale=True)
+        self._found: TtlCache[RecordedImage] = TtlCache(now, serve_stale=True)
 
-    def find(self, config: PlatformConfig, architecture: str, region: str) -> Image:
+    def find(self, config: Ec2PlatformConfig, architecture: str, region: str) -> RecordedImage:
         """Return the platform's image in the region.
 
         Raises:
@@ -87,7 +87,7 @@ class Images:
             )
         return image
 
-    def _find(self, config: PlatformConfig, architecture: str, region: str) -> Image:
+    def _find(self, config: Ec2PlatformConfig, architecture: str, region: str) -> RecordedImage:
         candidates = tuple(_candidates(config, architecture))
         for kind, value in candidates:
             try:
@@ -108,7 +108,7 @@ class Images:
             extent=Extent.REGION,
         )
 
-    def _look(self, kind: str, value: str, config: PlatformConfig, region: str) -> Answer | None:
+    def _look(self, kind: str, value: str, config: Ec2PlatformConfig, region: str) -> Answer | None:
         if kind == "ssm":
             answer = self._account.read("ssm", region, "get_parameter", what=value, Name=value)
             value = str(answer["Parameter"]["Value"])
@@ -134,7 +134,7 @@ class Images:
         return max(found, key=lambda image: str(image["CreationDate"]), default=None)
 
 
-def _candidates(config: PlatformConfig, architecture: str) -> Iterator[tuple[str, str]]:
+def _candidates(config: Ec2PlatformConfig, architecture: str) -> Iterator[tuple[str, str]]:
     asked = config.image
     for kind in ("ami", "name", "ssm"):
         yield from ((kind, value) for value in asked.get(kind, ()))
@@ -152,11 +152,11 @@ def default_parameters(architecture: str) -> tuple[str, ...]:
     )
 
 
-def _image(image: Answer, config: PlatformConfig) -> Image:
+def _image(image: Answer, config: Ec2PlatformConfig) -> RecordedImage:
     root = str(image.get("RootDeviceName") or "/dev/sda1")
     name = str(image.get("Name", ""))
     disks = (x for x in image.get("BlockDeviceMappings", ()) if x.get("DeviceName") == root)
-    return Image(
+    return RecordedImage(
         id=str(image["ImageId"]),
         name=name,
         created=str(image.get("CreationDate", "")),

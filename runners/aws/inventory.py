@@ -21,26 +21,28 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
 )
 from runners.aws import machines, tagging
-from runners.aws.catalogue import Catalogue
+from runners.aws.catalogue import InstanceCatalogue
 from runners.aws.errors import DENIED
 from runners.aws.network import Network
-from runners.aws.platform_config import Location, PlatformConfig, shipped
+from runners.aws.platform_config import Ec2PlatformConfig, Location, shipped
 from runners.aws.prices import PriceList
-from runners.aws.sdk import Account, Answer
+from runners.aws.sdk import Answer, AwsAccount
 
 MINIMUM_S = 60
 _DEAREST = Decimal("Infinity")
 
 
-class PlaceFinder:
+class Ec2PlaceFinder:
     """Finds the places of platforms."""
 
-    def __init__(self, catalogue: Catalogue, network: Network, now: Callable[[], datetime]) -> None:
+    def __init__(
+        self, catalogue: InstanceCatalogue, network: Network, now: Callable[[], datetime]
+    ) -> None:
         self._catalogue = catalogue
         self._network = network
         self._now = now
 
-    def places(self, config: PlatformConfig, prices: PriceList) -> tuple[Place, ...]:
+    def places(self, config: Ec2PlatformConfig, prices: PriceList) -> tuple[Place, ...]:
         """Return the places, ordered by market, location and instance type.
 
         A location that does not answer is left out if another one answers.
@@ -71,13 +73,13 @@ class PlaceFinder:
         return tuple(found.values())
 
     def _zones(
-        self, config: PlatformConfig, location: Location, instance_type: str
+        self, config: Ec2PlatformConfig, location: Location, instance_type: str
     ) -> Iterator[str]:
         zones = self._catalogue.zones(instance_type, location.region)
         subnets = self._network.subnets(config, location.region) if zones else {}
         return (zone for zone in zones if zone in subnets and location.zone in ("", zone))
 
-    def _not_offered(self, config: PlatformConfig, types: tuple[str, ...]) -> NotOfferedError:
+    def _not_offered(self, config: Ec2PlatformConfig, types: tuple[str, ...]) -> NotOfferedError:
         asked = ", ".join(location.zone or location.region for location in config.locations)
         within = f" in the subnets {', '.join(config.subnets)}" if config.subnets else ""
         return NotOfferedError(
@@ -90,7 +92,7 @@ class PlaceFinder:
 
 
 def _place(
-    config: PlatformConfig, prices: PriceList, where: tuple[str, str], what: tuple[str, str]
+    config: Ec2PlatformConfig, prices: PriceList, where: tuple[str, str], what: tuple[str, str]
 ) -> Place:
     (region, zone), (instance_type, market) = where, what
     price = prices.of(instance_type, zone, region, market)
@@ -122,7 +124,7 @@ _VOLUMES: Mapping[str, MachineState] = {
 class Inventory:
     """Reads the project's resources of the account."""
 
-    account: Account
+    account: AwsAccount
     project: str
 
     def read(self) -> tuple[Machine, ...]:

@@ -17,11 +17,11 @@ from orchestrator.domain.machine import (
 )
 from orchestrator.domain.matrix import Platform
 from runners.aws import machines, tagging
-from runners.aws.catalogue import Catalogue
-from runners.aws.images import Image, Images
+from runners.aws.catalogue import InstanceCatalogue
+from runners.aws.images import AwsImages, RecordedImage
 from runners.aws.network import GROUP_GONE, Network, Subnet
-from runners.aws.platform_config import PlatformConfig, parse_platform
-from runners.aws.sdk import Account, Answer
+from runners.aws.platform_config import Ec2PlatformConfig, parse_platform
+from runners.aws.sdk import Answer, AwsAccount
 from runners.first_boot import cloud_config
 
 MISMATCH = "IdempotentParameterMismatch"
@@ -35,12 +35,12 @@ def client_token(request: LaunchRequest) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Launcher:
+class Ec2Launcher:
     """Launches instances."""
 
-    account: Account
-    catalogue: Catalogue
-    images: Images
+    account: AwsAccount
+    catalogue: InstanceCatalogue
+    images: AwsImages
     network: Network
     project: str
     templates: Path
@@ -66,7 +66,7 @@ class Launcher:
             parameters["IamInstanceProfile"] = {named: config.instance_profile}
         return self._run(request, subnet, parameters)
 
-    def image(self, platform: Platform, place: Place) -> Image:
+    def image(self, platform: Platform, place: Place) -> RecordedImage:
         """The platform's image for the type at the place. Raises ProviderError."""
         kind = self.catalogue.instance_type(place.instance_type, place.region)
         return self.images.find(parse_platform(platform), kind.architecture, place.region)
@@ -134,7 +134,9 @@ class Launcher:
     def _machine(self, instance: Answer, region: str) -> Machine:
         return machines.instance(instance, region, simulated=self.account.is_simulated(region))
 
-    def _tags(self, request: LaunchRequest, image: Image, config: PlatformConfig) -> list[Answer]:
+    def _tags(
+        self, request: LaunchRequest, image: RecordedImage, config: Ec2PlatformConfig
+    ) -> list[Answer]:
         tags = {
             **config.tags,
             **request.tags,
@@ -150,7 +152,7 @@ class Launcher:
             kinds.append("spot-instances-request")
         return tagging.specification(tags, *kinds)
 
-    def _user_data(self, request: LaunchRequest, image: Image) -> str:
+    def _user_data(self, request: LaunchRequest, image: RecordedImage) -> str:
         if request.login is None or request.expires_at is None:
             raise ConfigError(
                 "an instance is launched with a login and a time to end at; without them nobody "
@@ -164,7 +166,7 @@ class Launcher:
         )
 
 
-def _parameters(request: LaunchRequest, image: Image) -> Answer:
+def _parameters(request: LaunchRequest, image: RecordedImage) -> Answer:
     parameters: Answer = {
         "ClientToken": client_token(request),
         "ImageId": image.id,
@@ -201,7 +203,7 @@ def _interface(subnet: Subnet, group: str, *, public: bool) -> Answer:
     }
 
 
-def _disk(image: Image, config: PlatformConfig) -> Answer:
+def _disk(image: RecordedImage, config: Ec2PlatformConfig) -> Answer:
     return {
         "DeviceName": image.root_device,
         "Ebs": {

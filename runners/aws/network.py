@@ -17,8 +17,8 @@ from orchestrator.domain.machine import (
 )
 from runners.aws import tagging
 from runners.aws.machines import SSM, SSM_PROGRAMS
-from runners.aws.platform_config import PlatformConfig
-from runners.aws.sdk import Account, Answer
+from runners.aws.platform_config import Ec2PlatformConfig
+from runners.aws.sdk import Answer, AwsAccount
 from runners.shell.proxy_command import require_programs
 from runners.ttl_cache import TtlCache
 
@@ -39,7 +39,7 @@ class Network:
     """Finds subnets and makes the security group."""
 
     def __init__(
-        self, account: Account, now: Callable[[], datetime], *, project: str, ingress_cidr: str
+        self, account: AwsAccount, now: Callable[[], datetime], *, project: str, ingress_cidr: str
     ) -> None:
         self._account = account
         self._project = project
@@ -47,7 +47,7 @@ class Network:
         self._subnets: TtlCache[tuple[Subnet, ...]] = TtlCache(now, serve_stale=True)
         self._groups: TtlCache[str] = TtlCache(now, serve_stale=True)
 
-    def subnets(self, config: PlatformConfig, region: str) -> dict[str, Subnet]:
+    def subnets(self, config: Ec2PlatformConfig, region: str) -> dict[str, Subnet]:
         """Return subnets by zone: the platform's in the region, or the zones' default ones.
 
         Raises:
@@ -67,7 +67,7 @@ class Network:
             )
         return {subnet.zone: subnet for subnet in found}
 
-    def subnet(self, config: PlatformConfig, place: Place) -> Subnet:
+    def subnet(self, config: Ec2PlatformConfig, place: Place) -> Subnet:
         """Return the subnet of the place's zone. Raises ConfigError, also as `subnets` does."""
         found = self.subnets(config, place.region).get(place.zone)
         if found is None:
@@ -78,7 +78,7 @@ class Network:
             )
         return found
 
-    def require_way_in(self, config: PlatformConfig) -> None:
+    def require_way_in(self, config: Ec2PlatformConfig) -> None:
         """Raise ConfigError if the controller could not connect to an instance.
 
         A public address needs an ingress network, and a session of Systems Manager its programs.

@@ -41,7 +41,7 @@ class InstanceType:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class InstanceTable:
     """The shipped table of types and prices."""
 
     as_of: datetime
@@ -59,12 +59,12 @@ class Table:
 
 
 @cache
-def shipped() -> Table:
+def shipped() -> InstanceTable:
     """Read the table that lies beside this module."""
     text = Path(__file__).with_name("prices.toml").read_text(encoding="utf-8")
     read = tomllib.loads(text)
     as_of = datetime.combine(cast("date", read["as_of"]), datetime.min.time(), UTC)
-    return Table(
+    return InstanceTable(
         as_of=as_of,
         types={name: InstanceType(name=name, **facts) for name, facts in read["types"].items()},
         prices=tuple(
@@ -112,7 +112,7 @@ def may_be(device: Accelerator, name: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class PlatformConfig:
+class Ec2PlatformConfig:
     """A platform's requirements of EC2."""
 
     instance_types: tuple[str, ...]
@@ -144,12 +144,12 @@ class PlatformConfig:
         return tuple(dict.fromkeys(location.region for location in self.locations))
 
 
-def parse_platform(platform: Platform) -> PlatformConfig:
+def parse_platform(platform: Platform) -> Ec2PlatformConfig:
     """Return the platform's requirements of EC2. Raises PlatformError, ConfigError."""
     types, device = _instance_types(platform), _device(platform)
     if not types and device is None:
         raise ConfigError("instance_type: name one, or an accelerator to choose it by")
-    return PlatformConfig(
+    return Ec2PlatformConfig(
         instance_types=types,
         device=device,
         locations=_locations(platform),

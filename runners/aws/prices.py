@@ -11,7 +11,7 @@ from decimal import Decimal, InvalidOperation
 from orchestrator.domain.machine import ConfigError, CredentialsError, Extent, ProviderError
 from orchestrator.domain.prices import Price, PriceBook
 from runners.aws.platform_config import shipped
-from runners.aws.sdk import Account, Answer
+from runners.aws.sdk import Answer, AwsAccount
 
 PRICING_REGION = "us-east-1"
 """The Pricing API answers in two regions only, for all of them."""
@@ -54,7 +54,7 @@ def price_list(book: PriceBook | None) -> PriceList:
     return PriceList({key: price for key, price in newest.items() if price.as_of >= table})
 
 
-def read_on_demand(account: Account, now: datetime) -> Iterator[Price]:
+def read_on_demand(account: AwsAccount, now: datetime) -> Iterator[Price]:
     """On-demand prices by the Pricing API, of each type that the table names, in its regions.
 
     Raises:
@@ -84,7 +84,7 @@ def read_on_demand(account: Account, now: datetime) -> Iterator[Price]:
                 yield Price("aws", item, region, "on-demand", found[region], now, "pricing API")
 
 
-def read_spot(account: Account, now: datetime) -> Iterator[Price]:
+def read_spot(account: AwsAccount, now: datetime) -> Iterator[Price]:
     """The spot price that holds now, of each type and zone of the table's regions."""
     for region in shipped().regions:
         try:
@@ -115,7 +115,7 @@ def _product(text: str, item: str) -> tuple[str, Decimal]:
         ) from error
 
 
-def _spot_of(account: Account, region: str, now: datetime) -> Iterable[Price]:
+def _spot_of(account: AwsAccount, region: str, now: datetime) -> Iterable[Price]:
     newest: dict[tuple[str, str], Answer] = {}
     history = account.pages(
         "ec2",

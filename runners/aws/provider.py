@@ -9,15 +9,15 @@ from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
 from orchestrator.domain.quota import BootImage, Demand, Quota, QuotaLevel
 from runners.aws import machines, platform_config
-from runners.aws.catalogue import Catalogue
-from runners.aws.images import Images
-from runners.aws.inventory import Inventory, PlaceFinder
-from runners.aws.launch import Launcher
+from runners.aws.catalogue import InstanceCatalogue
+from runners.aws.images import AwsImages
+from runners.aws.inventory import Ec2PlaceFinder, Inventory
+from runners.aws.launch import Ec2Launcher
 from runners.aws.network import Network
 from runners.aws.prices import price_list, read_on_demand, read_spot
-from runners.aws.quotas import QuotaReader
+from runners.aws.quotas import Ec2QuotaReader
 from runners.aws.resources import INSTANCE, Resources
-from runners.aws.sdk import Account
+from runners.aws.sdk import AwsAccount
 from runners.provider_context import ProviderContext
 
 CONSOLE_LIMIT = 64 * 1024
@@ -30,26 +30,26 @@ class AwsProvider:
     def __init__(self, context: ProviderContext) -> None:
         self._context = context
         project = context.settings.get("project") or "seatrial"
-        self._account = Account()
-        catalogue = Catalogue(self._account, context.now)
+        self._account = AwsAccount()
+        catalogue = InstanceCatalogue(self._account, context.now)
         network = Network(
             self._account,
             context.now,
             project=project,
             ingress_cidr=context.settings.get("ingress_cidr") or "",
         )
-        self._finder = PlaceFinder(catalogue, network, context.now)
-        self._launcher = Launcher(
+        self._finder = Ec2PlaceFinder(catalogue, network, context.now)
+        self._launcher = Ec2Launcher(
             account=self._account,
             catalogue=catalogue,
-            images=Images(self._account, context.now),
+            images=AwsImages(self._account, context.now),
             network=network,
             project=project,
             templates=context.templates,
         )
         self._inventory = Inventory(self._account, project)
         self._resources = Resources(self._account)
-        self._quotas = QuotaReader(self._account, catalogue)
+        self._quotas = Ec2QuotaReader(self._account, catalogue)
 
     def is_configured(self) -> bool:
         """Return whether keys or a profile are available; an instance's role is not checked."""

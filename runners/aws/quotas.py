@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from orchestrator.domain.machine import Place, ProviderError
 from orchestrator.domain.quota import Demand, Quota, QuotaLevel
-from runners.aws.catalogue import Catalogue
-from runners.aws.sdk import Account, Answer
+from runners.aws.catalogue import InstanceCatalogue
+from runners.aws.sdk import Answer, AwsAccount
 
 SERVICE = "ec2"
 _STANDARD = ("a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z")
@@ -49,11 +49,11 @@ def quota_of(instance_type: str, region: str, market: str) -> Quota:
 
 
 @dataclass(frozen=True, slots=True)
-class QuotaReader:
+class Ec2QuotaReader:
     """Reads limits and their usage."""
 
-    account: Account
-    catalogue: Catalogue
+    account: AwsAccount
+    catalogue: InstanceCatalogue
 
     def demands(self, place: Place) -> tuple[Demand, ...]:
         """The vCPUs of one machine at the place. Raises ProviderError."""

@@ -9,11 +9,11 @@ from datetime import datetime
 from orchestrator.domain.machine import Machine, ProviderError
 from runners.aws import inventory, machines
 from runners.aws.inventory import Resource
-from runners.aws.sdk import Account, Answer
+from runners.aws.sdk import Answer, AwsAccount
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ResourceCalls:
     """The calls for one kind of resource."""
 
     describe: str
@@ -36,25 +36,27 @@ class Kind:
 
 INSTANCE = "i"
 OTHERS = {
-    "vol": Kind("describe_volumes", "Volumes", "VolumeId", "delete_volume", inventory.volume),
-    "eni": Kind(
+    "vol": ResourceCalls(
+        "describe_volumes", "Volumes", "VolumeId", "delete_volume", inventory.volume
+    ),
+    "eni": ResourceCalls(
         "describe_network_interfaces",
         "NetworkInterfaces",
         "NetworkInterfaceId",
         "delete_network_interface",
         inventory.interface,
     ),
-    "eipalloc": Kind(
+    "eipalloc": ResourceCalls(
         "describe_addresses", "Addresses", "AllocationId", "release_address", inventory.address
     ),
-    "sg": Kind(
+    "sg": ResourceCalls(
         "describe_security_groups",
         "SecurityGroups",
         "GroupId",
         "delete_security_group",
         inventory.group,
     ),
-    "sir": Kind(
+    "sir": ResourceCalls(
         "describe_spot_instance_requests",
         "SpotInstanceRequests",
         "SpotInstanceRequestId",
@@ -69,7 +71,7 @@ OTHERS = {
 class Resources:
     """Looks at resources and ends them."""
 
-    account: Account
+    account: AwsAccount
 
     def inspect(self, machine_id: str) -> Machine:
         """Return its present state; TERMINATED if EC2 does not know it. Raises ProviderError."""
@@ -142,7 +144,7 @@ class Resources:
                 return at
         return None
 
-    def _other(self, kind: Kind, resource_id: str, region: str) -> Machine | None:
+    def _other(self, kind: ResourceCalls, resource_id: str, region: str) -> Machine | None:
         answer = self.account.read(
             "ec2", region, kind.describe, what=resource_id, **kind.listed(resource_id)
         )

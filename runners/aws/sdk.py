@@ -21,7 +21,7 @@ from orchestrator.domain.machine import (
     ProviderError,
     ProviderUnavailableError,
 )
-from runners.aws.errors import Refusal, error_of
+from runners.aws.errors import Ec2Refusal, error_of
 from runners.provider_messages import plain_words
 
 Answer = dict[str, Any]
@@ -70,7 +70,7 @@ _READS = ("Describe", "Get")
 _WRONG = (sdk_errors.ParamValidationError, sdk_errors.InvalidRegionError)
 
 
-class Account:
+class AwsAccount:
     """Calls AWS; raises only `ProviderError`. Any thread may use it."""
 
     def __init__(self) -> None:
@@ -212,9 +212,9 @@ def _typed(call: Callable[[], Answer], requested: str) -> Answer:
         raise _unknown_outcome(error, requested) from error
 
 
-def _refusal(response: Answer) -> Refusal:
+def _refusal(response: Answer) -> Ec2Refusal:
     said, about = response.get("Error", {}), response.get("ResponseMetadata", {})
-    return Refusal(
+    return Ec2Refusal(
         code=str(said.get("Code", "")),
         words=str(said.get("Message", "")),
         request_id=str(about.get("RequestId", "")),

@@ -6,7 +6,7 @@ in which a cloud or a machine goes wrong, without a cloud, a machine or a clock.
 
 from __future__ import annotations
 
-from runners.fake.cloud import FakeCloud, Fault
+from runners.fake.cloud import FakeCloud, LaunchFault
 from runners.fake.fake_machine import FakeComputer, passing
 from runners.fake.provider import TRAITS, FakeProvider, MemoryHostStore
 from runners.fake.workspace import FakeWorkspace
@@ -17,7 +17,7 @@ __all__ = [
     "FakeComputer",
     "FakeProvider",
     "FakeWorkspace",
-    "Fault",
+    "LaunchFault",
     "MemoryHostStore",
     "passing",
 ]

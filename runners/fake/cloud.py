@@ -28,7 +28,7 @@ PRICE_USD_PER_HOUR = Decimal("0.50")
 IMAGE = "fake-image-1"
 
 
-class Fault(StrEnum):
+class LaunchFault(StrEnum):
     """The faults that a launch can have."""
 
     CAPACITY = "capacity"
@@ -43,16 +43,16 @@ class Fault(StrEnum):
     """The order is taken, and refused when it is looked at."""
 
 
-ERRORS: dict[Fault, type[ProviderError]] = {
-    Fault.CAPACITY: CapacityError,
-    Fault.QUOTA: QuotaError,
-    Fault.NOT_OFFERED: NotOfferedError,
-    Fault.UNAVAILABLE: ProviderUnavailableError,
-    Fault.CREDENTIALS: CredentialsError,
-    Fault.CONFIG: ConfigError,
-    Fault.LOST_ANSWER: ProviderUnavailableError,
+ERRORS: dict[LaunchFault, type[ProviderError]] = {
+    LaunchFault.CAPACITY: CapacityError,
+    LaunchFault.QUOTA: QuotaError,
+    LaunchFault.NOT_OFFERED: NotOfferedError,
+    LaunchFault.UNAVAILABLE: ProviderUnavailableError,
+    LaunchFault.CREDENTIALS: CredentialsError,
+    LaunchFault.CONFIG: ConfigError,
+    LaunchFault.LOST_ANSWER: ProviderUnavailableError,
 }
-_MADE = frozenset({None, Fault.LOST_ANSWER, Fault.LATE_CAPACITY})
+_MADE = frozenset({None, LaunchFault.LOST_ANSWER, LaunchFault.LATE_CAPACITY})
 """Faults that come after a machine, or its order, exists."""
 
 
@@ -75,7 +75,7 @@ class FakeCloud:
     """A new machine is REQUESTED at its launch and granted at the first inspect."""
     hidden_looks: int = 0
     """Number of calls that do not show a new machine."""
-    extents: dict[Fault, Extent] = field(default_factory=dict)
+    extents: dict[LaunchFault, Extent] = field(default_factory=dict)
     """Extent of a fault's error, if it is not its place."""
     stop_looks: int = 0
     """Number of inspects that return STOPPING before a machine is TERMINATED."""
@@ -89,13 +89,13 @@ class FakeCloud:
     """Machines that ever existed."""
     terminates: int = 0
     """Terminate calls."""
-    _faults: dict[str, deque[Fault]] = field(default_factory=dict)
-    _standing: dict[str, Fault] = field(default_factory=dict)
+    _faults: dict[str, deque[LaunchFault]] = field(default_factory=dict)
+    _standing: dict[str, LaunchFault] = field(default_factory=dict)
     _verb_faults: dict[str, int] = field(default_factory=dict)
     _rented: dict[str, _Rented] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def fail(self, place: str, fault: Fault, *, times: int | None = None) -> None:
+    def fail(self, place: str, fault: LaunchFault, *, times: int | None = None) -> None:
         """Make the next `times` launches in the place fail; all of them for None."""
         if times is None:
             self._standing[place] = fault
@@ -136,8 +136,8 @@ class FakeCloud:
                 raise self._error(fault, request.place.name)
             if machine_id not in self._rented:
                 self._make(machine_id, request)
-            self._rented[machine_id].is_refused |= fault is Fault.LATE_CAPACITY
-            if fault is Fault.LOST_ANSWER:
+            self._rented[machine_id].is_refused |= fault is LaunchFault.LATE_CAPACITY
+            if fault is LaunchFault.LOST_ANSWER:
                 raise self._error(fault, request.place.name)
             return self._rented[machine_id].machine
 
@@ -211,7 +211,7 @@ class FakeCloud:
             rented.machine, state=MachineState.TERMINATED, detail=detail, ended=ended
         )
 
-    def _next_fault(self, place: str) -> Fault | None:
+    def _next_fault(self, place: str) -> LaunchFault | None:
         queue = self._faults.get(place)
         return queue.popleft() if queue else self._standing.get(place)
 
@@ -221,7 +221,7 @@ class FakeCloud:
             self._verb_faults[verb] = left - 1
             raise ProviderUnavailableError(f"the fake cloud's {verb} is scripted to fail")
 
-    def _error(self, fault: Fault | None, place: str) -> ProviderError:
+    def _error(self, fault: LaunchFault | None, place: str) -> ProviderError:
         if fault is None:
             raise ValueError("no fault")
         message = f"the fake cloud is scripted to answer {place} with: {fault}"

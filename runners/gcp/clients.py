@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from google.cloud import compute_v1
 
-from runners.google.account import Account
+from runners.google.account import GoogleAccount
 from runners.google.clients import COMPUTE, Clients
 
 
@@ -14,7 +14,7 @@ class ComputeClients(Clients):
     """Every client that the provider uses; safe to share between threads."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        super().__init__(settings, Account(settings, api=COMPUTE))
+        super().__init__(settings, GoogleAccount(settings, api=COMPUTE))
 
     @property
     def instances(self) -> compute_v1.InstancesClient:

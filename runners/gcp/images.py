@@ -30,7 +30,7 @@ _UNUSABLE = frozenset({"OBSOLETE", "DELETED"})
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class ResolvedImage:
     """One image, resolved."""
 
     link: str
@@ -48,14 +48,14 @@ class Image:
         return {"image_id": self.id, "image_name": self.name, "image_created": self.created}
 
 
-class Images:
+class GcpImages:
     """Resolves; remembers for a while."""
 
     def __init__(self, clients: ComputeClients, now: Callable[[], datetime]) -> None:
         self._clients = clients
-        self._cache: TtlCache[Image] = TtlCache(now, serve_stale=False)
+        self._cache: TtlCache[ResolvedImage] = TtlCache(now, serve_stale=False)
 
-    def resolve(self, values: Mapping[str, str | tuple[str, ...]]) -> Image:
+    def resolve(self, values: Mapping[str, str | tuple[str, ...]]) -> ResolvedImage:
         """Return the image of a platform's `image`. Raises ConfigError if none is available."""
         unknown = sorted(set(values) - _KEYS)
         if unknown:
@@ -70,9 +70,11 @@ class Images:
         key = f"{project} {names} {families}"
         return self._cache.get(key, lambda: self._first(project, names, families))
 
-    def _first(self, project: str, names: tuple[str, ...], families: tuple[str, ...]) -> Image:
+    def _first(
+        self, project: str, names: tuple[str, ...], families: tuple[str, ...]
+    ) -> ResolvedImage:
         tried: list[str] = []
-        aged: list[Image] = []
+        aged: list[ResolvedImage] = []
         for what, found in self._candidates(project, names, families):
             if found is not None and not found.deprecated:
                 return found
@@ -89,13 +91,13 @@ class Images:
 
     def _candidates(
         self, project: str, names: tuple[str, ...], families: tuple[str, ...]
-    ) -> Iterable[tuple[str, Image | None]]:
+    ) -> Iterable[tuple[str, ResolvedImage | None]]:
         for family in families:
             yield f"family {family}", self._of_family(project, family)
         for name in names:
             yield f"name {name}", self._of_name(project, name)
 
-    def _of_family(self, project: str, family: str) -> Image | None:
+    def _of_family(self, project: str, family: str) -> ResolvedImage | None:
         try:
             found = read(
                 f"looking up image family {family} of {project}",
@@ -107,7 +109,7 @@ class Images:
             return None
         return _image(found, project)
 
-    def _of_name(self, project: str, name: str) -> Image | None:
+    def _of_name(self, project: str, name: str) -> ResolvedImage | None:
         """The newest image whose name is this, or matches this pattern."""
         is_pattern = any(sign in name for sign in "*?")
         try:
@@ -134,11 +136,11 @@ class Images:
         return list(self._clients.images.list(request, retry=None, timeout=READ_TIMEOUT_S))
 
 
-def _image(image: compute_v1.Image, project: str) -> Image:
+def _image(image: compute_v1.Image, project: str) -> ResolvedImage:
     # Images of the deep learning project name their driver; one without a driver installs it at
     # its first boot if its metadata requests that.
     is_learning = project == DEFAULT_PROJECT
-    return Image(
+    return ResolvedImage(
         link=image.self_link or f"projects/{project}/global/images/{image.name}",
         name=image.name,
         id=str(image.id) if image.id else image.name,

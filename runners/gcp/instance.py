@@ -14,8 +14,8 @@ from google.cloud import compute_v1
 
 from orchestrator.domain.machine import ConfigError, LaunchRequest, Login
 from runners.first_boot import cloud_config, startup_script
-from runners.gcp.images import Image
-from runners.gcp.platform_config import PlatformConfig
+from runners.gcp.images import ResolvedImage
+from runners.gcp.platform_config import GcpPlatformConfig
 from runners.google.account import entry
 from runners.google.firewall import NETWORK
 from runners.google.names import NAME, labels, named
@@ -91,8 +91,8 @@ _MODELS = {"spot": "SPOT", "on-demand": "STANDARD"}
 
 def build_instance(
     request: LaunchRequest,
-    config: PlatformConfig,
-    image: Image,
+    config: GcpPlatformConfig,
+    image: ResolvedImage,
     *,
     project: str,
     now: datetime,
@@ -150,7 +150,7 @@ def _safe(request: LaunchRequest) -> tuple[Login, datetime]:
 
 
 def _boot_disk(
-    zone: str, config: PlatformConfig, image: Image, carried: dict[str, str]
+    zone: str, config: GcpPlatformConfig, image: ResolvedImage, carried: dict[str, str]
 ) -> compute_v1.AttachedDisk:
     key = compute_v1.CustomerEncryptionKey(kms_key_name=config.kms_key) if config.kms_key else None
     return compute_v1.AttachedDisk(
@@ -166,7 +166,7 @@ def _boot_disk(
     )
 
 
-def _network(config: PlatformConfig, region: str) -> compute_v1.NetworkInterface:
+def _network(config: GcpPlatformConfig, region: str) -> compute_v1.NetworkInterface:
     outside = compute_v1.AccessConfig(name="External NAT", type_="ONE_TO_ONE_NAT")
     subnetwork = config.subnetwork
     if subnetwork and "/" not in subnetwork:

@@ -17,14 +17,14 @@ from orchestrator.domain.quota import Demand, Quota
 from runners.gcp.clients import ComputeClients
 from runners.gcp.instance import ResourceId, last
 from runners.gcp.offers import PROVIDER
-from runners.gcp.platform_config import KNOWN, PlatformConfig
+from runners.gcp.platform_config import KNOWN, GcpPlatformConfig
 from runners.gcp.status import as_machine
 from runners.google.names import label, tags
 from runners.google.quotas import CPUS_ALL, GPUS_ALL, address_demand
 from runners.google.responses import READ_TIMEOUT_S, listed
 
 
-def demands(config: PlatformConfig, place: Place, *, project: str) -> tuple[Demand, ...]:
+def demands(config: GcpPlatformConfig, place: Place, *, project: str) -> tuple[Demand, ...]:
     """Return the quotas that one machine at the place uses.
 
     Args:

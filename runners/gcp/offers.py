@@ -17,7 +17,13 @@ from orchestrator.domain.machine import ConfigError, NotOfferedError, Place
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price, PriceBook
 from runners.gcp.clients import ComputeClients
-from runners.gcp.platform_config import KNOWN, MachineShape, PlatformConfig, parse_platform, plain
+from runners.gcp.platform_config import (
+    KNOWN,
+    GcpPlatformConfig,
+    MachineShape,
+    parse_platform,
+    plain,
+)
 from runners.google.catalogue import (
     SOURCE,
     compute_skus,
@@ -41,7 +47,7 @@ _TABLE = Path(__file__).with_name("prices.toml")
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class GcpPriceTable:
     """The shipped price table."""
 
     as_of: datetime
@@ -51,7 +57,7 @@ class Table:
 
 
 @cache
-def table() -> Table:
+def table() -> GcpPriceTable:
     """Read the shipped table, once."""
     said = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
     as_of = datetime.combine(said["as_of"], time(), UTC)
@@ -71,7 +77,7 @@ def table() -> Table:
         for item, usd in per_hour.items()
         for region in zones
     ]
-    return Table(as_of, zones, (*machines, *others))
+    return GcpPriceTable(as_of, zones, (*machines, *others))
 
 
 def _g2(shape: MachineShape, parts: Mapping[str, str]) -> Decimal:
@@ -101,7 +107,7 @@ MINIMUM_S = 60
 Prices = Mapping[tuple[str, str, str], Price]
 
 
-class Offers:
+class GcpPlaceFinder:
     """Finds places; caches the answers of the cloud for a while."""
 
     def __init__(
@@ -175,7 +181,7 @@ class Offers:
         names = {each.name for _, found in scopes for each in found.accelerator_types}
         return tuple(sorted(names)), sum(1 for _, found in scopes if found.accelerator_types)
 
-    def _not_sold(self, config: PlatformConfig) -> NotOfferedError | ConfigError:
+    def _not_sold(self, config: GcpPlatformConfig) -> NotOfferedError | ConfigError:
         at = self._now()
         names, zones = self._accelerators.get("all", self._ask_accelerators)
         answer = (
@@ -194,7 +200,7 @@ class Offers:
         )
 
     def _sold_elsewhere(
-        self, config: PlatformConfig, zones: Mapping[str, tuple[str, ...]]
+        self, config: GcpPlatformConfig, zones: Mapping[str, tuple[str, ...]]
     ) -> NotOfferedError:
         answer = "; ".join(
             f"{each}: {len(found)} zones ({', '.join(_regions([found])) or 'none'})"
@@ -220,7 +226,7 @@ def _regions(zones: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 def _place(
-    zone: str, instance_type: str, market: str, config: PlatformConfig, prices: Prices
+    zone: str, instance_type: str, market: str, config: GcpPlatformConfig, prices: Prices
 ) -> Place:
     region = region_of(zone)
     machine = _newest(prices, instance_type, (zone, region), market)

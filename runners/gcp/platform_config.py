@@ -84,7 +84,7 @@ _WHOLE_FAMILIES = frozenset({"g2"})
 
 
 @dataclass(frozen=True, slots=True)
-class PlatformConfig:
+class GcpPlatformConfig:
     """A platform's requirements of Compute Engine."""
 
     types: tuple[str, ...]
@@ -120,14 +120,14 @@ class PlatformConfig:
         return "".join(texts(self.image.get("user"))) or DEFAULT_USER
 
 
-def parse_platform(platform: Platform) -> PlatformConfig:
+def parse_platform(platform: Platform) -> GcpPlatformConfig:
     """Return the platform's requirements of Compute Engine. Raises PlatformError, ConfigError."""
     types, device = _instance_types(platform), platform.accelerator
     if not types and device is None:
         raise ConfigError("platform: name an instance_type (g2-standard-4) or an accelerator (L4)")
     if not types and device is not None and device.vendor == "nvidia":
         types = types_with(device.name, device.count)
-    return PlatformConfig(
+    return GcpPlatformConfig(
         types=types,
         accelerator=f"{device.vendor} {device.name}" if device else "",
         count=device.count if device else 1,

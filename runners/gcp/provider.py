@@ -19,7 +19,7 @@ from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
 from orchestrator.domain.quota import BootImage, Demand, Quota, QuotaLevel
 from runners.gcp.clients import ComputeClients
-from runners.gcp.images import Image, Images
+from runners.gcp.images import GcpImages, ResolvedImage
 from runners.gcp.instance import (
     ResourceId,
     build_instance,
@@ -29,9 +29,9 @@ from runners.gcp.instance import (
     request_id,
 )
 from runners.gcp.inventory import demands, everything
-from runners.gcp.offers import KnownPrices, Offers, read_catalogue
-from runners.gcp.platform_config import PlatformConfig, parse_platform
-from runners.gcp.status import StatusReader, as_machine
+from runners.gcp.offers import GcpPlaceFinder, KnownPrices, read_catalogue
+from runners.gcp.platform_config import GcpPlatformConfig, parse_platform
+from runners.gcp.status import GcpStatusReader, as_machine
 from runners.google.errors import error_rule
 from runners.google.firewall import KIND, TUNNEL_RANGE, Firewall, required_ingress
 from runners.google.names import label
@@ -64,10 +64,10 @@ class GcpProvider:
         self._firewall = Firewall(
             self._clients, provider="gcp", project=self._project, tag=network_tag(self._project)
         )
-        self._images = Images(self._clients, context.now)
-        self._status = StatusReader(self._clients, context.now)
+        self._images = GcpImages(self._clients, context.now)
+        self._status = GcpStatusReader(self._clients, context.now)
         self._prices = KnownPrices(context.prices)
-        self._offers = Offers(self._clients, self._prices, context.now)
+        self._offers = GcpPlaceFinder(self._clients, self._prices, context.now)
         self._quotas = ComputeQuotaReader(self._clients)
 
     # the four verbs
@@ -160,7 +160,7 @@ class GcpProvider:
         self._ingress(parse_platform(platform))  # a plan reports it already, not only a launch
         return places
 
-    def _ingress(self, config: PlatformConfig) -> str:
+    def _ingress(self, config: GcpPlatformConfig) -> str:
         """Return the network that connects to the machines; empty if nothing says which.
 
         Raises:
@@ -233,7 +233,7 @@ class GcpProvider:
         )
 
     def _ordered(
-        self, request: LaunchRequest, operation: compute_v1.Operation, image: Image
+        self, request: LaunchRequest, operation: compute_v1.Operation, image: ResolvedImage
     ) -> Machine:
         place = request.place
         if is_done(operation):

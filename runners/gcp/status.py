@@ -36,7 +36,7 @@ _NOT_SHOWN_YET = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class MachineEnd:
     """The end of a machine, from its operations."""
 
     ended: str = ""
@@ -52,7 +52,7 @@ class End:
     """As `Machine.ended_at`: the end of the operation that ended it."""
 
 
-class StatusReader:
+class GcpStatusReader:
     """Answers `inspect` for virtual machines."""
 
     def __init__(self, clients: ComputeClients, now: Callable[[], datetime]) -> None:
@@ -135,7 +135,7 @@ class StatusReader:
         key = host_key_in((item.key, item.value) for item in found.query_value.items)
         return f"ssh-ed25519 {key}" if key else ""
 
-    def _end(self, which: ResourceId) -> End:
+    def _end(self, which: ResourceId) -> MachineEnd:
         asked: datetime | None = None
         was_asked = False
         for operation in self.operations(which):
@@ -145,7 +145,7 @@ class StatusReader:
             end = self._end_by(which, operation, was_requested=was_asked)
             if end is not None:
                 return end if end.ended else replace(end, at=asked)
-        return End(at=asked)
+        return MachineEnd(at=asked)
 
     def operations(self, which: ResourceId) -> list[compute_v1.Operation]:
         """Return all operations on this machine that the cloud still lists, newest first."""
@@ -167,41 +167,41 @@ class StatusReader:
 
     def _end_by(
         self, which: ResourceId, operation: compute_v1.Operation, *, was_requested: bool
-    ) -> End | None:
+    ) -> MachineEnd | None:
         """Return the end that this operation explains; None if an older one must be read."""
         said = f"{operation.operation_type}: {operation.status_message}".rstrip(": ")
         at = _ended_at(operation)
         match operation.operation_type:
             case "compute.instances.preempted":
-                return End("preempted", said, at=at)
+                return MachineEnd("preempted", said, at=at)
             case "compute.instances.hostError":
-                return End("failed", said, at=at)
+                return MachineEnd("failed", said, at=at)
             case "compute.instances.guestTerminate":
                 # Its disk goes on costing until it is deleted.
-                return End("deadline", f"{said}: it powered itself off", by_guest=True)
+                return MachineEnd("deadline", f"{said}: it powered itself off", by_guest=True)
             case "insert":
                 return self._made_by(which, operation, was_requested=was_requested)
             case "delete" | "stop":
                 detail = f"{said}: by Compute Engine, when its run duration was over"
-                return End("deadline", detail, at=at)
+                return MachineEnd("deadline", detail, at=at)
             case kind if kind.startswith("compute.instances."):
-                return End("deadline", said, at=at)
+                return MachineEnd("deadline", said, at=at)
         return None
 
     def _made_by(
         self, which: ResourceId, operation: compute_v1.Operation, *, was_requested: bool
-    ) -> End:
+    ) -> MachineEnd:
         error = of_operation(f"making {which}", operation)
         if error is not None:
             was_cancelled = was_requested and error.code == _CANCELLED
             ended = "" if was_cancelled else ended_by(error)
-            return End(ended, str(error), extent=error.extent)
+            return MachineEnd(ended, str(error), extent=error.extent)
         if not is_done(operation):
-            return End(detail="being made", is_pending=True)
+            return MachineEnd(detail="being made", is_pending=True)
         age = self._now() - _time(operation.end_time)
         if was_requested or age >= _NOT_SHOWN_YET:
-            return End()
-        return End(detail="made, and not shown yet", is_pending=True)
+            return MachineEnd()
+        return MachineEnd(detail="made, and not shown yet", is_pending=True)
 
 
 def _is_requested(operation: compute_v1.Operation) -> bool:

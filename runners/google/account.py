@@ -50,7 +50,7 @@ _REFUSED_S = 60.0
 _SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 
 
-class Account:
+class GoogleAccount:
     """Signs in when that is first needed, and never to an emulation."""
 
     def __init__(self, settings: Mapping[str, str], *, api: str) -> None:

@@ -9,7 +9,7 @@ from google.api_core.client_options import ClientOptions
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import billing_v1, cloudquotas_v1, compute_v1
 
-from runners.google.account import Account
+from runners.google.account import GoogleAccount
 
 COMPUTE, TPU = "gcp_compute_endpoint", "gcp_tpu_endpoint"
 BILLING, QUOTAS = "gcp_billing_endpoint", "gcp_quotas_endpoint"
@@ -21,7 +21,7 @@ C = TypeVar("C")
 class Clients:
     """Every client that more than one provider uses; safe to share between threads."""
 
-    def __init__(self, settings: Mapping[str, str], account: Account) -> None:
+    def __init__(self, settings: Mapping[str, str], account: GoogleAccount) -> None:
         self._settings = settings
         self._account = account
         self._made: dict[type, Any] = {}

@@ -149,7 +149,7 @@ class AgentSession:
         raise error(f"the agent's session ended before it answered ({why}); attach again")
 
 
-class Sessions:
+class AgentSessions:
     """The sessions of one machine: one for each attempt in use, and a spare one.
 
     A verb takes a session, which is then its own, and gives it back; two verbs at one time have

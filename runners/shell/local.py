@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import IO
 
 from orchestrator.domain.machine import CommandResult, ConnectionLostError, UnreachableError
-from runners.shell.local_account import Account, kill_below_sudo, started_as
+from runners.shell.local_account import LocalAccount, kill_below_sudo, started_as
 from runners.shell.stdin_feeder import Deadline, Feeder, Output
 
 CHUNK_BYTES = 256 * 1024
@@ -25,7 +25,7 @@ COMPLAINT_BYTES = 4096
 class LocalShell:
     """Runs commands with ``/bin/sh`` here. Has no state, so that any thread may use it."""
 
-    def __init__(self, account: Account | None = None, *, umask: int = -1) -> None:
+    def __init__(self, account: LocalAccount | None = None, *, umask: int = -1) -> None:
         """Create a shell.
 
         Args:

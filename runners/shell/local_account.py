@@ -44,7 +44,7 @@ class AccountError(UnreachableError):
     """Commands cannot run as this account; the message gives the reason and the correction."""
 
 
-class Options(TypedDict, total=False):
+class PopenOptions(TypedDict, total=False):
     """Further arguments of `subprocess.Popen`."""
 
     cwd: str
@@ -55,7 +55,7 @@ class Options(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class LocalAccount:
     """Another user of this computer."""
 
     name: str
@@ -78,7 +78,7 @@ class Account:
         return {"PATH": os.defpath, **carried, **own}
 
 
-def account_of(name: str) -> Account:
+def account_of(name: str) -> LocalAccount:
     """Return an account by name. Raises AccountError if it is unsuitable for jobs."""
     try:
         found = pwd.getpwnam(name)
@@ -97,7 +97,7 @@ def account_of(name: str) -> Account:
             f" `usermod -d FOLDER {name}` gives it one"
         )
     groups = tuple(os.getgrouplist(name, found.pw_gid))
-    return Account(name, found.pw_uid, found.pw_gid, groups, found.pw_dir)
+    return LocalAccount(name, found.pw_uid, found.pw_gid, groups, found.pw_dir)
 
 
 def _owns(uid: int, folder: str) -> bool:
@@ -107,7 +107,7 @@ def _owns(uid: int, folder: str) -> bool:
         return False
 
 
-def started_as(account: Account | None, command: str) -> tuple[list[str], Options]:
+def started_as(account: LocalAccount | None, command: str) -> tuple[list[str], PopenOptions]:
     """The words that start a POSIX shell command as the account, and how to start them."""
     shell = ["/bin/sh", "-c", command]
     if account is None:
@@ -124,7 +124,7 @@ def started_as(account: Account | None, command: str) -> tuple[list[str], Option
     return [*SUDO, "-u", account.name, "--", "/usr/bin/env", "-i", *pairs, *shell], {"cwd": "/"}
 
 
-def kill_below_sudo(pid: int, account: Account | None) -> None:
+def kill_below_sudo(pid: int, account: LocalAccount | None) -> None:
     """Kill the processes below a sudo process, which belong to the account, by its own user."""
     if account is None or os.geteuid() == 0:
         return
@@ -134,7 +134,7 @@ def kill_below_sudo(pid: int, account: Account | None) -> None:
         subprocess.run(words, capture_output=True, check=False, **options)
 
 
-def prove_apart(account: Account, *, home: str, secrets: tuple[str, ...]) -> None:
+def prove_apart(account: LocalAccount, *, home: str, secrets: tuple[str, ...]) -> None:
     """Check that the account can neither read the controller's files nor reach its process.
 
     Args:

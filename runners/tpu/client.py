@@ -22,9 +22,9 @@ from orchestrator.domain.machine import (
     ProviderError,
     ProviderUnavailableError,
 )
-from runners.google.account import Account
+from runners.google.account import GoogleAccount
 from runners.provider_messages import plain_words
-from runners.tpu.errors import Answer, code_name, refused
+from runners.tpu.errors import ApiRefusal, code_name, refused
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ _HTTP_CODES = {
 class TpuApi:
     """Opens the client at its first use; safe to share between threads."""
 
-    def __init__(self, account: Account, *, endpoint: str) -> None:
+    def __init__(self, account: GoogleAccount, *, endpoint: str) -> None:
         self._account = account
         self._endpoint = endpoint
         self._lock = threading.Lock()
@@ -141,17 +141,17 @@ def _unanswered(what: str, error: Exception, code: str) -> ProviderUnavailableEr
     return ProviderUnavailableError(f"{what}: {plain_words(str(error))}", code=code)
 
 
-def answer_of(error: api.GoogleAPICallError) -> Answer:
+def answer_of(error: api.GoogleAPICallError) -> ApiRefusal:
     """Return the API's answer from its client's exception."""
     status = error.grpc_status_code
     number = int(error.code) if error.code is not None else 0
     code = status.name if status is not None else _HTTP_CODES.get(number, "UNKNOWN")
-    return Answer(code, error.message or "", kinds(error.details))
+    return ApiRefusal(code, error.message or "", kinds(error.details))
 
 
-def status_answer(number: int, words: str, details: Iterable[object]) -> Answer:
+def status_answer(number: int, words: str, details: Iterable[object]) -> ApiRefusal:
     """Return the failure of an operation or a queue (a ``google.rpc.Status``)."""
-    return Answer(code_name(number), words, kinds(details), late=True)
+    return ApiRefusal(code_name(number), words, kinds(details), late=True)
 
 
 def kinds(details: Iterable[object]) -> tuple[str, ...]:

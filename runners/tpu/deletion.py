@@ -7,7 +7,7 @@ from google.cloud import tpu_v2
 from orchestrator.domain.machine import ProviderError, ProviderUnavailableError
 from runners.tpu.client import WRITE_TIMEOUT_S, TpuApi
 from runners.tpu.names import NODES, Handle, parse
-from runners.tpu.status import StatusReader
+from runners.tpu.status import TpuStatusReader
 
 _Queue = tpu_v2.QueuedResourceState.State
 
@@ -15,7 +15,7 @@ _Queue = tpu_v2.QueuedResourceState.State
 class Deleter:
     """Deletes machines."""
 
-    def __init__(self, tpu_api: TpuApi, status: StatusReader) -> None:
+    def __init__(self, tpu_api: TpuApi, status: TpuStatusReader) -> None:
         self._tpu_api = tpu_api
         self._status = status
 

@@ -43,7 +43,7 @@ CODES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApiRefusal:
     """An API's refusal."""
 
     code: str
@@ -56,7 +56,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class TpuRefusal:
     """The error and its consequences."""
 
     kind: type[ProviderError]
@@ -67,13 +67,13 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _ErrorRow:
     codes: tuple[str, ...]
     pattern: str
-    refusal: Refusal
+    refusal: TpuRefusal
     late: bool | None = None
 
-    def fits(self, answer: Answer) -> bool:
+    def fits(self, answer: ApiRefusal) -> bool:
         if self.codes and answer.code not in self.codes:
             return False
         if self.late is not None and self.late is not answer.late:
@@ -82,96 +82,96 @@ class _Row:
         return re.search(self.pattern, said, re.IGNORECASE | re.DOTALL) is not None
 
 
-_CAPACITY = Refusal(CapacityError, "capacity")
-_NO_ZONE = Refusal(
+_CAPACITY = TpuRefusal(CapacityError, "capacity")
+_NO_ZONE = TpuRefusal(
     CapacityError, "capacity", Extent.ZONE, "the zone cannot be used from this project"
 )
-_PREEMPTED = Refusal(CapacityError, "preempted")
-_LATER = Refusal(ProviderUnavailableError, "failed")
-_STRANGER = Refusal(
+_PREEMPTED = TpuRefusal(CapacityError, "preempted")
+_LATER = TpuRefusal(ProviderUnavailableError, "failed")
+_STRANGER = TpuRefusal(
     CredentialsError,
     "failed",
     Extent.PROJECT,
     "sign in again: `gcloud auth application-default login`, or check the service account's key",
 )
-_FORBIDDEN = Refusal(
+_FORBIDDEN = TpuRefusal(
     CredentialsError,
     "failed",
     Extent.PROJECT,
     "give the caller the role roles/tpu.admin on the project (and roles/iam.serviceAccountUser)",
 )
-_POLICY = Refusal(
+_POLICY = TpuRefusal(
     ConfigError,
     "failed",
     Extent.PROJECT,
     "an organisation policy forbids it: ask who owns the policy, or write `connect: private` where "
     "it forbids public addresses",
 )
-_API_OFF = Refusal(
+_API_OFF = TpuRefusal(
     CredentialsError,
     "failed",
     Extent.PROJECT,
     "enable the API: `gcloud services enable tpu.googleapis.com`",
 )
-_WRONG = Refusal(ConfigError, "failed", advice="correct the platform in the matrix")
+_WRONG = TpuRefusal(ConfigError, "failed", advice="correct the platform in the matrix")
 # A TPU quota is one number per zone, generation and market. So the other market of the same zone
 # may still have room: the refusal reaches the place alone, or the region's places of its market.
-_QUOTA_ZONE = Refusal(QuotaError, "quota", advice="ask for more of that quota")
-_QUOTA_REGION = Refusal(QuotaError, "quota", Extent.MARKET, "ask for more of that quota")
-_QUOTA_PROJECT = Refusal(QuotaError, "quota", Extent.PROJECT, "ask for more of that quota")
+_QUOTA_ZONE = TpuRefusal(QuotaError, "quota", advice="ask for more of that quota")
+_QUOTA_REGION = TpuRefusal(QuotaError, "quota", Extent.MARKET, "ask for more of that quota")
+_QUOTA_PROJECT = TpuRefusal(QuotaError, "quota", Extent.PROJECT, "ask for more of that quota")
 
 _EXHAUSTED = ("RESOURCE_EXHAUSTED",)
 _ROWS = (
     # UNAVAILABLE is also gRPC's code for credentials that could not be refreshed
-    _Row(
+    _ErrorRow(
         ("UNAVAILABLE", "UNAUTHENTICATED"),
         r"metadata from plugin failed.*(Refresh|Reauth|invalid_grant|DefaultCredentials)",
         _STRANGER,
     ),
-    _Row(
+    _ErrorRow(
         (),
         r"SERVICE_DISABLED|accessNotConfigured|has not been used in project|API .*is disabled",
         _API_OFF,
     ),
-    _Row(
+    _ErrorRow(
         ("RESOURCE_EXHAUSTED", "PERMISSION_DENIED"),
         r"RATE_LIMIT_EXCEEDED|rateLimitExceeded|per (second|minute|day)\b|rate limit",
         _LATER,
     ),
-    _Row(
+    _ErrorRow(
         ("NOT_FOUND", "PERMISSION_DENIED", "INVALID_ARGUMENT"),
         r"location \S+ is not found|access is unauthorized|invalid location|unknown zone",
         _NO_ZONE,
     ),
-    _Row(
+    _ErrorRow(
         ("PERMISSION_DENIED",),
         r"not have permission to submit requests for accelerator type",
         _CAPACITY,
     ),
-    _Row(("PERMISSION_DENIED",), r"Permission denied on '?locations/", _NO_ZONE),
-    _Row((), r"constraints?/\S+ violated|violates constraint", _POLICY),
-    _Row(("INVALID_ARGUMENT", "NOT_FOUND"), r"was not found in (the )?zone", _CAPACITY),
-    _Row((), r"while in state PREEMPTED|\bwas preempted|has been preempted", _PREEMPTED),
-    _Row(_EXHAUSTED, r"(?=.*quota)(?=.*(all regions|ALL_REGIONS|globally))", _QUOTA_PROJECT),
-    _Row(
+    _ErrorRow(("PERMISSION_DENIED",), r"Permission denied on '?locations/", _NO_ZONE),
+    _ErrorRow((), r"constraints?/\S+ violated|violates constraint", _POLICY),
+    _ErrorRow(("INVALID_ARGUMENT", "NOT_FOUND"), r"was not found in (the )?zone", _CAPACITY),
+    _ErrorRow((), r"while in state PREEMPTED|\bwas preempted|has been preempted", _PREEMPTED),
+    _ErrorRow(_EXHAUSTED, r"(?=.*quota)(?=.*(all regions|ALL_REGIONS|globally))", _QUOTA_PROJECT),
+    _ErrorRow(
         _EXHAUSTED, r"(?=.*(QuotaFailure|QUOTA_EXCEEDED|quota limit))(?=.*in region)", _QUOTA_REGION
     ),
-    _Row(_EXHAUSTED, r"QuotaFailure|QUOTA_EXCEEDED|quota limit", _QUOTA_ZONE),
-    _Row(
+    _ErrorRow(_EXHAUSTED, r"QuotaFailure|QUOTA_EXCEEDED|quota limit", _QUOTA_ZONE),
+    _ErrorRow(
         (),
         r"no more capacity|not enough (resources|capacity)|stock-?out|out of capacity"
         r"|insufficient (reserved )?capacity|RESOURCE_POOL_EXHAUSTED|resource pool exhausted",
         _CAPACITY,
     ),
-    _Row(_EXHAUSTED, r"(?=.*quota)(?=.*in region)", _QUOTA_REGION),
-    _Row(_EXHAUSTED, r"quota", _QUOTA_ZONE),
-    _Row(_EXHAUSTED, r"", _CAPACITY),
-    _Row(("FAILED_PRECONDITION",), r"billing", _FORBIDDEN),
+    _ErrorRow(_EXHAUSTED, r"(?=.*quota)(?=.*in region)", _QUOTA_REGION),
+    _ErrorRow(_EXHAUSTED, r"quota", _QUOTA_ZONE),
+    _ErrorRow(_EXHAUSTED, r"", _CAPACITY),
+    _ErrorRow(("FAILED_PRECONDITION",), r"billing", _FORBIDDEN),
     # In an operation 9 is "insufficient reserved capacity", unless its message differs.
-    _Row(("FAILED_PRECONDITION", "OUT_OF_RANGE"), r"", _CAPACITY, late=True),
-    _Row(("PERMISSION_DENIED",), r"", _FORBIDDEN),
-    _Row(("UNAUTHENTICATED",), r"", _STRANGER),
-    _Row(
+    _ErrorRow(("FAILED_PRECONDITION", "OUT_OF_RANGE"), r"", _CAPACITY, late=True),
+    _ErrorRow(("PERMISSION_DENIED",), r"", _FORBIDDEN),
+    _ErrorRow(("UNAUTHENTICATED",), r"", _STRANGER),
+    _ErrorRow(
         (
             "INVALID_ARGUMENT",
             "NOT_FOUND",
@@ -186,12 +186,12 @@ _ROWS = (
 )
 
 
-def classify(answer: Answer) -> Refusal:
+def classify(answer: ApiRefusal) -> TpuRefusal:
     """Return the refusal of an answer; an unknown one leaves the outcome open, for a retry."""
     return next((row.refusal for row in _ROWS if row.fits(answer)), _LATER)
 
 
-def refused(answer: Answer, what: str) -> ProviderError:
+def refused(answer: ApiRefusal, what: str) -> ProviderError:
     """Return the error to raise.
 
     Args:

@@ -28,7 +28,7 @@ from runners.google.account import entry
 from runners.google.firewall import Firewall, required_ingress
 from runners.google.names import label, labels
 from runners.tpu.client import WRITE_TIMEOUT_S, TpuApi
-from runners.tpu.errors import Answer, refused
+from runners.tpu.errors import ApiRefusal, refused
 from runners.tpu.names import (
     NODES,
     QUEUED,
@@ -38,9 +38,9 @@ from runners.tpu.names import (
     request_id,
     resource_id,
 )
-from runners.tpu.platform_config import PlatformConfig, parse_platform
+from runners.tpu.platform_config import TpuPlatformConfig, parse_platform
 from runners.tpu.states import ListedTpu, machine_of
-from runners.tpu.status import StatusReader, error_of
+from runners.tpu.status import TpuStatusReader, error_of
 
 # The guest gets a service account whether one is named or not, and with no scope given that one
 # may do everything. These two let it write logs and metrics.
@@ -50,13 +50,13 @@ _SCOPES = (
 )
 
 
-class Launcher:
+class TpuLauncher:
     """Makes machines."""
 
     def __init__(
         self,
         tpu_api: TpuApi,
-        status: StatusReader,
+        status: TpuStatusReader,
         firewall: Firewall | None,
         *,
         settings: Mapping[str, str],
@@ -94,7 +94,7 @@ class Launcher:
                 raise
         return self._adopt(request, handle)
 
-    def _guard(self, config: PlatformConfig, ingress: str) -> None:
+    def _guard(self, config: TpuPlatformConfig, ingress: str) -> None:
         """Restrict access to the ingress network; a user's network has the user's rules."""
         if config.public and not config.has_own_network and self._firewall is not None:
             self._firewall.ensure(ingress)
@@ -102,7 +102,7 @@ class Launcher:
     def _queue(
         self,
         request: LaunchRequest,
-        config: PlatformConfig,
+        config: TpuPlatformConfig,
         handle: Handle,
         node: tpu_v2.Node,
         *,
@@ -173,7 +173,7 @@ class Launcher:
             simulated=machine.simulated,
         )
 
-    def _node(self, request: LaunchRequest, config: PlatformConfig) -> tpu_v2.Node:
+    def _node(self, request: LaunchRequest, config: TpuPlatformConfig) -> tpu_v2.Node:
         tags = {
             **request.tags,
             "seatrial-project": self._project,
@@ -193,7 +193,7 @@ class Launcher:
             tags=[network_tag(self._project)],
         )
 
-    def _metadata(self, request: LaunchRequest, config: PlatformConfig) -> dict[str, str]:
+    def _metadata(self, request: LaunchRequest, config: TpuPlatformConfig) -> dict[str, str]:
         metadata = entry(_login(request), config.user)
         if request.expires_at is not None:
             metadata["startup-script"] = startup_script(
@@ -219,7 +219,7 @@ def queued_resource(
     return queued
 
 
-def _refuse(answer: Answer | None, what: str) -> None:
+def _refuse(answer: ApiRefusal | None, what: str) -> None:
     """Raise the error of an operation that failed at once, if it leads to another place.
 
     Any other failure is left to the next `inspect`: a retry would only return it again.

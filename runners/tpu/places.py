@@ -24,7 +24,7 @@ from runners.google.catalogue import price_note
 from runners.google.names import is_zone, region_of
 from runners.tpu.client import TpuApi
 from runners.tpu.names import location
-from runners.tpu.platform_config import PlatformConfig, parse_platform
+from runners.tpu.platform_config import TpuPlatformConfig, parse_platform
 from runners.tpu.prices import ADDRESS, MINIMUM_S, chip_item, find, known, table
 
 KEEP = timedelta(minutes=10)
@@ -41,7 +41,7 @@ class _Offer:
     until: datetime
 
 
-class PlaceFinder:
+class TpuPlaceFinder:
     """Knows the zones."""
 
     def __init__(
@@ -70,7 +70,7 @@ class PlaceFinder:
             places.sort(key=_dearness)
         return tuple(places)
 
-    def _offered(self, config: PlatformConfig, zones: tuple[str, ...]) -> tuple[str, ...]:
+    def _offered(self, config: TpuPlatformConfig, zones: tuple[str, ...]) -> tuple[str, ...]:
         wanted = config.accelerator.name
         offers = self._ask(zones)
         fitting = tuple(z for z in zones if wanted in (offers[z].types or (wanted,)))
@@ -122,7 +122,7 @@ class PlaceFinder:
         return self._tpu_api.once(f"list the accelerator types of {zone}", listed)
 
 
-def place_of(config: PlatformConfig, zone: str, market: str, prices: Iterable[Price]) -> Place:
+def place_of(config: TpuPlatformConfig, zone: str, market: str, prices: Iterable[Price]) -> Place:
     """Return one place with its prices."""
     region, kind = region_of(zone), config.accelerator
     chip = find(prices, chip_item(kind.generation), region, market)
@@ -141,7 +141,7 @@ def place_of(config: PlatformConfig, zone: str, market: str, prices: Iterable[Pr
     )
 
 
-def _zones(config: PlatformConfig) -> tuple[str, ...]:
+def _zones(config: TpuPlatformConfig) -> tuple[str, ...]:
     known_zones = table().zones_of(config.accelerator.generation)
     if not config.locations and not known_zones:
         raise ConfigError(f"locations: list some, no zone is known for {config.accelerator.name}")

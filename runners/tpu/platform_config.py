@@ -21,7 +21,7 @@ _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
 
 
 @dataclass(frozen=True, slots=True)
-class Accelerator:
+class AcceleratorType:
     """One accelerator type."""
 
     name: str
@@ -55,10 +55,10 @@ _OTHER_RUNTIMES = ("tpu-vm-", "v2-nightly-")
 
 
 @dataclass(frozen=True, slots=True)
-class PlatformConfig:
+class TpuPlatformConfig:
     """A platform's requirements of Cloud TPU."""
 
-    accelerator: Accelerator
+    accelerator: AcceleratorType
     markets: tuple[str, ...]
     locations: tuple[str, ...]
     """Zones and regions in order; empty means every zone that is known."""
@@ -80,10 +80,10 @@ class PlatformConfig:
         return self.network.rpartition("/")[2] not in ("", "default")
 
 
-def parse_platform(platform: Platform) -> PlatformConfig:
+def parse_platform(platform: Platform) -> TpuPlatformConfig:
     """Return the platform's requirements of Cloud TPU. Raises PlatformError."""
     options = _options(platform)
-    return PlatformConfig(
+    return TpuPlatformConfig(
         accelerator=_accelerator(platform),
         markets=tuple(dict.fromkeys(platform.market or ("on-demand",))),
         locations=_locations(platform),
@@ -103,11 +103,11 @@ def check_platform(platform: Platform) -> tuple[Problem, ...]:
     return platform_problems(platform, (_accelerator, _runtime_version, _locations, _options))
 
 
-def _accelerator(platform: Platform) -> Accelerator:
+def _accelerator(platform: Platform) -> AcceleratorType:
     return accelerator(platform.accelerator_type, platform.runtime_version)
 
 
-def accelerator(name: str | None, runtime_version: str | None = None) -> Accelerator:
+def accelerator(name: str | None, runtime_version: str | None = None) -> AcceleratorType:
     """Read an accelerator type of one host. Raises PlatformError."""
     path, text = ("accelerator_type",), name or ""
     prefix, _, number = text.rpartition("-")
@@ -123,7 +123,7 @@ def accelerator(name: str | None, runtime_version: str | None = None) -> Acceler
         raise PlatformError(path, f"{text!r} is no type of one host{nearest(text, types)}")
     runtime = _known_runtime(runtime_version) or family.runtime_version
     chips = max(1, int(number) // family.cores_per_chip)
-    return Accelerator(text, family.generation, chips, runtime)
+    return AcceleratorType(text, family.generation, chips, runtime)
 
 
 def _runtime_version(platform: Platform) -> str:

@@ -26,7 +26,7 @@ _TABLE = Path(__file__).with_name("prices.toml")
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TpuPriceTable:
     """The shipped table."""
 
     prices: tuple[Price, ...]
@@ -39,7 +39,7 @@ class Table:
 
 
 @cache
-def table() -> Table:
+def table() -> TpuPriceTable:
     """Read the shipped table."""
     raw = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
     day: date = raw["as_of"]
@@ -54,7 +54,7 @@ def table() -> Table:
             prices.append(Price(PROVIDER, item, region, market, usd, as_of, "table"))
             address = Decimal(raw["address_usd_per_hour"][market])
             prices.append(Price(PROVIDER, ADDRESS, region, market, address, as_of, "table"))
-    return Table(tuple(prices), zones)
+    return TpuPriceTable(tuple(prices), zones)
 
 
 def chip_item(generation: str) -> str:
@@ -76,7 +76,7 @@ def find(prices: Iterable[Price], item: str, region: str, market: str) -> Price 
 _GENERATION = re.compile(r"\bTPU\s?(v5e|v5p|v6e)\b", re.IGNORECASE)
 
 
-class Catalogue:
+class TpuPriceReader:
     """Reads prices."""
 
     def __init__(self, clients: Clients, *, now: Callable[[], datetime]) -> None:

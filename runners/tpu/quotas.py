@@ -18,7 +18,7 @@ from runners.tpu.names import location
 from runners.tpu.platform_config import accelerator, parse_platform
 from runners.tpu.prices import PROVIDER
 from runners.tpu.states import ListedTpu, market_of, spec_of
-from runners.tpu.status import StatusReader
+from runners.tpu.status import TpuStatusReader
 
 SERVICE = "tpu.googleapis.com"
 KEEP = timedelta(minutes=1)
@@ -30,13 +30,13 @@ _CODES = {
 }
 
 
-class QuotaReader:
+class TpuQuotaReader:
     """Reads quotas and counts their usage."""
 
     def __init__(
         self,
         tpu_api: TpuApi,
-        status: StatusReader,
+        status: TpuStatusReader,
         clients: Clients,
         *,
         now: Callable[[], datetime],

@@ -19,7 +19,7 @@ from orchestrator.domain.machine import (
 from runners.google.account import HOST_KEYS, host_key_in
 from runners.google.names import label
 from runners.tpu.client import READ_TIMEOUT_S, TpuApi, status_answer
-from runners.tpu.errors import Answer, classify
+from runners.tpu.errors import ApiRefusal, classify
 from runners.tpu.names import NODES, QUEUED, Handle, handle_of, location, parse, token_in
 from runners.tpu.states import ListedTpu, is_up, machine_of, node_handle
 from runners.ttl_cache import TtlCache
@@ -29,7 +29,7 @@ PAGES = 5
 """Maximum number of pages of operations that are read; the API forgets old operations."""
 
 
-class Outcome(Enum):
+class CreateOutcome(Enum):
     """Outcome of a create operation that did not fail."""
 
     UNKNOWN = "unknown"
@@ -47,39 +47,39 @@ class Failed:
     detail: str
 
 
-def outcome_of(tpu_api: TpuApi, handle: Handle, *, now: datetime) -> Outcome | Failed:
+def outcome_of(tpu_api: TpuApi, handle: Handle, *, now: datetime) -> CreateOutcome | Failed:
     """Return the outcome of the newest create of this id; unknown after a deletion.
 
     Raises ProviderError.
     """
     # A queue entry's node may have been deleted by itself, after its entry had vanished.
     paths = {handle.path(tpu_api.project), handle.beside(NODES).path(tpu_api.project)}
-    found: tuple[float, Outcome | Failed] = (0.0, Outcome.UNKNOWN)
+    found: tuple[float, CreateOutcome | Failed] = (0.0, CreateOutcome.UNKNOWN)
     for operation, metadata in _operations(tpu_api, location(tpu_api.project, handle.zone)):
         if metadata.target not in paths:
             continue
         made = metadata.create_time.timestamp() if metadata.create_time else 0.0
         if made >= found[0]:
             is_create = metadata.verb.lower().startswith("create")
-            found = (made, _read(operation) if is_create else Outcome.UNKNOWN)
+            found = (made, _read(operation) if is_create else CreateOutcome.UNKNOWN)
     made, outcome = found
     is_young = now.timestamp() - made < VISIBLE_AFTER_S
-    return Outcome.JUST_DONE if outcome is Outcome.DONE and is_young else outcome
+    return CreateOutcome.JUST_DONE if outcome is CreateOutcome.DONE and is_young else outcome
 
 
-def error_of(operation: operations_pb2.Operation) -> Answer | None:
+def error_of(operation: operations_pb2.Operation) -> ApiRefusal | None:
     """Return why it failed; None if it did not fail, or has not ended."""
     if not operation.HasField("error"):
         return None
     return status_answer(operation.error.code, operation.error.message, operation.error.details)
 
 
-def _read(operation: operations_pb2.Operation) -> Outcome | Failed:
+def _read(operation: operations_pb2.Operation) -> CreateOutcome | Failed:
     answer = error_of(operation)
     if answer is not None:
         words = " ".join(answer.words.split())
         return Failed(classify(answer).ended, f"its creation failed: {answer.code}: {words}")
-    return Outcome.DONE if operation.done else Outcome.UNDER_WAY
+    return CreateOutcome.DONE if operation.done else CreateOutcome.UNDER_WAY
 
 
 def _operations(
@@ -111,7 +111,7 @@ def _metadata(operation: operations_pb2.Operation) -> tpu_v2.OperationMetadata:
 HOST_KEY_KEPT = timedelta(seconds=10)
 
 
-class StatusReader:
+class TpuStatusReader:
     """Reads machines."""
 
     def __init__(self, tpu_api: TpuApi, *, project: str, now: Callable[[], datetime]) -> None:
@@ -221,10 +221,10 @@ class StatusReader:
             return replace(
                 machine, detail=f"{machine.detail}; the reason is not available: {error}"
             )
-        if found in (Outcome.UNDER_WAY, Outcome.JUST_DONE):
+        if found in (CreateOutcome.UNDER_WAY, CreateOutcome.JUST_DONE):
             said = f"its creation is {found.value}, and it is not to be seen yet"
             return replace(machine, state=MachineState.REQUESTED, token="", detail=said)
-        if isinstance(found, Outcome):
+        if isinstance(found, CreateOutcome):
             return machine
         return replace(machine, ended=found.ended, detail=found.detail)
 

@@ -14,19 +14,19 @@ from orchestrator.domain.machine import (
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
 from orchestrator.domain.quota import Demand, Quota, QuotaLevel
-from runners.google.account import Account
+from runners.google.account import GoogleAccount
 from runners.google.clients import COMPUTE, TPU, Clients, may_ask
 from runners.google.firewall import Firewall, is_rule, required_ingress
 from runners.provider_context import ProviderContext
 from runners.tpu.client import TpuApi
 from runners.tpu.deletion import Deleter
-from runners.tpu.launch import Launcher
+from runners.tpu.launch import TpuLauncher
 from runners.tpu.names import network_tag
-from runners.tpu.places import PlaceFinder
+from runners.tpu.places import TpuPlaceFinder
 from runners.tpu.platform_config import parse_platform
-from runners.tpu.prices import Catalogue, known
-from runners.tpu.quotas import QuotaReader
-from runners.tpu.status import StatusReader
+from runners.tpu.prices import TpuPriceReader, known
+from runners.tpu.quotas import TpuQuotaReader
+from runners.tpu.status import TpuStatusReader
 
 
 class CloudTpu:
@@ -35,18 +35,18 @@ class CloudTpu:
     def __init__(self, context: ProviderContext) -> None:
         settings = context.settings
         self._context = context
-        account = Account(settings, api=TPU)
+        account = GoogleAccount(settings, api=TPU)
         self._tpu_api = TpuApi(account, endpoint=settings.get(TPU, ""))
         self._clients = Clients(settings, account)
         project = settings.get("project") or "seatrial"
-        self._status = StatusReader(self._tpu_api, project=project, now=context.now)
+        self._status = TpuStatusReader(self._tpu_api, project=project, now=context.now)
         # An emulated TPU without an emulated Compute beside it has no network to guard.
         self._firewall = (
             Firewall(self._clients, provider="tpu", project=project, tag=network_tag(project))
             if may_ask(settings, COMPUTE)
             else None
         )
-        self._launcher = Launcher(
+        self._launcher = TpuLauncher(
             self._tpu_api,
             self._status,
             self._firewall,
@@ -54,9 +54,9 @@ class CloudTpu:
             templates=context.templates,
         )
         self._deleter = Deleter(self._tpu_api, self._status)
-        self._finder = PlaceFinder(self._tpu_api, prices=context.prices, now=context.now)
-        self._quotas = QuotaReader(self._tpu_api, self._status, self._clients, now=context.now)
-        self._catalogue = Catalogue(self._clients, now=context.now)
+        self._finder = TpuPlaceFinder(self._tpu_api, prices=context.prices, now=context.now)
+        self._quotas = TpuQuotaReader(self._tpu_api, self._status, self._clients, now=context.now)
+        self._catalogue = TpuPriceReader(self._clients, now=context.now)
 
     def places(self, platform: Platform) -> tuple[Place, ...]:
         """Return the places to try, in order.

@@ -9,10 +9,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,17 +38,23 @@ class Served:
 
 
 @contextmanager
-def served(home: Path, *options: str, port: int = 0, begin: Begin = list) -> Iterator[Served]:
+def served(
+    home: Path,
+    *options: str,
+    port: int = 0,
+    begin: Begin = list,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Served]:
     """Serve a home on a port, a free one if none is named, until done with.
 
-    `begin` makes of the command's words those that start it.
+    `begin` makes of the command's words those that start it; `settings` are more variables.
     """
     log = home / "served.log"
     number = str(port or free_port())
     command = begin([sys.executable, "-m", "orchestrator", "serve", "--port", number, *options])
     with log.open("wb") as out:
         process = subprocess.Popen(
-            command, cwd=ROOT, stdout=out, stderr=out, env=_environment(home)
+            command, cwd=ROOT, stdout=out, stderr=out, env={**_environment(home), **settings}
         )
     try:
         link = _printed_link(process, log)

@@ -12,7 +12,7 @@ from orchestrator.domain.machine import LocalEndpoint, Shell, SshEndpoint
 from runners.archives import AGENT_FOLDER, Archive, pack
 from runners.fake import FakeComputer, FakeWorkspace
 from runners.shell import open_shell
-from runners.workspace import Workspace
+from runners.workspace import ShellWorkspace
 from tests.ssh_hosts import SshHost
 
 SSH = pytest.param("ssh", marks=pytest.mark.needs_sshd)
@@ -67,9 +67,9 @@ def base(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def real(shell: Shell, base: Path, stub: Archive) -> Iterator[Workspace]:
+def real(shell: Shell, base: Path, stub: Archive) -> Iterator[ShellWorkspace]:
     """A workspace over each kind of shell."""
-    workspace = Workspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
+    workspace = ShellWorkspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
     yield workspace
     workspace.disconnect()
 
@@ -77,7 +77,7 @@ def real(shell: Shell, base: Path, stub: Archive) -> Iterator[Workspace]:
 @pytest.fixture(params=["local", SSH, "fake"])
 def workspace(
     request: pytest.FixtureRequest, tmp_path: Path, base: Path, stub: Archive
-) -> Iterator[Workspace | FakeWorkspace]:
+) -> Iterator[ShellWorkspace | FakeWorkspace]:
     """Each kind of workspace, the one in memory too."""
     if request.param == "fake":
         yield FakeWorkspace(FakeComputer())
@@ -87,6 +87,6 @@ def workspace(
     else:
         host: SshHost = request.getfixturevalue("ssh_host")
         shell = open_shell(host.endpoint(), keys_dir=host.keys_dir)
-    workspace = Workspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
+    workspace = ShellWorkspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
     yield workspace
     workspace.disconnect()

@@ -26,7 +26,7 @@ from orchestrator.domain.machine import (
     SshEndpoint,
 )
 from runners import registry
-from runners.fake import FakeCloud, FakeProvider, Fault, MemoryHostStore
+from runners.fake import FakeCloud, FakeProvider, LaunchFault, MemoryHostStore
 from runners.provider_context import ProviderContext
 from runners.static import StaticProvider
 from tests.contract import provider_cases
@@ -267,16 +267,16 @@ def rent(cloud: FakeCloud) -> Callable[..., Machine]:
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        (Fault.CAPACITY, CapacityError),
-        (Fault.QUOTA, QuotaError),
-        (Fault.NOT_OFFERED, NotOfferedError),
-        (Fault.UNAVAILABLE, ProviderUnavailableError),
-        (Fault.CREDENTIALS, CredentialsError),
-        (Fault.CONFIG, ConfigError),
+        (LaunchFault.CAPACITY, CapacityError),
+        (LaunchFault.QUOTA, QuotaError),
+        (LaunchFault.NOT_OFFERED, NotOfferedError),
+        (LaunchFault.UNAVAILABLE, ProviderUnavailableError),
+        (LaunchFault.CREDENTIALS, CredentialsError),
+        (LaunchFault.CONFIG, ConfigError),
     ],
 )
 def test_a_scripted_refusal_makes_no_machine(
-    cloud: FakeCloud, rent: Callable[..., Machine], fault: Fault, error: type[ProviderError]
+    cloud: FakeCloud, rent: Callable[..., Machine], fault: LaunchFault, error: type[ProviderError]
 ) -> None:
     cloud.fail("east", fault)
     for _ in range(2):
@@ -287,7 +287,7 @@ def test_a_scripted_refusal_makes_no_machine(
 
 
 def test_faults_run_out(cloud: FakeCloud, rent: Callable[..., Machine]) -> None:
-    cloud.fail("east", Fault.UNAVAILABLE, times=2)
+    cloud.fail("east", LaunchFault.UNAVAILABLE, times=2)
     for _ in range(2):
         with pytest.raises(ProviderUnavailableError):
             rent()
@@ -297,7 +297,7 @@ def test_faults_run_out(cloud: FakeCloud, rent: Callable[..., Machine]) -> None:
 def test_a_lost_answer_leaves_one_machine_that_the_token_finds(
     cloud: FakeCloud, rent: Callable[..., Machine]
 ) -> None:
-    cloud.fail("east", Fault.LOST_ANSWER, times=1)
+    cloud.fail("east", LaunchFault.LOST_ANSWER, times=1)
     with pytest.raises(ProviderUnavailableError):
         rent()
     assert cloud.made == 1

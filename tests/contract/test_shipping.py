@@ -16,7 +16,7 @@ import pytest
 
 from orchestrator.domain.machine import Shell
 from runners.archives import Archive, agent_archive, pack
-from runners.workspace import Workspace, WorkspaceError
+from runners.workspace import ShellWorkspace, WorkspaceError
 from tests.waiting import until
 
 MIB = 1024 * 1024
@@ -31,7 +31,7 @@ def shelf(base: Path, kind: str = "payloads") -> list[str]:
     return sorted(os.listdir(folder)) if folder.exists() else []
 
 
-def test_what_arrives_is_what_was_packed(real: Workspace, base: Path) -> None:
+def test_what_arrives_is_what_was_packed(real: ShellWorkspace, base: Path) -> None:
     files = {
         "plain.txt": b"text\r\n",
         "deep/er/still/file.bin": bytes(range(256)) * 3,
@@ -66,7 +66,7 @@ def entry(
     return info
 
 
-def test_a_zipped_archive_with_links_and_modes(real: Workspace, base: Path) -> None:
+def test_a_zipped_archive_with_links_and_modes(real: ShellWorkspace, base: Path) -> None:
     def fill(archive: tarfile.TarFile) -> None:
         archive.addfile(entry(".", tarfile.DIRTYPE, mode=0o500))
         archive.addfile(entry("./locked", tarfile.DIRTYPE, mode=0o500))
@@ -99,7 +99,7 @@ def test_a_zipped_archive_with_links_and_modes(real: Workspace, base: Path) -> N
     ids=lambda info: f"{info.name}-{info.linkname}",
 )
 def test_what_leaves_its_folder_is_refused(
-    real: Workspace, base: Path, member: tarfile.TarInfo
+    real: ShellWorkspace, base: Path, member: tarfile.TarInfo
 ) -> None:
     archive = tar_of(lambda stream: stream.addfile(member))
     with pytest.raises(WorkspaceError, match=r"leads out of|neither a file"):
@@ -107,7 +107,7 @@ def test_what_leaves_its_folder_is_refused(
     assert shelf(base) == []
 
 
-def test_a_zip_of_several_parts_is_unpacked_whole(real: Workspace, base: Path) -> None:
+def test_a_zip_of_several_parts_is_unpacked_whole(real: ShellWorkspace, base: Path) -> None:
     plain = pack([("a", os.urandom(5000)), ("b", os.urandom(400_000))]).data
     data = gzip.compress(plain[:7000]) + gzip.compress(plain[7000:]) + bytes(512)
     digest = hashlib.sha256(data).hexdigest()
@@ -126,7 +126,7 @@ NO_ARCHIVES = {
 }
 
 
-def test_what_is_no_archive_leaves_nothing(real: Workspace, base: Path) -> None:
+def test_what_is_no_archive_leaves_nothing(real: ShellWorkspace, base: Path) -> None:
     for what, data in NO_ARCHIVES.items():
         digest = hashlib.sha256(data).hexdigest()
         with pytest.raises(WorkspaceError, match="unpacked"):
@@ -134,7 +134,7 @@ def test_what_is_no_archive_leaves_nothing(real: Workspace, base: Path) -> None:
         assert shelf(base) == [], what
 
 
-def test_a_cut_off_archive_leaves_nothing(real: Workspace, base: Path) -> None:
+def test_a_cut_off_archive_leaves_nothing(real: ShellWorkspace, base: Path) -> None:
     archive = pack([("a", os.urandom(300_000)), ("b", os.urandom(300_000))])
     with pytest.raises(WorkspaceError, match="has the sha256"):
         real.put_archive("payloads", archive.digest, sent(archive.data[:400_000]))
@@ -142,7 +142,7 @@ def test_a_cut_off_archive_leaves_nothing(real: Workspace, base: Path) -> None:
 
 
 def test_an_error_of_the_store_reaches_the_caller_and_the_next_upload_sweeps(
-    real: Workspace, base: Path
+    real: ShellWorkspace, base: Path
 ) -> None:
     def broken() -> Iterator[bytes]:
         yield pack([("a", bytes(300_000))]).data[:200_000]
@@ -157,7 +157,7 @@ def test_an_error_of_the_store_reaches_the_caller_and_the_next_upload_sweeps(
     until(lambda: shelf(base) == [whole.digest])
 
 
-def test_two_uploads_at_once_are_harmless(real: Workspace, base: Path) -> None:
+def test_two_uploads_at_once_are_harmless(real: ShellWorkspace, base: Path) -> None:
     archive = pack((f"{n % 7}/{n}", os.urandom(20_000)) for n in range(200))
     gate = threading.Barrier(3)
     answers: list[bool] = []
@@ -182,7 +182,7 @@ def test_two_uploads_at_once_are_harmless(real: Workspace, base: Path) -> None:
 
 
 def test_what_a_killed_upload_left_is_swept_and_a_running_one_is_not(
-    real: Workspace, base: Path
+    real: ShellWorkspace, base: Path
 ) -> None:
     dead = base / "payloads" / ".incoming-dead"
     (dead / "inside").mkdir(parents=True)
@@ -199,7 +199,9 @@ def test_what_a_killed_upload_left_is_swept_and_a_running_one_is_not(
 
 
 @pytest.mark.needs_root
-def test_a_full_disk_is_said_and_leaves_nothing(real: Workspace, shell: Shell, base: Path) -> None:
+def test_a_full_disk_is_said_and_leaves_nothing(
+    real: ShellWorkspace, shell: Shell, base: Path
+) -> None:
     base.mkdir()
     place = shlex.quote(str(base))
     # By the shell itself, as a host has its own view of what is mounted.

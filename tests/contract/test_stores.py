@@ -13,7 +13,7 @@ from orchestrator.domain.cell import RunSpec, RunState
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.errors import KeyTakenError, UnknownIdError
-from orchestrator.store.runs import Claim, RunEvent
+from orchestrator.store.runs import KeyClaim, RunEvent
 from tests.databases import MANIFEST, NOW, a_run, after, create, matrix, together
 
 STALE = NOW - timedelta(minutes=5)
@@ -118,29 +118,29 @@ def test_exactly_one_of_many_finishes_a_run(stores):
 
 def test_a_key_is_new_then_in_flight_then_replayed(stores):
     claim = partial(stores.runs.claim_key, "k", at=NOW, stale_before=STALE)
-    assert claim("body") == (Claim.NEW, None)
-    assert claim("body") == (Claim.IN_FLIGHT, None)
-    assert claim("other") == (Claim.OTHER_BODY, None)
+    assert claim("body") == (KeyClaim.NEW, None)
+    assert claim("body") == (KeyClaim.IN_FLIGHT, None)
+    assert claim("other") == (KeyClaim.OTHER_BODY, None)
     stores.runs.create(a_run(), RunSpec(matrix(), MANIFEST), [], key="k")
-    assert claim("body") == (Claim.REPLAY, "run-1")
-    assert claim("other") == (Claim.OTHER_BODY, None)
+    assert claim("body") == (KeyClaim.REPLAY, "run-1")
+    assert claim("other") == (KeyClaim.OTHER_BODY, None)
 
 
 def test_a_dropped_key_is_new_again_unless_it_has_a_run(stores):
     claim = partial(stores.runs.claim_key, "k", "body", at=NOW, stale_before=STALE)
     claim()
     stores.runs.drop_key("k")
-    assert claim() == (Claim.NEW, None)
+    assert claim() == (KeyClaim.NEW, None)
     stores.runs.create(a_run(), RunSpec(matrix(), MANIFEST), [], key="k")
     stores.runs.drop_key("k")
-    assert claim() == (Claim.REPLAY, "run-1")
+    assert claim() == (KeyClaim.REPLAY, "run-1")
 
 
 def test_the_claim_of_a_dead_request_is_taken_over(stores):
     stores.runs.claim_key("k", "body", at=NOW, stale_before=STALE)
     late = {"at": after(600), "stale_before": after(300)}
-    assert stores.runs.claim_key("k", "other", **late) == (Claim.NEW, None)
-    assert stores.runs.claim_key("k", "other", **late) == (Claim.IN_FLIGHT, None)
+    assert stores.runs.claim_key("k", "other", **late) == (KeyClaim.NEW, None)
+    assert stores.runs.claim_key("k", "other", **late) == (KeyClaim.IN_FLIGHT, None)
 
 
 def test_a_key_makes_one_run_even_if_its_claim_was_taken_over(stores):
@@ -156,7 +156,7 @@ def test_a_key_makes_one_run_even_if_its_claim_was_taken_over(stores):
 def test_exactly_one_of_many_takes_a_key(stores):
     claim = partial(stores.runs.claim_key, "k", "body", at=NOW, stale_before=STALE)
     answers = [answer[0] for answer in together([claim] * 8)]
-    assert sorted(answers) == [Claim.IN_FLIGHT] * 7 + [Claim.NEW]
+    assert sorted(answers) == [KeyClaim.IN_FLIGHT] * 7 + [KeyClaim.NEW]
 
 
 def test_the_feed_is_numbered_without_a_gap_whoever_writes(stores):

@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 from sqlalchemy import update
 
+from orchestrator.domain.browser_session import BrowserSession
 from orchestrator.domain.caller_identity import Scope, Token
 from orchestrator.domain.machine import (
     FakeEndpoint,
@@ -60,21 +61,59 @@ def test_tokens_are_listed_oldest_first(stores):
     assert stores.tokens.list() == [TOKEN, late]
 
 
-def test_a_session_lasts_until_its_end_and_knows_its_token(stores):
+def session_named(id_: str, **more: object) -> BrowserSession:
+    values = {"token": "t1", "created_at": NOW, "last_used_at": NOW, "expires_at": after(30)}
+    values |= {"name": "ci", "display_name": "", "scope": Scope.RUN}
+    return BrowserSession(id=id_, **(values | more))
+
+
+def test_a_session_comes_back_by_its_secret_until_it_or_its_token_is_revoked(stores):
+    stores.tokens.add(TOKEN, "s")
+    sessions = stores.browser_sessions
+    of_token = session_named("one")
+    of_person = session_named("two", token=None, display_name="Ana", created_at=after(1))
+    sessions.add(of_token, "1", id_token=None)
+    sessions.add(of_person, "2", id_token="header.claims.signature")
+    assert (sessions.find("1"), sessions.find("2")) == (of_token, of_person)
+    assert sessions.list() == [of_token, of_person]
+    assert [sessions.find(name) for name in ("s", "one", "")] == [None] * 3
+    assert [sessions.id_token(one) for one in ("one", "two", "no")] == [
+        None,
+        "header.claims.signature",
+        None,
+    ]
+    stores.tokens.revoke("t1", at=after(6))
+    assert sessions.find("1") is None
+    assert sessions.list() == [of_person]
+    assert [sessions.end("two"), sessions.end("two")] == [True, False]
+    assert sessions.find("2") is None
+
+
+def test_the_display_name_of_a_person_is_that_of_the_latest_sign_in(stores):
     stores.tokens.add(TOKEN, "s")
     begin = stores.browser_sessions.add
-    begin("one", "t1", at=NOW, expires_at=after(10))
-    begin("two", "t1", at=after(5), expires_at=after(30))
-    found = stores.browser_sessions.token_of
-    assert [found("one", at=after(at)) for at in (0, 9, 10)] == [TOKEN, TOKEN, None]
-    assert [found(name, at=NOW) for name in ("s", "ONE", "")] == [None] * 3
-    stores.tokens.revoke("t1", at=after(6))
-    assert found("two", at=after(7)).revoked_at == after(6)
-    begin("three", "t1", at=after(11), expires_at=after(30))
-    assert found("one", at=NOW) is None  # forgotten, as it was over
-    for _ in range(2):
-        stores.browser_sessions.end("two")
-    assert (found("two", at=after(7)), found("three", at=after(12)).id) == (None, "t1")
+    begin(session_named("one", token=None, name="p", display_name="Ann"), "1", id_token=None)
+    begin(session_named("two", token=None, name="p", display_name="Ana"), "2", id_token=None)
+    begin(session_named("three"), "3", id_token=None)
+    names = stores.browser_sessions.display_names
+    assert names(["p", "ci", "x"]) == {"p": "Ana"}
+    assert names([]) == {}
+
+
+def test_a_session_is_forgotten_when_another_begins_after_its_end(stores):
+    sessions = stores.browser_sessions
+    sessions.add(session_named("one", token=None), "1", id_token=None)
+    late = session_named("two", token=None, created_at=after(30), expires_at=after(60))
+    sessions.add(late, "2", id_token=None)
+    assert sessions.list() == [late]
+
+
+def test_the_last_use_of_a_session_never_goes_backwards(stores):
+    sessions = stores.browser_sessions
+    sessions.add(session_named("one", token=None), "1", id_token=None)
+    for second in (5, 9, 7):
+        sessions.used("one", at=after(second))
+    assert sessions.find("1").last_used_at == after(9)
 
 
 def test_the_last_use_never_goes_backwards(stores):

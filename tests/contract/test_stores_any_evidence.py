@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from orchestrator.domain.event_facts import CheckFact, Facts, JobFact, MetricFact, Notice, TestFact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord
-from orchestrator.store.evidence import Position
+from orchestrator.store.evidence import EvidencePosition
 from tests.databases import NOW, Agent, attempt, create, deliver, outcomes, read
 
 
@@ -47,7 +47,7 @@ def hostile_facts():
 
 def test_text_that_postgres_cannot_keep_is_kept_without_that(stores, agent, cell_id):
     assert stores.evidence.append(
-        agent.attempt_id, Position(), at=NOW, events=b"any\n", facts=hostile_facts()
+        agent.attempt_id, EvidencePosition(), at=NOW, events=b"any\n", facts=hostile_facts()
     )
     stores.results.put_artifacts(cell_id, [ArtifactRecord(HOSTILE, 1, "1" * 64)])
     clean = "a\ufffdb\ufffdc\\u0000\u2028\U0001f600"
@@ -86,7 +86,7 @@ def test_a_duration_beyond_reason_is_cut(stores, agent, cell_id):
     facts = read(chunk)
     facts.tests["unit", "a"] = TestFact("unit", "a", duration_s=1e300)
     facts.tests["unit", "b"] = TestFact("unit", "b", duration_s=-5.0)
-    stores.evidence.append(agent.attempt_id, Position(), at=NOW, events=chunk, facts=facts)
+    stores.evidence.append(agent.attempt_id, EvidencePosition(), at=NOW, events=chunk, facts=facts)
     assert [fact.duration_s for fact in stores.results.tests(cell_id)] == [315_360_000.0, 0.0]
 
 

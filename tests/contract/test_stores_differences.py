@@ -10,7 +10,7 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.reuse_inputs import Reuse
 from orchestrator.domain.test_comparison import Difference, difference
 from orchestrator.domain.test_identity import Alias, AliasState, NameChange
-from orchestrator.store.run_comparison import Overview
+from orchestrator.store.run_comparison import ComparisonOverview
 from reports.views.compare import category
 from tests.databases import NOW, Agent, attempt, create, lease
 
@@ -248,7 +248,7 @@ def test_where_results_were_produced_is_told(stores):
 
 
 def test_nothing_is_asked_of_no_pairs(stores):
-    assert stores.differences.overview([], product=PRODUCT, each=1) == Overview()
+    assert stores.differences.overview([], product=PRODUCT, each=1) == ComparisonOverview()
     assert every(stores) == []
 
 

@@ -15,7 +15,7 @@ from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store import evidence
 from orchestrator.store.errors import CorruptEvidenceError, UnknownIdError
-from orchestrator.store.evidence import Position
+from orchestrator.store.evidence import EvidencePosition
 from orchestrator.store.tables import CellRollupRow, EvidenceChunkRow, JobRollupRow, TestCaseRow
 from tests.databases import (
     NOW,
@@ -55,7 +55,7 @@ def next_attempt(stores, cell_id):
 
 
 def test_nothing_is_stored_at_first(stores, agent, cell_id):
-    assert stores.evidence.position(agent.attempt_id) == Position()
+    assert stores.evidence.position(agent.attempt_id) == EvidencePosition()
     assert list(stores.evidence.raw_events(agent.attempt_id)) == []
     assert stores.results.tests(cell_id) == []
     assert stores.results.tally(cell_id) == {}
@@ -67,7 +67,7 @@ def test_nothing_is_stored_at_first(stores, agent, cell_id):
     with pytest.raises(UnknownIdError):
         stores.evidence.position("x")
     with pytest.raises(UnknownIdError):
-        stores.evidence.append("x", Position(), at=NOW, events=b"x\n")
+        stores.evidence.append("x", EvidencePosition(), at=NOW, events=b"x\n")
     with pytest.raises(UnknownIdError):
         stores.results.tally("x")
 
@@ -75,9 +75,9 @@ def test_nothing_is_stored_at_first(stores, agent, cell_id):
 def test_a_chunk_is_stored_with_what_it_states(stores, agent, cell_id):
     chunk = agent.manifest("a", "b") + agent.test("a", "failed", longrepr="trace\nE boom")
     have = stores.evidence.append(
-        agent.attempt_id, Position(), at=after(3), events=chunk, facts=read(chunk)
+        agent.attempt_id, EvidencePosition(), at=after(3), events=chunk, facts=read(chunk)
     )
-    assert have == Position(4, len(chunk), 0, after(3), None)
+    assert have == EvidencePosition(4, len(chunk), 0, after(3), None)
     assert stores.evidence.position(agent.attempt_id) == have
     assert list(stores.evidence.raw_events(agent.attempt_id)) == [chunk]
     assert stores.results.tests(cell_id) == [
@@ -118,7 +118,7 @@ def test_the_same_chunk_from_many_is_stored_once(stores, agent, cell_id):
     append = partial(
         stores.evidence.append,
         agent.attempt_id,
-        Position(),
+        EvidencePosition(),
         at=NOW,
         events=chunk,
         facts=facts,
@@ -173,11 +173,13 @@ def test_a_busy_look_costs_few_statements(database):
 
 def test_an_empty_chunk_is_nothing_new(stores, agent):
     before = stores.run_events.after("run-1", 0)
-    assert stores.evidence.append(agent.attempt_id, Position(), at=NOW) == Position()
+    assert (
+        stores.evidence.append(agent.attempt_id, EvidencePosition(), at=NOW) == EvidencePosition()
+    )
     assert stores.run_events.after("run-1", 0) == before
     with pytest.raises(ValueError, match="without the bytes"):
         stores.evidence.append(
-            agent.attempt_id, Position(), at=NOW, facts=read(agent.test("a")), log=b"more"
+            agent.attempt_id, EvidencePosition(), at=NOW, facts=read(agent.test("a")), log=b"more"
         )
 
 

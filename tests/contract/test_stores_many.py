@@ -15,7 +15,7 @@ from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from orchestrator.domain.reuse_inputs import Reuse
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.cell_results import Depth
-from orchestrator.store.leases import Spending
+from orchestrator.store.leases import RunSpending
 from orchestrator.store.results import TestsAsked
 from orchestrator.store.runs import RunNames, RunsAsked
 from tests.databases import (
@@ -148,7 +148,7 @@ def test_spending_adds_up_what_is_settled_and_hands_out_the_rest(stores):
     [going] = found["run-1"].unsettled
     assert going == replace(stores.leases.get("l-1"), state=LeaseState.LAUNCHING)
     assert stores.leases.spending([]) == {}
-    assert Spending().settled_usd == 0
+    assert RunSpending().settled_usd == 0
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from decimal import Decimal
 
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.outcome import Outcome
-from orchestrator.store.evidence import Position
-from orchestrator.store.operational_metrics import Figure
+from orchestrator.store.evidence import EvidencePosition
+from orchestrator.store.operational_metrics import LabelledCount
 from orchestrator.store.stores import Stores
 from tests.contract.test_stores_outbox import channel, ids, receipt, told
 from tests.databases import NOW, Agent, advance, after, attempt, create, lease, read
@@ -16,7 +16,7 @@ from tests.databases import NOW, Agent, advance, after, attempt, create, lease, 
 
 def test_an_empty_database_has_figures(stores: Stores) -> None:
     found = stores.operational_metrics.snapshot(NOW)
-    assert all(found.of(figure) == {} for figure in Figure)
+    assert all(found.of(figure) == {} for figure in LabelledCount)
     assert (found.oldest_waiting_at, found.late_firings) == (None, 0)
 
 
@@ -31,16 +31,16 @@ def test_runs_cells_leases_and_money(stores: Stores) -> None:
     stores.cells.conclude(cells[0], Cause(Outcome.PASSED, ""), at=NOW)
     stores.orphans.see("aws", ["i-1", "i-2"], at=NOW)
     found = stores.operational_metrics.snapshot(NOW)
-    assert found.of(Figure.RUNS) == {("running", ""): 1}
-    assert found.of(Figure.CELLS) == {
+    assert found.of(LabelledCount.RUNS) == {("running", ""): 1}
+    assert found.of(LabelledCount.CELLS) == {
         ("done", "passed"): 1,
         ("placing", ""): 1,
         ("queued", ""): 1,
     }
-    assert found.of(Figure.LEASES) == {("fake", "gone"): 1, ("fake", "held"): 1}
-    assert found.of(Figure.SPENT_USD) == {("fake", ""): 0.123456}
-    assert found.of(Figure.RESERVED_USD) == {("fake", ""): 1.5}
-    assert found.of(Figure.ORPHANS) == {("aws", ""): 2}
+    assert found.of(LabelledCount.LEASES) == {("fake", "gone"): 1, ("fake", "held"): 1}
+    assert found.of(LabelledCount.SPENT_USD) == {("fake", ""): 0.123456}
+    assert found.of(LabelledCount.RESERVED_USD) == {("fake", ""): 1.5}
+    assert found.of(LabelledCount.ORPHANS) == {("aws", ""): 2}
 
 
 def test_money_of_machines_that_are_not_real_is_no_money(stores: Stores) -> None:
@@ -49,8 +49,8 @@ def test_money_of_machines_that_are_not_real_is_no_money(stores: Stores) -> None
     stores.leases.reserve(one, run_id="run-1", exclusive=False)
     stores.leases.note("lease-1", {}, simulated=True)
     found = stores.operational_metrics.snapshot(NOW)
-    assert found.of(Figure.LEASES) == {("fake", "reserved"): 1}
-    assert found.of(Figure.RESERVED_USD) == {}
+    assert found.of(LabelledCount.LEASES) == {("fake", "reserved"): 1}
+    assert found.of(LabelledCount.RESERVED_USD) == {}
 
 
 def test_what_live_machines_cost_in_an_hour(stores: Stores) -> None:
@@ -64,7 +64,7 @@ def test_what_live_machines_cost_in_an_hour(stores: Stores) -> None:
     stores.leases.note("lease-1", {}, simulated=True)
     stores.leases.gone("lease-2", at=NOW, cost_usd=Decimal(0))
     found = stores.operational_metrics.snapshot(NOW)
-    assert found.of(Figure.COST_PER_HOUR_USD) == {("fake", ""): 1.25}
+    assert found.of(LabelledCount.COST_PER_HOUR_USD) == {("fake", ""): 1.25}
 
 
 def test_how_long_machines_take_until_they_answer(stores: Stores) -> None:
@@ -86,7 +86,9 @@ def test_how_long_running_attempts_have_been_quiet(stores: Stores) -> None:
         advance(stores, cell, CellState.RUNNING)
         chunk = Agent(stores, attempt_id).line("phase", name="preparing")
         facts = read(chunk)
-        stores.evidence.append(attempt_id, Position(), at=after(at), events=chunk, facts=facts)
+        stores.evidence.append(
+            attempt_id, EvidencePosition(), at=after(at), events=chunk, facts=facts
+        )
     assert stores.operational_metrics.snapshot(after(20)).quiet_since == after(3)
 
 
@@ -100,6 +102,6 @@ def test_what_waits_to_be_told(stores: Stores) -> None:
     assert taken is not None
     stores.outbox.settle(taken[1].id, receipt("gone"), at=after(10))
     found = stores.operational_metrics.snapshot(after(20))
-    assert found.of(Figure.DELIVERIES) == {("waiting", ""): 2, ("discarded", ""): 2}
-    assert found.of(Figure.CHANNELS) == {("ok", ""): 1, ("disabled", ""): 1}
+    assert found.of(LabelledCount.DELIVERIES) == {("waiting", ""): 2, ("discarded", ""): 2}
+    assert found.of(LabelledCount.CHANNELS) == {("ok", ""): 1, ("disabled", ""): 1}
     assert found.oldest_waiting_at == after(5)

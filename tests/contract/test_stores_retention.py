@@ -14,7 +14,7 @@ from orchestrator.domain.cell import Cause, CellState, RunState
 from orchestrator.domain.channel import DeliveryState
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.retention import Amount, Rule, RunPart
+from orchestrator.domain.retention import Amount, KeepRule, RunPart
 from orchestrator.domain.reuse_inputs import Reuse
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.domain.schedule import FiringState
@@ -44,7 +44,7 @@ from tests.databases import (
 DAY = timedelta(days=1)
 LATER = NOW + DAY
 """A rule's bound after the end of the run."""
-RULE = Rule(30, "SEATRIAL_KEEP_LOGS_DAYS")
+RULE = KeepRule(30, "SEATRIAL_KEEP_LOGS_DAYS")
 LOG = b"one\ntwo\n"
 
 
@@ -86,7 +86,7 @@ def chunks(database):
 
 def test_a_rule_ends_after_its_days_and_never_at_0():
     assert RULE.before(LATER + 29 * DAY) == NOW
-    assert Rule(0, "x").before(LATER) is None
+    assert KeepRule(0, "x").before(LATER) is None
     assert RULE.text == "kept for 30 days (SEATRIAL_KEEP_LOGS_DAYS)"
 
 

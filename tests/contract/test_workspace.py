@@ -27,13 +27,13 @@ from runners.shell import agent_session, open_shell
 from runners.shell.ssh import SshShell
 from runners.shell.stdin_feeder import OutputLimitError
 from runners.shell.user_key import KeyFile
-from runners.workspace import Workspace, WorkspaceError
+from runners.workspace import ShellWorkspace, WorkspaceError
 from tests.ssh_hosts import Relay, SshHost
 from tests.waiting import until
 
 PLAN = {"v": 1, "attempt": "a-1", "jobs": [{"id": "moe", "kind": "suite"}]}
 MIB = 1024 * 1024
-AnyWorkspace = Workspace | FakeWorkspace
+AnyWorkspace = ShellWorkspace | FakeWorkspace
 
 
 def sent(data: bytes, size: int = 65536) -> Callable[[], Iterator[bytes]]:
@@ -56,7 +56,7 @@ def pull(
 def started(workspace: AnyWorkspace) -> Iterator[AnyWorkspace]:
     workspace.start("a-1", PLAN, {"HF_TOKEN": "hidden words"})
     yield workspace
-    if isinstance(workspace, Workspace) or workspace.computer.reachable:
+    if isinstance(workspace, ShellWorkspace) or workspace.computer.reachable:
         workspace.close("a-1")
 
 
@@ -231,7 +231,7 @@ def test_a_machine_without_python_is_named(shell: Shell, base: Path) -> None:
         close = shell.close
 
     with pytest.raises(WorkspaceError, match=r"no Python 3\.9 or newer.*/none/python, python3"):
-        Workspace(Without(), base=str(base), candidates=["/none/python"]).python()  # type: ignore[arg-type]
+        ShellWorkspace(Without(), base=str(base), candidates=["/none/python"]).python()  # type: ignore[arg-type]
 
 
 def test_the_first_candidate_that_is_new_enough_runs_the_agent(
@@ -240,11 +240,13 @@ def test_the_first_candidate_that_is_new_enough_runs_the_agent(
     old = tmp_path / "old python"
     old.write_text("#!/bin/sh\nexit 1\n")
     old.chmod(0o755)
-    workspace = Workspace(shell, base=str(base), candidates=[str(old), sys.executable, "python3"])
+    workspace = ShellWorkspace(
+        shell, base=str(base), candidates=[str(old), sys.executable, "python3"]
+    )
     assert workspace.python() == sys.executable
 
 
-def test_a_removed_work_folder_is_made_again(real: Workspace, base: Path) -> None:
+def test_a_removed_work_folder_is_made_again(real: ShellWorkspace, base: Path) -> None:
     real.start("a-1", PLAN)
     real.close("a-1")
     shutil.rmtree(base)
@@ -252,13 +254,15 @@ def test_a_removed_work_folder_is_made_again(real: Workspace, base: Path) -> Non
     assert os.listdir(base / "agents") == [real.agent_digest()]
 
 
-def test_what_cannot_name_a_folder_is_refused(real: Workspace) -> None:
+def test_what_cannot_name_a_folder_is_refused(real: ShellWorkspace) -> None:
     for attempt in ("", ".", "..", "a/b", "-x", "a b", "a\n", "x" * 200):
         with pytest.raises(WorkspaceError, match="cannot name"):
             real.close(attempt)
 
 
-def test_the_first_plan_stays_and_secrets_are_nowhere_on_disk(real: Workspace, base: Path) -> None:
+def test_the_first_plan_stays_and_secrets_are_nowhere_on_disk(
+    real: ShellWorkspace, base: Path
+) -> None:
     real.start("a-1", PLAN, {"HF_TOKEN": "hidden words"})
     real.start("a-1", {"v": 1, "other": True}, {"HF_TOKEN": "hidden words"})
     folder = base / "attempts" / "a-1"
@@ -274,7 +278,7 @@ def test_the_first_plan_stays_and_secrets_are_nowhere_on_disk(real: Workspace, b
     real.close("a-1")
 
 
-def test_a_reason_is_one_word_whatever_it_holds(real: Workspace, base: Path) -> None:
+def test_a_reason_is_one_word_whatever_it_holds(real: ShellWorkspace, base: Path) -> None:
     real.start("a-1", PLAN)
     real.stop("a-1", 'it\'s $(touch x); "over"\n')
     assert (base / "attempts/a-1/stop").read_text() == 'it\'s $(touch x); "over"\n'
@@ -283,7 +287,7 @@ def test_a_reason_is_one_word_whatever_it_holds(real: Workspace, base: Path) -> 
 
 def test_the_default_base_is_in_the_machines_home(ssh_host: SshHost, stub: Archive) -> None:
     shell = open_shell(ssh_host.endpoint(), keys_dir=ssh_host.keys_dir)
-    workspace = Workspace(shell, candidates=[sys.executable], agent=stub)
+    workspace = ShellWorkspace(shell, candidates=[sys.executable], agent=stub)
     assert workspace.base() == f"{ssh_host.home}/.seatrial"
     workspace.start("a-7", PLAN)
     assert (ssh_host.home / ".seatrial/attempts/a-7/plan.json").exists()
@@ -298,7 +302,7 @@ def test_one_session_at_a_time_is_enough(
     host = new_host(options=("MaxSessions 1",))
     key_path = host.keys_dir / host.endpoint().key_file
     shell = SshShell(host.endpoint(), key=KeyFile(key_path), connect_timeout_s=2.0)
-    workspace = Workspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
+    workspace = ShellWorkspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
     workspace.put_agent()
     archive = pack([("a.txt", b"a")])
     assert workspace.put_archive("payloads", archive.digest, sent(archive.data)) is True
@@ -316,7 +320,7 @@ def test_an_attempt_outlives_a_cut_and_is_found_again(
         shell = SshShell(
             ssh_host.endpoint(port=relay.port), key=KeyFile(key_path), connect_timeout_s=2.0
         )
-        workspace = Workspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
+        workspace = ShellWorkspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
         workspace.start("a-1", PLAN)
         before = pull(workspace)
         relay.cut()
@@ -329,7 +333,7 @@ def test_an_attempt_outlives_a_cut_and_is_found_again(
         workspace.disconnect()
 
 
-def servers(workspace: Workspace) -> list[int]:
+def servers(workspace: ShellWorkspace) -> list[int]:
     """The processes that answer for the workspace's agent."""
     folder = f"{workspace.base()}/agents/{workspace.agent_digest()}"
     found = []
@@ -341,7 +345,7 @@ def servers(workspace: Workspace) -> list[int]:
     return found
 
 
-def test_one_process_answers_every_verb(real: Workspace) -> None:
+def test_one_process_answers_every_verb(real: ShellWorkspace) -> None:
     real.put_agent()
     began = servers(real)
     assert len(began) == 1
@@ -359,7 +363,7 @@ def test_one_process_answers_every_verb(real: Workspace) -> None:
     until(lambda: servers(real) == [])
 
 
-def test_attempts_have_sessions_of_their_own(real: Workspace) -> None:
+def test_attempts_have_sessions_of_their_own(real: ShellWorkspace) -> None:
     """A verb that takes long for one attempt does not delay another's."""
     real.start("a-1", PLAN)
     real.start("a-2", {**PLAN, "attempt": "a-2"})
@@ -370,7 +374,7 @@ def test_attempts_have_sessions_of_their_own(real: Workspace) -> None:
     until(lambda: len(servers(real)) == 1)
 
 
-def test_a_server_that_was_killed_is_started_again(real: Workspace) -> None:
+def test_a_server_that_was_killed_is_started_again(real: ShellWorkspace) -> None:
     real.start("a-1", PLAN)
     before = pull(real)
     [server] = servers(real)
@@ -382,7 +386,7 @@ def test_a_server_that_was_killed_is_started_again(real: Workspace) -> None:
     real.close("a-1")
 
 
-def test_an_answer_that_is_too_long_leaves_no_half_of_it(real: Workspace) -> None:
+def test_an_answer_that_is_too_long_leaves_no_half_of_it(real: ShellWorkspace) -> None:
     real.start("a-1", PLAN)
     with pytest.raises(OutputLimitError):
         real.bundle("a-1", limit_bytes=100)
@@ -409,9 +413,11 @@ class WakeupRecorder:
 
 
 @pytest.fixture
-def recorded(shell: Shell, base: Path, stub: Archive) -> Iterator[tuple[Workspace, WakeupRecorder]]:
+def recorded(
+    shell: Shell, base: Path, stub: Archive
+) -> Iterator[tuple[ShellWorkspace, WakeupRecorder]]:
     recorder = WakeupRecorder()
-    workspace = Workspace(
+    workspace = ShellWorkspace(
         shell, base=str(base), candidates=[sys.executable], agent=stub, wakeups=recorder
     )
     workspace.start("a-1", PLAN)
@@ -423,7 +429,9 @@ def recorded(shell: Shell, base: Path, stub: Archive) -> Iterator[tuple[Workspac
     workspace.disconnect()
 
 
-def test_more_output_wakes_once(recorded: tuple[Workspace, WakeupRecorder], base: Path) -> None:
+def test_more_output_wakes_once(
+    recorded: tuple[ShellWorkspace, WakeupRecorder], base: Path
+) -> None:
     workspace, recorder = recorded
     log = base / "attempts" / "a-1" / "log"
     for expected in (1, 2):
@@ -434,7 +442,7 @@ def test_more_output_wakes_once(recorded: tuple[Workspace, WakeupRecorder], base
         pull(workspace, events=found.events_size_bytes, log=found.log_size_bytes)
 
 
-def test_the_agents_end_wakes(recorded: tuple[Workspace, WakeupRecorder]) -> None:
+def test_the_agents_end_wakes(recorded: tuple[ShellWorkspace, WakeupRecorder]) -> None:
     workspace, recorder = recorded
     (Path(workspace.base()) / "attempts" / "a-1" / "stop").touch()
     until(lambda: recorder.woken["a-1"] == 1)
@@ -442,7 +450,7 @@ def test_the_agents_end_wakes(recorded: tuple[Workspace, WakeupRecorder]) -> Non
     assert not recorder.armed, "no wakeup follows"
 
 
-def test_a_lost_session_wakes(recorded: tuple[Workspace, WakeupRecorder]) -> None:
+def test_a_lost_session_wakes(recorded: tuple[ShellWorkspace, WakeupRecorder]) -> None:
     workspace, recorder = recorded
     for server in servers(workspace):
         os.kill(server, signal.SIGKILL)
@@ -450,7 +458,7 @@ def test_a_lost_session_wakes(recorded: tuple[Workspace, WakeupRecorder]) -> Non
     assert pull(workspace).alive
 
 
-def test_a_closed_connection_wakes(recorded: tuple[Workspace, WakeupRecorder]) -> None:
+def test_a_closed_connection_wakes(recorded: tuple[ShellWorkspace, WakeupRecorder]) -> None:
     workspace, recorder = recorded
     workspace.disconnect()
     assert recorder.woken["a-1"] == 1
@@ -520,7 +528,7 @@ def header(**changes: object) -> bytes:
     ],
 )
 def test_a_pull_that_contradicts_itself_is_refused(answer: bytes, stub: Archive) -> None:
-    workspace = Workspace(Answering(answer), base="/x", agent=stub)  # type: ignore[arg-type]
+    workspace = ShellWorkspace(Answering(answer), base="/x", agent=stub)  # type: ignore[arg-type]
     with pytest.raises(WorkspaceError):
         workspace.pull("a-1", events_offset=0, log_offset=0, limit_bytes=10)
 
@@ -536,7 +544,7 @@ def test_a_wakeup_right_after_the_answer_ends_the_wait(
     monkeypatch.setattr(agent_session.READINESS, "add", call_now)
     wakeups = Wakeups(calm_s=3600.0)
     shell = cast(Shell, Answering(header() + b"abc"))
-    workspace = Workspace(shell, base="/x", agent=stub, wakeups=wakeups)
+    workspace = ShellWorkspace(shell, base="/x", agent=stub, wakeups=wakeups)
     workspace.pull("a-1", events_offset=0, log_offset=0, limit_bytes=10)
     asyncio.run(asyncio.wait_for(wakeups.wait("a-1", 3600.0), timeout=5.0))
 
@@ -548,7 +556,9 @@ def test_a_pull_that_no_wakeup_follows_leaves_none_expected(
     """Otherwise the next poll is two seconds later instead of half a second."""
     monkeypatch.setattr(agent_session.READINESS, "add", lambda descriptor, call: None)
     wakeups = Wakeups(calm_s=3600.0)
-    workspace = Workspace(cast(Shell, Answering(answer)), base="/x", agent=stub, wakeups=wakeups)
+    workspace = ShellWorkspace(
+        cast(Shell, Answering(answer)), base="/x", agent=stub, wakeups=wakeups
+    )
     with contextlib.suppress(WorkspaceError):
         workspace.pull("a-1", events_offset=0, log_offset=0, limit_bytes=10)
     asyncio.run(asyncio.wait_for(wakeups.wait("a-1", 0.01), timeout=5.0))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from orchestrator.config import ConfigError, load
+from orchestrator.config import SettingsError, load
 from tests.cloud_smoke.clouds import is_configured
 from tests.first_contact import aws, google
 from tests.first_contact.calls import Contact, ContactCall, Finding, Scrubber, in_order
@@ -26,7 +26,7 @@ def main(words: Sequence[str], *, contact: Contact | None = None) -> int:
     asked = _parse(words)
     try:
         project = load().gcp_project or ""
-    except ConfigError as error:
+    except SettingsError as error:
         print(f"first-contact: {error}", file=sys.stderr)
         return 2
     chosen = [one for one in asked.clouds or CLOUDS if is_configured(one)]

@@ -8,7 +8,7 @@ from typing import Any
 from orchestrator.domain.machine import MachineState, Offers, ProviderError
 from runners.aws.images import default_parameters
 from runners.aws.inventory import Inventory
-from runners.aws.sdk import Account
+from runners.aws.sdk import AwsAccount
 from runners.aws.setup.permissions import SPOT_ROLE
 from tests.cloud_smoke.clouds import PLATFORMS
 from tests.first_contact.calls import PROJECT, Contact, ContactCall, Finding, all_of
@@ -29,7 +29,7 @@ HOLD_S, LATE_S = 180.0, 360.0
 
 
 def identity(contact: Contact) -> Finding:
-    answer = Account().read("sts", REGION, "get_caller_identity")
+    answer = AwsAccount().read("sts", REGION, "get_caller_identity")
     contact.keep(1, "sts get-caller-identity", answer)
     contact.scrubber.hide(str(answer["UserId"]), "user")
     contact.scrubber.hide(str(answer["Arn"]).rpartition("/")[2], "user name")
@@ -39,7 +39,7 @@ def identity(contact: Contact) -> Finding:
 
 
 def inventory(contact: Contact) -> Finding:
-    account = Account()
+    account = AwsAccount()
     regions = Inventory(account, PROJECT).regions()
     contact.keep(2, "describe-regions", regions)
     denied = []
@@ -56,7 +56,9 @@ def inventory(contact: Contact) -> Finding:
 
 def spot_role(contact: Contact) -> Finding:
     try:
-        contact.keep(3, "get-role", Account().read("iam", REGION, "get_role", RoleName=SPOT_ROLE))
+        contact.keep(
+            3, "get-role", AwsAccount().read("iam", REGION, "get_role", RoleName=SPOT_ROLE)
+        )
     except ProviderError as error:
         contact.keep(3, "get-role", str(error))
         if error.code != "NoSuchEntity":
@@ -69,7 +71,7 @@ def parameters(contact: Contact) -> Finding:
     path = "/aws/service/deeplearning/ami/x86_64"
     found = {
         str(one["Name"]): str(one["Value"])
-        for one in Account().pages(
+        for one in AwsAccount().pages(
             "ssm", REGION, "get_parameters_by_path", "Parameters", Path=path, Recursive=True
         )
     }
@@ -83,7 +85,7 @@ def images(contact: Contact) -> Finding:
     wanted = contact.kept.get("images", [])
     if not wanted:
         return Finding("not shown", "call 4 found no image")
-    answer = Account().read("ec2", REGION, "describe_images", ImageIds=wanted)
+    answer = AwsAccount().read("ec2", REGION, "describe_images", ImageIds=wanted)
     contact.keep(5, "describe-images", answer["Images"])
     return all_of(
         (
@@ -104,7 +106,7 @@ def _root_gb(image: dict[str, Any]) -> int:
 def quotas(contact: Contact) -> Finding:
     short = []
     for code, name in QUOTAS.items():
-        answer = Account().read(
+        answer = AwsAccount().read(
             "service-quotas", REGION, "get_service_quota", ServiceCode="ec2", QuotaCode=code
         )
         contact.keep(6, code, answer)
@@ -113,7 +115,7 @@ def quotas(contact: Contact) -> Finding:
     return all_of(short, "there are 4 vCPUs of each G quota")
 
 
-class _DryRun(Account):
+class _DryRun(AwsAccount):
     """Asks EC2 whether it would launch."""
 
     def create(self, service: str, region: str, operation: str, /, **given: Any) -> Any:
@@ -123,7 +125,9 @@ class _DryRun(Account):
 
 def dry_run(contact: Contact) -> Finding:
     contact.keep(
-        7, "get-ebs-default-kms-key-id", Account().read("ec2", REGION, "get_ebs_default_kms_key_id")
+        7,
+        "get-ebs-default-kms-key-id",
+        AwsAccount().read("ec2", REGION, "get_ebs_default_kms_key_id"),
     )
     with renting("aws", contact, 7) as rents:
         assert isinstance(rents, Offers)

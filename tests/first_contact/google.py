@@ -16,7 +16,7 @@ from orchestrator.domain.machine import MachineState, ProviderError
 from runners.gcp.clients import ComputeClients
 from runners.gcp.images import DEFAULT_FAMILIES, DEFAULT_PROJECT
 from runners.gcp.instance import parse_id
-from runners.google.account import HOST_KEYS, Account, host_key_in
+from runners.google.account import HOST_KEYS, GoogleAccount, host_key_in
 from runners.google.responses import NotThereError, read
 from runners.google.setup import permissions
 from runners.google.setup.rest import ENDPOINT, Rest
@@ -44,7 +44,7 @@ def _clients() -> ComputeClients:
 
 
 def _rest() -> tuple[Rest, str]:
-    account = Account(settings(PROJECT), api=ENDPOINT)
+    account = GoogleAccount(settings(PROJECT), api=ENDPOINT)
     return Rest(settings(PROJECT), account), account.project
 
 
@@ -163,7 +163,7 @@ def repeated(contact: Contact) -> Finding:
 def _tpu() -> TpuApi:
     told = settings(PROJECT)
     endpoint = told.get("gcp_tpu_endpoint", "")
-    return TpuApi(Account(told, api="gcp_tpu_endpoint"), endpoint=endpoint)
+    return TpuApi(GoogleAccount(told, api="gcp_tpu_endpoint"), endpoint=endpoint)
 
 
 def tpu_types(contact: Contact) -> Finding:

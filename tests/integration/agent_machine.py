@@ -27,7 +27,7 @@ from typing import Any
 
 from runners.agent import agent_process, lock, pack_artifacts
 from runners.agent import pull_events as pulling
-from runners.agent.layout import Attempt
+from runners.agent.layout import AttemptFolder
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 AGENT = REPOSITORY / "runners" / "agent"
@@ -183,7 +183,9 @@ class Machine:
     ) -> tuple[dict[str, Any], bytes, bytes]:
         """Return the header, the events' bytes and the log's bytes."""
         out = io.BytesIO()
-        pulling.pull(Attempt(folder), out, events_from=events, log_from=log, limit_bytes=limit)
+        pulling.pull(
+            AttemptFolder(folder), out, events_from=events, log_from=log, limit_bytes=limit
+        )
         header, _, rest = out.getvalue().partition(b"\n")
         said = json.loads(header)
         assert len(rest) == said["events_bytes"] + said["log_bytes"]
@@ -194,7 +196,7 @@ class Machine:
         events, log = bytearray(), bytearray()
         deadline = time.monotonic() + timeout_s
         while True:
-            while lock.held(Attempt(folder).lock) and not _says(folder, until):
+            while lock.held(AttemptFolder(folder).lock) and not _says(folder, until):
                 assert time.monotonic() < deadline, _tail(folder)
                 time.sleep(0.02)
             said, more, output = self.pull(folder, events=len(events), log=len(log))
@@ -219,7 +221,7 @@ class Machine:
     def bundle(self, folder: Path) -> dict[str, bytes]:
         """Return the artifacts by name."""
         raw = io.BytesIO()
-        pack_artifacts.bundle(Attempt(folder).artifacts, raw)
+        pack_artifacts.bundle(AttemptFolder(folder).artifacts, raw)
         raw.seek(0)
         with tarfile.open(fileobj=raw) as tar:
             assert all(entry.isreg() for entry in tar)
@@ -228,7 +230,7 @@ class Machine:
     def close_all(self) -> None:
         """Remove every attempt; nothing of them may be left."""
         for folder in self.attempts:
-            agent_process.close(Attempt(folder))
+            agent_process.close(AttemptFolder(folder))
             assert not folder.exists()
             assert processes_of(folder) == {}
 
@@ -256,12 +258,12 @@ def _compile_agent() -> None:
 
 def _says(folder: Path, text: str | None) -> bool:
     """Whether the text stands in the events."""
-    return text is not None and text.encode() in Attempt(folder).events.read_bytes()
+    return text is not None and text.encode() in AttemptFolder(folder).events.read_bytes()
 
 
 def _tail(folder: Path) -> str:
     """The last events, for a test that waited in vain."""
-    return Attempt(folder).events.read_bytes()[-3000:].decode(errors="replace")
+    return AttemptFolder(folder).events.read_bytes()[-3000:].decode(errors="replace")
 
 
 def answer_of(frames: bytes) -> subprocess.CompletedProcess[bytes]:

@@ -31,7 +31,7 @@ from orchestrator.domain.machine import Endpoint, Login
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.cells import AttemptState, CellLife, CellStatus
-from orchestrator.store.evidence import Position
+from orchestrator.store.evidence import EvidencePosition
 from orchestrator.store.leases import Reservation, Reserved
 from orchestrator.store.stores import Stores
 from tests.integration.absent_stores import NoQuarantines, NoResults, NoReusableResults
@@ -54,7 +54,7 @@ class Tables:
     logins: dict[str, Login] = field(default_factory=dict)
     attestations: dict[str, Attestation] = field(default_factory=dict)
     decisions: dict[str, list[PlacementDecision]] = field(default_factory=dict)
-    positions: dict[str, Position] = field(default_factory=dict)
+    positions: dict[str, EvidencePosition] = field(default_factory=dict)
     sightings: dict[str, dict[str, datetime]] = field(default_factory=dict)
 
     def run_of(self, attempt_id: str) -> str:
@@ -146,7 +146,7 @@ class MemoryCells:
             cell,
             tables.plans[cell.id],
             attempt,
-            tables.positions.get(attempt_id, Position()),
+            tables.positions.get(attempt_id, EvidencePosition()),
             held[-1] if held else None,
         )
 
@@ -384,19 +384,19 @@ class MemoryEvidence:
 
     tables: Tables
 
-    def position(self, attempt_id: str) -> Position:
-        return self.tables.positions.get(attempt_id, Position())
+    def position(self, attempt_id: str) -> EvidencePosition:
+        return self.tables.positions.get(attempt_id, EvidencePosition())
 
     def append(
         self,
         attempt_id: str,
-        have: Position,
+        have: EvidencePosition,
         *,
         at: datetime,
         events: bytes,
         facts: Facts,
         log: bytes,
-    ) -> Position | None:
+    ) -> EvidencePosition | None:
         known = self.position(attempt_id)
         if (have.events_bytes, have.log_bytes) != (known.events_bytes, known.log_bytes):
             return None

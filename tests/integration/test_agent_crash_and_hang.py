@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runners.agent.plan import Job, Name
+from runners.agent.plan import Name, PlanJob
 from runners.agent.suite import idle_timeout_advice
 from tests.integration.agent_machine import (
     PAYLOADS,
@@ -301,7 +301,9 @@ def test_what_a_lost_test_had_printed_is_kept_under_xdist(ran: Evidence) -> None
 def test_the_advice_on_a_hang_names_the_limit_and_its_source(
     source: Any, test: str, advice: str
 ) -> None:
-    job = Job(Name("a"), "suite", 99.0, 24.0, silence_source=source, test_silence_s={"slow": 600.0})
+    job = PlanJob(
+        Name("a"), "suite", 99.0, 24.0, silence_source=source, test_silence_s={"slow": 600.0}
+    )
     assert idle_timeout_advice(job, test) == advice
 
 

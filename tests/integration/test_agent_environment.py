@@ -17,8 +17,8 @@ import pytest
 from runners.agent.attempt_errors import WrongSubject
 from runners.agent.environment_facts import Asker
 from runners.agent.installed_packages import take
-from runners.agent.layout import Attempt
-from runners.agent.plan import Subject
+from runners.agent.layout import AttemptFolder
+from runners.agent.plan import PlanSubject
 from runners.agent.variant import prove, prove_installed
 from tests.integration.agent_machine import Machine, command, lean_python
 
@@ -137,7 +137,7 @@ def test_a_source_tree_that_shadows_the_subject_is_found_out(
 @pytest.fixture(scope="module")
 def overlay(tmp_path_factory: pytest.TempPathFactory) -> Asker:
     """An attempt with an overlay."""
-    attempt = Attempt(tmp_path_factory.mktemp("overlay") / "attempts" / "a")
+    attempt = AttemptFolder(tmp_path_factory.mktemp("overlay") / "attempts" / "a")
     attempt.payload.mkdir(parents=True)
     lean_python(attempt.venv)
     return Asker(attempt, {}, None, lambda: None)
@@ -193,7 +193,7 @@ def test_subject_is_proven(installed: Asker, beside: str) -> None:
 
 
 def _prove(version: str, asker: Asker) -> None:
-    asked = Subject("tool", version, f"tool=={version}")
+    asked = PlanSubject("tool", version, f"tool=={version}")
     prove_installed(asked, take(asker.attempt, asked, lambda: None).files)
     prove(asked, asker)
 

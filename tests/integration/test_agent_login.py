@@ -11,7 +11,7 @@ import pytest
 
 from runners.archives import pack
 from runners.shell import open_shell
-from runners.workspace import Workspace, WorkspaceError
+from runners.workspace import ShellWorkspace, WorkspaceError
 from tests.integration.agent_machine import JOB, Evidence, command, parse
 from tests.login_hosts import LOGIN, NOPASSWD, LoginHost, login_host_missing
 
@@ -53,11 +53,11 @@ def host(tmp_path: Path) -> Iterator[Callable[..., LoginHost]]:
         one.stop()
 
 
-def workspace_on(host: LoginHost) -> Workspace:
-    return Workspace(open_shell(host.endpoint(), keys_dir=host.keys_dir))
+def workspace_on(host: LoginHost) -> ShellWorkspace:
+    return ShellWorkspace(open_shell(host.endpoint(), keys_dir=host.keys_dir))
 
 
-def begin(workspace: Workspace, script: str, attempt: str = "a-1", **more: object) -> None:
+def begin(workspace: ShellWorkspace, script: str, attempt: str = "a-1", **more: object) -> None:
     """Start an attempt with one command job, through the workspace alone."""
     payload = pack([("say.py", script.encode())])
     workspace.put_archive("payloads", payload.digest, lambda: [payload.data])
@@ -76,7 +76,7 @@ def begin(workspace: Workspace, script: str, attempt: str = "a-1", **more: objec
     workspace.start(attempt, plan, {"HF_TOKEN": "hidden words"})
 
 
-def follow(workspace: Workspace, attempt: str = "a-1") -> Evidence:
+def follow(workspace: ShellWorkspace, attempt: str = "a-1") -> Evidence:
     """Wait for its end."""
     deadline = time.monotonic() + 60
     while True:
@@ -88,7 +88,7 @@ def follow(workspace: Workspace, attempt: str = "a-1") -> Evidence:
         time.sleep(0.1)
 
 
-def run(workspace: Workspace, script: str = WHO, **more: object) -> Evidence:
+def run(workspace: ShellWorkspace, script: str = WHO, **more: object) -> Evidence:
     begin(workspace, script, **more)
     return follow(workspace)
 

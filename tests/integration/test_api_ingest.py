@@ -19,12 +19,12 @@ from orchestrator.application.finish_ingestion import finish_ingestion, resume_i
 from orchestrator.application.ingest_artifacts import IngestOrder, ingest_artifacts
 from orchestrator.application.machines import ssh_access
 from orchestrator.application.ports.ingest import IntakeFullError
-from orchestrator.application.ports.stored_bytes import Limits
+from orchestrator.application.ports.stored_bytes import ArchiveLimits
 from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.event_facts import fold
 from orchestrator.domain.evidence import read_events
 from orchestrator.domain.outcome import Outcome
-from orchestrator.store.evidence import Position
+from orchestrator.store.evidence import EvidencePosition
 from tests.integration.api_context import desk
 
 LOGS = Path(__file__).parents[1] / "golden" / "logs" / "gcp_l4_v046"
@@ -325,7 +325,9 @@ def test_an_ingestion_goes_on_from_where_its_evidence_stops(api, tmp_path):
     events, used = read_events(half, after_seq=0)
     assert used == len(half)
     facts, at = fold(events), api.clock.now()
-    assert stores.evidence.append(begun.attempt_id, Position(), at=at, events=half, facts=facts)
+    assert stores.evidence.append(
+        begun.attempt_id, EvidencePosition(), at=at, events=half, facts=facts
+    )
     finish_ingestion(api.context, begun)
     assert b"".join(stores.evidence.raw_events(begun.attempt_id)) == whole
     assert show(api, begun.run_id)["counts"]["passed"] == 2
@@ -364,7 +366,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(shared_api):
 
 
 def test_bombs_are_refused_over_the_wire(shared_api):
-    small = taking(shared_api, FileIntake(Limits(5, 10_000, 10_000, 2)))
+    small = taking(shared_api, FileIntake(ArchiveLimits(5, 10_000, 10_000, 2)))
     refused = small.post(URL, content=gzip.compress(tar_of(a=bytes(100_000))))
     assert refused.status_code == 422
     assert "nothing was stored" in refused.json()["detail"]

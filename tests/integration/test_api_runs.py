@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from orchestrator.api.dependencies import idempotency_key
-from orchestrator.api.runs import LaunchRequest
+from orchestrator.api.runs import RunRequest
 from orchestrator.domain.outcome import Outcome
 from tests.databases import lease
 from tests.integration.api_context import MATRIX, Desk, archive, sha256
@@ -76,7 +76,7 @@ def test_the_same_key_for_another_route_is_refused(api: Desk) -> None:
 
 
 def test_a_key_whose_request_is_being_worked_on_is_in_flight(api: Desk) -> None:
-    body = LaunchRequest(matrix=MATRIX)
+    body = RunRequest(matrix=MATRIX)
     key = idempotency_key("k", "POST /runs", body)
     now = api.clock.now()
     api.database.stores.runs.claim_key(key.key, key.fingerprint, at=now, stale_before=now)

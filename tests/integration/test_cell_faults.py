@@ -17,7 +17,7 @@ from orchestrator.domain.cell import Cause
 from orchestrator.domain.matrix import Limits
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.store.errors import StoreError
-from runners.fake import Fault
+from runners.fake import LaunchFault
 from tests.integration.fake_world import FakeWorld
 from tests.integration.test_cell_flow import STEPS, cancel, check_invariants, give_agents
 
@@ -225,7 +225,7 @@ def test_cancelled_between_two_attempts_keeps_what_the_first_one_found(here):
 
 
 def test_a_store_that_is_away_is_told_once(here, caplog):
-    here.cloud.fail("north", Fault.UNAVAILABLE, times=2)
+    here.cloud.fail("north", LaunchFault.UNAVAILABLE, times=2)
     here.cloud.fail_verb("inspect", times=3)
     [cell] = here.launch()
     away = Away(here.database.stores.leases)

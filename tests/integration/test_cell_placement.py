@@ -12,7 +12,7 @@ from orchestrator.domain.cell import CellState, PlacementResult
 from orchestrator.domain.machine import Extent
 from orchestrator.domain.matrix import Limits
 from orchestrator.domain.outcome import Outcome
-from runners.fake import Fault
+from runners.fake import LaunchFault
 from tests.databases import lease
 from tests.integration.fake_world import FakeWorld
 
@@ -41,8 +41,8 @@ def asked(world: FakeWorld) -> list[str]:
 
 def test_a_quota_of_a_region_spares_its_other_zones_the_call(here):
     here.locations = ("north-a", "north-b", "north-c", "south-a")
-    here.cloud.fail("north-a", Fault.QUOTA)
-    here.cloud.extents[Fault.QUOTA] = Extent.REGION
+    here.cloud.fail("north-a", LaunchFault.QUOTA)
+    here.cloud.extents[LaunchFault.QUOTA] = Extent.REGION
     finish(here)
     assert here.record().cells[0].outcome is Outcome.PASSED
     assert asked(here) == ["north-a", "south-a"]
@@ -56,14 +56,14 @@ def test_a_quota_of_a_region_spares_its_other_zones_the_call(here):
 
 def test_capacity_of_a_zone_leads_to_the_next_zone(here):
     here.locations = ("north-a", "north-b")
-    here.cloud.fail("north-a", Fault.CAPACITY)
+    here.cloud.fail("north-a", LaunchFault.CAPACITY)
     finish(here)
     assert asked(here) == ["north-a", "north-b"]
 
 
 def test_an_order_that_is_refused_late_leads_to_the_next_place_within_the_attempt(here):
     here.cloud.is_ordered_first = True
-    here.cloud.fail("north", Fault.LATE_CAPACITY)
+    here.cloud.fail("north", LaunchFault.LATE_CAPACITY)
     finish(here)
     cell = here.record().cells[0]
     assert (cell.outcome, len(cell.attempts)) == (Outcome.PASSED, 1)
@@ -76,15 +76,15 @@ def test_an_order_that_is_refused_late_leads_to_the_next_place_within_the_attemp
 
 def test_credentials_that_one_region_refuses_do_not_end_the_search(here):
     here.locations = ("north-a", "north-b", "south-a")
-    here.cloud.fail("north-a", Fault.CREDENTIALS)
-    here.cloud.extents[Fault.CREDENTIALS] = Extent.REGION
+    here.cloud.fail("north-a", LaunchFault.CREDENTIALS)
+    here.cloud.extents[LaunchFault.CREDENTIALS] = Extent.REGION
     finish(here)
     assert asked(here) == ["north-a", "south-a"]
     assert here.record().cells[0].outcome is Outcome.PASSED
 
 
 def test_credentials_that_are_refused_altogether_end_it(here):
-    here.cloud.fail("north", Fault.CREDENTIALS)
+    here.cloud.fail("north", LaunchFault.CREDENTIALS)
     finish(here)
     cell = here.record().cells[0]
     assert (cell.outcome, cell.reason) == (Outcome.ERRORED, "auth")
@@ -92,7 +92,7 @@ def test_credentials_that_are_refused_altogether_end_it(here):
 
 
 def test_what_another_run_was_refused_lately_is_asked_last_and_only_for_a_while(here):
-    here.cloud.fail("north", Fault.CAPACITY, times=1)
+    here.cloud.fail("north", LaunchFault.CAPACITY, times=1)
     finish(here)
     here.cloud.requests.clear()
     finish(here, "second")
@@ -105,7 +105,7 @@ def test_what_another_run_was_refused_lately_is_asked_last_and_only_for_a_while(
 
 
 def test_throttling_is_answered_with_the_same_token_and_ever_longer_waits(here):
-    here.cloud.fail("north", Fault.UNAVAILABLE, times=6)
+    here.cloud.fail("north", LaunchFault.UNAVAILABLE, times=6)
     finish(here)
     assert here.record().cells[0].outcome is Outcome.PASSED
     tokens = {request.token for request in here.cloud.requests}
@@ -117,7 +117,7 @@ def test_throttling_is_answered_with_the_same_token_and_ever_longer_waits(here):
 
 
 def test_a_refusal_after_a_lost_answer_keeps_the_machine_that_was_made(here):
-    here.cloud.fail("north", Fault.LOST_ANSWER, times=1)
+    here.cloud.fail("north", LaunchFault.LOST_ANSWER, times=1)
     finish(here)
     cell = here.record().cells[0]
     assert (cell.outcome, here.cloud.made, len(cell.leases)) == (Outcome.PASSED, 1, 1)
@@ -134,7 +134,7 @@ def test_a_machine_that_its_cloud_does_not_show_yet_is_waited_for(here):
 def test_an_order_that_is_never_granted_is_withdrawn_in_time(here):
     here.cloud.is_ordered_first = True
     here.cloud.hidden_looks = 10**6
-    here.cloud.fail("south", Fault.CAPACITY)
+    here.cloud.fail("south", LaunchFault.CAPACITY)
     here.limits = Limits(max_usd=Decimal(10), infra_retries=0)
     finish_with_leftovers(here)
     cell = here.record().cells[0]
@@ -227,7 +227,7 @@ def test_a_budget_across_runs_needs_known_prices_whatever_the_matrix_allows(tmp_
 
 
 def test_every_lease_has_keys_of_its_own_that_go_with_it(here):
-    here.cloud.fail("north", Fault.CAPACITY)
+    here.cloud.fail("north", LaunchFault.CAPACITY)
     finish(here)
     first, second = here.cloud.requests
     assert first.login is not None

@@ -11,7 +11,7 @@ from orchestrator.assets import asset_dir
 from orchestrator.domain.cost_response import run_cost_answer
 from orchestrator.domain.matrix import Limits
 from reports.registry import render
-from runners.fake import Fault
+from runners.fake import LaunchFault
 from tests.integration.fake_world import FakeWorld
 
 
@@ -27,7 +27,7 @@ def test_the_ledger_of_a_run_with_refusals_is_published(here, kind):
     here.locations = ("north", "south")
     here.cloud.prices["south"] = Decimal("60.006")
     here.limits = Limits(max_usd=Decimal(1000))
-    here.cloud.fail("north", Fault.CAPACITY)
+    here.cloud.fail("north", LaunchFault.CAPACITY)
     for cell_id in here.launch():
         here.engine.run(cell_id)
     evidence = evidence_of(here.database.stores, "run", at=here.clock.now())
@@ -45,7 +45,7 @@ def test_the_ledger_of_a_run_with_refusals_is_published(here, kind):
 
 def test_what_is_not_offered_is_published_with_the_answer(here):
     for place in here.locations:
-        here.cloud.fail(place, Fault.NOT_OFFERED)
+        here.cloud.fail(place, LaunchFault.NOT_OFFERED)
     for cell_id in here.launch():
         here.engine.run(cell_id)
     evidence = evidence_of(here.database.stores, "run", at=here.clock.now())

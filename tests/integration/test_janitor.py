@@ -28,7 +28,7 @@ from orchestrator.domain.machine import (
 )
 from orchestrator.store.stores import Stores
 from runners import registry
-from runners.fake import Fault
+from runners.fake import LaunchFault
 from tests.databases import attempt, create, lease
 from tests.integration.fake_world import FakeWorld
 from tests.platforms import as_platform
@@ -136,7 +136,7 @@ def test_another_projects_machine_is_never_touched(here, janitor):
 
 
 def test_a_machine_that_was_ruled_out_and_turned_up_is_ended_and_paid_for(here, janitor):
-    here.cloud.fail("north", Fault.LOST_ANSWER)
+    here.cloud.fail("north", LaunchFault.LOST_ANSWER)
     here.cloud.hidden_looks = 200
     here.world.timings.ready_s.clear()
     cells = here.launch()

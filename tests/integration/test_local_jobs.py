@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.adapters.files.home_folder import system_user
+from orchestrator.bootstrap.controller_process import ServeOptions, _local_jobs
 from orchestrator.bootstrap.controller_wiring import WorkspacePool
-from orchestrator.bootstrap.local_job_policy import NOT_HERE, LocalJobs
+from orchestrator.bootstrap.local_job_policy import LocalJobs, not_here
+from orchestrator.cli.errors import RefusedError
+from orchestrator.config import Settings
 from orchestrator.domain.machine import ConfigError, Extent, LaunchRequest, LocalEndpoint, Place
 from runners.fake.provider import MemoryHostStore
 from runners.local import LocalProvider
@@ -44,7 +48,7 @@ def test_where_no_job_may_begin_what_was_begun_is_still_ended(tmp_path: Path) ->
         keys=tmp_path,
         local_base=tmp_path / "work",
         login=lambda _: None,
-        local=LocalJobs(refusal=NOT_HERE),
+        local=LocalJobs(refusal=not_here("me", is_near=False)),
     )
     hostname = subprocess.run(["hostname"], capture_output=True, text=True, check=True).stdout
     workspace = pool.open(LocalEndpoint(hostname.strip()))
@@ -57,7 +61,7 @@ def test_where_no_job_may_begin_what_was_begun_is_still_ended(tmp_path: Path) ->
 
 
 def test_the_provider_says_no_before_anything_is_launched() -> None:
-    settings = LocalJobs(refusal=NOT_HERE).for_providers()
+    settings = LocalJobs(refusal=not_here("me", is_near=False)).for_providers()
     provider = LocalProvider(ProviderContext(book=MemoryHostStore(), settings=settings))
     request = LaunchRequest("t", Place("local"), as_platform({}), {})
     for ask in (lambda: provider.places(as_platform({})), lambda: provider.launch(request)):
@@ -66,6 +70,40 @@ def test_the_provider_says_no_before_anything_is_launched() -> None:
         assert refused.value.extent is Extent.PROJECT
     assert list(provider.inventory()) == []
     provider.terminate("local-t")  # what was handed out earlier goes back
+
+
+@pytest.mark.parametrize(
+    ("host", "database", "far"),
+    [
+        (None, None, ""),
+        ("::1", None, ""),
+        ("localhost", None, ""),
+        ("0.0.0.0", None, "on the address 0.0.0.0"),
+        ("host.example", None, "on the address host.example"),
+        (None, "postgresql://x/y", "with a database that controllers share"),
+    ],
+)
+def test_an_operator_who_is_alone_may_name_their_own_user(
+    tmp_path: Path, host: str | None, database: str | None, far: str
+) -> None:
+    """The refusal has the very command where it works, and it works nowhere else."""
+    me = system_user()
+    settings = Settings(home=tmp_path, database_url=database)
+
+    def jobs(account: str | None) -> LocalJobs:
+        named = ServeOptions(
+            until_idle=False, host=host, port=None, cells=True, local_jobs_as=account
+        )
+        return _local_jobs(settings, named)
+
+    said = jobs(None).refusal
+    assert "others can reach this one" in said
+    assert (f"`seatrial serve --local-jobs-as {me}`" in said) == (not far)
+    if far:
+        with pytest.raises(RefusedError, match=f"possible only where nobody else.* not {far}"):
+            jobs(me)
+    else:
+        assert jobs(me) == LocalJobs(reached=True)
 
 
 KEEPER = """

@@ -14,10 +14,16 @@ from sqlalchemy import inspect
 
 from orchestrator.store import database as databases
 from orchestrator.store import sessions
-from orchestrator.store.database import Revisions, migrate, open_database, revisions_of, unmigrate
+from orchestrator.store.database import (
+    SchemaRevisions,
+    migrate,
+    open_database,
+    revisions_of,
+    unmigrate,
+)
 from orchestrator.store.errors import DatabaseNewerError, DatabaseOutdatedError, StoreError
 from orchestrator.store.sessions import Access, connect
-from orchestrator.store.tables import Table
+from orchestrator.store.tables import TableBase
 from tests.databases import create
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +72,7 @@ def differences(url):
     with engine.connect() as connection:
         options = {"compare_type": True, "compare_server_default": True}
         context = MigrationContext.configure(connection, opts=options)
-        found = compare_metadata(context, Table.metadata)
+        found = compare_metadata(context, TableBase.metadata)
     engine.dispose()
     return found
 
@@ -102,11 +108,11 @@ def test_revisions_are_those_that_alembic_finds(tmp_path, monkeypatch):
 
 def test_up_down_and_up_again(empty_url):
     migrate(empty_url)
-    assert names(empty_url) == {*Table.metadata.tables, "alembic_version"}
+    assert names(empty_url) == {*TableBase.metadata.tables, "alembic_version"}
     assert differences(empty_url) == []
     wanted = {
         index.name
-        for table in Table.metadata.tables.values()
+        for table in TableBase.metadata.tables.values()
         for index in table.indexes
         if index.dialect_options["sqlite"]["where"] is not None
     }
@@ -118,7 +124,7 @@ def test_up_down_and_up_again(empty_url):
     create(database.stores)
     database.close()
     database = open_database(empty_url, migrate=True)
-    assert database.check() == Revisions(HEAD, HEAD)
+    assert database.check() == SchemaRevisions(HEAD, HEAD)
     assert database.stores.runs.find("latest") == ("run-1",), "migrating again changes nothing"
     database.close()
 
@@ -144,7 +150,7 @@ def test_a_migration_that_fails_leaves_nothing(empty_url):
     with pytest.raises(StoreError, match="attempt"):
         migrate(empty_url)
     assert names(empty_url) == {"alembic_version", "attempt"}
-    assert revisions_of(empty_url) == Revisions(None, HEAD)
+    assert revisions_of(empty_url) == SchemaRevisions(None, HEAD)
 
 
 def test_a_database_without_tables_says_what_to_do(postgres_url_factory, tmp_path):

@@ -15,7 +15,7 @@ from sqlalchemy import func, select
 from orchestrator.api import prune as rest
 from orchestrator.application import prune as pruning
 from orchestrator.application.prune import prune, prune_when_due
-from orchestrator.domain.retention import PruneReport, RetentionPolicy, Rule
+from orchestrator.domain.retention import KeepRule, PruneReport, RetentionPolicy
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.tables import LeaseRow, TransitionRow
 from tests.databases import write_log
@@ -26,7 +26,7 @@ from tests.waiting import until
 
 API = "/api/v1"
 NEVER = RetentionPolicy(
-    **{name: Rule(0, "x") for name in ("logs", "artifacts", "payloads", "history", "caches")}
+    **{name: KeepRule(0, "x") for name in ("logs", "artifacts", "payloads", "history", "caches")}
 )
 
 

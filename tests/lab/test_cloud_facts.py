@@ -10,7 +10,7 @@ import pytest
 from orchestrator.domain.machine import ProviderUnavailableError
 from runners.aws.errors import TABLE as AWS
 from runners.google.errors import TABLE as GOOGLE
-from runners.tpu.errors import Answer, classify, code_name
+from runners.tpu.errors import ApiRefusal, classify, code_name
 from tests.lab.cloud_facts import Row, rows, table
 
 NOT_OF_EC2 = {"NoSuchResourceException", "ParameterNotFound"}
@@ -43,5 +43,5 @@ def test_the_product_knows_each_refusal_of_compute_engine() -> None:
 )
 def test_the_product_knows_each_refusal_of_cloud_tpu(row: Row) -> None:
     assert code_name(row.value) == row.code
-    refusal = classify(Answer(row.code, row.text, late=row.kind == "operation"))
+    refusal = classify(ApiRefusal(row.code, row.text, late=row.kind == "operation"))
     assert (refusal.kind is ProviderUnavailableError) is (row.code in TRANSIENT)

@@ -11,7 +11,7 @@ import pytest
 from orchestrator import extras
 from orchestrator.application.ports.statistics import Watched
 from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
-from orchestrator.domain.machine import ConfigError, StaticHostStore
+from orchestrator.domain.machine import ConfigError, StaticHosts
 from runners import registry
 from runners.provider_context import ProviderContext
 
@@ -38,7 +38,7 @@ def core_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     extras._absent.cache_clear()
 
 
-class NoHosts(StaticHostStore):
+class NoHosts(StaticHosts):
     """Providers with a cloud of their own never ask it."""
 
 

@@ -12,7 +12,7 @@ import pytest
 from click import Group
 
 from orchestrator.cli.app import whole
-from orchestrator.store.tables import Table
+from orchestrator.store.tables import TableBase
 
 ROOT = Path(__file__).resolve().parents[2]
 ROW = re.compile(r"^\| (?P<words>[a-z, ]+) \| [^|]+ \|$", re.MULTILINE)
@@ -37,7 +37,7 @@ def words_of(name: str) -> set[str]:
 
 
 def tables() -> Iterator[str]:
-    for table in Table.metadata.tables.values():
+    for table in TableBase.metadata.tables.values():
         yield table.name
         yield from (f"{table.name}.{column.name}" for column in table.columns)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 
-from orchestrator.bootstrap.controller_process import Workers
+from orchestrator.bootstrap.controller_process import WorkerThreads
 from orchestrator.store.errors import StoreError
 
 
 def test_what_is_under_way_is_not_begun_again_and_what_failed_may_be() -> None:
-    workers = Workers(2, "work")
+    workers = WorkerThreads(2, "work")
     begun: list[str] = []
     go_on, done = threading.Event(), threading.Semaphore(0)
 

@@ -26,15 +26,15 @@ from orchestrator.adapters.files.document_nodes import LARGEST_BYTES
 from orchestrator.adapters.files.git_work_tree import ignored_modules, read_with_git
 from orchestrator.adapters.files.tar_stream import (
     CHUNK_BYTES,
-    Kind,
     Member,
+    MemberKind,
     read_members,
     safe_name,
 )
 from orchestrator.application.ports.documents import Documents
 from orchestrator.application.ports.stored_bytes import (
     ArchiveError,
-    Limits,
+    ArchiveLimits,
     PackedPayload,
 )
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
@@ -48,9 +48,9 @@ _LEVEL = 0
 class FilePayloadArchives:
     """Implements `orchestrator.application.ports.stored_bytes.PayloadArchives`."""
 
-    def __init__(self, documents: Documents, limits: Limits | None = None) -> None:
+    def __init__(self, documents: Documents, limits: ArchiveLimits | None = None) -> None:
         self._documents = documents
-        self._limits = limits or Limits()
+        self._limits = limits or ArchiveLimits()
 
     def pack(self, source: Path, *, into: Path) -> PackedPayload:
         """Pack a folder into a new file in `into`."""
@@ -162,7 +162,7 @@ def file_chunks(path: Path) -> Iterator[bytes]:
 
 def _is_manifest(member: Member, *, first: bool) -> bool:
     named = member.name == MANIFEST or (first and posixpath.basename(member.name) == MANIFEST)
-    return named and member.kind is Kind.FILE
+    return named and member.kind is MemberKind.FILE
 
 
 def _whole(member: Member) -> bytes:
@@ -223,15 +223,18 @@ class Tree:
 
     def add(self, member: Member) -> None:
         """Add one member. Raises ArchiveError."""
-        if member.kind is Kind.FOLDER:
+        if member.kind is MemberKind.FOLDER:
             return
         name = member.name
         if not name or name in self._files or name in self._links:
             raise ArchiveError(f"{name!r} occurs twice in the archive")
-        if member.kind is Kind.LINK:
+        if member.kind is MemberKind.LINK:
             self._links[name] = member.target
             return
-        if member.kind is Kind.HARD_LINK and member.target.removeprefix("./") not in self._files:
+        if (
+            member.kind is MemberKind.HARD_LINK
+            and member.target.removeprefix("./") not in self._files
+        ):
             message = f"{name!r} is linked to {member.target!r}, which is not in the archive"
             raise ArchiveError(message)
         self._files.add(name)

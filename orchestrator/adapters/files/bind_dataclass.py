@@ -12,7 +12,7 @@ from decimal import Decimal, InvalidOperation
 from functools import cache
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
-from orchestrator.adapters.files.document_nodes import ConfigNode, Position, placed
+from orchestrator.adapters.files.document_nodes import ConfigNode, DocumentPosition, placed
 from orchestrator.domain.document_problems import Path, Problem, nearest
 
 SCALARS: dict[object, str] = {
@@ -96,8 +96,8 @@ def as_written(value: object) -> str:
 LARGEST_NUMBER = 10**12
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
-_BAD = object()
-"""Marks a refused value; it is never returned from this module."""
+BAD = object()
+"""Stands for a value of which nothing can be used."""
 
 
 class DataclassBinder:
@@ -107,7 +107,12 @@ class DataclassBinder:
         self.problems: list[Problem] = []
 
     def read(self, item: ConfigNode, hint: object, path: Path = ()) -> object:
-        """Return the value; it is meaningless if `problems` is not empty afterwards."""
+        """Return the value.
+
+        With `problems` it is what can be used of the item, so that the rest of it can be checked:
+        a number in place of text as it was written, the default in place of a wrong value, an empty
+        text where a required one is missing or wrong. `BAD` if that is nothing.
+        """
         origin = get_origin(hint)
         if origin in (Union, types.UnionType):
             return self._union(item, get_args(hint), path)
@@ -121,10 +126,10 @@ class DataclassBinder:
             return self._record(item, hint, path)
         return self._scalar(item, hint, path)
 
-    def say(self, path: Path, message: str, at: Position | None) -> object:
+    def say(self, path: Path, message: str, at: DocumentPosition | None) -> object:
         """Add a problem."""
         self.problems.append(placed(path, message, at))
-        return _BAD
+        return BAD
 
     def _wrong(self, item: ConfigNode, wanted: str, path: Path, advice: str = "") -> object:
         return self.say(path, f"must be {wanted}, not {describe(item)}{advice}", item.at)
@@ -152,7 +157,8 @@ class DataclassBinder:
     def _list(self, item: ConfigNode, each: object, path: Path) -> object:
         if item.elements is None:
             return self._wrong(item, "a list", path, list_advice(item))
-        return tuple(self.read(e, each, (*path, n)) for n, e in enumerate(item.elements))
+        read = tuple(self.read(e, each, (*path, n)) for n, e in enumerate(item.elements))
+        return BAD if any(one is BAD for one in read) else read
 
     def _table(self, item: ConfigNode, types_: tuple[object, ...], path: Path) -> object:
         if item.entries is None:
@@ -164,13 +170,12 @@ class DataclassBinder:
                 self.say((*path, key), f"there is no such key{nearest(key, keys)}", entry.at)
             self._storable(key, (*path, key), entry.at)
             read[key] = self.read(entry.item, types_[1], (*path, key))
-        return read
+        return {key: value for key, value in read.items() if value is not BAD}
 
     def _record(self, item: ConfigNode, form: type, path: Path) -> object:
         if item.entries is None:
             return self._wrong(item, "a mapping", path)
         known = _fields(form)
-        before = len(self.problems)
         for key, entry in item.entries.items():
             if key not in known:
                 self.say((*path, key), f"there is no such key{nearest(key, known)}", entry.at)
@@ -179,10 +184,16 @@ class DataclassBinder:
             for key, entry in item.entries.items()
             if key in known
         }
-        for key, (field, _) in known.items():
-            if key not in given and _is_required(field):
+        usable = {key: value for key, value in given.items() if value is not BAD}
+        for key, (field, hint) in known.items():
+            if not _is_required(field):
+                continue
+            if key not in given:
                 self.say((*path, key), "is missing", item.at)
-        return form(**given) if len(self.problems) == before else _BAD
+            if key not in usable and hint is str:
+                usable[key] = ""
+        is_whole = all(key in usable or not _is_required(known[key][0]) for key in known)
+        return form(**usable) if is_whole else BAD
 
     def _scalar(self, item: ConfigNode, kind: object, path: Path) -> object:
         value = item.value
@@ -191,7 +202,7 @@ class DataclassBinder:
         if isinstance(value, int | float) and abs(value) > LARGEST_NUMBER:
             return self.say(path, f"is too large: at most {LARGEST_NUMBER}", item.at)
         read = _number(value, kind)
-        if read is not _BAD:
+        if read is not BAD:
             return read
         advice = unquote_advice(item, kind)
         if advice:
@@ -202,10 +213,11 @@ class DataclassBinder:
         if isinstance(item.value, str):
             return self._storable(item.value, path, item.at)
         if isinstance(item.value, bool | int | float):
-            return self.say(path, quote_advice(item), item.at)
+            self.say(path, quote_advice(item), item.at)
+            return item.written or as_written(item.value)
         return self._wrong(item, "text", path)
 
-    def _storable(self, value: str, path: Path, at: Position | None) -> object:
+    def _storable(self, value: str, path: Path, at: DocumentPosition | None) -> object:
         if "\x00" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
             return self.say(path, "holds a character that cannot be stored", at)
         return value
@@ -238,34 +250,34 @@ def _is_other_word(item: ConfigNode, option: object, *, among: tuple[object, ...
 
 def _number(value: object, kind: object) -> object:
     if kind is bool or isinstance(value, bool):
-        return value if kind in (bool, object) and isinstance(value, bool) else _BAD
+        return value if kind in (bool, object) and isinstance(value, bool) else BAD
     if kind is object:
-        return value if isinstance(value, int | float) and math.isfinite(value) else _BAD
+        return value if isinstance(value, int | float) and math.isfinite(value) else BAD
     if kind is int:
-        return value if isinstance(value, int) else _BAD
+        return value if isinstance(value, int) else BAD
     if kind is Decimal:
         return _amount(value)
     if kind is date:
         return _day(value)
     if isinstance(value, int | float) and not math.isnan(value):
         return float(value)
-    return _BAD
+    return BAD
 
 
 def _day(value: object) -> object:
     if not isinstance(value, str) or not _DAY.fullmatch(value.strip()):
-        return _BAD
+        return BAD
     try:
         return date.fromisoformat(value.strip())
     except ValueError:
-        return _BAD
+        return BAD
 
 
 def _amount(value: object) -> object:
     if not isinstance(value, str | int | float):
-        return _BAD
+        return BAD
     try:
         amount = Decimal(str(value).strip())
     except InvalidOperation:
-        return _BAD
-    return amount if amount.is_finite() and abs(amount) <= LARGEST_NUMBER else _BAD
+        return BAD
+    return amount if amount.is_finite() and abs(amount) <= LARGEST_NUMBER else BAD

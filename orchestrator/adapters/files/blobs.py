@@ -17,8 +17,8 @@ from typing import BinaryIO
 
 from orchestrator.domain.blobs import (
     CLAIM_S,
+    BlobIntake,
     BlobMissingError,
-    Intake,
     StoredBlob,
     is_digest,
     opened,
@@ -42,7 +42,7 @@ class FileBlobs:
     ) -> tuple[str, int]:
         """Store the bytes under their sha256; an existing blob is rewritten, which repairs it."""
         self._unfinished.mkdir(parents=True, exist_ok=True)
-        intake = Intake(limit_bytes)
+        intake = BlobIntake(limit_bytes)
         number, name = tempfile.mkstemp(dir=self._unfinished)
         temporary = Path(name)
         try:

@@ -32,7 +32,7 @@ _KEPT_CHARACTERS = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class DocumentPosition:
     """A line and a column, both counted from 1."""
 
     line: int
@@ -45,12 +45,12 @@ class ConfigNode:
 
     value: object
     """A scalar, a mapping of Entry by key, or a sequence of Item."""
-    at: Position | None = None
+    at: DocumentPosition | None = None
     written: str = ""
     """A scalar as written in the file; empty without a file."""
 
     @property
-    def entries(self) -> Mapping[str, Entry] | None:
+    def entries(self) -> Mapping[str, MappingEntry] | None:
         """Return the keys of a mapping; None for other values."""
         return self.value if isinstance(self.value, dict) else None
 
@@ -61,18 +61,18 @@ class ConfigNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MappingEntry:
     """A key of a mapping with its value."""
 
     item: ConfigNode
-    at: Position | None = None
+    at: DocumentPosition | None = None
     """Position of the key."""
 
 
-class UnreadableError(ValueError):
+class DocumentSyntaxError(ValueError):
     """A text is not a valid document of its language."""
 
-    def __init__(self, message: str, at: Position | None = None) -> None:
+    def __init__(self, message: str, at: DocumentPosition | None = None) -> None:
         self.problem = _placed(Problem((), message), at)
         super().__init__(message)
 
@@ -80,10 +80,10 @@ class UnreadableError(ValueError):
 def from_json(value: object, *, depth: int = 0) -> ConfigNode:
     """Convert parsed JSON to nodes without positions. Raises UnreadableError."""
     if depth > DEEPEST:
-        raise UnreadableError(f"it is nested deeper than {DEEPEST} levels")
+        raise DocumentSyntaxError(f"it is nested deeper than {DEEPEST} levels")
     if isinstance(value, Mapping):
         pairs = value.items()
-        return ConfigNode({str(k): Entry(from_json(v, depth=depth + 1)) for k, v in pairs})
+        return ConfigNode({str(k): MappingEntry(from_json(v, depth=depth + 1)) for k, v in pairs})
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return ConfigNode([from_json(v, depth=depth + 1) for v in value])
     return ConfigNode(value)
@@ -110,12 +110,12 @@ def located(root: ConfigNode, problem: Problem) -> Problem:
     return _placed(problem, at)
 
 
-def placed(path: Path, message: str, at: Position | None) -> Problem:
+def placed(path: Path, message: str, at: DocumentPosition | None) -> Problem:
     """Return a problem at a given position."""
     return _placed(Problem(path, message), at)
 
 
-def _placed(problem: Problem, at: Position | None) -> Problem:
+def _placed(problem: Problem, at: DocumentPosition | None) -> Problem:
     return replace(problem, line=at.line, column=at.column) if at else problem
 
 
@@ -135,7 +135,7 @@ _STRINGS = (
 def read_toml(text: str) -> ConfigNode:
     """Parse one document. Raises UnreadableError with the position."""
     if len(text.encode("utf-8", "replace")) > LARGEST_BYTES:
-        raise UnreadableError(f"it is larger than {LARGEST_BYTES} bytes")
+        raise DocumentSyntaxError(f"it is larger than {LARGEST_BYTES} bytes")
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     try:
         data = tomllib.loads(text)
@@ -144,19 +144,19 @@ def read_toml(text: str) -> ConfigNode:
     except tomllib.TOMLDecodeError as error:
         raise _unreadable(text, str(error)) from None
     except RecursionError:
-        raise UnreadableError(f"it is nested deeper than {DEEPEST} levels") from None
+        raise DocumentSyntaxError(f"it is nested deeper than {DEEPEST} levels") from None
     return scan.item(data, ())
 
 
-def _unreadable(text: str, message: str) -> UnreadableError:
+def _unreadable(text: str, message: str) -> DocumentSyntaxError:
     found = _AT.match(message)
     if found is None:
         lines = text.split("\n")
         what = message.removesuffix(" (at end of document)")
-        end = Position(len(lines), len(lines[-1]) + 1)
-        return UnreadableError(f"this is not TOML: {what}", end)
-    at = Position(int(found["line"]), int(found["column"]))
-    return UnreadableError(f"this is not TOML: {found['what']}", at)
+        end = DocumentPosition(len(lines), len(lines[-1]) + 1)
+        return DocumentSyntaxError(f"this is not TOML: {what}", end)
+    at = DocumentPosition(int(found["line"]), int(found["column"]))
+    return DocumentSyntaxError(f"this is not TOML: {found['what']}", at)
 
 
 class _Scan:
@@ -183,23 +183,27 @@ class _Scan:
     def item(self, value: object, path: Path) -> ConfigNode:
         """Return the parsed value with the positions that were found."""
         if len(path) > DEEPEST:
-            raise UnreadableError(f"it is nested deeper than {DEEPEST} levels", self._key_at(path))
+            raise DocumentSyntaxError(
+                f"it is nested deeper than {DEEPEST} levels", self._key_at(path)
+            )
         begin, end = self._values.get(path, (-1, -1))
         at = self._position(begin) if begin >= 0 else self._key_at(path)
         if isinstance(value, dict):
             deeper = {key: (*path, key) for key in value}
-            entries = {k: Entry(self.item(value[k], p), self._key_at(p)) for k, p in deeper.items()}
+            entries = {
+                k: MappingEntry(self.item(value[k], p), self._key_at(p)) for k, p in deeper.items()
+            }
             return ConfigNode(entries, at)
         if isinstance(value, list):
             return ConfigNode([self.item(each, (*path, n)) for n, each in enumerate(value)], at)
         return ConfigNode(value, at, self._text[begin:end].strip() if begin >= 0 else "")
 
-    def _key_at(self, path: Path) -> Position:
+    def _key_at(self, path: Path) -> DocumentPosition:
         return self._position(self._keys.get(path, 0))
 
-    def _position(self, offset: int) -> Position:
+    def _position(self, offset: int) -> DocumentPosition:
         line = bisect_right(self._line_starts, offset)
-        return Position(line, offset - self._line_starts[line - 1] + 1)
+        return DocumentPosition(line, offset - self._line_starts[line - 1] + 1)
 
     def _skip(self, pattern: re.Pattern[str]) -> str:
         found = pattern.match(self._text, self._next)
@@ -306,13 +310,13 @@ _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 class _Open:
     """A mapping or a list whose end was not read yet."""
 
-    at: Position
+    at: DocumentPosition
     anchor: str | None
     counted_before: int
-    entries: dict[str, Entry] | None = None
+    entries: dict[str, MappingEntry] | None = None
     elements: list[ConfigNode] = field(default_factory=list)
     key: str | None = None
-    key_at: Position | None = None
+    key_at: DocumentPosition | None = None
 
     def add(self, item: ConfigNode) -> None:
         if self.entries is None:
@@ -320,19 +324,19 @@ class _Open:
         elif self.key is None:
             self._take_key(item, self.entries)
         else:
-            self.entries[self.key] = Entry(item, self.key_at)
+            self.entries[self.key] = MappingEntry(item, self.key_at)
             self.key = None
 
-    def _take_key(self, item: ConfigNode, entries: dict[str, Entry]) -> None:
+    def _take_key(self, item: ConfigNode, entries: dict[str, MappingEntry]) -> None:
         if item.entries is not None or item.elements is not None:
-            raise UnreadableError("a key must be a single word or text", item.at)
+            raise DocumentSyntaxError("a key must be a single word or text", item.at)
         if item.written == "<<":
-            raise UnreadableError("`<<` is not read: write the keys out", item.at)
+            raise DocumentSyntaxError("`<<` is not read: write the keys out", item.at)
         earlier = entries.get(item.written)
         if earlier is not None and earlier.at is not None:
             line = earlier.at.line
             message = f"the key {item.written!r} occurs twice; the first is in line {line}"
-            raise UnreadableError(message, item.at)
+            raise DocumentSyntaxError(message, item.at)
         self.key, self.key_at = item.written, item.at
 
     def closed(self) -> ConfigNode:
@@ -364,24 +368,26 @@ class _Builder:
             last = self._open.pop()
             self._add(last.closed(), last.anchor, 1 + self._count - last.counted_before)
 
-    def _begin(self, event: DocumentStartEvent, at: Position) -> None:
+    def _begin(self, event: DocumentStartEvent, at: DocumentPosition) -> None:
         self._documents += 1
         if self._documents > 1:
-            raise UnreadableError("a file holds one document; a second one begins here", at)
+            raise DocumentSyntaxError("a file holds one document; a second one begins here", at)
         if event.version or event.tags:
-            raise UnreadableError("directives (lines that begin with %) are not read", at)
+            raise DocumentSyntaxError("directives (lines that begin with %) are not read", at)
 
-    def _enter(self, event: MappingStartEvent | SequenceStartEvent, at: Position) -> None:
+    def _enter(self, event: MappingStartEvent | SequenceStartEvent, at: DocumentPosition) -> None:
         if len(self._open) >= DEEPEST:
-            raise UnreadableError(f"it is nested deeper than {DEEPEST} levels", at)
+            raise DocumentSyntaxError(f"it is nested deeper than {DEEPEST} levels", at)
         if not event.implicit:
-            raise UnreadableError("tags (words that begin with !) are not read", at)
-        entries: dict[str, Entry] | None = {} if isinstance(event, MappingStartEvent) else None
+            raise DocumentSyntaxError("tags (words that begin with !) are not read", at)
+        entries: dict[str, MappingEntry] | None = (
+            {} if isinstance(event, MappingStartEvent) else None
+        )
         self._open.append(_Open(at, event.anchor, self._count, entries))
 
-    def _repeat(self, anchor: str, at: Position) -> None:
+    def _repeat(self, anchor: str, at: DocumentPosition) -> None:
         if anchor not in self._anchors:
-            raise UnreadableError(f"*{anchor} names nothing that is complete above it", at)
+            raise DocumentSyntaxError(f"*{anchor} names nothing that is complete above it", at)
         item, size = self._anchors[anchor]
         self._count += size - 1
         self._add(item, None, size)
@@ -389,7 +395,7 @@ class _Builder:
     def _add(self, item: ConfigNode, anchor: str | None, size: int) -> None:
         self._count += 1
         if self._count > MOST_ITEMS:
-            raise UnreadableError(f"it holds more than {MOST_ITEMS} values", item.at)
+            raise DocumentSyntaxError(f"it holds more than {MOST_ITEMS} values", item.at)
         if anchor:
             self._anchors[anchor] = (item, size)
         if self._open:
@@ -414,20 +420,20 @@ def _parsed(text: str) -> ConfigNode:
 
 def _parse(text: str) -> ConfigNode:
     if len(text.encode("utf-8", "replace")) > LARGEST_BYTES:
-        raise UnreadableError(f"it is larger than {LARGEST_BYTES} bytes")
+        raise DocumentSyntaxError(f"it is larger than {LARGEST_BYTES} bytes")
     builder = _Builder()
     try:
         for event in _events(_plain_json(text.removeprefix("\ufeff"))):
             builder.take(event)
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise UnreadableError(_words(error), _position(mark) if mark else None) from None
+        raise DocumentSyntaxError(_words(error), _position(mark) if mark else None) from None
     except (YAMLError, ValueError, OverflowError) as error:
-        if isinstance(error, UnreadableError):
+        if isinstance(error, DocumentSyntaxError):
             raise
-        raise UnreadableError(f"this is not YAML: {' '.join(str(error).split())}") from None
+        raise DocumentSyntaxError(f"this is not YAML: {' '.join(str(error).split())}") from None
     if builder.root is None:
-        raise UnreadableError("it is empty", Position(1, 1))
+        raise DocumentSyntaxError("it is empty", DocumentPosition(1, 1))
     return builder.root
 
 
@@ -465,29 +471,29 @@ def _words(error: MarkedYAMLError) -> str:
     return f"this is not YAML: {problem}"
 
 
-def _position(mark: StringMark) -> Position:
-    return Position(mark.line + 1, mark.column + 1)
+def _position(mark: StringMark) -> DocumentPosition:
+    return DocumentPosition(mark.line + 1, mark.column + 1)
 
 
-def _refuse_tag(event: ScalarEvent, at: Position) -> None:
+def _refuse_tag(event: ScalarEvent, at: DocumentPosition) -> None:
     plain, quoted = event.implicit
     if not plain and not quoted:
-        raise UnreadableError("tags (words that begin with !) are not read", at)
+        raise DocumentSyntaxError("tags (words that begin with !) are not read", at)
 
 
-def _scalar(event: ScalarEvent, at: Position) -> ConfigNode:
+def _scalar(event: ScalarEvent, at: DocumentPosition) -> ConfigNode:
     text = _whole(event.value, at)
     if event.style:
         return ConfigNode(text, at, text)
     return ConfigNode(_plain(text), at, text)
 
 
-def _whole(text: str, at: Position) -> str:
+def _whole(text: str, at: DocumentPosition) -> str:
     """Join the surrogate pairs that JSON uses for characters beyond U+FFFF."""
     try:
         return text.encode("utf-16", "surrogatepass").decode("utf-16")
     except UnicodeError:
-        raise UnreadableError("an unpaired surrogate, which is not valid text", at) from None
+        raise DocumentSyntaxError("an unpaired surrogate, which is not valid text", at) from None
 
 
 def _plain(text: str) -> object:

@@ -9,10 +9,10 @@ from typing import Any, Generic, TypeVar, cast
 
 from pydantic import TypeAdapter
 
-from orchestrator.adapters.files.bind_dataclass import DataclassBinder
+from orchestrator.adapters.files.bind_dataclass import BAD, DataclassBinder
 from orchestrator.adapters.files.document_nodes import (
     ConfigNode,
-    UnreadableError,
+    DocumentSyntaxError,
     from_json,
     located,
     placed,
@@ -49,20 +49,29 @@ def _called(kind: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Read(Generic[T]):
-    """A valid document with its name, value and nodes."""
+    """A document with its name, value and nodes."""
 
     name: str
     value: T
     root: ConfigNode
+    problems: tuple[Problem, ...] = ()
+    """Errors of its form; with them the value is what can be used of it."""
 
-    def refuse(self, problems: Iterable[Problem]) -> None:
-        """Raise InvalidDocumentError with lines and columns if there are problems."""
-        found = sorted((located(self.root, problem) for problem in problems), key=_place)
-        if found:
-            raise InvalidDocumentError(self.name, found)
+    def refuse(self, problems: Iterable[Problem] = ()) -> None:
+        """Raise InvalidDocumentError with lines and columns if there are problems.
+
+        What is found where the form is wrong is left out: it may be of what stands in its place.
+        """
+        found = [
+            located(self.root, problem)
+            for problem in problems
+            if not any(_is_within(problem, other) for other in self.problems)
+        ]
+        if found or self.problems:
+            raise InvalidDocumentError(self.name, sorted([*self.problems, *found], key=_place))
 
 
-class Form(Generic[T]):
+class DocumentForm(Generic[T]):
     """One kind of document: its dataclass, and its ``apiVersion`` and ``kind``."""
 
     def __init__(self, shape: type[T], kind: str | None = None) -> None:
@@ -74,9 +83,20 @@ class Form(Generic[T]):
         self, source: Source, name: str, parse: Callable[[str], ConfigNode] = read_yaml
     ) -> Read[T]:
         """Parse the text, or bind nodes that were parsed before. Raises InvalidDocumentError."""
+        read = self.sketch(source, name, parse)
+        read.refuse()
+        return read
+
+    def sketch(
+        self, source: Source, name: str, parse: Callable[[str], ConfigNode] = read_yaml
+    ) -> Read[T]:
+        """Do as `read`, and keep the problems where enough is right that the rest can be checked.
+
+        Raises InvalidDocumentError.
+        """
         try:
             root = parse(source) if isinstance(source, str) else from_json(source)
-        except UnreadableError as error:
+        except DocumentSyntaxError as error:
             problem = self._is_payload(source, parse) or error.problem
             raise InvalidDocumentError(name, [problem]) from None
         other = self._is_other(root) or (root.entries is None and self._is_payload(source, parse))
@@ -85,9 +105,9 @@ class Form(Generic[T]):
         shaper = DataclassBinder()
         body = self._without_header(root, shaper)
         value = shaper.read(body, self._shape)
-        if shaper.problems:
+        if value is BAD:
             raise InvalidDocumentError(name, sorted(shaper.problems, key=_place))
-        return Read(name, cast(T, value), root)
+        return Read(name, cast(T, value), root, tuple(shaper.problems))
 
     def schema(self) -> dict[str, object]:
         """Return the JSON Schema, draft 2020-12."""
@@ -125,7 +145,7 @@ class Form(Generic[T]):
             return None
         try:
             found = read_toml(source)
-        except UnreadableError:
+        except DocumentSyntaxError:
             return None
         if not found.entries:
             return None
@@ -150,19 +170,29 @@ def _place(problem: Problem) -> tuple[int, int]:
     return (problem.line or 0, problem.column or 0)
 
 
+def _is_within(problem: Problem, other: Problem) -> bool:
+    """Return whether one of two problems is about a part of what the other is about."""
+    depth = min(len(problem.path), len(other.path))
+    return problem.path[:depth] == other.path[:depth]
+
+
 class FileDocuments:
     """Implements `orchestrator.application.ports.documents.Documents`."""
 
     def __init__(self) -> None:
-        self._matrix = Form(Matrix, "Matrix")
-        self._manifest = Form(Manifest)
-        self._notes = Form(IngestNotes, "Ingest")
-        self._annotations = Form(AnnotationsFile, "Annotations")
-        self._policy = Form(GatePolicy, "ReleaseGate")
+        self._matrix = DocumentForm(Matrix, "Matrix")
+        self._manifest = DocumentForm(Manifest)
+        self._notes = DocumentForm(IngestNotes, "Ingest")
+        self._annotations = DocumentForm(AnnotationsFile, "Annotations")
+        self._policy = DocumentForm(GatePolicy, "ReleaseGate")
 
     def read_matrix(self, source: Source, name: str) -> Matrix:
         """Return a well-formed matrix, not checked for feasibility."""
         return self._matrix.read(source, name).value
+
+    def sketch_matrix(self, source: Source, name: str) -> Matrix:
+        """Return what can be read of a matrix, which `check_matrix` may refuse."""
+        return self._sketch_matrix(source, name).value
 
     def check_matrix(
         self,
@@ -173,10 +203,15 @@ class FileDocuments:
         providers: Mapping[str, ProviderTraits],
     ) -> Matrix:
         """Return a matrix that can be launched, given payload and providers."""
-        read = self._matrix.read(source, name)
-        problems = [*check_matrix(read.value, manifest, providers), *matrix_faults(read.value)]
-        read.refuse(problems)
+        read = self._sketch_matrix(source, name)
+        read.refuse([*check_matrix(read.value, manifest, providers), *matrix_faults(read.value)])
         return read.value
+
+    def _sketch_matrix(self, source: Source, name: str) -> Read[Matrix]:
+        read = self._matrix.sketch(source, name)
+        if any(problem.path[:1] == ("payload",) for problem in read.problems):
+            read.refuse()  # which payload's jobs it means is not known
+        return read
 
     def refuse_matrix(self, source: Source, name: str, problems: Iterable[Problem]) -> None:
         """Raise InvalidDocumentError with lines and columns, if there are problems."""

@@ -22,7 +22,7 @@ from orchestrator.adapters.files.archive import file_chunks
 from orchestrator.adapters.files.tar_stream import (
     BLOCK_BYTES,
     CHUNK_BYTES,
-    Kind,
+    MemberKind,
     read_members,
     safe_name,
 )
@@ -34,7 +34,7 @@ from orchestrator.application.ports.ingest import (
     IntakeError,
     IntakeFullError,
 )
-from orchestrator.application.ports.stored_bytes import ArchiveError, Limits
+from orchestrator.application.ports.stored_bytes import ArchiveError, ArchiveLimits
 from orchestrator.domain.assembly.results_pass import Record
 from orchestrator.domain.run_record import ArtifactRecord
 
@@ -187,7 +187,7 @@ def _names(folder: Path, above: str) -> Iterator[str]:
                 )
 
 
-LIMITS = Limits(members=10_000, total_bytes=4 * 1024**3, file_bytes=4 * 1024**3, ratio=200)
+LIMITS = ArchiveLimits(members=10_000, total_bytes=4 * 1024**3, file_bytes=4 * 1024**3, ratio=200)
 NOTES = ("ingest.yaml", "ingest.yml")
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _OTHER_PACKING = (
@@ -235,7 +235,7 @@ class FileTray:
 class FileIntake:
     """Implements `orchestrator.application.ports.ingest.Intake`."""
 
-    def __init__(self, limits: Limits = LIMITS, *, scratch: Path | None = None) -> None:
+    def __init__(self, limits: ArchiveLimits = LIMITS, *, scratch: Path | None = None) -> None:
         """`scratch` is an existing folder to unpack in; by default the system's folder."""
         self._limits = limits
         self._scratch = scratch
@@ -375,7 +375,7 @@ class Unpacked:
     content: Iterator[bytes]
 
 
-def members(body: Path, name: str, limits: Limits) -> Iterator[Unpacked]:
+def members(body: Path, name: str, limits: ArchiveLimits) -> Iterator[Unpacked]:
     """Yield every file in the archive's order. Raises ArchiveError."""
     with body.open("rb") as file:
         head = file.read(CHUNK_BYTES)
@@ -397,7 +397,7 @@ def _distinct(unpacked: Iterator[Unpacked]) -> Iterator[Unpacked]:
         yield one
 
 
-def _of_file(body: Path, name: str, limits: Limits) -> Iterator[Unpacked]:
+def _of_file(body: Path, name: str, limits: ArchiveLimits) -> Iterator[Unpacked]:
     size = body.stat().st_size
     if not size:
         raise ArchiveError("it is empty; hand in a folder or archive of results")
@@ -406,11 +406,11 @@ def _of_file(body: Path, name: str, limits: Limits) -> Iterator[Unpacked]:
     yield Unpacked(safe_name(name.rpartition("/")[2]) or "artifact", file_chunks(body))
 
 
-def _of_tar(body: Path, limits: Limits) -> Iterator[Unpacked]:
+def _of_tar(body: Path, limits: ArchiveLimits) -> Iterator[Unpacked]:
     for member in read_members(file_chunks(body), limits):
-        if member.kind is Kind.FOLDER:
+        if member.kind is MemberKind.FOLDER:
             continue
-        if member.kind is not Kind.FILE:
+        if member.kind is not MemberKind.FILE:
             raise ArchiveError(
                 f"{member.name!r} is a {member.kind} to {member.target!r}: only files are taken;"
                 " pack what it points to (`tar --dereference`)"
@@ -418,7 +418,7 @@ def _of_tar(body: Path, limits: Limits) -> Iterator[Unpacked]:
         yield Unpacked(_named(member.name), member.content)
 
 
-def _of_zip(body: Path, limits: Limits) -> Iterator[Unpacked]:
+def _of_zip(body: Path, limits: ArchiveLimits) -> Iterator[Unpacked]:
     _check_directory(body, limits)
     try:
         with zipfile.ZipFile(body) as archive:
@@ -437,7 +437,7 @@ def _of_zip(body: Path, limits: Limits) -> Iterator[Unpacked]:
 class _Budget:
     """Limits the unpacked bytes of a zip, independently of the sizes in its directory."""
 
-    limits: Limits
+    limits: ArchiveLimits
     packed: int
     went: int = 0
 
@@ -469,7 +469,7 @@ def _inflated(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, budget: _Budget)
         raise ArchiveError(f"{entry.filename!r} cannot be unpacked: {error}") from None
 
 
-def _check_directory(body: Path, limits: Limits) -> None:
+def _check_directory(body: Path, limits: ArchiveLimits) -> None:
     """Refuse a directory that would not fit in memory, before it is read."""
     most = limits.members * _ENTRY_BYTES
     for size in _directory_sizes(body):

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from orchestrator.application.ports.stored_bytes import (
     ARTIFACT_LIMITS,
     ArchiveError,
+    ArchiveLimits,
     BundleError,
-    Limits,
 )
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _LONG = {tarfile.GNUTYPE_LONGNAME: "path", tarfile.GNUTYPE_LONGLINK: "linkpath"}
 _EXTENSIONS = frozenset({tarfile.XHDTYPE, tarfile.XGLTYPE, *_LONG})
 
 
-class Kind(StrEnum):
+class MemberKind(StrEnum):
     """Kinds of members; other kinds are refused."""
 
     FILE = "file"
@@ -42,11 +42,11 @@ class Kind(StrEnum):
 
 
 _KINDS = {
-    tarfile.REGTYPE: Kind.FILE,
-    tarfile.AREGTYPE: Kind.FILE,
-    tarfile.DIRTYPE: Kind.FOLDER,
-    tarfile.SYMTYPE: Kind.LINK,
-    tarfile.LNKTYPE: Kind.HARD_LINK,
+    tarfile.REGTYPE: MemberKind.FILE,
+    tarfile.AREGTYPE: MemberKind.FILE,
+    tarfile.DIRTYPE: MemberKind.FOLDER,
+    tarfile.SYMTYPE: MemberKind.LINK,
+    tarfile.LNKTYPE: MemberKind.HARD_LINK,
 }
 _WORDS = {
     tarfile.CHRTYPE: "a device",
@@ -62,7 +62,7 @@ class Member:
 
     name: str
     """Relative and normalised, without a leading ``./``; empty for the archive's own folder."""
-    kind: Kind
+    kind: MemberKind
     size_bytes: int
     target: str
     """Target of a link, as written."""
@@ -103,7 +103,7 @@ class _Input:
             pass
 
 
-def open_tar(chunks: Iterable[bytes], limits: Limits) -> Iterator[bytes]:
+def open_tar(chunks: Iterable[bytes], limits: ArchiveLimits) -> Iterator[bytes]:
     """Yield the bytes of a tar or tar.gz, uncompressed. Raises ArchiveError past the limits."""
     source = _Input(chunks)
     head = source.upto(CHUNK_BYTES)
@@ -146,7 +146,7 @@ class _Raw(io.RawIOBase):
         return len(part)
 
 
-def _inflated(source: _Input, head: bytes, limits: Limits) -> Iterator[bytes]:
+def _inflated(source: _Input, head: bytes, limits: ArchiveLimits) -> Iterator[bytes]:
     raw = _Raw(source, head)
     went = 0
     try:
@@ -164,7 +164,7 @@ def _inflated(source: _Input, head: bytes, limits: Limits) -> Iterator[bytes]:
         raise ArchiveError(f"the archive's compression is damaged: {error}") from None
 
 
-def read_members(chunks: Iterable[bytes], limits: Limits) -> Iterator[Member]:
+def read_members(chunks: Iterable[bytes], limits: ArchiveLimits) -> Iterator[Member]:
     """Yield the members of a tar or tar.gz in their order. Raises ArchiveError."""
     source = _Input(open_tar(chunks, limits))
     count = 0
@@ -176,12 +176,12 @@ def read_members(chunks: Iterable[bytes], limits: Limits) -> Iterator[Member]:
     source.drain()
 
 
-def _member(source: _Input, header: tarfile.TarInfo, limits: Limits) -> Iterator[Member]:
+def _member(source: _Input, header: tarfile.TarInfo, limits: ArchiveLimits) -> Iterator[Member]:
     kind = _KINDS.get(header.type)
     if kind is None:
         what = _WORDS.get(header.type, "of an unknown type")
         raise ArchiveError(f"{header.name!r} is {what}: only files, folders and links are taken")
-    size = header.size if kind is Kind.FILE else 0
+    size = header.size if kind is MemberKind.FILE else 0
     if size > limits.file_bytes:
         raise ArchiveError(f"{header.name!r} is larger than {limits.file_bytes} bytes")
     content = _content(source, size)
@@ -290,7 +290,7 @@ def safe_name(name: str) -> str:
 
 
 def unpack_bundle(
-    chunks: Iterable[bytes], limits: Limits = ARTIFACT_LIMITS
+    chunks: Iterable[bytes], limits: ArchiveLimits = ARTIFACT_LIMITS
 ) -> Iterator[tuple[str, Iterable[bytes]]]:
     """Yield (flat file name, its chunks); see `orchestrator.application.ports.stored_bytes`.
 
@@ -299,9 +299,9 @@ def unpack_bundle(
     seen: set[str] = set()
     try:
         for member in read_members(chunks, limits):
-            if member.kind is Kind.FOLDER and not member.name:
+            if member.kind is MemberKind.FOLDER and not member.name:
                 continue
-            if member.kind is not Kind.FILE or not member.name or "/" in member.name:
+            if member.kind is not MemberKind.FILE or not member.name or "/" in member.name:
                 raise BundleError(f"{member.name!r} is no plain file at the top of the bundle")
             if member.name in seen:
                 raise BundleError(f"{member.name!r} occurs twice in the bundle")

@@ -49,7 +49,7 @@ _RANK = {"passed": 0, "skipped": 1, "failed": 2}
 
 
 @dataclass(slots=True)
-class _Marks:
+class _SeenMarks:
     """All marks that were seen, by name, and the job's own sum."""
 
     outcomes: dict[str, str] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class DemoMarks:
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
         """Yield the marked checks, the metrics and remarks in order, and the end of the demo."""
-        notes, narration, marks, troubles = Notes(), FreeText(), _Marks(), ErrorLines()
+        notes, narration, marks, troubles = Notes(), FreeText(), _SeenMarks(), ErrorLines()
         yield ParsedJob(kind="demo")
         for line in text_lines(artifact, notes=notes):
             troubles.see(line)
@@ -130,7 +130,7 @@ def _mark(line: str) -> ParsedCheck | None:
     return ParsedCheck(explained["name"].strip(), outcome or "failed", reason=reason.strip())
 
 
-def _mark_ending(marks: _Marks, troubles: ErrorLines, *, torn: bool) -> Iterator[Said]:
+def _mark_ending(marks: _SeenMarks, troubles: ErrorLines, *, torn: bool) -> Iterator[Said]:
     """The job's end by its Results line, and every disagreement of it with the marks.
 
     Without a Results line the exit status is unknown: an error is reported and no end.

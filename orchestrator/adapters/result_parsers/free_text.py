@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from orchestrator.adapters.result_parsers.log_notices import LogNotices
 from orchestrator.adapters.result_parsers.measurement_lines import (
-    Figure,
+    LineFigure,
     Marked,
-    Measured,
+    MeasuredLine,
     marked,
     measured,
     param_name,
@@ -40,7 +40,7 @@ class TextTables:
     _previous: str = ""
     _columns: list[_Column] = field(default_factory=list)
 
-    def see(self, line: str) -> Measured | None:
+    def see(self, line: str) -> MeasuredLine | None:
         """Return the measurement of a table row; None for other lines."""
         if len(line) > _LONGEST or not line.strip():
             self._columns, self._previous = [], ""
@@ -51,21 +51,21 @@ class TextTables:
         self._previous = line
         return self._row(line) if self._columns else None
 
-    def _row(self, line: str) -> Measured | None:
+    def _row(self, line: str) -> MeasuredLine | None:
         cells = line.split()
         if len(cells) != len(self._columns):
             self._columns = []
             return None
         params: dict[str, int] = {}
-        figures: list[Figure] = []
+        figures: list[LineFigure] = []
         for column, cell in zip(self._columns, cells, strict=True):
             said = quantity(f"{cell} {column.unit}" if column.unit else cell)
             number = whole(cell)
             if said is not None:
-                figures.append(Figure(column.name, said))
+                figures.append(LineFigure(column.name, said))
             elif number is not None and not column.unit:
                 params[param_name(column.name)] = number
-        return Measured("", params, tuple(figures)) if figures and params else None
+        return MeasuredLine("", params, tuple(figures)) if figures and params else None
 
 
 def _heads(line: str) -> list[_Column]:
@@ -165,7 +165,7 @@ class FreeText:
         elif not line[: self._group[0] + 1].isspace() or not line.strip():
             self._group = (0, "")
 
-    def _checks(self, mark: Marked, measured: Measured | None) -> Iterator[Said]:
+    def _checks(self, mark: Marked, measured: MeasuredLine | None) -> Iterator[Said]:
         self.failed += not mark.passed
         name, _, value = mark.text.partition(":")
         name, value, reason, unit = name.strip(), value.strip(), "", ""
@@ -180,7 +180,7 @@ class FreeText:
         full = "/".join(part for part in (_plain(self.section), _plain(name)) if part)
         yield ParsedCheck(full, "passed" if passed else "failed", value[:200], unit, "", reason)
 
-    def _metrics(self, measured: Measured) -> Iterator[Said]:
+    def _metrics(self, measured: MeasuredLine) -> Iterator[Said]:
         pers = {figure.quantity.per for figure in measured.figures} - {""}
         params: dict[str, object] = {**measured.params, **({"per": pers.pop()} if pers else {})}
         times = [f for f in measured.figures if f.quantity.kind == "latency"]
@@ -193,7 +193,11 @@ class FreeText:
                 yield said
 
     def _metric(
-        self, figure: Figure, measured: Measured, params: dict[str, object], times: list[Figure]
+        self,
+        figure: LineFigure,
+        measured: MeasuredLine,
+        params: dict[str, object],
+        times: list[LineFigure],
     ) -> ParsedMetric | None:
         told = figure.quantity
         named = figure.name or measured.label
@@ -206,7 +210,11 @@ class FreeText:
         return ParsedMetric(name, (told.value,), told.unit, told.direction, params)
 
     def _ratio(
-        self, figure: Figure, measured: Measured, params: dict[str, object], times: list[Figure]
+        self,
+        figure: LineFigure,
+        measured: MeasuredLine,
+        params: dict[str, object],
+        times: list[LineFigure],
     ) -> ParsedMetric | None:
         """Return the metric of a ratio with two known times, or of one that is called a speedup."""
         named = figure.name or measured.label
@@ -221,7 +229,7 @@ class FreeText:
         said = {**params, "baseline": baseline} if baseline else params
         return ParsedMetric(name, (figure.quantity.value,), "x", direction, said)
 
-    def _name(self, figure: Figure, measured: Measured) -> str:
+    def _name(self, figure: LineFigure, measured: MeasuredLine) -> str:
         """Return ``section/group/label/latency``, which a report splits into rows and columns."""
         label, leaf = measured.label, figure.name
         if not leaf and _QUANTITY_WORDS.search(label):

@@ -68,7 +68,7 @@ class PytestJsonReport:
         """Parse the artifact into statements, in order, in bounded memory."""
         wanted = {_TESTS, _COLLECTORS, _SUMMARY, _ENVIRONMENT, _DURATION, _EXIT, _CREATED}
         reader = JsonReader(artifact, wanted)
-        reading = _Reading()
+        reading = _JsonReading()
         for path, part in reader.parts():
             if reader.is_torn and EACH in path and not as_map(part).get("nodeid"):
                 continue
@@ -88,7 +88,7 @@ class PytestJsonReport:
 
 
 @dataclass(slots=True)
-class _Reading:
+class _JsonReading:
     """The state of reading one document."""
 
     facts: dict[str, object] = field(default_factory=dict)

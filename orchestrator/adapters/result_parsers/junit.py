@@ -27,7 +27,7 @@ from orchestrator.adapters.result_parsers.bounded_input import (
     shortened,
     skip_reason,
 )
-from orchestrator.adapters.result_parsers.xml_stream import Begin, End, Torn, xml_events
+from orchestrator.adapters.result_parsers.xml_stream import Begin, ElementEnd, Torn, xml_events
 from orchestrator.application.ports.ingest import Artifact, UnreadableError
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
@@ -75,11 +75,11 @@ class JUnitXml:
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
         """Parse the artifact into statements, in order, in bounded memory."""
-        reading = _Reading()
+        reading = _JunitReading()
         for event in xml_events(artifact):
             if isinstance(event, Begin):
                 yield from reading.begin(event)
-            elif isinstance(event, End):
+            elif isinstance(event, ElementEnd):
                 yield from reading.end(event)
             else:
                 yield from reading.tear(event)
@@ -88,7 +88,7 @@ class JUnitXml:
 
 
 @dataclass(slots=True)
-class _Case:
+class _OpenTestcase:
     """A testcase whose end was not read yet."""
 
     attributes: Mapping[str, str]
@@ -127,13 +127,13 @@ class _Case:
         )
 
 
-class _Reading:
+class _JunitReading:
     """The state of reading one document."""
 
     def __init__(self) -> None:
-        self._names = Names()
+        self._names = JunitTestIds()
         self._open: list[Begin] = []
-        self._case: _Case | None = None
+        self._case: _OpenTestcase | None = None
         self._waiting: ParsedTest | None = None
         self._sums = _Sums()
         self._begun = ""
@@ -147,10 +147,12 @@ class _Reading:
             yield from self._begin_suite(event)
         elif event.tag == "testcase":
             suite = next((e for e in reversed(self._open) if e.tag == "testsuite"), None)
-            self._case = _Case(event.attributes, suite.attributes.get("name", "") if suite else "")
+            self._case = _OpenTestcase(
+                event.attributes, suite.attributes.get("name", "") if suite else ""
+            )
         self._open.append(event)
 
-    def end(self, event: End) -> Iterator[Said]:
+    def end(self, event: ElementEnd) -> Iterator[Said]:
         """Read the end of an element."""
         began = self._open.pop()
         parent = self._open[-1].tag if self._open else ""
@@ -354,7 +356,7 @@ _DEEPEST_MODULE = 50
 _ILLEGAL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
-class Names:
+class JunitTestIds:
     """Derives the ids of the testcases of one document."""
 
     def __init__(self) -> None:

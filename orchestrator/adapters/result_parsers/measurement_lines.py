@@ -44,7 +44,7 @@ _SHORT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class LineFigure:
     """One figure of a line; its name is empty if the line's label is its name."""
 
     name: str
@@ -52,13 +52,13 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredLine:
     """The measurements of one line."""
 
     label: str = ""
     """Name of the measured item, if it is more than parameters."""
     params: Mapping[str, int] = field(default_factory=dict)
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[LineFigure, ...] = ()
     tally: tuple[int, int] | None = None
     """Passed and total of ``5/5 passed``."""
 
@@ -77,7 +77,7 @@ def marked(line: str) -> Marked | None:
     return Marked(found["mark"] not in _FAILED, found["rest"].strip()) if found else None
 
 
-def measured(text: str) -> Measured | None:
+def measured(text: str) -> MeasuredLine | None:
     """Return the measurement of a line without its mark; None if it has no number with a unit."""
     text = text.strip()
     if len(text) > LONGEST or not _UNITED.search(text):
@@ -87,13 +87,13 @@ def measured(text: str) -> Measured | None:
     if _NOT_MEASURED.search(label):
         return None
     label, params = label_params(label)
-    figures: list[Figure] = []
+    figures: list[LineFigure] = []
     tally = None
     for part in _parts(rest):
         tally = tally_of(part) or tally
         label = _take(part, label, params, figures)
     is_about = bool(label or params or all(figure.name for figure in figures))
-    return Measured(label, params, tuple(figures), tally) if figures and is_about else None
+    return MeasuredLine(label, params, tuple(figures), tally) if figures and is_about else None
 
 
 def label_params(label: str) -> tuple[str, dict[str, int]]:
@@ -126,10 +126,10 @@ def tally_of(text: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def _take(part: str, label: str, params: dict[str, int], figures: list[Figure]) -> str:
+def _take(part: str, label: str, params: dict[str, int], figures: list[LineFigure]) -> str:
     """Add a part of the line to the parameters or figures; return the rest of the label."""
     if said := quantity(part):
-        figures.append(Figure("", said))
+        figures.append(LineFigure("", said))
         return label
     number = whole(part)
     if number is not None and label and not figures:
@@ -139,7 +139,7 @@ def _take(part: str, label: str, params: dict[str, int], figures: list[Figure]) 
     if found is None or _NOT_MEASURED.search(found["name"]):
         return label
     if said := quantity(found["value"]):
-        figures.append(Figure(found["name"].strip(), said))
+        figures.append(LineFigure(found["name"].strip(), said))
     elif (number := whole(found["value"])) is not None:
         params[param_name(found["name"])] = number
     return label

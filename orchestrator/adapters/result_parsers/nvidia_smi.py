@@ -182,7 +182,7 @@ class _Device:
 class _Rows:
     """Collects the rows of a CSV."""
 
-    def __init__(self, heads: Sequence[Column]) -> None:
+    def __init__(self, heads: Sequence[QueryColumn]) -> None:
         self._heads = heads[:_MOST_CELLS]
         names = [head.name for head in heads]
         self._identity = next((name for name in _IDENTITIES if name in names), None)
@@ -232,7 +232,7 @@ class _Rows:
                 yield ParsedMetric(quantity, tuple(samples), unit, direction, params)
         yield ParsedEnd(inferred=True)
 
-    def _device(self, row: Mapping[Column, str]) -> _Device | None:
+    def _device(self, row: Mapping[QueryColumn, str]) -> _Device | None:
         words = {head.name: cell for head, cell in row.items()}
         key = words.get(self._identity or "name", "")
         if self._identity is None and not self._is_series:
@@ -245,7 +245,7 @@ class _Rows:
                 device.facts.update(device_fact(head, cell))
         return device
 
-    def _sample(self, device: _Device, head: Column, cell: str) -> None:
+    def _sample(self, device: _Device, head: QueryColumn, cell: str) -> None:
         if head.name not in DIRECTIONS or is_absent(cell):
             return
         value, unit = amount(cell)
@@ -306,7 +306,7 @@ _GUESSES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class QueryColumn:
     """A column of `nvidia-smi --query-gpu`."""
 
     name: str
@@ -314,14 +314,14 @@ class Column:
     place: int = 0
 
 
-def columns(line: str) -> list[Column]:
+def columns(line: str) -> list[QueryColumn]:
     """Return the columns of a header line; empty for other lines."""
     cells = [cell.strip() for cell in line[:10_000].split(",")]
     found = [_HEAD.fullmatch(cell) for cell in cells]
     if not all(found):
         return []
     heads = [
-        Column(_ALIASES.get(head.group(1), head.group(1)), head.group(2) or "", place)
+        QueryColumn(_ALIASES.get(head.group(1), head.group(1)), head.group(2) or "", place)
         for place, head in enumerate(found)
         if head
     ]
@@ -329,16 +329,16 @@ def columns(line: str) -> list[Column]:
     return heads if known - _GENERAL and len(known) * 2 >= len(heads) else []
 
 
-def guessed_columns(lines: Sequence[str]) -> list[Column]:
+def guessed_columns(lines: Sequence[str]) -> list[QueryColumn]:
     """Return the likely columns of rows without a header; empty if they do not fit a GPU."""
     rows = [[cell.strip() for cell in line.split(",")] for line in lines]
     if not 2 <= len(rows[0]) <= _MOST_CELLS or any(len(row) != len(rows[0]) for row in rows):
         return []
-    heads: list[Column] = []
+    heads: list[QueryColumn] = []
     for place, cell in enumerate(rows[0]):
         taken = {head.name for head in heads}
         fitting = (name for name, form in _GUESSES if form.fullmatch(cell) and name not in taken)
-        heads.append(Column(next(fitting, f"column {place + 1}"), "", place))
+        heads.append(QueryColumn(next(fitting, f"column {place + 1}"), "", place))
     names = {head.name for head in heads}
     return heads if names & {"uuid", "name"} and len(names & _KNOWN) > 1 else []
 
@@ -354,7 +354,7 @@ def amount(cell: str) -> tuple[float | None, str]:
     return (float(found.group(1)), found.group(2) or "") if found else (None, "")
 
 
-def device_fact(head: Column, cell: str) -> dict[str, object]:
+def device_fact(head: QueryColumn, cell: str) -> dict[str, object]:
     """Return the device fact of a cell; empty if the cell has none."""
     if is_absent(cell):
         return {}

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from orchestrator.adapters.result_parsers import pytest_text_lines as grammar
 from orchestrator.adapters.result_parsers.log_notices import LogNotices
-from orchestrator.adapters.result_parsers.pytest_text_lines import Footer
-from orchestrator.adapters.result_parsers.pytest_text_session import FATAL, WIDTH, Session
+from orchestrator.adapters.result_parsers.pytest_text_lines import PytestFooter
+from orchestrator.adapters.result_parsers.pytest_text_session import FATAL, WIDTH, PytestSession
 from orchestrator.adapters.result_parsers.text_lines import (
     Notes,
     head_lines,
@@ -53,7 +53,7 @@ class PytestText:
 
     def read(self, artifact: Artifact) -> Iterator[Said]:
         """Yield the results of the log. Raises UnreadableError if it has no session."""
-        notes, remarks, reader = Notes(), LogNotices(suite=True), _Reader()
+        notes, remarks, reader = Notes(), LogNotices(suite=True), _SessionReader()
         for line in text_lines(artifact, notes=notes, states=True):
             yield from reader.see(line)
             if reader.outside:
@@ -62,17 +62,17 @@ class PytestText:
         yield from notes.statements()
 
 
-class _Reader:
+class _SessionReader:
     """Splits the lines into sessions."""
 
     def __init__(self) -> None:
         self.outside = False
-        self._session: Session | None = None
-        self._last: Footer | None = None
+        self._session: PytestSession | None = None
+        self._last: PytestFooter | None = None
         self._sessions = 0
         self._depth = 0
         """Depth of nested sessions in a test's output."""
-        self._inner: Footer | None = None
+        self._inner: PytestFooter | None = None
         self._codes: list[int] = []
         self._duration_s = 0.0
         self._is_torn = False
@@ -119,14 +119,14 @@ class _Reader:
             detail=self._fatal,
         )
 
-    def _refuse(self, footer: Footer | None) -> Iterator[Said]:
+    def _refuse(self, footer: PytestFooter | None) -> Iterator[Said]:
         """Yield why pytest refused to run; pytest prints it before or after its sum."""
         is_idle = footer is not None and not footer.counts and self._codes[-1:] == [5]
         if is_idle and self._refusal:
             self._codes[-1] = 4
             yield ParsedProblem("error", f"pytest refused: {self._refusal}")
 
-    def _footer(self, line: str, title: str | None) -> Footer | None:
+    def _footer(self, line: str, title: str | None) -> PytestFooter | None:
         if title is not None:
             return grammar.footer(title)
         is_bare = line[:1].isdigit() or line.startswith("no tests ")
@@ -143,7 +143,7 @@ class _Reader:
             yield from self._close(None)
         self._open(width)
 
-    def _sums(self, summed: Footer, line: str) -> Iterator[Said]:
+    def _sums(self, summed: PytestFooter, line: str) -> Iterator[Said]:
         if self._depth and self._session is not None:
             self._depth -= 1
             self._inner = summed
@@ -156,7 +156,7 @@ class _Reader:
             self._open(WIDTH)
         yield from self._close(summed)
 
-    def _inside(self, session: Session, line: str) -> Iterator[Said]:
+    def _inside(self, session: PytestSession, line: str) -> Iterator[Said]:
         if self._depth:
             session.text(line)
             self.outside = False
@@ -167,11 +167,11 @@ class _Reader:
             self._look_for_death(line)
 
     def _open(self, width: int) -> None:
-        self._session = Session(width=max(width, 20))
+        self._session = PytestSession(width=max(width, 20))
         self._sessions += 1
         self._depth, self._inner, self._fatal, self._is_torn = 0, None, "", False
 
-    def _close(self, footer: Footer | None) -> Iterator[Said]:
+    def _close(self, footer: PytestFooter | None) -> Iterator[Said]:
         session, self._session = self._session, None
         if session is None:
             return
@@ -188,7 +188,7 @@ class _Reader:
             yield from self._refuse(footer)
         self._refusal = ""
 
-    def _inner_sum(self, session: Session) -> Footer | None:
+    def _inner_sum(self, session: PytestSession) -> PytestFooter | None:
         """Return the last sum inside a printed session if it fits the log's own tests."""
         inner = self._inner
         if not self._depth or inner is None:
@@ -240,7 +240,7 @@ def _opens(line: str, title: str | None) -> bool:
     return _is_lettered(line)
 
 
-def _exit_code(session: Session, footer: Footer) -> int:
+def _exit_code(session: PytestSession, footer: PytestFooter) -> int:
     """Return the exit code that pytest must have had, from its sum."""
     if session.internal:
         return 3

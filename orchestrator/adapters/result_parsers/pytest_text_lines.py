@@ -91,7 +91,7 @@ class NodeLine:
 
 
 @dataclass(frozen=True, slots=True)
-class Footer:
+class PytestFooter:
     """pytest's own sum. `counts` has the number of reports by `TestOutcome.word`."""
 
     counts: dict[str, int] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class Footer:
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class AnnouncedTests:
     """The announced numbers of tests."""
 
     items: int
@@ -193,7 +193,7 @@ def lettered(line: str) -> tuple[str, str] | None:
     return (path, found[2]) if path or is_marked or len(body) > 1 or body in LETTERS else None
 
 
-def footer(text: str) -> Footer | None:
+def footer(text: str) -> PytestFooter | None:
     """Return the sum of a footer without the row around it; None for other texts."""
     if len(text) > _FOOTER_LIMIT:
         return None
@@ -203,21 +203,21 @@ def footer(text: str) -> Footer | None:
         return None
     seconds = float(timed[1])
     if said == "no tests ran":
-        return Footer(duration_s=seconds)
+        return PytestFooter(duration_s=seconds)
     parts = said.split(", ")
     gathered = _GATHERED.fullmatch(parts[0])
     if gathered is not None:
         number = gathered[1] or gathered[2]
-        return Footer(collected=0 if number == "no" else int(number), duration_s=seconds)
+        return PytestFooter(collected=0 if number == "no" else int(number), duration_s=seconds)
     return _summed(parts, seconds)
 
 
-def collected(line: str) -> Collected | None:
+def collected(line: str) -> AnnouncedTests | None:
     """Return the announced number of tests, in pytest's or in xdist's words."""
     found = _COLLECTED.fullmatch(line.rstrip())
     if found is None:
         shared = _WORKERS.fullmatch(line.rstrip())
-        return Collected(int(shared[1] or shared[2])) if shared else None
+        return AnnouncedTests(int(shared[1] or shared[2])) if shared else None
     aside = {"error": 0, "deselected": 0, "skipped": 0}
     for part in found[2].split(" / ")[1:]:
         number, _, what = part.partition(" ")
@@ -225,7 +225,7 @@ def collected(line: str) -> Collected | None:
         if what in aside:
             aside[what] = int(number)
     items = max(int(found[1]) - aside["deselected"], 0)
-    return Collected(items, aside["error"], aside["skipped"])
+    return AnnouncedTests(items, aside["error"], aside["skipped"])
 
 
 def summary_line(line: str) -> tuple[NodeLine, str] | None:
@@ -310,7 +310,7 @@ def _is_closed(params: str) -> bool:
     return params.count("[") == params.count("]")
 
 
-def _summed(parts: list[str], seconds: float) -> Footer | None:
+def _summed(parts: list[str], seconds: float) -> PytestFooter | None:
     counts: dict[str, int] = {}
     warnings = None
     is_known = False
@@ -324,7 +324,7 @@ def _summed(parts: list[str], seconds: float) -> Footer | None:
             counts[word] = counts.get(word, 0) + int(found[1])
         elif found[2].startswith("warning"):
             warnings = int(found[1])
-    return Footer(counts, seconds, warnings) if is_known else None
+    return PytestFooter(counts, seconds, warnings) if is_known else None
 
 
 def _parted(rest: str) -> tuple[str, str]:

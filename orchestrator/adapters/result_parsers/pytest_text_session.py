@@ -13,12 +13,12 @@ from orchestrator.adapters.result_parsers.pytest_text_lines import (
     LETTERS,
     OUTCOMES,
     SUBTESTS,
-    Collected,
-    Footer,
+    AnnouncedTests,
     NodeLine,
+    PytestFooter,
     without_subtest,
 )
-from orchestrator.adapters.result_parsers.pytest_text_tests import Failures, Tests
+from orchestrator.adapters.result_parsers.pytest_text_tests import Failures, ListedTests
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
     ParsedDetail,
@@ -271,7 +271,7 @@ class _Pending:
 
 
 @dataclass(slots=True)
-class Session:
+class PytestSession:
     """The state of one session after the lines read so far."""
 
     width: int = WIDTH
@@ -283,9 +283,9 @@ class Session:
     fatal: str = ""
     """The message that ended the process; a later line shows that it did not end."""
     is_hung: bool = False
-    tests: Tests = field(default_factory=Tests)
+    tests: ListedTests = field(default_factory=ListedTests)
     _place: _Place = _Place.ITEMS
-    _announced: Collected | None = None
+    _announced: AnnouncedTests | None = None
     _is_shared: bool = False
     _is_unmarked: bool = False
     _pending: _Pending | None = None
@@ -335,7 +335,7 @@ class Session:
         if self._detail is not None:
             self._detail.add(line)
 
-    def finish(self, footer: Footer | None) -> Iterator[Said]:
+    def finish(self, footer: PytestFooter | None) -> Iterator[Said]:
         """Yield the rest of the session, with or without its sum."""
         yield from self._leave()
         yield from self.tests.finish()
@@ -558,11 +558,11 @@ class Session:
             unseen = max(self._announced.items - of_tests.total(), 0)
         return max((counts or {}).get("skipped", 0) - of_tests["skipped"] - extra - unseen, 0)
 
-    def _total(self, announced: Collected, counts: dict[str, int] | None) -> int:
+    def _total(self, announced: AnnouncedTests, counts: dict[str, int] | None) -> int:
         errors = self._broken if self._is_shared else announced.errors
         return announced.items + errors + self._modules_skipped(counts)
 
-    def _tallies(self, footer: Footer | None, extra: Counter[str]) -> Iterator[Said]:
+    def _tallies(self, footer: PytestFooter | None, extra: Counter[str]) -> Iterator[Said]:
         counts = footer.counts if footer is not None else None
         if self._announced is not None:
             yield ParsedTally("collected", self._total(self._announced, counts))

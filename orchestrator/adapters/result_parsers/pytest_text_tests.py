@@ -48,7 +48,7 @@ class Failures:
 
 
 @dataclass(slots=True)
-class Tests:
+class ListedTests:
     """Tests with separate lines."""
 
     __test__ = False

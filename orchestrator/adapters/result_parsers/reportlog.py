@@ -64,7 +64,7 @@ class Reportlog:
 
 
 @dataclass(slots=True)
-class _Open:
+class _StartedTest:
     """A test that has begun."""
 
     fact: TestFact | None = None
@@ -77,7 +77,7 @@ class _Log:
     """The state after the records read so far."""
 
     def __init__(self) -> None:
-        self._open: dict[str, _Open] = {}
+        self._open: dict[str, _StartedTest] = {}
         self._broken: set[str] = set()
         self._remarks = LogNotices(suite=True)
         self._exit_code: int | None = None
@@ -126,7 +126,7 @@ class _Log:
             return
         if nodeid not in self._open and len(self._open) >= OPEN_LIMIT:
             yield from self._abandoned(1)
-        test = self._open.setdefault(nodeid, _Open())
+        test = self._open.setdefault(nodeid, _StartedTest())
         if "_subtest.context" in record or record.get("$report_type") == "SubTestReport":
             if outcome == "failed":
                 _add(test, record, nodeid, without_duration=True)
@@ -139,7 +139,7 @@ class _Log:
         if when == "teardown":
             yield from self._over(nodeid, test)
 
-    def _over(self, nodeid: str, test: _Open) -> Iterator[Said]:
+    def _over(self, nodeid: str, test: _StartedTest) -> Iterator[Said]:
         if test.is_again:
             test.fact, test.is_again = None, False
             return
@@ -148,7 +148,7 @@ class _Log:
 
     def _lost(self, nodeid: str, record: Mapping[str, object]) -> Iterator[Said]:
         """Yield the test of a worker that crashed, as xdist reports it."""
-        test = self._open.pop(nodeid, _Open())
+        test = self._open.pop(nodeid, _StartedTest())
         text, _ = longrepr_of(record.get("longrepr"))
         said = text if isinstance(text, str) else ""
         yield ParsedTest(
@@ -202,7 +202,7 @@ class _Log:
 
 
 def _add(
-    test: _Open, record: Mapping[str, object], nodeid: str, *, without_duration: bool = False
+    test: _StartedTest, record: Mapping[str, object], nodeid: str, *, without_duration: bool = False
 ) -> None:
     """Add one phase. Only the first of several failures is kept: the others follow from it."""
     text, crash = longrepr_of(record.get("longrepr"))
@@ -221,7 +221,7 @@ def _add(
     test.fact = fact if test.fact is None else test.fact.plus(fact)
 
 
-def _parsed_test(nodeid: str, test: _Open) -> ParsedTest:
+def _parsed_test(nodeid: str, test: _StartedTest) -> ParsedTest:
     fact, earlier = test.fact, tuple(test.earlier)
     if fact is None:
         return ParsedTest(nodeid, TestOutcome.MISSING, earlier=earlier)

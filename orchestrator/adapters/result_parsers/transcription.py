@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from orchestrator.adapters.files.document_nodes import LARGEST_BYTES
-from orchestrator.adapters.files.documents import Form
+from orchestrator.adapters.files.documents import DocumentForm
 from orchestrator.adapters.result_parsers.bounded_input import encoding, head_text
 from orchestrator.application.ports.ingest import Artifact, UnreadableError
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
@@ -134,7 +134,7 @@ class Transcription:
     provenance = Provenance.TRANSCRIBED
 
     def __init__(self) -> None:
-        self._form = Form(TypedDocument, "Transcription")
+        self._form = DocumentForm(TypedDocument, "Transcription")
 
     def match(self, artifact: Artifact) -> float:
         """Return the confidence from 0 (no) to 1 (its producer's mark), by the first bytes."""

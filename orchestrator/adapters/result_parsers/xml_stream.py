@@ -42,7 +42,7 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class ElementEnd:
     """The end of an element."""
 
     tag: str
@@ -57,7 +57,7 @@ class Torn:
     reason: str
 
 
-def xml_events(artifact: Artifact) -> Iterator[Begin | End | Torn]:
+def xml_events(artifact: Artifact) -> Iterator[Begin | ElementEnd | Torn]:
     """Yield the beginnings and ends of elements in order.
 
     Raises UnreadableError if the document is refused or no XML.
@@ -148,7 +148,7 @@ class _Target:
     """Receives the parser's events; the parser prescribes the method names."""
 
     def __init__(self) -> None:
-        self.events: list[Begin | End] = []
+        self.events: list[Begin | ElementEnd] = []
         self._texts: list[_Text] = []
         self._silent = 0
 
@@ -167,13 +167,13 @@ class _Target:
         self._silent = 0
 
     def end(self, tag: str) -> None:
-        self.events.append(End(_local(tag), str(self._texts.pop())))
+        self.events.append(ElementEnd(_local(tag), str(self._texts.pop())))
         self._silent = 0
 
     def close(self) -> None:
         """Note that the document is complete."""
 
-    def drained(self) -> Iterator[Begin | End]:
+    def drained(self) -> Iterator[Begin | ElementEnd]:
         """Return the events since the last call."""
         found, self.events = self.events, []
         return iter(found)

@@ -8,7 +8,7 @@ from functools import partial
 
 from orchestrator.application.cell.environment import (
     EnvironmentRefusedError,
-    Installed,
+    InstallPlan,
     resolved_for,
 )
 from orchestrator.application.cell.flow_context import FlowDeps
@@ -74,7 +74,7 @@ def with_baseline(deps: FlowDeps, now: AttemptState) -> tuple[str, RunSpec]:
 
 
 def _plan_part(
-    name: str, payload: str, spec: RunSpec, installed: Installed
+    name: str, payload: str, spec: RunSpec, installed: InstallPlan
 ) -> Mapping[str, object]:
     asked, resolved = spec.manifest.environment(name), installed.resolution
     return {

@@ -47,7 +47,7 @@ class PreparedEnvironment:
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class InstallPlan:
     """Packages to install for an interpreter, and the modules that are importable then."""
 
     resolution: Resolution
@@ -89,7 +89,7 @@ def prepare_environment(
     )
 
 
-def resolved_for(deps: FlowDeps, spec: RunSpec, name: str, interpreter: Interpreter) -> Installed:
+def resolved_for(deps: FlowDeps, spec: RunSpec, name: str, interpreter: Interpreter) -> InstallPlan:
     """Return the packages that the run's environment adds to an interpreter. Raises WheelsError."""
     asked = spec.manifest.environment(name)
     if asked is None:
@@ -102,7 +102,7 @@ def resolved_for(deps: FlowDeps, spec: RunSpec, name: str, interpreter: Interpre
         wheel=partial(deps.blobs.open, digest) if digest else None,
     )
     packages = {**interpreter.packages, **resolved.packages}
-    return Installed(resolved, packages, _installs(asked, resolved))
+    return InstallPlan(resolved, packages, _installs(asked, resolved))
 
 
 def _installs(environment: Environment, resolved: Resolution) -> str:

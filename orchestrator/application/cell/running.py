@@ -31,7 +31,7 @@ from orchestrator.domain.machine import (
 )
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.cells import AttemptState
-from orchestrator.store.evidence import Position
+from orchestrator.store.evidence import EvidencePosition
 
 
 def record_machine_end(
@@ -172,7 +172,7 @@ def _ended(deps: FlowDeps, now: AttemptState, end: AgentEnd) -> Value:
     return GO
 
 
-def _first_event(deps: FlowDeps, now: AttemptState, have: Position) -> Value | NotYet:
+def _first_event(deps: FlowDeps, now: AttemptState, have: EvidencePosition) -> Value | NotYet:
     if have.seq == 0 and overdue(deps, now.cell, deps.timings.first_event_s):
         detail = f"no event within {deps.timings.first_event_s:g} s of its start"
         return record_failure(deps, now.attempt.id, Outcome.ERRORED, "agent", detail)

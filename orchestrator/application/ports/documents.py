@@ -24,6 +24,13 @@ class Documents(Protocol):
         """Return a well-formed matrix, not checked for feasibility."""
         ...
 
+    def sketch_matrix(self, source: Source, name: str) -> Matrix:
+        """Return what can be read of a matrix, to find its payload before `check_matrix`.
+
+        That one then tells errors of its form and of its values together.
+        """
+        ...
+
     def check_matrix(
         self,
         source: Source,

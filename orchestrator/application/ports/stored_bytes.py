@@ -16,7 +16,7 @@ class ArchiveError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ArchiveLimits:
     """Limits of an archive."""
 
     members: int = 100_000
@@ -28,7 +28,7 @@ class Limits:
     """Maximum ratio of unpacked to packed size, above one GiB."""
 
 
-ARTIFACT_LIMITS = Limits(members=2_000, total_bytes=1024**3, file_bytes=256 * 1024**2)
+ARTIFACT_LIMITS = ArchiveLimits(members=2_000, total_bytes=1024**3, file_bytes=256 * 1024**2)
 """Limits of one attempt's artifacts."""
 
 

@@ -1,4 +1,4 @@
-"""serve, controller, token, db, schema: administration of a controller."""
+"""serve, controller, token, session, db, schema: administration of a controller."""
 
 from __future__ import annotations
 
@@ -18,24 +18,34 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, is_confirmed, session_of
 from orchestrator.cli.view.tables import Layout, fitting, print_list, row_of
 from orchestrator.cli.wiring import DatabaseState
+from orchestrator.domain.browser_session import BrowserSession
 from orchestrator.domain.caller_identity import Token
 from orchestrator.domain.retention import PruneReport
 from orchestrator.domain.units import plural, sentence, size, utc
 
 T = TypeVar("T")
 token_app = typer.Typer(help="API tokens.", no_args_is_help=True)
+session_app = typer.Typer(help="Browsers that are signed in.", no_args_is_help=True)
 db_app = typer.Typer(help="The controller's database.", no_args_is_help=True)
 schema_app = typer.Typer(help="JSON Schemas of the files people write.", no_args_is_help=True)
 _PRUNE = Layout(
     titles=("what", "rows", "bytes", "rule"), first_to_go=("rule",), right=("rows", "bytes")
 )
-_TOKENS = Layout(titles=("id", "name", "scope", "expires", "last used", "revoked"))
+_TOKENS = Layout(
+    titles=("id", "name", "scope", "prefix", "expires", "last used", "revoked"),
+    first_to_go=("prefix",),
+)
+_SESSIONS = Layout(
+    titles=("id", "name", "display name", "scope", "signed in", "last used", "expires"),
+    first_to_go=("display name",),
+)
 LocalJobsOption = Annotated[
     str | None,
     typer.Option(
         "--local-jobs-as",
         metavar="ACCOUNT",
-        help="Run jobs of `provider: local` as this account. Default: none run here.",
+        help="Run jobs of `provider: local` as this account; your own only on a loopback address."
+        " Default: none run here.",
     ),
 ]
 HostOption = Annotated[
@@ -149,7 +159,7 @@ def token_list(context: typer.Context, as_json: JsonOption = False) -> None:
 def _token_row(one: Token) -> dict[str, Text]:
     times = (one.expires_at, one.last_used_at, one.revoked_at)
     said = (utc(at) if at else "–" for at in times)
-    return row_of(_TOKENS, one.id, one.name, one.scope, *said)
+    return row_of(_TOKENS, one.id, one.name, one.scope, one.prefix, *said)
 
 
 @token_app.command("revoke")
@@ -160,6 +170,37 @@ def token_revoke(
     session = session_of(context)
     session.client().delete(f"/tokens/{quote(token, safe='')}")
     session.say(f"Token {token} is revoked.")
+
+
+@session_app.command("list")
+def session_list(context: typer.Context, as_json: JsonOption = False) -> None:
+    """List the browsers that are signed in."""
+    session = session_of(context)
+    answer = session.reader().get("/sessions")
+    print_list(
+        session,
+        answer,
+        BrowserSession,
+        _SESSIONS,
+        _session_row,
+        nothing="No browser is signed in.",
+        as_json=as_json,
+    )
+
+
+def _session_row(one: BrowserSession) -> dict[str, Text]:
+    times = (utc(at) for at in (one.created_at, one.last_used_at, one.expires_at))
+    return row_of(_SESSIONS, one.id, one.name, one.display_name or "–", one.scope, *times)
+
+
+@session_app.command("revoke")
+def session_revoke(
+    context: typer.Context, browser: Annotated[str, typer.Argument(help="A session's id.")]
+) -> None:
+    """Revoke a browser session: the browser has to sign in again."""
+    session = session_of(context)
+    session.client().delete(f"/sessions/{quote(browser, safe='')}")
+    session.say(f"Session {browser} is revoked.")
 
 
 @db_app.command("upgrade")

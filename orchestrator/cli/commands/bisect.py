@@ -17,6 +17,7 @@ from orchestrator.cli.commands.options import CellOption, JsonOption, YesOption
 from orchestrator.cli.errors import FAILED, CliError, RefusalError
 from orchestrator.cli.launch_request import ask
 from orchestrator.cli.session import Session, find_run, session_of
+from orchestrator.cli.waits import RETEST_POLL_S
 from orchestrator.domain.bisect import (
     FoundRevisions,
     InconclusiveSearch,
@@ -28,7 +29,6 @@ from orchestrator.domain.bisect import (
 from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.run_record import RunResponse
 
-_POLL_S = 0.5
 _CONFLICT = 409
 _WORDS = {"check": "does it pass at all?", "halve": "", "confirm": "once more, it decides"}
 
@@ -82,7 +82,7 @@ class _MachineLeftError(Exception):
 
 
 @dataclass(slots=True)
-class _Search:
+class _Bisection:
     """A bisection on one machine."""
 
     session: Session
@@ -148,7 +148,7 @@ class _Search:
                     return retest_session
             if state != "diagnosing":
                 raise _MachineLeftError(self._left(revision, state))
-            self.session.wiring.clock.sleep(_POLL_S)
+            self.session.wiring.clock.sleep(RETEST_POLL_S)
 
     def _left(self, revision: Revision, state: str) -> str:
         _, _, run, _, cell = self.path.split("/")
@@ -217,17 +217,17 @@ def _cell(run: RunResponse, name: str | None) -> str:
 
 def _prepared(
     session: Session, client: Client, url: str, scratch: Path, good: str, bad: str
-) -> _Search:
+) -> _Bisection:
     try:
         revisions = session.wiring.revisions(url, scratch)
         found = revisions.between(good, bad)
     except WheelsError as error:
         raise CliError(str(error)) from None
     session.say(f"{len(found) - 1} revisions from {good} to {bad}")
-    return _Search(session, client, revisions, found, times=2)
+    return _Bisection(session, client, revisions, found, times=2)
 
 
-def _searched(search: _Search, run_id: str, cell: str) -> FoundRevisions | InconclusiveSearch:
+def _searched(search: _Bisection, run_id: str, cell: str) -> FoundRevisions | InconclusiveSearch:
     """Wait for the machine, search, and release the machine in any case."""
     session, client = search.session, search.client
     search.path = f"/runs/{run_id}/cells/{cell}"
@@ -253,7 +253,7 @@ def _waits(session: Session, client: Client, path: str) -> bool:
             return True
         if state in ("releasing", "done"):
             return False
-        session.wiring.clock.sleep(_POLL_S)
+        session.wiring.clock.sleep(RETEST_POLL_S)
 
 
 def _state(client: Client, path: str) -> str:
@@ -265,7 +265,7 @@ def _state(client: Client, path: str) -> str:
 
 def _tell(
     session: Session,
-    search: _Search,
+    search: _Bisection,
     result: FoundRevisions | InconclusiveSearch,
     run_id: str,
     *,

@@ -13,12 +13,11 @@ from orchestrator.cli.commands.options import (
     ReadRunArgument,
 )
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.failure_logs import CellLog, Chosen, Gaps, chosen_logs
+from orchestrator.cli.failure_logs import CellLog, Gaps, LogSelection, chosen_logs
 from orchestrator.cli.safe_text import log_line
 from orchestrator.cli.session import Session, find_cells, find_run, session_of
+from orchestrator.cli.waits import LOG_POLL_S
 from orchestrator.domain.run_record import CellRecord, RunResponse
-
-_FOLLOW_EVERY_S = 0.5
 
 
 def logs_command(
@@ -50,7 +49,7 @@ def logs_command(
     ends with the exit code 2.
     """
     session = session_of(context)
-    chosen = Chosen(job, test, failed)
+    chosen = LogSelection(job, test, failed)
     if follow and chosen.is_part:
         raise CliError("--follow prints whole logs: leave --job, --test and --failed out")
     client = session.client() if follow else session.reader()
@@ -88,7 +87,7 @@ def _print_whole(
                 printer.write(text)
         if is_over:
             return
-        session.wiring.clock.sleep(_FOLLOW_EVERY_S)
+        session.wiring.clock.sleep(LOG_POLL_S)
 
 
 class _Printer:

@@ -29,13 +29,14 @@ from orchestrator.cli.commands.options import (
     TimeoutOption,
     YesOption,
 )
-from orchestrator.cli.connect import Line
+from orchestrator.cli.connect import ControllerConnection
 from orchestrator.cli.errors import DETACHED, FAILED, NO_VERDICT, WAITED_TOO_LONG, CliError
 from orchestrator.cli.launch_request import ask, read_order, stated_commit, upload
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.cli.view.plan import headroom_table, hosts_table, plan_table, shortages, totals
-from orchestrator.cli.watching.watch import End, Interrupts, OnInterrupt, Watched, watch
+from orchestrator.cli.waits import REPORT_LIMIT_S, REPORT_POLL_S
+from orchestrator.cli.watching.watch import Interrupts, OnInterrupt, WatchEnd, WatchState, watch
 from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.outcome import EXIT_CODES, Outcome
 from orchestrator.domain.run_record import RunResponse
@@ -238,26 +239,23 @@ def _say_detached(session: Session, shown: Json, run_id: str, *, as_json: bool) 
     say_how_to_return(session, run_id)
 
 
-_REPORT_WAIT_S = 10.0
-
-_REPORT_LOOK_S = 0.1
-
-
-def conclude(session: Session, line: Line, watched: Watched, *, as_json: bool) -> int:
+def conclude(
+    session: Session, line: ControllerConnection, watched: WatchState, *, as_json: bool
+) -> int:
     """Print where the report is, or how to resume; return the exit code."""
     run = watched.watched.run
     if as_json:
         session.print_json(watched.watched.shown)
-    if watched.end is End.FINISHED:
+    if watched.end is WatchEnd.FINISHED:
         if not as_json:
             session.print(f"report: {_report(session, line, run)}")
         return exit_code(run.outcome)
-    if watched.end is End.WAITED:
+    if watched.end is WatchEnd.WAITED:
         session.say(f"The time is up; run {run.id} goes on.")
     else:
         session.say(f"Run {run.id} goes on without this terminal.")
     say_how_to_return(session, run.id)
-    return WAITED_TOO_LONG if watched.end is End.WAITED else DETACHED
+    return WAITED_TOO_LONG if watched.end is WatchEnd.WAITED else DETACHED
 
 
 def say_how_to_return(session: Session, run_id: str) -> None:
@@ -274,15 +272,15 @@ def exit_code(outcome: str | None) -> int:
         return NO_VERDICT
 
 
-def _report(session: Session, line: Line, run: RunResponse) -> str:
+def _report(session: Session, line: ControllerConnection, run: RunResponse) -> str:
     if line.home is None:
         session.say(f"To have the report here: seatrial report {run.id} -o DIR")
         return f"{line.where}/api/v1/runs/{run.id}/reports/summary.md"
     path = line.home / "runs" / run.id / "report" / "SUMMARY.md"
-    for _ in range(round(_REPORT_WAIT_S / _REPORT_LOOK_S)):
+    for _ in range(round(REPORT_LIMIT_S / REPORT_POLL_S)):
         if path.exists():
             break
-        session.wiring.clock.sleep(_REPORT_LOOK_S)
+        session.wiring.clock.sleep(REPORT_POLL_S)
     else:
         session.say(f"{path} is not there; {line.home}/controller.log may say why.")
         session.say(f"To have it made again: seatrial report {run.id} -o DIR")

@@ -21,7 +21,7 @@ Table = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class ProjectMetadata:
     """Parsed metadata files of a project; empty if they are missing."""
 
     folder: Path
@@ -36,7 +36,7 @@ class Sources:
         return table(self.pyproject, "project") or table(self.pyproject, "tool", "poetry")
 
 
-def read_sources(folder: Path) -> Sources:
+def read_sources(folder: Path) -> ProjectMetadata:
     """Parse the files that exist. Raises CliError."""
     path = folder / "pyproject.toml"
     pyproject: dict[str, object] = {}
@@ -53,7 +53,7 @@ def read_sources(folder: Path) -> Sources:
     except (tomllib.TOMLDecodeError, configparser.Error, UnicodeDecodeError, OSError) as error:
         said = str(error).splitlines()[0]
         raise CliError(f"{path}: cannot be read: {said}") from None
-    return Sources(folder, pyproject, setup_cfg, pkg_info)
+    return ProjectMetadata(folder, pyproject, setup_cfg, pkg_info)
 
 
 def table(value: Table, *path: str) -> Table:
@@ -67,7 +67,7 @@ def table(value: Table, *path: str) -> Table:
 _BUILD = "`pip wheel . --no-deps -w {}`"
 
 
-def stale_wheel_notes(sources: Sources, wheel: Path) -> list[str]:
+def stale_wheel_notes(sources: ProjectMetadata, wheel: Path) -> list[str]:
     """Return notes if a project's wheel has another version or is older than its source.
 
     Nothing is noted of a wheel of another project, or of a version that no file states.

@@ -14,14 +14,14 @@ from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel
 
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.starter.project_sources import (
-    Sources,
+    ProjectMetadata,
     read_sources,
     stale_wheel_notes,
     wheel_roots,
 )
 from orchestrator.cli.starter.test_requirements import (
     Needs,
-    Tests,
+    PytestArguments,
     find_tests,
     needs_of,
     plugins_for,
@@ -33,13 +33,13 @@ _VERSION_LINE = re.compile(r"""^__version__\s*(?::[^=]*)?=\s*["']([^"']+)["']"""
 
 
 @dataclass(frozen=True, slots=True)
-class Project:
+class ProjectFacts:
     """Inputs of the two files."""
 
     name: str
     version: str
     needs: Needs
-    tests: Tests
+    tests: PytestArguments
     notes: tuple[str, ...]
     """Notes for a person on how this was determined."""
     python_path: str = ""
@@ -50,7 +50,7 @@ class Project:
     """Source files of the wheel's modules, which would be imported instead of it."""
 
 
-def inspect_project(folder: Path) -> Project:
+def inspect_project(folder: Path) -> ProjectFacts:
     """Inspect a project. Raises CliError if a file cannot be read."""
     sources = read_sources(folder)
     name, name_notes = _name(sources)
@@ -61,14 +61,14 @@ def inspect_project(folder: Path) -> Project:
     wheel, wheel_notes = _wheel(sources, name, tests)
     notes = (*notes, *wheel_notes)
     if wheel is None:
-        return Project(name, version, needs, tests, notes, python_path=_python_path(folder))
+        return ProjectFacts(name, version, needs, tests, notes, python_path=_python_path(folder))
     places = (place for root in wheel.roots for place in (root, f"src/{root}"))
     source = tuple(place for place in places if (folder / place).exists())
     tests = replace(tests, arguments=wheel.tests)
-    return Project(name, wheel.version, needs, tests, notes, wheel=_WHEELS, exclude=source)
+    return ProjectFacts(name, wheel.version, needs, tests, notes, wheel=_WHEELS, exclude=source)
 
 
-def _name(sources: Sources) -> tuple[str, list[str]]:
+def _name(sources: ProjectMetadata) -> tuple[str, list[str]]:
     written = sources.setup_cfg.get("metadata", "name", fallback="") or sources.pkg_info["Name"]
     said = sources.project.get("name") or written or ""
     if isinstance(said, str) and IDENTIFIER.fullmatch(said.strip()):
@@ -78,7 +78,7 @@ def _name(sources: Sources) -> tuple[str, list[str]]:
     return name, [] if said else [f"the name {name!r} is the folder's: no file says one"]
 
 
-def _version(sources: Sources, name: str) -> tuple[str, list[str]]:
+def _version(sources: ProjectMetadata, name: str) -> tuple[str, list[str]]:
     said = sources.project.get("version")
     if isinstance(said, str) and said:
         return said, []
@@ -131,7 +131,9 @@ class BuiltWheel:
     """Arguments for pytest that are not its source."""
 
 
-def _wheel(sources: Sources, name: str, tests: Tests) -> tuple[BuiltWheel | None, list[str]]:
+def _wheel(
+    sources: ProjectMetadata, name: str, tests: PytestArguments
+) -> tuple[BuiltWheel | None, list[str]]:
     """Return the wheel in ``dist``, or None with the reason why it cannot be the subject."""
     folder = sources.folder
     found = sorted(folder.glob(_WHEELS))
@@ -173,22 +175,22 @@ MATRIX = "seatrial.yaml"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class StarterFile:
     """A file to write."""
 
     path: Path
     text: str
 
 
-def files_for(project: Project, folder: Path) -> tuple[Written, Written]:
+def files_for(project: ProjectFacts, folder: Path) -> tuple[StarterFile, StarterFile]:
     """Return the files to write; nothing is written."""
     return (
-        Written(folder / PAYLOAD, payload_text(project)),
-        Written(folder / MATRIX, matrix_text(project)),
+        StarterFile(folder / PAYLOAD, payload_text(project)),
+        StarterFile(folder / MATRIX, matrix_text(project)),
     )
 
 
-def payload_text(project: Project) -> str:
+def payload_text(project: ProjectFacts) -> str:
     """Return ``payload.toml`` with one suite of the project's tests."""
     wanted = project.needs.requirements
     requirements = [*wanted, *plugins_for(project.tests.options, wanted)]
@@ -216,7 +218,7 @@ _OTHER_SUBJECT = """\
 """
 
 
-def matrix_text(project: Project) -> str:
+def matrix_text(project: ProjectFacts) -> str:
     """Return ``seatrial.yaml`` with all jobs on this computer."""
     name, version = _toml(project.name), _toml(project.version)
     wheel = f", wheel: {project.wheel}" if project.wheel else ""
@@ -237,7 +239,7 @@ jobs:
 """
 
 
-def write_all(files: tuple[Written, ...], *, force: bool) -> None:
+def write_all(files: tuple[StarterFile, ...], *, force: bool) -> None:
     """Write all files or none. Raises CliError if one exists and `force` is false."""
     there = [file.path for file in files if file.path.exists()]
     if there and not force:

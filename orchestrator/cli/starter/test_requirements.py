@@ -20,7 +20,7 @@ _FILE_LIMIT = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Tests:
+class PytestArguments:
     """Arguments of pytest."""
 
     arguments: tuple[str, ...]
@@ -32,22 +32,22 @@ class Tests:
 
 def find_tests(
     folder: Path, pyproject: Mapping[str, object], setup_cfg: configparser.ConfigParser
-) -> Tests:
+) -> PytestArguments:
     """Read the configuration first, then look for files."""
     settings = _settings(folder, pyproject, setup_cfg)
     options = " ".join(f"{key}={value}" for key, value in settings.items())
     said = _words(settings.get("testpaths"))
     there = tuple(path for path in said if path and any(folder.glob(path)))
     if there:
-        return Tests(there, options)
+        return PytestArguments(there, options)
     notes = [f"testpaths names {', '.join(said)}, which is not there"] if said else []
     found = _test_places(folder)
     if not found:
         notes.append(
             "no tests were found: put some into tests/, or correct `pytest` in payload.toml"
         )
-        return Tests(("tests",), options, tuple(notes))
-    return Tests(found, options, tuple(notes))
+        return PytestArguments(("tests",), options, tuple(notes))
+    return PytestArguments(found, options, tuple(notes))
 
 
 def _settings(

@@ -10,10 +10,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from orchestrator.cli.client import Client, Json, read
-from orchestrator.cli.errors import CliError, RefusalError, UnreachableError
+from orchestrator.cli.errors import CliError, NoControllerError, RefusalError
 from orchestrator.cli.run_failures import BadTest, FailingTests
 from orchestrator.cli.safe_text import log_line, one_line
 from orchestrator.cli.view.live_run import LOG_LINES, LogTail
+from orchestrator.cli.waits import (
+    NO_ANSWER_LIMIT_S,
+    RECONNECT_S,
+    RUN_POLL_LONGEST_S,
+    RUN_POLL_SHORTEST_S,
+    WATCHED_LOG_POLL_S,
+)
 from orchestrator.domain.run_record import RunResponse
 
 _LOOKS_AT_ONCE = 8
@@ -87,7 +94,7 @@ class StreamedEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class RunNotice:
     """A notice of the controller about a run."""
 
     about: str
@@ -98,7 +105,7 @@ class Notice:
         return f"{one_line(self.about)}: {one_line(self.text)}"
 
 
-def notice_of(event: StreamedEvent) -> Notice | None:
+def notice_of(event: StreamedEvent) -> RunNotice | None:
     """Return an event's notice; None without one, or where the run shows the same."""
     try:
         data = json.loads(event.data)
@@ -108,7 +115,7 @@ def notice_of(event: StreamedEvent) -> Notice | None:
         return None
     text = data.get("notice")
     about = data.get("cell") or event.kind
-    return Notice(str(about), text) if isinstance(text, str) and text else None
+    return RunNotice(str(about), text) if isinstance(text, str) and text else None
 
 
 def read_events(lines: Iterable[str]) -> Iterator[StreamedEvent]:
@@ -130,14 +137,6 @@ def read_events(lines: Iterable[str]) -> Iterator[StreamedEvent]:
             data.append(value)
 
 
-LOOK_AT_LEAST_EVERY_S = 5.0
-"""Maximum seconds between polls without events."""
-LOOK_AT_MOST_EVERY_S = 1.0
-"""Least seconds between two polls of a run that goes on: each reads all of its cells."""
-TAIL_EVERY_S = 1.0
-"""Seconds between polls of a log, which grows without events."""
-GIVE_UP_AFTER_S = 300.0
-_PAUSE_S = 1.0
 _JOIN_S = 0.3
 _LAST_WORDS_S = 1.0
 
@@ -152,7 +151,7 @@ class WatchedRun:
     tail: LogTail = LogTail()
     bad: tuple[BadTest, ...] = ()
     """Every failing test found so far."""
-    notices: tuple[Notice, ...] = ()
+    notices: tuple[RunNotice, ...] = ()
     """Notices in order."""
     trouble: str = ""
     """Why it is not up to date; empty if it is."""
@@ -177,7 +176,7 @@ class Follower:
         self._looks = looks
         self._tails = Tails(looks, run.id) if with_log else None
         self._failing = FailingTests(looks)
-        self._notices: tuple[Notice, ...] = ()
+        self._notices: tuple[RunNotice, ...] = ()
         self._looked_at = time.monotonic()
         self._wake = wake
         self._changed = threading.Event()
@@ -241,7 +240,7 @@ class Follower:
             except CliError:
                 self._changed.set()  # the other thread finds and reports the problem
             if not is_over:
-                self._stopped.wait(_PAUSE_S)
+                self._stopped.wait(RECONNECT_S)
         self._hurry.set()
         self._feed.close()
 
@@ -250,12 +249,12 @@ class Follower:
         has_polled = True  # its caller has
         while not self._stopped.is_set() and not self.watched.run.is_finished:
             if has_polled:
-                self._hurry.wait(LOOK_AT_MOST_EVERY_S)
+                self._hurry.wait(RUN_POLL_SHORTEST_S)
             has_polled = True
             try:
                 has_polled = self._look()
                 lost_at = None
-            except UnreachableError as error:
+            except NoControllerError as error:
                 lost_at = lost_at or time.monotonic()
                 self._lose(error, time.monotonic() - lost_at)
             except CliError as error:
@@ -264,10 +263,10 @@ class Follower:
 
     def _look(self) -> bool:
         """Poll the run if it changed or was not polled for long, and its log; whether it did."""
-        changed = self._changed.wait(TAIL_EVERY_S)
+        changed = self._changed.wait(WATCHED_LOG_POLL_S)
         self._changed.clear()
         watched = self.watched
-        is_due = changed or time.monotonic() - self._looked_at > LOOK_AT_LEAST_EVERY_S
+        is_due = changed or time.monotonic() - self._looked_at > RUN_POLL_LONGEST_S
         if is_due:
             shown = self._looks.get(self._path)
             run = read(RunResponse, shown)
@@ -281,8 +280,8 @@ class Follower:
             self._wake.set()
         return is_due
 
-    def _lose(self, error: UnreachableError, lost_s: float) -> None:
-        if lost_s > GIVE_UP_AFTER_S:
+    def _lose(self, error: NoControllerError, lost_s: float) -> None:
+        if lost_s > NO_ANSWER_LIMIT_S:
             self._end(error)
             return
         self.tell(f"{error.lines[0]}; trying again")

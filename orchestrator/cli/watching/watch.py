@@ -59,7 +59,7 @@ _PAUSES_S = (0.2,)
 """Seconds between tries of a poll."""
 
 
-class End(StrEnum):
+class WatchEnd(StrEnum):
     """The reason for which watching ended."""
 
     FINISHED = "finished"
@@ -68,10 +68,10 @@ class End(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchState:
     """The last seen state."""
 
-    end: End
+    end: WatchEnd
     watched: WatchedRun
 
 
@@ -82,7 +82,7 @@ def watch(
     interrupts: Interrupts,
     timeout_minutes: float | None = None,
     on_interrupt: OnInterrupt = "detach",
-) -> Watched:
+) -> WatchState:
     """Display the run until it is finished. Raises CliError when it can no longer be read."""
     watcher = _Watcher(session, first, interrupts, on_interrupt)
     display: Display = LiveDisplay(session.err) if session.is_live else PlainDisplay(session.say)
@@ -107,7 +107,7 @@ class _Watcher:
         self._run_id = self._follower.watched.run.id
         self._cancelled = False
 
-    def run(self, display: Display, timeout_minutes: float | None) -> Watched:
+    def run(self, display: Display, timeout_minutes: float | None) -> WatchState:
         clock = self._session.wiring.clock
         limit = timedelta(minutes=timeout_minutes) if timeout_minutes is not None else None
         deadline = clock.now() + limit if limit is not None else None
@@ -121,23 +121,23 @@ class _Watcher:
                     display.show(watched, now, watched.trouble or self._note())
                     end = self._end(watched, late=deadline is not None and now >= deadline)
                     if end is not None:
-                        return Watched(end, watched)
+                        return WatchState(end, watched)
                     self._wake.wait(display.tick_s)
                     self._wake.clear()
         finally:
             self._follower.stop()
 
-    def _end(self, watched: WatchedRun, *, late: bool) -> End | None:
+    def _end(self, watched: WatchedRun, *, late: bool) -> WatchEnd | None:
         if watched.run.is_finished:
-            return End.FINISHED
+            return WatchEnd.FINISHED
         if self._follower.fault is not None:
             raise self._follower.fault
         if self._interrupts.count and self._on_interrupt == "cancel" and not self._cancelled:
             self._cancelled = True
             threading.Thread(target=self._cancel, daemon=True).start()
         if self._interrupts.count > self._cancelled:
-            return End.DETACHED
-        return End.WAITED if late else None
+            return WatchEnd.DETACHED
+        return WatchEnd.WAITED if late else None
 
     def _cancel(self) -> None:
         try:

@@ -19,8 +19,8 @@ from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import Picture, sparkline
 from orchestrator.dashboard.labels import cut, visible
 from orchestrator.dashboard.measurement_text import (
-    Change,
-    Measured,
+    MedianText,
+    RelativeChange,
     direction_of,
     honest,
     params_of,
@@ -34,7 +34,7 @@ from orchestrator.dashboard.responses import (
     of_products,
     products,
 )
-from orchestrator.dashboard.table import Cell, Column, Drawn, Moment, Row, Tab, Table, Text
+from orchestrator.dashboard.table import Column, Drawn, Moment, Row, Tab, Table, TableCell, Text
 from orchestrator.domain.vocabulary import term
 
 RUNS = 30
@@ -156,7 +156,7 @@ def _row(listed: BenchmarkPage, at: int, product: str) -> Row:
         (
             Text(benchmark.name, href, " · ".join(word for word in told if word)),
             Text(going.platform),
-            Measured(listed.newest[at], unit_of(benchmark)),
+            MedianText(listed.newest[at], unit_of(benchmark)),
             _change(listed, going),
             _line(listed, going),
             Moment(newest.at),
@@ -165,14 +165,14 @@ def _row(listed: BenchmarkPage, at: int, product: str) -> Row:
     )
 
 
-def _change(listed: BenchmarkPage, going: BenchmarkStatus) -> Cell:
+def _change(listed: BenchmarkPage, going: BenchmarkStatus) -> TableCell:
     if going.change is None:
-        return Change(going.moved.value, None)
+        return RelativeChange(going.moved.value, None)
     since = listed.cells[going.cells[going.change.index]]
     aside = f"since {visible(cut(since.version, 40))}"
     if going.change.environment_changed:
         aside += ", with another environment"
-    return Change(going.moved.value, going.change.change, aside)
+    return RelativeChange(going.moved.value, going.change.change, aside)
 
 
 def _line(listed: BenchmarkPage, going: BenchmarkStatus) -> Drawn:

@@ -20,8 +20,8 @@ from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import Picture, Shape
 from orchestrator.dashboard.labels import cut, visible
 from orchestrator.dashboard.measurement_text import (
-    Change,
-    Measured,
+    MedianText,
+    RelativeChange,
     direction_of,
     honest,
     params_of,
@@ -56,9 +56,9 @@ class Scale:
 
     low: float
     high: float
-    first: float
-    """Seconds since the epoch."""
-    last: float
+    first_s: float
+    """Seconds since the epoch, as of `last_s`."""
+    last_s: float
     outside: int
     """Samples that lie beyond."""
 
@@ -164,8 +164,8 @@ class _Still:
 
     def _x(self, at: int) -> float:
         scale = self._scale
-        span = scale.last - scale.first
-        share = (self._trend.cell(at).at.timestamp() - scale.first) / span if span else 0.5
+        span = scale.last_s - scale.first_s
+        share = (self._trend.cell(at).at.timestamp() - scale.first_s) / span if span else 0.5
         return _EDGE + (WIDTH - 2 * _EDGE) * share
 
     def _y(self, value: float) -> float:
@@ -247,7 +247,7 @@ router = APIRouter()
 
 
 @dataclass(frozen=True, slots=True)
-class Tab:
+class TrendTab:
     """A choice of this page."""
 
     title: str
@@ -333,15 +333,18 @@ def _facts(
         "low": honest(shown.scale.low, shown.scale.high - shown.scale.low),
         "high": honest(shown.scale.high, shown.scale.high - shown.scale.low),
         "platforms": [
-            Tab(name, asked.here(platform=name, skip=""), name == shown.platform)
+            TrendTab(name, asked.here(platform=name, skip=""), name == shown.platform)
             for name in platforms
         ],
         "variants": [
-            Tab(_differing(one), asked.here(variant=str(one.number), skip=""), one is benchmark)
+            TrendTab(
+                _differing(one), asked.here(variant=str(one.number), skip=""), one is benchmark
+            )
             for one in variants
         ],
         "ranges": [
-            Tab(f"{one:,} runs", asked.here(runs=str(one), skip=""), one == many) for one in RANGES
+            TrendTab(f"{one:,} runs", asked.here(runs=str(one), skip=""), one == many)
+            for one in RANGES
         ],
         "newest": _newest(shown),
         "environments": len({trend.cell(at).environment for at in range(len(trend.points))}),
@@ -358,7 +361,7 @@ def _newest(shown: Shown) -> dict[str, object] | None:
         return None
     at = len(shown.trend.points) - 1
     return {
-        "measured": Measured(shown.trend.points[at], shown.unit),
+        "measured": MedianText(shown.trend.points[at], shown.unit),
         "cell": shown.trend.cell(at),
         "moment": Moment(shown.trend.cell(at).at),
         "level": shown.trend.levels[-1] if shown.trend.levels else None,
@@ -396,7 +399,7 @@ def _step(shown: Shown, step: Step) -> Row:
             Moment(cell.at),
             Text(f"{honest(change.before, spread)} {shown.unit}"),
             Text(f"{honest(change.after, spread)} {shown.unit}"),
-            Change(word, change.change),
+            RelativeChange(word, change.change),
             Number(float(f"{change.p:.1g}")),
             _environment(step),
         ),
@@ -439,7 +442,7 @@ def _point(shown: Shown, at: int) -> Row:
         (
             Text(cell.version, urls.cell_url(cell.run, cell.cell), cell.run),
             Moment(cell.at),
-            Measured(shown.trend.points[at], shown.unit),
+            MedianText(shown.trend.points[at], shown.unit),
             Text(
                 environment,
                 note="another one than before" if shown.trend.is_apart(at) else "",

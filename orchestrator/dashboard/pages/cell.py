@@ -14,7 +14,7 @@ from orchestrator.application.reused_results import by_source
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import visible
 from orchestrator.dashboard.pages.run.cells import cell_jobs, shown_counts, why_of
-from orchestrator.dashboard.pages.run.routes import EXPORTS, LOUD, Notice, repeated
+from orchestrator.dashboard.pages.run.routes import EXPORTS, LOUD, CellNotice, repeated
 from orchestrator.dashboard.responses import (
     Format,
     Page,
@@ -24,7 +24,17 @@ from orchestrator.dashboard.responses import (
     cell_of,
     run_of,
 )
-from orchestrator.dashboard.table import Badge, Column, Number, Row, Span, Table, Tally, Text, Trace
+from orchestrator.dashboard.table import (
+    Badge,
+    Column,
+    Number,
+    Row,
+    Span,
+    Table,
+    TestCounts,
+    Text,
+    Trace,
+)
 from orchestrator.domain.cell import Cell, CellState, Run
 from orchestrator.domain.event_facts import MetricFact
 from orchestrator.domain.fingerprint import PACKAGE, traits
@@ -168,20 +178,22 @@ def package_table(cell: CellRecord) -> Table:
     )
 
 
-def cell_notices(cell: CellRecord) -> Sequence[Notice]:
+def cell_notices(cell: CellRecord) -> Sequence[CellNotice]:
     """Return the notices that limit what the cell's results prove."""
     found = []
     if cell.simulated:
-        found.append(Notice("", "warn", "Simulated: no gate accepts this evidence."))
+        found.append(CellNotice("", "warn", "Simulated: no gate accepts this evidence."))
     if cell.attestation is not None and cell.attestation.mismatch:
-        found.append(Notice("", "bad", cell.attestation.mismatch))
+        found.append(CellNotice("", "bad", cell.attestation.mismatch))
     if cell.ingested is not None:
         how = cell.ingested.provenance.replace("_", " ")
         many = plural(len(cell.ingested.sources), "artifact")
-        found.append(Notice("", "warn", f"Ingested ({how}, {many}): no agent of ours attests it."))
+        found.append(
+            CellNotice("", "warn", f"Ingested ({how}, {many}): no agent of ours attests it.")
+        )
     told = Counter((x.job, LOUD.get(x.level, "quiet"), x.message) for x in cell.notices)
     newest = list(told.items())[-_NOTICES:]
-    return [*found, *(Notice(job, tone, repeated(text, n)) for (job, tone, text), n in newest)]
+    return [*found, *(CellNotice(job, tone, repeated(text, n)) for (job, tone, text), n in newest)]
 
 
 def _machine(cell: CellRecord) -> list[tuple[str, str]]:
@@ -340,7 +352,7 @@ def _page(request: PageRequest, run: Run, cell: Cell, chosen: TestsAsked, after:
         "run": run,
         "cell": record,
         "is_over": record.state is CellState.DONE,
-        "tally": Tally(shown_counts(record)),
+        "tally": TestCounts(shown_counts(record)),
         "chosen": chosen,
         "is_filtered": chosen != TestsAsked(),
         "outcomes": [(one.word, term(one.word).word) for one in _ORDER],

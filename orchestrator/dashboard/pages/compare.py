@@ -21,7 +21,7 @@ from orchestrator.dashboard.labels import cut, visible
 from orchestrator.dashboard.pages.compare_tables import (
     EACH,
     PERFORMANCE,
-    Contrast,
+    RunContrast,
     cells_table,
     environment_table,
     packages_table,
@@ -64,7 +64,7 @@ def show_comparison(
         valid = ", ".join((*Difference, PERFORMANCE))
         raise PageMissingError(f"unknown filter {what!r}: use one of {valid}")
     runs = {name: run_of(request, name) for name in dict.fromkeys((a, b)) if name}
-    chosen = Chosen(request, runs.get(a), runs.get(b), cell_a, cell_b)
+    chosen = ComparedRuns(request, runs.get(a), runs.get(b), cell_a, cell_b)
     if chosen.before is None or chosen.after is None:
         return request.answer(_choosing(chosen))
     contrast = contrast_of(chosen, chosen.before, chosen.after)
@@ -72,7 +72,7 @@ def show_comparison(
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ComparedRuns:
     """The selected runs and cells; None if nothing is selected."""
 
     asked: PageRequest
@@ -124,12 +124,12 @@ def run_words(run: Run) -> str:
     return visible(cut(" · ".join(told), 160))
 
 
-def _choosing(chosen: Chosen) -> Page:
+def _choosing(chosen: ComparedRuns) -> Page:
     facts = _facts(chosen) | {"contrast": None, "names": ((), ())}
     return Page(template=TEMPLATE, title="Compare", facts=facts, section=urls.COMPARE)
 
 
-def _facts(chosen: Chosen) -> dict[str, object]:
+def _facts(chosen: ComparedRuns) -> dict[str, object]:
     options = chosen.options()
     before, after = chosen.before, chosen.after
     is_fresh = before is None and after is None and bool(options)
@@ -141,7 +141,7 @@ def _facts(chosen: Chosen) -> dict[str, object]:
     }
 
 
-def _comparing(chosen: Chosen, contrast: Contrast, what: str, skip: int) -> Page:
+def _comparing(chosen: ComparedRuns, contrast: RunContrast, what: str, skip: int) -> Page:
     places = environment_table(chosen.asked, contrast)
     packages = packages_table(chosen.asked, contrast)
     cells = cells_table(chosen.asked, contrast)
@@ -176,7 +176,7 @@ def _comparing(chosen: Chosen, contrast: Contrast, what: str, skip: int) -> Page
     )
 
 
-def contrast_of(chosen: Chosen, before: Run, after: Run) -> Contrast:
+def contrast_of(chosen: ComparedRuns, before: Run, after: Run) -> RunContrast:
     """Return both runs with their cells and their differences."""
     stores = chosen.asked.context.stores
     cells = stores.cells.of_run(before.id), stores.cells.of_run(after.id)
@@ -187,7 +187,7 @@ def contrast_of(chosen: Chosen, before: Run, after: Run) -> Contrast:
     told = stores.differences.surroundings([cell for pair in pairs for cell in pair])
     traits = traits_of(facing, told)
     seen = stores.differences.overview(pairs, product=product, each=EACH)
-    return Contrast(
+    return RunContrast(
         before=before,
         after=after,
         product=product,
@@ -208,7 +208,7 @@ def contrast_of(chosen: Chosen, before: Run, after: Run) -> Contrast:
 
 
 def _facing(
-    chosen: Chosen, before: Run, after: Run, old: Sequence[Cell], new: Sequence[Cell]
+    chosen: ComparedRuns, before: Run, after: Run, old: Sequence[Cell], new: Sequence[Cell]
 ) -> tuple[CellPair, ...]:
     """Return pairs of cells: all matching ones, or the two that are named."""
     if not chosen.cell_a and not chosen.cell_b:

@@ -12,29 +12,28 @@ from orchestrator.application.compare_cells import STACK, CellPair, Trait
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import cut, visible
 from orchestrator.dashboard.measurement_text import (
-    Change,
-    Measured,
+    MedianText,
+    RelativeChange,
     direction_of,
     params_of,
     unit_of,
 )
 from orchestrator.dashboard.pages.tests import name_cell
 from orchestrator.dashboard.responses import PageRequest
-from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Table, Text
-from orchestrator.domain.cell import Cell as RunCell
-from orchestrator.domain.cell import Run
+from orchestrator.dashboard.table import Badge, Column, Number, Row, Table, TableCell, Text
+from orchestrator.domain.cell import Cell, Run
 from orchestrator.domain.fingerprint import PACKAGE
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.test_comparison import Difference
 from orchestrator.domain.test_identity import KnownTest
 from orchestrator.domain.units import plural
-from orchestrator.store.run_comparison import Changed, Counted, Pair
+from orchestrator.store.run_comparison import ChangedTest, DifferenceCount, Pair
 
 _ONLY_AFTER = frozenset({Difference.NEW, Difference.NEW_FAILURE, Difference.MISSING})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contrast:
+class RunContrast:
     """Two runs with their cells and their differences."""
 
     before: Run
@@ -47,8 +46,8 @@ class Contrast:
     facing: Sequence[CellPair]
     pairs: Sequence[Pair]
     """Number of tests with another outcome."""
-    counts: Sequence[Counted]
-    first: Sequence[Changed]
+    counts: Sequence[DifferenceCount]
+    first: Sequence[ChangedTest]
     """Number of differing tests by pair and kind, the worst kind first."""
     traits: Sequence[Trait]
     silent: Sequence[tuple[str, str]]
@@ -141,7 +140,7 @@ class PlaceNotes:
     """Whether both sides have recorded facts of any place."""
 
 
-def place_notes(contrast: Contrast) -> PlaceNotes:
+def place_notes(contrast: RunContrast) -> PlaceNotes:
     """Return the machine facts that differ, that are equal, and that are unknown."""
     traits = contrast.traits
     differing = dict.fromkeys(f"{called(one)} {one.before} → {one.after}" for one in _stack(traits))
@@ -194,7 +193,7 @@ def _listed(traits: Sequence[Trait], is_wanted: Callable[[Trait], bool]) -> str:
     return ", ".join(words)
 
 
-def environment_table(request: PageRequest, contrast: Contrast) -> Table:
+def environment_table(request: PageRequest, contrast: RunContrast) -> Table:
     """Return the table of differing facts without packages; of all facts on request."""
     shown = [one for one in _shown(request, contrast) if not one.is_package]
     return Table(
@@ -207,7 +206,7 @@ def environment_table(request: PageRequest, contrast: Contrast) -> Table:
     )
 
 
-def packages_table(request: PageRequest, contrast: Contrast) -> Table:
+def packages_table(request: PageRequest, contrast: RunContrast) -> Table:
     """Return the table of packages with different versions, or of all packages."""
     shown = [one for one in _shown(request, contrast) if one.is_package]
     return Table(
@@ -221,7 +220,7 @@ def packages_table(request: PageRequest, contrast: Contrast) -> Table:
     )
 
 
-def _shown(request: PageRequest, contrast: Contrast) -> Sequence[Trait]:
+def _shown(request: PageRequest, contrast: RunContrast) -> Sequence[Trait]:
     whole = bool(request.query.get("all"))
     return [one for one in contrast.traits if whole or one.differs or _is_half(one)]
 
@@ -231,7 +230,7 @@ def _is_half(trait: Trait) -> bool:
     return bool(trait.before) != bool(trait.after)
 
 
-def _empty(contrast: Contrast) -> str:
+def _empty(contrast: RunContrast) -> str:
     if not contrast.pairs:
         return "The runs have no platform in common: choose a platform of each."
     if not contrast.traits:
@@ -239,7 +238,7 @@ def _empty(contrast: Contrast) -> str:
     return "But for packages, nothing that is known of both differs."
 
 
-def _row(trait: Trait, contrast: Contrast) -> Row:
+def _row(trait: Trait, contrast: RunContrast) -> Row:
     many = len(contrast.pairs) - len(contrast.silent)
     is_loud = trait.differs and trait.what in STACK
     word = "unknown" if not trait.is_known else "equal"
@@ -309,7 +308,7 @@ _TESTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class DifferenceSection:
     """The tests of one kind."""
 
     kind: Difference
@@ -319,7 +318,7 @@ class Section:
     table: Table
 
 
-def cells_table(request: PageRequest, contrast: Contrast) -> Table:
+def cells_table(request: PageRequest, contrast: RunContrast) -> Table:
     """Return the table of platforms with their outcomes and numbers of changed tests."""
     places = {pair: at for at, pair in enumerate(contrast.pairs)}
     kinds = _kinds(contrast)
@@ -340,7 +339,7 @@ def cells_table(request: PageRequest, contrast: Contrast) -> Table:
     )
 
 
-def _kinds(contrast: Contrast) -> Sequence[Difference]:
+def _kinds(contrast: RunContrast) -> Sequence[Difference]:
     """Return the differences that some test has, and those that are always shown."""
     if not contrast.has_tests:
         return ()
@@ -349,7 +348,7 @@ def _kinds(contrast: Contrast) -> Sequence[Difference]:
 
 def _cell_row(
     request: PageRequest,
-    contrast: Contrast,
+    contrast: RunContrast,
     facing: CellPair,
     place: int | None,
     kinds: Sequence[Difference],
@@ -373,7 +372,7 @@ def _alone(request: PageRequest, facing: CellPair) -> str:
     )
 
 
-def _sentence_of(contrast: Contrast, facing: CellPair, place: int | None) -> str:
+def _sentence_of(contrast: RunContrast, facing: CellPair, place: int | None) -> str:
     if facing.before is None:
         return "only in B"
     if facing.after is None:
@@ -386,7 +385,7 @@ def _sentence_of(contrast: Contrast, facing: CellPair, place: int | None) -> str
     return "" if facing.name not in contrast.other_stack else "† another stack"
 
 
-def _outcome(cell: RunCell | None) -> Cell:
+def _outcome(cell: Cell | None) -> TableCell:
     if cell is None:
         return Badge("")
     href = urls.cell_url(cell.run_id, cell.name)
@@ -395,12 +394,12 @@ def _outcome(cell: RunCell | None) -> Cell:
 
 
 def sections(
-    request: PageRequest, contrast: Contrast, *, what: str, skip: int
-) -> Sequence[Section]:
+    request: PageRequest, contrast: RunContrast, *, what: str, skip: int
+) -> Sequence[DifferenceSection]:
     """Return the sections of all differences, worst first; or one difference with its pages."""
     if what:
         return [_one(request, contrast, Difference(what), skip)] if what in list(Difference) else []
-    by_kind: dict[Difference, list[Changed]] = {}
+    by_kind: dict[Difference, list[ChangedTest]] = {}
     sound = set(contrast.both_sided)
     for one in contrast.first:
         of_kind = by_kind.setdefault(one.difference, [])
@@ -422,11 +421,13 @@ def sections(
     return made
 
 
-def _further(request: PageRequest, contrast: Contrast, kind: Difference) -> str:
+def _further(request: PageRequest, contrast: RunContrast, kind: Difference) -> str:
     return request.here(what=kind.value) if contrast.total(kind) > EACH else ""
 
 
-def _one(request: PageRequest, contrast: Contrast, kind: Difference, skip: int) -> Section:
+def _one(
+    request: PageRequest, contrast: RunContrast, kind: Difference, skip: int
+) -> DifferenceSection:
     pairs = [contrast.pairs[at] for at in contrast.both_sided]
     found = request.context.stores.differences.page(
         pairs, product=contrast.product, kinds=[kind], limit=PAGE_SIZE, skip=skip
@@ -437,12 +438,12 @@ def _one(request: PageRequest, contrast: Contrast, kind: Difference, skip: int) 
 
 
 def _section(
-    contrast: Contrast,
+    contrast: RunContrast,
     kind: Difference,
-    changed: Sequence[Changed],
+    changed: Sequence[ChangedTest],
     after: str,
     places: Sequence[int],
-) -> Section:
+) -> DifferenceSection:
     """Return a table of test pairs, counted for the selected platforms."""
     many, title = contrast.total(kind), TITLES[kind]
     names: Mapping[int, str] = {at: contrast.cell(place).name for at, place in enumerate(places)}
@@ -458,10 +459,10 @@ def _section(
         total=many,
         is_caption_hidden=True,
     )
-    return Section(kind, title, many, _MEANS.get(kind, ""), table)
+    return DifferenceSection(kind, title, many, _MEANS.get(kind, ""), table)
 
 
-def _test_row(one: Changed, names: Mapping[int, str], product: str) -> tuple[Cell, ...]:
+def _test_row(one: ChangedTest, names: Mapping[int, str], product: str) -> tuple[TableCell, ...]:
     """Test, platform, before, after, message."""
     was = f"was {one.was}" if one.was else ""
     return (
@@ -473,7 +474,7 @@ def _test_row(one: Changed, names: Mapping[int, str], product: str) -> tuple[Cel
     )
 
 
-def _went(outcome: TestOutcome | None) -> Cell:
+def _went(outcome: TestOutcome | None) -> TableCell:
     return Badge(outcome.word) if outcome is not None else Text("not there")
 
 
@@ -502,7 +503,7 @@ class Speeds:
     table: Table
 
 
-def speeds_of(request: PageRequest, contrast: Contrast, *, what: str, skip: int) -> Speeds:
+def speeds_of(request: PageRequest, contrast: RunContrast, *, what: str, skip: int) -> Speeds:
     """Return the changed metrics, the largest regression first; on request all metrics."""
     whole = bool(request.query.get("all"))
     counts: Counter[str] = Counter(one.verdict.value for one in contrast.deltas)
@@ -528,13 +529,13 @@ def speeds_of(request: PageRequest, contrast: Contrast, *, what: str, skip: int)
     return Speeds(len(contrast.deltas), counts, marked, table)
 
 
-def _no_benchmarks(contrast: Contrast, *, listed: bool) -> str:
+def _no_benchmarks(contrast: RunContrast, *, listed: bool) -> str:
     if not contrast.deltas:
         return "No benchmark was measured by both; cells that are not done count for nothing yet."
     return "" if listed else "The spreads of every benchmark touch: none differs."
 
 
-def _benchmark_row(contrast: Contrast, one: Delta, several: Collection[str]) -> Row:
+def _benchmark_row(contrast: RunContrast, one: Delta, several: Collection[str]) -> Row:
     benchmark, unit = one.benchmark, unit_of(one.benchmark)
     platform = contrast.cell(one.pair).name
     other = "† another stack" if platform in contrast.other_stack else ""
@@ -552,8 +553,8 @@ def _benchmark_row(contrast: Contrast, one: Delta, several: Collection[str]) -> 
         (
             Text(benchmark.name, href, " · ".join(word for word in told if word)),
             Text(platform),
-            Measured(one.before, unit),
-            Measured(one.after, unit),
-            Change(one.verdict.value, one.change, other),
+            MedianText(one.before, unit),
+            MedianText(one.after, unit),
+            RelativeChange(one.verdict.value, one.change, other),
         )
     )

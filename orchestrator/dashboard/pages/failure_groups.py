@@ -35,14 +35,14 @@ from orchestrator.dashboard.responses import (
 )
 from orchestrator.dashboard.table import (
     Badge,
-    Cell,
     Column,
     Moment,
-    Names,
+    NameList,
     Number,
     Row,
     Tab,
     Table,
+    TableCell,
     Text,
 )
 from orchestrator.domain.failures import FailureClass
@@ -178,16 +178,16 @@ def _is_data(request: PageRequest) -> bool:
 def _row(request: PageRequest, kind: ListedFailureGroup, names: Mapping[int, KnownTest]) -> Row:
     signature = kind.signature
     test = names.get(most_often(kind)) if kind.tests else None
-    cells: list[Cell] = [
+    cells: list[TableCell] = [
         Text(_sentence(kind), urls.signature_url(signature.id), note=_beside(kind, test)),
         _badge(kind),
         Number(kind.count),
         Number(len(kind.tests)),
-        Names(kind.platforms),
-        Names(kind.versions, shown=1),
+        NameList(kind.platforms),
+        NameList(kind.versions, shown=1),
         Moment(kind.first_seen, request.now),
         Moment(kind.last_seen, request.now),
-        Names(kind.answering.owners) if kind.answering.owners else Text("no owner"),
+        NameList(kind.answering.owners) if kind.answering.owners else Text("no owner"),
         _alike(request, kind),
     ]
     if _is_data(request):
@@ -224,9 +224,9 @@ def _badge(kind: ListedFailureGroup) -> Badge:
     return Badge(kind.status, note=note)
 
 
-def _alike(request: PageRequest, kind: ListedFailureGroup) -> Cell:
+def _alike(request: PageRequest, kind: ListedFailureGroup) -> TableCell:
     if _is_data(request):
-        return Names(kind.similar)
+        return NameList(kind.similar)
     if not kind.similar:
         return Text("")
     return Text(
@@ -283,8 +283,8 @@ def show_failure(
                 "parts": {"spots": tables[0], "variants": tables[1], "alike": tables[2]},
                 "first": Moment(shown.kind.first_seen if shown.kind else None),
                 "last": Moment(shown.kind.last_seen if shown.kind else None),
-                "platforms": Names(shown.kind.platforms if shown.kind else (), shown=8),
-                "versions": Names(shown.kind.versions if shown.kind else (), shown=6),
+                "platforms": NameList(shown.kind.platforms if shown.kind else (), shown=8),
+                "versions": NameList(shown.kind.versions if shown.kind else (), shown=6),
                 "hidden_variants": max(len(shown.variants) - VARIANTS_SHOWN, 0),
                 "looked": LOOKED,
             },

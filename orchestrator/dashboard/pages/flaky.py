@@ -33,15 +33,15 @@ from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import (
     Act,
     Badge,
-    Cell,
     Column,
     Moment,
-    Names,
+    NameList,
     Number,
     Row,
     Several,
     Tab,
     Table,
+    TableCell,
     Text,
 )
 from orchestrator.domain.caller_identity import Scope
@@ -224,12 +224,12 @@ def _is_data(request: PageRequest) -> bool:
 
 def _test(request: PageRequest, one: FlakyTest) -> Row:
     evidence = one.evidence
-    cells: list[Cell] = [
+    cells: list[TableCell] = [
         Text(one.test.nodeid, urls.test_url(one.test.id), note=one.test.job),
         Number(round(100 * evidence.min_failure_rate, 1), "%"),
         Badge(one.how, _failure_url(one), note=_WHOSE[one.whose]),
         _figures(evidence),
-        Names(one.platforms),
+        NameList(one.platforms),
         _pair(one.pair),
         Moment(one.last_seen, request.now),
         _confined(request, one),
@@ -267,7 +267,7 @@ def _pair(pair: ResultPair | None) -> Several:
     return Several(cells)
 
 
-def _confined(request: PageRequest, one: FlakyTest) -> Cell:
+def _confined(request: PageRequest, one: FlakyTest) -> TableCell:
     if one.quarantines:
         first = one.quarantines[0]
         return Text(first.id, f"#{first.id}", note=f"{first.owner}, until {first.expires:%Y-%m-%d}")
@@ -299,10 +299,10 @@ def _quarantine(request: PageRequest, shown: ListedQuarantine, *, ends: bool) ->
     one = shown.quarantine
     is_active = shown.state is QuarantineState.ACTIVE
     is_near = is_active and one.expires - request.now <= SOON
-    cells: list[Cell] = [
+    cells: list[TableCell] = [
         Text(one.nodeid, urls.test_url(shown.test_id) if shown.test_id else "", note=one.id),
         Badge(shown.state, note=one.ended_by),
-        Names(one.platforms) if one.platforms else Text("all"),
+        NameList(one.platforms) if one.platforms else Text("all"),
         Text(one.reason),
         Text(one.owner),
         Number(shown.failures),

@@ -28,7 +28,7 @@ from orchestrator.dashboard.responses import (
     products,
     run_of,
 )
-from orchestrator.dashboard.table import Column, Mark, Number, Row, Table, Text
+from orchestrator.dashboard.table import Column, Number, OutcomeMark, Row, Table, Text
 from orchestrator.domain.cell import Run
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.signature import Signature
@@ -49,11 +49,11 @@ _TITLES = {
     GridGroup.GONE: "Failed, now gone",
     GridGroup.STEADY: "Steady",
 }
-_PLAIN = {outcome: Mark(outcome.word) for outcome in TestOutcome}
-_NOTHING = Mark("")
-_NOT_AVAILABLE = Mark("not_available")
-_TO_COME = Mark("running")
-_RETRIED = Mark("flaky")
+_PLAIN = {outcome: OutcomeMark(outcome.word) for outcome in TestOutcome}
+_NOTHING = OutcomeMark("")
+_NOT_AVAILABLE = OutcomeMark("not_available")
+_TO_COME = OutcomeMark("running")
+_RETRIED = OutcomeMark("flaky")
 
 router = APIRouter()
 
@@ -239,7 +239,7 @@ class _Marks:
             return ""
         return mark.outcome.word
 
-    def mark(self, row: GridRow, cell: GridCell, linked: frozenset[tuple[int, int]]) -> Mark:
+    def mark(self, row: GridRow, cell: GridCell, linked: frozenset[tuple[int, int]]) -> OutcomeMark:
         """Return the mark of the test's outcome in the cell."""
         found = row.marks.get(cell.number)
         if found is None:
@@ -251,16 +251,16 @@ class _Marks:
             return self._plain(word, found)
         kind = self._kinds.get(found.signature)
         href = urls.result_url(cell.run, cell.name, row.test.id)
-        return Mark(word, kind.letter if kind else "", href)
+        return OutcomeMark(word, kind.letter if kind else "", href)
 
-    def _plain(self, word: str, mark: GridMark) -> Mark:
+    def _plain(self, word: str, mark: GridMark) -> OutcomeMark:
         kind = self._kinds.get(mark.signature)
         if kind is not None and kind.letter:
-            return Mark(word, kind.letter)
+            return OutcomeMark(word, kind.letter)
         return _RETRIED if word == "flaky" else _PLAIN[mark.outcome]
 
 
-def _lacking(cell: GridCell) -> Mark:
+def _lacking(cell: GridCell) -> OutcomeMark:
     """Return the mark of a test without a result; highlighted if the cell has no result."""
     if cell.outcome is Outcome.NOT_AVAILABLE:
         return _NOT_AVAILABLE

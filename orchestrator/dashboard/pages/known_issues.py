@@ -31,13 +31,13 @@ from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import (
     Act,
     Badge,
-    Cell,
     Column,
     Moment,
     Number,
     Row,
     Several,
     Table,
+    TableCell,
     Text,
 )
 from orchestrator.domain.caller_identity import Person, Scope
@@ -201,7 +201,7 @@ def _table(request: PageRequest, review: IssueReview) -> Table:
 def _row(request: PageRequest, one: ListedIssue, *, ends: bool) -> Row:
     issue = one.issue
     is_web = issue.url.startswith(("https://", "http://"))
-    cells: list[Cell] = [
+    cells: list[TableCell] = [
         Text(issue.title, issue.url if is_web else "", note=issue.id),
         Badge(one.status, note=_ended(one)),
         Text(issue.owner),
@@ -226,7 +226,7 @@ def _failures(one: ListedIssue) -> Several:
     """Return the signatures that the issue matches, and the one that it names."""
     named = [one.issue.match.signature] if one.issue.match.signature else []
     names = list(dict.fromkeys([*named, *one.signatures]))
-    links: list[Cell] = [
+    links: list[TableCell] = [
         Text(name, urls.signature_url(name), is_code=True) for name in names[:LINKED]
     ]
     if len(names) > LINKED:

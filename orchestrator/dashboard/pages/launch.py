@@ -39,7 +39,17 @@ from orchestrator.dashboard.responses import (
     run_of,
 )
 from orchestrator.dashboard.session import NotAllowedError, Viewer, needs
-from orchestrator.dashboard.table import Badge, Cell, Column, Number, Row, Several, Table, Text, Usd
+from orchestrator.dashboard.table import (
+    Badge,
+    Column,
+    Number,
+    Row,
+    Several,
+    Table,
+    TableCell,
+    Text,
+    Usd,
+)
 from orchestrator.domain.caller_identity import Scope, missing_scope
 from orchestrator.domain.cell import Run
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
@@ -74,7 +84,7 @@ _MOST_HOURS = 8760
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
+class LaunchForm:
     """The submitted form; values are kept unchanged."""
 
     name: str = "matrix"
@@ -103,7 +113,7 @@ class Form:
         canonical = json.dumps(asdict(self), sort_keys=True)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
-    def about(self, matrix: Matrix) -> Form:
+    def about(self, matrix: Matrix) -> LaunchForm:
         """Return the form with every platform of the matrix."""
         names = tuple(platform.id for platform in matrix.platforms)
         chosen = tuple(name for name in names if self.is_chosen(name))
@@ -114,7 +124,7 @@ class Form:
         return platform in self.platforms or platform not in self.known
 
 
-def order_of(context: Context, form: Form) -> tuple[LaunchOrder, Matrix]:
+def order_of(context: Context, form: LaunchForm) -> tuple[LaunchOrder, Matrix]:
     """Return the launch order and its matrix.
 
     Raises InvalidDocumentError or PayloadMissingError.
@@ -136,7 +146,7 @@ def order_of(context: Context, form: Form) -> tuple[LaunchOrder, Matrix]:
     return replace(order, only=_only(context, order, form)), matrix
 
 
-def _faults(form: Form, matrix: Matrix) -> list[Problem]:
+def _faults(form: LaunchForm, matrix: Matrix) -> list[Problem]:
     found = []
     if form.source and form.source not in SOURCES:
         found.append(Problem(("source",), f"{form.source!r} is none of {', '.join(SOURCES)}"))
@@ -157,7 +167,7 @@ def _faults(form: Form, matrix: Matrix) -> list[Problem]:
     return found
 
 
-def _source(context: Context, form: Form, matrix: Matrix) -> Source:
+def _source(context: Context, form: LaunchForm, matrix: Matrix) -> Source:
     """Return the matrix's text, or the changed matrix where the form changes it."""
     subject = _subject(form)
     if not subject and not form.source:
@@ -171,7 +181,7 @@ def _source(context: Context, form: Form, matrix: Matrix) -> Source:
     return {**document, "subject": {**stated, **subject}}
 
 
-def _subject(form: Form) -> Mapping[str, object]:
+def _subject(form: LaunchForm) -> Mapping[str, object]:
     """Return the form's subject fields, which override the matrix."""
     said: dict[str, object] = {}
     if form.subject:
@@ -187,7 +197,9 @@ def _subject(form: Form) -> Mapping[str, object]:
     return said
 
 
-def _only(context: Context, order: LaunchOrder, form: Form) -> Mapping[str, Sequence[str]] | None:
+def _only(
+    context: Context, order: LaunchOrder, form: LaunchForm
+) -> Mapping[str, Sequence[str]] | None:
     """Return the selected jobs of the selected platforms; None if all are selected."""
     if not any(not form.is_chosen(name) for name in form.known):
         return None
@@ -195,7 +207,7 @@ def _only(context: Context, order: LaunchOrder, form: Form) -> Mapping[str, Sequ
     return {plan.id: plan.jobs for plan in plans if form.is_chosen(plan.platform.id)}
 
 
-def _retests(form: Form) -> RetestOptions | None:
+def _retests(form: LaunchForm) -> RetestOptions | None:
     reruns = int(form.reruns or 0)
     if not (reruns or form.diagnose):
         return None
@@ -257,7 +269,7 @@ def _row(planned: PlannedCell) -> Row:
     )
 
 
-def _places(planned: PlannedCell) -> Iterator[Cell]:
+def _places(planned: PlannedCell) -> Iterator[TableCell]:
     for place in planned.places[:_PLACES]:
         yield Text(place.name, note=_about(place))
     if len(planned.places) > _PLACES:
@@ -336,7 +348,7 @@ class Mistake:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FormPlan:
     """The plan of a form, or its problems."""
 
     plan: Plan | None = None
@@ -352,7 +364,7 @@ def show_launch(request: PageRequestDep, matrix: str = "", run: str = "") -> Res
     """The form, with the text of a ready matrix, or with all that a run was launched with."""
     if not request.viewer.may(Scope.RUN):
         viewer = request.viewer
-        raise NotAllowedError(missing_scope(viewer.name, viewer.scope, Scope.RUN))
+        raise NotAllowedError(missing_scope(viewer.caller, Scope.RUN))
     if run:
         form = _form_of(request.context, run_of(request, run))
         return _answer(request, form, _read(request, form))
@@ -361,16 +373,16 @@ def show_launch(request: PageRequestDep, matrix: str = "", run: str = "") -> Res
         names = ", ".join(ready) or "none"
         raise PageMissingError(f"there is no ready matrix {matrix!r}; there is: {names}")
     name = matrix or next(iter(ready), "")
-    form = Form(name=f"{name}.yaml" if name else "matrix", text=ready.get(name, ""))
+    form = LaunchForm(name=f"{name}.yaml" if name else "matrix", text=ready.get(name, ""))
     return _answer(request, form, _read(request, form))
 
 
-def _form_of(context: Context, run: Run) -> Form:
+def _form_of(context: Context, run: Run) -> LaunchForm:
     """Return the form of the launch that made the run, with its uploads by their digests."""
     spec = context.stores.runs.spec(run.id)
     trials = spec.retests or RetestOptions()
     hours = (spec.reuse_max_age_s or 0.0) / 3600
-    return Form(
+    return LaunchForm(
         name=run.matrix_name,
         text=context.documents.matrix_text(spec.matrix),
         wheel=spec.subject_digest or "",
@@ -401,7 +413,7 @@ async def launch(
             source="wheel" if "wheel" in stored else form.source,
         )
     except InvalidDocumentError as error:
-        found = Found(mistakes=_mistakes(request, error, form))
+        found = FormPlan(mistakes=_mistakes(request, error, form))
         return await run_in_threadpool(_answer, request, form, found)
     finally:
         await sent.close()
@@ -418,7 +430,7 @@ async def launch(
     return await run_in_threadpool(_answer, request, form, started)
 
 
-async def _started(request: PageRequest, form: Form, key: str) -> Run | Found:
+async def _started(request: PageRequest, form: LaunchForm, key: str) -> Run | FormPlan:
     """The run, or what is wrong.
 
     Of two clicks, a browser shows the answer to the second one: it waits for the first.
@@ -428,47 +440,49 @@ async def _started(request: PageRequest, form: Form, key: str) -> Run | Found:
             return await run_in_threadpool(_start, request, form, key)
         except KeyInFlightError:
             await anyio.sleep(_PAUSE_S)
-    return Found(refused="It is being launched; /runs shows it as soon as it is there.")
+    return FormPlan(refused="It is being launched; /runs shows it as soon as it is there.")
 
 
-def _start(request: PageRequest, form: Form, key: str) -> Run | Found:
+def _start(request: PageRequest, form: LaunchForm, key: str) -> Run | FormPlan:
     try:
         order, _ = order_of(request.context, form)
         claim = form_key(key, "launch", form.fingerprint)
         return launch_run(request.context, order, claim).run
     except InvalidDocumentError as error:
-        return Found(mistakes=_mistakes(request, error, form))
+        return FormPlan(mistakes=_mistakes(request, error, form))
     except (PayloadMissingError, KeyReusedError) as error:
-        return Found(refused=str(error))
+        return FormPlan(refused=str(error))
 
 
-def _planned(request: PageRequest, form: Form, *, changed: bool = False) -> Found:
+def _planned(request: PageRequest, form: LaunchForm, *, changed: bool = False) -> FormPlan:
     if not form.text.strip():
-        return Found(refused="Write a matrix, choose a ready one, or send a file.")
+        return FormPlan(refused="Write a matrix, choose a ready one, or send a file.")
     matrix: Matrix | None = None
     try:
         matrix = request.context.documents.read_matrix(form.text, form.name)
         order, matrix = order_of(request.context, form)
-        return Found(_plan(request, order), matrix, changed=changed)
+        return FormPlan(_plan(request, order), matrix, changed=changed)
     except InvalidDocumentError as error:
-        return Found(matrix=matrix, mistakes=_mistakes(request, error, form))
+        return FormPlan(matrix=matrix, mistakes=_mistakes(request, error, form))
     except PayloadMissingError as error:
-        return Found(matrix=matrix, refused=str(error))
+        return FormPlan(matrix=matrix, refused=str(error))
 
 
 def _plan(request: PageRequest, order: LaunchOrder) -> Plan:
     return plan_run(request.context, order)
 
 
-def _read(request: PageRequest, form: Form) -> Found:
+def _read(request: PageRequest, form: LaunchForm) -> FormPlan:
     """Return the platforms of a ready matrix; no provider is asked for prices."""
     try:
-        return Found(matrix=request.context.documents.read_matrix(form.text, form.name))
+        return FormPlan(matrix=request.context.documents.read_matrix(form.text, form.name))
     except InvalidDocumentError:
-        return Found()
+        return FormPlan()
 
 
-def _answer(request: PageRequest, form: Form, result: Found, *, status: int = 0) -> Response:
+def _answer(
+    request: PageRequest, form: LaunchForm, result: FormPlan, *, status: int = 0
+) -> Response:
     plan = result.plan
     if result.matrix is not None:
         form = form.about(result.matrix)
@@ -507,7 +521,7 @@ async def _uploaded(sent: FormData) -> tuple[str, str]:
     return file.filename[:200], data.decode("utf-8", "replace")
 
 
-def _form(sent: FormData, uploaded: tuple[str, str]) -> Form:
+def _form(sent: FormData, uploaded: tuple[str, str]) -> LaunchForm:
     def text(name: str, longest: int = _LONGEST_FIELD) -> str:
         value = sent.get(name, "")
         return value[:longest] if isinstance(value, str) else ""
@@ -517,7 +531,7 @@ def _form(sent: FormData, uploaded: tuple[str, str]) -> Form:
 
     file, content = uploaded
     written = text("text", MOST_CHARACTERS).replace("\r\n", "\n")
-    return Form(
+    return LaunchForm(
         name=file or text("name", 200) or "matrix",
         text=content or written,
         platforms=() if content else several("platform"),
@@ -527,7 +541,7 @@ def _form(sent: FormData, uploaded: tuple[str, str]) -> Form:
     )
 
 
-def _mistakes(request: PageRequest, error: InvalidDocumentError, form: Form) -> list[Mistake]:
+def _mistakes(request: PageRequest, error: InvalidDocumentError, form: LaunchForm) -> list[Mistake]:
     """Return the errors with line numbers of the text, also for values that the form changed."""
     problems = error.problems
     if error.name == form.name and all(problem.line is None for problem in problems):

@@ -13,9 +13,9 @@ from fastapi.responses import StreamingResponse
 from orchestrator.application.describe_run import describe_cell
 from orchestrator.application.read_log import (
     MOST_LINES,
-    Found,
     LogLine,
     LogReader,
+    LogSearchResult,
     Search,
     open_log,
     raw_pieces,
@@ -160,7 +160,7 @@ class OpenedLog:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class LogWindow:
     """The range of a log's lines that the page shows."""
 
     first: int
@@ -188,7 +188,7 @@ class LogQuery:
 
     line: int
     """One to look at."""
-    window: Window
+    window: LogWindow
     search: Search
     go: str
     """``next`` or ``previous``: search from the line."""
@@ -204,7 +204,7 @@ def log_query(
 ) -> LogQuery:
     """Parse the page's query."""
     search = Search(find.partition("\n")[0], ignores_case=not case)
-    return LogQuery(line, Window(first, count), search, go)
+    return LogQuery(line, LogWindow(first, count), search, go)
 
 
 QueryDep = Annotated[LogQuery, Depends(log_query)]
@@ -236,14 +236,14 @@ def opened_log(
 OpenedDep = Annotated[OpenedLog, Depends(opened_log)]
 
 
-def window_of(window: Window, line: int, total: int) -> Window:
+def window_of(window: LogWindow, line: int, total: int) -> LogWindow:
     """Return the window of lines: the requested one, around a line, or at the end."""
     count = window.count
     first = window.first or (line - count // 2 if line else total - count + 1)
-    return Window(max(1, first), count)
+    return LogWindow(max(1, first), count)
 
 
-def find_text(query: LogQuery, opened: OpenedLog) -> Found | None:
+def find_text(query: LogQuery, opened: OpenedLog) -> LogSearchResult | None:
     """Return the result of a search; None without a search."""
     if opened.reader is None or not query.search.text or not query.go:
         return None
@@ -341,7 +341,7 @@ _LINE = "log_line.html.j2"
 
 
 def _data(
-    opened: OpenedLog, lines: Sequence[ShownLine], search: Found | None
+    opened: OpenedLog, lines: Sequence[ShownLine], search: LogSearchResult | None
 ) -> Mapping[str, object]:
     told: dict[str, object] = {
         "run": opened.run.id,
@@ -409,14 +409,14 @@ def _jobs(request: PageRequest, opened: OpenedLog) -> Mapping[str, object]:
     return {"jobs": jobs, "first_failure": link(line) if line else "", "failure_line": line or ""}
 
 
-def _going_on(request: PageRequest, search: Found | None) -> str:
+def _going_on(request: PageRequest, search: LogSearchResult | None) -> str:
     """Return the URL that continues an unfinished search."""
     if search is None or search.line is not None or search.is_over:
         return ""
     return request.here(line=str(search.reached))
 
 
-def _sentence_of(search: Found | None, query: LogQuery) -> str:
+def _sentence_of(search: LogSearchResult | None, query: LogQuery) -> str:
     if search is None or search.line is not None:
         return ""
     if not search.is_over:
@@ -427,7 +427,7 @@ def _sentence_of(search: Found | None, query: LogQuery) -> str:
 
 
 def _links(
-    request: PageRequest, opened: OpenedLog, window: Window, lines: Sequence[ShownLine]
+    request: PageRequest, opened: OpenedLog, window: LogWindow, lines: Sequence[ShownLine]
 ) -> Mapping[str, str]:
     """Return links to the previous and next lines, for paging without scripts."""
     last = lines[-1].number if lines else 0

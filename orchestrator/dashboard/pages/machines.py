@@ -28,12 +28,12 @@ from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import (
     Act,
     Badge,
-    Cell,
     Column,
     Moment,
     Row,
     Span,
     Table,
+    TableCell,
     Text,
     Usd,
 )
@@ -111,7 +111,7 @@ def orphans_table(request: PageRequest, orphans: Sequence[OrphanRow]) -> Table:
     )
     rows = []
     for one in orphans:
-        cells: list[Cell] = [
+        cells: list[TableCell] = [
             Text(one.machine, is_code=True, note=" ".join(filter(None, (one.kind, one.state)))),
             Text(one.provider),
             Badge(one.ownership, note=one.detail if request.now < one.ends_after else _OVERDUE),
@@ -213,7 +213,7 @@ def looks_table(request: PageRequest, looks: Mapping[str, LastLook]) -> Table:
 def _look_row(request: PageRequest, name: str, look: LastLook) -> Row:
     if look.unread:
         answered = f"it answered last at {look.read_at:%H:%M} UTC" if look.read_at else ""
-        said: Cell = Badge("unknown", note=" ".join(filter(None, (look.unread, answered))))
+        said: TableCell = Badge("unknown", note=" ".join(filter(None, (look.unread, answered))))
     else:
         said = Text(_counted(look.sights))
     return Row((Text(name), Moment(look.at, request.now), said), tone="warn" if look.unread else "")

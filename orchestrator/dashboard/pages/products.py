@@ -10,7 +10,16 @@ from fastapi import APIRouter, Response
 from orchestrator.application.gate_status import GateStatus, gate_statuses
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.responses import Page, PageRequest, PageRequestDep
-from orchestrator.dashboard.table import Badge, Cell, Column, Mark, Row, Several, Table, Text
+from orchestrator.dashboard.table import (
+    Badge,
+    Column,
+    OutcomeMark,
+    Row,
+    Several,
+    Table,
+    TableCell,
+    Text,
+)
 from orchestrator.domain.vocabulary import term
 from orchestrator.store.release_board import DayOutcome, NewestRun
 
@@ -69,7 +78,7 @@ def _products(
 def _product(request: PageRequest, one: NewestRun, statuses: Sequence[GateStatus]) -> Row:
     board = urls.with_query(urls.BOARD, product=one.product)
     mine = [status for status in statuses if status.stored.product == one.product]
-    gates: Cell = Several([_gate(status) for status in mine]) if mine else Text("–")
+    gates: TableCell = Several([_gate(status) for status in mine]) if mine else Text("–")
     return Row(
         (
             Text(one.product, board),
@@ -79,7 +88,7 @@ def _product(request: PageRequest, one: NewestRun, statuses: Sequence[GateStatus
     )
 
 
-def _gate(status: GateStatus) -> Cell:
+def _gate(status: GateStatus) -> TableCell:
     gate = status.stored.gate
     if not status.lines:
         return Text(gate, urls.gate_url(gate), note="no verdict yet")
@@ -120,9 +129,9 @@ def _days(
     )
 
 
-def _mark(day_outcome: DayOutcome | None) -> Cell:
+def _mark(day_outcome: DayOutcome | None) -> TableCell:
     return (
-        Mark("")
+        OutcomeMark("")
         if day_outcome is None
-        else Mark(day_outcome.word, href=urls.cell_url(day_outcome.run, day_outcome.cell))
+        else OutcomeMark(day_outcome.word, href=urls.cell_url(day_outcome.run, day_outcome.cell))
     )

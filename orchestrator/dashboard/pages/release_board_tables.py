@@ -19,14 +19,14 @@ from orchestrator.dashboard.pages.gates.gate_list import wait_texts
 from orchestrator.dashboard.responses import PageRequest
 from orchestrator.dashboard.table import (
     Badge,
-    Cell,
     Column,
     Moment,
     Plain,
     Row,
     Several,
     Table,
-    Tally,
+    TableCell,
+    TestCounts,
     Text,
 )
 from orchestrator.domain.gate.verdict import RuleOutcome, VerdictLine
@@ -43,7 +43,7 @@ _WHY_STALE = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class VersionEvidence:
     """The results of a version on a platform: outcome, counts, age."""
 
     kind: ClassVar[str] = "evidence"
@@ -98,7 +98,7 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class PassRate:
     """A pass rate: its newest value, its history and its counts."""
 
     kind: ClassVar[str] = "rate"
@@ -109,9 +109,9 @@ class Rate:
     """Age of its newest day, if other platforms have newer ones."""
 
     @property
-    def tally(self) -> Tally:
+    def tally(self) -> TestCounts:
         """Return the counts of the newest day."""
-        return Tally(self.trend.latest.counts)
+        return TestCounts(self.trend.latest.counts)
 
     @property
     def picture(self) -> Picture:
@@ -183,7 +183,7 @@ class Rate:
 
 def beside(counts: Counts) -> list[Figure]:
     """Return the counts of outcomes other than passed, without zeros."""
-    return [(term(word), many) for word, many in Tally(counts).beside]
+    return [(term(word), many) for word, many in TestCounts(counts).beside]
 
 
 def in_words(figures: Iterable[Figure]) -> str:
@@ -201,7 +201,7 @@ def points(change: Fraction | None) -> str:
 
 
 def _rate(counts: Counts) -> str:
-    return Tally(counts).rate
+    return TestCounts(counts).rate
 
 
 def _percentage(rate: Fraction | None) -> float | None:
@@ -255,7 +255,7 @@ def _version(request: PageRequest, row: BoardRow) -> Text:
     return Text(row.of.version, href, note=f"{row.of.subject} · {when}")
 
 
-def _verdicts(request: PageRequest, row: BoardRow) -> Cell:
+def _verdicts(request: PageRequest, row: BoardRow) -> TableCell:
     if not row.verdicts:
         return Text("–", note="no verdict")
     return Several(
@@ -266,18 +266,18 @@ def _verdicts(request: PageRequest, row: BoardRow) -> Cell:
     )
 
 
-def _squares(request: PageRequest, board: Board, row: BoardRow) -> Iterator[Cell]:
+def _squares(request: PageRequest, board: Board, row: BoardRow) -> Iterator[TableCell]:
     for square in row.squares:
         yield _square(request, board, row, square)
 
 
-def _square(request: PageRequest, board: Board, row: BoardRow, square: BoardCell) -> Cell:
+def _square(request: PageRequest, board: Board, row: BoardRow, square: BoardCell) -> TableCell:
     cell = square.cell
     if cell is None and row.live is not None:
-        return Evidence(word="queued", href=urls.run_url(row.live.run), note="a run goes on")
+        return VersionEvidence(word="queued", href=urls.run_url(row.live.run), note="a run goes on")
     if cell is None:
         is_late = square.absence is Absence.PENDING
-        return _NOTHING if is_late else Evidence(word="missing", note="no run has it")
+        return _NOTHING if is_late else VersionEvidence(word="missing", note="no run has it")
     notes = (
         "" if cell.reason == _TESTS else cell.reason.replace("_", " "),
         cell.matrix if square.others and cell.matrix != _main_matrix(row) else "",
@@ -285,7 +285,7 @@ def _square(request: PageRequest, board: Board, row: BoardRow, square: BoardCell
         cell.counts.nothing_passed if cell.outcome is Outcome.PASSED else "",
         "simulated" if cell.simulated else "",
     )
-    return Evidence(
+    return VersionEvidence(
         word=cell.outcome or "done",
         href=urls.cell_url(cell.run, cell.name),
         counts=cell.counts,
@@ -360,11 +360,11 @@ def _title(job: str) -> str:
     return visible(cut(job, 60)) if job else _ALL
 
 
-def _rate_cell(trend: RateTrend | None, low: float, newest: date) -> Cell:
+def _rate_cell(trend: RateTrend | None, low: float, newest: date) -> TableCell:
     if trend is None:
         return _NOTHING
     behind = (newest - trend.latest.day).days
-    return Rate(trend, low, f"{behind} d" if behind else "")
+    return PassRate(trend, low, f"{behind} d" if behind else "")
 
 
 def lowest(trends: Iterable[RateTrend]) -> float:

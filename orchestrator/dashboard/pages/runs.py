@@ -12,7 +12,17 @@ from fastapi import APIRouter, Query, Response
 from orchestrator.application.list_runs import ListedRun, list_runs
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.responses import Page, PageRequest, PageRequestDep
-from orchestrator.dashboard.table import Badge, Column, Moment, Row, Span, Table, Tally, Text, Usd
+from orchestrator.dashboard.table import (
+    Badge,
+    Column,
+    Moment,
+    Row,
+    Span,
+    Table,
+    TestCounts,
+    Text,
+    Usd,
+)
 from orchestrator.domain.cell import Cell, CellState, Run, RunState
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.vocabulary import term
@@ -113,7 +123,7 @@ def _row(request: PageRequest, listed: ListedRun) -> Row:
             Badge(run.outcome or run.state, note=_note(listed)),
             Text(run.subject_name, note=run.subject_version),
             Text(run.matrix_name),
-            Tally(so_far(listed.counts, run)),
+            TestCounts(so_far(listed.counts, run)),
             Span(took.total_seconds()),
             Usd(listed.cost_usd),
             _cells(listed.cells),

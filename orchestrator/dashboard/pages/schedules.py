@@ -38,7 +38,7 @@ from orchestrator.dashboard.responses import (
     PageRequestDep,
 )
 from orchestrator.dashboard.session import Viewer, needs
-from orchestrator.dashboard.table import Badge, Cell, Column, Moment, Row, Table, Text
+from orchestrator.dashboard.table import Badge, Column, Moment, Row, Table, TableCell, Text
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.schedule import (
@@ -149,7 +149,7 @@ def firing_row(firing: Firing, now: datetime) -> Row:
     """Return the table row of a firing."""
     kept = deadline_of(firing, now)
     subject = firing.resolved.subject if firing.resolved else ""
-    cells: tuple[Cell, ...] = (
+    cells: tuple[TableCell, ...] = (
         Moment(firing.due_at),
         Badge(outcome_of(firing)),
         deadline_badge(firing, now),
@@ -505,7 +505,7 @@ def _is_late(request: PageRequest, firing: Firing) -> bool:
 def _row(request: PageRequest, shown: ScheduleResponse) -> Row:
     schedule, last = shown.schedule, next(iter(shown.firings), None)
     href = urls.schedule_url(schedule.name)
-    cells: list[Cell] = [
+    cells: list[TableCell] = [
         Text(schedule.name, href, note=schedule.matrix_name),
         Badge("paused" if schedule.paused_at else "active"),
         Text(when_words(schedule), note=schedule.cron),

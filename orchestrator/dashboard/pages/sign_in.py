@@ -1,21 +1,45 @@
-"""Sign in and out."""
+"""Sign in and out, with a token or at an OpenID Connect issuer."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import base64
+import json
+import logging
+from collections.abc import Callable
+from typing import Annotated, TypeVar
+from urllib.parse import urlsplit
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
+from orchestrator.application.browser_sessions import (
+    NewSession,
+    begin_session_at_issuer,
+    cookie_of,
+    end_session,
+)
 from orchestrator.application.context import Context
-from orchestrator.application.tokens import begin_session, end_session
+from orchestrator.application.ports.identity_provider import (
+    AuthorizationRequest,
+    IdentityProvider,
+    IssuerUnreachableError,
+    SignInRefusedError,
+)
+from orchestrator.application.tokens import sign_in_with_token
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.responses import pages_of
-from orchestrator.dashboard.session import Viewer, forget, keep, needs
+from orchestrator.dashboard.responses import PageMissingError, pages_of
+from orchestrator.dashboard.session import Viewer, forget, is_encrypted, keep, needs
 from orchestrator.domain.caller_identity import Scope
 
+logger = logging.getLogger(__name__)
 router = APIRouter()
+T = TypeVar("T")
+THREADS = 4
+"""Maximum threads that wait for the issuer at once."""
+_REQUEST_LIFE_S = 600
+"""Seconds that somebody has to sign in at the issuer."""
 
 
 @router.get(urls.SIGN_IN)
@@ -36,34 +60,178 @@ async def sign_in(
     return await _signed_in(request, token, next)
 
 
+@router.get(urls.SIGN_IN_AT_ISSUER)
+async def sign_in_at_issuer(request: Request, next: str = urls.BOARD) -> Response:  # noqa: A002
+    """Send the browser to the issuer, with a request of its own."""
+    context: Context = request.app.state.context
+    issuer = _issuer(context)
+    if urlsplit(context.sign_in.public_url).netloc != request.headers.get("host", ""):
+        # The issuer sends browsers back to the public address, where this one's cookie has to be.
+        address = urls.with_query(urls.SIGN_IN_AT_ISSUER, next=_local(next))
+        return RedirectResponse(f"{context.sign_in.public_url}{address}", 303)
+    try:
+        made = await _at_issuer(request, issuer.authorize)
+    except IssuerUnreachableError as error:
+        return _unreachable(request, next, error)
+    response = RedirectResponse(made.url, 303)
+    _keep_request(request, response, made, _local(next))
+    return response
+
+
+@router.get(urls.SIGNED_IN_AT_ISSUER)
+async def signed_in_at_issuer(request: Request) -> Response:
+    """Check the issuer's response to this browser's request, and start a session."""
+    context: Context = request.app.state.context
+    issuer = _issuer(context)
+    made = _kept_request(request)
+    if made is None:
+        said = "The sign-in was begun in another window, or too long ago. Begin it again."
+        return _refused_at_issuer(request, urls.BOARD, said)
+
+    def begin() -> NewSession:
+        identity = issuer.identify(
+            str(request.url),
+            state=made["state"],
+            nonce=made["nonce"],
+            code_verifier=made["code_verifier"],
+        )
+        return begin_session_at_issuer(context, identity)
+
+    try:
+        session = await _at_issuer(request, begin)
+    except SignInRefusedError as error:
+        logger.warning("a sign-in at %s was refused: %s", issuer.host, error)
+        response = _refused_at_issuer(request, made["next"], f"You are not signed in: {error}.")
+    except IssuerUnreachableError as error:
+        response = _unreachable(request, made["next"], error)
+    else:
+        response = await _began(request, session, made["next"])
+    response.delete_cookie(_request_cookie(request), path=urls.SIGN_IN_AT_ISSUER, httponly=True)
+    return response
+
+
 @router.post(urls.SIGN_OUT)
 async def sign_out(
     request: Request,
     viewer: Annotated[Viewer, needs(Scope.READ)],
 ) -> Response:
-    """End the browser's session, and let it forget it."""
+    """End the browser's session, let it forget it, and lead to the issuer's logout."""
     context: Context = request.app.state.context
-    if viewer.credential.is_session:
-        await run_in_threadpool(end_session, context, viewer.credential)
-    response = RedirectResponse(urls.SIGN_IN, 303)
+
+    def end() -> str | None:
+        id_token = end_session(context, viewer.credential.secret)
+        issuer = context.sign_in.issuer
+        return issuer.logout_url(id_token) if issuer and id_token else None
+
+    away = await _at_issuer(request, end) if viewer.credential.is_session else None
+    response: Response = RedirectResponse(urls.SIGN_IN, 303)
+    if away is not None:
+        # A form may lead to addresses of ours alone (form-action), also by a redirect: a page does.
+        words = {"address": away, "host": _issuer(context).host, "nonce": request.state.nonce}
+        response = HTMLResponse(pages_of(request).show("signed_out.html.j2", words))
     forget(request, response)
     return response
 
 
 async def _signed_in(request: Request, token: str, after: str) -> Response:
     context: Context = request.app.state.context
-    begun = await run_in_threadpool(begin_session, context, token.strip())
-    if begun is None:
+    session = await run_in_threadpool(sign_in_with_token, context, token.strip())
+    if session is None:
         return _form(request, after, "This token is unknown, expired or revoked.")
+    return await _began(request, session, after)
+
+
+async def _began(request: Request, session: NewSession, after: str) -> Response:
+    """Lead on with the new session; the one that the browser had until now ends."""
+    earlier = request.cookies.get(cookie_of(request.headers.get("host", "")))
+    if earlier:
+        await run_in_threadpool(end_session, request.app.state.context, earlier)
     response = RedirectResponse(_local(after), 303)
-    keep(request, response, *begun)
+    keep(request, response, session)
     return response
 
 
-def _form(request: Request, after: str, refused: str) -> Response:
-    words = {"after": _local(after), "refused": refused, "nonce": request.state.nonce}
+async def _at_issuer(request: Request, call: Callable[[], T]) -> T:
+    """Ask the issuer in one of a few threads: the others stay free for pages and REST."""
+    limiter: CapacityLimiter = request.app.state.issuer_threads
+    return await to_thread.run_sync(call, limiter=limiter)
+
+
+def _issuer(context: Context) -> IdentityProvider:
+    if context.sign_in.issuer is None:
+        raise PageMissingError("this controller has no issuer to sign in at")
+    return context.sign_in.issuer
+
+
+def _unreachable(request: Request, after: str, error: IssuerUnreachableError) -> Response:
+    logger.error("nobody can sign in: %s", error)
+    said = "The issuer cannot be asked now; the controller's log says why. A token signs you in."
+    return _refused_at_issuer(request, after, said, status=502)
+
+
+def _refused_at_issuer(
+    request: Request, after: str, refused: str, *, status: int = 401
+) -> Response:
+    return _form(request, after, refused, status=status, is_of_issuer=True)
+
+
+def _form(
+    request: Request,
+    after: str,
+    refused: str,
+    *,
+    status: int = 401,
+    is_of_issuer: bool = False,
+) -> Response:
+    context: Context = request.app.state.context
+    issuer = context.sign_in.issuer
+    words = {
+        "after": _local(after),
+        "refused": refused,
+        "is_of_issuer": is_of_issuer,
+        "host": issuer.host if issuer else "",
+        "nonce": request.state.nonce,
+    }
     shown = pages_of(request).show("sign_in.html.j2", words)
-    return HTMLResponse(shown, 401 if refused else 200)
+    return HTMLResponse(shown, status if refused else 200)
+
+
+def _request_cookie(request: Request) -> str:
+    return f"{cookie_of(request.headers.get('host', ''))}_sign_in"
+
+
+def _keep_request(
+    request: Request, response: Response, made: AuthorizationRequest, after: str
+) -> None:
+    """Let the browser remember its request: the response must come from the same one."""
+    kept = {
+        "state": made.state,
+        "nonce": made.nonce,
+        "code_verifier": made.code_verifier,
+        "next": after,
+    }
+    response.set_cookie(
+        _request_cookie(request),
+        base64.urlsafe_b64encode(json.dumps(kept).encode()).decode("ascii"),
+        max_age=_REQUEST_LIFE_S,
+        path=urls.SIGN_IN_AT_ISSUER,
+        httponly=True,
+        samesite="lax",
+        secure=is_encrypted(request),
+    )
+
+
+def _kept_request(request: Request) -> dict[str, str] | None:
+    try:
+        raw = base64.urlsafe_b64decode(request.cookies.get(_request_cookie(request), ""))
+        kept = json.loads(raw)
+    except ValueError:
+        return None
+    names = ("state", "nonce", "code_verifier", "next")
+    is_whole = isinstance(kept, dict) and all(
+        isinstance(kept.get(name), str) and kept[name] for name in names
+    )
+    return kept if is_whole else None
 
 
 def _local(address: str) -> str:

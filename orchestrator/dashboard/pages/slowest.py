@@ -10,7 +10,7 @@ from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import sparkline
 from orchestrator.dashboard.measurement_text import percent
 from orchestrator.dashboard.responses import Page, PageRequestDep, run_of
-from orchestrator.dashboard.table import Badge, Cell, Column, Drawn, Row, Span, Table, Text
+from orchestrator.dashboard.table import Badge, Column, Drawn, Row, Span, Table, TableCell, Text
 from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.domain.units import duration
 
@@ -68,7 +68,7 @@ def _row(run: str, one: TestDuration) -> Row:
     )
 
 
-def _trend(cell: str, took: Sequence[float]) -> Cell:
+def _trend(cell: str, took: Sequence[float]) -> TableCell:
     if len(took) < 2:
         return Text("–")
     label = f"{cell}: from {duration(min(took))} to {duration(max(took))}"

@@ -21,7 +21,6 @@ from orchestrator.dashboard.responses import (
 )
 from orchestrator.dashboard.table import (
     Badge,
-    Cell,
     Column,
     Drawn,
     Moment,
@@ -29,7 +28,8 @@ from orchestrator.dashboard.table import (
     Several,
     Span,
     Table,
-    Tally,
+    TableCell,
+    TestCounts,
     Text,
 )
 from orchestrator.domain.flaky import flaky_signal
@@ -137,7 +137,7 @@ def platforms_table(request: PageRequest, story: TestDetail) -> Table:
     )
 
 
-def _platform(request: PageRequest, story: TestDetail, one: CellTestHistory) -> Iterator[Cell]:
+def _platform(request: PageRequest, story: TestDetail, one: CellTestHistory) -> Iterator[TableCell]:
     now = one.now
     name = f"{urls.test_url(story.test.id)}?{_query(cell=one.cell)}#history"
     yield Text(one.cell, name)
@@ -148,7 +148,7 @@ def _platform(request: PageRequest, story: TestDetail, one: CellTestHistory) -> 
     note = f"{age(now.at, request.now)} ago" if now is not None else ""
     yield Text(now.version, note=note) if now is not None else _NOTHING
     yield _strip(one)
-    yield Tally(one.counts)
+    yield TestCounts(one.counts)
     took = [go.duration_s if go.outcome in _TIMED else None for go in reversed(one.goes)]
     real = [value for value in took if value is not None]
     yield Span(median(real) if real else None)
@@ -183,7 +183,7 @@ def _strip(one: CellTestHistory) -> Drawn:
     return Drawn(strip(tones), bad, f"{one.cell}, {len(goes)} results: {told}")
 
 
-def _trend(cell: str, took: Sequence[float | None], real: Sequence[float]) -> Cell:
+def _trend(cell: str, took: Sequence[float | None], real: Sequence[float]) -> TableCell:
     if len(real) < 2:
         return _NOTHING
     label = f"{cell}: from {duration(min(real))} to {duration(max(real))}"
@@ -191,7 +191,7 @@ def _trend(cell: str, took: Sequence[float | None], real: Sequence[float]) -> Ce
     return Drawn(picture, list(took), label)
 
 
-def _turn(one: CellTestHistory) -> Cell:
+def _turn(one: CellTestHistory) -> TableCell:
     """Return the newest pair of versions between which the test broke."""
     if one.broken is None:
         return _NOTHING
@@ -226,7 +226,7 @@ def history_table(story: TestDetail, goes: Sequence[CellResult], *, more: str) -
     )
 
 
-def _result(story: TestDetail, go: CellResult, nodeids: dict[int, str]) -> Iterator[Cell]:
+def _result(story: TestDetail, go: CellResult, nodeids: dict[int, str]) -> Iterator[TableCell]:
     yield Moment(go.at)
     word = "running" if go.is_alive and go.outcome is TestOutcome.MISSING else go.outcome.word
     tries = ", ".join(one.word for one in go.earlier)

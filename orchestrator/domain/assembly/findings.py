@@ -35,7 +35,7 @@ class Finding:
 
 
 @dataclass(slots=True)
-class _Sums:
+class _ReportedSums:
     announced: int | None = None
     summed: int | None = None
     counts: Counter[str] = field(default_factory=Counter)
@@ -50,7 +50,7 @@ def check_account(
     for name, stamp in account.stamps:
         if stamp != version:
             said = f"says {name} v{stamp}, the subject is {version}"
-            only = jobs[0].id if len(jobs) == 1 else None
+            only = jobs[0].job.id if len(jobs) == 1 else None
             yield Finding(account.number, "warning", said, only)
     inferred = [s for s in account.sections if s.end is not None and s.end.inferred]
     if inferred and jobs:
@@ -98,8 +98,8 @@ def source_of(
     )
 
 
-def _sums(account: ArtifactSummary) -> _Sums:
-    sums = _Sums()
+def _sums(account: ArtifactSummary) -> _ReportedSums:
+    sums = _ReportedSums()
     for section in account.sections:
         if not section.is_suite:
             continue
@@ -142,7 +142,7 @@ def _count_findings(
     if missing:
         said += f": {missing} are counted as missing"
     bad = _bad(sums.counts) > max(_bad(lines), _bad(tests))
-    job = jobs[-1].id if jobs else None
+    job = jobs[-1].job.id if jobs else None
     yield Finding(
         account.number,
         "error",
@@ -154,7 +154,7 @@ def _count_findings(
     )
 
 
-def _three_figures(sums: _Sums, named: int) -> str:
+def _three_figures(sums: _ReportedSums, named: int) -> str:
     parts = [
         f"it announces {sums.announced} tests" if sums.announced is not None else "",
         f"names {named}" if sums.announced is not None else f"it names {named} tests",

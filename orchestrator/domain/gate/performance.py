@@ -28,7 +28,7 @@ _UNKNOWN = RuleOutcome.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class PairedComparison:
     """Subject against baseline over pairs of turns; ratios are slow-downs: 0.03 is 3 %."""
 
     pairs: int
@@ -56,7 +56,7 @@ class Statistics(Protocol):
         direction: str,
         margin: float,
         alpha: float,
-    ) -> Comparison:
+    ) -> PairedComparison:
         """Test pairs, in the order of their turns, for a slow-down beyond a margin.
 
         Raises ValueError of samples that say nothing: fewer than 3 pairs, zeros, less than zero.
@@ -69,7 +69,7 @@ class Statistics(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Benchmark:
+class BudgetedBenchmark:
     """A measured benchmark with its budget."""
 
     subject: Sequence[float]
@@ -88,7 +88,7 @@ class BenchmarkResult:
 
     outcome: RuleOutcome
     """OK, VIOLATED or UNKNOWN."""
-    comparison: Comparison | None
+    comparison: PairedComparison | None
     """None if nothing could be tested. `detectable` accounts for all tests of the run."""
     adjusted: float | None
     """The p-value adjusted over all benchmarks with a budget."""
@@ -99,7 +99,7 @@ class BenchmarkResult:
 
 
 def decide(
-    benchmarks: Sequence[Benchmark],
+    benchmarks: Sequence[BudgetedBenchmark],
     statistics: Statistics,
     *,
     min_pairs: int,
@@ -120,7 +120,7 @@ def decide(
     tested = [
         (index, comparison.p)
         for index, comparison in enumerate(found)
-        if isinstance(comparison, Comparison) and benchmarks[index].budget is not None
+        if isinstance(comparison, PairedComparison) and benchmarks[index].budget is not None
     ]
     p = statistics.adjusted([p for _, p in tested])
     adjusted = {index: one for (index, _), one in zip(tested, p, strict=True)}
@@ -153,12 +153,14 @@ class _Limits:
     """The p-value at which a single slow benchmark is detected."""
 
 
-def _compare(one: Benchmark, statistics: Statistics, limits: _Limits) -> Comparison | str:
+def _compare(
+    one: BudgetedBenchmark, statistics: Statistics, limits: _Limits
+) -> PairedComparison | str:
     if _pairs(one) < limits.min_pairs:
         return f"{_pairs(one)} pairs of turns, and the policy wants {limits.min_pairs}"
     margin = one.budget or 0.0
 
-    def at(alpha: float) -> Comparison:
+    def at(alpha: float) -> PairedComparison:
         test = partial(statistics.compare, direction=one.direction, margin=margin, alpha=alpha)
         pairs, launches = test(one.subject, one.baseline), _by_launch(one)
         return pairs if launches is None else _cautious(pairs, test(*launches))
@@ -169,7 +171,7 @@ def _compare(one: Benchmark, statistics: Statistics, limits: _Limits) -> Compari
         return str(error)
 
 
-def _by_launch(one: Benchmark) -> tuple[list[float], list[float]] | None:
+def _by_launch(one: BudgetedBenchmark) -> tuple[list[float], list[float]] | None:
     """Return one value per launch and arm, the mean of its turns; None with too few launches."""
     held: dict[float, list[int]] = {}
     for pair, launch in enumerate(one.launches):
@@ -183,7 +185,7 @@ def _by_launch(one: Benchmark) -> tuple[list[float], list[float]] | None:
     return subject, baseline
 
 
-def _cautious(pairs: Comparison, launches: Comparison) -> Comparison:
+def _cautious(pairs: PairedComparison, launches: PairedComparison) -> PairedComparison:
     """Combine both tests cautiously: turns of one process share its memory layout."""
     return replace(
         pairs,
@@ -195,12 +197,12 @@ def _cautious(pairs: Comparison, launches: Comparison) -> Comparison:
     )
 
 
-def _pairs(one: Benchmark) -> int:
+def _pairs(one: BudgetedBenchmark) -> int:
     return min(len(one.subject), len(one.baseline))
 
 
 def _ruling(
-    one: Benchmark, found: Comparison | str, adjusted: float | None, limits: _Limits
+    one: BudgetedBenchmark, found: PairedComparison | str, adjusted: float | None, limits: _Limits
 ) -> BenchmarkResult:
     if isinstance(found, str):
         return _untested(one, found, limits)
@@ -217,7 +219,7 @@ def _ruling(
     )
 
 
-def _untested(one: Benchmark, why: str, limits: _Limits) -> BenchmarkResult:
+def _untested(one: BudgetedBenchmark, why: str, limits: _Limits) -> BenchmarkResult:
     return BenchmarkResult(
         outcome=RuleOutcome.OK if one.budget is None else _UNKNOWN,
         comparison=None,
@@ -228,7 +230,7 @@ def _untested(one: Benchmark, why: str, limits: _Limits) -> BenchmarkResult:
 
 
 def _judge(
-    comparison: Comparison, budget: float, adjusted: float, limits: _Limits
+    comparison: PairedComparison, budget: float, adjusted: float, limits: _Limits
 ) -> tuple[RuleOutcome, str]:
     if comparison.low > budget and comparison.p <= limits.alpha and adjusted <= limits.fdr:
         return RuleOutcome.VIOLATED, "slower than its budget allows"
@@ -241,7 +243,7 @@ def _judge(
     return RuleOutcome.OK, "within its budget, by the estimate"
 
 
-def _needed(comparison: Comparison, budget: float, limits: _Limits) -> int | None:
+def _needed(comparison: PairedComparison, budget: float, limits: _Limits) -> int | None:
     """Return the pairs needed by the observed noise.
 
     Until it is precise, or until the result is certain.

@@ -306,7 +306,7 @@ class FlakyRule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
+class BenchmarkBudget:
     """Allowed slow-down of benchmarks."""
 
     __pydantic_config__ = STRICT
@@ -323,7 +323,7 @@ class PerformanceRule:
 
     __pydantic_config__ = STRICT
 
-    budgets: tuple[Budget, ...]
+    budgets: tuple[BenchmarkBudget, ...]
     """Benchmarks that match none are shown, and cannot fail."""
     min_pairs: int = 10
     """Minimum pairs for evidence."""

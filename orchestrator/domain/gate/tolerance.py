@@ -190,7 +190,7 @@ def tolerate(
     """Assign to each failing result the exception, issue or quarantine that tolerates it."""
     order = sorted(failing, key=lambda one: (not one.blocking, one.key))
     issues = known_issues(policy, snapshot)
-    finder = _Finder(policy, snapshot, issues, now, terms)
+    finder = _ToleranceFinder(policy, snapshot, issues, now, terms)
     results = tuple(_allow(one, finder.open_to(one)) for one in order)
     by_job: dict[tuple[str, str], list[ToleratedResult]] = {}
     over: dict[tuple[str, str], list[ToleratedResult]] = {}
@@ -245,7 +245,7 @@ def _allow(one: FailingResult, open_to: Iterable[_Allowance]) -> ToleratedResult
     return ToleratedResult(one, by, tuple(exhausted))
 
 
-class _Finder:
+class _ToleranceFinder:
     """Finds the exceptions that may tolerate a failing result.
 
     Quarantines, then known issues without and with a limit.

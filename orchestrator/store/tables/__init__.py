@@ -9,6 +9,7 @@ from orchestrator.store.tables.access import (
     BrowserSessionRow,
     ControllerRow,
     PayloadRow,
+    PersonRow,
     PrunedBlobRow,
     TokenRow,
 )
@@ -83,7 +84,7 @@ from orchestrator.store.tables.runs import (
     TransitionRow,
 )
 from orchestrator.store.tables.schedules import FiringRow, ScheduleRow
-from orchestrator.store.tables.shared_columns import Table
+from orchestrator.store.tables.shared_columns import TableBase
 
 __all__ = [
     "AnnotationRow",
@@ -127,6 +128,7 @@ __all__ = [
     "OrphanSightingRow",
     "PayloadReviewRow",
     "PayloadRow",
+    "PersonRow",
     "PlacementDecisionRow",
     "PolicyRow",
     "PriceRow",
@@ -144,7 +146,7 @@ __all__ = [
     "SignatureSuccessorRow",
     "SigningKeyRow",
     "StaticHostRow",
-    "Table",
+    "TableBase",
     "TestAliasRow",
     "TestCaseRow",
     "TestResultRow",

@@ -9,22 +9,22 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.manifest import Manifest
-from orchestrator.store.column_types import Document, Name, OneOf
-from orchestrator.store.tables.shared_columns import Id, KeyNumber, Long, Table, UniqueId
+from orchestrator.store.column_types import DocumentColumn, Name, OneOf
+from orchestrator.store.tables.shared_columns import Id, KeyNumber, Long, TableBase, UniqueId
 
 
-class PayloadRow(Table):
+class PayloadRow(TableBase):
     """An uploaded payload."""
 
     __tablename__ = "payload"
 
     digest: Mapped[Id]
     size_bytes: Mapped[Long]
-    manifest: Mapped[Manifest] = mapped_column(Document(Manifest))
+    manifest: Mapped[Manifest] = mapped_column(DocumentColumn(Manifest))
     uploaded_at: Mapped[datetime]
 
 
-class TokenRow(Table):
+class TokenRow(TableBase):
     """An API token."""
 
     __tablename__ = "token"
@@ -37,20 +37,39 @@ class TokenRow(Table):
     expires_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
+    prefix: Mapped[str]
 
 
-class BrowserSessionRow(Table):
+class BrowserSessionRow(TableBase):
     """A session of a signed-in browser."""
 
     __tablename__ = "browser_session"
 
-    secret_sha256: Mapped[Id]
-    token: Mapped[str] = mapped_column(Name, ForeignKey("token.id"))
-    """The token that it was created with, and ends with."""
+    id: Mapped[Id]
+    secret_sha256: Mapped[UniqueId]
+    name: Mapped[str]
+    display_name: Mapped[str]
+    scope: Mapped[Scope] = mapped_column(OneOf(Scope))
+    token: Mapped[str | None] = mapped_column(Name, ForeignKey("token.id"))
+    """The token that it was begun with, and ends with."""
+    created_at: Mapped[datetime]
+    last_used_at: Mapped[datetime]
     expires_at: Mapped[datetime]
+    id_token: Mapped[str | None]
+    """The issuer's token, which its logout asks for."""
 
 
-class AuditRow(Table):
+class PersonRow(TableBase):
+    """Somebody who has signed in at the issuer."""
+
+    __tablename__ = "person"
+
+    name: Mapped[Id]
+    display_name: Mapped[str]
+    """At the latest sign-in; only for showing."""
+
+
+class AuditRow(TableBase):
     """An entry of the audit log; the database refuses to change or delete one."""
 
     __tablename__ = "audit_entry"
@@ -69,7 +88,7 @@ class AuditRow(Table):
     """sha256 of the document."""
 
 
-class ControllerRow(Table):
+class ControllerRow(TableBase):
     """A controller, alive or dead."""
 
     __tablename__ = "controller"
@@ -79,7 +98,7 @@ class ControllerRow(Table):
     """Seconds since the epoch by the database's clock."""
 
 
-class BlobRow(Table):
+class BlobRow(TableBase):
     """A stored blob: its digest, its size and its last use."""
 
     __tablename__ = "blob"
@@ -90,7 +109,7 @@ class BlobRow(Table):
     """When it was last stored or claimed, in seconds of the database's clock."""
 
 
-class PrunedBlobRow(Table):
+class PrunedBlobRow(TableBase):
     """A payload or wheel of a run that was pruned, and why, until it is uploaded again."""
 
     __tablename__ = "pruned_blob"
@@ -100,7 +119,7 @@ class PrunedBlobRow(Table):
     rule: Mapped[str]
 
 
-class BlobChunkRow(Table):
+class BlobChunkRow(TableBase):
     """A compressed part of a blob."""
 
     __tablename__ = "blob_chunk"

@@ -10,11 +10,11 @@ from sqlalchemy.orm import Mapped, mapped_column
 from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.snapshot import Waiver
 from orchestrator.domain.gate.verdict import Decision
-from orchestrator.store.column_types import Document, Name, OneOf
-from orchestrator.store.tables.shared_columns import Id, Pk, Table
+from orchestrator.store.column_types import DocumentColumn, Name, OneOf
+from orchestrator.store.tables.shared_columns import Id, Pk, TableBase
 
 
-class PolicyRow(Table):
+class PolicyRow(TableBase):
     """A version of a policy."""
 
     __tablename__ = "policy"
@@ -28,7 +28,7 @@ class PolicyRow(Table):
     first_seen: Mapped[datetime]
 
 
-class GatePolicyRow(Table):
+class GatePolicyRow(TableBase):
     """A policy of a gate; the highest number is the present one."""
 
     __tablename__ = "gate_policy"
@@ -42,7 +42,7 @@ class GatePolicyRow(Table):
     by: Mapped[str]
 
 
-class VerdictRow(Table):
+class VerdictRow(TableBase):
     """A verdict; never changed."""
 
     __tablename__ = "verdict"
@@ -67,7 +67,7 @@ class VerdictRow(Table):
     key_id: Mapped[str]
 
 
-class VerdictRunRow(Table):
+class VerdictRunRow(TableBase):
     """A run whose evidence a verdict evaluates."""
 
     __tablename__ = "verdict_run"
@@ -79,30 +79,30 @@ class VerdictRunRow(Table):
     run_id: Mapped[str] = mapped_column(Name, ForeignKey("run.id"), index=True)
 
 
-class WaiverRow(Table):
+class WaiverRow(TableBase):
     """A waiver; its approver is written once."""
 
     __tablename__ = "waiver"
 
     pk: Mapped[Pk]
     gate: Mapped[str] = mapped_column(Name, index=True)
-    document: Mapped[Waiver] = mapped_column(Document(Waiver))
+    document: Mapped[Waiver] = mapped_column(DocumentColumn(Waiver))
     verdict: Mapped[str]
     evidence_digest: Mapped[str]
     """sha256 of the evidence of the verdict that the waiver is for."""
 
 
-class PayloadReviewRow(Table):
+class PayloadReviewRow(TableBase):
     """A person's review of a payload; append-only."""
 
     __tablename__ = "payload_review"
 
     pk: Mapped[Pk]
     payload: Mapped[str] = mapped_column(Name, index=True)
-    document: Mapped[PayloadReview] = mapped_column(Document(PayloadReview))
+    document: Mapped[PayloadReview] = mapped_column(DocumentColumn(PayloadReview))
 
 
-class ApprovalRow(Table):
+class ApprovalRow(TableBase):
     """A person's approval of evidence."""
 
     __tablename__ = "approval"
@@ -117,7 +117,7 @@ class ApprovalRow(Table):
     """Id of the approver's token; NULL where the name was typed."""
 
 
-class SigningKeyRow(Table):
+class SigningKeyRow(TableBase):
     """The public half of a signing key."""
 
     __tablename__ = "signing_key"

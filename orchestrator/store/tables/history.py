@@ -11,21 +11,28 @@ from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.domain.test_identity import AliasState, NameChange
-from orchestrator.store.column_types import Document, OneOf
-from orchestrator.store.tables.shared_columns import Id, Pk, Table
+from orchestrator.store.column_types import DocumentColumn, OneOf
+from orchestrator.store.tables.shared_columns import Id, Pk, TableBase
 
 
-class QuarantineRow(Table):
+class ProductRecordRow(TableBase):
+    """Columns of a product's records that end and are never deleted."""
+
+    __abstract__ = True
+
+    pk: Mapped[Pk]
+    product: Mapped[str] = mapped_column(index=True)
+
+
+class QuarantineRow(ProductRecordRow):
     """A quarantine."""
 
     __tablename__ = "quarantine"
 
-    pk: Mapped[Pk]
-    product: Mapped[str] = mapped_column(index=True)
-    document: Mapped[Quarantine] = mapped_column(Document(Quarantine))
+    document: Mapped[Quarantine] = mapped_column(DocumentColumn(Quarantine))
 
 
-class SignatureRow(Table):
+class SignatureRow(TableBase):
     """The signature of a failure."""
 
     __tablename__ = "signature"
@@ -39,7 +46,7 @@ class SignatureRow(Table):
     message: Mapped[str]
 
 
-class SignatureSuccessorRow(Table):
+class SignatureSuccessorRow(TableBase):
     """The new signature of failures after a change of the algorithm."""
 
     __tablename__ = "signature_successor"
@@ -48,7 +55,7 @@ class SignatureSuccessorRow(Table):
     new: Mapped[Id]
 
 
-class TestRetryRow(Table):
+class TestRetryRow(TableBase):
     """Earlier tries of a retried test; kept apart, since few tests have any."""
 
     __tablename__ = "test_retry"
@@ -62,7 +69,7 @@ class TestRetryRow(Table):
     """Outcomes before the last one, comma-separated."""
 
 
-class TestAliasRow(Table):
+class TestAliasRow(TableBase):
     """An alias: two names that may be one test."""
 
     __tablename__ = "test_alias"
@@ -90,11 +97,9 @@ class TestAliasRow(Table):
     decided_by: Mapped[str]
 
 
-class KnownIssueRow(Table):
+class KnownIssueRow(ProductRecordRow):
     """A known issue."""
 
     __tablename__ = "known_issue"
 
-    pk: Mapped[Pk]
-    product: Mapped[str] = mapped_column(index=True)
-    document: Mapped[KnownIssue] = mapped_column(Document(KnownIssue))
+    document: Mapped[KnownIssue] = mapped_column(DocumentColumn(KnownIssue))

@@ -12,21 +12,21 @@ from sqlalchemy.orm import Mapped, mapped_column
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import LeaseState, PlacementResult
 from orchestrator.domain.machine import Endpoint, Login, Machine, Place
-from orchestrator.store.column_types import Document, Json, Name, OneOf
+from orchestrator.store.column_types import DocumentColumn, Json, Name, OneOf
 from orchestrator.store.tables.shared_columns import (
     Id,
     KeyAttempt,
     OfAttempt,
     OfRun,
     Pk,
-    Table,
+    TableBase,
     UniqueId,
 )
 
 KeyLease = Annotated[int, mapped_column(Integer, ForeignKey("lease.pk"), primary_key=True)]
 
 
-class LeaseRow(Table):
+class LeaseRow(TableBase):
     """A lease; no two open ones share an exclusive place."""
 
     __tablename__ = "lease"
@@ -66,35 +66,35 @@ class LeaseRow(Table):
     price_usd_per_hour: Mapped[Decimal | None]
     reserved_at: Mapped[datetime] = mapped_column(index=True)
     machine_id: Mapped[str]
-    endpoint: Mapped[Endpoint | None] = mapped_column(Document(Endpoint))  # type: ignore[arg-type]
+    endpoint: Mapped[Endpoint | None] = mapped_column(DocumentColumn(Endpoint))  # type: ignore[arg-type]
     launched_at: Mapped[datetime | None]
     gone_at: Mapped[datetime | None]
     cost_usd: Mapped[Decimal | None]
     refusal: Mapped[str]
-    offer: Mapped[Place | None] = mapped_column(Document(Place))
+    offer: Mapped[Place | None] = mapped_column(DocumentColumn(Place))
     facts: Mapped[dict[str, str] | None] = mapped_column(Json)
     simulated: Mapped[bool]
 
 
-class LeaseCredentialsRow(Table):
+class LeaseCredentialsRow(TableBase):
     """The keys of a lease that is not gone."""
 
     __tablename__ = "lease_credentials"
 
     lease: Mapped[KeyLease]
-    login: Mapped[Login] = mapped_column(Document(Login))
+    login: Mapped[Login] = mapped_column(DocumentColumn(Login))
 
 
-class AttestationRow(Table):
+class AttestationRow(TableBase):
     """Attestation of a lease's machine."""
 
     __tablename__ = "attestation"
 
     lease: Mapped[KeyLease]
-    document: Mapped[Attestation] = mapped_column(Document(Attestation))
+    document: Mapped[Attestation] = mapped_column(DocumentColumn(Attestation))
 
 
-class PlacementDecisionRow(Table):
+class PlacementDecisionRow(TableBase):
     """A placement decision of an attempt."""
 
     __tablename__ = "placement_decision"
@@ -110,17 +110,17 @@ class PlacementDecisionRow(Table):
     detail: Mapped[str]
 
 
-class StaticHostRow(Table):
+class StaticHostRow(TableBase):
     """A machine of `local` or `static`, as last seen."""
 
     __tablename__ = "static_host"
 
     provider: Mapped[Id]
     id: Mapped[Id]
-    machine: Mapped[Machine] = mapped_column(Document(Machine))
+    machine: Mapped[Machine] = mapped_column(DocumentColumn(Machine))
 
 
-class OrphanSightingRow(Table):
+class OrphanSightingRow(TableBase):
     """A cloud resource that is not in the ledger."""
 
     __tablename__ = "orphan_sighting"
@@ -130,7 +130,7 @@ class OrphanSightingRow(Table):
     first_seen: Mapped[datetime]
 
 
-class PriceRow(Table):
+class PriceRow(TableBase):
     """The newest price of an item, in a place and a market."""
 
     __tablename__ = "price"

@@ -8,13 +8,13 @@ from sqlalchemy import Float, ForeignKey, Index, Integer, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from orchestrator.domain.channel import Channel, DeliveryResult, DeliveryState, News
-from orchestrator.store.column_types import Document, Name, OneOf
-from orchestrator.store.tables.shared_columns import Id, Pk, Table, UniqueId
+from orchestrator.store.column_types import DocumentColumn, Name, OneOf
+from orchestrator.store.tables.shared_columns import Id, Pk, TableBase, UniqueId
 
 _WAITING = text("state = 'waiting'")
 
 
-class LineageStateRow(Table):
+class LineageStateRow(TableBase):
     """The last announced state of a lineage, or of a commit in a channel."""
 
     __tablename__ = "lineage_state"
@@ -28,7 +28,7 @@ class LineageStateRow(Table):
     """Time of the newest announced verdict."""
 
 
-class AnnouncementRow(Table):
+class AnnouncementRow(TableBase):
     """The key of an announcement, whether or not it changed its lineage's state."""
 
     __tablename__ = "announcement"
@@ -40,14 +40,14 @@ class AnnouncementRow(Table):
     at: Mapped[datetime]
 
 
-class ChannelRow(Table):
+class ChannelRow(TableBase):
     """A notification channel."""
 
     __tablename__ = "channel"
 
     id: Mapped[Id]
     name: Mapped[UniqueId]
-    channel: Mapped[Channel] = mapped_column(Document(Channel))
+    channel: Mapped[Channel] = mapped_column(DocumentColumn(Channel))
     created_at: Mapped[datetime]
     failing_since: Mapped[datetime | None]
     last_success_at: Mapped[datetime | None]
@@ -55,7 +55,7 @@ class ChannelRow(Table):
     disabled_reason: Mapped[str] = mapped_column(default="")
 
 
-class DeliveryRow(Table):
+class DeliveryRow(TableBase):
     """A delivery of an announcement to a channel."""
 
     __tablename__ = "delivery"
@@ -76,7 +76,7 @@ class DeliveryRow(Table):
     channel: Mapped[str] = mapped_column(Name, ForeignKey("channel.id"), index=True)
     subject: Mapped[str] = mapped_column(Name)
     """Deliveries of one subject reach a channel in their order."""
-    news: Mapped[News] = mapped_column(Document(News))
+    news: Mapped[News] = mapped_column(DocumentColumn(News))
     state: Mapped[DeliveryState] = mapped_column(OneOf(DeliveryState))
     created_at: Mapped[datetime]
     attempts: Mapped[int] = mapped_column(default=0)
@@ -87,7 +87,7 @@ class DeliveryRow(Table):
     """Seconds of the database's clock."""
 
 
-class DeliveryAttemptRow(Table):
+class DeliveryAttemptRow(TableBase):
     """An entry of the delivery log."""
 
     __tablename__ = "delivery_attempt"

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.test_set import TestSet
-from orchestrator.store.column_types import Document, Json, Name, OneOf
+from orchestrator.store.column_types import DocumentColumn, Json, Name, OneOf
 from orchestrator.store.tables.shared_columns import (
     Id,
     KeyAttempt,
@@ -26,7 +26,7 @@ from orchestrator.store.tables.shared_columns import (
     Long,
     OfAttempt,
     Pk,
-    Table,
+    TableBase,
 )
 
 
@@ -38,7 +38,7 @@ class EvidenceStream(StrEnum):
     LOG = "log"
 
 
-class EvidenceChunkRow(Table):
+class EvidenceChunkRow(TableBase):
     """Compressed bytes of an attempt's events or of its log."""
 
     __tablename__ = "evidence_chunk"
@@ -49,7 +49,7 @@ class EvidenceChunkRow(Table):
     body: Mapped[bytes]
 
 
-class EnvironmentReportRow(Table):
+class EnvironmentReportRow(TableBase):
     """The environment that an attempt's agent reported."""
 
     __tablename__ = "environment_report"
@@ -58,7 +58,7 @@ class EnvironmentReportRow(Table):
     document: Mapped[dict[str, object]] = mapped_column(Json)
 
 
-class TestCaseRow(Table):
+class TestCaseRow(TableBase):
     """A test of a product."""
 
     __tablename__ = "test_case"
@@ -78,7 +78,7 @@ class TestCaseRow(Table):
     param: Mapped[str]
 
 
-class TextRow(Table):
+class TextRow(TableBase):
     """A long text, compressed and stored once."""
 
     __tablename__ = "text"
@@ -91,7 +91,7 @@ SLOW_US = 90_000_000
 """Longer durations of tests are indexed, in microseconds."""
 
 
-class TestResultRow(Table):
+class TestResultRow(TableBase):
     """The result of a test in a cell.
 
     It has by far the most rows, and no foreign keys: checking them took two thirds of what
@@ -139,7 +139,7 @@ class TestResultRow(Table):
     """Signature of the failure."""
 
 
-class JobResultRow(Table):
+class JobResultRow(TableBase):
     """The result of a job in a cell."""
 
     __tablename__ = "job_result"
@@ -161,11 +161,11 @@ class JobResultRow(Table):
     duration_s: Mapped[float | None] = mapped_column(Float(53))
     restarts: Mapped[int | None]
     degraded: Mapped[str | None]
-    unnamed: Mapped[Counts | None] = mapped_column(Document(Counts))
-    test_set: Mapped[TestSet | None] = mapped_column(Document(TestSet))
+    unnamed: Mapped[Counts | None] = mapped_column(DocumentColumn(Counts))
+    test_set: Mapped[TestSet | None] = mapped_column(DocumentColumn(TestSet))
 
 
-class CheckResultRow(Table):
+class CheckResultRow(TableBase):
     """A check that a job reported about itself."""
 
     __tablename__ = "check_result"
@@ -182,7 +182,7 @@ class CheckResultRow(Table):
     reason: Mapped[str]
 
 
-class MetricRow(Table):
+class MetricRow(TableBase):
     """A measured quantity."""
 
     __tablename__ = "metric"
@@ -200,7 +200,7 @@ class MetricRow(Table):
     readings: Mapped[dict[str, float] | None] = mapped_column(Json)
 
 
-class NoticeRow(Table):
+class NoticeRow(TableBase):
     """A notice of the agent for a person."""
 
     __tablename__ = "notice"
@@ -213,7 +213,7 @@ class NoticeRow(Table):
     message: Mapped[str]
 
 
-class ArtifactRow(Table):
+class ArtifactRow(TableBase):
     """An artifact of a cell."""
 
     __tablename__ = "artifact"
@@ -239,7 +239,7 @@ class Counted:
     not_run: Mapped[int]
 
 
-class CellRollupRow(Counted, Table):
+class CellRollupRow(Counted, TableBase):
     """Counts and cost of a finished cell."""
 
     __tablename__ = "cell_rollup"
@@ -249,7 +249,7 @@ class CellRollupRow(Counted, Table):
     concluded_at: Mapped[datetime]
 
 
-class JobRollupRow(Counted, Table):
+class JobRollupRow(Counted, TableBase):
     """Counts of a job of a finished cell."""
 
     __tablename__ = "job_rollup"
@@ -258,7 +258,7 @@ class JobRollupRow(Counted, Table):
     job: Mapped[Id]
 
 
-class BenchmarkRow(Table):
+class BenchmarkRow(TableBase):
     """A benchmark: a metric with one unit, one direction and one set of parameters."""
 
     __tablename__ = "benchmark"
@@ -275,7 +275,7 @@ class BenchmarkRow(Table):
     params: Mapped[dict[str, object]] = mapped_column(Json)
 
 
-class BenchmarkPointRow(Table):
+class BenchmarkPointRow(TableBase):
     """The value of a benchmark in a finished cell.
 
     As results of tests, these carry no foreign keys: the one writer has read every number.
@@ -301,7 +301,7 @@ class BenchmarkPointRow(Table):
     samples: Mapped[int]
 
 
-class CellBenchmarkSummaryRow(Table):
+class CellBenchmarkSummaryRow(TableBase):
     """A finished cell after its rollup, with its number of points."""
 
     __tablename__ = "cell_benchmark_summary"

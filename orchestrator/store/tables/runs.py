@@ -14,7 +14,7 @@ from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.retention import RunPart
 from orchestrator.domain.retests import RetestSession
 from orchestrator.domain.reuse_inputs import Prepared
-from orchestrator.store.column_types import Document, Json, Name, OneOf
+from orchestrator.store.column_types import DocumentColumn, Json, Name, OneOf
 from orchestrator.store.tables.shared_columns import (
     Id,
     KeyAttempt,
@@ -26,22 +26,22 @@ from orchestrator.store.tables.shared_columns import (
     OfCell,
     OfRun,
     Pk,
-    Table,
+    TableBase,
     UniqueId,
 )
 
 
-class IngestRow(Table):
+class IngestRow(TableBase):
     """Provenance of an ingested cell."""
 
     __tablename__ = "ingest"
 
     cell: Mapped[KeyCell]
     fingerprint: Mapped[UniqueId]
-    document: Mapped[Ingested] = mapped_column(Document(Ingested))
+    document: Mapped[Ingested] = mapped_column(DocumentColumn(Ingested))
 
 
-class AnnotationRow(Table):
+class AnnotationRow(TableBase):
     """An annotation of a run."""
 
     __tablename__ = "annotation"
@@ -50,10 +50,10 @@ class AnnotationRow(Table):
     run_id: Mapped[OfRun] = mapped_column(index=True)
     digest: Mapped[UniqueId]
     """Digest of run and annotation: an identical one is stored once."""
-    document: Mapped[RunAnnotation] = mapped_column(Document(RunAnnotation))
+    document: Mapped[RunAnnotation] = mapped_column(DocumentColumn(RunAnnotation))
 
 
-class RunRow(Table):
+class RunRow(TableBase):
     """A run."""
 
     __tablename__ = "run"
@@ -89,16 +89,16 @@ class RunRow(Table):
     """The run that repeats its failures on another machine."""
 
 
-class RunSpecRow(Table):
+class RunSpecRow(TableBase):
     """The parameters that a run was launched with."""
 
     __tablename__ = "run_spec"
 
     run_id: Mapped[KeyRun]
-    spec: Mapped[RunSpec] = mapped_column(Document(RunSpec))
+    spec: Mapped[RunSpec] = mapped_column(DocumentColumn(RunSpec))
 
 
-class IdempotencyKeyRow(Table):
+class IdempotencyKeyRow(TableBase):
     """An idempotency key with its run."""
 
     __tablename__ = "idempotency_key"
@@ -109,7 +109,7 @@ class IdempotencyKeyRow(Table):
     run_id: Mapped[str | None] = mapped_column(Name, ForeignKey("run.id"))
 
 
-class RunEventRow(Table):
+class RunEventRow(TableBase):
     """A run event: a numbered pointer to something new in a run."""
 
     __tablename__ = "run_event"
@@ -122,7 +122,7 @@ class RunEventRow(Table):
     data: Mapped[dict[str, object]] = mapped_column(Json)
 
 
-class PrunedPartRow(Table):
+class PrunedPartRow(TableBase):
     """A part of a run that was pruned, and why."""
 
     __tablename__ = "pruned_part"
@@ -133,7 +133,7 @@ class PrunedPartRow(Table):
     rule: Mapped[str]
 
 
-class PruneRow(Table):
+class PruneRow(TableBase):
     """The last prune that came to its end; one row."""
 
     __tablename__ = "prune"
@@ -142,7 +142,7 @@ class PruneRow(Table):
     ended_at: Mapped[datetime]
 
 
-class CellRow(Table):
+class CellRow(TableBase):
     """A cell."""
 
     __tablename__ = "cell"
@@ -169,16 +169,16 @@ class CellRow(Table):
     detail: Mapped[str] = mapped_column(default="")
 
 
-class CellPlanRow(Table):
+class CellPlanRow(TableBase):
     """The cell's part of the matrix."""
 
     __tablename__ = "cell_plan"
 
     cell: Mapped[KeyCell]
-    plan: Mapped[CellPlan] = mapped_column(Document(CellPlan))
+    plan: Mapped[CellPlan] = mapped_column(DocumentColumn(CellPlan))
 
 
-class TransitionRow(Table):
+class TransitionRow(TableBase):
     """A transition of a cell."""
 
     __tablename__ = "transition"
@@ -192,7 +192,7 @@ class TransitionRow(Table):
     reason: Mapped[str]
 
 
-class AttemptRow(Table):
+class AttemptRow(TableBase):
     """An attempt, with the position of its stored evidence."""
 
     __tablename__ = "attempt"
@@ -224,16 +224,16 @@ class AttemptRow(Table):
     """When the files of its jobs were collected; None if that failed."""
 
 
-class AttemptEnvironmentRow(Table):
+class AttemptEnvironmentRow(TableBase):
     """The reuse inputs that an attempt was prepared with."""
 
     __tablename__ = "attempt_environment"
 
     attempt: Mapped[KeyAttempt]
-    document: Mapped[Prepared] = mapped_column(Document(Prepared))
+    document: Mapped[Prepared] = mapped_column(DocumentColumn(Prepared))
 
 
-class ReusableResultRow(Table):
+class ReusableResultRow(TableBase):
     """A passed job with its reuse inputs."""
 
     __tablename__ = "reusable_result"
@@ -260,7 +260,7 @@ class ReusableResultRow(Table):
     produced_at: Mapped[datetime]
 
 
-class CellReuseRow(Table):
+class CellReuseRow(TableBase):
     """The reuse decision for a job, made before its cell rented anything."""
 
     __tablename__ = "cell_reuse"
@@ -274,7 +274,7 @@ class CellReuseRow(Table):
     decided_at: Mapped[datetime]
 
 
-class RetestSessionRow(Table):
+class RetestSessionRow(TableBase):
     """A retest session."""
 
     __tablename__ = "retest_session"
@@ -285,4 +285,4 @@ class RetestSessionRow(Table):
     attempt: Mapped[OfAttempt]
     run_id: Mapped[OfRun] = mapped_column(index=True)
     key: Mapped[str]
-    document: Mapped[RetestSession] = mapped_column(Document(RetestSession))
+    document: Mapped[RetestSession] = mapped_column(DocumentColumn(RetestSession))

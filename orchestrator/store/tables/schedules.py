@@ -8,22 +8,22 @@ from sqlalchemy import Float, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from orchestrator.domain.schedule import Firing, FiringState, Schedule
-from orchestrator.store.column_types import Document, Name, OneOf
-from orchestrator.store.tables.shared_columns import Id, Pk, Table
+from orchestrator.store.column_types import DocumentColumn, Name, OneOf
+from orchestrator.store.tables.shared_columns import Id, Pk, TableBase
 
 
-class ScheduleRow(Table):
+class ScheduleRow(TableBase):
     """A schedule."""
 
     __tablename__ = "schedule"
 
     name: Mapped[Id]
-    document: Mapped[Schedule] = mapped_column(Document(Schedule))
+    document: Mapped[Schedule] = mapped_column(DocumentColumn(Schedule))
     next_due_at: Mapped[datetime | None] = mapped_column(index=True)
     """None while it is paused."""
 
 
-class FiringRow(Table):
+class FiringRow(TableBase):
     """A firing: one due time of a schedule. Its claimant advances it."""
 
     __tablename__ = "firing"
@@ -47,4 +47,4 @@ class FiringRow(Table):
     """Empty without a claim."""
     claim_expires_s: Mapped[float] = mapped_column(Float(53))
     """Seconds of the database's clock."""
-    document: Mapped[Firing] = mapped_column(Document(Firing))
+    document: Mapped[Firing] = mapped_column(DocumentColumn(Firing))

@@ -20,7 +20,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, mapped_column
 
 from orchestrator.domain.outcome import Outcome
-from orchestrator.store.column_types import Money, Name, OneOf, Utc, Words
+from orchestrator.store.column_types import ExactDecimal, Name, OneOf, Utc, Words
 
 Pk = Annotated[int, mapped_column(Integer, primary_key=True)]
 Id = Annotated[str, mapped_column(Name, primary_key=True)]
@@ -35,7 +35,7 @@ KeyNumber = Annotated[int, mapped_column(BigInteger, primary_key=True, autoincre
 Long = Annotated[int, mapped_column(BigInteger)]
 
 
-class Table(DeclarativeBase):
+class TableBase(DeclarativeBase):
     """Base of all tables: column types of Python types, and names of constraints."""
 
     metadata = MetaData(
@@ -49,7 +49,7 @@ class Table(DeclarativeBase):
     type_annotation_map = {  # noqa: RUF012 (SQLAlchemy's own form)
         str: Words(),
         datetime: Utc(),
-        Decimal: Money(),
+        Decimal: ExactDecimal(),
         bytes: LargeBinary(),
         Outcome: OneOf(Outcome),
     }

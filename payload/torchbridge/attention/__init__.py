@@ -1,6 +1,6 @@
 """Attention that says how it was computed: SDPA, compiled FlexAttention, or explicitly."""
 
-from torchbridge.attention.attend import attend, attend_weighed
+from torchbridge.attention.attend import attend
 from torchbridge.attention.call import PATHS, Path, PathRefused
 from torchbridge.attention.flex import block_masks, why_not_on
 from torchbridge.attention.layers import (
@@ -33,39 +33,3 @@ from torchbridge.attention.patterns import (
     alibi_slopes,
     create_pattern,
 )
-
-__all__ = [
-    "FULL",
-    "PATHS",
-    "PATTERNS",
-    "REGISTRY",
-    "ALiBi",
-    "Causal",
-    "CausalSlidingWindow",
-    "Custom",
-    "DocumentMasking",
-    "FlashAttention3",
-    "FlashAttentionV3",
-    "FlexAttentionALiBi",
-    "FlexAttentionCausal",
-    "FlexAttentionLayer",
-    "FlexAttentionSlidingWindow",
-    "MultiHeadAttention",
-    "Path",
-    "PathRefused",
-    "Pattern",
-    "PrefixLM",
-    "SlidingWindow",
-    "SoftCap",
-    "alibi_slopes",
-    "attend",
-    "attend_weighed",
-    "block_masks",
-    "create_attention",
-    "create_flash_attention_3",
-    "create_flash_attention_v3",
-    "create_flex_attention",
-    "create_pattern",
-    "get_flex_info",
-    "why_not_on",
-]

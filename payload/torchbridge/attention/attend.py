@@ -47,35 +47,21 @@ def attend(
     """
     if path not in PATHS:
         raise ValueError(f"path must be one of {', '.join(PATHS)}, got {path!r}")
-    call = _call(q, k, v, pattern, mask, q_offset, scale, dropout)
+    call = prepare(q, k, v, pattern, mask, q_offset, scale, dropout)
     return _by_name(call, path) if path != "auto" else _fastest(call)
 
 
-def attend_weighed(
+def prepare(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    *,
     pattern: Pattern = FULL,
     mask: Tensor | None = None,
     q_offset: int = 0,
     scale: float | None = None,
     dropout: float = 0.0,
-) -> tuple[Tensor, Tensor, Path]:
-    """As `attend` on path `explicit`, with the weights [B, H, Q, K] (before dropout) second."""
-    return by_matrices(_call(q, k, v, pattern, mask, q_offset, scale, dropout))
-
-
-def _call(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    pattern: Pattern,
-    mask: Tensor | None,
-    q_offset: int,
-    scale: float | None,
-    dropout: float,
 ) -> Call:
+    """The arguments of `attend`, checked."""
     check_shapes(q, k, v, mask)
     if type(pattern) is Causal and q_offset >= k.shape[2] - 1:
         pattern = FULL  # a step behind a cache: nothing is to come yet

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from torchbridge.attention.attend import attend, attend_weighed
+from torchbridge.attention.attend import attend, prepare
 from torchbridge.attention.call import PathRefused
 from torchbridge.attention.flex import block_masks, why_not_on
 from torchbridge.attention.patterns import (
@@ -18,6 +18,7 @@ from torchbridge.attention.patterns import (
     SlidingWindow,
     create_pattern,
 )
+from torchbridge.attention.sdpa import by_matrices
 
 KeysAndValues = tuple[Tensor, Tensor]
 
@@ -112,7 +113,7 @@ class MultiHeadAttention(nn.Module):
         if not weighed:
             output, taken = attend(q, k, v, path=self.path, **options)
         elif self.path in ("auto", "explicit"):
-            output, weights, taken = attend_weighed(q, k, v, **options)
+            output, weights, taken = by_matrices(prepare(q, k, v, **options))
         else:
             raise PathRefused(self.path, "it has no weights to return")
         self.path_taken, self.fallback = str(taken), taken.fallback

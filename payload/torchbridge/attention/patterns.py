@@ -84,11 +84,7 @@ class SlidingWindow(Pattern):
     def mask_mod(self, device: torch.device) -> MaskMod:
         """|q - k| < window"""
         window = self.window
-
-        def sliding_window(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-            return (q - k < window) & (k - q < window)
-
-        return sliding_window
+        return lambda b, h, q, k: (q - k < window) & (k - q < window)
 
 
 @dataclass(frozen=True)
@@ -100,11 +96,7 @@ class CausalSlidingWindow(SlidingWindow):
     def mask_mod(self, device: torch.device) -> MaskMod:
         """0 <= q - k < window"""
         window = self.window
-
-        def causal_sliding_window(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-            return (q >= k) & (q - k < window)
-
-        return causal_sliding_window
+        return lambda b, h, q, k: (q >= k) & (q - k < window)
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
@@ -132,11 +124,7 @@ class ALiBi(Pattern):
     def score_mod(self, device: torch.device) -> ScoreMod:
         """score - slope[h] * |q - k|; the slopes are on `device`."""
         slopes = torch.tensor(alibi_slopes(self.num_heads), device=device)
-
-        def alibi(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-            return score - slopes[h] * (q - k).abs()
-
-        return alibi
+        return lambda score, b, h, q, k: score - slopes[h] * (q - k).abs()
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """As many heads as slopes."""
@@ -170,10 +158,7 @@ class DocumentMasking(Pattern):
         if ids.dim() == 1:
             return lambda b, h, q, k: ids[q] == ids[k]
 
-        def document_masking(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-            return ids[b, q] == ids[b, k]
-
-        return document_masking
+        return lambda b, h, q, k: ids[b, q] == ids[b, k]
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
         """An id for every sample and position."""
@@ -199,11 +184,7 @@ class PrefixLM(Pattern):
     def mask_mod(self, device: torch.device) -> MaskMod:
         """k < prefix or k <= q"""
         prefix = self.prefix
-
-        def prefix_lm(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-            return (k < prefix) | (q >= k)
-
-        return prefix_lm
+        return lambda b, h, q, k: (k < prefix) | (q >= k)
 
 
 @dataclass(frozen=True)
@@ -221,11 +202,7 @@ class SoftCap(Pattern):
     def score_mod(self, device: torch.device) -> ScoreMod:
         """cap * tanh(score / cap)"""
         cap = self.cap
-
-        def soft_cap(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
-            return cap * torch.tanh(score / cap)
-
-        return soft_cap
+        return lambda score, b, h, q, k: cap * torch.tanh(score / cap)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -20,7 +19,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from torchbridge.attention.call import Call, Path, PathRefused
 from torchbridge.attention.patterns import Causal, Pattern
-from torchbridge.hardware import Hardware, probe
+from torchbridge.hardware import Hardware
+from torchbridge.kernels.registry import hardware_of
 
 # Scores of a whole call from which on it takes longer than putting back-ends in order (20 us).
 LARGE = 2**25
@@ -77,7 +77,7 @@ def by_choice(
 ) -> tuple[Tensor, str | None, str | None]:
     """The output, its back-end (None: not told) and why it was taken (None: torch's choice)."""
     asked = ruled and not torch.compiler.is_compiling()
-    backend, reason = rule(_hardware(call.q.device), call, form) if asked else (None, None)
+    backend, reason = rule(hardware_of(call.q.device), call, form) if asked else (None, None)
     if backend is not None:
         try:
             return by_backend(call, arguments, backend), backend, reason
@@ -132,11 +132,6 @@ def chosen(call: Call, arguments: dict[str, Any]) -> str | None:
     if not call.q.is_cpu and call.q.device.type not in _ASKED:
         return None
     return _NAMES.get(int(_choose(call.q, call.k, call.v, **arguments)))
-
-
-@lru_cache
-def _hardware(device: torch.device) -> Hardware:
-    return probe(device)
 
 
 def by_matrices(call: Call) -> tuple[Tensor, Tensor, Path]:

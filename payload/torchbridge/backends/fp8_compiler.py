@@ -23,11 +23,11 @@ from torchbridge.fp8 import (
     NativeFP8Linear,
     convert_model_to_native_fp8,
     predict,
-    storage_bytes,
 )
 from torchbridge.fp8.conversion import linear_layers
 from torchbridge.fp8.dispatch import no_units
 from torchbridge.hardware import Hardware, probe
+from torchbridge.memory import model_bytes
 from torchbridge.numbers import relative_rms
 from torchbridge.passes import PassResult, Prepared, Setting, difference
 
@@ -136,7 +136,7 @@ class FP8Compiler:
             "other_linear_layers": len(plain),
             "eligible_layers": len(plain) - len(_unaligned(model)),
             "coverage": converted / max(converted + left, 1),
-            "storage_bytes": storage_bytes(model),
+            "storage_bytes": model_bytes(model),
             "paths_taken": sorted({str(m.path_taken) for m in fp8}),
         }
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from torchbridge import __version__
 from torchbridge.hardware import Hardware, probe
-from torchbridge.kernels.layers import FusedLinear
+from torchbridge.kernels.fused import FusedLinear
 from torchbridge.memory import storage_bytes
 from torchbridge.passes import Prepared
 

@@ -16,7 +16,7 @@ from torchbridge.fp8.checks import (
     validate_fp8_setup,
     why_not_compiled,
 )
-from torchbridge.fp8.conversion import convert_model_to_native_fp8, storage_bytes
+from torchbridge.fp8.conversion import convert_model_to_native_fp8
 from torchbridge.fp8.dispatch import Choice, Job, choose, predict
 from torchbridge.fp8.inference import FP8InferenceEngine, FP8InferenceLinear
 from torchbridge.fp8.linear import NativeFP8Linear
@@ -30,36 +30,3 @@ from torchbridge.fp8.training import (
     convert_model_to_fp8_training,
     create_fp8_trainer,
 )
-
-__all__ = [
-    "AmaxHistory",
-    "Choice",
-    "FP8Config",
-    "FP8Dtype",
-    "FP8Format",
-    "FP8InferenceEngine",
-    "FP8InferenceLinear",
-    "FP8LinearLayer",
-    "FP8QuantizedTensor",
-    "FP8TrainingEngine",
-    "Granularity",
-    "Job",
-    "NativeFP8Linear",
-    "Path",
-    "benchmark_fp8_layer",
-    "choose",
-    "compute_fp8_scale",
-    "convert_model_to_fp8_training",
-    "convert_model_to_native_fp8",
-    "create_fp8_trainer",
-    "dequantize_from_fp8",
-    "get_fp8_dtype",
-    "get_fp8_info",
-    "is_fp8_available",
-    "predict",
-    "quantize_to_fp8",
-    "scaled_matmul",
-    "storage_bytes",
-    "validate_fp8_setup",
-    "why_not_compiled",
-]

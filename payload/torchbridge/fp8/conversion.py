@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 
 from torch import Tensor, nn
@@ -79,17 +79,6 @@ def _native(linear: nn.Linear, settings: dict[str, object]) -> nn.Linear:
     widths = linear.in_features, linear.out_features
     layer = NativeFP8Linear(*widths, linear.bias is not None, device="meta", **settings)
     return adopt(linear, layer)
-
-
-def storage_bytes(model: nn.Module) -> int:
-    """Bytes of all storages behind parameters and buffers, each counted once."""
-    storages = (tensor.untyped_storage() for tensor in _tensors(model))
-    return sum({one.data_ptr(): one.nbytes() for one in storages}.values())
-
-
-def _tensors(model: nn.Module) -> Iterator[Tensor]:
-    yield from model.parameters()
-    yield from model.buffers()
 
 
 class PinnedDtypes(nn.Module):

@@ -15,12 +15,14 @@ import torch
 
 from torchbridge.float8 import BLOCK
 from torchbridge.fp8.matmul import Path
-from torchbridge.hardware import Hardware, probe
+from torchbridge.hardware import Hardware
+from torchbridge.kernels.registry import hardware_of
 from torchbridge.peaks import peak_bandwidth, peak_flops
 
 NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 # Seconds that a kernel takes at least, on devices where it is launched from the host.
 LAUNCH_S = {"nvidia": 4e-6, "amd": 4e-6, "intel": 4e-6}
+Work = tuple[float, int]  # operations of a kernel, bytes that it moves
 SCALE_KERNELS = 8  # of a single number each: what makes a scale of the largest magnitude
 
 
@@ -52,46 +54,42 @@ class Job:
         return f"{self.rows} x {self.inner} x {self.columns}"
 
     @property
+    def operations(self) -> float:
+        """Of one product."""
+        return 2.0 * self.rows * self.inner * self.columns
+
+    @property
     def _numbers(self) -> tuple[int, int, int]:
         """How many there are of x, weight and output."""
         rows, inner, columns = self.rows, self.inner, self.columns
         return rows * inner, columns * inner, rows * columns
 
-    def plain_products(self) -> list[int]:
-        """Bytes of each product without float8: operands and result."""
-        moved = sum(self._numbers) * self.dtype.itemsize
-        return [moved] * (3 if self.training else 1)
+    def plain(self) -> list[Work]:
+        """The kernels without float8: the products, and what brings the weight to `dtype`."""
+        size, (x, weight, out) = self.dtype.itemsize, self._numbers
+        kernels = [(self.operations, (x + weight + out) * size)] * (3 if self.training else 1)
+        if self.stored or self.weight_dtype != self.dtype:
+            kept = 1 if self.stored else self.weight_dtype.itemsize
+            kernels.append((0.0, weight * (kept + size)))
+        return kernels
 
-    def casting(self) -> list[int]:
-        """Bytes of bringing the weight to `dtype`: read and written."""
-        if self.stored:
-            return [self._numbers[1] * (1 + self.dtype.itemsize)]
-        if self.weight_dtype == self.dtype:
-            return []
-        return [self._numbers[1] * (self.weight_dtype.itemsize + self.dtype.itemsize)]
-
-    def float8_products(self) -> list[int]:
-        """Bytes of each call that multiplies float8 operands."""
-        if not self.split:
-            return [operands + out * size for operands, out, size, _ in self._products()]
-        return [
-            operands // calls + 4 * out
-            for operands, out, _, calls in self._products()
-            for _ in range(calls)
-        ]
-
-    def adding(self) -> list[int]:
-        """Bytes of adding up the calls of split products, in float32."""
-        products = self._products() if self.split else ()
-        return [12 * out for _, out, _, calls in products for _ in range(calls)]
+    def float8(self) -> list[Work]:
+        """The kernels with float8: what quantises, the products, and the sums of split ones."""
+        kernels = [(0.0, moved) for moved in self.quantising()]
+        for operands, out, size, summed in self._products():
+            calls = -(-summed // BLOCK) if self.split else 1
+            moved = operands // calls + out * (4 if self.split else size)
+            kernels += [(self.operations / calls, moved)] * calls
+            kernels += [(0.0, 12 * out)] * (calls if self.split else 0)  # in float32
+        return kernels
 
     def _products(self) -> Iterator[tuple[int, int, int, int]]:
-        """Of each product: operands, results, bytes of one result, calls where it is split."""
+        """Of each product: operands, results, bytes of a result, how many numbers it sums."""
         x, weight, out = self._numbers
-        yield x + weight, out, self.dtype.itemsize, -(-self.inner // BLOCK)
+        yield x + weight, out, self.dtype.itemsize, self.inner
         if self.training:  # by the input, and by the weight in its own dtype
-            yield out + weight, x, self.dtype.itemsize, -(-self.columns // BLOCK)
-            yield out + x, weight, self.weight_dtype.itemsize, -(-self.rows // BLOCK)
+            yield out + weight, x, self.dtype.itemsize, self.columns
+            yield out + x, weight, self.weight_dtype.itemsize, self.rows
 
     def quantising(self) -> list[int]:
         """Bytes of each kernel that makes float8 numbers.
@@ -169,17 +167,10 @@ def predict(job: Job, hardware: Hardware) -> Prediction | None:
     if None in rates or not bandwidth:
         return None
 
-    def seconds(flops: float, rate: float, moved: float) -> float:
-        return max(flops / rate, moved / bandwidth, launch)
+    def seconds(kernels: list[Work], rate: float) -> float:
+        return sum(max(work / rate, moved / bandwidth, launch) for work, moved in kernels)
 
-    def total(rate: float, products: list[int], others: list[int]) -> float:
-        of_all = 2.0 * job.rows * job.inner * job.columns * (3 if job.training else 1)
-        flops = of_all / len(products)
-        multiplied = sum(seconds(flops, rate, moved) for moved in products)
-        return multiplied + sum(seconds(0.0, rate, moved) for moved in others)
-
-    float8_s = total(rates[0], job.float8_products(), job.quantising() + job.adding())
-    return Prediction(float8_s, total(rates[1], job.plain_products(), job.casting()))
+    return Prediction(seconds(job.float8(), rates[0]), seconds(job.plain(), rates[1]))
 
 
 def choose(job: Job, hardware: Hardware) -> Choice:
@@ -226,12 +217,7 @@ def _choose_at(device: str, *of: object) -> Choice:
 
 @lru_cache(maxsize=1024)
 def _choose_for(job: Job, device: str) -> Choice:
-    return choose(job, _hardware(device))
-
-
-@lru_cache
-def _hardware(device: str) -> Hardware:
-    return probe(torch.device(device))
+    return choose(job, hardware_of(torch.device(device)))
 
 
 def _number(dtype: torch.dtype, hardware: Hardware) -> str:

@@ -19,10 +19,11 @@ from torchbridge.float8 import (
     scale_from_amax,
 )
 from torchbridge.fp8 import linear as layers
-from torchbridge.fp8.conversion import PinnedDtypes, copy_with, linear_layers, storage_bytes
+from torchbridge.fp8.conversion import PinnedDtypes, copy_with, linear_layers
 from torchbridge.fp8.dispatch import Choice, choose_for
 from torchbridge.fp8.linear import GRANULARITIES, always_called, quantised
 from torchbridge.fp8.matmul import Path, find_path, scaled_matmul
+from torchbridge.memory import model_bytes
 
 
 class FP8InferenceLinear(PinnedDtypes):
@@ -171,7 +172,7 @@ class FP8InferenceEngine:
             },
         ).eval()
         weights = sum(one.weight.untyped_storage().nbytes() for one in layers.values())
-        self._original = {"model": storage_bytes(self.source), "weights": weights}
+        self._original = {"model": model_bytes(self.source), "weights": weights}
         self.source = None
         return self.model
 
@@ -190,7 +191,7 @@ class FP8InferenceEngine:
         Raises:
             RuntimeError: the engine was not prepared.
         """
-        after, layers = storage_bytes(self._prepared()), self._layers().values()
+        after, layers = model_bytes(self._prepared()), self._layers().values()
         before, weights = self._original["model"], self._original["weights"]
         fp8_weights = sum(one.weight.untyped_storage().nbytes() for one in layers)
         return {

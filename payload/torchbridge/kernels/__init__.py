@@ -2,16 +2,18 @@
 
 from torchbridge.kernels.cross_entropy import linear_cross_entropy
 from torchbridge.kernels.experts import moe_experts
-from torchbridge.kernels.fused import epilogue_gelu, linear_gelu, linear_silu
-from torchbridge.kernels.gated import gated_linear
-from torchbridge.kernels.grouped import grouped_mm
-from torchbridge.kernels.layers import (
+from torchbridge.kernels.fused import (
     FusedFFNLayer,
     FusedLinear,
     FusedLinearGELU,
     FusedLinearSiLU,
     create_fused_ffn_layer,
+    epilogue_gelu,
+    linear_gelu,
+    linear_silu,
 )
+from torchbridge.kernels.gated import gated_linear
+from torchbridge.kernels.grouped import grouped_mm
 from torchbridge.kernels.quantise import quantise_rows
 from torchbridge.kernels.registry import (
     REGISTRY,
@@ -21,25 +23,3 @@ from torchbridge.kernels.registry import (
     KernelRegistry,
     Request,
 )
-
-__all__ = [
-    "REGISTRY",
-    "Choice",
-    "FusedFFNLayer",
-    "FusedLinear",
-    "FusedLinearGELU",
-    "FusedLinearSiLU",
-    "Kernel",
-    "KernelRefused",
-    "KernelRegistry",
-    "Request",
-    "create_fused_ffn_layer",
-    "epilogue_gelu",
-    "gated_linear",
-    "grouped_mm",
-    "linear_cross_entropy",
-    "linear_gelu",
-    "linear_silu",
-    "moe_experts",
-    "quantise_rows",
-]

@@ -1,4 +1,4 @@
-"""Linear and activation in one step if the library supports it, else in two.
+"""Linear and activation in one step if the library supports it, else in two; and layers of it.
 
 The matrix product's epilogue computes one kind of GELU, and which one depends on the device: erf on
 the CPU, its tanh approximation on CUDA. So the device is probed, and the epilogue is used only for
@@ -11,7 +11,7 @@ import functools
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from torchbridge.kernels.registry import REGISTRY, Kernel, Request, kernel_for
 
@@ -35,8 +35,7 @@ def linear_gelu(
         ValueError: another approximation.
         KernelRefused: the kernel asked for cannot compute this here.
     """
-    if approximate not in ("none", "tanh"):
-        raise ValueError(f'approximate must be "none" or "tanh", got {approximate!r}')
+    _check(approximate)
     kernel = kernel_for("linear_gelu", (x, weight, bias), path, approximate)
     return kernel.run(x, weight, bias, approximate), kernel.name
 
@@ -109,3 +108,113 @@ REGISTRY.register(
 )
 REGISTRY.register(Kernel("linear_gelu", "composed", _composed_gelu))
 REGISTRY.register(Kernel("linear_silu", "composed", _composed_silu))
+
+
+def _check(approximate: str) -> None:
+    if approximate not in ("none", "tanh"):
+        raise ValueError(f'approximate must be "none" or "tanh", got {approximate!r}')
+
+
+class FusedLinear(nn.Linear):
+    """act(x W^T + b). `path` is "auto" or a kernel's name, `path_taken` that of the last call.
+
+    Raises:
+        ValueError: an empty layer.
+        KernelRefused: (in forward) `path` names a kernel that cannot compute this here.
+    """
+
+    activation: str
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, *, path: str = "auto"
+    ) -> None:
+        if in_features < 1 or out_features < 1:
+            raise ValueError(f"a layer of {in_features} -> {out_features} features is empty")
+        super().__init__(in_features, out_features, bias)
+        self.path, self.path_taken = path, ""
+
+
+class FusedLinearGELU(FusedLinear):
+    """gelu(x W^T + b); `approximate` is "none" (erf) or "tanh"."""
+
+    activation = "gelu"
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        approximate: str = "none",
+        path: str = "auto",
+    ) -> None:
+        _check(approximate)
+        super().__init__(in_features, out_features, bias, path=path)
+        self.approximate = approximate
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., in_features] -> [..., out_features]"""
+        options = {"approximate": self.approximate, "path": self.path}
+        output, self.path_taken = linear_gelu(x, self.weight, self.bias, **options)
+        return output
+
+
+class FusedLinearSiLU(FusedLinear):
+    """silu(x W^T + b)."""
+
+    activation = "silu"
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., in_features] -> [..., out_features]"""
+        output, self.path_taken = linear_silu(x, self.weight, self.bias, path=self.path)
+        return output
+
+
+ACTIVATIONS = {"gelu": FusedLinearGELU, "silu": FusedLinearSiLU}
+
+
+class FusedFFNLayer(nn.Module):
+    """A transformer's feed-forward part: fused up-projection and activation, then down."""
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden_features: int,
+        out_features: int | None = None,
+        *,
+        activation: str = "gelu",
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            known = ", ".join(ACTIVATIONS)
+            raise ValueError(f"activation must be one of {known}, got {activation!r}")
+        self.up = ACTIVATIONS[activation](in_features, hidden_features, bias)
+        self.down = nn.Linear(hidden_features, out_features or in_features, bias)
+
+    @property
+    def path_taken(self) -> str:
+        """The kernel of the up-projection's last call."""
+        return self.up.path_taken
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., in_features] -> [..., out_features]"""
+        return self.down(self.up(x))
+
+
+def create_fused_ffn_layer(
+    in_features: int,
+    hidden_features: int,
+    out_features: int | None = None,
+    *,
+    activation: str = "gelu",
+    bias: bool = True,
+) -> FusedFFNLayer:
+    """A feed-forward part; `out_features` is `in_features` unless given.
+
+    Raises:
+        ValueError: an unknown activation, or an empty layer.
+    """
+    return FusedFFNLayer(
+        in_features, hidden_features, out_features, activation=activation, bias=bias
+    )

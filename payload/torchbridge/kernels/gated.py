@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchbridge.kernels.registry import kernel_for, traced
+from torchbridge.kernels.registry import hardware_of, kernel_for, traced
 from torchbridge.kernels.tiles import (
     ASYNCHRONOUS,
     DTYPES,
@@ -24,7 +24,6 @@ from torchbridge.kernels.tiles import (
     register,
     rows_variant,
     rowwise,
-    target_of,
     tl,
     triton,
     yields_few_rows,
@@ -96,7 +95,7 @@ def in_triton(x: Tensor, gate: Tensor, up: Tensor, activation: str = "silu") -> 
     (rows, depth), columns = flat.shape, len(gate)
     y = x.new_empty(rows, columns)
     if y.numel():
-        tiles = pick_tiles(TABLE, target_of(x.device), x.dtype, rows)
+        tiles = pick_tiles(TABLE, hardware_of(x.device).target, x.dtype, rows)
         with launching(x):
             gated_linear_kernel[(triton.cdiv(rows, tiles.m) * triton.cdiv(columns, tiles.n),)](
                 flat, gate, up, y, rows, columns, depth,

@@ -15,7 +15,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchbridge.hardware import probe
 from torchbridge.kernels.registry import REGISTRY, Kernel, Request
 
 try:
@@ -167,12 +166,6 @@ class Tiles:
     def launch(self) -> dict[str, int]:
         """The constants and the compiler's options."""
         return {**self.blocks(), "num_warps": self.warps, "num_stages": self.stages}
-
-
-@functools.cache
-def target_of(device: torch.device) -> str:
-    """The chip that kernels are launched on; asked once."""
-    return probe(device).target
 
 
 def pick_tiles(table: Iterable[Tiles], target: str, dtype: torch.dtype, rows: int) -> Tiles:

@@ -3,10 +3,9 @@
 from torchbridge.llm.agreement import Agreement, stepwise, teacher_forced
 from torchbridge.llm.cache import KVCache
 from torchbridge.llm.decode import CompiledDecode, GraphedDecode
-from torchbridge.llm.generate import Sampling, generate, next_token, prefill
+from torchbridge.llm.generate import Sampling, attention_path, generate, next_token, prefill
 from torchbridge.llm.gpt2 import GPT2, GPT2Config
 from torchbridge.llm.optimizer import LLMConfig, LLMOptimizer, OptimizedLLM, QuantizationMode
-from torchbridge.llm.paths import attention_path
 from torchbridge.llm.quantise import (
     Int8Linear,
     Int8Path,
@@ -15,35 +14,5 @@ from torchbridge.llm.quantise import (
     int8_path,
     quantise_int8,
     quantise_rows,
-    weight_bytes,
 )
 from torchbridge.llm.weights import load_hf_weights
-
-__all__ = [
-    "GPT2",
-    "Agreement",
-    "CompiledDecode",
-    "GPT2Config",
-    "GraphedDecode",
-    "Int8Linear",
-    "Int8Path",
-    "Int8TokenTable",
-    "KVCache",
-    "LLMConfig",
-    "LLMOptimizer",
-    "OptimizedLLM",
-    "QuantizationMode",
-    "Sampling",
-    "attention_path",
-    "decode_path",
-    "generate",
-    "int8_path",
-    "load_hf_weights",
-    "next_token",
-    "prefill",
-    "quantise_int8",
-    "quantise_rows",
-    "stepwise",
-    "teacher_forced",
-    "weight_bytes",
-]

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from torchbridge.llm.cache import KVCache
 from torchbridge.llm.gpt2 import GPT2
+from torchbridge.passes import AttentionOperators
 
 # ids [B, 1] and the cache that they follow -> logits [B, 1, V]
 Decode = Callable[[Tensor, KVCache], Tensor]
@@ -136,3 +137,18 @@ def _silenced(chosen: Tensor, stop_token: int | None, length: int) -> Tensor:
     stops = chosen == stop_token
     said = chosen.masked_fill(stops.cumsum(dim=1) > stops, stop_token)
     return F.pad(said, (0, length - said.shape[1]), value=stop_token)
+
+
+@torch.no_grad()
+def attention_path(model: GPT2, ids: Tensor) -> str:
+    """The attention kernels of a prefill of ids [B, T] and of a decode step; `math` if none.
+
+    As seen by the dispatcher, rather than by a setting.
+    """
+    cache = KVCache.of(model, ids.shape[0], ids.shape[1] + 1)
+    kernels = []
+    for part in (ids, ids[:, -1:]):
+        with AttentionOperators() as operators:
+            model(part, cache)
+        kernels.append(", ".join(sorted(operators.names)) or "math")
+    return f"prefill {kernels[0]}; decode {kernels[1]}"

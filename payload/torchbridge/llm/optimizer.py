@@ -20,9 +20,9 @@ from torchbridge.llm.quantise import (
     Int8Linear,
     Int8TokenTable,
     quantise_int8,
-    weight_bytes,
     why_no_int8,
 )
+from torchbridge.memory import model_bytes
 from torchbridge.passes import PassResult, Prepared, Setting, apply
 
 
@@ -123,7 +123,7 @@ class LLMOptimizer:
         mode = self.config.quantization
         if mode is QuantizationMode.NONE:
             return model, PassResult("quantise", False, reason="quantization is 'none'")
-        before = weight_bytes(model)
+        before = model_bytes(model)
         if mode is QuantizationMode.INT8:
             model, kinds = quantise_int8(model), (Int8Linear, Int8TokenTable)
         else:
@@ -133,6 +133,6 @@ class LLMOptimizer:
             engine = FP8InferenceEngine(model, granularity="row")
             model, kinds = engine.prepare(), (FP8InferenceLinear,)
         layers = sum(isinstance(module, kinds) for module in model.modules())
-        after = weight_bytes(model)
+        after = model_bytes(model)
         evidence = f"{layers} layers in {mode.value}, {before:,} bytes of weights are {after:,}"
         return model, PassResult("quantise", True, evidence)

@@ -148,10 +148,3 @@ def quantise_int8(model: GPT2) -> GPT2:
             if isinstance(child, nn.Linear):
                 setattr(module, name, Int8Linear(child))
     return quantised.eval()
-
-
-def weight_bytes(model: nn.Module) -> int:
-    """Bytes of all storages behind parameters and buffers, shared ones once."""
-    tensors = [*model.parameters(), *model.buffers()]
-    storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
-    return sum(storages.values())

@@ -147,32 +147,20 @@ class SparseMoELayer(MoELayer):
     """`sparsity_level` is the fraction of the experts that a token meets (at least one)."""
 
     def __init__(
-        self,
-        config: MoEConfig,
-        hidden_size: int,
-        expert_hidden_size: int | None = None,
-        *,
-        sparsity_level: float = 0.25,
-        **options,
+        self, config: MoEConfig, *sizes: int | None, sparsity_level: float = 0.25, **options: Any
     ) -> None:
         if not 0 < sparsity_level <= 1:
             raise ValueError(f"sparsity_level must be in (0, 1], got {sparsity_level}")
         top_k = max(1, round(sparsity_level * config.num_experts))
-        super().__init__(replace(config, top_k=top_k), hidden_size, expert_hidden_size, **options)
+        super().__init__(replace(config, top_k=top_k), *sizes, **options)
 
 
 class SwitchTransformerMoE(MoELayer):
     """One expert per token, weighted by its probability."""
 
-    def __init__(
-        self,
-        config: MoEConfig,
-        hidden_size: int,
-        expert_hidden_size: int | None = None,
-        **options,
-    ) -> None:
+    def __init__(self, config: MoEConfig, *sizes: int | None, **options: Any) -> None:
         config = replace(config, top_k=1, normalize_router_probs=False)
-        super().__init__(config, hidden_size, expert_hidden_size, **options)
+        super().__init__(config, *sizes, **options)
 
     def _make_router(self) -> nn.Module:
         return SwitchRouter(self.hidden_size, self.config)
@@ -183,31 +171,22 @@ class GLaMStyleMoE(MoELayer):
 
     gated = True
 
-    def __init__(
-        self,
-        config: MoEConfig,
-        hidden_size: int,
-        expert_hidden_size: int | None = None,
-        **options,
-    ) -> None:
+    def __init__(self, config: MoEConfig, *sizes: int | None, **options: Any) -> None:
         config = replace(config, top_k=min(2, config.num_experts), activation="gelu")
-        super().__init__(config, hidden_size, expert_hidden_size, **options)
+        super().__init__(config, *sizes, **options)
 
 
 class AdaptiveMoELayer(MoELayer):
     """Evens out the load in training: busy experts are chosen less, `adaptation_rate` a step."""
 
     def __init__(
-        self,
-        config: MoEConfig,
-        hidden_size: int,
-        expert_hidden_size: int | None = None,
-        *,
-        adaptation_rate: float = 0.01,
-        **options,
+        self, config: MoEConfig, *sizes: int | None, adaptation_rate: float = 0.01, **options: Any
     ) -> None:
-        options.setdefault("router", BalancingRouter(hidden_size, config, adaptation_rate))
-        super().__init__(config, hidden_size, expert_hidden_size, **options)
+        self.adaptation_rate = adaptation_rate
+        super().__init__(config, *sizes, **options)
+
+    def _make_router(self) -> nn.Module:
+        return BalancingRouter(self.hidden_size, self.config, self.adaptation_rate)
 
     def _record(self, result: Dispatched) -> None:
         super()._record(result)

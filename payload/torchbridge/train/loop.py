@@ -19,11 +19,10 @@ from torchbridge.device import pick_device, synchronise
 from torchbridge.graphs import CudaGraphs, Graphs, why_no_graphs
 from torchbridge.hardware import Hardware, probe
 from torchbridge.train import checkpoint
-from torchbridge.train.config import TrainConfig
+from torchbridge.train.config import Precision, TrainConfig, choose_precision
 from torchbridge.train.data import Batch, send
 from torchbridge.train.graphed import GraphedStep, Outputs, why_not_graphed, why_not_worth_it
 from torchbridge.train.optimizers import learning_rate, make_adamw
-from torchbridge.train.precision import Precision, choose_precision
 
 # outputs and targets of a batch -> the mean over its samples
 Loss = Callable[[Tensor, Tensor], Tensor]

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from torchbridge.config.enums import ValidationLevel
 from torchbridge.hardware import Hardware
-from torchbridge.memory import storage_bytes
+from torchbridge.memory import model_bytes
 from torchbridge.numbers import TOLERANCE, float_tensors, relative_error
 from torchbridge.passes import evaluating
 from torchbridge.peaks import peak_flops
@@ -77,7 +77,7 @@ def parameter_counts(subject: Subject) -> Finding:
     sizes = {True: 0, False: 0}
     for parameter in subject.model.parameters():  # shared ones come once
         sizes[parameter.requires_grad] += parameter.numel()
-    counts = {"trainable": sizes[True], "frozen": sizes[False], "bytes": _stored(subject.model)}
+    counts = {"trainable": sizes[True], "frozen": sizes[False], "bytes": model_bytes(subject.model)}
     if not sizes[True]:
         return failed("nothing can be trained", "set requires_grad on the parameters", **counts)
     dead = [name for name, module in subject.model.named_modules() if _only_bias(module)]
@@ -93,11 +93,6 @@ def _only_bias(module: nn.Module) -> bool:
     bias = dict(module.named_parameters(recurse=False)).get("bias")
     weights = [x for name, x in own.items() if "weight" in name and x.is_floating_point()]
     return bool(weights) and bias is not None and bias.requires_grad
-
-
-def _stored(model: nn.Module) -> int:
-    """Bytes of all parameters and buffers; storage that is shared counts once."""
-    return storage_bytes([*model.parameters(), *model.buffers()])
 
 
 def forward_finite(subject: Subject) -> Finding:
@@ -166,7 +161,11 @@ def memory_usage(subject: Subject) -> Finding:
     activations = sum(size for pointer, size in kept.items() if pointer not in own)
     del alive
     gradients = sum(p.numel() * p.element_size() for _, p in subject.trained())
-    sizes = {"weights": _stored(subject.model), "gradients": gradients, "activations": activations}
+    sizes = {
+        "weights": model_bytes(subject.model),
+        "gradients": gradients,
+        "activations": activations,
+    }
     total, there = sum(sizes.values()), subject.hardware.memory_bytes
     message = f"{total / 2**20:.1f} MiB to train"
     if not there:

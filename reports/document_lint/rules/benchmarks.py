@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from statistics import median
 
-from reports.document_lint.document import Document, Row, Table
+from reports.document_lint.document import Document, MarkdownRow, MarkdownTable
 from reports.document_lint.parsing import Measurement, measurements
 from reports.document_lint.quantities import Printed, fractions, only, quantities
 from reports.document_lint.rule import DocumentRule, Mark
@@ -30,7 +30,7 @@ def check_throughput(document: Document) -> Iterator[Mark]:
 
 
 def _throughput(
-    table: Table, row: Row, columns: tuple[int, int | None, int, int]
+    table: MarkdownTable, row: MarkdownRow, columns: tuple[int, int | None, int, int]
 ) -> Iterator[Mark]:
     batch, sequence, time, rate = columns
     count, took, stated = only(row.cells[batch]), _first(row, time), _first(row, rate)
@@ -48,7 +48,7 @@ def _throughput(
         yield Mark("error", row.line, message)
 
 
-def _first(row: Row, column: int) -> Printed | None:
+def _first(row: MarkdownRow, column: int) -> Printed | None:
     return next(quantities(row.cells[column]), None) if column < len(row.cells) else None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from reports.document_lint.document import Document, Line, Row
+from reports.document_lint.document import Document, Line, MarkdownRow
 from reports.document_lint.quantities import Fraction, fractions, percents
 from reports.document_lint.rule import DocumentRule, Mark
 from reports.document_lint.rules.denominators import platform_table
@@ -91,7 +91,7 @@ def _backed_row(document: Document, text: Line) -> bool:
     return False
 
 
-def _all_shares(header: Sequence[str], row: Row) -> list[Fraction]:
+def _all_shares(header: Sequence[str], row: MarkdownRow) -> list[Fraction]:
     cells = dict(zip((name.lower() for name in header), row.cells, strict=False))
     passed, total = cells.get("passed", ""), cells.get("total", "")
     if passed.isdigit() and total.isdigit():

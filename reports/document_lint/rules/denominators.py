@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from reports.document_lint.document import Document, Line, Row, Table
+from reports.document_lint.document import Document, Line, MarkdownRow, MarkdownTable
 from reports.document_lint.quantities import Fraction, fraction, fractions
 from reports.document_lint.rule import DocumentRule, Mark
 
@@ -15,7 +15,7 @@ _TOTAL = re.compile(r"(?i)total|overall|altogether|validated")
 _OUTSIDE = re.compile(r"(?i)outside|not in the|leaves? out|without|excluding|accelerators? only")
 
 
-def platform_table(document: Document) -> Table | None:
+def platform_table(document: Document) -> MarkdownTable | None:
     """Return the table of platforms with their passed tests."""
     for table in document.tables:
         if not re.search(r"(?i)platform|target", table.header[0] if table.header else ""):
@@ -26,13 +26,13 @@ def platform_table(document: Document) -> Table | None:
     return None
 
 
-def shares(table: Table) -> list[tuple[Row, Fraction | None]]:
+def shares(table: MarkdownTable) -> list[tuple[MarkdownRow, Fraction | None]]:
     """Return each platform's test counts."""
     column = table.column(r"tests|passed") or 0
     return [(row, fraction(row.cells[column])) for row in table.body]
 
 
-def _stated(document: Document, table: Table) -> Iterator[tuple[int, Fraction, str]]:
+def _stated(document: Document, table: MarkdownTable) -> Iterator[tuple[int, Fraction, str]]:
     """Return stated totals over platforms, in the table and below it."""
     for row in table.totals:
         if (share := fraction(" ".join(row.cells[1:]))) is not None:
@@ -61,7 +61,7 @@ def check(document: Document) -> Iterator[Mark]:
             yield from _unsaid(line, stated, rows)
 
 
-def _label(table: Table, line: int) -> str:
+def _label(table: MarkdownTable, line: int) -> str:
     return next((row.label.lower() for row in table.totals if row.line == line), "")
 
 
@@ -71,14 +71,17 @@ def _sum(values: Iterator[Fraction] | Sequence[Fraction]) -> Fraction:
 
 
 def _not_the_sum(
-    line: int, stated: Fraction, rows: Sequence[tuple[Row, Fraction | None]], whole: Fraction
+    line: int,
+    stated: Fraction,
+    rows: Sequence[tuple[MarkdownRow, Fraction | None]],
+    whole: Fraction,
 ) -> Iterator[Mark]:
     terms = " + ".join(str(share) for _, share in rows if share is not None)
     yield Mark("error", line, f"the total is {stated}: {terms} is {whole}")
 
 
 def _unsaid(
-    line: int, stated: Fraction, rows: Sequence[tuple[Row, Fraction | None]]
+    line: int, stated: Fraction, rows: Sequence[tuple[MarkdownRow, Fraction | None]]
 ) -> Iterator[Mark]:
     counted = [(row, share) for row, share in rows if share is not None]
     on_cpu = [(row, share) for row, share in counted if _CPU.search(" ".join(row.cells))]
@@ -135,7 +138,7 @@ def check_skips_stated(document: Document) -> Iterator[Mark]:
         yield Mark("note", line, f"{message} that leaves them out")
 
 
-def _passed(table: Table, row: Row) -> list[Fraction]:
+def _passed(table: MarkdownTable, row: MarkdownRow) -> list[Fraction]:
     cells = dict(zip((name.lower() for name in table.header), row.cells, strict=False))
     passed, total = cells.get("passed", ""), cells.get("total", "")
     if passed.isdigit() and total.isdigit():

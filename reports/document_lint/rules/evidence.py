@@ -10,7 +10,7 @@ from statistics import median
 from orchestrator.domain.event_facts import MetricFact, TestFact
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
-from reports.document_lint.document import Document, Line, Row, Table
+from reports.document_lint.document import Document, Line, MarkdownRow, MarkdownTable
 from reports.document_lint.parsing import words
 from reports.document_lint.quantities import Fraction, Printed, fraction, only, quantities
 from reports.document_lint.rule import EvidenceRule, Mark
@@ -43,8 +43,8 @@ def key(title: str) -> frozenset[str]:
 class DocumentRow:
     """A row of a document with its job."""
 
-    row: Row
-    table: Table
+    row: MarkdownRow
+    table: MarkdownTable
     cell: CellRecord
     job: JobRecord
 
@@ -85,11 +85,11 @@ def check_counts(document: Document, evidence: Evidence) -> Iterator[Mark]:
             yield from _count(row.line, "the total", said, cells[0].counts, is_stated=spoken)
 
 
-def _speaks_of_skips(table: Table, row: Row) -> bool:
+def _speaks_of_skips(table: MarkdownTable, row: MarkdownRow) -> bool:
     return re.search(r"(?i)skip|missing", " ".join((*table.header, *row.cells))) is not None
 
 
-def stated(table: Table, row: Row) -> Fraction | None:
+def stated(table: MarkdownTable, row: MarkdownRow) -> Fraction | None:
     """Return (passed, total) as a row states them."""
     cells = {name.lower(): cell for name, cell in zip(table.header, row.cells, strict=False)}
     passed = only(cells.get("passed", ""))
@@ -191,7 +191,9 @@ def check_metrics(document: Document, evidence: Evidence) -> Iterator[Mark]:
             yield from _figures(table, row, row.cells[column], facts)
 
 
-def _figures(table: Table, row: Row, hidden: str, facts: Sequence[MetricFact]) -> Iterator[Mark]:
+def _figures(
+    table: MarkdownTable, row: MarkdownRow, hidden: str, facts: Sequence[MetricFact]
+) -> Iterator[Mark]:
     here = [f for f in facts if str(_param(f, "hidden")) == hidden]
     for name, cell in zip(table.header, row.cells, strict=False):
         printed = _with_unit(name, cell)

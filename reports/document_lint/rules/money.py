@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from reports.document_lint.document import Document, Row, Table
+from reports.document_lint.document import Document, MarkdownRow, MarkdownTable
 from reports.document_lint.quantities import Printed, quantities
 from reports.document_lint.rule import AcrossRule, DocumentRule, Mark
 from reports.document_lint.rules.hardware import boards_in
@@ -19,7 +19,7 @@ _DATED = re.compile(r"(?i)\b20\d\d-\d\d|\bas of\b|price list|fetched|on[- ]deman
 class CostRow:
     """A row with a duration and a cost."""
 
-    row: Row
+    row: MarkdownRow
     took: Printed
     cost: Printed
     price: Printed | None
@@ -54,14 +54,16 @@ def cost_rows(document: Document) -> Iterator[CostRow]:
                 yield made
 
 
-def _machine_column(table: Table) -> int | None:
+def _machine_column(table: MarkdownTable) -> int | None:
     """Return the column with the machine's part of each cost."""
     named = [at for at, name in enumerate(table.header) if name.lower() == "machine"]
     paid = (at for at in named if any("$" in row.cells[at] for row in table.rows))
     return next(paid, None)
 
 
-def _row(table: Table, row: Row, columns: tuple[int, int, int | None]) -> CostRow | None:
+def _row(
+    table: MarkdownTable, row: MarkdownRow, columns: tuple[int, int, int | None]
+) -> CostRow | None:
     took, cost, price = columns
     if max(took, cost) >= len(row.cells):
         return None

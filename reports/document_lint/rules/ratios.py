@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from reports.document_lint.document import Document, Row, Table
+from reports.document_lint.document import Document, MarkdownRow, MarkdownTable
 from reports.document_lint.parsing import Measurement, measurements, words
 from reports.document_lint.quantities import Printed, quantities
 from reports.document_lint.rule import DocumentRule, Mark
@@ -25,10 +25,10 @@ _SIMILAR_BELOW = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class RatioOfRow:
     """A row that compares two figures."""
 
-    row: Row
+    row: MarkdownRow
     names: tuple[str, str]
     printed: tuple[Printed, Printed]
     exact: tuple[Printed, Printed] | None
@@ -36,7 +36,7 @@ class Compared:
     verdict: str
 
 
-def comparisons(document: Document) -> Iterator[Compared]:
+def comparisons(document: Document) -> Iterator[RatioOfRow]:
     """Return rows whose last cell compares the two before it."""
     found = measurements(document)
     for table in document.tables:
@@ -48,7 +48,9 @@ def comparisons(document: Document) -> Iterator[Compared]:
                 yield made
 
 
-def _compared(table: Table, row: Row, measurements: Sequence[Measurement]) -> Compared | None:
+def _compared(
+    table: MarkdownTable, row: MarkdownRow, measurements: Sequence[Measurement]
+) -> RatioOfRow | None:
     if len(row.cells) < 4:
         return None
     pair = [next(quantities(cell), None) for cell in row.cells[1:3]]
@@ -57,7 +59,7 @@ def _compared(table: Table, row: Row, measurements: Sequence[Measurement]) -> Co
     names = (table.header[1], table.header[2])
     exact = [_elsewhere(measurements, row.label, names[i], p) for i, p in enumerate(pair) if p]
     both = (exact[0], exact[1]) if exact[0] is not None and exact[1] is not None else None
-    return Compared(row, names, (pair[0], pair[1]), both, row.cells[3])
+    return RatioOfRow(row, names, (pair[0], pair[1]), both, row.cells[3])
 
 
 def _elsewhere(
@@ -98,7 +100,7 @@ def check_differences(document: Document) -> Iterator[Mark]:
         yield from _winner(made)
 
 
-def _winner(made: Compared) -> Iterator[Mark]:
+def _winner(made: RatioOfRow) -> Iterator[Mark]:
     smaller = made.names[0 if made.printed[0].value < made.printed[1].value else 1]
     said = made.verdict.split(" ")[0]
     timed = made.printed[0].seconds is not None and "faster" in made.verdict
@@ -135,7 +137,7 @@ def check_ratios(document: Document) -> Iterator[Mark]:
                 yield from _against_first(table, row)
 
 
-def _in_row(row: Row) -> Iterator[Mark]:
+def _in_row(row: MarkdownRow) -> Iterator[Mark]:
     for at, cell in enumerate(row.cells):
         stated = _stated(cell)
         before = [next(quantities(c), None) for c in row.cells[max(0, at - 2) : at]]
@@ -163,7 +165,7 @@ def _may_be(stated: Printed, top: Printed, bottom: Printed) -> bool:
     return top.low / bottom.high <= stated.high and stated.low <= top.high / bottom.low
 
 
-def _against_first(table: Table, row: Row) -> Iterator[Mark]:
+def _against_first(table: MarkdownTable, row: MarkdownRow) -> Iterator[Mark]:
     """Check a column that compares each row with the one at 1.0x."""
     column = _reference_column(table)
     if column is None or column >= len(row.cells):
@@ -182,7 +184,7 @@ def _against_first(table: Table, row: Row) -> Iterator[Mark]:
         yield Mark("warning", row.line, message)
 
 
-def _reference_column(table: Table) -> int | None:
+def _reference_column(table: MarkdownTable) -> int | None:
     return table.column(r"^vs\b|speed-?up vs")
 
 
@@ -227,7 +229,7 @@ def check_slower(document: Document) -> Iterator[Mark]:
                     yield from _slower(table, base, row)
 
 
-def _slower(table: Table, base: Row, row: Row) -> Iterator[Mark]:
+def _slower(table: MarkdownTable, base: MarkdownRow, row: MarkdownRow) -> Iterator[Mark]:
     for name, a, b in zip(table.header[1:], base.cells[1:], row.cells[1:], strict=False):
         before, after = next(quantities(a), None), next(quantities(b), None)
         if before is None or after is None or not before.value or before.unit != after.unit:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from reports.document_lint.document import Document, Table
+from reports.document_lint.document import Document, MarkdownTable
 from reports.document_lint.quantities import quantities
 from reports.document_lint.rule import AcrossRule, DocumentRule, Mark
 from reports.document_lint.rules.hardware import boards_in
@@ -50,7 +50,7 @@ def stacks(document: Document) -> Iterator[Stated]:
             yield Stated(document, pair.line, boards[0].name, what, pair.value)
 
 
-def compared_tables(document: Document) -> Iterator[tuple[Table, tuple[str, ...]]]:
+def compared_tables(document: Document) -> Iterator[tuple[MarkdownTable, tuple[str, ...]]]:
     """Return tables that compare measurements of several boards."""
     for table in document.tables:
         columns = boards_in(" | ".join(table.header))
@@ -60,7 +60,7 @@ def compared_tables(document: Document) -> Iterator[tuple[Table, tuple[str, ...]
             yield table, tuple(board.name for board in boards)
 
 
-def _measures(table: Table) -> bool:
+def _measures(table: MarkdownTable) -> bool:
     title = " ".join((*table.path[-1:], *table.header))
     if re.search(r"(?i)cost|instance", title) or any("$" in c for r in table.rows for c in r.cells):
         return False
@@ -70,7 +70,7 @@ def _measures(table: Table) -> bool:
     )
 
 
-def _cells(table: Table) -> Iterator[tuple[str, ...]]:
+def _cells(table: MarkdownTable) -> Iterator[tuple[str, ...]]:
     return (row.cells for row in table.rows)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from reports.document_lint.document import Document, Pair, Row
+from reports.document_lint.document import Document, MarkdownRow, Pair
 from reports.document_lint.quantities import FRACTION, Fraction, fractions
 from reports.document_lint.rule import DocumentRule, Mark
 
@@ -84,7 +84,7 @@ def check_rows(document: Document) -> Iterator[Mark]:
                 yield Mark("error", row.line, f"{row.label} is PASS with {short}")
 
 
-def _columns(header: Sequence[str], row: Row) -> Fraction | None:
+def _columns(header: Sequence[str], row: MarkdownRow) -> Fraction | None:
     cells = dict(zip((name.lower() for name in header), row.cells, strict=False))
     passed, total = cells.get("passed", ""), cells.get("total", "")
     if passed.isdigit() and total.isdigit() and int(passed) < int(total):
@@ -111,7 +111,7 @@ def check_missing(document: Document) -> Iterator[Mark]:
         yield Mark("warning", empty[0][0].line, message)
 
 
-def _others(row: Row) -> bool:
+def _others(row: MarkdownRow) -> bool:
     return any(any(ch.isdigit() for ch in cell) for cell in row.cells[1:])
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reports.document_lint.document import Document, Heading, Line, Path, Table
+from reports.document_lint.document import Document, Heading, Line, MarkdownTable, Path
 from reports.document_lint.quantities import fractions, whole
 from reports.document_lint.rule import DocumentRule, Mark
 
@@ -44,7 +44,7 @@ def _test(item: Line) -> ListedTest | None:
     return ListedTest(item.number, found["name"].strip(), found["outcome"], reason, group)
 
 
-def class_table(document: Document, path: Path | None = None) -> Table | None:
+def class_table(document: Document, path: Path | None = None) -> MarkdownTable | None:
     """Return a section's table of test classes and counts."""
     for table in document.tables:
         if path is not None and table.path != path:
@@ -88,7 +88,7 @@ def _heading(heading: Heading, by_group: Counter[str]) -> Iterator[Mark]:
             yield Mark("error", heading.line, message)
 
 
-def _classes(table: Table, by_group: Counter[str]) -> Iterator[Mark]:
+def _classes(table: MarkdownTable, by_group: Counter[str]) -> Iterator[Mark]:
     column = table.column(r"^tests$")
     for row in table.body:
         stated = whole(row.cells[column]) if column is not None else None
@@ -98,7 +98,7 @@ def _classes(table: Table, by_group: Counter[str]) -> Iterator[Mark]:
             yield Mark("error", row.line, message)
 
 
-def _sum(table: Table) -> int | None:
+def _sum(table: MarkdownTable) -> int | None:
     column = table.column(r"^tests$")
     found = [whole(row.cells[column]) for row in table.body] if column is not None else []
     return sum(n for n in found if n is not None) if found and None not in found else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from reports.document_lint.document import Document, Row, Table
+from reports.document_lint.document import Document, MarkdownRow, MarkdownTable
 from reports.document_lint.quantities import Fraction, Printed, fraction, fractions, only, percents
 from reports.document_lint.rule import DocumentRule, Mark
 
@@ -28,7 +28,7 @@ def check(document: Document) -> Iterator[Mark]:
                 yield from _column(table, total, column)
 
 
-def _rows(table: Table, total: Row) -> list[Row]:
+def _rows(table: MarkdownTable, total: MarkdownRow) -> list[MarkdownRow]:
     """Return the rows of a total; of accelerators without processors."""
     rows = [row for row in table.body if row.line < total.line] or list(table.body)
     if "accelerator" in total.label.lower():
@@ -36,7 +36,7 @@ def _rows(table: Table, total: Row) -> list[Row]:
     return rows
 
 
-def _column(table: Table, total: Row, column: int) -> Iterator[Mark]:
+def _column(table: MarkdownTable, total: MarkdownRow, column: int) -> Iterator[Mark]:
     name = table.header[column] if column < len(table.header) else ""
     cells = [row.cells[column] for row in _rows(table, total) if column < len(row.cells)]
     said = total.cells[column]
@@ -47,7 +47,9 @@ def _column(table: Table, total: Row, column: int) -> Iterator[Mark]:
         yield from _of_numbers(total, only(said), cells, name)
 
 
-def _of_fractions(total: Row, stated: Fraction, cells: Sequence[str], name: str) -> Iterator[Mark]:
+def _of_fractions(
+    total: MarkdownRow, stated: Fraction, cells: Sequence[str], name: str
+) -> Iterator[Mark]:
     judged = [cell for cell in cells if _STATUS.search(cell)]
     found = [part for cell in cells if (part := fraction(cell)) is not None]
     if judged and len(judged) == stated.whole:
@@ -65,7 +67,7 @@ def _of_fractions(total: Row, stated: Fraction, cells: Sequence[str], name: str)
 
 
 def _of_numbers(
-    total: Row, stated: Printed | None, cells: Sequence[str], name: str
+    total: MarkdownRow, stated: Printed | None, cells: Sequence[str], name: str
 ) -> Iterator[Mark]:
     parts = [only(cell) for cell in cells if any(character.isdigit() for character in cell)]
     found = [part for part in parts if part is not None]
@@ -90,7 +92,7 @@ def check_percents(document: Document) -> Iterator[Mark]:
             yield from _pairs(text.number, part)
 
 
-def _row_percents(table: Table, row: Row) -> Iterator[Mark]:
+def _row_percents(table: MarkdownTable, row: MarkdownRow) -> Iterator[Mark]:
     with_both = [c for c in row.cells if fraction(c) and list(percents(c))]
     for cell in with_both:
         yield from _pairs(row.line, cell)
@@ -102,7 +104,7 @@ def _row_percents(table: Table, row: Row) -> Iterator[Mark]:
         yield from _compare(row.line, shares[0], stated[0])
 
 
-def _shares(table: Table, row: Row) -> list[Fraction]:
+def _shares(table: MarkdownTable, row: MarkdownRow) -> list[Fraction]:
     """Return the share of a row: ``x/y``, or its Passed with Failed and Error, or Total columns."""
     columns = {name.lower(): cell for name, cell in zip(table.header, row.cells, strict=False)}
     passed = only(columns.get("passed", ""))
@@ -159,7 +161,7 @@ def check_rows(document: Document) -> Iterator[Mark]:
             yield from _collected(row, cells, names)
 
 
-def _collected(row: Row, cells: dict[str, str], names: Sequence[str]) -> Iterator[Mark]:
+def _collected(row: MarkdownRow, cells: dict[str, str], names: Sequence[str]) -> Iterator[Mark]:
     stated = only(cells["collected"])
     parts = [only(cells[name]) for name in names]
     if stated is None or None in parts:

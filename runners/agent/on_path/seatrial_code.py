@@ -24,8 +24,8 @@ from typing import Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optiona
 
 import _pytest.assertion.rewrite
 import seatrial_origins
-from seatrial_origins import Installed, Problem
-from seatrial_snapshots import Change, Function, Imports, Snapshot, functions, members
+from seatrial_origins import InstalledFiles, ModuleProblem
+from seatrial_snapshots import ChangedName, Function, Imports, ModuleSnapshot, functions, members
 
 _compile, _exec, _loads, _open = compile, exec, marshal.loads, open
 _frozen, _stat, _fstat, _sha256 = _imp.get_frozen_object, os.stat, os.fstat, hashlib.sha256
@@ -49,14 +49,14 @@ _FIX = (
 Mark = Tuple[int, int, int, int]
 
 
-class Compared(NamedTuple):
+class ComparedModules(NamedTuple):
     """The result of a comparison of the subject's modules."""
 
-    problems: List[Problem]
+    problems: List[ModuleProblem]
     """Modules whose functions are not those of their files."""
     replaced: List[Tuple[str, str]]
     """Replaced functions by full name, with the file of the replacement."""
-    changed: List[Tuple[str, Change]]
+    changed: List[Tuple[str, ChangedName]]
     """By module, the changes since its import."""
     left_out: List[str]
     """Modules that were not compared: unreadable, or beyond `SOURCE_LIMIT`."""
@@ -142,7 +142,7 @@ class _Source:
 class _ByteCode:
     """The ``.pyc`` files that the installer wrote for a distribution, as the agent saw them."""
 
-    def __init__(self, installed: Installed, digest: str) -> None:
+    def __init__(self, installed: InstalledFiles, digest: str) -> None:
         """`digest` is from the agent; without it, or if a file has changed, there is no byte code.
 
         ``Files.byte_code_digest`` computes the same text.
@@ -162,7 +162,7 @@ class _ByteCode:
             return stream.read() if _mark(_fstat(stream.fileno())) == self._marks[path] else None
 
 
-def _marks(installed: Installed) -> Iterator[Tuple[str, Mark]]:
+def _marks(installed: InstalledFiles) -> Iterator[Tuple[str, Mark]]:
     folders = {os.path.dirname(path) for path in installed.files if path.endswith(".py")}
     for folder in folders:
         cache = os.path.join(installed.home, folder, _CACHE)
@@ -180,7 +180,7 @@ def _mark(status: os.stat_result) -> Mark:
 class CodeComparison:
     """Compares what is loaded of one distribution, with each file compiled once per process."""
 
-    def __init__(self, installed: Installed, imports: Imports) -> None:
+    def __init__(self, installed: InstalledFiles, imports: Imports) -> None:
         """`imports` are this distribution's."""
         self._installed = installed
         self._imports = imports
@@ -193,12 +193,12 @@ class CodeComparison:
         self._is_installed: Dict[str, bool] = {}
         self._good: Dict[int, types.CodeType] = {}
         """By identity, which is unique as long as they are stored here."""
-        self._seen: Dict[str, Snapshot] = {}
+        self._seen: Dict[str, ModuleSnapshot] = {}
         """By module, of those whose functions all come from the module's file."""
 
-    def look(self, loaded: Mapping[str, object]) -> Compared:
+    def look(self, loaded: Mapping[str, object]) -> ComparedModules:
         """Compare the modules of ``sys.modules``, or of a part of it."""
-        found = Compared([], [], [], [])
+        found = ComparedModules([], [], [], [])
         modules = self._installed.of(loaded)
         self._scopes = frozenset(id(seatrial_origins.contents(one)) for one in modules.values())
         named: Set[types.CodeType] = set()
@@ -219,10 +219,10 @@ class CodeComparison:
             try:
                 rows = self._compare(name, seatrial_origins.contents(module), source)
             except _WrongCodeError as error:
-                found.problems.append(Problem(name, file, str(error), _FIX))
+                found.problems.append(ModuleProblem(name, file, str(error), _FIX))
                 continue
             if not rows:
-                self._seen[name] = same or Snapshot(module)
+                self._seen[name] = same or ModuleSnapshot(module)
             found.replaced.extend(
                 (f"{name}.{place}", code.co_filename) for place, code in rows if code not in named
             )
@@ -230,12 +230,12 @@ class CodeComparison:
             self._forget(source)
         return found
 
-    def _is_seen(self, name: str, module: object, same: Optional[Snapshot]) -> bool:
+    def _is_seen(self, name: str, module: object, same: Optional[ModuleSnapshot]) -> bool:
         """Return whether a module was compared; `same` is its import's snapshot, or None."""
         seen = self._seen.get(name)
         return seen is not None and (seen is same or seen.is_same(module))
 
-    def _changes(self, name: str, module: object) -> Iterator[Change]:
+    def _changes(self, name: str, module: object) -> Iterator[ChangedName]:
         """Yield what has changed of a module.
 
         Additions count only if their code is not from the environment, or if they hide a submodule.
@@ -452,7 +452,7 @@ def watch() -> None:
         _COMPARISON.append(CodeComparison(subject, Imports(subject)))
 
 
-def compared(loaded: Mapping[str, object]) -> Compared:
+def compared(loaded: Mapping[str, object]) -> ComparedModules:
     """Compare the subject's modules with its files; nothing is found without a subject."""
     watch()
-    return _COMPARISON[0].look(loaded) if _COMPARISON else Compared([], [], [], [])
+    return _COMPARISON[0].look(loaded) if _COMPARISON else ComparedModules([], [], [], [])

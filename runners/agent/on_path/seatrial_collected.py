@@ -27,7 +27,7 @@ _OPTIONS = {
 """By the function or file of pytest's own that deselects."""
 
 
-class Collected:
+class CollectionRecorder:
     """Records the collection of the process that writes the manifest."""
 
     def __init__(

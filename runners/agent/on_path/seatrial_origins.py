@@ -49,7 +49,7 @@ MODULES = sys.modules
 """Python's own table: import uses it whatever ``sys.modules`` is set to."""
 
 
-class Problem(NamedTuple):
+class ModuleProblem(NamedTuple):
     """A module that did not come from the distribution that its name belongs to."""
 
     module: str
@@ -59,7 +59,7 @@ class Problem(NamedTuple):
     fix: str
 
 
-class Installed:
+class InstalledFiles:
     """The files that a distribution installed, by its RECORD."""
 
     def __init__(self, name: str, *, roots: Iterable[str] = ()) -> None:
@@ -105,7 +105,7 @@ class Installed:
 
     def problems(
         self, loaded: Mapping[str, object], *, payload: str = "", own: FrozenSet[str] = frozenset()
-    ) -> List[Problem]:
+    ) -> List[ModuleProblem]:
         """Return the modules that did not come from this distribution.
 
         Args:
@@ -126,7 +126,7 @@ class Installed:
 
     def payload_only_modules(
         self, loaded: Mapping[str, object], payload: str, own: FrozenSet[str]
-    ) -> Iterator[Problem]:
+    ) -> Iterator[ModuleProblem]:
         """Yield the modules that only the payload has and that these modules import.
 
         Without the payload the installed distribution could not import them.
@@ -158,7 +158,7 @@ class Installed:
                         f" neither {self.name} {self.version} nor a requirement installed it"
                     )
                     fix = f"put {stranger} into {self.name}'s wheel, or into its dependencies"
-                    yield Problem(name, strangers[stranger], what, fix)
+                    yield ModuleProblem(name, strangers[stranger], what, fix)
 
     def path_of(self, file: str) -> Optional[str]:
         """Return a file's path below `home` if the distribution installed it."""
@@ -182,7 +182,7 @@ class Installed:
         loaded: Mapping[str, object],
         payload: str,
         own: FrozenSet[str],
-    ) -> Optional[Problem]:
+    ) -> Optional[ModuleProblem]:
         files = files_of(module)
         for file in files:
             if self.path_of(file) is None:
@@ -190,7 +190,7 @@ class Installed:
         strange = _not_of_its_file(name, module, payload)
         if files and strange:
             what = f"{name} names {files[0]} as its file, but its functions come from {strange}"
-            return Problem(name, files[0], what, "leave sys.modules to Python's import")
+            return ModuleProblem(name, files[0], what, "leave sys.modules to Python's import")
         if files or self._is_namespace(module):
             return None
         if self._made_here(module, name, loaded, payload):
@@ -200,7 +200,7 @@ class Installed:
             return None
         what = f"{name} in sys.modules comes from no file"
         fix = "undo what replaces it after each test, as monkeypatch.setitem(sys.modules, ...) does"
-        return Problem(name, "", what, fix)
+        return ModuleProblem(name, "", what, fix)
 
     def _stray(
         self,
@@ -210,7 +210,7 @@ class Installed:
         loaded: Mapping[str, object],
         payload: str,
         own: FrozenSet[str],
-    ) -> Optional[Problem]:
+    ) -> Optional[ModuleProblem]:
         inside = bool(payload) and _is_below(_real_file(file), _real(payload))
         if not inside and name not in self.roots and self._lent(name, module, loaded):
             return None
@@ -228,7 +228,7 @@ class Installed:
                 f"rename or move {shown}, or keep its folder off sys.path"
                 " (conftest's sys.path.insert; --import-mode=importlib adds no folders)"
             )
-        return Problem(name, file, what, fix)
+        return ModuleProblem(name, file, what, fix)
 
     def has(self, name: str) -> bool:
         """Return whether the distribution installed a module of this name."""
@@ -495,12 +495,12 @@ def _real_file(file: str) -> str:
 class RequiredDistributions(NamedTuple):
     """The distributions that a process of pytest must have loaded."""
 
-    tools: Tuple[Installed, ...]
+    tools: Tuple[InstalledFiles, ...]
     """pytest and its dependencies."""
-    subject: Optional[Installed]
+    subject: Optional[InstalledFiles]
     """The installed subject, if any."""
 
-    def problems(self, own: FrozenSet[str] = frozenset()) -> List[Tuple[str, Problem]]:
+    def problems(self, own: FrozenSet[str] = frozenset()) -> List[Tuple[str, ModuleProblem]]:
         """Return each module of a wrong origin with the reason of the outcome."""
         payload = GIVEN.get("SEATRIAL_PAYLOAD", "")
         told = [("wrong_pytest", each) for each in self.tools]
@@ -515,7 +515,7 @@ class RequiredDistributions(NamedTuple):
             found += [("wrong_subject", problem) for problem in borrowed]
         return found
 
-    def elsewhere(self) -> Optional[Tuple[str, Installed]]:
+    def elsewhere(self) -> Optional[Tuple[str, InstalledFiles]]:
         """Return a distribution outside of the folder that the agent recorded, with the reason."""
         homes = json.loads(GIVEN.get("SEATRIAL_HOMES") or "{}")
         told = [("wrong_pytest", each) for each in self.tools]
@@ -534,14 +534,14 @@ def required_distributions() -> RequiredDistributions:
     if not _REQUIRED:
         subject = GIVEN.get("SEATRIAL_SUBJECT", "")
         _REQUIRED.append(
-            RequiredDistributions(tuple(_tools()), Installed(subject) if subject else None)
+            RequiredDistributions(tuple(_tools()), InstalledFiles(subject) if subject else None)
         )
     return _REQUIRED[0]
 
 
-def _tools() -> Iterator[Installed]:
+def _tools() -> Iterator[InstalledFiles]:
     for name, roots in (("pytest", ("pytest", "_pytest")), ("pluggy", ("pluggy",))):
         try:
-            yield Installed(name, roots=roots)
+            yield InstalledFiles(name, roots=roots)
         except NotInstalledError:  # noqa: PERF203 - laid there without its metadata
             continue

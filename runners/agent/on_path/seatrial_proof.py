@@ -31,7 +31,7 @@ import seatrial_origins
 import seatrial_start
 from _pytest.config import default_plugins
 from seatrial_origins import MODULES
-from seatrial_snapshots import Change, Snapshot
+from seatrial_snapshots import ChangedName, ModuleSnapshot
 
 _WATCHED = (
     "pytest_collect_file",
@@ -160,7 +160,7 @@ class Prover:
             return None
         return len(subject.of(MODULES)) or (0 if _children() == self._children else None)
 
-    def _tell_hooks(self, compared: seatrial_code.Compared) -> None:
+    def _tell_hooks(self, compared: seatrial_code.ComparedModules) -> None:
         """Record other plugins' hooks that can change outcomes, whenever they change."""
         own = _PYTEST_HOOKS.union(self._code.values())
         hooks = [*_foreign_hooks(self._config, own), *_replacements(self._config, compared)]
@@ -248,7 +248,7 @@ def _differences(code: Mapping[str, object]) -> List[str]:
     return sorted(name for name, was in code.items() if now.get(name) is not was)
 
 
-def _wrong_subject(problem: seatrial_origins.Problem) -> Dict[str, str]:
+def _wrong_subject(problem: seatrial_origins.ModuleProblem) -> Dict[str, str]:
     return {"reason": "wrong_subject", **problem._asdict()}
 
 
@@ -311,7 +311,9 @@ def _is_of(function: object, file: str) -> bool:
     return module is not None and known is vars(module) and getattr(module, "__file__", "") == file
 
 
-def _replacements(config: pytest.Config, compared: seatrial_code.Compared) -> List[List[str]]:
+def _replacements(
+    config: pytest.Config, compared: seatrial_code.ComparedModules
+) -> List[List[str]]:
     """List functions of pytest and of the subject that the payload has replaced, and its files."""
     subject = seatrial_origins.required_distributions().subject
     found: Set[Tuple[str, str]] = set()
@@ -336,7 +338,7 @@ def _replacements(config: pytest.Config, compared: seatrial_code.Compared) -> Li
     return [[name, _place(file, config)] for name, file in rows[:_ROWS]] + more
 
 
-def _changed(name: str, change: Change, config: pytest.Config) -> Tuple[str, str]:
+def _changed(name: str, change: ChangedName, config: pytest.Config) -> Tuple[str, str]:
     if change.what:
         return change.what, name
     if seatrial_code.is_in_the_environment(change.file):
@@ -344,7 +346,7 @@ def _changed(name: str, change: Change, config: pytest.Config) -> Tuple[str, str
     return name, change.file
 
 
-def _changes_of_pytest() -> Iterator[Tuple[str, Change]]:
+def _changes_of_pytest() -> Iterator[Tuple[str, ChangedName]]:
     """Yield what code from outside of the environment replaced in pytest and pluggy."""
     for name, snapshot in _PYTEST.items():
         module = MODULES.get(name)
@@ -392,7 +394,7 @@ def _sentence(problem: Dict[str, str]) -> str:
 
 _OURS = tuple(f"{Path(one).parent}{os.sep}" for one in (__file__, _pytest.__file__))
 _PYTEST_HOOKS = _pytest_hooks()
-_PYTEST = {name: Snapshot(module) for name, module in list(MODULES.items()) if name in _TOOLS}
+_PYTEST = {name: ModuleSnapshot(module) for name, module in list(MODULES.items()) if name in _TOOLS}
 _HOOK_CALLERS = frozenset(
     one.__code__
     for name in ("pluggy._callers", "pluggy.callers")

@@ -28,7 +28,7 @@ import seatrial_captured
 import seatrial_origins
 from _pytest._code.code import TerminalRepr
 from _pytest._io import TerminalWriter
-from seatrial_collected import Collected
+from seatrial_collected import CollectionRecorder
 from seatrial_proof import Prover, Workers, own_code
 
 Scalar = Union[None, bool, int, float, str]
@@ -75,7 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not path:
         return
     worker = getattr(config, "workerinput", None)
-    records = Records(path, str((worker or {}).get("workerid", "")))
+    records = RecordPipe(path, str((worker or {}).get("workerid", "")))
     seatrial_captured.move(config, str((worker or {}).get("workerid", "")))
     first = worker is None or worker.get("workerid") == "gw0"
     collector = Collector(records, writes=first)
@@ -84,14 +84,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(prover, "seatrial-prover")
     config.pluginmanager.register(Retries(records), "seatrial-retries")
     if first:
-        collected = Collected(config, records.write, name, __file__)
+        collected = CollectionRecorder(config, records.write, name, __file__)
         config.pluginmanager.register(collected, "seatrial-collected")
     if worker is None:
         config.pluginmanager.register(Recorder(records, config, collector), "seatrial-recorder")
         config.pluginmanager.register(Workers(records.write), "seatrial-workers")
 
 
-class Records:
+class RecordPipe:
     """The pipe with numbered lines, so that lines of other writers are detected."""
 
     def __init__(self, path: str, worker: str) -> None:
@@ -167,7 +167,7 @@ class Records:
 class Collector:
     """Writes the manifest of the selected tests, then removes those with results."""
 
-    def __init__(self, records: Records, *, writes: bool) -> None:
+    def __init__(self, records: RecordPipe, *, writes: bool) -> None:
         self._records = records
         self._writes = writes
         self.all_done = False
@@ -198,7 +198,7 @@ class Collector:
 class Retries:
     """Records that a test failed and was run again, by any plugin."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: RecordPipe) -> None:
         self._records = records
         self._failed = False
 
@@ -230,7 +230,7 @@ class Retries:
 class Recorder:
     """Records starts, reports and the end of the session."""
 
-    def __init__(self, records: Records, config: pytest.Config, collector: Collector) -> None:
+    def __init__(self, records: RecordPipe, config: pytest.Config, collector: Collector) -> None:
         self._records = records
         self._config = config
         self._collector = collector
@@ -326,7 +326,7 @@ def _listed(variable: str) -> FrozenSet[str]:
     return frozenset(json.loads(Path(path).read_text(encoding="utf-8")))
 
 
-def _report(report: pytest.TestReport, records: Records) -> Dict[str, Any]:
+def _report(report: pytest.TestReport, records: RecordPipe) -> Dict[str, Any]:
     text = _longrepr(report.longrepr)
     strict = report.outcome == "failed" and isinstance(text, str) and text.startswith(_STRICT)
     line: Dict[str, Any] = {
@@ -388,13 +388,13 @@ def _was_reported(title: str, when: Optional[str]) -> bool:
     return title.startswith("Captured ") and title.rpartition(" ")[2] in earlier
 
 
-def _capped(text: LongRepr, records: Records) -> LongRepr:
+def _capped(text: LongRepr, records: RecordPipe) -> LongRepr:
     if isinstance(text, list):
         return [*text[:2], records.cap(str(text[2]))]
     return records.cap(text) if text else text
 
 
-def _property(value: object, records: Records) -> Scalar:
+def _property(value: object, records: RecordPipe) -> Scalar:
     """Return a plain JSON value: what JSON cannot hold (NaN, objects) becomes text."""
     if value is None or isinstance(value, bool):
         return value

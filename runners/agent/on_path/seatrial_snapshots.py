@@ -34,7 +34,7 @@ from typing import (
 
 import seatrial_origins
 from _pytest.assertion.rewrite import AssertionRewritingHook
-from seatrial_origins import MODULES, Installed
+from seatrial_origins import MODULES, InstalledFiles
 
 Function = types.FunctionType
 Values = Mapping[str, object]
@@ -57,7 +57,7 @@ _class_bases = type.__dict__["__bases__"].__get__  # type: ignore[attr-defined]
 _code_of = operator.attrgetter("__code__")
 
 
-class Change(NamedTuple):
+class ChangedName(NamedTuple):
     """A name in a module whose value differs from that after the import."""
 
     place: str
@@ -70,13 +70,13 @@ class Change(NamedTuple):
     """Whether the name did not exist after the import."""
 
 
-class Snapshot:
+class ModuleSnapshot:
     """The contents of a module and of its classes.
 
     Only dictionaries of classes are kept alive: tests may wait for a value's garbage collection.
     """
 
-    def __init__(self, module: object, stayed: AbstractSet[Change] = frozenset()) -> None:
+    def __init__(self, module: object, stayed: AbstractSet[ChangedName] = frozenset()) -> None:
         """Take the snapshot of a module of ``sys.modules``, without loading a lazy one.
 
         Args:
@@ -86,7 +86,9 @@ class Snapshot:
         self.told = seatrial_origins.contents(module)
         self._kind = type(module)
         loader = _strange_loader(self.told)
-        self.stayed = stayed | ({Change("", "", f"was loaded by {loader}")} if loader else set())
+        self.stayed = stayed | (
+            {ChangedName("", "", f"was loaded by {loader}")} if loader else set()
+        )
         name = str(self.told.get("__name__", ""))
         self._held = [_Held(name, *each) for each in namespaces(self.told, name)]
 
@@ -98,10 +100,10 @@ class Snapshot:
             and all(each.is_same() for each in self._held)
         )
 
-    def changes(self, module: object) -> Iterator[Change]:
+    def changes(self, module: object) -> Iterator[ChangedName]:
         """Yield the names with other functions, classes or callable objects than then."""
         if type(module) is not self._kind:
-            yield Change("", "", "has another class than after its import")
+            yield ChangedName("", "", "has another class than after its import")
         for each in self._held:
             if not each.is_same():
                 yield from each.changes()
@@ -146,21 +148,23 @@ class _Held:
             and self._base_ids() == self._bases
         )
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[ChangedName]:
         """Yield the changes of all callable values."""
         if self._base_ids() != self._bases:
-            yield Change(self._above[:-1], "", "has other base classes than after its import")
+            yield ChangedName(self._above[:-1], "", "has other base classes than after its import")
         end = 0
         for index, name in enumerate(self._names):
             start, end = end, end + self._counts[index]
             if name in self._values:
                 yield from self._changes_of(name, self._values[name], index, slice(start, end))
             elif self._did_act(index):
-                yield Change(self._above + name, "", "was removed after the import")
+                yield ChangedName(self._above + name, "", "was removed after the import")
         for name in self._values.keys() - set(self._names):
             yield self._added(str(name), self._values[name])
 
-    def _changes_of(self, name: str, value: object, index: int, part: slice) -> Iterator[Change]:
+    def _changes_of(
+        self, name: str, value: object, index: int, part: slice
+    ) -> Iterator[ChangedName]:
         chain = functions(value)
         if [id(value), id(type(value))] != self._identities[index :: len(self._names)]:
             is_changed = self._did_act(index) or _acts(value) or name == "__builtins__"
@@ -177,12 +181,12 @@ class _Held:
             yield _changed(self._above + name, value)
         elif list(map(_defaults, chain)) != [each and each[0] for each in self._inner[part]]:
             what = "has other default values than after its import"
-            yield Change(self._above + name, "", what)
+            yield ChangedName(self._above + name, "", what)
 
     def _did_act(self, index: int) -> bool:
         return self._identities[len(self._names) + index] in self._acting
 
-    def _added(self, name: str, value: object) -> Change:
+    def _added(self, name: str, value: object) -> ChangedName:
         is_used = self._above or name == "__getattr__" or name in vars(builtins)
         is_instead = is_used and _acts(value) and not self._is_submodule(name, value)
         return _changed(self._above + name, value)._replace(is_added=not is_instead)
@@ -200,26 +204,26 @@ class _Held:
 class Imports:
     """The snapshots of a distribution's modules, each taken when its import returned."""
 
-    def __init__(self, installed: Installed) -> None:
+    def __init__(self, installed: InstalledFiles) -> None:
         """Take snapshots of the loaded modules, and watch Python's import."""
         self._tops = frozenset(root.partition(".")[0] for root in installed.roots)
-        self._snapshots: Dict[int, Snapshot] = {}
+        self._snapshots: Dict[int, ModuleSnapshot] = {}
         """By the identity of the module's contents, unique as long as they are stored here."""
         self._loading = threading.local()
         self._take(list(installed.of(MODULES)))
         self._watch()
 
-    def of(self, module: object) -> Optional[Snapshot]:
+    def of(self, module: object) -> Optional[ModuleSnapshot]:
         """Return a module's snapshot, or None if Python's import did not load the module."""
         told = seatrial_origins.contents(module)
         found = self._snapshots.get(id(told))
         return found if found is not None and found.told is told else None
 
-    def changes(self, module: object) -> List[Change]:
+    def changes(self, module: object) -> List[ChangedName]:
         """Return the changes of a module since its first import."""
         snapshot = self.of(module)
         if snapshot is None:
-            return [Change("", "", "was not loaded by Python's import")]
+            return [ChangedName("", "", "was not loaded by Python's import")]
         return sorted(snapshot.stayed.union(snapshot.changes(module)))
 
     def _watch(self) -> None:
@@ -252,7 +256,7 @@ class Imports:
                 if before is not None:
                     # A reload leaves what the file does not define.
                     stayed = changes.intersection(self.changes(module))
-                    self._snapshots[id(before.told)] = Snapshot(module, stayed)
+                    self._snapshots[id(before.told)] = ModuleSnapshot(module, stayed)
 
         for function in (_find_and_load, _exec):
             # Tracebacks and warnings leave frames of this file's name out.
@@ -264,7 +268,7 @@ class Imports:
         for name in names:
             module = MODULES.get(name)
             if module is not None and self.of(module) is None:
-                snapshot = Snapshot(module)
+                snapshot = ModuleSnapshot(module)
                 self._snapshots[id(snapshot.told)] = snapshot
 
 
@@ -343,12 +347,12 @@ HOLDERS: Dict[type, Tuple[str, ...]] = {
 """Attributes with functions, by the type of a value that calls them."""
 
 
-def _changed(place: str, value: object) -> Change:
+def _changed(place: str, value: object) -> ChangedName:
     files = [one.__code__.co_filename for one in functions(value)]
     files = files[:1] or sorted(seatrial_origins.code_files(value))[:1]
     if not files:
-        return Change(place, "", "is another object than after its import")
-    return Change(place, files[0], "")
+        return ChangedName(place, "", "is another object than after its import")
+    return ChangedName(place, files[0], "")
 
 
 def _acts(value: object) -> bool:

@@ -12,7 +12,7 @@ from orchestrator.domain.cloud_account import AccountCheck, CheckLevel
 from orchestrator.domain.machine import ConfigError, CredentialsError, ProviderError
 from runners.aws import tagging
 from runners.aws.errors import DENIED
-from runners.aws.sdk import Account, Answer
+from runners.aws.sdk import Answer, AwsAccount
 
 SPOT_SERVICE = "spot.amazonaws.com"
 SPOT_ROLE = "AWSServiceRoleForEC2Spot"
@@ -150,7 +150,7 @@ _DRY_RUNS: dict[str, dict[str, Any]] = {
 class PermissionCheck:
     """Checks each action by IAM's simulation, or by dry runs if that is not allowed."""
 
-    def __init__(self, account: Account, region: str, project: str) -> None:
+    def __init__(self, account: AwsAccount, region: str, project: str) -> None:
         self._account = account
         self._region = region
         self._project = project

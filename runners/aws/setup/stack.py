@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from orchestrator.domain.cloud_account import AccountCheck, CheckLevel, SetupDocument
 from orchestrator.domain.machine import ConfigError, ProviderError
 from runners.aws import tagging
-from runners.aws.sdk import Account, Answer
+from runners.aws.sdk import Answer, AwsAccount
 from runners.aws.setup import permissions
 from runners.aws.setup.permissions import PermissionCheck
 
@@ -68,7 +68,7 @@ class AwsAccountSetup:
         """
         self._project = settings.get("project") or "seatrial"
         self._templates = templates
-        self._account = Account()
+        self._account = AwsAccount()
 
     @property
     def _stack(self) -> str:

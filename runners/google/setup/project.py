@@ -13,7 +13,7 @@ from pathlib import Path
 
 from orchestrator.domain.cloud_account import AccountCheck, CheckLevel, SetupDocument
 from orchestrator.domain.machine import ConfigError, Extent, ProviderError
-from runners.google.account import Account
+from runners.google.account import GoogleAccount
 from runners.google.setup import permissions
 from runners.google.setup.rest import ENDPOINT, Json, Rest
 
@@ -40,7 +40,7 @@ class GoogleAccountSetup:
         """
         del templates
         self._project = settings.get("project") or "seatrial"
-        self._account = Account(settings, api=ENDPOINT)
+        self._account = GoogleAccount(settings, api=ENDPOINT)
         self._rest = Rest(settings, self._account)
         # Ids have 30 characters, and a project's name up to 40.
         self._id = f"seatrial-{sha256(self._project.encode()).hexdigest()[:10]}"

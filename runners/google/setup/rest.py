@@ -11,7 +11,7 @@ from google.api_core.retry import Retry
 from google.auth.transport.requests import AuthorizedSession
 
 from orchestrator.domain.machine import ProviderUnavailableError
-from runners.google.account import Account
+from runners.google.account import GoogleAccount
 from runners.google.responses import AlreadyThereError, NotThereError, create, listed
 
 ENDPOINT = "gcp_account_endpoint"
@@ -29,7 +29,7 @@ class _NotYetError(Exception):
 class Rest:
     """Calls ``https://HOST/PATH``; raises nothing but ProviderError and the two of `responses`."""
 
-    def __init__(self, settings: Mapping[str, str], account: Account) -> None:
+    def __init__(self, settings: Mapping[str, str], account: GoogleAccount) -> None:
         self._endpoint = settings.get(ENDPOINT, "")
         self._account = account
         self._session: requests.Session | None = None

@@ -21,13 +21,14 @@ from fastapi import FastAPI
 from sqlalchemy import event
 from starlette.testclient import TestClient
 
+from orchestrator.application.browser_sessions import cookie_of
 from orchestrator.application.context import Context
-from orchestrator.application.tokens import Credential, begin_session, cookie_of, create_token
+from orchestrator.application.tokens import Credential, create_token, sign_in_with_token
 from orchestrator.bootstrap.http_server import AsgiDispatch
 from orchestrator.dashboard.app import create_dashboard
 from orchestrator.dashboard.responses import Pages
 from orchestrator.dashboard.session import Viewer
-from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.caller_identity import Caller, Scope
 from orchestrator.store.stores import Stores
 from tests.integration.api_context import Desk
 from tests.integration.dashboard.shown import Element, read_page
@@ -128,13 +129,14 @@ def signed_in(api: Desk, scope: str | None) -> PageDesk:
     """The pages for a new token of this scope, or for nobody."""
     client = api.speak(AsgiDispatch(api.guarded, dashboard(api.context)), base=f"http://{HOST}")
     if scope is None:
-        return PageDesk(api, client, Viewer("nobody", Scope.READ, Credential(""), ""))
+        return PageDesk(api, client, Viewer(Caller("", "nobody", Scope.READ), Credential("")))
     token, secret = create_token(api.context, f"a {scope}", Scope(scope), days=1)
-    begun = begin_session(api.context, secret)
+    begun = sign_in_with_token(api.context, secret)
     assert begun is not None
-    session, _ = begun
+    session = Credential(begun.secret, is_session=True)
     client.cookies.set(cookie_of(HOST), session.secret)
-    return PageDesk(api, client, Viewer(token.name, token.scope, session, token.id), secret)
+    caller = Caller(token.id, token.name, token.scope)
+    return PageDesk(api, client, Viewer(caller, session), secret)
 
 
 def _as(path: str, suffix: str) -> str:

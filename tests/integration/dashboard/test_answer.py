@@ -11,7 +11,7 @@ import pytest
 from fastapi import APIRouter, Response
 from starlette.testclient import TestClient
 
-from orchestrator.application.tokens import cookie_of
+from orchestrator.application.browser_sessions import cookie_of
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.responses import Page, PageRequestDep
 from orchestrator.dashboard.table import Badge, Column, Folded, Moment, Number, Row, Table, Text

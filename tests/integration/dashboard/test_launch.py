@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from orchestrator.dashboard.pages import launch
-from orchestrator.dashboard.pages.launch import Form
+from orchestrator.dashboard.pages.launch import LaunchForm
 from tests.integration.api_context import MATRIX
 from tests.integration.dashboard.desk import PageDesk
 from tests.integration.dashboard.shown import Element, read_page
@@ -195,6 +195,6 @@ def test_who_may_only_read_cannot_launch(shared_pages: PageDesk) -> None:
 
 
 def test_a_form_is_known_by_all_of_its_values() -> None:
-    one = Form(text="a", platforms=("x",))
-    assert one.fingerprint == Form(text="a", platforms=("x",)).fingerprint
-    assert one.fingerprint != Form(text="a", platforms=("y",)).fingerprint
+    one = LaunchForm(text="a", platforms=("x",))
+    assert one.fingerprint == LaunchForm(text="a", platforms=("x",)).fingerprint
+    assert one.fingerprint != LaunchForm(text="a", platforms=("y",)).fingerprint

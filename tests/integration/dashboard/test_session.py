@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from orchestrator.application.tokens import Credential, cookie_of, create_token
+from orchestrator.application.browser_sessions import cookie_of
+from orchestrator.application.tokens import Credential, create_token
 from orchestrator.bootstrap.http_server import AsgiDispatch
 from orchestrator.dashboard.session import Viewer
-from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.caller_identity import Caller, Scope
 from tests.integration import gate_world
 from tests.integration.dashboard.desk import HOST, PageDesk, dashboard
 from tests.integration.dashboard.shown import read_page
@@ -58,7 +59,7 @@ def test_a_token_opens_the_pages_until_it_is_taken_back(pages: PageDesk) -> None
     kept = answer.headers["set-cookie"]
     assert "HttpOnly" in kept
     assert "SameSite=lax" in kept
-    assert "Max-Age=43200" in kept
+    assert "Max-Age=28800" in kept
     assert client.get("/gates").status_code == 200
     assert pages.stores.tokens.revoke(token.id, at=pages.api.clock.now())
     assert client.get("/gates").headers["location"] == "/login?next=%2Fgates"
@@ -73,15 +74,49 @@ def test_an_expired_token_is_out(pages: PageDesk) -> None:
 
 
 def test_a_session_ends_by_itself_and_with_its_token(pages: PageDesk) -> None:
-    """The token of the desk lasts a day: the second session ends with it."""
-    for hours, life in ((13, "Max-Age=43200"), (11, "Max-Age=39600")):
+    """The token of the desk lasts a day: the third session ends with it."""
+    pages.api.clock.move(hours=1)
+    for hours, life in ((8, "Max-Age=28800"), (8, "Max-Age=28800"), (7, "Max-Age=25200")):
         answer = nobody(pages).post("/login", data={"token": pages.token})
         assert life in answer.headers["set-cookie"]
         client = nobody(pages)
         client.cookies.set(cookie_of(HOST), session_in(answer))
-        assert client.get("/gates").status_code == 200
-        pages.api.clock.move(hours=hours)
+        for _ in range(2 * hours):  # somebody uses it, so that it is never idle
+            assert client.get("/gates").status_code == 200
+            pages.api.clock.move(minutes=30)
         assert client.get("/gates").status_code == 303
+
+
+def test_a_session_that_nobody_uses_is_over_after_an_hour(pages: PageDesk) -> None:
+    for minutes in (59, 59, 59):
+        pages.api.clock.move(minutes=minutes)
+        pages.get("/gates")
+    pages.api.clock.move(minutes=60)
+    pages.get("/gates", status=303)
+
+
+def test_a_new_sign_in_ends_the_session_that_the_browser_had(pages: PageDesk) -> None:
+    earlier = pages.client.cookies[cookie_of(HOST)]
+    answer = pages.client.post("/login", data={"token": pages.token}, follow_redirects=False)
+    assert session_in(answer) != earlier
+    client = nobody(pages)
+    client.cookies.set(cookie_of(HOST), earlier)
+    assert client.get("/gates").status_code == 303
+
+
+def test_sessions_are_listed_and_revoked_by_an_administrator(pages: PageDesk) -> None:
+    admin = pages.api.with_token("admin")
+    [shown] = admin.get("/api/v1/sessions").json()["items"]
+    assert (shown["name"], shown["scope"]) == (pages.viewer.name, pages.viewer.caller.scope)
+    assert pages.viewer.credential.secret not in str(shown)
+    gate = pages.api.with_token("gate")
+    assert gate.get("/api/v1/sessions").status_code == 403
+    assert gate.delete(f"/api/v1/sessions/{shown['id']}").status_code == 403
+    pages.get("/gates")
+    statuses = [admin.delete(f"/api/v1/sessions/{shown['id']}").status_code for _ in range(2)]
+    assert statuses == [204, 404]
+    assert admin.get("/api/v1/sessions").json()["items"] == []
+    pages.get("/gates", status=303)
 
 
 def session_in(answer: Any) -> str:
@@ -109,7 +144,9 @@ def test_no_secret_is_in_the_database(site: PageDesk) -> None:
     session = site.viewer.credential.secret
     with site.api.database.sessions.engine.connect() as connection:
         rows = connection.exec_driver_sql("select secret_sha256, token from browser_session").all()
-    assert (sha256(session.encode()).hexdigest(), site.viewer.token) in [tuple(r) for r in rows]
+    assert (sha256(session.encode()).hexdigest(), site.viewer.person.token) in [
+        tuple(r) for r in rows
+    ]
     assert session not in str(rows)
 
 
@@ -236,7 +273,7 @@ def test_another_sites_form_is_refused(site: PageDesk, headers: dict[str, str]) 
 
 
 def test_a_form_of_another_session_or_of_nobodys_is_refused(site: PageDesk) -> None:
-    other = Viewer("other", Scope.ADMIN, Credential("another secret"), "t-1").csrf()
+    other = Viewer(Caller("t-1", "other", Scope.ADMIN), Credential("another secret")).csrf()
     mine = site.viewer.csrf()
     raw = base64.urlsafe_b64decode(mine)
     changed = base64.urlsafe_b64encode(raw[:-1] + bytes([raw[-1] ^ 1])).decode()

@@ -14,9 +14,9 @@ import pytest
 
 from runners.agent import device_check, processes, torch_device_check
 from runners.agent.attempt_errors import NotReady
-from runners.agent.bounded_process import Answer
+from runners.agent.bounded_process import ProgramOutput
 from runners.agent.environment_facts import Asker
-from runners.agent.layout import Attempt
+from runners.agent.layout import AttemptFolder
 from runners.agent.plan import Readiness
 
 
@@ -204,9 +204,9 @@ def test_a_payload_without_torch(tried: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert (check["ok"], check["detail"].startswith("ModuleNotFoundError: ")) == (False, True)
 
 
-def answer(at: str, *checks: dict[str, Any], code: int = 0, said: str = "") -> Answer:
+def answer(at: str, *checks: dict[str, Any], code: int = 0, said: str = "") -> ProgramOutput:
     line = torch_device_check.ANSWER + json.dumps({"at": at, "checks": checks})
-    return Answer(code, f"{said}\n{line}\n".encode(), timed_out=False)
+    return ProgramOutput(code, f"{said}\n{line}\n".encode(), timed_out=False)
 
 
 IMPORTED = {"check": "torch_import", "ok": True, "detail": "torch 9.9", "seconds": 1.0}
@@ -228,22 +228,29 @@ SICK = {"check": "matmul", "ok": False, "detail": "cuda:1: error", "seconds": 0.
             answer("matmul", IMPORTED, code=3), "device_check",
             "matmul failed: its process ended (exit code 3)",
         ),
-        (Answer(127, b"no python", timed_out=False), "torch_device", "(exit code 127): no python"),
         (
-            Answer(-9, answer("memory", IMPORTED).output, timed_out=True), "device_check",
+            ProgramOutput(127, b"no python", timed_out=False), "torch_device",
+            "(exit code 127): no python",
+        ),
+        (
+            ProgramOutput(-9, answer("memory", IMPORTED).output, timed_out=True), "device_check",
             "memory failed: no answer within 3 s",
         ),
     ],
 )  # fmt: skip
 def test_what_becomes_of_the_answer(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, said: Answer, reason: str | None, says: str
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    said: ProgramOutput,
+    reason: str | None,
+    says: str,
 ) -> None:
     cleared: list[Any] = []
     monkeypatch.setattr(processes, "kill_all", cleared.append)
     monkeypatch.setattr(Asker, "ask", lambda *_, **__: said)
     asked = Readiness("cuda", enforce=True, timeout_s=3)
     result = device_check.see(
-        asked, Asker(Attempt(tmp_path), {}, None, lambda: None), has_torch=False
+        asked, Asker(AttemptFolder(tmp_path), {}, None, lambda: None), has_torch=False
     )
     assert len(cleared) == 1, "one process alone may hold the device"
     assert (result["device"], result["ok"]) == ("cuda", reason is None)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runners.agent.event_lines import BadLineError, understand
-from runners.agent.tail_json_lines import Tail
+from runners.agent.tail_json_lines import JsonLinesTail
 
 METRIC = {"metric": "m", "samples": [1, 2.5], "unit": "ms", "direction": "lower"}
 
@@ -103,7 +103,7 @@ def test_nothing_else_comes_out(line: dict[str, object]) -> None:
 def test_a_file_that_did_not_only_grow_is_told(
     tmp_path: Path, change: Callable[[Path], object], says: str
 ) -> None:
-    tail = Tail(tmp_path / "events")
+    tail = JsonLinesTail(tmp_path / "events")
     tail.create()
     (tmp_path / "events").write_text('{"check": "a", "outcome": "failed"}\n')
     [(_, line, _)] = tail.poll()

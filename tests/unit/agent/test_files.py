@@ -16,7 +16,7 @@ from runners.agent.events import EventWriter
 from runners.agent.masking import Masker
 from runners.agent.pack_artifacts import bundle, flat_name
 from runners.agent.pytest_records import report
-from runners.agent.tail_json_lines import Tail
+from runners.agent.tail_json_lines import JsonLinesTail
 
 
 def writer(folder: Path, after_seq: int = 0) -> EventWriter:
@@ -69,7 +69,7 @@ def test_a_torn_line_is_ended_and_history_skips_it(tmp_path: Path) -> None:
 
 def test_tail_waits_for_whole_lines(tmp_path: Path) -> None:
     path = tmp_path / "records"
-    tail = Tail(path)
+    tail = JsonLinesTail(path)
     assert tail.poll() == []
     with path.open("ab", buffering=0) as stream:
         stream.write(b'\n{"a": 1}\n{"b"')
@@ -89,7 +89,7 @@ def test_a_line_that_does_not_end_is_not_kept(tmp_path: Path, monkeypatch) -> No
         for _ in range(10):
             stream.write(b"x" * 4 * 1024 * 1024)
         stream.write(b"\n[]\n{}\n")
-    tail = Tail(path)
+    tail = JsonLinesTail(path)
     tracemalloc.start()
     lines = [line for _ in range(11) for line in tail.poll()]
     most = tracemalloc.get_traced_memory()[1]
@@ -110,7 +110,7 @@ def test_tail_takes_plain_files_only(tmp_path: Path, kind: str) -> None:
         os.mkfifo(path)
     else:
         path.mkdir()
-    assert Tail(path).poll() == []
+    assert JsonLinesTail(path).poll() == []
 
 
 def test_bundle_holds_plain_files_only(tmp_path: Path) -> None:

@@ -17,7 +17,14 @@ from runners.agent.benchmark_arms import ArmReport
 from runners.agent.event_lines import BadLineError, understand
 from runners.agent.job_env import own_caches
 from runners.agent.on_path import seatrial_events
-from runners.agent.paired_benchmark import BASELINE, SUBJECT, Tally, half_width, known_to, plain
+from runners.agent.paired_benchmark import (
+    BASELINE,
+    SUBJECT,
+    TurnCounter,
+    half_width,
+    known_to,
+    plain,
+)
 from runners.agent.telemetry import Gauges, parse_nvidia
 
 LATENCY = {"metric": "latency", "unit": "ms", "direction": "lower", "params": {}}
@@ -28,7 +35,7 @@ def said(*samples: float, **more: object) -> dict[str, object]:
 
 
 def test_turns_become_pairs() -> None:
-    tally = Tally()
+    tally = TurnCounter()
     for arm, value in ((SUBJECT, 2.0), (BASELINE, 1.0), (BASELINE, 4.0), (SUBJECT, 2.0)):
         tally.add(arm, [said(value, value, 100.0)], {"load_1m": 0.5})
     assert tally.pairs == 2
@@ -41,7 +48,7 @@ def test_turns_become_pairs() -> None:
 
 
 def test_a_metric_is_known_by_its_parameters_too() -> None:
-    tally = Tally()
+    tally = TurnCounter()
     tally.add(SUBJECT, [said(2.0, params={"n": 1}), said(3.0, params={"n": 2})], {})
     tally.add(BASELINE, [said(1.0, params={"n": 1}), said(1.0, params={"n": 3})], {})
     [ratios] = tally.log_ratios().values()
@@ -49,7 +56,7 @@ def test_a_metric_is_known_by_its_parameters_too() -> None:
 
 
 def test_what_has_no_ratio_is_in_no_pair() -> None:
-    tally = Tally()
+    tally = TurnCounter()
     for arm, value in ((SUBJECT, 0.0), (BASELINE, 1.0), (BASELINE, 1.0), (SUBJECT, 3.0)):
         tally.add(arm, [said(value)], {})
     [ratios] = tally.log_ratios().values()
@@ -192,7 +199,7 @@ PLAN = {
 }  # fmt: skip
 
 
-def load(tmp_path: Path, **more: object) -> plan.Plan:
+def load(tmp_path: Path, **more: object) -> plan.AgentPlan:
     path = tmp_path / "plan.json"
     path.write_text(json.dumps({**PLAN, **more}))
     return plan.load(path)
@@ -207,7 +214,7 @@ def test_a_plan_with_a_baseline(tmp_path: Path) -> None:
     found = load(tmp_path, baseline=baseline, jobs=[{**JOB, "paired": paired, "turns": True}])
     assert found.baseline is not None
     assert (found.baseline.payload, found.baseline.wheels) == ("q", "w")
-    assert found.baseline.subject == plan.Subject("d", "1", "d==1")
+    assert found.baseline.subject == plan.PlanSubject("d", "1", "d==1")
     [job] = found.jobs
     assert (job.paired, job.turns) == (plan.Pairing(10, 60, 0.015), True)
 

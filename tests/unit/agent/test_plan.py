@@ -20,7 +20,7 @@ GOOD: dict[str, Any] = {
 }  # fmt: skip
 
 
-def load(tmp_path: Path, raw: object) -> plan.Plan:
+def load(tmp_path: Path, raw: object) -> plan.AgentPlan:
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(raw))
     return plan.load(path)
@@ -29,7 +29,7 @@ def load(tmp_path: Path, raw: object) -> plan.Plan:
 def test_defaults(tmp_path: Path) -> None:
     found = load(tmp_path, GOOD)
     assert found.payload_user is True
-    assert found.limits == plan.Limits()
+    assert found.limits == plan.AttemptLimits()
     assert found.environment.requirements == ()
     (job,) = found.jobs
     assert (job.silence_s, job.gpus, job.env, job.skip) == (60, 0, {}, ())

@@ -10,8 +10,8 @@ from orchestrator.domain.evidence import read_events
 from orchestrator.domain.outcome import TestOutcome
 from runners.agent.events import EventWriter
 from runners.agent.masking import Masker
-from runners.agent.pytest_records import Records
-from runners.agent.tail_json_lines import Tail
+from runners.agent.pytest_records import SuiteRecords
+from runners.agent.tail_json_lines import JsonLinesTail
 
 
 def report(when: str, outcome: str) -> dict[str, object]:
@@ -29,7 +29,7 @@ def test_each_earlier_try_becomes_evidence(tmp_path: Path) -> None:
     written.write_text("".join(json.dumps(line) + "\n" for line in lines))
     events = tmp_path / "events.jsonl"
     writer = EventWriter(events, reserve=tmp_path / "reserve", masker=Masker(()), text_bytes=10_000)
-    records = Records(Tail(written), writer, "unit")
+    records = SuiteRecords(JsonLinesTail(written), writer, "unit")
     records.begin_process()
     records.drain()
     read, _ = read_events(events.read_bytes(), after_seq=0)

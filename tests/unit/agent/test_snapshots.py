@@ -42,7 +42,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(on_path()))
     import seatrial_snapshots
 
-    return seatrial_snapshots.Snapshot
+    return seatrial_snapshots.ModuleSnapshot
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from orchestrator.api.prune import PruneRequest
 from orchestrator.api.reports import LintRequest
 from orchestrator.api.retests import BisectRequest, ConfirmationRunRequest, RetestRequest
 from orchestrator.api.run_annotations import AnnotationsRequest
-from orchestrator.api.runs import LaunchRequest, RerunRequest
+from orchestrator.api.runs import RerunRequest, RunRequest
 from orchestrator.api.schedules import ScheduleRequest, TriggerRequest
 from orchestrator.api.tokens import TokenRequest
 from orchestrator.application.channels import NewChannel
@@ -109,6 +109,8 @@ OPERATIONS = {
     ("post", "/api/v1/quarantines/{quarantine_id}/end"): "end_one_quarantine",
     ("get", "/api/v1/tokens"): "list_tokens", ("post", "/api/v1/tokens"): "create_token",
     ("delete", "/api/v1/tokens/{token_id}"): "revoke_token", ("get", "/api/v1/costs"): "get_costs",
+    ("get", "/api/v1/sessions"): "list_sessions",
+    ("delete", "/api/v1/sessions/{session_id}"): "revoke_session",
     ("get", "/api/v1/costs/prices"): "get_prices",
     ("post", "/api/v1/costs/refresh"): "refresh_costs",
     ("get", "/api/v1/machines"): "list_machines",
@@ -129,7 +131,7 @@ OPEN = {"get_health", "get_readiness"}
 BODIES: dict[str, type] = {
     body.__name__: body
     for body in (
-        LaunchRequest, RerunRequest, TokenRequest, MatchRequest, AliasDecisionRequest, PruneRequest,
+        RunRequest, RerunRequest, TokenRequest, MatchRequest, AliasDecisionRequest, PruneRequest,
         KnownIssueRequest, LintRequest, PolicyRequest, EvaluateRequest, DryRunRequest,
         NewWaiver, NewReview, ApprovalRequest, AnnotationsRequest, BisectRequest,
         RetestRequest, ConfirmationRunRequest, NewQuarantine, NewChannel,

@@ -9,7 +9,7 @@ import pytest
 from fastapi import Request
 
 from orchestrator.api.errors import BodyTooLargeError
-from orchestrator.api.security import HostCheck, bounded, credential_of
+from orchestrator.api.security import HostNameCheck, bounded, credential_of
 from orchestrator.application.tokens import Credential
 
 
@@ -25,7 +25,7 @@ def status(hosts: Iterable[str], allowed: tuple[str, ...] = ()) -> int:
 
     headers = [(b"host", host.encode("latin-1")) for host in hosts]
     scope = {"type": "http", "path": "/x", "headers": headers}
-    asyncio.run(HostCheck(application, allowed=allowed)(scope, None, send))
+    asyncio.run(HostNameCheck(application, allowed=allowed)(scope, None, send))
     return int(str(sent[0]["status"]))
 
 

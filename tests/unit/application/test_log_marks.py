@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.application.read_log import LogMarks, Section
+from orchestrator.application.read_log import LogMarks, LogSection
 
 LOG = b"""\
 $ python -m venv
@@ -32,7 +32,7 @@ def marks_of(log: bytes, piece: int) -> LogMarks:
 def test_sections_and_failures_do_not_depend_on_pieces(piece: int) -> None:
     marks = marks_of(LOG, piece)
     assert marks.sections(11) == [
-        Section("unit", 2, 6), Section("demo", 7, 9), Section("last", 10, 11),
+        LogSection("unit", 2, 6), LogSection("demo", 7, 9), LogSection("last", 10, 11),
     ]  # fmt: skip
     assert marks.failures == [4, 8]
 

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.application.pull_evidence import pull_evidence
 from orchestrator.domain.evidence import LINE_LIMIT_BYTES, EvidenceBatch, EvidenceError
-from orchestrator.store.evidence import Position
+from orchestrator.store.evidence import EvidencePosition
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -46,19 +46,21 @@ class Store:
     def __init__(self) -> None:
         self.chunks: list[bytes] = []
 
-    def append(self, _: str, have: Position, *, events: bytes, **__: Any) -> Position:
+    def append(
+        self, _: str, have: EvidencePosition, *, events: bytes, **__: Any
+    ) -> EvidencePosition:
         assert have.events_bytes == sum(map(len, self.chunks))
         self.chunks.append(events)
-        return Position(len(self.chunks), have.events_bytes + len(events), 0)
+        return EvidencePosition(len(self.chunks), have.events_bytes + len(events), 0)
 
 
 def test_it_is_fetched_whole() -> None:
     store, events = Store(), line(5_000)
-    pull_evidence(Machine(events), store, "a", Position(), at=AT, limit_bytes=1_000)  # type: ignore[arg-type]
+    pull_evidence(Machine(events), store, "a", EvidencePosition(), at=AT, limit_bytes=1_000)  # type: ignore[arg-type]
     assert store.chunks == [events]
 
 
 def test_it_is_refused_beyond_the_limit() -> None:
     machine = Machine(line(LINE_LIMIT_BYTES))
     with pytest.raises(EvidenceError, match="a line of more than"):
-        pull_evidence(machine, Store(), "a", Position(), at=AT, limit_bytes=1_000_000)  # type: ignore[arg-type]
+        pull_evidence(machine, Store(), "a", EvidencePosition(), at=AT, limit_bytes=1_000_000)  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from orchestrator.cli.client import read
-from orchestrator.cli.failure_logs import Chosen, Gaps, WholeLines, chosen_logs
+from orchestrator.cli.failure_logs import Gaps, LogSelection, WholeLines, chosen_logs
 from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs
 
@@ -40,7 +40,7 @@ def test_the_output_of_a_job_is_printed_in_whole_lines() -> None:
     cell = runs.cell("cpu", "done", jobs=[runs.passed("hull")], artifacts=[output])
     run = read(RunResponse, runs.run(cell))
     client = CutArtifacts()
-    chosen = Chosen(job="hull")
+    chosen = LogSelection(job="hull")
     pieces = chosen_logs(client, run, list(run.cells), chosen, Gaps())  # type: ignore[arg-type]
     shown = [piece.decode() for piece in pieces]
     assert [text for text in shown if text] == ["===== cpu hull =====\n", "één\n", "✓\n"]

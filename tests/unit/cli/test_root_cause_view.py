@@ -12,7 +12,7 @@ from orchestrator.cli.client import read
 from orchestrator.cli.view.failures import SHOWN, blamed
 from orchestrator.cli.view.live_run import LogTail, picture
 from orchestrator.cli.watching.live_display import LiveDisplay, PlainDisplay
-from orchestrator.cli.watching.poll_threads import Notice, StreamedEvent, WatchedRun, notice_of
+from orchestrator.cli.watching.poll_threads import RunNotice, StreamedEvent, WatchedRun, notice_of
 from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs
 
@@ -80,8 +80,8 @@ def test_what_a_machine_said_stays_text() -> None:
 @pytest.mark.parametrize(
     ("kind", "data", "found"),
     [
-        ("cell", {"cell": "here", "notice": "told"}, Notice("here", "told")),
-        ("report", {"notice": "not published: disk"}, Notice("report", "not published: disk")),
+        ("cell", {"cell": "here", "notice": "told"}, RunNotice("here", "told")),
+        ("report", {"notice": "not published: disk"}, RunNotice("report", "not published: disk")),
         ("cell", {"cell": "here"}, None),
         ("cell", {"cell": "here", "notice": ""}, None),
         ("cell", {"cell": "here", "notice": 7}, None),
@@ -89,7 +89,7 @@ def test_what_a_machine_said_stays_text() -> None:
         ("cell", [1], None),
     ],
 )
-def test_a_notice_is_what_an_event_says_in_words(kind: str, data: Any, found: Notice) -> None:
+def test_a_notice_is_what_an_event_says_in_words(kind: str, data: Any, found: RunNotice) -> None:
     assert notice_of(StreamedEvent("1", kind, json.dumps(data))) == found
 
 
@@ -97,13 +97,13 @@ def test_what_is_no_json_is_no_notice() -> None:
     assert notice_of(StreamedEvent("1", "cell", "{")) is None
 
 
-def watched(*notices: Notice, state: str = "diagnosing") -> WatchedRun:
+def watched(*notices: RunNotice, state: str = "diagnosing") -> WatchedRun:
     shown = runs.run(runs.cell("here", state), runs.cell("there", "running"))
     return WatchedRun(shown, read(RunResponse, shown), notices=notices)
 
 
-FIRST = Notice("here", "diagnosing: 12 failing tests again, 4 times, with nothing changed")
-SECOND = Notice("here", f"diagnosing: again, with baseline 0.4.5{EVIL}")
+FIRST = RunNotice("here", "diagnosing: 12 failing tests again, 4 times, with nothing changed")
+SECOND = RunNotice("here", f"diagnosing: again, with baseline 0.4.5{EVIL}")
 
 
 def test_each_notice_is_one_plain_line_and_told_once() -> None:

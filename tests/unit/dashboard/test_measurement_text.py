@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from orchestrator.dashboard.measurement_text import Change, Measured, honest, percent
+from orchestrator.dashboard.measurement_text import MedianText, RelativeChange, honest, percent
 from orchestrator.store.benchmarks import Point
 
 
@@ -34,15 +34,15 @@ def test_a_change_that_is_there_is_never_nothing(change, shown):
 
 
 def test_a_measured_figure_says_its_spread_and_its_samples():
-    shown = Measured(Point(1, 48.858, 48.1, 50.6, 12), "ms")
+    shown = MedianText(Point(1, 48.858, 48.1, 50.6, 12), "ms")
     assert (shown.value, shown.note) == ("48.9 ms", "48.1–50.6, n = 12")
     assert shown.plain() == {"value": 48.858, "low": 48.1, "high": 50.6, "samples": 12}
     assert shown.text() == "48.9 ms (48.1–50.6, n = 12)"
-    assert Measured(Point(1, 2.0, 2.0, 2.0, 1)).text() == "2 (n = 1)"
+    assert MedianText(Point(1, 2.0, 2.0, 2.0, 1)).text() == "2 (n = 1)"
 
 
 def test_a_change_says_its_word_and_what_stands_beside_it():
-    shown = Change("worse", 0.082, "since 2.6.0")
+    shown = RelativeChange("worse", 0.082, "since 2.6.0")
     assert shown.text() == "▼ worse +8.2% since 2.6.0"
     assert shown.plain() == {"verdict": "worse", "change": 0.082, "note": "since 2.6.0"}
-    assert Change("steady", None).note == ""
+    assert RelativeChange("steady", None).note == ""

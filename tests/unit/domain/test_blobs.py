@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from orchestrator.domain.blobs import FRAME_BYTES, Intake, opened
+from orchestrator.domain.blobs import FRAME_BYTES, BlobIntake, opened
 
 TEXT = b"the same line again and again\n" * 40_000
 NOISE = os.urandom(FRAME_BYTES + 1000)
@@ -24,7 +24,7 @@ NOISE = os.urandom(FRAME_BYTES + 1000)
 def test_what_does_not_become_smaller_is_not_compressed(
     data: bytes, is_compressed: list[bool]
 ) -> None:
-    intake = Intake(None)
+    intake = BlobIntake(None)
     frames = list(intake.frames([data]))
     pieces = [data[at : at + FRAME_BYTES] for at in range(0, len(data), FRAME_BYTES)]
     both = list(zip(frames, pieces, strict=True))

@@ -61,13 +61,13 @@ def test_the_database_may_be_named_in_a_file(
 ) -> None:
     path = tmp_path / "url"
     monkeypatch.setenv("SEATRIAL_DATABASE_URL_FILE", str(path))
-    with pytest.raises(config.ConfigError, match="SEATRIAL_DATABASE_URL_FILE cannot be read"):
+    with pytest.raises(config.SettingsError, match="SEATRIAL_DATABASE_URL_FILE cannot be read"):
         config.load()
     path.write_text("\n")
-    with pytest.raises(config.ConfigError, match="is empty"):
+    with pytest.raises(config.SettingsError, match="is empty"):
         config.load()
     path.write_text("mysql://hidden@h/d")
-    with pytest.raises(config.ConfigError, match="must begin with postgresql") as refused:
+    with pytest.raises(config.SettingsError, match="must begin with postgresql") as refused:
         config.load()
     assert "hidden" not in str(refused.value)
     path.write_text("postgresql://u:hidden@h/d\n")
@@ -76,7 +76,7 @@ def test_the_database_may_be_named_in_a_file(
     assert settings.database_url.get_secret_value() == "postgresql://u:hidden@h/d"
     assert "hidden" not in repr(settings)
     monkeypatch.setenv("SEATRIAL_DATABASE_URL", "postgresql://h/d")
-    with pytest.raises(config.ConfigError, match="both set"):
+    with pytest.raises(config.SettingsError, match="both set"):
         config.load()
 
 
@@ -87,7 +87,7 @@ def test_a_budget_is_an_amount(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (settings.budget_day_usd, settings.budget_month_usd) == (Decimal("20.50"), None)
     for wrong in ("twenty", "-1", "NaN", "inf"):
         monkeypatch.setenv("SEATRIAL_BUDGET_DAY_USD", wrong)
-        with pytest.raises(config.ConfigError, match="SEATRIAL_BUDGET_DAY_USD is unusable"):
+        with pytest.raises(config.SettingsError, match="SEATRIAL_BUDGET_DAY_USD is unusable"):
             config.load()
 
 
@@ -132,7 +132,7 @@ def test_a_bad_value_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str, words: str
 ) -> None:
     monkeypatch.setenv(name, value)
-    with pytest.raises(config.ConfigError) as caught:
+    with pytest.raises(config.SettingsError) as caught:
         config.load()
     assert str(caught.value).startswith(f"{name} {words}")
     assert "\n" not in str(caught.value)

@@ -17,9 +17,9 @@ import pytest
 from orchestrator.adapters.files.ingest_upload import FileIntake, FileTape, pack_artifacts
 from orchestrator.application.ingest_artifacts import flat_names
 from orchestrator.application.ports.ingest import IntakeError
-from orchestrator.application.ports.stored_bytes import ArchiveError, Limits
+from orchestrator.application.ports.stored_bytes import ArchiveError, ArchiveLimits
 
-LIMITS = Limits(members=5, total_bytes=1_000_000, file_bytes=500_000, ratio=200)
+LIMITS = ArchiveLimits(members=5, total_bytes=1_000_000, file_bytes=500_000, ratio=200)
 
 
 def tar_of(*members: tarfile.TarInfo | tuple[str, bytes]) -> bytes:
@@ -55,7 +55,7 @@ def zip_link(name: str) -> zipfile.ZipInfo:
     return entry
 
 
-def handed(tmp_path: Path, body: bytes, name: str = "results.tar", limits: Limits = LIMITS):
+def handed(tmp_path: Path, body: bytes, name: str = "results.tar", limits: ArchiveLimits = LIMITS):
     """{name: (text that a dialect reads, remarks)} of what was taken."""
     path = tmp_path / "body"
     path.write_bytes(body)
@@ -68,7 +68,9 @@ def handed(tmp_path: Path, body: bytes, name: str = "results.tar", limits: Limit
         return {f.name: (f.artifact.path.read_bytes(), f.remarks) for f in tray.files}
 
 
-def refusal(tmp_path: Path, body: bytes, name: str = "results.tar", limits: Limits = LIMITS) -> str:
+def refusal(
+    tmp_path: Path, body: bytes, name: str = "results.tar", limits: ArchiveLimits = LIMITS
+) -> str:
     with pytest.raises(IntakeError) as caught:
         handed(tmp_path, body, name, limits)
     message = str(caught.value)

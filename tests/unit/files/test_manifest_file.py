@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.adapters.files.document_nodes import ConfigNode, UnreadableError, read_toml
+from orchestrator.adapters.files.document_nodes import ConfigNode, DocumentSyntaxError, read_toml
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.domain.document_problems import InvalidDocumentError
 
@@ -165,7 +165,7 @@ def test_whatever_the_parser_takes_the_scan_takes(text: str) -> None:
     try:
         expected = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
-        with pytest.raises(UnreadableError):
+        with pytest.raises(DocumentSyntaxError):
             read_toml(text)
         return
     assert plain(read_toml(text)) == expected

@@ -295,6 +295,67 @@ def test_an_impossible_matrix_is_refused_at_its_place(text: str, expected: str) 
     assert any(problem.startswith(expected) for problem in found), found
 
 
+def test_errors_of_the_form_and_of_the_values_are_told_together() -> None:
+    """And nothing that is only wrong because of what stands in the place of a wrong value."""
+    text = f"""{HEAD}metadata: {{}}
+subject: {{name: s, version: 1.10}}
+limits: {{max_usd: lots, cell_s: 3}}
+platforms:
+  - {{id: here, provider: locall}}
+  - {{id: b c, provider: local, locatons: [x], locations: 3}}
+  - {{provider: local}}
+jobs:
+  - {{id: aa, on: [nowhere]}}
+  - {{id: 5, on: all}}
+"""
+    with pytest.raises(InvalidDocumentError) as caught:
+        DOCUMENTS.check_matrix(text, "m.yaml", manifest=manifest(), providers=TRAITS)
+    assert [f"{p.line} {'.'.join(map(str, p.path))}" for p in caught.value.problems] == [
+        "3 metadata.name",
+        "4 subject.version",
+        "5 limits.max_usd",
+        "5 limits.cell_s",
+        "7 platforms.0",
+        "7 platforms.0.provider",
+        "8 platforms.1.id",
+        "8 platforms.1.locatons",
+        "8 platforms.1.locations",
+        "9 platforms.2.id",
+        "11 jobs.0.id",
+        "11 jobs.0.on.0",
+        "12 jobs.1.id",
+    ]
+    said = [p.message for p in caught.value.problems]
+    assert said[4] == "no job is sent to platform 'here'"
+    assert said[5] == "there is no provider 'locall'; did you mean 'local'?"
+    assert said[10] == "the payload has no job 'aa'; did you mean 'a'?"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            GOOD.replace("id: a,", "id: aa,") + "payload: {pth: x}\n",
+            ["payload.path", "payload.pth"],
+        ),
+        (
+            changed("id: a,", "id: aa,").replace("limits:", "limit:"),
+            ["jobs.0.id", "limit", "platforms.0"],
+        ),
+        (
+            changed("id: a,", "id: aa,").replace("{id: here, provider: local}", "here"),
+            ["platforms.0"],
+        ),
+    ],
+    ids=["another payload", "an unknown key hides nothing", "nothing in its place"],
+)
+def test_only_what_can_be_checked_is_told(text: str, told: list[str]) -> None:
+    with pytest.raises(InvalidDocumentError) as caught:
+        DOCUMENTS.check_matrix(text, "m.yaml", manifest=manifest(), providers=TRAITS)
+    paths = [".".join(map(str, p.path)) for p in caught.value.problems]
+    assert sorted(paths) == told
+
+
 def test_a_possible_matrix_passes() -> None:
     made = DOCUMENTS.check_matrix(GOOD, "m.yaml", manifest=manifest(), providers=TRAITS)
     assert made == DOCUMENTS.read_matrix(GOOD, "m.yaml")

@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.adapters.files.archive import FilePayloadArchives, file_chunks
 from orchestrator.adapters.files.documents import FileDocuments
-from orchestrator.application.ports.stored_bytes import ArchiveError, Limits
+from orchestrator.application.ports.stored_bytes import ArchiveError, ArchiveLimits
 from orchestrator.domain.document_problems import InvalidDocumentError
 from tests.unit.files.tars import MANIFEST, entry, link, payload, pieces, tar
 
@@ -272,7 +272,7 @@ def test_sockets_and_pipes_are_refused(
 
 def test_a_folder_that_is_too_large_names_its_largest_file(folder: Path, into: Path) -> None:
     (folder / "big.bin").write_bytes(b"x" * 5000)
-    small = FilePayloadArchives(FileDocuments(), Limits(total_bytes=4096))
+    small = FilePayloadArchives(FileDocuments(), ArchiveLimits(total_bytes=4096))
     with pytest.raises(ArchiveError, match=r"the largest is 'big.bin' of 5000 bytes"):
         small.pack(folder, into=into)
     assert not list(into.iterdir())

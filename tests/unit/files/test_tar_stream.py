@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.adapters.files import tar_stream
-from orchestrator.adapters.files.tar_stream import Kind, open_tar, read_members, unpack_bundle
-from orchestrator.application.ports.stored_bytes import ArchiveError, BundleError, Limits
+from orchestrator.adapters.files.tar_stream import MemberKind, open_tar, read_members, unpack_bundle
+from orchestrator.application.ports.stored_bytes import ArchiveError, ArchiveLimits, BundleError
 from tests.unit.files.tars import entry, link, pieces, tar
 
-LIMITS = Limits()
-SMALL = Limits(members=3, total_bytes=4096, file_bytes=1024, ratio=10)
+LIMITS = ArchiveLimits()
+SMALL = ArchiveLimits(members=3, total_bytes=4096, file_bytes=1024, ratio=10)
 
 
 def read(
-    data: bytes, limits: Limits = LIMITS, size: int = 7919
-) -> list[tuple[str, Kind, bytes, str]]:
+    data: bytes, limits: ArchiveLimits = LIMITS, size: int = 7919
+) -> list[tuple[str, MemberKind, bytes, str]]:
     return [
         (member.name, member.kind, b"".join(member.content), member.target)
         for member in read_members(pieces(data, size), limits)
@@ -42,11 +42,11 @@ def test_an_honest_archive_is_read(form: int, size: int) -> None:
         form=form,
     )
     expected = [
-        ("a", Kind.FILE, b"x" * 1025, ""),
-        ("d", Kind.FOLDER, b"", ""),
-        (LONG, Kind.FILE, b"long", ""),
-        ("l", Kind.LINK, b"", LONG),
-        ("empty", Kind.FILE, b"", ""),
+        ("a", MemberKind.FILE, b"x" * 1025, ""),
+        ("d", MemberKind.FOLDER, b"", ""),
+        (LONG, MemberKind.FILE, b"long", ""),
+        ("l", MemberKind.LINK, b"", LONG),
+        ("empty", MemberKind.FILE, b"", ""),
     ]
     assert read(data, size=size) == expected
     assert read(gzip.compress(data), size=size) == expected
@@ -131,7 +131,7 @@ def test_a_file_that_is_too_large_is_refused() -> None:
 
 
 def test_too_much_together_is_refused() -> None:
-    many = Limits(members=3, total_bytes=4096)
+    many = ArchiveLimits(members=3, total_bytes=4096)
     with pytest.raises(ArchiveError, match="unpacks to more than 4096 bytes"):
         read(tar(*(entry(str(n), b"x" * 9000) for n in range(2))), many)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orchestrator.domain.gate.policy import (
     ApprovalRule,
-    Budget,
+    BenchmarkBudget,
     CostRule,
     EvidenceRule,
     FlakyRule,
@@ -145,8 +145,8 @@ performance_rules = st.builds(
     PerformanceRule,
     budgets=st.sampled_from(
         [
-            (Budget(match="bench/time", max_regression="3%"),),
-            (Budget(match="*/*", max_regression="5%"),),
+            (BenchmarkBudget(match="bench/time", max_regression="3%"),),
+            (BenchmarkBudget(match="*/*", max_regression="5%"),),
         ]
     ),
     min_pairs=st.just(3),

@@ -11,7 +11,7 @@ from statistics import median
 from orchestrator.domain.catalogue import promised
 from orchestrator.domain.gate.evaluate import RULES_VERSION, evaluate
 from orchestrator.domain.gate.gate_documents import digest_of, policy_digest, snapshot_document
-from orchestrator.domain.gate.performance import Comparison
+from orchestrator.domain.gate.performance import PairedComparison
 from orchestrator.domain.gate.policy import (
     ApprovalRule,
     GateMetadata,
@@ -47,12 +47,12 @@ class PlainStatistics:
         direction: str,
         margin: float,
         alpha: float,
-    ) -> Comparison:
+    ) -> PairedComparison:
         ratios = [s / b for s, b in zip(subject, baseline, strict=True)]
         slower = [(1 / r if direction == "higher" else r) - 1 for r in ratios]
         middle = median(slower)
         wide = median(abs(each - middle) for each in slower) / len(slower) ** 0.5
-        return Comparison(
+        return PairedComparison(
             pairs=len(slower),
             slowdown=middle,
             low=middle - wide,

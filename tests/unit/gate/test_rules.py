@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 
 from orchestrator.domain.gate.policy import (
-    Budget,
+    BenchmarkBudget,
     CostRule,
     EvidenceRule,
     GatePolicy,
@@ -52,7 +52,7 @@ THREE_GREEN = policy(PlatformRule(id="gcp-l4", consecutive_green=3))
 NINE_TENTHS = policy(
     evidence=EvidenceRule(manifest=ManifestRule(min_tests_vs_baseline=Decimal("0.9")))
 )
-ANOTHER = PerformanceRule(budgets=(Budget(match="other/time", max_regression="3%"),))
+ANOTHER = PerformanceRule(budgets=(BenchmarkBudget(match="other/time", max_regression="3%"),))
 RERUN = (replace(RED, run="run-1"), cell(run="run-2"))
 IMAGE = cell(id="gcp-l4.image")
 NIGHTLY = replace(RED, id="gcp-l4.nightly", environment="nightly")
@@ -270,7 +270,7 @@ def pairs(slower: float = 1.0, noise: float = 0.0, number: int = 12) -> Pairs:
 )
 def test_performance(measured: tuple[Pairs, ...], word: str, decision: Decision):
     rule = PerformanceRule(
-        budgets=(Budget(match="bench/*", max_regression="3%"),),
+        budgets=(BenchmarkBudget(match="bench/*", max_regression="3%"),),
         on_inconclusive=word,  # type: ignore[arg-type]
     )
     bench = job("bench", kind="benchmark", counts=Counts())
@@ -279,7 +279,7 @@ def test_performance(measured: tuple[Pairs, ...], word: str, decision: Decision)
 
 
 def test_a_slow_benchmark_is_named_with_its_figures():
-    rule = PerformanceRule(budgets=(Budget(match="bench/time", max_regression="3%"),))
+    rule = PerformanceRule(budgets=(BenchmarkBudget(match="bench/time", max_regression="3%"),))
     bench = job("bench", kind="benchmark", counts=Counts())
     evidence = snapshot(cell("gcp-l4", job(), bench, pairs=(pairs(1.1),)))
     found = result(judge(policy(performance=rule), evidence), "performance/bench/time@gcp-l4")
@@ -292,7 +292,7 @@ def test_a_slow_benchmark_is_named_with_its_figures():
 
 
 def test_the_processes_that_pairs_were_taken_in_are_counted():
-    rule = PerformanceRule(budgets=(Budget(match="bench/time", max_regression="3%"),))
+    rule = PerformanceRule(budgets=(BenchmarkBudget(match="bench/time", max_regression="3%"),))
     bench = job("bench", kind="benchmark", counts=Counts())
     launch = tuple(float(turn % 12 // 2) for turn in range(24))
     evidence = snapshot(
@@ -304,7 +304,7 @@ def test_the_processes_that_pairs_were_taken_in_are_counted():
 
 
 def test_a_benchmark_without_a_budget_is_shown():
-    rule = PerformanceRule(budgets=(Budget(match="bench/time", max_regression="3%"),))
+    rule = PerformanceRule(budgets=(BenchmarkBudget(match="bench/time", max_regression="3%"),))
     other = replace(pairs(2.0), metric="warm-up")
     bench = job("bench", kind="benchmark", counts=Counts())
     evidence = snapshot(cell("gcp-l4", job(), bench, pairs=(pairs(), other)))

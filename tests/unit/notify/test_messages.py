@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from orchestrator.adapters.guarded_http import Answer
+from orchestrator.adapters.guarded_http import GuardedResponse
 from orchestrator.adapters.notification_sender import (
     delivery_answer,
     new_secret,
@@ -210,7 +210,7 @@ def test_a_github_of_ones_own() -> None:
 def test_answers(
     status: int, headers: dict[str, str], result: str, retry_after_s: float | None
 ) -> None:
-    answer = Answer(status, headers, b"<b>no\x1b[2J\nmore</b>")
+    answer = GuardedResponse(status, headers, b"<b>no\x1b[2J\nmore</b>")
     receipt = delivery_answer(answer, now=NOW, refused=frozenset({422}))
     assert receipt.result == DeliveryResult(result)
     assert receipt.retry_after_s == retry_after_s

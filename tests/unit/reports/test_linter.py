@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from reports.linter import lint, lint_evidence
-from reports.registry import ReportRefusedError, model_of, render
+from reports.registry import ContradictionError, model_of, render
 from reports.views.platform import platform_view
 from reports.views.summary import summary_view
 from tests.unit.reports.builders import (
@@ -32,7 +32,7 @@ def test_a_lying_roll_up_is_found_by_counting_the_tests(templates):
     better = replace(cell.jobs[0].counts, passed=48, skipped=0)
     lying = replace(cell, jobs=(replace(cell.jobs[0], counts=better), *cell.jobs[1:]))
     evidence = evidence_of((lying, jobs), outcome=Outcome.PASSED)
-    with pytest.raises(ReportRefusedError) as refused:
+    with pytest.raises(ContradictionError) as refused:
         render("platform", evidence, format="md", templates=templates)
     assert "recount" in {finding.rule for finding in refused.value.findings}
     assert "passed 48, counted 46; skipped 0, counted 2" in str(refused.value)
@@ -103,5 +103,5 @@ def test_a_ledger_below_seconds_times_price_is_refused():
     cell, jobs = a10g()
     cheap = billed(replace(cell.leases[0], cost_usd=Decimal("0.08")))
     evidence = evidence_of((replace(cell, leases=(cheap,)), jobs), outcome=Outcome.FAILED)
-    with pytest.raises(ReportRefusedError, match=r"seconds x price is 0\.08, recomputed 0\.178"):
+    with pytest.raises(ContradictionError, match=r"seconds x price is 0\.08, recomputed 0\.178"):
         model_of("platform", evidence)

@@ -11,7 +11,7 @@ from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.outcome import Outcome
 from reports.model.values import Absent
-from reports.registry import ReportRefusedError, model_of, render
+from reports.registry import ContradictionError, model_of, render
 from tests.unit.reports.builders import evidence_of
 from tests.unit.reports.stories import a10g, l4, local, not_available, release, simulated, story
 
@@ -87,7 +87,7 @@ def test_a_bill_whose_phases_do_not_add_up_is_not_published():
     cell, jobs = a10g()
     short = replace(cell.leases[0], phase_usd={CellState.RUNNING: Decimal("0.18")})
     evidence = evidence_of((replace(cell, leases=(short,)), jobs), outcome=Outcome.FAILED)
-    with pytest.raises(ReportRefusedError, match=r"the total by state is 0\.18"):
+    with pytest.raises(ContradictionError, match=r"the total by state is 0\.18"):
         model_of("platform", evidence)
 
 

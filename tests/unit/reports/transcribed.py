@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from orchestrator.adapters.files.documents import Form
+from orchestrator.adapters.files.documents import DocumentForm
 from orchestrator.adapters.files.ingest_upload import FileTape
 from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.application.describe_run import stated_leases
@@ -111,7 +111,7 @@ Told = tuple[CellRecord, tuple[TestFact, ...], tuple[RunAnnotation, ...], Ingest
 
 def _cell(files: Sequence[Path], scratch: Path) -> Told:
     by_name = {path.name: path for path in files}
-    form = Form(IngestNotes, "Ingest")
+    form = DocumentForm(IngestNotes, "Ingest")
     notes = form.read(by_name.pop(NOTES).read_text("utf-8"), NOTES).value
     assert isinstance(notes.platform, str)
     assert notes.subject is not None

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.adapters.result_parsers.measurement_lines import Measured, measured, relation
+from orchestrator.adapters.result_parsers.measurement_lines import MeasuredLine, measured, relation
 from orchestrator.adapters.result_parsers.metric_dialects import MetricLines
 from orchestrator.adapters.result_parsers.quantities import Quantity, quantity
 from orchestrator.domain.parsed_results import (
@@ -179,7 +179,7 @@ def test_lines(
     line: str, label: str, params: dict[str, int], figures: list[tuple[str, float]]
 ) -> None:
     found = measured(line)
-    assert isinstance(found, Measured)
+    assert isinstance(found, MeasuredLine)
     assert (found.label, dict(found.params)) == (label, params)
     assert [(f.name, f.quantity.value) for f in found.figures] == figures
 

@@ -13,7 +13,7 @@ from orchestrator.domain.machine import (
     NotOfferedError,
     ProviderUnavailableError,
 )
-from runners.aws.catalogue import Catalogue
+from runners.aws.catalogue import InstanceCatalogue
 from runners.aws.machines import split_id
 from runners.aws.network import _rule, _sources
 from runners.aws.platform_config import parse_platform
@@ -75,7 +75,7 @@ def chosen(
     }
     if types:
         platform["instance_type"] = types
-    catalogue = Catalogue(Offerings(), lambda: NOW)  # type: ignore[arg-type]
+    catalogue = InstanceCatalogue(Offerings(), lambda: NOW)  # type: ignore[arg-type]
     return catalogue.chosen(parse_platform(as_platform(platform)))
 
 
@@ -133,7 +133,7 @@ def test_a_named_type_whose_device_has_no_name_is_taken_at_its_word() -> None:
 
 def test_a_type_is_described_once_for_all_regions() -> None:
     account = Offerings()
-    catalogue = Catalogue(account, lambda: NOW)  # type: ignore[arg-type]
+    catalogue = InstanceCatalogue(account, lambda: NOW)  # type: ignore[arg-type]
     config = parse_platform(
         as_platform(
             {

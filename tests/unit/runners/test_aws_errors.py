@@ -13,7 +13,7 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
     QuotaError,
 )
-from runners.aws.errors import ENDED, TABLE, Refusal, ended_by, error_of, error_rule
+from runners.aws.errors import ENDED, TABLE, Ec2Refusal, ended_by, error_of, error_rule
 
 MEANINGS = (
     (CapacityError, Extent.PLACE,
@@ -55,7 +55,7 @@ EXPECTED = {code: (kind, extent) for kind, extent, codes in MEANINGS for code in
 
 @pytest.mark.parametrize("code", sorted(EXPECTED))
 def test_every_code_has_its_error(code: str) -> None:
-    error = error_of(Refusal(code, "words"), requested="RunInstances in us-east-1a")
+    error = error_of(Ec2Refusal(code, "words"), requested="RunInstances in us-east-1a")
     assert (type(error), error.extent, error.code) == (*EXPECTED[code], code)
 
 
@@ -88,7 +88,7 @@ def test_an_unknown_code_is_taken_by_its_words_and_status(
 
 
 def test_the_message_is_for_a_person() -> None:
-    refusal = Refusal("VcpuLimitExceeded", "Your limit is 4.", "req-1")
+    refusal = Ec2Refusal("VcpuLimitExceeded", "Your limit is 4.", "req-1")
     error = error_of(refusal, requested="RunInstances g5.xlarge on-demand in us-east-1a")
     assert str(error) == (
         "RunInstances g5.xlarge on-demand in us-east-1a was refused: VcpuLimitExceeded: Your limit "
@@ -98,7 +98,7 @@ def test_the_message_is_for_a_person() -> None:
 
 def test_an_account_without_the_role_of_spot_says_how_to_make_it() -> None:
     # github.com/runs-on/runs-on/issues/233
-    refusal = Refusal(
+    refusal = Ec2Refusal(
         "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
         "The provided credentials do not have permission to create the service-linked role for "
         "EC2 Spot Instances.",
@@ -108,7 +108,7 @@ def test_an_account_without_the_role_of_spot_says_how_to_make_it() -> None:
 
 
 def test_a_type_outside_the_free_plan_is_the_accounts_matter() -> None:
-    refusal = Refusal(
+    refusal = Ec2Refusal(
         "InvalidParameterCombination",
         "The specified instance type is not eligible for Free Tier. For a list of Free Tier "
         "instance types, run 'describe-instance-types' with the filter 'free-tier-eligible=true'.",
@@ -119,7 +119,7 @@ def test_a_type_outside_the_free_plan_is_the_accounts_matter() -> None:
 
 
 def test_the_sentence_of_a_refusal_is_not_read_for_other_codes() -> None:
-    quota = Refusal("InsufficientInstanceCapacity", "VcpuLimitExceeded, your quota is 0")
+    quota = Ec2Refusal("InsufficientInstanceCapacity", "VcpuLimitExceeded, your quota is 0")
     assert type(error_of(quota, requested="x")) is CapacityError
 
 

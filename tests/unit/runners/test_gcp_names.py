@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from orchestrator.domain.machine import ConfigError, LaunchRequest, Login, Place
 from orchestrator.domain.prices import sift
-from runners.gcp.images import Image
+from runners.gcp.images import ResolvedImage
 from runners.gcp.instance import (
     ResourceId,
     build_instance,
@@ -106,7 +106,7 @@ def build(*, minutes: float = 30, market: str = "spot", disk_gb: int = 100) -> d
     instance = build_instance(
         request,
         parse_platform(as_platform(platform)),
-        Image("link", "image-1", "1", "", 50, "", needs_driver=False),
+        ResolvedImage("link", "image-1", "1", "", 50, "", needs_driver=False),
         project="seatrial",
         now=NOW,
         templates=Path(__file__).parents[3] / "templates",

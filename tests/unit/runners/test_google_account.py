@@ -11,7 +11,7 @@ from google.auth import exceptions
 
 from orchestrator.domain.machine import CredentialsError
 from runners.google import account as module
-from runners.google.account import Account
+from runners.google.account import GoogleAccount
 
 PERSON = {
     "type": "authorized_user",
@@ -25,7 +25,7 @@ def signed_in(path: Path, monkeypatch: pytest.MonkeyPatch, **more: str) -> str |
     """The quota project of a person's credentials, as the calls would carry it."""
     path.write_text(json.dumps({**PERSON, **more}), encoding="utf-8")
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
-    account = Account({"gcp_project": "validation-1"}, api="gcp_tpu_endpoint")
+    account = GoogleAccount({"gcp_project": "validation-1"}, api="gcp_tpu_endpoint")
     quota_project: str | None = account.credentials.quota_project_id
     return quota_project
 
@@ -50,7 +50,7 @@ def test_a_refused_sign_in_is_not_tried_again_at_once(monkeypatch: pytest.Monkey
         raise exceptions.DefaultCredentialsError("none here")
 
     monkeypatch.setattr(google.auth, "default", refuse)
-    account = Account({}, api="gcp_compute_endpoint")
+    account = GoogleAccount({}, api="gcp_compute_endpoint")
     for _ in range(3):
         with pytest.raises(CredentialsError, match="none here"):
             _ = account.credentials

@@ -17,7 +17,7 @@ from orchestrator.domain.machine import (
     QuotaError,
 )
 from runners.tpu.client import answer_of, guarded, is_loopback, kinds, status_answer
-from runners.tpu.errors import CODES, Answer, classify, code_name, refused
+from runners.tpu.errors import CODES, ApiRefusal, classify, code_name, refused
 
 NO_CAPACITY = (
     'There is no more capacity in the zone "us-west4-a"; you can try in another zone where '
@@ -131,7 +131,7 @@ def test_every_row_of_the_table(
     kind: type[ProviderError],
     extent: Extent | None,
 ) -> None:
-    error = refused(Answer(code, words, details), "create node us-west4-a/nodes/x")
+    error = refused(ApiRefusal(code, words, details), "create node us-west4-a/nodes/x")
     assert type(error) is kind
     assert error.code == code
     assert extent is None or error.extent is extent
@@ -167,16 +167,16 @@ def test_what_an_operation_ends_with(number: int, words: str, ended: str) -> Non
 
 def test_a_late_refusal_differs_from_one_at_the_call_where_the_facts_say_so() -> None:
     words = "the request could not be met"
-    at_once = refused(Answer("FAILED_PRECONDITION", words), "create")
-    late = refused(Answer("FAILED_PRECONDITION", words, late=True), "create")
+    at_once = refused(ApiRefusal("FAILED_PRECONDITION", words), "create")
+    late = refused(ApiRefusal("FAILED_PRECONDITION", words, late=True), "create")
     assert (type(at_once), type(late)) == (ConfigError, CapacityError)
 
 
 def test_the_advice_names_the_api_and_the_role() -> None:
     assert "gcloud services enable tpu.googleapis.com" in str(
-        refused(Answer("PERMISSION_DENIED", DISABLED), "create")
+        refused(ApiRefusal("PERMISSION_DENIED", DISABLED), "create")
     )
-    assert "roles/tpu.admin" in str(refused(Answer("PERMISSION_DENIED", "no"), "create"))
+    assert "roles/tpu.admin" in str(refused(ApiRefusal("PERMISSION_DENIED", "no"), "create"))
 
 
 def test_codes_by_number() -> None:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from orchestrator.adapters.statistics import PairedStatistics
 from orchestrator.domain.gate.performance import (
     FEWEST_LAUNCHES,
-    Benchmark,
     BenchmarkResult,
-    Comparison,
+    BudgetedBenchmark,
+    PairedComparison,
     decide,
     pairs_needed,
 )
@@ -29,7 +29,7 @@ def measured(slower: float = 0.0, *, noise: float = 0.01, pairs: int = 24, seed:
     ratios = np.random.default_rng(seed).standard_normal(pairs)
     ratios = noise * np.sqrt(2) * (ratios - ratios.mean()) / ratios.std()
     baseline = np.ones(pairs)
-    return Benchmark(
+    return BudgetedBenchmark(
         subject=(baseline * np.exp(ratios) * (1 + slower)).tolist(),
         baseline=baseline.tolist(),
         direction="lower",
@@ -37,12 +37,12 @@ def measured(slower: float = 0.0, *, noise: float = 0.01, pairs: int = 24, seed:
     )
 
 
-def resident(slower: float, *, launches: int, seed: int, level: float = 0.02) -> Benchmark:
+def resident(slower: float, *, launches: int, seed: int, level: float = 0.02) -> BudgetedBenchmark:
     """Six pairs a launch, quiet ones; each launch is some per cent faster or slower by itself."""
     rng = np.random.default_rng(seed)
     levels = level * np.repeat(rng.standard_normal(launches), 6)
     ratios = levels + 0.003 * rng.standard_normal(6 * launches)
-    return Benchmark(
+    return BudgetedBenchmark(
         subject=(np.exp(ratios) * (1 + slower)).tolist(),
         baseline=[1.0] * (6 * launches),
         direction="lower",
@@ -51,17 +51,17 @@ def resident(slower: float, *, launches: int, seed: int, level: float = 0.02) ->
     )
 
 
-def compared(one: Benchmark) -> Comparison:
+def compared(one: BudgetedBenchmark) -> PairedComparison:
     found = ruled(one, min_pairs=3)[0].comparison
     assert found is not None
     return found
 
 
-def ruled(*benchmarks: Benchmark, min_pairs: int = 10) -> tuple[BenchmarkResult, ...]:
+def ruled(*benchmarks: BudgetedBenchmark, min_pairs: int = 10) -> tuple[BenchmarkResult, ...]:
     return decide(benchmarks, PairedStatistics(), min_pairs=min_pairs, alpha=0.01, fdr=0.05)
 
 
-def outcome(*benchmarks: Benchmark) -> list[RuleOutcome]:
+def outcome(*benchmarks: BudgetedBenchmark) -> list[RuleOutcome]:
     return [one.outcome for one in ruled(*benchmarks)]
 
 
@@ -167,7 +167,7 @@ TAKEN = st.lists(st.tuples(TURN, TURN, st.integers(1, 8)), min_size=3, max_size=
 @given(TAKEN, st.sampled_from([None, 0.0, 0.03]), st.sampled_from(["lower", "higher"]))
 def test_launches_never_make_anything_more_certain(taken, budget, direction):
     subject, baseline, launches = zip(*taken, strict=True)
-    one = Benchmark(
+    one = BudgetedBenchmark(
         subject=subject,
         baseline=baseline,
         direction=direction,

@@ -11,14 +11,14 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from orchestrator.adapters.statistics import PairedStatistics
-from orchestrator.domain.gate.performance import POWER, Comparison
+from orchestrator.domain.gate.performance import POWER, PairedComparison
 
 STATISTICS = PairedStatistics()
 TURN = st.floats(0.5, 2.0)
 PAIRS = st.lists(st.tuples(TURN, TURN), min_size=3, max_size=40)
 
 
-def compare(subject, baseline, *, direction="lower", margin=0.03, alpha=0.01) -> Comparison:
+def compare(subject, baseline, *, direction="lower", margin=0.03, alpha=0.01) -> PairedComparison:
     return STATISTICS.compare(subject, baseline, direction=direction, margin=margin, alpha=alpha)
 
 
@@ -32,7 +32,7 @@ def arms(pairs):
     return [one for one, _ in pairs], [other for _, other in pairs]
 
 
-def same(one: Comparison, other: Comparison, *, digits: int = 10) -> None:
+def same(one: PairedComparison, other: PairedComparison, *, digits: int = 10) -> None:
     """Equal in so many digits."""
     assert astuple(one) == pytest.approx(astuple(other), rel=10.0**-digits, abs=10.0**-digits)
 

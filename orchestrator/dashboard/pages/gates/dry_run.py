@@ -15,7 +15,7 @@ from orchestrator.application.gather_evidence import WrongProductError
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages.gates.rules import (
     SHOWN,
-    Change,
+    RuleChange,
     changes,
     in_words,
     rule_table,
@@ -43,7 +43,7 @@ LONGEST_DIFF = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PolicyLine:
     """A line of a policy."""
 
     number: int
@@ -55,12 +55,12 @@ class Line:
 class Listing:
     """Lines of a policy, and the number of lines not shown."""
 
-    lines: Sequence[Line]
+    lines: Sequence[PolicyLine]
     more: int
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
+class DiffLine:
     """A line of a difference: ``+``, ``-``, a space, or ``@`` where some are left out."""
 
     sign: str
@@ -72,13 +72,13 @@ def lines_of(text: str, problems: Sequence[Problem] = ()) -> Listing:
     wrong = {problem.line for problem in problems}
     whole = text.splitlines()
     shown = [
-        Line(number, line[:LONGEST_LINE], number in wrong)
+        PolicyLine(number, line[:LONGEST_LINE], number in wrong)
         for number, line in enumerate(whole[:LINES_SHOWN], start=1)
     ]
     return Listing(shown, len(whole) - len(shown))
 
 
-def diff_of(old: str, new: str) -> list[Changed] | None:
+def diff_of(old: str, new: str) -> list[DiffLine] | None:
     """Return the changed lines; None for texts that are too long to compare."""
     before, after = old.splitlines(), new.splitlines()
     if max(len(before), len(after)) > LONGEST_DIFF:
@@ -87,10 +87,10 @@ def diff_of(old: str, new: str) -> list[Changed] | None:
     return list(_changed(found))[:LINES_SHOWN]
 
 
-def _changed(lines: Iterator[str]) -> Iterator[Changed]:
+def _changed(lines: Iterator[str]) -> Iterator[DiffLine]:
     for number, line in enumerate(lines):
         if number >= 2:  # the names of the files
-            yield Changed(line[:1], line[1:] if line[:1] != "@" else line)
+            yield DiffLine(line[:1], line[1:] if line[:1] != "@" else line)
 
 
 _CHANGES = (
@@ -109,7 +109,7 @@ _PAST = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class DryRunOutcome:
     """The outcome of one dry run."""
 
     verdict: Verdict
@@ -127,7 +127,7 @@ class Outcome:
         return {"verdict": verdict_document(self.verdict), "stored": stored}
 
 
-def beside(request: PageRequest, gate: str, runs: Sequence[str], verdict: Verdict) -> Outcome:
+def beside(request: PageRequest, gate: str, runs: Sequence[str], verdict: Verdict) -> DryRunOutcome:
     """Compare the dry run with the gate's newest verdict on the same runs."""
     looked_at = tuple(sorted(runs)) or _runs_of(verdict)
     last = looked_at[-1] if looked_at else None
@@ -135,7 +135,7 @@ def beside(request: PageRequest, gate: str, runs: Sequence[str], verdict: Verdic
     stored = next((one for one in known if tuple(sorted(one.runs)) == looked_at), None)
     rules = sorted(verdict.rules, key=severity)
     found = changes(stored.verdict.rules, rules) if stored else []
-    return Outcome(
+    return DryRunOutcome(
         verdict=verdict,
         stored=stored,
         runs=looked_at,
@@ -165,7 +165,7 @@ def _runs_of(verdict: Verdict) -> tuple[str, ...]:
     return tuple(sorted(map(str, found))) if isinstance(found, list | tuple) else ()
 
 
-def _change_table(changes: Sequence[Change]) -> Table:
+def _change_table(changes: Sequence[RuleChange]) -> Table:
     return Table(
         id="changes",
         caption="Rules with another outcome",
@@ -176,7 +176,7 @@ def _change_table(changes: Sequence[Change]) -> Table:
     )
 
 
-def _change(one: Change) -> Row:
+def _change(one: RuleChange) -> Row:
     before = Badge(one.before) if one.before else Text(one.before_words)
     now = Badge(one.now) if one.now else Text(one.now_words)
     return Row((Text(one.rule, is_code=True), before, now), tone="bad" if one.is_worse else "")
@@ -211,7 +211,7 @@ _PATH = urls.GATES + "/{gate}/dry-run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
+class DryRunForm:
     """The values of the form."""
 
     policy: str
@@ -222,14 +222,14 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class DryRunAnswer:
     """The result of a dry run, or why there is none."""
 
     problems: Sequence[Problem] = ()
     """Of the text."""
     refused: str = ""
     """Why it could not be tried, where that is not the text's fault."""
-    outcome: Outcome | None = None
+    outcome: DryRunOutcome | None = None
     past: Table | None = None
 
     @property
@@ -242,7 +242,9 @@ class Found:
 @router.get(_PATH)
 def show_form(request: PageRequestDep, gate: str) -> Response:
     """Show the gate's present policy in a form."""
-    return _page(request, gate, Written(policy=find_policy(request.context, gate).text), Found())
+    return _page(
+        request, gate, DryRunForm(policy=find_policy(request.context, gate).text), DryRunAnswer()
+    )
 
 
 @router.post(_PATH)
@@ -259,21 +261,21 @@ def try_text(
     find_policy(request.context, gate)
     # Browsers send lines that end as mail does; a policy's lines are counted either way.
     text = policy.replace("\r\n", "\n")
-    written = Written(policy=text, against=against, runs=runs, last=last)
+    written = DryRunForm(policy=text, against=against, runs=runs, last=last)
     try:
         found = _found(request, gate, written)
     except InvalidDocumentError as error:
-        return _page(request, gate, written, Found(problems=error.problems), status=422)
+        return _page(request, gate, written, DryRunAnswer(problems=error.problems), status=422)
     except (WrongProductError, PageMissingError) as error:
-        return _page(request, gate, written, Found(refused=str(error)), status=422)
+        return _page(request, gate, written, DryRunAnswer(refused=str(error)), status=422)
     return _page(request, gate, written, found)
 
 
-def _found(request: PageRequest, gate: str, written: Written) -> Found:
+def _found(request: PageRequest, gate: str, written: DryRunForm) -> DryRunAnswer:
     if written.against == "past":
         known = request.context.stores.gates.verdicts(gate=gate, limit=_last(written.last))
         tried = dry_run_policy(request.context, written.policy, known, name=_NAME)
-        return Found(past=past_table(request, tried))
+        return DryRunAnswer(past=past_table(request, tried))
     names = written.runs.replace(",", " ").split() if written.against == "runs" else []
     if len(names) > MOST_RUNS:
         raise PageMissingError(f"name at most {MOST_RUNS} runs")
@@ -281,7 +283,7 @@ def _found(request: PageRequest, gate: str, written: Written) -> Found:
         raise PageMissingError("name the runs: their ids, or the beginnings of these")
     runs = [run_of(request, name).id for name in names]
     verdict = dry_run(request.context, written.policy, runs, request.now, name=_NAME)
-    return Found(outcome=beside(request, gate, runs, verdict))
+    return DryRunAnswer(outcome=beside(request, gate, runs, verdict))
 
 
 def _last(text: str) -> int:
@@ -290,13 +292,13 @@ def _last(text: str) -> int:
     return int(text)
 
 
-def _summary(result: Found) -> str:
+def _summary(result: DryRunAnswer) -> str:
     verdict = result.outcome.verdict if result.outcome else None
     return summary_of(verdict.decision, verdict.summary) if verdict else ""
 
 
 def _page(
-    request: PageRequest, gate: str, written: Written, result: Found, *, status: int = 200
+    request: PageRequest, gate: str, written: DryRunForm, result: DryRunAnswer, *, status: int = 200
 ) -> Response:
     stored = find_policy(request.context, gate)
     tables = [replace(table, is_passing=True) for table in result.tables]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from fastapi import APIRouter, Response
 
 from orchestrator.application.gate_status import (
-    Due,
+    GateSchedule,
     GateStatus,
     PendingItem,
     VerdictLineage,
@@ -20,7 +20,7 @@ from orchestrator.dashboard.pages.gates.channels import channel_table, last_try
 from orchestrator.dashboard.pages.gates.keys import key_table
 from orchestrator.dashboard.pages.gates.rules import summary_of
 from orchestrator.dashboard.responses import Page, PageRequest, PageRequestDep
-from orchestrator.dashboard.table import Badge, Cell, Column, Moment, Row, Several, Table, Text
+from orchestrator.dashboard.table import Badge, Column, Moment, Row, Several, Table, TableCell, Text
 
 router = APIRouter()
 RUN_SHOWN = 12
@@ -122,7 +122,7 @@ def _line_of(line: VerdictLineage | None) -> str:
 
 def _cells(
     request: PageRequest, status: GateStatus, line: VerdictLineage | None, *, is_first: bool
-) -> tuple[Cell, ...]:
+) -> tuple[TableCell, ...]:
     stored = status.stored
     badge = urls.badge_url(stored.gate)
     name = line.head.newest.lineage if line else stored.gate
@@ -136,7 +136,9 @@ def _cells(
     )
 
 
-def _decided(request: PageRequest, line: VerdictLineage | None) -> tuple[Cell, Cell, Cell, Cell]:
+def _decided(
+    request: PageRequest, line: VerdictLineage | None
+) -> tuple[TableCell, TableCell, TableCell, TableCell]:
     if line is None:
         return Badge("unknown", note="no verdict yet"), Moment(None), Text(""), Moment(None)
     newest = line.head.newest
@@ -168,10 +170,10 @@ def _waits(status: GateStatus) -> Iterator[Text]:
         yield Text(f"and {many} more", urls.gate_url(status.stored.gate))
 
 
-def _due(request: PageRequest, status: GateStatus, line: str) -> Cell:
+def _due(request: PageRequest, status: GateStatus, line: str) -> TableCell:
     """Return the lineage's next schedule; for the gate's own lineage, any schedule of the gate."""
     mine = [one for one in status.schedules if one.schedule.lineage == line]
-    found: Due | None = next(iter(mine or status.schedules), None)
+    found: GateSchedule | None = next(iter(mine or status.schedules), None)
     if found is None:
         return Text("nothing is scheduled", urls.SCHEDULES)
     href = urls.schedule_url(found.schedule.name)

@@ -15,7 +15,6 @@ from orchestrator.dashboard.labels import cut
 from orchestrator.dashboard.responses import PageRequest
 from orchestrator.dashboard.table import (
     Badge,
-    Cell,
     Column,
     Drawn,
     Fact,
@@ -23,6 +22,7 @@ from orchestrator.dashboard.table import (
     Number,
     Row,
     Table,
+    TableCell,
     Text,
 )
 from orchestrator.domain.gate.policy import as_percent, counted, percent, some
@@ -284,7 +284,7 @@ _BADNESS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RuleChange:
     """A blocking rule whose outcome differs from the previous verdict."""
 
     rule: str
@@ -311,19 +311,19 @@ class Change:
         return _badness(self.now) > _badness(self.before)
 
 
-def changes(before: Sequence[Ruled], now: Sequence[Ruled]) -> list[Change]:
+def changes(before: Sequence[Ruled], now: Sequence[Ruled]) -> list[RuleChange]:
     """Return blocking rules whose outcome changed, those that became worse first."""
     old, new = _blocking(before), _blocking(now)
     were, are = {rule.id for rule in before}, {rule.id for rule in now}
     found = [
-        Change(rule, old.get(rule), new.get(rule), rule in were, rule in are)
+        RuleChange(rule, old.get(rule), new.get(rule), rule in were, rule in are)
         for rule in sorted({*old, *new})
         if old.get(rule) is not new.get(rule)
     ]
     return sorted(found, key=lambda one: (not one.is_worse, one.rule))
 
 
-def in_words(changes: Sequence[Change]) -> str:
+def in_words(changes: Sequence[RuleChange]) -> str:
     """``2 worse: job/a, job/b; 1 better: cost``."""
     worse = [one.rule for one in changes if one.is_worse]
     better = [one.rule for one in changes if not one.is_worse]
@@ -567,7 +567,7 @@ def _benchmark(rule: RuleResult) -> Row:
     )
 
 
-def _interval(values: Mapping[str, str], budget: str) -> Cell:
+def _interval(values: Mapping[str, str], budget: str) -> TableCell:
     if not (values["low"] and values["high"]):
         return Text("")
     low, value, high = (float(values[name]) for name in ("low", "slowdown", "high"))

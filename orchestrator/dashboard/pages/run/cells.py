@@ -10,7 +10,6 @@ from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import Picture, Shape
 from orchestrator.dashboard.table import (
     Badge,
-    Cell,
     Column,
     Drawn,
     Moment,
@@ -19,7 +18,8 @@ from orchestrator.dashboard.table import (
     Several,
     Span,
     Table,
-    Tally,
+    TableCell,
+    TestCounts,
     Text,
     Usd,
 )
@@ -164,7 +164,7 @@ def _cell_row(record: RunRecord, cell: CellRecord, end: datetime, now: datetime)
         (
             Text(cell.id, href, note=_about(cell)),
             Badge(cell.outcome or cell.state, note=why_of(cell)),
-            Tally(shown_counts(cell), href),
+            TestCounts(shown_counts(cell), href),
             Drawn(picture, seconds, phases_text(stays)),
             Span(_took(stays, is_done=is_done)),
             Usd(cell.cost_usd),
@@ -210,7 +210,7 @@ def phase_table(record: RunRecord, now: datetime) -> Table:
     rows = []
     for cell in record.cells:
         seconds = spent(phases(cell, record.run, now))
-        figures: list[Cell] = [Span(seconds.get(state)) for state in PHASES]
+        figures: list[TableCell] = [Span(seconds.get(state)) for state in PHASES]
         rows.append(Row((Text(cell.id), *figures)))
     columns = [Column(f"{state}_s", state.capitalize(), is_number=True) for state in PHASES]
     return Table(
@@ -425,9 +425,9 @@ def _outcomes(job: JobRecord) -> Sequence[Badge]:
     return [Badge(word), *more]
 
 
-def _results(cell: CellRecord, job: JobRecord, href: str) -> Tally | Text:
+def _results(cell: CellRecord, job: JobRecord, href: str) -> TestCounts | Text:
     if job.counts.collected:
-        return Tally(_counts(cell, job), href)
+        return TestCounts(_counts(cell, job), href)
     passed = sum(check.outcome == "passed" for check in job.checks)
     if job.checks:
         return Text(f"{passed} of {plural(len(job.checks), 'check')} passed", href)

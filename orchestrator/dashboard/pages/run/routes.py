@@ -34,7 +34,7 @@ from orchestrator.dashboard.pages.run import cells as jobs
 from orchestrator.dashboard.pages.run.cells import PHASES
 from orchestrator.dashboard.responses import Format, Page, PageRequest, PageRequestDep, run_of
 from orchestrator.dashboard.session import Viewer, needs
-from orchestrator.dashboard.table import Badge, Column, Moment, Number, Row, Table, Tally, Text
+from orchestrator.dashboard.table import Badge, Column, Moment, Number, Row, Table, TestCounts, Text
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import CellState, LeaseState, Run, RunState
 from orchestrator.domain.document_problems import InvalidDocumentError
@@ -200,7 +200,7 @@ _HOUR_S = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Money:
+class Spent:
     """The costs of a run and their limit."""
 
     spent_usd: Decimal
@@ -230,7 +230,7 @@ class Money:
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class CellNotice:
     """A notice about a cell for a person."""
 
     cell: str
@@ -259,12 +259,12 @@ def run_page(
         "run": record.run,
         "wheel": record.subject.wheel,
         "is_over": record.run.state is RunState.FINISHED,
-        "tally": Tally(_counts(record)),
+        "tally": TestCounts(_counts(record)),
         "done": sum(cell.state is CellState.DONE for cell in record.cells),
         "cell_count": len(record.cells),
         "seconds": (seconds := _seconds(record.run, request.now)),
         "took": elapsed(seconds),
-        "money": (money := Money(record.cost_usd, spec.matrix.limits.max_usd, _usd_per_s(record))),
+        "money": (money := Spent(record.cost_usd, spec.matrix.limits.max_usd, _usd_per_s(record))),
         "tables": {table.id: table for table in tables},
         "pruned": [sentence(part.of(run.id)) for part in record.pruned],
         "said": [*_kept(record), *_simulated(record), *_notices(record)],
@@ -324,22 +324,22 @@ def _usd_per_s(record: RunRecord) -> Decimal:
     return sum(held, Decimal(0)) / _HOUR_S
 
 
-def _kept(record: RunRecord) -> Iterator[Notice]:
+def _kept(record: RunRecord) -> Iterator[CellNotice]:
     for cell in record.cells:
         if cell.kept_until is not None:
             until = f"{cell.kept_until:%H:%M:%S} UTC"
             text = f"Its machine is kept until {until}; cancel the run to release it."
-            yield Notice(cell.id, "warn", text, f"seatrial ssh {record.run.id} {cell.id}")
+            yield CellNotice(cell.id, "warn", text, f"seatrial ssh {record.run.id} {cell.id}")
 
 
-def _simulated(record: RunRecord) -> Iterator[Notice]:
+def _simulated(record: RunRecord) -> Iterator[CellNotice]:
     names = [cell.id for cell in record.cells if cell.simulated]
     if names:
         text = "Simulated: no gate accepts this evidence."
-        yield Notice(", ".join(names), "warn", text)
+        yield CellNotice(", ".join(names), "warn", text)
 
 
-def _notices(record: RunRecord) -> Iterator[Notice]:
+def _notices(record: RunRecord) -> Iterator[CellNotice]:
     """Yield the agents' newest notice of each cell."""
     told = Counter(
         (cell.id, LOUD[one.level], f"{one.job}: {one.message}" if one.job else one.message)
@@ -348,7 +348,7 @@ def _notices(record: RunRecord) -> Iterator[Notice]:
         if one.level in LOUD
     )
     for (cell, tone, text), many in list(told.items())[-_NOTICES:]:
-        yield Notice(cell, tone, repeated(text, many))
+        yield CellNotice(cell, tone, repeated(text, many))
 
 
 def repeated(text: str, many: int) -> str:
@@ -380,7 +380,7 @@ def _again(record: RunRecord) -> Sequence[tuple[str, str, int]]:
     return [("", "everything", len(every)), *counted]
 
 
-def _data(record: RunRecord, money: Money) -> Mapping[str, object]:
+def _data(record: RunRecord, money: Spent) -> Mapping[str, object]:
     run = record.run
     return {
         "run": run.id,
@@ -391,7 +391,7 @@ def _data(record: RunRecord, money: Money) -> Mapping[str, object]:
         "matrix": run.matrix_name,
         "created_at": run.created_at.isoformat(),
         "finished_at": run.finished_at.isoformat() if run.finished_at else None,
-        "counts": Tally(record.counts).plain(),
+        "counts": TestCounts(record.counts).plain(),
         "cost_usd": format(record.cost_usd, "f"),
         "max_usd": None if money.limit_usd is None else format(money.limit_usd, "f"),
     }

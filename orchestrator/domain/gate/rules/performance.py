@@ -5,9 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from orchestrator.domain.gate.performance import Benchmark, BenchmarkResult, Comparison, decide
+from orchestrator.domain.gate.performance import (
+    BenchmarkResult,
+    BudgetedBenchmark,
+    PairedComparison,
+    decide,
+)
 from orchestrator.domain.gate.policy import (
-    Budget,
+    BenchmarkBudget,
     PerformanceRule,
     as_percent,
     figure,
@@ -19,7 +24,7 @@ from orchestrator.domain.gate.snapshot import CellEvidence, Pairs
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.paired_samples import launches_of
 
-Measured = tuple[CellEvidence, Pairs, Budget | None]
+Measured = tuple[CellEvidence, Pairs, BenchmarkBudget | None]
 
 
 def performance(case: RuleContext) -> Iterator[RuleResult]:
@@ -46,7 +51,7 @@ def _measured(rule: PerformanceRule, stand: PlatformEvidence) -> Iterator[Measur
             yield cell, pairs, _budget(rule, f"{pairs.job}/{pairs.metric}")
 
 
-def _budget(rule: PerformanceRule, name: str) -> Budget | None:
+def _budget(rule: PerformanceRule, name: str) -> BenchmarkBudget | None:
     return next((budget for budget in rule.budgets if like(budget.match, name)), None)
 
 
@@ -54,7 +59,7 @@ def _decide(
     case: RuleContext, rule: PerformanceRule, measured: Sequence[Measured]
 ) -> tuple[BenchmarkResult, ...]:
     asked = [
-        Benchmark(
+        BudgetedBenchmark(
             subject=pairs.subject,
             baseline=pairs.baseline,
             direction=pairs.direction,
@@ -102,7 +107,7 @@ def _inconclusive_outcome(rule: PerformanceRule) -> RuleOutcome:
 
 
 def _sentence(
-    pairs: Pairs, budget: Budget | None, ruling: BenchmarkResult, cell: CellEvidence
+    pairs: Pairs, budget: BenchmarkBudget | None, ruling: BenchmarkResult, cell: CellEvidence
 ) -> str:
     name = f"{pairs.job}/{pairs.metric} on {cell.id}"
     allowed = f" (budget {budget.max_regression})" if budget else ""
@@ -115,7 +120,7 @@ def _sentence(
     return "; ".join([*said, *pairs.remarks]) + "."
 
 
-def _compared(comparison: Comparison) -> str:
+def _compared(comparison: PairedComparison) -> str:
     processes = f" from {comparison.launches} processes of each arm" if comparison.launches else ""
     return (
         f"{as_percent(comparison.slowdown)} slower, from {as_percent(comparison.low)} to "
@@ -124,7 +129,9 @@ def _compared(comparison: Comparison) -> str:
     )
 
 
-def _inputs(pairs: Pairs, budget: Budget | None, ruling: BenchmarkResult) -> dict[str, object]:
+def _inputs(
+    pairs: Pairs, budget: BenchmarkBudget | None, ruling: BenchmarkResult
+) -> dict[str, object]:
     found = ruling.comparison
     told: dict[str, object] = {
         "unit": pairs.unit,

@@ -1,0 +1,150 @@
+"""Browser sessions: short, revocable, and kept only as a digest of their secret."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from orchestrator.application.context import Context
+from orchestrator.application.ports.identity_provider import IssuedIdentity, SignInRefusedError
+from orchestrator.domain.browser_session import BrowserSession
+from orchestrator.domain.caller_identity import (
+    LONGEST_NAME,
+    Caller,
+    Person,
+    Scope,
+    person_of_issuer,
+    shown_name,
+)
+from orchestrator.store.audit_recorder import identify
+
+USED_EVERY = timedelta(minutes=1)
+"""How exactly the last use of a token or a session is known."""
+_LONGEST_DISPLAY_NAME = 100
+_EVERYBODY = "*"
+_RANK = list(Scope)
+
+
+@dataclass(frozen=True, slots=True)
+class NewSession:
+    """A session that was just begun."""
+
+    secret: str
+    """For the browser's cookie; it is not stored."""
+    life: timedelta
+
+
+def begin_session(context: Context, caller: Caller, *, until: datetime | None) -> NewSession:
+    """Begin a session of a token, which it ends with; until its expiry at the latest."""
+    return _begin(context, caller, token=caller.id, until=until, id_token=None)
+
+
+def begin_session_at_issuer(context: Context, identity: IssuedIdentity) -> NewSession:
+    """Begin a session of somebody whom the issuer has authenticated.
+
+    Raises SignInRefusedError if none of their groups has a role, or their name cannot be used.
+    """
+    name = person_of_issuer(identity.issuer, identity.subject)
+    if not (name.isascii() and name.isprintable() and len(name) <= LONGEST_NAME):
+        raise SignInRefusedError(
+            f"the issuer and its subject must be at most {LONGEST_NAME} printable ASCII characters"
+            f" together: {name[:LONGEST_NAME]!r}"
+        )
+    identify(Person(name, ""))
+    scope = _highest(scope for group, scope in context.sign_in.roles if _is_in(identity, group))
+    if scope is None:
+        raise SignInRefusedError(
+            f"{name} is in no group that has a role here: ask whoever runs this controller to add"
+            " one of your groups to SEATRIAL_OIDC_ROLES, or the issuer's administrator to put you"
+            " into one"
+        )
+    shown = shown_name(identity.display_name)[:_LONGEST_DISPLAY_NAME]
+    caller = Caller("", name, scope, shown)
+    return _begin(context, caller, token=None, until=None, id_token=identity.id_token)
+
+
+def _is_in(identity: IssuedIdentity, group: str) -> bool:
+    return group == _EVERYBODY or group in identity.groups
+
+
+def _highest(scopes: Iterable[Scope]) -> Scope | None:
+    return max(scopes, key=_RANK.index, default=None)
+
+
+def _begin(
+    context: Context,
+    caller: Caller,
+    *,
+    token: str | None,
+    until: datetime | None,
+    id_token: str | None,
+) -> NewSession:
+    at = context.clock.now()
+    ends = at + context.sign_in.sessions.life
+    ends = min(ends, until) if until is not None else ends
+    secret = secrets.token_urlsafe(32)
+    session = BrowserSession(
+        id=context.new_id(),
+        name=caller.name,
+        display_name=caller.display_name,
+        scope=caller.scope,
+        token=token,
+        created_at=at,
+        last_used_at=at,
+        expires_at=ends,
+    )
+    context.stores.browser_sessions.add(session, digest_of(secret), id_token=id_token)
+    return NewSession(secret, ends - at)
+
+
+def caller_of_session(context: Context, secret: str) -> Caller | None:
+    """Return the caller of a session; None if it is unknown or has ended."""
+    session, at = context.stores.browser_sessions.find(digest_of(secret)), context.clock.now()
+    if session is None or session.has_ended(at, context.sign_in.sessions):
+        return None
+    if at - session.last_used_at > USED_EVERY:
+        context.stores.browser_sessions.used(session.id, at=at)
+        if session.token is not None:
+            context.stores.tokens.used(session.token, at=at)
+    return Caller(
+        session.token or session.id,
+        session.name,
+        session.scope,
+        session.display_name,
+        is_person=session.token is None,
+    )
+
+
+def end_session(context: Context, secret: str) -> str | None:
+    """End a session; idempotent. Return the issuer's token of it, if it was begun there."""
+    sessions = context.stores.browser_sessions
+    session = sessions.find(digest_of(secret))
+    if session is None:
+        return None
+    id_token = sessions.id_token(session.id)
+    sessions.end(session.id)
+    return id_token
+
+
+def list_sessions(context: Context) -> list[BrowserSession]:
+    """Return the sessions that have not ended, oldest first."""
+    at, limits = context.clock.now(), context.sign_in.sessions
+    found = context.stores.browser_sessions.list()
+    return [one for one in found if not one.has_ended(at, limits)]
+
+
+def digest_of(secret: str) -> str:
+    """Return what is stored of a secret."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def cookie_of(host: str) -> str:
+    """Return the name of the session cookie for a Host header.
+
+    Browsers share cookies between the ports of a host: each controller there has its own name.
+    """
+    port = host.rpartition("]")[2].rpartition(":")[2]
+    return f"seatrial_{port}" if port.isdecimal() else "seatrial"

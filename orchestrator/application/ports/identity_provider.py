@@ -1,0 +1,73 @@
+"""Port of an OpenID Connect issuer, at which people sign in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class IssuerUnreachableError(Exception):
+    """The issuer cannot be asked, or its answers cannot be used; the text is one sentence."""
+
+
+class SignInRefusedError(Exception):
+    """The issuer, or a check of what it sent, refuses a sign-in; the text is one sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizationRequest:
+    """A request to the issuer to authenticate somebody; the browser keeps the three values."""
+
+    url: str
+    """Where the browser is sent."""
+    state: str
+    """Comes back with the answer: it is to this browser's request."""
+    nonce: str
+    """Comes back in the ID token: it was issued for this request."""
+    code_verifier: str
+    """Proves to the issuer that the code is redeemed by who asked for it (PKCE)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuedIdentity:
+    """Somebody whom the issuer has authenticated."""
+
+    issuer: str
+    subject: str
+    """The issuer's own, unchanging name of the account."""
+    display_name: str
+    groups: tuple[str, ...]
+    id_token: str
+    """As it was issued, for the logout there."""
+
+
+class IdentityProvider(Protocol):
+    """An OpenID Connect issuer."""
+
+    @property
+    def host(self) -> str:
+        """The issuer's host name, for people."""
+        ...
+
+    def authorize(self) -> AuthorizationRequest:
+        """Return a new request. Raises IssuerUnreachableError."""
+        ...
+
+    def identify(
+        self, response_url: str, *, state: str, nonce: str, code_verifier: str
+    ) -> IssuedIdentity:
+        """Redeem the issuer's response for an identity.
+
+        Args:
+            response_url: The address that the browser was sent back to, with its query.
+            state: Of the request, as are `nonce` and `code_verifier`.
+            nonce: See there.
+            code_verifier: See there.
+
+        Raises SignInRefusedError, IssuerUnreachableError.
+        """
+        ...
+
+    def logout_url(self, id_token: str) -> str | None:
+        """Return where the browser ends its session at the issuer; None if it has no such page."""
+        ...

@@ -1,0 +1,143 @@
+"""How people sign in on the dashboard, from the settings."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from orchestrator.adapters.clock import SystemClock
+from orchestrator.application.context import SignInPorts
+from orchestrator.application.ports.identity_provider import IdentityProvider
+from orchestrator.cli.errors import RefusedError
+from orchestrator.config import Settings
+from orchestrator.dashboard import urls
+from orchestrator.domain.browser_session import SessionLimits
+from orchestrator.extras import MissingExtraError, require
+
+if TYPE_CHECKING:
+    from orchestrator.adapters import openid_connect
+
+_NEEDED = {
+    "client_id": "the client that the issuer knows this controller as",
+    "roles": "which groups may do what: release-managers=gate,*=read",
+}
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def sign_in_ports(settings: Settings) -> SignInPorts:
+    """Return the limits of sessions and the issuer, if there is one. Raises RefusedError."""
+    limits = SessionLimits(
+        timedelta(hours=settings.session_hours), timedelta(minutes=settings.session_idle_minutes)
+    )
+    public_url = _as_browsers_name_it(settings.public_url or "")
+    if settings.oidc_issuer is None:
+        _refuse_without_issuer(settings)
+        return SignInPorts(limits, public_url=public_url)
+    return SignInPorts(limits, _issuer(settings, public_url), settings.oidc_roles, public_url)
+
+
+def _as_browsers_name_it(url: str) -> str:
+    """Return the address as a browser's Host header names it: lower case, no default port."""
+    parts = urlsplit(url)
+    default = {"https": ":443", "http": ":80"}.get(parts.scheme, "")
+    return parts._replace(netloc=parts.netloc.lower().removesuffix(default)).geturl()
+
+
+def public_host(settings: Settings) -> tuple[str, ...]:
+    """Return the host of the public address, to which an issuer sends browsers back."""
+    host = urlsplit(settings.public_url or "").hostname
+    return (host,) if host and settings.oidc_issuer else ()
+
+
+def _refuse_without_issuer(settings: Settings) -> None:
+    names = ("client_id", "client_secret", "client_secret_file", "roles")
+    given = [name for name in names if getattr(settings, f"oidc_{name}")]
+    if given:
+        raise RefusedError(
+            f"SEATRIAL_OIDC_{given[0].upper()} is set, and SEATRIAL_OIDC_ISSUER is not: name the"
+            " issuer, or unset the other"
+        )
+
+
+def _issuer(settings: Settings, public_url: str) -> IdentityProvider:
+    issuer = settings.oidc_issuer or ""
+    _check_address("SEATRIAL_OIDC_ISSUER", issuer)
+    parts = urlsplit(issuer)
+    if parts.query or parts.fragment:
+        raise RefusedError(f"SEATRIAL_OIDC_ISSUER has a query or a fragment: {issuer}")
+    for name, what in _NEEDED.items():
+        if not getattr(settings, f"oidc_{name}"):
+            raise RefusedError(
+                f"SEATRIAL_OIDC_ISSUER needs SEATRIAL_OIDC_{name.upper()}: {what}"
+                " (docs/how-to/sign-in.md)"
+            )
+    if not public_url:
+        raise RefusedError(
+            "SEATRIAL_OIDC_ISSUER needs SEATRIAL_PUBLIC_URL: the issuer sends browsers back to"
+            f" {urls.SIGNED_IN_AT_ISSUER} below it (docs/how-to/sign-in.md)"
+        )
+    _check_address("SEATRIAL_PUBLIC_URL", public_url)
+    if urlsplit(public_url).path:
+        raise RefusedError(
+            f"SEATRIAL_PUBLIC_URL must have no path, since the pages are at the root, and is"
+            f" {public_url}"
+        )
+    if "openid" not in settings.oidc_scopes.split():
+        raise RefusedError("SEATRIAL_OIDC_SCOPES must have `openid` among its scopes")
+    try:
+        require("oidc", "SEATRIAL_OIDC_ISSUER")
+    except MissingExtraError as error:
+        raise RefusedError(str(error)) from error
+    return _connected(settings, issuer, public_url)
+
+
+def _connected(settings: Settings, issuer: str, public_url: str) -> IdentityProvider:
+    # The libraries are imported only where there is an issuer.
+    adapter = import_module("orchestrator.adapters.openid_connect")
+    given: openid_connect.IssuerSettings = adapter.IssuerSettings(
+        issuer=issuer,
+        client_id=settings.oidc_client_id,
+        client_secret=_client_secret(settings),
+        redirect_uri=public_url + urls.SIGNED_IN_AT_ISSUER,
+        after_logout=public_url + urls.SIGN_IN,
+        scopes=settings.oidc_scopes,
+        groups_claim=settings.oidc_groups_claim,
+    )
+    provider: IdentityProvider = adapter.OpenIdConnect(given, SystemClock())
+    return provider
+
+
+def _check_address(name: str, url: str) -> None:
+    parts = urlsplit(url)
+    is_loopback = parts.scheme == "http" and parts.hostname in _LOOPBACK
+    if not parts.hostname or not (parts.scheme == "https" or is_loopback):
+        raise RefusedError(
+            f"{name} must begin with https:// where people sign in at an issuer (http:// only on"
+            f" this computer's loopback), and is {url}"
+        )
+
+
+def _client_secret(settings: Settings) -> str:
+    """Return the client's secret; empty for a public client. Raises RefusedError."""
+    file: Path | None = settings.oidc_client_secret_file
+    if file is None:
+        given = settings.oidc_client_secret
+        return given.get_secret_value() if given else ""
+    if settings.oidc_client_secret is not None:
+        raise RefusedError(
+            "SEATRIAL_OIDC_CLIENT_SECRET_FILE and SEATRIAL_OIDC_CLIENT_SECRET are both set: leave"
+            " one out"
+        )
+    try:
+        secret = file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeError) as error:
+        said = getattr(error, "strerror", None) or "not text"
+        raise RefusedError(
+            f"SEATRIAL_OIDC_CLIENT_SECRET_FILE cannot be read: {file}: {said}"
+        ) from None
+    if not secret:
+        raise RefusedError(f"SEATRIAL_OIDC_CLIENT_SECRET_FILE is empty: {file}")
+    return secret

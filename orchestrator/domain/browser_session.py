@@ -1,0 +1,39 @@
+"""Sessions of signed-in browsers, and how long they last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from orchestrator.domain.caller_identity import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """How long a browser stays signed in."""
+
+    life: timedelta = timedelta(hours=8)
+    """From the sign-in, whatever is done."""
+    idle: timedelta = timedelta(hours=1)
+    """From the last request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrowserSession:
+    """A session of a signed-in browser, without its secret."""
+
+    id: str
+    name: str
+    """Who signed in: the token's name, or the issuer and the subject (`person_of_issuer`)."""
+    display_name: str
+    """What the issuer calls the person; only for showing. Empty for a token."""
+    scope: Scope
+    token: str | None
+    """The token that it was begun with, and ends with; None after a sign-in at the issuer."""
+    created_at: datetime
+    last_used_at: datetime
+    expires_at: datetime
+
+    def has_ended(self, at: datetime, limits: SessionLimits) -> bool:
+        """Whether it is over at that time: its life, or nobody used it."""
+        return at >= self.expires_at or at >= self.last_used_at + limits.idle

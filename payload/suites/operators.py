@@ -1,0 +1,37 @@
+"""The operators that reach a device while some work runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+VIEWS = {"t", "view", "_unsafe_view", "reshape", "transpose", "detach", "expand", "alias"}
+READ = "_local_scalar_dense"  # brings a number to the host, which waits for the device
+
+
+def name_of(function: Any, args: tuple, made: Any) -> str:
+    """Without its overload."""
+    return function.overloadpacket.__name__
+
+
+class Operators(TorchDispatchMode):
+    """`seen` has a note of each operator within: its name, or `note(function, args, made)`."""
+
+    def __init__(self, note: Callable[[Any, tuple, Any], Any] = name_of) -> None:
+        super().__init__()
+        self.note = note
+        self.seen: list[Any] = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        self.seen.append(self.note(function, args, made))
+        return made
+
+
+def calls_of(work: Callable, *inputs: Any) -> list[str]:
+    """The operators that `work` launches for some inputs, views left out."""
+    with Operators() as operators:
+        work(*inputs)
+    return [name for name in operators.seen if name not in VIEWS]

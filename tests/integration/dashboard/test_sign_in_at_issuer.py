@@ -1,0 +1,502 @@
+"""Signing in at an OpenID Connect issuer: a response counts only where all of it is right."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+from starlette.testclient import TestClient
+
+from orchestrator.adapters.openid_connect import CLOCK_SKEW_S, IssuerSettings, OpenIdConnect
+from orchestrator.api.audit_calls import AuditCalls
+from orchestrator.application.browser_sessions import cookie_of
+from orchestrator.application.context import SignInPorts
+from orchestrator.application.ports.identity_provider import (
+    AuthorizationRequest,
+    IssuedIdentity,
+    IssuerUnreachableError,
+)
+from orchestrator.application.tokens import create_token
+from orchestrator.bootstrap.http_server import AsgiDispatch
+from orchestrator.domain.caller_identity import Scope
+from tests.integration.api_context import Desk
+from tests.integration.dashboard.desk import HOST, dashboard
+from tests.integration.dashboard.shown import read_page
+from tests.integration.gate_world import check, put, ran
+from tests.integration.test_api_gate_signoff import FAILS, WAIVER
+from tests.oidc_issuer import CLIENT, SECRET, Issuer, issuing
+
+ROLES = (("release-managers", Scope.GATE), ("dev", Scope.RUN), ("sre", Scope.ADMIN))
+WAIVER_FORM = {name: str(WAIVER[name]) for name in ("rule", "reason", "days")}
+PUBLIC = f"https://{HOST}"
+CALLBACK = "/login/oidc/callback"
+
+
+class WallClock:
+    """The issuer's clock, moved."""
+
+    moved = timedelta()
+
+    def now(self) -> datetime:
+        return datetime.fromtimestamp(time.time(), UTC) + self.moved
+
+    def sleep(self, seconds: float) -> None:
+        raise AssertionError(f"nothing waits {seconds} s")
+
+
+@dataclass
+class Door:
+    """A browser without a session, and both sides of the sign-in."""
+
+    api: Desk
+    issuer: Issuer
+    provider: OpenIdConnect
+    clock: WallClock
+    client: TestClient
+
+    def begin(self, after: str = "/gates") -> str:
+        """Where the issuer is asked."""
+        answer = self.client.get("/login/oidc", params={"next": after})
+        assert answer.status_code == 303, answer.text
+        address: str = answer.headers["location"]
+        assert address.startswith(f"{self.issuer.url}/authorize?")
+        return address
+
+    def agree(self, address: str) -> str:
+        """The path and query that the issuer sends the browser back to."""
+        answer = httpx.get(f"{address}&consent=1", trust_env=False)
+        parts = urlsplit(answer.headers["location"])
+        assert f"{parts.scheme}://{parts.netloc}{parts.path}" == f"https://{HOST}{CALLBACK}"
+        return f"{parts.path}?{parts.query}"
+
+    def sign_in(self, after: str = "/gates") -> Any:
+        return self.client.get(self.agree(self.begin(after)))
+
+    def refused(self, why: str, *, status: int = 401) -> None:
+        """Nobody is signed in, and the page says why."""
+        answer = self.sign_in()
+        assert answer.status_code == status, answer.text
+        assert why in read_page(answer.text).one(id="refused").text
+        assert cookie_of(HOST) not in self.client.cookies
+        assert self.api.database.stores.browser_sessions.list() == []
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Issuer]:
+    with issuing() as issuer:
+        yield issuer
+
+
+@pytest.fixture
+def door(api: Desk, running: Issuer) -> Door:
+    fresh = Issuer(running.url, keys=running.keys)
+    vars(running).update(vars(fresh))
+    settings = IssuerSettings(
+        issuer=running.url,
+        client_id=CLIENT,
+        client_secret=SECRET,
+        redirect_uri=f"https://{HOST}{CALLBACK}",
+        after_logout=f"https://{HOST}/login",
+        scopes="openid profile",
+        groups_claim="groups",
+    )
+    clock = WallClock()
+    provider = OpenIdConnect(settings, clock)
+    ports = SignInPorts(issuer=provider, roles=ROLES, public_url=f"https://{HOST}")
+    context = replace(api.context, sign_in=ports)
+    pages = AuditCalls(dashboard(context), context=context, sign_in=CALLBACK)
+    faces = AsgiDispatch(api.guarded, pages)
+    client = api.speak(faces, base=f"https://{HOST}", follow_redirects=False)
+    return Door(api, running, provider, clock, client)
+
+
+def test_a_person_signs_in_with_the_role_of_their_group(door: Door) -> None:
+    page = read_page(door.client.get("/login?next=/gates").text)
+    assert page.one("a", href="/login/oidc?next=%2Fgates").text == "Sign in with 127.0.0.1"
+    answer = door.sign_in("/gates?x=1")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/gates?x=1")
+    cookies = answer.headers.get_list("set-cookie")
+    [session] = [one for one in cookies if one.startswith(f"{cookie_of(HOST)}=")]
+    for word in ("HttpOnly", "SameSite=lax", "Secure", "Max-Age=28800"):
+        assert word in session
+    assert door.client.get("/gates").status_code == 200
+    [stored] = door.api.database.stores.browser_sessions.list()
+    assert (stored.name, stored.scope) == (f"{door.issuer.url}#248289761001", Scope.GATE)
+    assert (stored.display_name, stored.token) == ("Ana Lee", None)
+    shown = read_page(door.client.get("/gates").text)
+    assert shown.one("button", title="Signed in as Ana Lee").text == "Sign out"
+
+
+def test_the_request_is_for_a_code_with_pkce_state_and_nonce(door: Door) -> None:
+    first, second = (parse_qs(urlsplit(door.begin()).query) for _ in range(2))
+    for name in ("state", "nonce", "code_challenge"):
+        assert len(first[name][0]) >= 43
+        assert first[name] != second[name]
+    assert first["code_challenge_method"] == ["S256"]
+    assert first["response_type"] == ["code"]
+    assert first["redirect_uri"] == [f"https://{HOST}{CALLBACK}"]
+
+
+@pytest.mark.parametrize(
+    ("groups", "scope"),
+    [
+        (["dev"], Scope.RUN),
+        (["dev", "release-managers", "others"], Scope.GATE),
+        (["sre", "dev"], Scope.ADMIN),
+        ("dev", Scope.RUN),
+    ],
+)
+def test_the_highest_role_of_all_groups_counts(door: Door, groups: Any, scope: Scope) -> None:
+    door.issuer.groups = groups
+    assert door.sign_in().status_code == 303
+    assert [one.scope for one in door.api.database.stores.browser_sessions.list()] == [scope]
+
+
+@pytest.mark.parametrize("groups", [[], ["Dev"], ["dev "], [{"name": "sre"}], {"sre": 1}, None, 7])
+def test_without_a_group_that_has_a_role_nobody_gets_in(door: Door, groups: Any) -> None:
+    door.issuer.claims = {"groups": groups}
+    door.refused("is in no group that has a role here")
+
+
+# What the issuer says
+
+
+@pytest.mark.parametrize(
+    ("claims", "why"),
+    [
+        ({"aud": "another"}, "aud"),
+        ({"aud": ["another", "more"]}, "aud"),
+        ({"aud": [CLIENT, "another"]}, "azp"),
+        ({"aud": [CLIENT, "another"], "azp": "another"}, "azp"),
+        ({"azp": "another"}, "azp"),
+        ({"iss": "https://login.evil.example"}, "iss"),
+        ({"iss": None}, "iss"),
+        ({"aud": None}, "aud"),
+        ({"exp": None}, "exp"),
+        ({"iat": None}, "iat"),
+        ({"sub": None}, "sub"),
+        ({"sub": ""}, "sub"),
+        ({"sub": 7}, "sub"),
+        ({"sub": "a" * 200}, "at most 200 printable ASCII"),
+        ({"sub": "ünï"}, "printable ASCII"),
+        ({"nonce": "of another request"}, "nonce"),
+        ({"nonce": None}, "nonce"),
+        ({"at_hash": "of another token"}, "at_hash"),
+        ({"exp": "tomorrow"}, "exp"),
+    ],
+)
+def test_a_claim_that_is_not_right_is_refused(door: Door, claims: dict[str, Any], why: str) -> None:
+    door.issuer.claims = claims
+    door.refused(why)
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds", "is_taken"),
+    [
+        ("exp", -(CLOCK_SKEW_S - 10), True),
+        ("exp", -(CLOCK_SKEW_S + 10), False),
+        ("nbf", CLOCK_SKEW_S - 10, True),
+        ("nbf", CLOCK_SKEW_S + 10, False),
+        ("iat", CLOCK_SKEW_S - 10, True),
+        ("iat", CLOCK_SKEW_S + 10, False),
+    ],
+)
+def test_clocks_may_differ_by_a_minute_and_no_more(
+    door: Door, name: str, seconds: int, is_taken: bool
+) -> None:
+    door.issuer.claims = {name: int(time.time()) + seconds}
+    if is_taken:
+        assert door.sign_in().status_code == 303
+    else:
+        door.refused("not valid")
+
+
+@pytest.mark.parametrize("algorithm", ["HS256", "none"])
+def test_only_a_signature_with_the_issuers_key_counts(door: Door, algorithm: str) -> None:
+    door.issuer.algorithm = algorithm
+    door.refused("not valid")
+
+
+def test_a_token_signed_by_another_key_of_the_same_id_is_refused(door: Door) -> None:
+    assert door.sign_in().status_code == 303
+    door.client.cookies.clear()
+    for one in door.api.database.stores.browser_sessions.list():
+        door.api.database.stores.browser_sessions.end(one.id)
+    kid = door.issuer.keys[0].kid
+    door.issuer.rotate()
+    door.issuer.keys[0] = type(door.issuer.keys[0]).import_key(
+        door.issuer.keys[0].as_dict(private=True) | {"kid": kid}
+    )
+    door.refused("not valid")
+
+
+# Keys
+
+
+def test_a_rotated_key_is_fetched_and_at_most_twice_a_minute(door: Door) -> None:
+    assert door.sign_in().status_code == 303
+    door.issuer.rotate()
+    door.clock.moved = timedelta(seconds=31)
+    assert door.sign_in().status_code == 303
+    door.issuer.rotate()  # within half a minute: the issuer is not asked for each bad token
+    asked = door.issuer.asked.count("/keys")
+    assert door.sign_in().status_code == 401
+    assert door.sign_in().status_code == 401
+    assert door.issuer.asked.count("/keys") == asked == 2
+    door.clock.moved = timedelta(seconds=62)
+    door.issuer.skew_s = 62
+    assert door.sign_in().status_code == 303
+
+
+def test_metadata_and_keys_are_fetched_once_for_many_sign_ins(door: Door) -> None:
+    for _ in range(3):
+        assert door.sign_in().status_code == 303
+    assert door.issuer.asked.count("/keys") == 1
+    assert door.issuer.asked.count("/.well-known/openid-configuration") == 1
+
+
+def test_a_key_that_was_withdrawn_is_not_believed_for_ever(door: Door) -> None:
+    assert door.sign_in().status_code == 303
+    door.clock.moved = timedelta(seconds=601)
+    door.issuer.skew_s = 601
+    assert door.sign_in().status_code == 303
+    assert door.issuer.asked.count("/keys") == 2
+
+
+# The response
+
+
+def test_a_response_counts_once_and_for_the_browser_that_asked(door: Door) -> None:
+    address = door.agree(door.begin())
+    kept = dict(door.client.cookies)
+    assert door.client.get(address).status_code == 303
+    again = door.client.get(address)
+    assert (again.status_code, "Begin it again" in again.text) == (401, True)
+    door.client.cookies.clear()
+    for name, value in kept.items():
+        door.client.cookies.set(name, value)
+    replayed = door.client.get(address)
+    assert "invalid_grant" in read_page(replayed.text).one(id="refused").text
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (("state=", "state=x"), "not to a request of this browser"),
+        (("state=", "other="), "not to a request of this browser"),
+        (("iss=http", "iss=https"), "of another issuer"),
+        (("code=", "code=x"), "invalid_grant"),
+        (("code=", "error=access_denied&error_description=<b>no</b>&c="), "access_denied: <b>no"),
+    ],
+)
+def test_a_response_that_was_changed_is_refused(
+    door: Door, change: tuple[str, str], why: str
+) -> None:
+    address = door.agree(door.begin()).replace(*change)
+    answer = door.client.get(address)
+    assert answer.status_code == 401
+    assert why in read_page(answer.text).one(id="refused").text
+    assert cookie_of(HOST) not in door.client.cookies
+
+
+@pytest.mark.parametrize("kept", ["", "x", "e30=", "bnVsbA==", "\u007f", "W10="])
+def test_a_response_without_a_request_is_refused(door: Door, kept: str) -> None:
+    address = door.agree(door.begin())
+    door.client.cookies.clear()
+    headers = {"Cookie": f"{cookie_of(HOST)}_sign_in={kept}"} if kept else {}
+    assert door.client.get(address, headers=headers).status_code == 401
+
+
+def test_signing_in_leads_nowhere_else(door: Door) -> None:
+    for after in ("https://evil.example/", "//evil.example", "/\\evil.example", ""):
+        assert door.sign_in(after).headers["location"] == "/"
+
+
+def test_from_another_name_of_the_host_the_public_address_comes_first(door: Door) -> None:
+    answer = door.client.get("/login/oidc?next=/runs", headers={"Host": "127.0.0.1:8470"})
+    assert answer.headers["location"] == f"https://{HOST}/login/oidc?next=%2Fruns"
+    assert "set-cookie" not in answer.headers
+
+
+# The issuer's trouble
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"issuer": "https://login.evil.example"},
+        {"token_endpoint": "http://login.evil.example/token"},
+        {"jwks_uri": None},
+        {"authorization_endpoint": "javascript:alert(1)"},
+    ],
+)
+def test_metadata_that_cannot_be_right_is_not_used(door: Door, metadata: dict[str, Any]) -> None:
+    door.issuer.metadata = metadata
+    answer = door.client.get("/login/oidc")
+    assert answer.status_code == 502
+    assert "the controller's log says why" in read_page(answer.text).one(id="refused").text
+
+
+def test_an_issuer_that_is_not_there_leaves_tokens_working(door: Door) -> None:
+    door.provider._settings = replace(door.provider._settings, issuer="http://127.0.0.1:9")
+    assert door.client.get("/login/oidc").status_code == 502
+    _, secret = create_token(door.api.context, "mine", Scope.READ, days=1)
+    assert door.client.post("/login", data={"token": secret}).status_code == 303
+
+
+def test_an_issuer_that_does_not_answer_stops_no_page(door: Door) -> None:
+    """Many strangers begin a sign-in at once; the threads that answer pages stay free."""
+    _, secret = create_token(door.api.context, "mine", Scope.READ, days=1)
+
+    async def look() -> int:
+        silent = Silent(asyncio.get_running_loop())
+        ports = SignInPorts(issuer=silent, public_url=PUBLIC)
+        context = replace(door.api.context, sign_in=ports)
+        app = httpx.ASGITransport(dashboard(context))
+        async with httpx.AsyncClient(transport=app, base_url=PUBLIC) as client:
+            strangers = [asyncio.create_task(client.get("/login/oidc")) for _ in range(100)]
+            try:
+                async with asyncio.timeout(60):
+                    await silent.is_asked.wait()
+                    headers = {"Authorization": f"Bearer {secret}"}
+                    answer = await client.get("/gates", headers=headers)
+            finally:
+                silent.may_answer.set()
+            assert {one.status_code for one in await asyncio.gather(*strangers)} == {502}
+            return answer.status_code
+
+    assert asyncio.run(look()) == 200
+
+
+class Silent:
+    """An issuer that answers when it is told to."""
+
+    host = "silent.example"
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.is_asked = asyncio.Event()
+        self.may_answer = threading.Event()
+
+    def authorize(self) -> AuthorizationRequest:
+        self.loop.call_soon_threadsafe(self.is_asked.set)
+        assert self.may_answer.wait(120)
+        raise IssuerUnreachableError("it has gone")
+
+    def identify(self, response_url: str, **kept: str) -> IssuedIdentity:
+        raise NotImplementedError
+
+    def logout_url(self, id_token: str) -> str | None:
+        raise NotImplementedError
+
+
+def test_an_issuer_that_failed_is_not_asked_again_at_once(door: Door) -> None:
+    door.issuer.metadata = {"issuer": "https://login.evil.example"}
+    for _ in range(3):
+        assert door.client.get("/login/oidc").status_code == 502
+    assert door.issuer.asked.count("/.well-known/openid-configuration") == 1
+    door.issuer.metadata = {}
+    assert door.client.get("/login/oidc").status_code == 502
+    door.clock.moved = timedelta(seconds=11)
+    assert door.client.get("/login/oidc").status_code == 303
+
+
+# Sessions
+
+
+def test_a_session_is_rotated_at_sign_in_and_the_earlier_one_is_over(door: Door) -> None:
+    door.sign_in()
+    first = door.client.cookies[cookie_of(HOST)]
+    door.sign_in()
+    second = door.client.cookies[cookie_of(HOST)]
+    assert first != second
+    assert len(door.api.database.stores.browser_sessions.list()) == 1
+    door.client.cookies.set(cookie_of(HOST), first, domain=HOST)
+    assert door.client.get("/gates", headers={"Cookie": f"{cookie_of(HOST)}={first}"}).is_redirect
+
+
+def test_signing_out_ends_both_sessions(door: Door) -> None:
+    door.sign_in()
+    page = read_page(door.client.get("/gates").text)
+    csrf = page.all("input", name="csrf")[0]["value"]
+    answer = door.client.post("/logout", data={"csrf": csrf})
+    assert answer.status_code == 200
+    away = read_page(answer.text).one("a").get("href")
+    assert away.startswith(f"{door.issuer.url}/end?")
+    assert f'content="0;url={door.issuer.url}/end?' in answer.text
+    assert httpx.get(away, trust_env=False).headers["location"] == f"https://{HOST}/login"
+    assert door.api.database.stores.browser_sessions.list() == []
+    assert door.client.get("/gates").is_redirect
+
+
+def test_where_the_issuer_has_no_logout_only_ours_ends(door: Door) -> None:
+    door.issuer.metadata = {"end_session_endpoint": None}
+    door.sign_in()
+    csrf = read_page(door.client.get("/gates").text).all("input", name="csrf")[0]["value"]
+    answer = door.client.post("/logout", data={"csrf": csrf})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+
+
+# Who signs
+
+
+def test_a_person_signs_as_issuer_and_subject_whatever_they_are_called(door: Door) -> None:
+    run = ran(door.api, tests=FAILS)
+    put(door.api)
+    check(door.api, "before", runs=[run])
+    ana, other = (f"{door.issuer.url}#{subject}" for subject in ("ana", "other"))
+    door.issuer.subject = "ana"
+    door.sign_in()
+    posted(door, "/gates/release/waivers", **WAIVER_FORM)
+    [asked] = door.api.client.get("/api/v1/waivers").json()["items"]
+    assert asked["author"] == ana
+
+    door.issuer.name = "Somebody else"  # who can change that, is still who they are
+    door.client.cookies.clear()
+    door.sign_in()
+    approve = f"/gates/release/waivers/{asked['id']}/approve"
+    assert "cannot approve it" in posted(door, approve, status=422)
+    token = door.api.with_token("gate", name=ana)
+    refused = token.post(f"/api/v1/waivers/{asked['id']}/approve")
+    assert refused.status_code == 422
+
+    door.issuer.subject = "other"  # another account with the same display name
+    door.client.cookies.clear()
+    door.sign_in()
+    posted(door, approve)
+    [approved] = door.api.client.get("/api/v1/waivers").json()["items"]
+    sessions = {one.id: one.name for one in door.api.database.stores.browser_sessions.list()}
+    assert approved["approver"] == sessions[approved["approver_token"]] == other
+    verdict = check(door.api, "after", runs=[run])
+    assert verdict["decision"] == "PASS_WITH_EXCEPTIONS"
+    [row] = read_page(door.client.get("/gates/release").text).rows("waivers")
+    assert row["Requested by"] == f"{ana} Somebody else"
+    assert row["Approved by"] == f"{other} Somebody else"
+
+
+def posted(door: Door, path: str, *, status: int = 303, **fields: object) -> str:
+    page = read_page(door.client.get("/gates/release").text)
+    csrf = page.all("input", name="csrf")[0]["value"]
+    answer = door.client.post(path, data={"csrf": csrf, **fields})
+    assert answer.status_code == status, answer.text
+    return answer.text
+
+
+def test_a_sign_in_and_a_refused_one_are_in_the_audit_log(door: Door) -> None:
+    door.sign_in()
+    door.issuer.groups = []
+    door.client.cookies.clear()
+    door.sign_in()
+    refused, done = door.api.with_token("admin").get("/api/v1/audit").json()["items"][:2]
+    name = f"{door.issuer.url}#{door.issuer.subject}"
+    for entry, outcome in ((done, "done"), (refused, "refused")):
+        assert (entry["actor"], entry["operation"]) == (name, "signed_in_at_issuer")
+        assert entry["outcome"] == outcome
