@@ -22,6 +22,7 @@ from orchestrator.application.evaluate_gate import VerdictMissingError
 from orchestrator.application.gate_policies import GateMissingError
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages import (
+    audit,
     benchmark_list,
     benchmark_trend,
     cell,
@@ -142,6 +143,7 @@ _PAGES = (
     log,
     costs,
     machines,
+    audit,
     products,
     grid,
     tests,
