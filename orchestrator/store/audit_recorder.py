@@ -115,7 +115,8 @@ class _Audited:
     shown: Callable[[Values], Values] = lambda values: values
 
 
-def _without_secrets(values: Values) -> Values:
+def without_secrets(values: Values) -> Values:
+    """Return the values of a channel without the secrets of its address and its signatures."""
     channel = values["channel"]
     secrets = tuple(replace(one, value="") for one in channel.secrets)
     shown = replace(channel, target=channel.shown_target, secrets=secrets)
@@ -125,7 +126,7 @@ def _without_secrets(values: Values) -> Values:
 _AUDITED: Mapping[type[TableBase], _Audited] = {
     ApprovalRow: _Audited("approvals/{gate}/{by}"),
     ChannelRow: _Audited(
-        "channels/{name}", frozenset({"failing_since", "last_success_at"}), _without_secrets
+        "channels/{name}", frozenset({"failing_since", "last_success_at"}), without_secrets
     ),
     GatePolicyRow: _Audited("gates/{gate}", frozenset({"pk"})),
     KnownIssueRow: _Audited("known-issues/KI-{pk:04d}"),

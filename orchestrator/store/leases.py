@@ -11,6 +11,7 @@ from enum import StrEnum
 from sqlalchemy import (
     Select,
     and_,
+    bindparam,
     case,
     delete,
     func,
@@ -147,7 +148,8 @@ class LeaseStore:
     def of_attempt(self, attempt_id: str) -> list[Lease]:
         """Return leases in the order of their reservation."""
         with self._sessions.read() as session:
-            return _all(session, _leases().where(AttemptRow.id == attempt_id))
+            found = session.execute(_OF_ATTEMPT, {"of_attempt": attempt_id})
+            return [lease_of(row, attempt_id) for row, _ in found]
 
     def of_run(self, run_id: str) -> dict[str, list[Lease]]:
         """Return leases by cell id; cells without any have an empty list."""
@@ -399,6 +401,9 @@ def _uses(
 def _leases() -> Select[LeaseRow, str]:
     query = select(LeaseRow, AttemptRow.id).join(AttemptRow, AttemptRow.pk == LeaseRow.attempt)
     return query.order_by(LeaseRow.pk)
+
+
+_OF_ATTEMPT = _leases().where(AttemptRow.id == bindparam("of_attempt"))
 
 
 def _all(session: Session, query: Select[LeaseRow, str]) -> list[Lease]:

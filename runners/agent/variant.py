@@ -70,7 +70,7 @@ def way(place):
     return "" if source.startswith(os.pardir) else f". Fix: {leave_out(source)}"
 
 try:
-    problem = shadowed(Installed(sys.argv[1]))
+    problem = shadowed(InstalledFiles(sys.argv[1]))
 except Exception as error:
     problem = f"{type(error).__name__}: {error}"
 """

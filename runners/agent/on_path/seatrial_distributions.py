@@ -20,7 +20,7 @@ class Distribution:
 
     def __init__(self, info: str) -> None:
         """`info` is the path of a ``.dist-info`` or ``.egg-info``."""
-        self._info = info
+        self.info = info
         self.home = os.path.dirname(info)
         """The folder that the paths in RECORD are relative to."""
 
@@ -37,7 +37,7 @@ class Distribution:
     def text(self, name: str) -> str:
         """Return the text of a metadata file; empty if it is unreadable."""
         try:
-            path = os.path.join(self._info, name) if name else self._info
+            path = os.path.join(self.info, name) if name else self.info
             with open(path, encoding="utf-8", errors="replace") as stream:
                 return stream.read()
         except OSError:
