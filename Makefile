@@ -6,6 +6,7 @@ PYTHON ?= python3
 TORCH ?= torch==2.13.0
 SECONDS_EACH ?= 60
 SIZE ?= large
+SECONDS_OF_CHAOS ?= 180
 OUT ?= var/bench-gpu
 BUDGET ?= 2400
 VENV := .venv
@@ -85,6 +86,9 @@ adversary: $(VENV)/.test ## Tell every lie to the product: none may have a PASS 
 fuzz: $(VENV)/.test ## Fuzz every dialect, guided by coverage, for SECONDS_EACH
 	$(BIN)/python -m tests.fuzz $(SECONDS_EACH) $(DIALECTS)
 
+chaos: $(VENV)/.test ## Kill and stop controllers at random moments for SECONDS_OF_CHAOS: no machine is left, no result lost or doubled (3 minutes)
+	$(CONTAINED) $(BIN)/python -m tests.chaos $(SECONDS_OF_CHAOS) $(SEED)
+
 lab: $(VENV)/.test ## Three emulated clouds, real machines behind their addresses (up to 20 minutes; root on Debian)
 	tests/system-packages.sh
 	$(BIN)/python -m tests.lab.image --torch '$(TORCH)'
@@ -138,11 +142,11 @@ $(VENV)/.clouds: $(VENV)/.run
 	touch $@
 
 $(VENV)/.test: $(VENV)/.run
-	$(PIP) --quiet --editable '.[$(EXTRAS),postgres,statistics,test,check]'
+	$(PIP) --quiet --editable '.[$(EXTRAS),oidc,postgres,statistics,test,check]'
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.run
 	$(PIP) --quiet --editable '.[$(EXTRAS),docs]'
 	touch $@
 
-.PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard house gate-power mutants mutants-product adversary fuzz lab lab-release lab-shell cloud-smoke first-contact format docs vendor clean
+.PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard chaos house gate-power mutants mutants-product adversary fuzz lab lab-release lab-shell cloud-smoke first-contact format docs vendor clean

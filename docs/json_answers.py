@@ -16,12 +16,13 @@ from pydantic import TypeAdapter
 from orchestrator.cli.commands.bisect import BisectAnswer
 from orchestrator.cli.commands.emergency_stop import StopAnswer
 from orchestrator.cli.run_failures import FailureLine
+from orchestrator.cli.wiring import BackupReport
 from orchestrator.domain.cloud_account import AccountCheck
 from orchestrator.domain.gate.verdict import LATER, RuleResult, Verdict
 from reports.model.comparison import CompareReport
 
 SCHEMA_NAME = "cli.schema.json"
-_OWN = (AccountCheck, BisectAnswer, FailureLine, StopAnswer)
+_OWN = (AccountCheck, BackupReport, BisectAnswer, FailureLine, StopAnswer)
 _ENDED, _SIGNED = "EndedResources", "SignedVerdict"
 ANSWERS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "doctor": (("", "AccountCheck[]"), ("CLOUD", "AccountCheck[]")),
@@ -85,9 +86,12 @@ ANSWERS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "schedule pause": (("", "ScheduleResponse"),),
     "schedule resume": (("", "ScheduleResponse"),),
     "schedule trigger": (("", "Firing"),),
+    "backup": (("", "BackupReport"),),
+    "restore": (("", "BackupReport"),),
     "audit list": (("", "ChainedEntry[]"),),
     "audit verify": (("", "AuditVerification"),),
     "token create": (("", "NewToken"),),
+    "session list": (("", "BrowserSession[]"),),
     "token list": (("", "Token[]"),),
 }
 """By command: the options or arguments, and the record that they print; ``[]`` is a list of it."""

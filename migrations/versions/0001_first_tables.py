@@ -86,6 +86,7 @@ _TABLES = (
     "channel",
     "announcement",
     "browser_session",
+    "person",
     "blob_chunk",
     "pruned_blob",
     "token",
@@ -219,7 +220,7 @@ def _access() -> None:
     _table(
         "token(id)",
         *_needed(NAME, "id", "secret_sha256"),
-        *_needed(TEXT, "name", "scope"),
+        *_needed(TEXT, "name", "scope", "prefix"),
         *_needed(TIME, "created_at"),
         *_optional(TIME, "expires_at", "last_used_at", "revoked_at"),
         _unique("token", "secret_sha256"),
@@ -230,6 +231,11 @@ def _access() -> None:
         *_needed(BIG, "number"),
         *_needed(BYTES, "body"),
         _key("blob_chunk", "digest", "blob.digest"),
+    )
+    _table(
+        "person(name)",
+        *_needed(NAME, "name"),
+        *_needed(TEXT, "display_name"),
     )
     _table(
         "browser_session(id)",

@@ -26,10 +26,16 @@ CHANGES_NOTHING = frozenset(
 
 
 class AuditCalls:
-    """Records every call of an application but those that only read."""
+    """Records every call of an application, except calls that only read."""
 
     def __init__(
-        self, app: ASGIApp, *, context: Context, caller: Person | None = None, prefix: str = ""
+        self,
+        app: ASGIApp,
+        *,
+        context: Context,
+        caller: Person | None = None,
+        prefix: str = "",
+        sign_in: str = "",
     ) -> None:
         """Store the settings.
 
@@ -38,16 +44,18 @@ class AuditCalls:
             context: What the operations work with.
             caller: Who calls where no token is asked for; None where tokens are.
             prefix: What the paths of the application begin with.
+            sign_in: The path to which an issuer sends browsers back: a GET that changes something.
         """
         self._app = app
         self._context = context
         self._ends = CallEnds(context)
         self._caller = caller
         self._prefix = prefix
+        self._sign_in = sign_in
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Answer as the application does; the entry is written before the answer begins."""
-        if scope["type"] != "http" or scope["method"] in _SAFE:
+        if scope["type"] != "http" or (scope["method"] in _SAFE and scope["path"] != self._sign_in):
             await self._app(scope, receive, send)
             return
         call = self._call(scope)

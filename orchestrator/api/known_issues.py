@@ -26,29 +26,7 @@ from orchestrator.domain.known_issue import (
     KnownIssueResponse,
     issue_answer,
 )
-from orchestrator.domain.limits import Filled, Word
-
-
-class IssueMatchRequest(RequestModel):
-    """Matching failures: all non-empty fields must match."""
-
-    signature: Word = ""
-    exception: Word = ""
-    """Exception class; ``*`` matches anything."""
-    frame: Word = ""
-    """``module.function``; ``*`` matches anything."""
-    contains: Word = ""
-    """Text in the masked message."""
-
-
-class IssueScopeRequest(RequestModel):
-    """Where a known issue applies; empty fields do not restrict."""
-
-    platforms: tuple[Filled, ...] = ()
-    jobs: tuple[Filled, ...] = ()
-    versions: Word = ""
-    """Versions of the subject: ``>=0.4.6,<0.5``."""
-    requires_package: Word = ""
+from orchestrator.domain.limits import Filled
 
 
 class KnownIssueRequest(RequestModel):
@@ -60,20 +38,15 @@ class KnownIssueRequest(RequestModel):
     owner: Filled
     expires: date
     """The last day on which it applies."""
-    match: IssueMatchRequest
-    scope: IssueScopeRequest = IssueScopeRequest()
+    match: IssueMatch
+    scope: IssueScope = IssueScope()
     url: Annotated[str, Field(max_length=1000, pattern=r"^(https?://[!-~]+)?$")] = ""
     max_failures: int | None = Field(default=None, ge=1, le=10**9)
 
     def known_issue(self, author: Person, opened: date) -> KnownIssue:
-        """Return it as the issue to store."""
+        """Return the issue to store, without an id."""
         return KnownIssue(
-            **dict(self)
-            | {"match": IssueMatch(**dict(self.match)), "scope": IssueScope(**dict(self.scope))},
-            id="",
-            opened=opened,
-            author=author.name,
-            author_token=author.token,
+            **dict(self), id="", opened=opened, author=author.name, author_token=author.token
         )
 
 

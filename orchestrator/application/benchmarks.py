@@ -119,7 +119,7 @@ class Delta:
 
     @property
     def is_apart(self) -> bool:
-        """Whether the spreads do not overlap; single samples differ where they are not equal."""
+        """Whether the spreads do not overlap; for single samples, whether the values differ."""
         one, other = self.before, self.after
         return one.high < other.low or other.high < one.low
 
@@ -140,8 +140,8 @@ def deltas_of(stores: Stores, pairs: Sequence[Pair]) -> Sequence[Delta]:
     if not pairs:
         return ()
     found = stores.benchmarks.beside(pairs)
-    known = stores.benchmarks.known([one.benchmark for one in found])
-    deltas = [Delta(one.pair, known[one.benchmark], one.before, one.after) for one in found]
+    known = stores.benchmarks.known([number for _, number in found])
+    deltas = [Delta(pair, known[number], *points) for (pair, number), points in found.items()]
     return sorted(deltas, key=_rank)
 
 

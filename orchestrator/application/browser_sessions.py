@@ -14,10 +14,12 @@ from orchestrator.domain.browser_session import BrowserSession
 from orchestrator.domain.caller_identity import (
     LONGEST_NAME,
     Caller,
+    Person,
     Scope,
     person_of_issuer,
     shown_name,
 )
+from orchestrator.store.audit_recorder import identify
 
 USED_EVERY = timedelta(minutes=1)
 """How exactly the last use of a token or a session is known."""
@@ -36,7 +38,10 @@ class NewSession:
 
 
 def begin_session(context: Context, caller: Caller, *, until: datetime | None) -> NewSession:
-    """Begin a session of a token, which it ends with; until its expiry at the latest."""
+    """Begin a session of a token.
+
+    The session ends with the token, and at its own expiry at the latest.
+    """
     return _begin(context, caller, token=caller.id, until=until, id_token=None)
 
 
@@ -51,6 +56,7 @@ def begin_session_at_issuer(context: Context, identity: IssuedIdentity) -> NewSe
             f"the issuer and its subject must be at most {LONGEST_NAME} printable ASCII characters"
             f" together: {name[:LONGEST_NAME]!r}"
         )
+    identify(Person(name, ""))
     scope = _highest(scope for group, scope in context.sign_in.roles if _is_in(identity, group))
     if scope is None:
         raise SignInRefusedError(
@@ -98,7 +104,7 @@ def _begin(
 
 
 def caller_of_session(context: Context, secret: str) -> Caller | None:
-    """Return the caller of a session; None if it is unknown or has ended."""
+    """Return the caller of a session; None for an unknown or ended session."""
     session, at = context.stores.browser_sessions.find(digest_of(secret)), context.clock.now()
     if session is None or session.has_ended(at, context.sign_in.sessions):
         return None

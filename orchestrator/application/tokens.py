@@ -27,12 +27,14 @@ from orchestrator.store.audit_recorder import identify
 
 PREFIX = "seatrial_"
 """Prefix by which secret scanners recognise a token."""
+_SHOWN = 4
+"""Random characters of a secret that are shown; 39 are left."""
 
 
 def create_token(
     context: Context, name: str, scope: Scope, *, days: int | None
 ) -> tuple[Token, str]:
-    """Create a token; its secret is returned only here.
+    """Create a token. Only this call returns the secret.
 
     The token's name identifies its owner: an existing person's name keeps its spelling.
 
@@ -55,7 +57,10 @@ def keep_token(
         return found
     at = context.clock.now()
     expires = at + timedelta(days=days) if days is not None else None
-    token = Token(context.new_id(), name, scope, at, expires)
+    # Of a secret that is not ours little is known: it shows no more than four characters.
+    ours = len(PREFIX) if secret.startswith(PREFIX) else 0
+    prefix = secret[: ours + _SHOWN]
+    token = Token(context.new_id(), name, scope, at, expires, prefix=prefix)
     context.stores.tokens.add(token, digest_of(secret))
     return token
 
@@ -70,7 +75,7 @@ class Credential:
 
 
 def check_credential(context: Context, credential: Credential) -> Caller | None:
-    """Return the caller of a credential; None if it is unknown, revoked or expired.
+    """Return the token of a credential; None for an unknown, revoked or expired credential.
 
     A token's secret is not accepted in a cookie, and a session's only there.
     """

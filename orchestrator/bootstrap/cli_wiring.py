@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orchestrator.application.ports.signer import Verified
     from orchestrator.application.ports.stored_bytes import PackedPayload
     from orchestrator.application.ports.wheels import Revisions, SubjectWheel
-    from orchestrator.cli.wiring import DatabaseState
+    from orchestrator.cli.wiring import BackupReport, DatabaseState
     from orchestrator.config import Settings
     from orchestrator.domain.cloud_account import AccountSetup
     from orchestrator.domain.commit import Commit
@@ -191,6 +191,18 @@ class CommandWiring:
 
         found = holder(self.settings.home)
         return found is not None and found.role == "serve"
+
+    def backup(self, path: Path) -> BackupReport:
+        """Copy database and blobs into a new file, whoever uses them."""
+        from orchestrator.bootstrap.backup import backup
+
+        return backup(self.settings, path)
+
+    def restore(self, path: Path) -> BackupReport:
+        """Fill an empty home and database from a backup."""
+        from orchestrator.bootstrap.backup import restore
+
+        return restore(self.settings, path)
 
     def database(self, *, upgrade: bool) -> DatabaseState:
         """Return the database's state, after an upgrade if requested."""

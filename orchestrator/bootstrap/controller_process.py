@@ -51,6 +51,7 @@ from orchestrator.bootstrap.tls import TlsFiles
 from orchestrator.cli.errors import RefusedError
 from orchestrator.config import Settings
 from orchestrator.controller import HURRY, Controller, Listener, end_process
+from orchestrator.dashboard import urls
 from orchestrator.dashboard.app import create_dashboard
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.store.errors import StoreError
@@ -293,7 +294,9 @@ def _port(
         allowed_hosts=hosts,
         revision=_revision(parts),
     )
-    pages = AuditCalls(create_dashboard(parts.context), context=parts.context)
+    pages = AuditCalls(
+        create_dashboard(parts.context), context=parts.context, sign_in=urls.SIGNED_IN_AT_ISSUER
+    )
     application = AsgiDispatch(api, HostNameCheck(pages, allowed=hosts))
     name = f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}"
@@ -321,6 +324,13 @@ def _tls(settings: Settings, options: ServeOptions) -> TlsFiles | None:
 
 def _ways_in(settings: Settings, url: str, secret: str) -> tuple[str, ...]:
     """Return how to sign in; a token from a file is not logged."""
+    if settings.oidc_issuer is not None:
+        ways = _with_token(settings, url, secret)
+        return (f"  people sign in at {settings.public_url}{urls.SIGN_IN}", *ways)
+    return _with_token(settings, url, secret)
+
+
+def _with_token(settings: Settings, url: str, secret: str) -> tuple[str, ...]:
     if settings.admin_token_file is not None:
         return (f"  sign in with the token in {settings.admin_token_file}",)
     return (

@@ -74,7 +74,7 @@ from orchestrator.domain.manifest import StoredPayload
 from orchestrator.domain.retention import RetentionPolicy
 from orchestrator.domain.run_record import Evidence
 from orchestrator.store.blobs import PayloadStore
-from orchestrator.store.database import Database, check_unclosed, open_database
+from orchestrator.store.database import Database, check_file, open_database
 from runners import registry as provider_registry
 from runners.fake import MemoryHostStore
 from runners.provider_context import ProviderContext
@@ -84,6 +84,9 @@ from runners.workspace import ShellWorkspace
 
 if TYPE_CHECKING:
     from orchestrator.adapters.dbos_engine import DbosEngine
+
+CONTROLLER_ID = "controller.id"
+"""File of the home with the controller's id."""
 
 
 class EndingWorkspace(ShellWorkspace):
@@ -222,10 +225,10 @@ def build(
 ) -> Parts:
     """Open the stores and create all components; nothing runs yet."""
     if is_embedded(settings):
-        check_unclosed(settings.home / "app.db")
+        check_file(settings.home / "app.db")
     database = open_database(app_url(settings), migrate=True)
     wakeups = Wakeups()
-    deps = _deps(settings, database, local, _controller_id(settings.home), wakeups)
+    deps = _deps(settings, database, local, controller_id(settings.home), wakeups)
     executor = "local" if is_embedded(settings) else new_id()
     engine = _engine(settings, executor, deps, wakeups) if runs_cells else None
     scratch = temporary_folder(settings.home)
@@ -464,9 +467,9 @@ def _engine_url(settings: Settings) -> str:
     return f"sqlite:///{path}"
 
 
-def _controller_id(home: Path) -> str:
+def controller_id(home: Path) -> str:
     """Return the controller's id, created once per home: the tag of its machines."""
-    path = home / "controller.id"
+    path = home / CONTROLLER_ID
     if not path.exists():
         path.write_text(new_id(), encoding="ascii")
     return path.read_text(encoding="ascii").strip()

@@ -191,6 +191,16 @@ ENTRIES = {
         "schedule:schedule_app",
         "Schedules: a matrix is launched at fixed times and judged, with notifications.",
     ),
+    "backup": CommandEntry(
+        _KEEP,
+        "backup:backup_command",
+        "Copy the controller's database and files into one file, also while runs go on.",
+    ),
+    "restore": CommandEntry(
+        _KEEP,
+        "backup:restore_command",
+        "Fill an empty home, or an empty database, from a backup.",
+    ),
     "audit": CommandEntry(
         _KEEP,
         "audit:audit_app",

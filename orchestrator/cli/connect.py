@@ -20,12 +20,11 @@ from orchestrator.cli.errors import (
     NoControllerError,
     RefusedError,
 )
+from orchestrator.cli.waits import CONTROLLER_POLL_S, CONTROLLER_START_LIMIT_S
 from orchestrator.cli.wiring import Secret, WallClock, Wiring
 
 SOCKET = "controller.sock"
 LOG = "controller.log"
-START_LIMIT_S = 60.0
-_LOOK_EVERY_S = 0.1
 _PATH_LIMIT_BYTES = 100
 _AGENT = {"User-Agent": f"seatrial/{orchestrator.__version__}"}
 _TIMEOUT = httpx.Timeout(60.0, connect=5.0)
@@ -137,14 +136,14 @@ class LocalConnection:
         self._await(process, log, offset)
 
     def _await(self, process: subprocess.Popen[bytes], log: Path, offset: int) -> None:
-        for _ in range(round(START_LIMIT_S / _LOOK_EVERY_S)):
+        for _ in range(round(CONTROLLER_START_LIMIT_S / CONTROLLER_POLL_S)):
             if self.answers():
                 return
             if process.poll() is not None and not self.answers():
                 what = f"the controller ended at once, with exit code {process.returncode}"
                 raise NoControllerError(what, *_tail(log, offset))
-            self._clock.sleep(_LOOK_EVERY_S)
-        what = f"the controller does not answer after {START_LIMIT_S:.0f} s"
+            self._clock.sleep(CONTROLLER_POLL_S)
+        what = f"the controller does not answer after {CONTROLLER_START_LIMIT_S:.0f} s"
         raise NoControllerError(what, *_tail(log, offset))
 
 

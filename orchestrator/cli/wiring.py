@@ -40,6 +40,21 @@ class DatabaseState:
         return self.revision == self.head
 
 
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """What was backed up or restored."""
+
+    file: str
+    database: str
+    """Description without the password."""
+    at: str
+    """When the backup was made."""
+    blobs: int
+    """Number of blobs."""
+    size_bytes: int
+    """Size of the file."""
+
+
 class Secret(Protocol):
     """A text that is not printed."""
 
@@ -215,6 +230,14 @@ class Wiring(Protocol):
 
     def is_served(self) -> bool:
         """Whether that controller was started by `serve`, and stays."""
+        ...
+
+    def backup(self, path: Path) -> BackupReport:
+        """Copy database and blobs into a new file, whoever uses them. Raises RefusedError."""
+        ...
+
+    def restore(self, path: Path) -> BackupReport:
+        """Fill an empty home and database from a backup. Raises RefusedError."""
         ...
 
     def database(self, *, upgrade: bool) -> DatabaseState:

@@ -7,6 +7,7 @@ import logging
 import secrets
 from pathlib import Path
 
+from anyio import CapacityLimiter
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
@@ -166,6 +167,7 @@ def create_dashboard(context: Context) -> FastAPI:
     static = f"/static/{_version(STATIC)}"
     app.state.context = context
     app.state.pages = Pages(static)
+    app.state.issuer_threads = CapacityLimiter(sign_in.THREADS)
     for pages in _PAGES:
         app.include_router(pages.router)
     app.mount(static, Kept(directory=STATIC), name="static")

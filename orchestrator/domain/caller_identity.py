@@ -110,7 +110,7 @@ def missing_scope(caller: Caller, needed: Scope) -> str:
 
 
 def name_fault(text: str) -> str:
-    """Return why a name is not allowed; empty if it is.
+    """Return why the name is not allowed; empty if the name is allowed.
 
     Letters of several scripts are refused, because some of them look alike.
     """
@@ -161,6 +161,8 @@ class Token:
     expires_at: datetime | None
     last_used_at: datetime | None = None
     revoked_at: datetime | None = None
+    prefix: str = ""
+    """Beginning of the secret, by which a token that is found somewhere is recognised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 
 from orchestrator.domain.extend_record import extended
 from orchestrator.domain.gate.verdict import LATER
+from orchestrator.domain.limits import STRICT, Filled, Word
 from orchestrator.domain.signature import Failure, Signature
 from orchestrator.domain.versions import canonical_name, version_fits
 
@@ -20,13 +21,15 @@ from orchestrator.domain.versions import canonical_name, version_fits
 class IssueScope:
     """Where a known issue applies; empty fields do not restrict."""
 
-    platforms: tuple[str, ...] = ()
+    __pydantic_config__ = STRICT
+
+    platforms: tuple[Filled, ...] = ()
     """Platform ids, or patterns with ``*``."""
-    jobs: tuple[str, ...] = ()
+    jobs: tuple[Filled, ...] = ()
     """Job ids, or patterns with ``*``."""
-    versions: str = ""
+    versions: Word = ""
     """Versions of the subject: ``>=0.4.6,<0.5``, ``==0.4.*``."""
-    requires_package: str = ""
+    requires_package: Word = ""
     """Applies only with this package installed: ``transformer-engine`` or ``pkg>=2``."""
 
 
@@ -56,13 +59,15 @@ def _is_wide_frame(pattern: str) -> bool:
 class IssueMatch:
     """Matching failures: a signature, or all given patterns."""
 
-    signature: str = ""
+    __pydantic_config__ = STRICT
+
+    signature: Word = ""
     """Signature id."""
-    exception: str = ""
+    exception: Word = ""
     """Exception class; ``*`` matches anything."""
-    frame: str = ""
+    frame: Word = ""
     """``module.function``; ``*`` matches anything."""
-    contains: str = ""
+    contains: Word = ""
     """Text in the masked message or the exception's name; case does not matter."""
 
     @property

@@ -213,17 +213,6 @@ class Track:
     """Number of earlier runs that measured the benchmark."""
 
 
-class Versus(NamedTuple):
-    """A benchmark in both cells of a pair."""
-
-    pair: int
-    """Index of the pair."""
-    benchmark: int
-    """Number of the benchmark."""
-    before: Point
-    after: Point
-
-
 _BENCHMARK = (
     BenchmarkRow.pk,
     BenchmarkRow.job,
@@ -366,8 +355,13 @@ class BenchmarkStore:
                 for cell, document in session.execute(query.where(AttemptRow.cell.in_(some)))
             }
 
-    def beside(self, pairs: Sequence[tuple[str, str]]) -> Sequence[Versus]:
-        """Return the benchmarks of both cells of pairs, by cell ids."""
+    def beside(
+        self, pairs: Sequence[tuple[str, str]]
+    ) -> Mapping[tuple[int, int], tuple[Point, Point]]:
+        """Return the points that both cells of a pair have, before and after.
+
+        By the pair's index and the benchmark's number, in this order. `pairs` are cell ids.
+        """
         old, new = (aliased(BenchmarkPointRow) for _ in range(2))
         first, second = (aliased(CellRow) for _ in range(2))
         # For SQLite, which looks up no index for pairs.
@@ -382,13 +376,13 @@ class BenchmarkStore:
             .where(some, others, tuple_(first.id, second.id).in_(pairs))
         )
         place = {pair: at for at, pair in enumerate(pairs)}
-        found: list[Versus] = []
+        found: dict[tuple[int, int], tuple[Point, Point]] = {}
         with self._sessions.read() as session:
             for before, after, number, *points in session.execute(query):
                 half = len(points) // 2
                 both = Point(*points[:half]), Point(*points[half:])
-                found.append(Versus(place[before, after], number, *both))
-        return sorted(found)
+                found[place[before, after], number] = both
+        return dict(sorted(found.items()))
 
     def known(self, benchmarks: Sequence[int]) -> Mapping[int, Benchmark]:
         """Return benchmarks by number."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ScalarSelect, Select, bindparam, or_, select, update
+from sqlalchemy import Row, ScalarSelect, Select, bindparam, or_, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.event_facts import TestFact
@@ -15,7 +15,7 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.signature import SIGNATURE_VERSION, Failure, Signature, signature_of
 from orchestrator.domain.test_identity import resolve
 from orchestrator.store.aliases import confirmed_of
-from orchestrator.store.cells import Cells, cells_of
+from orchestrator.store.cells import cells_of
 from orchestrator.store.failure_groups import IS_BAD, read_signature, write_signatures
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import insert_into, slices
@@ -55,7 +55,7 @@ class FailureStore:
         """Return final results of every cell of a run."""
         with self._sessions.read() as session:
             found = session.execute(_failing().where(CellRow.run_id == run_id))
-            return _failures(session, [_Failing(*row) for row in found])
+            return _failures(session, found.all())
 
     def of_product(self, product: str | None, *, runs: int) -> FailuresFound:
         """Return results of a product's newest runs; None means any product."""
@@ -65,7 +65,7 @@ class FailureStore:
         with self._sessions.read() as session:
             ids = session.scalars(newest).all()
             query = _failing().where(CellRow.run_id.in_(ids)).limit(FAILURES_LIMIT + 1)
-            rows = [_Failing(*row) for row in session.execute(query)]
+            rows = session.execute(query).all()
             found = _failures(session, rows[:FAILURES_LIMIT])
         return FailuresFound(found, len(ids), len(rows) > FAILURES_LIMIT)
 
@@ -113,18 +113,8 @@ class FailureStore:
         return len(signed)
 
 
-@dataclass(frozen=True, slots=True)
-class _Failing:
-    """A row of a failing result."""
-
-    signature: SignatureRow
-    test_id: int
-    job: str
-    nodeid: str
-    cell: int
-    run_id: str
-    version: str
-    launched: datetime
+_Failing = Row[SignatureRow, int, str, str, int, str, str, datetime]
+"""Signature, test, job, node id, cell, run, version of the subject, and the run's launch time."""
 
 
 def _failing() -> Select[SignatureRow, int, str, str, int, str, str, datetime]:
@@ -144,26 +134,22 @@ def _failing() -> Select[SignatureRow, int, str, str, int, str, str, datetime]:
 
 
 def _failures(session: Session, rows: Sequence[_Failing]) -> list[Failure]:
-    cells = cells_of(session, {row.cell for row in rows})
-    names = _newest_names(session, {row.test_id: row.nodeid for row in rows})
-    signatures = {row.signature.id: read_signature(row.signature) for row in rows}
-    return [_failure(row, signatures, names, cells) for row in rows]
-
-
-def _failure(
-    row: _Failing, signatures: Mapping[str, Signature], names: Mapping[int, str], cells: Cells
-) -> Failure:
-    cell = cells[row.cell]
-    return Failure(
-        signature=signatures[row.signature.id],
-        nodeid=names[row.test_id],
-        job=row.job,
-        run_id=row.run_id,
-        cell=cell.name,
-        platform=cell.platform,
-        version=row.version,
-        at=cell.dated_at or row.launched,
-    )
+    cells = cells_of(session, {row[4] for row in rows})
+    names = _newest_names(session, {test: nodeid for _, test, _, nodeid, *_ in rows})
+    signatures = {row.id: read_signature(row) for row, *_ in rows}
+    return [
+        Failure(
+            signature=signatures[signature.id],
+            nodeid=names[test],
+            job=job,
+            run_id=run,
+            cell=cells[cell].name,
+            platform=cells[cell].platform,
+            version=version,
+            at=cells[cell].dated_at or launched,
+        )
+        for signature, test, job, _, cell, run, version, launched in rows
+    ]
 
 
 def _newest_names(session: Session, names: Mapping[int, str]) -> Mapping[int, str]:

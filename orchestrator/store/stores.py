@@ -7,6 +7,7 @@ from typing import get_type_hints
 
 from orchestrator.store.aliases import AliasStore
 from orchestrator.store.audit import AuditStore
+from orchestrator.store.backup import BackupStore
 from orchestrator.store.benchmarks import BenchmarkSeriesStore, BenchmarkStore
 from orchestrator.store.blobs import PayloadStore
 from orchestrator.store.cells import CellStore
@@ -85,6 +86,7 @@ class Stores:
     releases: ReleaseStore
     grids: GridStore
     audit: AuditStore
+    backup: BackupStore
 
 
 def stores_of(sessions: Sessions) -> Stores:

@@ -26,7 +26,7 @@ class StripRow:
     label: str
     samples: tuple[float, ...]
     median: float
-    told: str
+    printed: str
 
 
 def strips(name: str, title: str, text: str, rows: Sequence[StripRow], *, unit: str) -> Plot:
@@ -36,7 +36,7 @@ def strips(name: str, title: str, text: str, rows: Sequence[StripRow], *, unit: 
     body = list(_axis(scale, TOP + len(rows) * ROW, unit))
     for number, row in enumerate(rows):
         y = TOP + number * ROW
-        body += [svg.label(y, row.label), svg.value(y, row.told)]
+        body += [svg.label(y, row.label), svg.value(y, row.printed)]
         body += [svg.dot(scale.x(sample), y + BAR / 2) for sample in _thinned(row.samples)]
         middle = scale.x(row.median)
         body.append(svg.line(middle, y, middle, y + BAR, "median"))
@@ -116,7 +116,7 @@ class Segment:
     """Class of the style."""
     word: str
     size: float
-    told: str
+    printed: str
     """Its figure, for a person."""
 
 
@@ -157,27 +157,35 @@ def _segments(segments: Sequence[Segment], y: float, scale: float) -> list[str]:
             continue
         # What is there is seen, however small its share.
         shown = max(width, 1.5)
-        parts.append(svg.rect(x, y, shown, segment.kind, text=f"{segment.word}: {segment.told}"))
-        if width >= _MARGIN + _LETTER * len(segment.told):
+        parts.append(svg.rect(x, y, shown, segment.kind, text=f"{segment.word}: {segment.printed}"))
+        if width >= _MARGIN + _LETTER * len(segment.printed):
             middle = x + width / 2
-            parts.append(svg.text(middle, y + 12, segment.told, kind="in", anchor="middle"))
+            parts.append(svg.text(middle, y + 12, segment.printed, kind="in", anchor="middle"))
         x += shown
     return parts
 
 
-@dataclass(frozen=True, slots=True)
-class SpreadRow:
-    """One value with its spread."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeRow:
+    """One value of a chart with the range that it lies in."""
 
     label: str
     group: str
-    """Name of the row's group; rows of a group are drawn together below it."""
-    value: float
+    """Name of the row's group; rows of a group are drawn together below the name."""
     low: float
     high: float
-    told: str
+    """Ends of the range; equal to the value where its spread is unknown."""
+    printed: str
+    """The value as text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpreadRow(RangeRow):
+    """One value with its spread."""
+
+    value: float
     series: int
-    """Which colour: the same platform has the same one."""
+    """Number of the colour: a platform has the same one everywhere."""
 
 
 def spreads(name: str, title: str, text: str, rows: Sequence[SpreadRow], *, note: str) -> Plot:
@@ -191,7 +199,7 @@ def spreads(name: str, title: str, text: str, rows: Sequence[SpreadRow], *, note
             group = row.group
             body.append(svg.text(12, y + 12, group, kind="note", limit=100))
             y += ROW - 6
-        body += [svg.label(y, row.label), svg.value(y, row.told)]
+        body += [svg.label(y, row.label), svg.value(y, row.printed)]
         body.append(svg.rect(LEFT, y, max(row.value * scale, 1), f"s{row.series % 6}"))
         if row.high > row.low:
             body += _whisker(LEFT + row.low * scale, LEFT + row.high * scale, y + BAR / 2)

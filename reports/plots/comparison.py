@@ -14,26 +14,20 @@ from reports.model.comparison import CompareReport, MetricDelta, PairedCell
 from reports.model.metrics import MetricFigure
 from reports.model.values import Absent
 from reports.plots import svg
-from reports.plots.bars import Segment, StackedRow, stacked
+from reports.plots.bars import RangeRow, Segment, StackedRow, stacked
 from reports.plots.svg import BAR, LEFT, RIGHT, ROW, TOP
 
 _REACHES = (1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1000.0)
 """How far the scale goes on either side of one: the first that holds every value."""
 
 
-@dataclass(frozen=True, slots=True)
-class RatioRow:
-    """One value set against another; above one it is better."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatioRow(RangeRow):
+    """The ratio of two values; above one, the newer value is better."""
 
-    label: str
-    group: str
     ratio: float
-    low: float
-    high: float
-    """How far both spreads let it be; the ratio itself where nothing is known of them."""
     kind: str
     """Class of the style."""
-    told: str
 
 
 def ratios(name: str, title: str, text: str, rows: Sequence[RatioRow], *, note: str) -> Plot:
@@ -63,7 +57,7 @@ def _x(value: float, reach: float) -> float:
 
 def _ratio_bar(row: RatioRow, y: float, reach: float) -> list[str]:
     middle = y + BAR / 2
-    parts = [svg.label(y, row.label), svg.value(y, row.told)]
+    parts = [svg.label(y, row.label), svg.value(y, row.printed)]
     if row.high > row.low:
         ends = _x(row.low, reach), _x(row.high, reach)
         parts.append(svg.line(ends[0], middle, ends[1], middle, "whisker"))
@@ -99,8 +93,8 @@ def changes_plot(report: CompareReport) -> Plot | None:
         for pair in report.pairs[:PAIRS_SHOWN]
     ]
     said = [f"{compare_text.category_name(name)}: {fmt.count(n)}" for name, n in report.totals if n]
-    told = f"{'; '.join(said)}; the same: {fmt.count(report.unchanged)}"
-    return stacked("changes", "What became of the tests", told, rows, shared_scale=False)
+    text = f"{'; '.join(said)}; the same: {fmt.count(report.unchanged)}"
+    return stacked("changes", "What became of the tests", text, rows, shared_scale=False)
 
 
 def _names(pair: PairedCell) -> int:
@@ -123,11 +117,11 @@ def metrics_plot(report: CompareReport) -> Plot | None:
     rows = [row for pair in report.pairs for row in _of_pair(pair)][:METRICS_SHOWN]
     if not rows:
         return None
-    told = "; ".join(f"{row.group}, {row.label}: {row.told}" for row in rows[:8])
+    text = "; ".join(f"{row.group}, {row.label}: {row.printed}" for row in rows[:8])
     note = "Base = 1; whiskers: how far the spreads of both let it be; grey: single samples."
     if not all(pair.same_stack for pair in report.pairs):
         note += " The software differs too."
-    return ratios("metrics", "Figures that moved", told, rows, note=note)
+    return ratios("metrics", "Figures that moved", text, rows, note=note)
 
 
 def _of_pair(pair: PairedCell) -> Iterator[RatioRow]:
@@ -163,7 +157,7 @@ def _row(pair: PairedCell, delta: MetricDelta, ratio: float, keys: tuple[str, ..
         low=min(low, ratio),
         high=max(high, ratio),
         kind=kind,
-        told=f"{fmt.ratio(ratio)}{'' if is_known else ' (n=1)'}",
+        printed=f"{fmt.ratio(ratio)}{'' if is_known else ' (n=1)'}",
     )
 
 

@@ -108,8 +108,8 @@ def outcomes_plot(tallies: Sequence[tuple[str, Tally]]) -> Plot:
         StackedRow(cell, tuple(_segments(tally)), f"{fmt.share(tally.rate)} {fmt.rate(tally.rate)}")
         for cell, tally in tallies[:ROWS_SHOWN]
     ]
-    told = "; ".join(f"{row.label}: {row.value} of the judged tests passed" for row in rows)
-    return stacked("outcomes", "Tests by outcome", told, rows, shared_scale=False)
+    text = "; ".join(f"{row.label}: {row.value} of the judged tests passed" for row in rows)
+    return stacked("outcomes", "Tests by outcome", text, rows, shared_scale=False)
 
 
 def _segments(tally: Tally) -> Iterator[Segment]:
@@ -126,12 +126,12 @@ def throughput_plot(comparisons: Sequence[Comparison]) -> Plot:
         for comparison in comparisons
         for row in comparison.rows
     ][:ROWS_SHOWN]
-    told = "; ".join(f"{row.group}, {row.label}: {row.told}" for row in rows[:8])
+    text = "; ".join(f"{row.group}, {row.label}: {row.printed}" for row in rows[:8])
     stacks = {row.stack for c in comparisons for row in c.rows}
     note = "Median; whiskers: the samples' spread, where there is more than one."
     if len(stacks) > 1:
         note += " The platforms' software differs too."
-    return spreads("throughput", "Throughput by platform", told, rows, note=note)
+    return spreads("throughput", "Throughput by platform", text, rows, note=note)
 
 
 def _spread(comparison: Comparison, row: ComparedRow, series: int) -> SpreadRow:
@@ -143,7 +143,7 @@ def _spread(comparison: Comparison, row: ComparedRow, series: int) -> SpreadRow:
         value=row.median,
         low=row.low,
         high=row.high,
-        told=f"{fmt.number(row.median)} {comparison.unit}",
+        printed=f"{fmt.number(row.median)} {comparison.unit}",
         series=series,
     )
 
@@ -156,9 +156,9 @@ def _distributions(table: MetricTable) -> Iterator[Plot]:
         rows = list(_strips(table, index))[:ROWS_SHOWN]
         if rows:
             title = f"{table.title}: {metric_text.heading(column)}"
-            told = "; ".join(f"{row.label}: median {row.told}" for row in rows[:8])
+            text = "; ".join(f"{row.label}: median {row.printed}" for row in rows[:8])
             name = f"samples-{_slug(table.job)}-{_slug(column.name)}"
-            yield strips(name, title, told, rows, unit=column.unit)
+            yield strips(name, title, text, rows, unit=column.unit)
 
 
 def _strips(table: MetricTable, index: int) -> Iterator[StripRow]:
@@ -167,8 +167,8 @@ def _strips(table: MetricTable, index: int) -> Iterator[StripRow]:
         if cell is None or cell.n < _SAMPLES_FROM or isinstance(cell.median, Absent):
             continue
         finite = tuple(sample for sample in cell.samples if math.isfinite(sample))
-        told = f"{fmt.number(cell.median)} {table.columns[index].unit}".strip()
-        yield StripRow(_label(table, row), finite, cell.median, told)
+        text = f"{fmt.number(cell.median)} {table.columns[index].unit}".strip()
+        yield StripRow(_label(table, row), finite, cell.median, text)
 
 
 def _label(table: MetricTable, row: MetricLine) -> str:
@@ -186,8 +186,8 @@ def cost_plot(costs: Sequence[tuple[str, Costs]]) -> Plot:
         StackedRow(cell, tuple(_phases(cost, phases)), fmt.usd(cost.bill.total_usd))
         for cell, cost in costs[:ROWS_SHOWN]
     ]
-    told = "; ".join(f"{row.label}: {row.value}" for row in rows)
-    return stacked("cost-by-phase", "Cost by phase", told, rows, shared_scale=True)
+    text = "; ".join(f"{row.label}: {row.value}" for row in rows)
+    return stacked("cost-by-phase", "Cost by phase", text, rows, shared_scale=True)
 
 
 def _phases(cost: Costs, order: Sequence[str]) -> Iterable[Segment]:

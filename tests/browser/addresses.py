@@ -98,6 +98,8 @@ PAGES = (
 # A run has some thirty kinds of things to tell, and asks once for each.
 NO_PAGES = {
     urls.SIGN_IN: "tests of its own look at it",
+    urls.SIGN_IN_AT_ISSUER: "leads to the issuer",
+    urls.SIGNED_IN_AT_ISSUER: "comes from the issuer",
     urls.LOG_RAW: "bytes to keep",
     urls.LOG_LINE: "one line for a reader",
     "/badges/{gate}.svg": "a picture",

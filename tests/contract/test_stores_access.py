@@ -61,10 +61,10 @@ def test_tokens_are_listed_oldest_first(stores):
     assert stores.tokens.list() == [TOKEN, late]
 
 
-def session_named(name: str, **more: object) -> BrowserSession:
+def session_named(id_: str, **more: object) -> BrowserSession:
     values = {"token": "t1", "created_at": NOW, "last_used_at": NOW, "expires_at": after(30)}
     values |= {"name": "ci", "display_name": "", "scope": Scope.RUN}
-    return BrowserSession(id=name, **(values | more))
+    return BrowserSession(id=id_, **(values | more))
 
 
 def test_a_session_comes_back_by_its_secret_until_it_or_its_token_is_revoked(stores):
@@ -87,6 +87,17 @@ def test_a_session_comes_back_by_its_secret_until_it_or_its_token_is_revoked(sto
     assert sessions.list() == [of_person]
     assert [sessions.end("two"), sessions.end("two")] == [True, False]
     assert sessions.find("2") is None
+
+
+def test_the_display_name_of_a_person_is_that_of_the_latest_sign_in(stores):
+    stores.tokens.add(TOKEN, "s")
+    begin = stores.browser_sessions.add
+    begin(session_named("one", token=None, name="p", display_name="Ann"), "1", id_token=None)
+    begin(session_named("two", token=None, name="p", display_name="Ana"), "2", id_token=None)
+    begin(session_named("three"), "3", id_token=None)
+    names = stores.browser_sessions.display_names
+    assert names(["p", "ci", "x"]) == {"p": "Ana"}
+    assert names([]) == {}
 
 
 def test_a_session_is_forgotten_when_another_begins_after_its_end(stores):

@@ -177,10 +177,11 @@ def test_a_track_says_how_much_is_older_and_which_platforms_there_are(stores):
 def test_two_cells_are_set_beside_each_other(stores):
     one, other = ran(stores, "run-1", 1.0), ran(stores, "run-2", 2.0)
     third = ran(stores, "run-3", 3.0, name="memory")
-    (found,) = stores.benchmarks.beside([(one, third), (one, other)])
-    assert (found.pair, found.before.value, found.after.value) == (1, 1.0, 2.0)
-    assert stores.benchmarks.known([found.benchmark])[found.benchmark].name == "speed"
-    assert stores.benchmarks.beside([]) == []
+    (found,) = stores.benchmarks.beside([(one, third), (one, other)]).items()
+    (pair, benchmark), (before, after) = found
+    assert (pair, before.value, after.value) == (1, 1.0, 2.0)
+    assert stores.benchmarks.known([benchmark])[benchmark].name == "speed"
+    assert not stores.benchmarks.beside([])
 
 
 def test_what_was_stored_before_there_were_points_is_rolled_up_later(stores, database):

@@ -102,6 +102,8 @@ ROUTES = {
     ("GET", f"{API}/tokens"): "admin",
     ("POST", f"{API}/tokens"): "admin",
     ("DELETE", f"{API}/tokens/nope"): "admin",
+    ("GET", f"{API}/sessions"): "admin",
+    ("DELETE", f"{API}/sessions/nope"): "admin",
     ("GET", f"{API}/costs"): "read",
     ("GET", f"{API}/costs/prices"): "read",
     ("POST", f"{API}/costs/refresh"): "admin",
@@ -220,6 +222,7 @@ def test_a_token_is_shown_once_and_kept_as_a_digest(api: Desk) -> None:
     assert token["expires_at"] == "2026-03-08T12:00:00Z"
     listed = api.client.get(f"{API}/tokens").json()["items"]
     assert [item["id"] for item in listed] == [token["id"]]
+    assert listed[0]["prefix"] == token["secret"][: len("seatrial_") + 4]
     assert token["secret"] not in api.client.get(f"{API}/tokens").text
     headers = {"Authorization": f"Bearer {token['secret']}"}
     guest = api.speak(api.guarded, headers=headers)

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import event
 
 from orchestrator.store import sessions
-from orchestrator.store.database import check_unclosed, lost_commits
+from orchestrator.store.database import check_file, lost_commits
 from orchestrator.store.errors import DamagedError
 from tests.integration.api_context import MATRIX, Desk, desk
 
@@ -99,10 +99,10 @@ def flip(path: Path, at: int) -> None:
 
 
 def test_a_database_that_was_only_not_closed_is_opened(unclosed: Path) -> None:
-    check_unclosed(unclosed)
+    check_file(unclosed)
     with Path(f"{unclosed}-wal").open("ab") as log:
         log.write(b"torn" * 900)
-    check_unclosed(unclosed)
+    check_file(unclosed)
     assert not Path(f"{unclosed}-wal.damaged").exists()
 
 
@@ -115,9 +115,9 @@ def test_committed_transactions_that_are_lost_are_told_once(
     flip(log, at)
     assert lost_commits(log) >= 4
     with pytest.raises(DamagedError, match="committed cannot be read any more"):
-        check_unclosed(unclosed)
+        check_file(unclosed)
     assert Path(f"{log}.damaged").read_bytes() == log.read_bytes()
-    check_unclosed(unclosed)
+    check_file(unclosed)
     assert "goes on with what is left" in caplog.text
 
 
@@ -131,4 +131,13 @@ def test_a_damaged_file_is_told(unclosed: Path) -> None:
         data = unclosed.read_bytes()
         unclosed.write_bytes(data[:8192] + b"\xff" * 4096)
         with pytest.raises(DamagedError, match="is damaged"):
-            check_unclosed(unclosed)
+            check_file(unclosed)
+
+
+def test_a_damaged_file_is_told_that_was_closed_well(sqlite_url: str) -> None:
+    path = Path(sqlite_url.removeprefix("sqlite:///"))
+    check_file(path)
+    data = path.read_bytes()
+    path.write_bytes(data[:8192] + b"\xff" * 4096 + data[12288:])
+    with pytest.raises(DamagedError, match=r"is damaged.*restore the last backup"):
+        check_file(path)

@@ -36,6 +36,7 @@ ELSEWHERE = {
     "seatrial machines --terminate --all": "tests/integration/test_cli_emergency_stop.py",
     "seatrial cost --refresh": "tests/integration/test_cli_machines.py",
     "seatrial doctor CLOUD": "tests/integration/test_account_aws.py",
+    "seatrial restore": "tests/e2e/test_backup.py",
     "seatrial gate verify": "tests/integration/test_cli_verify.py",
 }
 """Answers that need a cloud or another process, by the file that checks them."""
@@ -214,7 +215,9 @@ def _people(told: Told, hook: Receiver) -> None:
     told("schedule trigger", "schedule", "trigger", "dawn")
     told("token create", "token", "create", "ann")
     assert told("token list", "token", "list")
+    told("session list", "session", "list")
     assert told("audit list", "audit", "list")
+    told("backup", "backup", "one.tar.gz")
     told("audit verify", "audit", "verify")
 
 

@@ -164,6 +164,23 @@ def test_tokens(cli: Cli, controller: FakeController) -> None:
     assert cli("token", "revoke", "t1") == 0
 
 
+def test_sessions(cli: Cli, controller: FakeController) -> None:
+    path = "/api/v1/sessions"
+    controller.answers["GET", path] = Answer.of({"items": []})
+    assert cli("session", "list") == 0
+    assert "No browser is signed in." in cli.out + cli.err
+    moments = dict.fromkeys(("created_at", "last_used_at", "expires_at"), runs.at(0))
+    named = {"name": "https://login.example#7", "display_name": "Ana Lee"}
+    one = {"id": "s1", "scope": "gate", "token": None, **named, **moments}
+    controller.answers["GET", path] = Answer.of({"items": [one]})
+    controller.answers["DELETE", f"{path}/s1"] = Answer(204)
+    assert cli("session", "list") == 0
+    for word in ("s1", "https://login.example#7", "Ana Lee", "gate"):
+        assert word in cli.out
+    assert cli("session", "revoke", "s1") == 0
+    assert "Session s1 is revoked." in cli.err
+
+
 def test_serve_passes_its_options_on(cli: Cli) -> None:
     assert cli("serve", "--port", "9000", "--no-cells", "--tls-cert", "tls.pem") == 3
     options = {"until_idle": False, "host": None, "port": 9000, "cells": False}

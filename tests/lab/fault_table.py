@@ -121,8 +121,8 @@ def check(row: Row, here: FaultWorld, seen: Seen) -> None:
 
 def check_nothing_left(here: FaultWorld) -> None:
     """No machine, nothing that hangs on one; at most what all machines of the project share."""
-    assert set(here.left()) <= here.rig.shared
-    assert here.machines.live() == ()
+    assert set(here.left()) <= here.rig.shared, f"left: {here.cloud.alive()}"
+    assert here.machines.live() == (), f"left: {here.machines.live()}"
     tokens = Counter(lease.machine_id for lease in here.leases() if lease.machine_id)
     assert not [one for one, count in tokens.items() if count > 1]
 

@@ -216,11 +216,11 @@ class FaultWorld:
 
     def go(self) -> CellRecord:
         """Run one cell to its end."""
-        for cell_id in self._store_run():
+        for cell_id in self.store_run():
             self.engine.run(cell_id)
         return self.cell()
 
-    def _store_run(self) -> list[str]:
+    def store_run(self) -> list[str]:
         stores = self.database.stores
         digest, size = self.world.blobs.put([b"payload"])
         payload = manifest("one", "two")

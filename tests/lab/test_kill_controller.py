@@ -60,10 +60,14 @@ def gated() -> NoMachines:
 @pytest.fixture
 def site(gated: NoMachines) -> Iterator[Site]:
     with a_site(gated) as site:
-        # no cloud says of these machines that they run before the test is over
-        site.compute.fleet.staging_limit_s = site.tpu.nodes.booting_limit_s = 10**6
+        never_up(site)
         yield site
         site.aws.raise_crashes()
+
+
+def never_up(site: Site) -> None:
+    """Let no cloud say of a machine that it runs before the test is over."""
+    site.compute.fleet.staging_limit_s = site.tpu.nodes.booting_limit_s = 10**6
 
 
 @pytest.fixture

@@ -131,7 +131,7 @@ class _JunitReading:
     """The state of reading one document."""
 
     def __init__(self) -> None:
-        self._names = TestcaseNames()
+        self._names = JunitTestIds()
         self._open: list[Begin] = []
         self._case: _OpenTestcase | None = None
         self._waiting: ParsedTest | None = None
@@ -356,7 +356,7 @@ _DEEPEST_MODULE = 50
 _ILLEGAL = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 
-class TestcaseNames:
+class JunitTestIds:
     """Derives the ids of the testcases of one document."""
 
     def __init__(self) -> None:

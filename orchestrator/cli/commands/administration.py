@@ -31,7 +31,10 @@ schema_app = typer.Typer(help="JSON Schemas of the files people write.", no_args
 _PRUNE = Layout(
     titles=("what", "rows", "bytes", "rule"), first_to_go=("rule",), right=("rows", "bytes")
 )
-_TOKENS = Layout(titles=("id", "name", "scope", "expires", "last used", "revoked"))
+_TOKENS = Layout(
+    titles=("id", "name", "scope", "prefix", "expires", "last used", "revoked"),
+    first_to_go=("prefix",),
+)
 _SESSIONS = Layout(
     titles=("id", "name", "display name", "scope", "signed in", "last used", "expires"),
     first_to_go=("display name",),
@@ -156,7 +159,7 @@ def token_list(context: typer.Context, as_json: JsonOption = False) -> None:
 def _token_row(one: Token) -> dict[str, Text]:
     times = (one.expires_at, one.last_used_at, one.revoked_at)
     said = (utc(at) if at else "–" for at in times)
-    return row_of(_TOKENS, one.id, one.name, one.scope, *said)
+    return row_of(_TOKENS, one.id, one.name, one.scope, one.prefix, *said)
 
 
 @token_app.command("revoke")

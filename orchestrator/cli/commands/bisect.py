@@ -17,6 +17,7 @@ from orchestrator.cli.commands.options import CellOption, JsonOption, YesOption
 from orchestrator.cli.errors import FAILED, CliError, RefusalError
 from orchestrator.cli.launch_request import ask
 from orchestrator.cli.session import Session, find_run, session_of
+from orchestrator.cli.waits import RETEST_POLL_S
 from orchestrator.domain.bisect import (
     FoundRevisions,
     InconclusiveSearch,
@@ -28,7 +29,6 @@ from orchestrator.domain.bisect import (
 from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.run_record import RunResponse
 
-_POLL_S = 0.5
 _CONFLICT = 409
 _WORDS = {"check": "does it pass at all?", "halve": "", "confirm": "once more, it decides"}
 
@@ -148,7 +148,7 @@ class _Bisection:
                     return retest_session
             if state != "diagnosing":
                 raise _MachineLeftError(self._left(revision, state))
-            self.session.wiring.clock.sleep(_POLL_S)
+            self.session.wiring.clock.sleep(RETEST_POLL_S)
 
     def _left(self, revision: Revision, state: str) -> str:
         _, _, run, _, cell = self.path.split("/")
@@ -253,7 +253,7 @@ def _waits(session: Session, client: Client, path: str) -> bool:
             return True
         if state in ("releasing", "done"):
             return False
-        session.wiring.clock.sleep(_POLL_S)
+        session.wiring.clock.sleep(RETEST_POLL_S)
 
 
 def _state(client: Client, path: str) -> str:

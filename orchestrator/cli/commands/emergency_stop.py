@@ -12,6 +12,7 @@ from orchestrator.cli.errors import NO_VERDICT, CliError, NoControllerError, Ref
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import URGENT_S, Session, is_confirmed
 from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.cli.waits import INVENTORY_POLL_S
 from orchestrator.domain.inventory import StoppedMachine, StopReport
 from orchestrator.domain.machine import MachineState
 from orchestrator.domain.units import plural
@@ -25,7 +26,6 @@ ROUNDS = 20
 """Maximum number of inventories of every cloud."""
 CLEAN_ROUNDS = 2
 """Consecutive inventories without findings: a launch in progress may appear after the first."""
-_PAUSE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def stop_all(session: Session, *, yes: bool, as_json: bool) -> None:
         clean = 0 if fresh or last.not_cancelled else clean + 1
         if clean == CLEAN_ROUNDS:
             break
-        session.wiring.clock.sleep(_PAUSE_S)
+        session.wiring.clock.sleep(INVENTORY_POLL_S)
         if ordered is not None:
             ordered = _order_controller(session)
     _tell(session, last, stopping, cancelled if has_controller else None, as_json=as_json)

@@ -16,9 +16,8 @@ from orchestrator.cli.errors import CliError
 from orchestrator.cli.failure_logs import CellLog, Gaps, LogSelection, chosen_logs
 from orchestrator.cli.safe_text import log_line
 from orchestrator.cli.session import Session, find_cells, find_run, session_of
+from orchestrator.cli.waits import LOG_POLL_S
 from orchestrator.domain.run_record import CellRecord, RunResponse
-
-_FOLLOW_EVERY_S = 0.5
 
 
 def logs_command(
@@ -88,7 +87,7 @@ def _print_whole(
                 printer.write(text)
         if is_over:
             return
-        session.wiring.clock.sleep(_FOLLOW_EVERY_S)
+        session.wiring.clock.sleep(LOG_POLL_S)
 
 
 class _Printer:

@@ -35,6 +35,7 @@ from orchestrator.cli.launch_request import ask, read_order, stated_commit, uplo
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.cli.view.plan import headroom_table, hosts_table, plan_table, shortages, totals
+from orchestrator.cli.waits import REPORT_LIMIT_S, REPORT_POLL_S
 from orchestrator.cli.watching.watch import Interrupts, OnInterrupt, WatchEnd, WatchState, watch
 from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.outcome import EXIT_CODES, Outcome
@@ -238,11 +239,6 @@ def _say_detached(session: Session, shown: Json, run_id: str, *, as_json: bool) 
     say_how_to_return(session, run_id)
 
 
-_REPORT_WAIT_S = 10.0
-
-_REPORT_LOOK_S = 0.1
-
-
 def conclude(
     session: Session, line: ControllerConnection, watched: WatchState, *, as_json: bool
 ) -> int:
@@ -281,10 +277,10 @@ def _report(session: Session, line: ControllerConnection, run: RunResponse) -> s
         session.say(f"To have the report here: seatrial report {run.id} -o DIR")
         return f"{line.where}/api/v1/runs/{run.id}/reports/summary.md"
     path = line.home / "runs" / run.id / "report" / "SUMMARY.md"
-    for _ in range(round(_REPORT_WAIT_S / _REPORT_LOOK_S)):
+    for _ in range(round(REPORT_LIMIT_S / REPORT_POLL_S)):
         if path.exists():
             break
-        session.wiring.clock.sleep(_REPORT_LOOK_S)
+        session.wiring.clock.sleep(REPORT_POLL_S)
     else:
         session.say(f"{path} is not there; {line.home}/controller.log may say why.")
         session.say(f"To have it made again: seatrial report {run.id} -o DIR")

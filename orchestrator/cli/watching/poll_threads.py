@@ -14,6 +14,13 @@ from orchestrator.cli.errors import CliError, NoControllerError, RefusalError
 from orchestrator.cli.run_failures import BadTest, FailingTests
 from orchestrator.cli.safe_text import log_line, one_line
 from orchestrator.cli.view.live_run import LOG_LINES, LogTail
+from orchestrator.cli.waits import (
+    NO_ANSWER_LIMIT_S,
+    RECONNECT_S,
+    RUN_POLL_LONGEST_S,
+    RUN_POLL_SHORTEST_S,
+    WATCHED_LOG_POLL_S,
+)
 from orchestrator.domain.run_record import RunResponse
 
 _LOOKS_AT_ONCE = 8
@@ -130,14 +137,6 @@ def read_events(lines: Iterable[str]) -> Iterator[StreamedEvent]:
             data.append(value)
 
 
-LOOK_AT_LEAST_EVERY_S = 5.0
-"""Maximum seconds between polls without events."""
-LOOK_AT_MOST_EVERY_S = 1.0
-"""Least seconds between two polls of a run that goes on: each reads all of its cells."""
-TAIL_EVERY_S = 1.0
-"""Seconds between polls of a log, which grows without events."""
-GIVE_UP_AFTER_S = 300.0
-_PAUSE_S = 1.0
 _JOIN_S = 0.3
 _LAST_WORDS_S = 1.0
 
@@ -241,7 +240,7 @@ class Follower:
             except CliError:
                 self._changed.set()  # the other thread finds and reports the problem
             if not is_over:
-                self._stopped.wait(_PAUSE_S)
+                self._stopped.wait(RECONNECT_S)
         self._hurry.set()
         self._feed.close()
 
@@ -250,7 +249,7 @@ class Follower:
         has_polled = True  # its caller has
         while not self._stopped.is_set() and not self.watched.run.is_finished:
             if has_polled:
-                self._hurry.wait(LOOK_AT_MOST_EVERY_S)
+                self._hurry.wait(RUN_POLL_SHORTEST_S)
             has_polled = True
             try:
                 has_polled = self._look()
@@ -264,10 +263,10 @@ class Follower:
 
     def _look(self) -> bool:
         """Poll the run if it changed or was not polled for long, and its log; whether it did."""
-        changed = self._changed.wait(TAIL_EVERY_S)
+        changed = self._changed.wait(WATCHED_LOG_POLL_S)
         self._changed.clear()
         watched = self.watched
-        is_due = changed or time.monotonic() - self._looked_at > LOOK_AT_LEAST_EVERY_S
+        is_due = changed or time.monotonic() - self._looked_at > RUN_POLL_LONGEST_S
         if is_due:
             shown = self._looks.get(self._path)
             run = read(RunResponse, shown)
@@ -282,7 +281,7 @@ class Follower:
         return is_due
 
     def _lose(self, error: NoControllerError, lost_s: float) -> None:
-        if lost_s > GIVE_UP_AFTER_S:
+        if lost_s > NO_ANSWER_LIMIT_S:
             self._end(error)
             return
         self.tell(f"{error.lines[0]}; trying again")

@@ -56,9 +56,9 @@ class Scale:
 
     low: float
     high: float
-    first: float
-    """Seconds since the epoch."""
-    last: float
+    first_s: float
+    """Seconds since the epoch, as of `last_s`."""
+    last_s: float
     outside: int
     """Samples that lie beyond."""
 
@@ -164,8 +164,8 @@ class _Still:
 
     def _x(self, at: int) -> float:
         scale = self._scale
-        span = scale.last - scale.first
-        share = (self._trend.cell(at).at.timestamp() - scale.first) / span if span else 0.5
+        span = scale.last_s - scale.first_s
+        share = (self._trend.cell(at).at.timestamp() - scale.first_s) / span if span else 0.5
         return _EDGE + (WIDTH - 2 * _EDGE) * share
 
     def _y(self, value: float) -> float:

@@ -50,7 +50,7 @@ def check_account(
     for name, stamp in account.stamps:
         if stamp != version:
             said = f"says {name} v{stamp}, the subject is {version}"
-            only = jobs[0].id if len(jobs) == 1 else None
+            only = jobs[0].job.id if len(jobs) == 1 else None
             yield Finding(account.number, "warning", said, only)
     inferred = [s for s in account.sections if s.end is not None and s.end.inferred]
     if inferred and jobs:
@@ -142,7 +142,7 @@ def _count_findings(
     if missing:
         said += f": {missing} are counted as missing"
     bad = _bad(sums.counts) > max(_bad(lines), _bad(tests))
-    job = jobs[-1].id if jobs else None
+    job = jobs[-1].job.id if jobs else None
     yield Finding(
         account.number,
         "error",

@@ -20,18 +20,13 @@ MODULES_LIMIT = 12
 _KINDS: tuple[str, ...] = get_args(JobKind)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class FoundJob:
-    """A job found in artifacts."""
+    """A job that was found in artifacts, with its sections there."""
 
-    id: str
-    kind: JobKind
-    title: str
+    job: Job
+    """As an entry of a manifest, without a command to run."""
     sections: list[JobSection] = field(default_factory=list)
-
-    def as_job(self) -> Job:
-        """The job as an entry of a manifest; it cannot be run again."""
-        return Job(id=self.id, kind=self.kind, title=self.title)
 
 
 class JobGrouping:
@@ -108,12 +103,13 @@ class JobFinder:
         listed = [suite.id for suite in self._notes.suites] + list(self._notes.jobs)
         order = {job: number for number, job in enumerate(listed)}
         return sorted(
-            self._jobs.values(), key=lambda j: (_KINDS.index(j.kind), order.get(j.id, len(order)))
+            self._jobs.values(),
+            key=lambda one: (_KINDS.index(one.job.kind), order.get(one.job.id, len(order))),
         )
 
     def idle(self, planned: Sequence[FoundJob]) -> Iterator[Problem]:
         """Return the suites and jobs of the notes that no artifact belongs to."""
-        ids = [job.id for job in planned]
+        ids = [one.job.id for one in planned]
         for number, suite in enumerate(self._notes.suites):
             if f":suite {suite.id}" not in self._jobs:
                 near = nearest(suite.match, self._modules)
@@ -181,16 +177,16 @@ class JobFinder:
         return self._made(name, kind, title)
 
     def _made(self, wanted: str, kind: JobKind, title: str) -> FoundJob:
-        kinds = {**self._taken, **{job.id: job.kind for job in self._jobs.values()}}
+        kinds = {**self._taken, **{one.job.id: one.job.kind for one in self._jobs.values()}}
         if kinds.get(wanted, kind) != kind:
             wanted = f"{wanted[:50]}-{kind}"
         name = unused(wanted, lambda one: self._is_free(one, kind))
-        return FoundJob(name, kind, title or title_of(name))
+        return FoundJob(Job(id=name, kind=kind, title=title or title_of(name)))
 
     def _is_free(self, name: str, kind: str) -> bool:
         if self._taken.get(name, kind) != kind:
             return False
-        return all(job.id != name for job in self._jobs.values())
+        return all(one.job.id != name for one in self._jobs.values())
 
 
 def names_artifact(pattern: str, name: str) -> bool:
@@ -243,7 +239,7 @@ def artifact_id(name: str) -> str:
 
 
 def module_id(module: str, *, parents: int = 0) -> str:
-    """Return the id of a suite named after its test module, with parent folders where needed."""
+    """Return the id of a suite named after its test module, with `parents` folders of its path."""
     parts = list(PurePosixPath(module).parts)
     stem = re.sub(r"\.(?:py|md|rst|txt|ipynb)$", "", parts[-1] if parts else module)
     stem = re.sub(r"^tests?_|_tests?$", "", stem) or stem

@@ -86,7 +86,7 @@ def assemble(
     dated = notes.dated_at() or happened
     teller = EventBuilder(reader, planner, planned, findings, dated.timestamp() if dated else at)
     return Assembly(
-        jobs=tuple(job.as_job() for job in planned),
+        jobs=tuple(found.job for found in planned),
         sources=tuple(
             source_of(account, jobs, findings)
             for account, jobs in zip(reader.accounts, names, strict=True)
@@ -106,8 +106,8 @@ def _happened(reader: ArtifactReader, *, before: float) -> datetime | None:
 
 
 def _jobs(mine: list[FoundJob], planned: list[FoundJob]) -> tuple[str, ...]:
-    ids = {job.id for job in mine}
-    return tuple(job.id for job in planned if job.id in ids)
+    ids = {found.job.id for found in mine}
+    return tuple(found.job.id for found in planned if found.job.id in ids)
 
 
 def _disagreements(reader: ArtifactReader, planner: JobFinder) -> Iterator[Disagreement]:
@@ -119,7 +119,7 @@ def _disagreements(reader: ArtifactReader, planner: JobFinder) -> Iterator[Disag
         if len({outcome for _, outcome in said}) == 1:
             continue
         record = reader.tape.at(reader.index.winner(nodeid))
-        job = planner.job_of(int(str(record[1])), int(str(record[2])), nodeid)
+        job = planner.job_of(int(str(record[1])), int(str(record[2])), nodeid).job
         yield disagreement(job.id, nodeid, said, names)
 
 
@@ -266,12 +266,12 @@ class EventBuilder:
         for finding in self._findings:
             said = self._named(finding)
             yield self._line("log", finding.job, {"level": finding.level, "message": said})
-        for job in self._planned:
-            yield self._line("phase", job.id, {"name": "started", "kind": job.kind})
+        for found in self._planned:
+            yield self._line("phase", found.job.id, {"name": "started", "kind": found.job.kind})
         for place, record in self._reader.tape.records():
             yield from self._lines(place, record)
-        for job in self._planned:
-            yield from self._ended(job)
+        for found in self._planned:
+            yield from self._ended(found)
         yield self._line("end", None, {"outcome": "completed"})
 
     def _lines(self, place: int, record: list[object]) -> Iterator[bytes]:
@@ -293,42 +293,42 @@ class EventBuilder:
             _, detail, whole = self._reader.tape.at(more[0])
             message, text = message or detail, text or whole
             reason = reason or (more[1] if outcome is TestOutcome.ERROR else "")
-        job = self._job(record, nodeid)
+        found = self._job(record, nodeid)
         if isinstance(duration, int | float):
-            self._seconds[job.id] += round(duration * 1_000_000)
+            self._seconds[found.job.id] += round(duration * 1_000_000)
         data: dict[str, object] = {"record": "outcome", "nodeid": nodeid, "outcome": outcome.word}
         said = {"duration": duration, "reason": reason, "message": message, "longrepr": text}
         data |= {key: value for key, value in said.items() if value not in (None, "")}
         if tries:
             data["earlier"] = tries
-        return self._line("test", job.id, data)
+        return self._line("test", found.job.id, data)
 
     def _check(self, record: list[object]) -> bytes:
-        job = self._job(record, str(record[3]))
+        found = self._job(record, str(record[3]))
         name = str(record[4])
-        self._checks[job.id, name] += 1
-        count = self._checks[job.id, name]
+        self._checks[found.job.id, name] += 1
+        count = self._checks[found.job.id, name]
         data = {"check": name if count == 1 else f"{name} ({count})", "outcome": record[5]}
         words = zip(("value", "unit", "tolerance", "reason"), record[6:10], strict=True)
-        return self._line("check", job.id, data | {key: word for key, word in words if word})
+        return self._line("check", found.job.id, data | {key: word for key, word in words if word})
 
     def _metric(self, record: list[object]) -> bytes:
-        job = self._job(record, str(record[3]))
+        found = self._job(record, str(record[3]))
         names = ("metric", "samples", "unit", "direction", "params")
-        return self._line("metric", job.id, dict(zip(names, record[4:9], strict=True)))
+        return self._line("metric", found.job.id, dict(zip(names, record[4:9], strict=True)))
 
     def _job(self, record: list[object], nodeid: str) -> FoundJob:
         return self._planner.job_of(int(str(record[1])), int(str(record[2])), nodeid)
 
-    def _ended(self, job: FoundJob) -> Iterator[bytes]:
-        degraded = self._degraded(job)
+    def _ended(self, found: FoundJob) -> Iterator[bytes]:
+        degraded = self._degraded(found)
         if degraded:
-            yield self._line("check", job.id, {"degraded": degraded})
-        unnamed = self._unnamed(job)
+            yield self._line("check", found.job.id, {"degraded": degraded})
+        unnamed = self._unnamed(found)
         if unnamed:
-            yield self._line("test", job.id, {"record": "unnamed", "counts": dict(unnamed)})
-        if any(self._has_ended(section) for section in job.sections):
-            yield self._finished(job)
+            yield self._line("test", found.job.id, {"record": "unnamed", "counts": dict(unnamed)})
+        if any(self._has_ended(section) for section in found.sections):
+            yield self._finished(found)
 
     def _has_ended(self, section: JobSection) -> bool:
         """Whether the artifact states its end; a transcribed document always does."""
@@ -336,61 +336,61 @@ class EventBuilder:
         typed = provenance is Provenance.TRANSCRIBED
         return section.end is not None or section.footer or typed
 
-    def _finished(self, job: FoundJob) -> bytes:
-        ends = [section.end for section in job.sections if section.end is not None]
+    def _finished(self, found: FoundJob) -> bytes:
+        ends = [section.end for section in found.sections if section.end is not None]
         cause = next((end.cause for end in ends if end.cause), "")
         detail = next((end.detail for end in ends if end.detail), "")
-        data: dict[str, object] = {"name": "finished", "exit_code": self._exit_code(job, ends)}
-        said = {"cause": cause, "detail": detail, "duration_s": self._duration_s(job)}
+        data: dict[str, object] = {"name": "finished", "exit_code": self._exit_code(found, ends)}
+        said = {"cause": cause, "detail": detail, "duration_s": self._duration_s(found)}
         data |= {key: value for key, value in said.items() if value not in (None, "")}
-        return self._line("phase", job.id, data)
+        return self._line("phase", found.job.id, data)
 
-    def _exit_code(self, job: FoundJob, ends: list[ParsedEnd]) -> int:
+    def _exit_code(self, found: FoundJob, ends: list[ParsedEnd]) -> int:
         """Return 0 unless something other than the job's own tests and checks failed."""
         codes = [end.exit_code for end in ends if end.exit_code is not None]
         worst = max(codes, key=abs, default=0)
-        contradicted = any(f.is_bad and f.job == job.id for f in self._findings)
-        if worst == 1 and self._is_explained(job):
+        contradicted = any(f.is_bad and f.job == found.job.id for f in self._findings)
+        if worst == 1 and self._is_explained(found):
             worst = 0
         return worst or int(contradicted)
 
-    def _is_explained(self, job: FoundJob) -> bool:
+    def _is_explained(self, found: FoundJob) -> bool:
         """Whether a failing test of the same artifacts explains the failure."""
-        if job.kind != "suite":
+        if found.job.kind != "suite":
             return False
-        told = [self._reader.accounts[section.source].told for section in job.sections]
+        told = [self._reader.accounts[section.source].told for section in found.sections]
         words = (TestOutcome.FAILED.word, TestOutcome.ERROR.word)
         return any(one.lines[word] for one in told for word in words)
 
-    def _duration_s(self, job: FoundJob) -> float | None:
+    def _duration_s(self, found: FoundJob) -> float | None:
         """Return the duration that the artifacts state for this job; else the sum of its tests."""
-        alone = [s for s in job.sections if len(s.groups) <= 1]
+        alone = [s for s in found.sections if len(s.groups) <= 1]
         stated = [s.end.duration_s if s.end and s.end.duration_s else s.tally_s for s in alone]
         known = [seconds for seconds in stated if seconds]
         if known:
             return max(known)
-        return self._seconds[job.id] / 1_000_000 or None
+        return self._seconds[found.job.id] / 1_000_000 or None
 
-    def _degraded(self, job: FoundJob) -> str:
+    def _degraded(self, found: FoundJob) -> str:
         said: dict[str, None] = {}
-        for section in job.sections:
+        for section in found.sections:
             number = self._number(section)
             for test, reason in section.degraded:
-                if self._planner.job_of(section.source, number, test) is job:
+                if self._planner.job_of(section.source, number, test) is found:
                     said[reason] = None
         shown = "; ".join(list(said)[:_REASONS_SHOWN])
         more = len(said) - _REASONS_SHOWN
         return f"{shown}; and {more} more" if more > 0 else shown
 
-    def _unnamed(self, job: FoundJob) -> Mapping[str, int]:
+    def _unnamed(self, found: FoundJob) -> Mapping[str, int]:
         counts: Counter[str] = Counter()
-        for section in job.sections:
+        for section in found.sections:
             number = self._number(section)
-            if self._planner.job_of(section.source, number, "") is job:
+            if self._planner.job_of(section.source, number, "") is found:
                 left = section.unnamed - section.covered
                 counts.update({w: n for w, n in left.items() if w in _COUNTED})
         for finding in self._findings:
-            if finding.job == job.id and finding.missing:
+            if finding.job == found.job.id and finding.missing:
                 counts["missing"] += finding.missing
         return counts
 

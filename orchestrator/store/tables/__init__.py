@@ -9,6 +9,7 @@ from orchestrator.store.tables.access import (
     BrowserSessionRow,
     ControllerRow,
     PayloadRow,
+    PersonRow,
     PrunedBlobRow,
     TokenRow,
 )
@@ -127,6 +128,7 @@ __all__ = [
     "OrphanSightingRow",
     "PayloadReviewRow",
     "PayloadRow",
+    "PersonRow",
     "PlacementDecisionRow",
     "PolicyRow",
     "PriceRow",

@@ -37,6 +37,7 @@ class TokenRow(TableBase):
     expires_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
+    prefix: Mapped[str]
 
 
 class BrowserSessionRow(TableBase):
@@ -56,6 +57,16 @@ class BrowserSessionRow(TableBase):
     expires_at: Mapped[datetime]
     id_token: Mapped[str | None]
     """The issuer's token, which its logout asks for."""
+
+
+class PersonRow(TableBase):
+    """Somebody who has signed in at the issuer."""
+
+    __tablename__ = "person"
+
+    name: Mapped[Id]
+    display_name: Mapped[str]
+    """At the latest sign-in; only for showing."""
 
 
 class AuditRow(TableBase):

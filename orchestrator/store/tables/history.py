@@ -15,13 +15,20 @@ from orchestrator.store.column_types import DocumentColumn, OneOf
 from orchestrator.store.tables.shared_columns import Id, Pk, TableBase
 
 
-class QuarantineRow(TableBase):
+class ProductRecordRow(TableBase):
+    """Columns of a product's records that end and are never deleted."""
+
+    __abstract__ = True
+
+    pk: Mapped[Pk]
+    product: Mapped[str] = mapped_column(index=True)
+
+
+class QuarantineRow(ProductRecordRow):
     """A quarantine."""
 
     __tablename__ = "quarantine"
 
-    pk: Mapped[Pk]
-    product: Mapped[str] = mapped_column(index=True)
     document: Mapped[Quarantine] = mapped_column(DocumentColumn(Quarantine))
 
 
@@ -90,11 +97,9 @@ class TestAliasRow(TableBase):
     decided_by: Mapped[str]
 
 
-class KnownIssueRow(TableBase):
+class KnownIssueRow(ProductRecordRow):
     """A known issue."""
 
     __tablename__ = "known_issue"
 
-    pk: Mapped[Pk]
-    product: Mapped[str] = mapped_column(index=True)
     document: Mapped[KnownIssue] = mapped_column(DocumentColumn(KnownIssue))

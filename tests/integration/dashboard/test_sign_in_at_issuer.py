@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,17 +16,27 @@ import pytest
 from starlette.testclient import TestClient
 
 from orchestrator.adapters.openid_connect import CLOCK_SKEW_S, IssuerSettings, OpenIdConnect
+from orchestrator.api.audit_calls import AuditCalls
 from orchestrator.application.browser_sessions import cookie_of
 from orchestrator.application.context import SignInPorts
+from orchestrator.application.ports.identity_provider import (
+    AuthorizationRequest,
+    IssuedIdentity,
+    IssuerUnreachableError,
+)
 from orchestrator.application.tokens import create_token
 from orchestrator.bootstrap.http_server import AsgiDispatch
 from orchestrator.domain.caller_identity import Scope
 from tests.integration.api_context import Desk
 from tests.integration.dashboard.desk import HOST, dashboard
 from tests.integration.dashboard.shown import read_page
+from tests.integration.gate_world import check, put, ran
+from tests.integration.test_api_gate_signoff import FAILS, WAIVER
 from tests.oidc_issuer import CLIENT, SECRET, Issuer, issuing
 
 ROLES = (("release-managers", Scope.GATE), ("dev", Scope.RUN), ("sre", Scope.ADMIN))
+WAIVER_FORM = {name: str(WAIVER[name]) for name in ("rule", "reason", "days")}
+PUBLIC = f"https://{HOST}"
 CALLBACK = "/login/oidc/callback"
 
 
@@ -100,7 +112,8 @@ def door(api: Desk, running: Issuer) -> Door:
     provider = OpenIdConnect(settings, clock)
     ports = SignInPorts(issuer=provider, roles=ROLES, public_url=f"https://{HOST}")
     context = replace(api.context, sign_in=ports)
-    faces = AsgiDispatch(api.guarded, dashboard(context))
+    pages = AuditCalls(dashboard(context), context=context, sign_in=CALLBACK)
+    faces = AsgiDispatch(api.guarded, pages)
     client = api.speak(faces, base=f"https://{HOST}", follow_redirects=False)
     return Door(api, running, provider, clock, client)
 
@@ -339,6 +352,63 @@ def test_an_issuer_that_is_not_there_leaves_tokens_working(door: Door) -> None:
     assert door.client.post("/login", data={"token": secret}).status_code == 303
 
 
+def test_an_issuer_that_does_not_answer_stops_no_page(door: Door) -> None:
+    """Many strangers begin a sign-in at once; the threads that answer pages stay free."""
+    _, secret = create_token(door.api.context, "mine", Scope.READ, days=1)
+
+    async def look() -> int:
+        silent = Silent(asyncio.get_running_loop())
+        ports = SignInPorts(issuer=silent, public_url=PUBLIC)
+        context = replace(door.api.context, sign_in=ports)
+        app = httpx.ASGITransport(dashboard(context))
+        async with httpx.AsyncClient(transport=app, base_url=PUBLIC) as client:
+            strangers = [asyncio.create_task(client.get("/login/oidc")) for _ in range(100)]
+            try:
+                async with asyncio.timeout(60):
+                    await silent.is_asked.wait()
+                    headers = {"Authorization": f"Bearer {secret}"}
+                    answer = await client.get("/gates", headers=headers)
+            finally:
+                silent.may_answer.set()
+            assert {one.status_code for one in await asyncio.gather(*strangers)} == {502}
+            return answer.status_code
+
+    assert asyncio.run(look()) == 200
+
+
+class Silent:
+    """An issuer that answers when it is told to."""
+
+    host = "silent.example"
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.is_asked = asyncio.Event()
+        self.may_answer = threading.Event()
+
+    def authorize(self) -> AuthorizationRequest:
+        self.loop.call_soon_threadsafe(self.is_asked.set)
+        assert self.may_answer.wait(120)
+        raise IssuerUnreachableError("it has gone")
+
+    def identify(self, response_url: str, **kept: str) -> IssuedIdentity:
+        raise NotImplementedError
+
+    def logout_url(self, id_token: str) -> str | None:
+        raise NotImplementedError
+
+
+def test_an_issuer_that_failed_is_not_asked_again_at_once(door: Door) -> None:
+    door.issuer.metadata = {"issuer": "https://login.evil.example"}
+    for _ in range(3):
+        assert door.client.get("/login/oidc").status_code == 502
+    assert door.issuer.asked.count("/.well-known/openid-configuration") == 1
+    door.issuer.metadata = {}
+    assert door.client.get("/login/oidc").status_code == 502
+    door.clock.moved = timedelta(seconds=11)
+    assert door.client.get("/login/oidc").status_code == 303
+
+
 # Sessions
 
 
@@ -373,3 +443,60 @@ def test_where_the_issuer_has_no_logout_only_ours_ends(door: Door) -> None:
     csrf = read_page(door.client.get("/gates").text).all("input", name="csrf")[0]["value"]
     answer = door.client.post("/logout", data={"csrf": csrf})
     assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+
+
+# Who signs
+
+
+def test_a_person_signs_as_issuer_and_subject_whatever_they_are_called(door: Door) -> None:
+    run = ran(door.api, tests=FAILS)
+    put(door.api)
+    check(door.api, "before", runs=[run])
+    ana, other = (f"{door.issuer.url}#{subject}" for subject in ("ana", "other"))
+    door.issuer.subject = "ana"
+    door.sign_in()
+    posted(door, "/gates/release/waivers", **WAIVER_FORM)
+    [asked] = door.api.client.get("/api/v1/waivers").json()["items"]
+    assert asked["author"] == ana
+
+    door.issuer.name = "Somebody else"  # who can change that, is still who they are
+    door.client.cookies.clear()
+    door.sign_in()
+    approve = f"/gates/release/waivers/{asked['id']}/approve"
+    assert "cannot approve it" in posted(door, approve, status=422)
+    token = door.api.with_token("gate", name=ana)
+    refused = token.post(f"/api/v1/waivers/{asked['id']}/approve")
+    assert refused.status_code == 422
+
+    door.issuer.subject = "other"  # another account with the same display name
+    door.client.cookies.clear()
+    door.sign_in()
+    posted(door, approve)
+    [approved] = door.api.client.get("/api/v1/waivers").json()["items"]
+    sessions = {one.id: one.name for one in door.api.database.stores.browser_sessions.list()}
+    assert approved["approver"] == sessions[approved["approver_token"]] == other
+    verdict = check(door.api, "after", runs=[run])
+    assert verdict["decision"] == "PASS_WITH_EXCEPTIONS"
+    [row] = read_page(door.client.get("/gates/release").text).rows("waivers")
+    assert row["Requested by"] == f"{ana} Somebody else"
+    assert row["Approved by"] == f"{other} Somebody else"
+
+
+def posted(door: Door, path: str, *, status: int = 303, **fields: object) -> str:
+    page = read_page(door.client.get("/gates/release").text)
+    csrf = page.all("input", name="csrf")[0]["value"]
+    answer = door.client.post(path, data={"csrf": csrf, **fields})
+    assert answer.status_code == status, answer.text
+    return answer.text
+
+
+def test_a_sign_in_and_a_refused_one_are_in_the_audit_log(door: Door) -> None:
+    door.sign_in()
+    door.issuer.groups = []
+    door.client.cookies.clear()
+    door.sign_in()
+    refused, done = door.api.with_token("admin").get("/api/v1/audit").json()["items"][:2]
+    name = f"{door.issuer.url}#{door.issuer.subject}"
+    for entry, outcome in ((done, "done"), (refused, "refused")):
+        assert (entry["actor"], entry["operation"]) == (name, "signed_in_at_issuer")
+        assert entry["outcome"] == outcome

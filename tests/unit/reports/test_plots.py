@@ -92,8 +92,8 @@ def test_one_failure_among_very_many_tests_is_seen():
 
 def test_bars_begin_at_zero():
     rows = [
-        SpreadRow("a", "g", 100.0, 90.0, 110.0, "100", 0),
-        SpreadRow("b", "g", 99.0, 99.0, 99.0, "99", 1),
+        SpreadRow(label="a", group="g", value=100.0, low=90.0, high=110.0, printed="100", series=0),
+        SpreadRow(label="b", group="g", value=99.0, low=99.0, high=99.0, printed="99", series=1),
     ]
     plot = spreads("x", "Throughput", "told", rows, note="n")
     (_, _, first), (_, _, second) = bars(plot)
@@ -132,7 +132,15 @@ def centres(plot, kind):
 
 
 def ratio(value, low=None, high=None, kind="passed"):
-    return RatioRow("a", "g", value, low or value, high or value, kind, f"{value}x")
+    return RatioRow(
+        label="a",
+        group="g",
+        ratio=value,
+        low=low or value,
+        high=high or value,
+        kind=kind,
+        printed=f"{value}x",
+    )
 
 
 def test_twice_as_good_is_as_far_from_the_middle_as_half_as_good():

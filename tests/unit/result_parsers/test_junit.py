@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from orchestrator.adapters.result_parsers.junit import JUnitXml, TestcaseNames, pytest_nodeid
+from orchestrator.adapters.result_parsers.junit import JunitTestIds, JUnitXml, pytest_nodeid
 from orchestrator.application.ports.ingest import UnreadableError
 from orchestrator.domain.outcome import TestOutcome as Outcome
 from orchestrator.domain.parsed_results import ParsedEnd, ParsedEnvironment, ParsedTally, ParsedTest
@@ -141,7 +141,7 @@ def test_node_ids(classname, name, file, nodeid):
 
 
 def test_other_producers_have_unique_names():
-    names = TestcaseNames()
+    names = JunitTestIds()
     twice = {"classname": "Button renders", "name": "Button renders"}
     assert names.nodeid(twice, "Button") == "Button renders::Button renders"
     assert names.nodeid(twice, "Button") == "Button renders::Button renders#2"
@@ -153,7 +153,7 @@ def test_other_producers_have_unique_names():
 
 
 def test_unittest_runners_with_module_paths_read_as_python():
-    names = TestcaseNames()
+    names = JunitTestIds()
     case = {"classname": "tests.test_x.TestY", "name": "test_z"}
     assert names.nodeid(case, "tests.test_x.TestY-20260119") == "tests/test_x.py::TestY::test_z"
 

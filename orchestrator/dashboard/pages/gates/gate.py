@@ -77,27 +77,32 @@ _APPROVAL_COLUMNS = (
 )
 
 
-def approval_table(approvals: Sequence[Approval], read: StoredVerdict | None) -> Table:
+def approval_table(
+    request: PageRequest, approvals: Sequence[Approval], read: StoredVerdict | None
+) -> Table:
     """Return approvals, newest first, each with the reason why it does not count, if any."""
+    shown = approvals[::-1][:APPROVALS_SHOWN]
+    names = request.context.stores.browser_sessions.display_names([one.by for one in shown])
     return Table(
         id="approvals",
         caption="Approvals, newest first",
         columns=_APPROVAL_COLUMNS,
-        rows=[_approval_row(one, read) for one in approvals[::-1][:APPROVALS_SHOWN]],
+        rows=[_approval_row(one, read, names) for one in shown],
         empty="Nobody has approved anything.",
         total=len(approvals),
         is_caption_hidden=True,
     )
 
 
-def _approval_row(one: Approval, read: StoredVerdict | None) -> Row:
+def _approval_row(one: Approval, read: StoredVerdict | None, names: Mapping[str, str]) -> Row:
     if read is None or read.verdict.evidence_digest != one.evidence:
         evidence, remark = Text("of other evidence", note=one.evidence[:12]), ""
     else:
         evidence = Text(f"of {read.id}", urls.verdict_url(read.id), note=one.evidence[:12])
         remark = idle_remark(read, one.by)
     said = f"It counts for nothing: {remark}." if remark else ""
-    return Row((Text(one.by), Moment(one.at), evidence, Text(said)))
+    by = Text(one.by, note=names.get(one.by, ""))
+    return Row((by, Moment(one.at), evidence, Text(said)))
 
 
 SHOWN = 50
@@ -225,11 +230,14 @@ def waiver_table(request: PageRequest, gate: str) -> Table:
     by_state = {state: [w for w in waivers if _state(request, w) == state] for state in _STATES}
     acts = request.wanted is Format.HTML and request.viewer.may(Scope.GATE)
     told = ", ".join(f"{len(found)} {state}" for state, found in by_state.items())
+    shown = list(chain(*by_state.values()))[:SHOWN]
+    people = {name for one in shown for name in (one.waiver.author, one.waiver.approver)}
+    names = request.context.stores.browser_sessions.display_names(people)
     return Table(
         id="waivers",
         caption=f"Waivers: {told}",
         columns=(*_WAIVERS, _APPROVE) if acts else _WAIVERS,
-        rows=[_waiver(request, w, acts=acts) for w in chain(*by_state.values())][:SHOWN],
+        rows=[_waiver(request, w, names, acts=acts) for w in shown],
         empty="Nobody has waived anything.",
         total=len(waivers),
         is_caption_hidden=True,
@@ -248,7 +256,9 @@ def _state(request: PageRequest, one: StoredWaiver) -> str:
     return "unapproved" if one.waiver.approved_at is None else "active"
 
 
-def _waiver(request: PageRequest, one: StoredWaiver, *, acts: bool) -> Row:
+def _waiver(
+    request: PageRequest, one: StoredWaiver, names: Mapping[str, str], *, acts: bool
+) -> Row:
     waiver, state = one.waiver, _state(request, one)
     only = f"only for the evidence of {one.verdict or 'one verdict'}" if waiver.evidence else ""
     told = some(as_words(waiver.failing))
@@ -257,8 +267,8 @@ def _waiver(request: PageRequest, one: StoredWaiver, *, acts: bool) -> Row:
         Badge(state),
         Text(waiver.rule, is_code=True, note=f"for {told}" if told else ""),
         Text(waiver.reason),
-        Text(waiver.author),
-        Text(waiver.approver),
+        Text(waiver.author, note=names.get(waiver.author, "")),
+        Text(waiver.approver, note=names.get(waiver.approver, "")),
         Moment(waiver.at),
         Moment(waiver.expires),
     ]
@@ -308,7 +318,7 @@ def gate_page(request: PageRequest, gate: str, refused: Refused | None = None) -
         **_rule_tables(open_, kept),
         "verdicts": _history(request, status, line),
         "waivers": waiver_table(request, gate),
-        "approvals": approval_table(request.context.stores.gates.approvals(gate), newest),
+        "approvals": approval_table(request, request.context.stores.gates.approvals(gate), newest),
         "versions": policy.versions,
     }
     return request.answer(

@@ -47,7 +47,7 @@ def show_verdict(
         rule_table(wanted[start : start + SHOWN], caption="Rules, the worst first"),
         *evidence_tables(rules),
         *exception_table(request, stored),
-        approval_table(_approvals(request, stored), stored),
+        approval_table(request, _approvals(request, stored), stored),
     ]
     return request.answer(
         Page(
