@@ -23,7 +23,7 @@ from orchestrator.application.ports.engine import Body, Durable, Look, NotYet, V
 Flow = Callable[[Durable, str], Awaitable[None]]
 T = TypeVar("T")
 
-FLOW_VERSION = "cells-v2"
+FLOW_VERSION = "cells-v3"
 """Increment when the order of a flow's steps changes: flows of another version are not resumed."""
 
 _APP_NAME = "seatrial"

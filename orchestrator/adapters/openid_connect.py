@@ -35,6 +35,8 @@ CLOCK_SKEW_S = 60
 """How far the clocks of issuer and controller may differ."""
 _KEPT_S = 600
 """How long the issuer's metadata and keys are used without asking again."""
+_FAILED_S = 10
+"""How long an issuer that could not be asked is not asked again."""
 _KEYS_EVERY_S = 30
 """An unknown key has the keys fetched again, this often at most."""
 _TIMEOUT_S = 10.0
@@ -80,6 +82,7 @@ class OpenIdConnect:
         self._clock = clock
         self._lock = threading.Lock()
         self._metadata: tuple[float, dict[str, Any]] | None = None
+        self._failed: tuple[float, IssuerUnreachableError] | None = None
         self._keys: tuple[float, KeySet] | None = None
 
     @property
@@ -209,18 +212,28 @@ class OpenIdConnect:
         with self._lock:
             if self._metadata is not None and now - self._metadata[0] < _KEPT_S:
                 return self._metadata[1]
-            url = f"{self._settings.issuer.rstrip('/')}/.well-known/openid-configuration"
-            found = self._json(client, url)
-            if found.get("issuer") != self._settings.issuer:
-                raise IssuerUnreachableError(
-                    f"{url} is of the issuer {found.get('issuer')!r}, and SEATRIAL_OIDC_ISSUER is"
-                    f" {self._settings.issuer!r}: they must be equal, letter by letter"
-                )
-            for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
-                if not is_safe(str(found.get(name, ""))):
-                    raise IssuerUnreachableError(f"{url} has no {name} at https://")
-            self._metadata = (now, found)
-            return found
+            if self._failed is not None and now - self._failed[0] < _FAILED_S:
+                raise self._failed[1]
+            try:
+                self._metadata = (now, self._discover(client))
+            except IssuerUnreachableError as error:
+                self._failed = (self._clock.now().timestamp(), error)
+                raise
+            return self._metadata[1]
+
+    def _discover(self, client: OAuth2Client) -> dict[str, Any]:
+        """Fetch the issuer's metadata. Raises IssuerUnreachableError."""
+        url = f"{self._settings.issuer.rstrip('/')}/.well-known/openid-configuration"
+        found = self._json(client, url)
+        if found.get("issuer") != self._settings.issuer:
+            raise IssuerUnreachableError(
+                f"{url} is of the issuer {found.get('issuer')!r}, and SEATRIAL_OIDC_ISSUER is"
+                f" {self._settings.issuer!r}: they must be equal, letter by letter"
+            )
+        for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
+            if not is_safe(str(found.get(name, ""))):
+                raise IssuerUnreachableError(f"{url} has no {name} at https://")
+        return found
 
     def _key_set(
         self, client: OAuth2Client, metadata: Mapping[str, Any], *, kept_s: float = _KEPT_S

@@ -32,11 +32,18 @@ def sign_in_ports(settings: Settings) -> SignInPorts:
     limits = SessionLimits(
         timedelta(hours=settings.session_hours), timedelta(minutes=settings.session_idle_minutes)
     )
-    public_url = settings.public_url or ""
+    public_url = _as_browsers_name_it(settings.public_url or "")
     if settings.oidc_issuer is None:
         _refuse_without_issuer(settings)
         return SignInPorts(limits, public_url=public_url)
-    return SignInPorts(limits, _issuer(settings), settings.oidc_roles, public_url)
+    return SignInPorts(limits, _issuer(settings, public_url), settings.oidc_roles, public_url)
+
+
+def _as_browsers_name_it(url: str) -> str:
+    """Return the address as a browser's Host header names it: lower case, no default port."""
+    parts = urlsplit(url)
+    default = {"https": ":443", "http": ":80"}.get(parts.scheme, "")
+    return parts._replace(netloc=parts.netloc.lower().removesuffix(default)).geturl()
 
 
 def public_host(settings: Settings) -> tuple[str, ...]:
@@ -55,8 +62,8 @@ def _refuse_without_issuer(settings: Settings) -> None:
         )
 
 
-def _issuer(settings: Settings) -> IdentityProvider:
-    issuer, public_url = settings.oidc_issuer or "", settings.public_url or ""
+def _issuer(settings: Settings, public_url: str) -> IdentityProvider:
+    issuer = settings.oidc_issuer or ""
     _check_address("SEATRIAL_OIDC_ISSUER", issuer)
     parts = urlsplit(issuer)
     if parts.query or parts.fragment:
@@ -73,6 +80,11 @@ def _issuer(settings: Settings) -> IdentityProvider:
             f" {urls.SIGNED_IN_AT_ISSUER} below it (docs/how-to/sign-in.md)"
         )
     _check_address("SEATRIAL_PUBLIC_URL", public_url)
+    if urlsplit(public_url).path:
+        raise RefusedError(
+            f"SEATRIAL_PUBLIC_URL must have no path, since the pages are at the root, and is"
+            f" {public_url}"
+        )
     if "openid" not in settings.oidc_scopes.split():
         raise RefusedError("SEATRIAL_OIDC_SCOPES must have `openid` among its scopes")
     try:

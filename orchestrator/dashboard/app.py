@@ -7,6 +7,7 @@ import logging
 import secrets
 from pathlib import Path
 
+from anyio import CapacityLimiter
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
@@ -22,6 +23,7 @@ from orchestrator.application.evaluate_gate import VerdictMissingError
 from orchestrator.application.gate_policies import GateMissingError
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages import (
+    audit,
     benchmark_list,
     benchmark_trend,
     cell,
@@ -142,6 +144,7 @@ _PAGES = (
     log,
     costs,
     machines,
+    audit,
     products,
     grid,
     tests,
@@ -166,6 +169,7 @@ def create_dashboard(context: Context) -> FastAPI:
     static = f"/static/{_version(STATIC)}"
     app.state.context = context
     app.state.pages = Pages(static)
+    app.state.issuer_threads = CapacityLimiter(sign_in.THREADS)
     for pages in _PAGES:
         app.include_router(pages.router)
     app.mount(static, Kept(directory=STATIC), name="static")

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 
-from sqlalchemy import and_, func, insert, select, update
+from sqlalchemy import and_, bindparam, func, insert, select, update
 from sqlalchemy.orm import Session
+from sqlalchemy.sql.dml import ReturningUpdate
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.cell import (
@@ -57,6 +59,50 @@ class DatedCell:
 
 
 Cells = Mapping[int, DatedCell]
+
+# Statements of every poll and every step, built once: that takes as long as executing them.
+_STATUS = (
+    select(CellRow, RunRow, AttemptRow)
+    .join(RunRow, RunRow.id == CellRow.run_id)
+    .join(AttemptRow, AttemptRow.cell == CellRow.pk, isouter=True)
+    .where(CellRow.id == bindparam("of_cell"))
+    .order_by(AttemptRow.number.desc())
+    .limit(1)
+)
+_ATTEMPT_STATE = (
+    select(AttemptRow, CellRow, RunRow, LeaseRow)
+    .join(CellRow, CellRow.pk == AttemptRow.cell)
+    .join(RunRow, RunRow.id == CellRow.run_id)
+    .join(
+        LeaseRow,
+        and_(LeaseRow.attempt == AttemptRow.pk, LeaseRow.state != LeaseState.GONE),
+        isouter=True,
+    )
+    .where(AttemptRow.id == bindparam("of_attempt"))
+    .order_by(LeaseRow.pk.desc())
+    .limit(1)
+)
+_LAST_STATE = (
+    select(TransitionRow.to_state)
+    .where(TransitionRow.cell == bindparam("of_cell"))
+    .order_by(TransitionRow.pk.desc())
+    .limit(1)
+    .scalar_subquery()
+)
+_LAST_NUMBER = (
+    select(func.coalesce(func.max(AttemptRow.number), 0))
+    .where(AttemptRow.cell == bindparam("of_cell"))
+    .scalar_subquery()
+)
+_ADD_TRANSITION = insert(TransitionRow).values(
+    cell=bindparam("of_cell"),
+    at=bindparam("now"),
+    attempt=_LAST_NUMBER,
+    from_state=func.coalesce(_LAST_STATE, CellState.QUEUED.value),
+    to_state=bindparam("into"),
+    reason=bindparam("because"),
+)
+"""A step from the cell's last state, of its last attempt (0 without one)."""
 
 
 def cells_of(session: Session, cells: Iterable[int]) -> Cells:
@@ -284,16 +330,8 @@ class CellStore:
 
     def status(self, cell_id: str) -> CellStatus:
         """Return the cell with its run and its last attempt. Raises UnknownIdError."""
-        query = (
-            select(CellRow, RunRow, AttemptRow)
-            .join(RunRow, RunRow.id == CellRow.run_id)
-            .join(AttemptRow, AttemptRow.cell == CellRow.pk, isouter=True)
-            .where(CellRow.id == cell_id)
-            .order_by(AttemptRow.number.desc())
-            .limit(1)
-        )
         with self._sessions.read() as session:
-            found = session.execute(query).one_or_none()
+            found = session.execute(_STATUS, {"of_cell": cell_id}).one_or_none()
             if found is None:
                 raise UnknownIdError("cell", cell_id)
             cell, run, last = found
@@ -303,18 +341,8 @@ class CellStore:
 
     def attempt_state(self, attempt_id: str) -> AttemptState:
         """Return the attempt with run, cell and machine in one statement. Raises UnknownIdError."""
-        held = and_(LeaseRow.attempt == AttemptRow.pk, LeaseRow.state != LeaseState.GONE)
-        query = (
-            select(AttemptRow, CellRow, RunRow, LeaseRow)
-            .join(CellRow, CellRow.pk == AttemptRow.cell)
-            .join(RunRow, RunRow.id == CellRow.run_id)
-            .join(LeaseRow, held, isouter=True)
-            .where(AttemptRow.id == attempt_id)
-            .order_by(LeaseRow.pk.desc())
-            .limit(1)
-        )
         with self._sessions.read() as session:
-            found = session.execute(query).one_or_none()
+            found = session.execute(_ATTEMPT_STATE, {"of_attempt": attempt_id}).one_or_none()
             if found is None:
                 raise UnknownIdError("attempt", attempt_id)
             attempt, cell, run, lease = found
@@ -392,12 +420,6 @@ def _at_work(session: Session, run_id: str) -> int:
     return session.scalar(at_work) or 0
 
 
-def _last_number(cell_pk: int) -> ColumnElement[int]:
-    """Select the number of the cell's last attempt; 0 without one."""
-    query = select(func.coalesce(func.max(AttemptRow.number), 0))
-    return query.where(AttemptRow.cell == cell_pk).scalar_subquery()
-
-
 def _moved(
     session: Session,
     cell_id: str,
@@ -443,26 +465,16 @@ def _stepped(
         UnknownIdError: There is no such cell.
         IllegalTransitionError: No step leads from the cell's state to this one.
     """
-    origins = [one for one, targets in TRANSITIONS.items() if state in targets]
-    here = update(CellRow).where(CellRow.id == cell_id, CellRow.state.in_(origins))
-    step = here.values({**also, "state": state, "entered_at": at}).returning(CellRow)
-    row = session.scalar(step, execution_options={"populate_existing": True})
+    step = _step_into(state).values(also) if also else _step_into(state)
+    told: dict[str, object] = {"of_cell": cell_id, "now": at}
+    row = session.scalar(step, told, execution_options={"populate_existing": True})
     if row is None:
         cell = _cell(cell_row(session, cell_id))
         if not cell.has_reached(state) or state is CellState.QUEUED:
             cell.to(state, at=at)
         return None
-    mine = TransitionRow.cell == row.pk
-    last = select(TransitionRow.to_state).where(mine).order_by(TransitionRow.pk.desc()).limit(1)
-    told = {
-        "cell": row.pk,
-        "at": at,
-        "attempt": _last_number(row.pk),
-        "from_state": func.coalesce(last.scalar_subquery(), CellState.QUEUED.value),
-        "to_state": state,
-        "reason": reason,
-    }
-    session.execute(insert(TransitionRow).values(told))
+    told = {"of_cell": row.pk, "now": at, "into": state, "because": reason}
+    session.connection().execute(_ADD_TRANSITION, told)
     return row
 
 
@@ -472,6 +484,14 @@ def _tell_step(session: Session, row: CellRow, state: CellState) -> None:
     if state is CellState.DONE and row.outcome is not None:
         data["outcome"] = row.outcome.value
     tell(session, row.run_id, "cell", cell=row.name, data=data)
+
+
+@cache
+def _step_into(state: CellState) -> ReturningUpdate[CellRow]:
+    """Return the statement of a step from any state that leads to this one; each is built once."""
+    origins = [one for one, targets in TRANSITIONS.items() if state in targets]
+    here = update(CellRow).where(CellRow.id == bindparam("of_cell"), CellRow.state.in_(origins))
+    return here.values(state=state, entered_at=bindparam("now")).returning(CellRow)
 
 
 def _blame(attempt: AttemptRow, cause: Cause) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import case, func, insert, select, update
+from sqlalchemy import bindparam, case, func, insert, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.event_facts import AgentEnd, Facts
@@ -250,6 +250,24 @@ def _after(
     )
 
 
+_ADVANCE = (
+    update(AttemptRow)
+    .where(
+        AttemptRow.pk == bindparam("of_attempt"),
+        AttemptRow.events_bytes == bindparam("had_events"),
+        AttemptRow.log_bytes == bindparam("had_log"),
+    )
+    .values(
+        seq=bindparam("to_seq"),
+        events_bytes=bindparam("to_events"),
+        log_bytes=bindparam("to_log"),
+        last_event_at=bindparam("heard_at"),
+        tests_seen=AttemptRow.tests_seen + bindparam("more_tests"),
+    )
+    .returning(AttemptRow.tests_seen)
+)
+
+
 def _advance(
     session: Session, target: Target, have: EvidencePosition, now: EvidencePosition, *, tests: int
 ) -> int | None:
@@ -258,25 +276,21 @@ def _advance(
     Returns:
         The number of tests seen so far; None if another writer advanced the row.
     """
-    values: dict[str, object] = {
-        "seq": now.seq,
-        "events_bytes": now.events_bytes,
-        "log_bytes": now.log_bytes,
-        "last_event_at": now.last_event_at,
-        "tests_seen": AttemptRow.tests_seen + tests,
+    told: dict[str, object] = {
+        "of_attempt": target.attempt_pk,
+        "had_events": have.events_bytes,
+        "had_log": have.log_bytes,
+        "to_seq": now.seq,
+        "to_events": now.events_bytes,
+        "to_log": now.log_bytes,
+        "heard_at": now.last_event_at,
+        "more_tests": tests,
     }
+    advance = _ADVANCE
     if now.end is not None:
-        values["end_outcome"] = now.end.outcome
-        values["end_reason"], values["end_detail"] = now.end.reason, now.end.detail
-    here = (
-        AttemptRow.pk == target.attempt_pk,
-        AttemptRow.events_bytes == have.events_bytes,
-        AttemptRow.log_bytes == have.log_bytes,
-    )
-    return session.scalar(
-        update(AttemptRow).where(*here).values(values).returning(AttemptRow.tests_seen),
-        execution_options={"synchronize_session": False},
-    )
+        end = {"end_outcome": now.end.outcome, "end_detail": now.end.detail}
+        advance = advance.values(**end, end_reason=now.end.reason)
+    return session.scalar(advance, told, execution_options={"synchronize_session": False})
 
 
 def _chunks(

@@ -11,6 +11,7 @@ from enum import StrEnum
 from sqlalchemy import (
     Select,
     and_,
+    bindparam,
     case,
     delete,
     func,
@@ -147,7 +148,8 @@ class LeaseStore:
     def of_attempt(self, attempt_id: str) -> list[Lease]:
         """Return leases in the order of their reservation."""
         with self._sessions.read() as session:
-            return _all(session, _leases().where(AttemptRow.id == attempt_id))
+            found = session.execute(_OF_ATTEMPT, {"of_attempt": attempt_id})
+            return [lease_of(row, attempt_id) for row, _ in found]
 
     def of_run(self, run_id: str) -> dict[str, list[Lease]]:
         """Return leases by cell id; cells without any have an empty list."""
@@ -211,7 +213,7 @@ class LeaseStore:
         facts: Mapping[str, str] = _NO_FACTS,
         simulated: bool = False,
     ) -> Lease:
-        """Store the machine's id, however late; enter HELD unless it is past that."""
+        """Store the machine's id at any time; enter HELD unless the lease is past that state."""
         is_early = LeaseRow.state.in_((LeaseState.RESERVED, LeaseState.LAUNCHING))
         values = {
             "machine_id": case((LeaseRow.machine_id == "", machine_id), else_=LeaseRow.machine_id),
@@ -332,7 +334,7 @@ class LeaseStore:
             return kept.login if kept is not None else login
 
     def login(self, lease_id: str) -> Login | None:
-        """Return the credentials; None without any, or for a gone lease."""
+        """Return the credentials of a lease; None for a gone lease or one without credentials."""
         query = select(LeaseCredentialsRow.login).join(
             LeaseRow, LeaseRow.pk == LeaseCredentialsRow.lease
         )
@@ -363,7 +365,7 @@ class LeaseStore:
             return dict(session.execute(query).all())
 
     def decide(self, attempt_id: str, decision: PlacementDecision) -> bool:
-        """Store a placement decision; return whether it is a new one.
+        """Store a placement decision; return whether the decision is new.
 
         An equal (place, result, reason) of an attempt is stored once.
         """
@@ -399,6 +401,9 @@ def _uses(
 def _leases() -> Select[LeaseRow, str]:
     query = select(LeaseRow, AttemptRow.id).join(AttemptRow, AttemptRow.pk == LeaseRow.attempt)
     return query.order_by(LeaseRow.pk)
+
+
+_OF_ATTEMPT = _leases().where(AttemptRow.id == bindparam("of_attempt"))
 
 
 def _all(session: Session, query: Select[LeaseRow, str]) -> list[Lease]:

@@ -95,7 +95,11 @@ def _sqlite(url: URL, access: Access) -> Engine:
     @event.listens_for(engine, "begin")
     def _(connection: Connection) -> None:
         writes = connection.get_execution_options().get(_WRITES, False)
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+        begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
+        try:
+            _driver(connection).execute(begin)  # a twentieth of what a short transaction takes
+        except sqlite3.OperationalError as error:
+            raise OperationalError(begin, None, error) from error
 
     return engine
 

@@ -18,6 +18,7 @@ from sqlalchemy import (
     Float,
     Select,
     Text,
+    bindparam,
     cast,
     exists,
     func,
@@ -94,9 +95,22 @@ def usd_of_micro(micro: float | None) -> Decimal:
     return Decimal(round(micro or 0)) / _MICRO
 
 
+def _by_id(table: type[R], row_id: InstrumentedAttribute[str]) -> dict[bool, Select[R]]:
+    """Return the statement for a row by its id, by whether it is locked; each is built once."""
+    query = select(table).where(row_id == bindparam("of_id"))
+    # A lock that lets other rows point here, which FOR UPDATE would not.
+    locking = query.with_for_update(key_share=True).execution_options(populate_existing=True)
+    return {False: query, True: locking}
+
+
+_CELLS = _by_id(CellRow, CellRow.id)
+_ATTEMPTS = _by_id(AttemptRow, AttemptRow.id)
+_RUNS = _by_id(RunRow, RunRow.id)
+
+
 def cell_row(session: Session, cell_id: str, *, lock: bool = False) -> CellRow:
     """Return the cell's row. Raises UnknownIdError."""
-    found = _one(session, select(CellRow).where(CellRow.id == cell_id), lock=lock)
+    found = _one(session, _CELLS[lock], cell_id)
     if found is None:
         raise UnknownIdError("cell", cell_id)
     return found
@@ -104,7 +118,7 @@ def cell_row(session: Session, cell_id: str, *, lock: bool = False) -> CellRow:
 
 def attempt_row(session: Session, attempt_id: str, *, lock: bool = False) -> AttemptRow:
     """Return the attempt's row. Raises UnknownIdError."""
-    found = _one(session, select(AttemptRow).where(AttemptRow.id == attempt_id), lock=lock)
+    found = _one(session, _ATTEMPTS[lock], attempt_id)
     if found is None:
         raise UnknownIdError("attempt", attempt_id)
     return found
@@ -112,16 +126,14 @@ def attempt_row(session: Session, attempt_id: str, *, lock: bool = False) -> Att
 
 def run_row(session: Session, run_id: str, *, lock: bool = False) -> RunRow:
     """Return the run's row. Raises UnknownIdError."""
-    found = _one(session, select(RunRow).where(RunRow.id == run_id), lock=lock)
+    found = _one(session, _RUNS[lock], run_id)
     if found is None:
         raise UnknownIdError("run", run_id)
     return found
 
 
-def _one(session: Session, query: Select[R], *, lock: bool) -> R | None:
-    if lock:  # a lock that lets other rows point here, which FOR UPDATE would not
-        query = query.with_for_update(key_share=True).execution_options(populate_existing=True)
-    return session.scalars(query).one_or_none()
+def _one(session: Session, query: Select[R], row_id: str) -> R | None:
+    return session.scalars(query, {"of_id": row_id}).one_or_none()
 
 
 def json_text(

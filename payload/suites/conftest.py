@@ -12,7 +12,6 @@ from torchbridge import numbers
 from torchbridge.device import describe, pick_device
 from torchbridge.moe import MoEConfig
 
-pytest.register_assert_rewrite("suites.nvidia_parts", "suites.nvidia_error_paths")
 pytest.register_assert_rewrite("suites.numerics", "suites.vendor_rules")
 
 

@@ -1,8 +1,11 @@
-"""How close is close, and what a test needs. Errors are relative to the largest expected number."""
+"""How close is close, what a test needs, and a clock that it sets. Errors are relative to the
+largest expected number.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -39,6 +42,25 @@ def assert_close(actual: Tensor, expected: Tensor, tolerance: float | None = Non
     limit = TOLERANCE[actual.dtype] if tolerance is None else tolerance
     error = relative_error(actual, expected)
     assert error <= limit, f"relative error {error:.3e} is over {limit:.1e}"
+
+
+class Clock:
+    """Seconds that pass only when somebody works, or sets them."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    def work(self, *seconds: float) -> Callable[[], None]:
+        """Work that takes these seconds, one call after the other, the last for ever."""
+        left = list(seconds)
+
+        def spend() -> None:
+            self.now += left.pop(0) if len(left) > 1 else left[0]
+
+        return spend
 
 
 def needs_module(*names: str) -> pytest.MarkDecorator:

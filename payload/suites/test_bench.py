@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from suites.numerics import Clock
 from torchbridge.bench import Arm, Duel, Equality, Work, close_to, identical, run_duel
 from torchbridge.bench.cold import TIMES, Flush
 from torchbridge.bench.outcome import Outcome, Sample
@@ -23,21 +24,15 @@ CPU = torch.device("cpu")
 ONES = torch.ones(4)
 
 
-class FakeClock:
-    """Seconds that pass only when somebody works."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+class ArmedClock(Clock):
+    """With arms that take its time."""
 
     def arm(self, name: str, *seconds: float, log: list[str] | None = None) -> Arm:
         """An arm that takes these seconds, one call after the other, the last for ever."""
-        left = list(seconds)
+        spend = self.work(*seconds)
 
         def work() -> torch.Tensor:
-            self.now += left.pop(0) if len(left) > 1 else left[0]
+            spend()
             if log is not None:
                 log.append(name)
             return ONES
@@ -46,8 +41,8 @@ class FakeClock:
 
 
 @pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
+def clock() -> ArmedClock:
+    return ArmedClock()
 
 
 def a_duel(subject: Arm, baseline: Arm, **more) -> Duel:
@@ -72,37 +67,35 @@ def an_outcome(ratios: list[float], **more) -> Outcome:
     return Outcome(duel, Equality(True), tuple(samples), first_s=first_s, peaks=peaks, clock="c")
 
 
+def numbers(*values: float) -> torch.Tensor:
+    """A tensor of them."""
+    return torch.tensor(values)
+
+
 class TestEquality:
     @pytest.mark.parametrize(
-        ("ours", "equal"), [(1.0, True), (1.0 + 9e-4, True), (1.0 + 2e-3, False)]
+        ("equal", "ours", "theirs", "agree"),
+        [
+            (close_to(1e-3), numbers(0.0, 4.0036), numbers(0.0, 4.0), True),
+            (close_to(1e-3), numbers(0.0, 4.008), numbers(0.0, 4.0), False),
+            (close_to(1e3), numbers(1.0, math.nan), numbers(1.0, math.nan), False),
+            (close_to(1e3), numbers(1.0, math.inf), numbers(1.0, 2.0), False),
+            (close_to(1.0), torch.ones(2, 1), torch.ones(1, 2), False),
+            (identical, torch.ones(2, 1), torch.ones(1, 2), False),
+            (identical, [ONES], [ONES, ONES], False),
+            (close_to(1.0), [], [], False),
+            (close_to(1e-3), [ONES, ONES], [ONES, 2 * ONES], False),  # every tensor counts
+            (close_to(1e-3), (ONES, [ONES]), [ONES, ONES], True),
+            (identical, numbers(1, 2), numbers(1, 2), True),
+        ],
     )
-    def test_tolerance_is_of_the_largest_number(self, ours, equal):
-        found = close_to(1e-3)(torch.tensor([0.0, 4.0 * ours]), torch.tensor([0.0, 4.0]))
-        assert found.equal is equal
-        assert found.error == pytest.approx(abs(ours - 1), abs=1e-6)
+    def test_what_is_equal(self, equal, ours, theirs, agree):
+        assert equal(ours, theirs).equal is agree
 
-    @pytest.mark.parametrize("bad", [math.nan, math.inf])
-    @pytest.mark.parametrize("both", [True, False])
-    def test_what_is_no_number_is_close_to_nothing(self, bad, both):
-        other = torch.tensor([1.0, bad if both else 2.0])
-        assert not close_to(1e3)(torch.tensor([1.0, bad]), other).equal
-
-    @pytest.mark.parametrize("equal", [close_to(1.0), identical])
-    def test_shapes_must_be_the_same(self, equal):
-        assert not equal(torch.ones(2, 1), torch.ones(1, 2)).equal
-        assert not equal([ONES], [ONES, ONES]).equal
-        assert not equal([], []).equal
-
-    def test_every_tensor_of_a_list_counts(self):
-        assert not close_to(1e-3)([ONES, ONES], [ONES, 2 * ONES]).equal
-        assert close_to(1e-3)((ONES, [ONES]), [ONES, ONES]).equal
-
-    def test_identical_counts_what_differs(self):
-        found = identical(torch.tensor([1, 2, 3]), torch.tensor([1, 5, 4]))
-        assert (found.equal, found.error) == (False, 2)
-        assert identical(torch.tensor([1, 2]), torch.tensor([1, 2])).equal
-
-    def test_what_is_no_tensor_is_refused(self):
+    def test_errors_are_measured(self):
+        found = close_to(1e-3)(numbers(0.0, 4.0036), numbers(0.0, 4.0))
+        assert found.error == pytest.approx(9e-4, abs=1e-6)  # of the largest number
+        assert identical(numbers(1, 2, 3), numbers(1, 5, 4)).error == 2  # how many differ
         with pytest.raises(TypeError, match="not str"):
             identical("a", "a")
 

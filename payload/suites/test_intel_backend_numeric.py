@@ -117,20 +117,20 @@ class TestBlocks:
 class TestConvolutions:
     def test_the_product_is_the_convolution(self):
         x, weight = torch.randn(2, 5, 9, 9), torch.randn(7, 5, 3, 3)
-        found = kernels("pvc", 1).conv_config((2, 5, 9, 9), 7, (3, 3))
+        found, _ = kernels("pvc", 1).conv_config((2, 5, 9, 9), 7, (3, 3))
         columns = torch.nn.functional.unfold(x, 3, padding=1)
-        rows = columns.transpose(1, 2).reshape(found.m, found.k)
-        assert (found.m, found.n, found.k) == (2 * 81, 7, 45)
+        rows = columns.transpose(1, 2).reshape(2 * 81, 45)
+        assert found == kernels("pvc", 1).gemm_config(2 * 81, 7, 45)
         product = rows.double() @ weight.reshape(7, 45).double().T
         expected = torch.nn.functional.conv2d(x.double(), weight.double(), padding=1)
-        assert_close(product, expected.permute(0, 2, 3, 1).reshape(found.m, 7))
+        assert_close(product, expected.permute(0, 2, 3, 1).reshape(2 * 81, 7))
 
     @pytest.mark.parametrize(
         ("channels", "dtype"), [(16, torch.float32), (32, BF16), (64, torch.int8)]
     )
     def test_layout_by_the_bytes_of_a_pixel(self, channels, dtype):
         formats = [
-            kernels("pvc", 1).conv_config((1, c, 8, 8), 8, (1, 1), dtype).memory_format
+            kernels("pvc", 1).conv_config((1, c, 8, 8), 8, (1, 1), dtype)[1]
             for c in (channels - 1, channels)
         ]
         assert formats == [torch.contiguous_format, torch.channels_last]

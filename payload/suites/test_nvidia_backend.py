@@ -16,29 +16,31 @@ from suites.backend_models import (
     HOPPER,
     L4,
     TURING,
-    VOLTA,
     encoder,
     in_float64,
     mlp,
     resnet,
 )
 from suites.numerics import assert_close, relative_error, rms_error
-from suites.nvidia_error_paths import TestNVIDIAErrorPaths
-from suites.nvidia_fakes import MIB, backend, optimizer
-from suites.nvidia_parts import TestCUDAUtilities, TestFlashAttention3, TestNVIDIAIntegration
+from suites.nvidia_fakes import MIB, FakeCuda, NoCuda, backend, explicit, optimizer
+from torchbridge.attention import FlashAttention3, PathRefused, create_flash_attention_3
 from torchbridge.backends import errors
-from torchbridge.backends.nvidia import FP8Compiler, NVIDIABackend, NVIDIAMemoryManager
+from torchbridge.backends.nvidia import (
+    CUDADeviceManager,
+    CUDAOptimizations,
+    CUDAUtilities,
+    FP8Compiler,
+    NVIDIABackend,
+    NVIDIAMemoryManager,
+    create_cuda_integration,
+)
 from torchbridge.config import Config
 from torchbridge.fp8 import FP8InferenceLinear, NativeFP8Linear
 from torchbridge.hardware import Hardware
+from torchbridge.kernels import KernelRefused, Request
 from torchbridge.memory import storage_bytes
 
-__all__ = [  # collected here, written there
-    "TestCUDAUtilities",
-    "TestFlashAttention3",
-    "TestNVIDIAErrorPaths",
-    "TestNVIDIAIntegration",
-]
+PASCAL = Hardware.nvidia((6, 0))
 
 
 class TestNVIDIABackend:
@@ -53,10 +55,7 @@ class TestNVIDIABackend:
         two = [torch.device("cuda", 0), torch.device("cuda", 1)]
         made = NVIDIABackend(hardware=L4, devices=two)
         assert (made.device, len(made.devices)) == (torch.device("cuda", 0), 2)
-        assert made.is_available
         assert (made.compute_capability, made.hardware.target) == ((8, 9), "sm_89")
-        with pytest.raises(ValueError, match=r"cuda:5 is none of \['cuda:0', 'cuda:1'\]"):
-            made.set_device("cuda:5")
 
     def test_prepare_model_no_cuda(self):
         with pytest.warns(UserWarning, match="works on the CPU"):
@@ -65,7 +64,6 @@ class TestNVIDIABackend:
         expected = in_float64(model, x)
         prepared = made.prepare_model(model)
         assert (prepared.model, prepared.level) == (model, "balanced")
-        assert prepared.result("to_device").reason == "already on cpu"
         assert_close(prepared.model(x), expected)
 
     def test_h100_detection(self, device):
@@ -76,21 +74,18 @@ class TestNVIDIABackend:
         assert not backend(device, named).is_h100
 
     def test_fp8_support_detection(self, device):
-        hardware = (VOLTA, TURING, AMPERE, A10G, L4, HOPPER, BLACKWELL)
+        hardware = (TURING, AMPERE, A10G, L4, HOPPER, BLACKWELL)
         supported = [h.target for h in hardware if backend(device, h).supports_fp8]
         assert supported == ["sm_89", "sm_90", "sm_100"]
-        assert L4.architecture == "ada"
 
     def test_get_device_info(self, device):
         info = backend(device, L4).get_device_info()
         assert (info["backend"], info["device"]) == ("nvidia", str(device))
-        assert (info["architecture"], info["capability"]) == ("ada", (8, 9))
         assert {"bf16", "fp8", "tensor_cores"} < set(info["features"])
         assert info["available"] == (torch.cuda.is_available() and not torch.version.hip)
 
     def test_get_memory_stats(self, device):
-        made = backend(device)
-        rules.stats_are_the_devices(made.get_memory_stats(), device)
+        rules.stats_are_the_devices(backend(device).get_memory_stats(), device)
 
     def test_optimize_for_tensor_cores(self, device):
         x = torch.randn(2, 3, 16, 16, device=device)
@@ -100,25 +95,19 @@ class TestNVIDIABackend:
             prepared = backend(device, hardware).optimize_for_tensor_cores(model, (x,))
             assert prepared.applied == ("channels_last", dtype)
             assert prepared.model[0].weight.dtype == getattr(torch, dtype)
-            assert prepared.model(x).dtype == torch.float32
             assert_close(prepared.model(x), expected, limit)
-        old = backend(device, Hardware.nvidia((6, 0))).optimize_for_tensor_cores(resnet())
-        assert old.result("bfloat16").reason == "nvidia sm_60 has no native bf16"
 
     def test_backend_with_custom_config(self, device):
-        config = Config(optimization_level="conservative").update(
-            hardware={"nvidia": {"fp8_enabled": True, "memory_fraction": 0.5}}
-        )
+        config = rules.settings("nvidia", fp8_enabled=True, memory_fraction=0.5)
+        config = config.update(optimization_level="conservative")
         made = backend(device, HOPPER, config)
         assert made.prepare_model(mlp()).level == "conservative"
         assert (made.settings.architecture.value, made.settings.memory_fraction) == ("hopper", 0.5)
         last = [p.__name__ for p in made.passes("aggressive", False)][-2:]
         assert last == ["apply_pass", "compile_model"]
-        wrong = Config().update(hardware={"nvidia": {"architecture": "hopper"}})
+        wrong = rules.settings("nvidia", architecture="hopper")
         with pytest.raises(errors.InvalidArchitectureError, match="architecture is ampere"):
             backend(device, AMPERE, wrong)
-        with pytest.raises(errors.ConfigurationError, match="fp8_enabled"):
-            backend(device, AMPERE, config)
 
 
 class TestNVIDIAOptimizer:
@@ -168,9 +157,6 @@ class TestNVIDIAOptimizer:
 
     def test_optimization_with_sample_inputs(self, device):
         x = torch.randn(4, 128, device=device)
-        without = optimizer(device).optimize(mlp().to(device), "aggressive")
-        assert "compile: no sample inputs to compile with" in without.warnings
-        assert without.compilation_time == 0
         model = mlp().to(device)
         expected = in_float64(model, x)
         compiled = optimizer(device).optimize(model, "aggressive", (x,))
@@ -180,7 +166,8 @@ class TestNVIDIAOptimizer:
 
     def test_mixed_precision_enablement(self, device):
         x = torch.randn(4, 128, device=device)
-        for hardware, dtype in ((AMPERE, torch.bfloat16), (TURING, torch.float16)):
+        chips = {AMPERE: torch.bfloat16, TURING: torch.float16, PASCAL: torch.float32}
+        for hardware, dtype in chips.items():
             made = optimizer(device, hardware)
             made.backend.config = Config().update(kernels={"compile": False})
             model = mlp().to(device)
@@ -189,8 +176,6 @@ class TestNVIDIAOptimizer:
             assert {p.dtype for p in result.optimized_model.parameters()} == {dtype}
             assert result.optimized_model(x).dtype == torch.float32
             assert_close(result.optimized_model(x), expected, 3e-2)
-        pascal = optimizer(device, Hardware.nvidia((6, 0))).optimize(mlp(), "aggressive")
-        assert {p.dtype for p in pascal.optimized_model.parameters()} == {torch.float32}
 
 
 class TestFP8Compiler:
@@ -205,14 +190,13 @@ class TestFP8Compiler:
             assert FP8Compiler(hardware=hardware, device=device).supported
 
     def test_fp8_support_ampere(self, device):
-        for hardware in (TURING, AMPERE, A10G):
-            model = mlp().to(device)
-            before = {name: value.clone() for name, value in model.state_dict().items()}
+        model = mlp().to(device)
+        before = {name: value.clone() for name, value in model.state_dict().items()}
+        for hardware, use in ((TURING, True), (AMPERE, False), (A10G, True)):
             compiler = FP8Compiler(hardware=hardware, device=device)
-            for use in (True, False):
-                with pytest.warns(UserWarning, match=f"{hardware.target} has no FP8 units"):
-                    assert compiler.prepare_for_fp8(model, for_inference=use) is model
-            assert all(torch.equal(value, before[n]) for n, value in model.state_dict().items())
+            with pytest.warns(UserWarning, match=f"{hardware.target} has no FP8 units"):
+                assert compiler.prepare_for_fp8(model, for_inference=use) is model
+        assert all(torch.equal(value, before[n]) for n, value in model.state_dict().items())
 
     def test_prepare_for_fp8_inference(self, device):
         model, x = mlp().to(device).eval(), torch.randn(32, 128, device=device)
@@ -264,11 +248,6 @@ class TestFP8Compiler:
         clocked = dataclasses.replace(L4, units=58, clock_hz=2.04e9, memory_bytes_per_s=3e11)
         own = FP8Compiler(hardware=clocked, device=device).estimate_speedup(wide, tokens=8192)
         assert own.source == "58 units at 2,040 MHz (sm_89)"
-        rate = 58 * 2.04e9
-        wanted = product / (2048 * rate) + 5 * numbers / 3e11
-        assert own.layers["0"] == pytest.approx(product / (1024 * rate) / wanted)
-        with pytest.raises(ValueError, match="no FP8 units on sm_80"):
-            FP8Compiler(hardware=AMPERE, device=device).estimate_speedup(wide)
 
     def test_compile_with_fp8(self, device):
         model, x = mlp().to(device).eval(), torch.randn(32, 128, device=device)
@@ -276,8 +255,6 @@ class TestFP8Compiler:
         prepared = compiler.compile_with_fp8(model, (x,), backend="aot_eager")
         assert prepared.applied == ("fp8", "compile")
         assert rms_error(prepared.model(x), in_float64(model, x)) < 0.08
-        old = FP8Compiler(hardware=AMPERE, device=device).compile_with_fp8(model, (x,))
-        assert (old.model, old.applied) == (model, ())
 
 
 class TestNVIDIAMemoryManager:
@@ -295,15 +272,12 @@ class TestNVIDIAMemoryManager:
         rules.pools_are_bounded(NVIDIAMemoryManager(device=device, pool_limit_bytes=1200))
 
     def test_optimize_tensor_layout(self, device):
-        made = NVIDIAMemoryManager(device=device)
+        lay_out = NVIDIAMemoryManager(device=device).optimize_tensor_layout
         image = torch.randn(2, 3, 5, 7, device=device)
-        moved = made.optimize_tensor_layout(image)
-        assert moved.is_contiguous(memory_format=torch.channels_last)
-        assert torch.equal(moved, image)
         odd = torch.randn(127, 127, device=device).t()  # never padded to another shape
-        assert made.optimize_tensor_layout(odd).shape == (127, 127)
-        assert made.optimize_tensor_layout(odd).is_contiguous()
-        assert torch.equal(made.optimize_tensor_layout(odd), odd)
+        for tensor, layout in ((image, torch.channels_last), (odd, torch.contiguous_format)):
+            assert lay_out(tensor).is_contiguous(memory_format=layout)
+            assert torch.equal(lay_out(tensor), tensor)
 
     def test_get_memory_stats(self, device):
         made = NVIDIAMemoryManager(device=device)
@@ -329,3 +303,297 @@ class TestNVIDIAMemoryManager:
         assert made.get_pool_stats("a")["tensor_count"] == 0
         assert made.get_pool_stats("b")["tensor_count"] == 1
         assert made.clear_pool() == 4 * 40
+
+
+class TestFlashAttention3:
+    def test_flash_attention_creation(self):
+        layer = FlashAttention3(64, 4, dropout=0.1, causal=True)
+        assert (layer.embed_dim, layer.num_heads, layer.head_dim) == (64, 4, 16)
+        assert (layer.dropout, layer.causal, layer.path_taken) == (0.1, True, None)
+        assert sum(p.numel() for p in layer.parameters()) == 4 * 64 * 65
+        assert sum(p.numel() for p in FlashAttention3(64, 4, bias=False).parameters()) == 4 * 64**2
+
+    def test_flash_attention_forward(self, device):
+        layer, x = FlashAttention3(64, 4).to(device), torch.randn(2, 10, 64, device=device)
+        assert_close(layer(x), explicit(layer, x)[0])
+
+    def test_flash_attention_with_mask(self, device):
+        layer, x = FlashAttention3(64, 4).to(device), torch.randn(2, 10, 64, device=device)
+        mask = torch.rand(2, 1, 10, 10, device=device) < 0.6
+        mask[..., 0] = True
+        masked = layer(x, mask)
+        assert_close(masked, explicit(layer, x, mask)[0])
+        assert relative_error(masked, layer(x)) > 0.05
+
+    def test_flash_attention_return_weights(self, device):
+        layer = FlashAttention3(64, 4, causal=True).to(device)
+        x = torch.randn(2, 10, 64, device=device)
+        output, weights = layer(x, return_weights=True)
+        expected, expected_weights = explicit(layer, x)
+        assert_close(output, expected)
+        assert_close(weights, expected_weights)
+        assert weights.triu(1).abs().max() == 0
+
+    def test_create_flash_attention_3(self):
+        layer = create_flash_attention_3(64, 4, causal=True)
+        assert (type(layer), layer.causal) == (FlashAttention3, True)
+
+    def test_flash_attention_dropout(self, device):
+        layer = FlashAttention3(64, 4, dropout=0.3).to(device)
+        x = torch.randn(1, 10, 64, device=device).expand(2000, -1, -1)
+        expected = layer.eval()(x[:1]).detach()  # none in evaluation
+        dropped = layer.train()(x).detach()
+        assert relative_error(dropped[:1], expected) > 0.05
+        assert_close(dropped.mean(dim=0, keepdim=True), expected, 0.05)  # it is made up for
+
+    def test_flash_attention_invalid_dimensions(self):
+        with pytest.raises(ValueError, match="64"):
+            FlashAttention3(64, 4)(torch.randn(2, 10, 32))
+
+    def test_flash_attention_standard_fallback(self, device):
+        layer, x = FlashAttention3(64, 4, causal=True), torch.randn(2, 10, 64, device=device)
+        layer = layer.to(device)
+        expected = explicit(layer, x)[0]
+        assert_close(layer(x), expected)
+        assert layer.path_taken.startswith("sdpa[is_causal")
+        layer.path = "explicit"
+        assert_close(layer(x), expected)
+        assert layer.path_taken == "explicit[scores]"
+        layer.path = "flash_attn"  # float32 is never its
+        with pytest.raises(PathRefused, match="flash_attn"):
+            layer(x)
+
+
+class TestCUDAUtilities:
+    def test_cuda_device_manager_no_cuda(self):
+        manager = CUDADeviceManager(NoCuda())
+        assert (manager.device_count, manager.device) == (0, torch.device("cpu"))
+        manager.synchronize()
+        for ask in (manager.set_device, manager.get_device_properties):
+            with pytest.raises(errors.CUDANotAvailableError, match="no CUDA device"):
+                ask(0)
+
+    def test_cuda_device_manager_with_cuda(self):
+        manager = CUDADeviceManager(FakeCuda())
+        assert (manager.device_count, manager.device) == (2, torch.device("cuda", 0))
+        manager.set_device(1)
+        assert manager.device == torch.device("cuda", 1)
+        with pytest.raises(errors.CUDADeviceError, match="device 2: there are 2, from 0"):
+            manager.set_device(2)
+
+    def test_cuda_optimizations(self, device):
+        model, x = resnet().to(device).eval(), torch.randn(2, 3, 16, 16, device=device)
+        expected = in_float64(model, x)
+        config = Config().update(precision={"allow_tf32": True})
+        made = CUDAOptimizations(config, device=device, hardware=L4)
+        prepared = made.optimize_model(model)
+        assert prepared.applied == ("channels_last",)
+        assert_close(prepared.model(x), expected)
+        cudnn = torch.backends.cudnn
+
+        def switches() -> tuple:
+            return torch.get_float32_matmul_precision(), cudnn.allow_tf32, cudnn.benchmark
+
+        before = switches()
+        with made.flags() as told:
+            assert told == {"tf32": True, "cudnn_benchmark": True}
+            assert switches() == ("high", True, True)
+        assert switches() == before
+        assert not CUDAOptimizations(device=device, hardware=L4).wanted_flags()["tf32"]
+
+    def test_get_cuda_env_info(self):
+        info = CUDAUtilities(FakeCuda()).get_cuda_env_info()
+        assert (info["torch"], info["cuda"]) == (torch.__version__, torch.version.cuda)
+        assert (info["available"], info["device_count"]) == (True, 2)
+        assert info["compiled_for"] == ["sm_80", "sm_90"]
+        none = CUDAUtilities(NoCuda()).get_cuda_env_info()
+        assert (none["available"], none["devices"]) == (False, [])
+
+    def test_create_cuda_integration(self):
+        manager, optimizations = create_cuda_integration(cuda=NoCuda())
+        assert (manager.device_count, optimizations.device) == (0, torch.device("cpu"))
+        assert optimizations.hardware.vendor == "cpu"
+
+    def test_cuda_device_properties(self):
+        told = CUDADeviceManager(FakeCuda()).get_device_properties(1)
+        assert (told["name"], told["compute_capability"]) == ("NVIDIA L4", (8, 9))
+        assert (told["total_memory"], told["multi_processor_count"]) == (23 * 2**30, 58)
+        assert told["warp_size"] == 32
+        assert told["max_threads_per_block"] is None  # not told, so not made up
+
+
+class TestNVIDIAIntegration:
+    def test_full_optimization_pipeline(self, device):
+        model, x = resnet().to(device), torch.randn(2, 3, 16, 16, device=device)
+        expected = in_float64(model, x)
+        result = optimizer(device).optimize_for_inference(model, (x,))
+        assert {"fold_conv_bn", "bfloat16", "compile"} <= set(result.optimizations_applied)
+        assert result.device_info["device"] == str(device)
+        assert result.memory_stats["allocated_bytes"] > 0
+        assert_close(result.optimized_model(x), expected, 3e-2)
+
+    def test_backend_with_memory_manager(self, device):
+        made, manager = backend(device), NVIDIAMemoryManager(device=device)
+        model = made.prepare_model(mlp().to(device)).model
+        x = manager.allocate_tensor((16, 128), pool_id="inputs").normal_()
+        assert_close(model(x), in_float64(model, x))
+        manager.return_to_pool(x, "inputs")
+        assert manager.get_pool_stats("inputs")["bytes"] == 16 * 128 * 4
+        made.cleanup()
+        assert manager.clear_pool() == 16 * 128 * 4
+
+    def test_end_to_end_inference_optimization(self, device):
+        model = nn.Sequential(mlp(), nn.GELU(), mlp()).to(device).eval()
+        x = torch.randn(64, 128, device=device)
+        expected = in_float64(model, x)
+        made = backend(device, HOPPER)
+        prepared = made.prepare_model(model, level="balanced")
+        fp8 = FP8Compiler(hardware=HOPPER, device=device).prepare_for_fp8(prepared.model)
+        assert 0.005 < rms_error(fp8(x), expected) < 0.12
+        held = NVIDIAMemoryManager(device=device).optimize_model_memory(fp8)["after_bytes"]
+        assert held < 0.3 * 4 * 2 * (2 * 128 * 256 + 384)  # a quarter of float32, and the biases
+        assert held < MIB
+
+
+class TestNVIDIAErrorPaths:
+    def test_memory_allocation_error_handling(self, device):
+        manager = NVIDIAMemoryManager(device=device)
+        with pytest.raises(errors.MemoryAllocationError, match=r"no tensor of shape \(2, -1\)"):
+            manager.allocate_tensor((2, -1))
+        rules.what_does_not_fit_is_refused(manager, errors.OutOfMemoryError)
+
+    def test_cuda_not_available_graceful_fallback(self):
+        with pytest.warns(UserWarning, match="NVIDIABackend works on the CPU"):
+            made = NVIDIABackend(devices=[])
+        with pytest.raises(errors.CUDANotAvailableError, match=r"nvidia: torch .* (is not|sees)"):
+            made.require_device()
+        assert made.to_device(torch.ones(2)).device.type == "cpu"
+
+    def test_memory_check_when_cuda_unavailable(self):
+        manager = NVIDIAMemoryManager(device="cpu")
+        assert not manager.check_memory_available(0.001)
+        with pytest.raises(errors.OutOfMemoryError, match="there is no CUDA device"):
+            manager.allocate_with_oom_protection((2, 2))
+
+    def test_oom_protection_with_insufficient_memory(self, device):
+        manager = NVIDIAMemoryManager(device=device, free_bytes=lambda: 24 * 2**30)
+        with pytest.raises(errors.OutOfMemoryError, match="Insufficient GPU memory") as caught:
+            manager.allocate_with_oom_protection((1024,) * 4)
+        assert "5,033,164.8 MiB" in str(caught.value)  # with a margin of 1.2
+        assert isinstance(caught.value, errors.MemoryAllocationError)
+
+    def test_invalid_model_input(self, device):
+        made = backend(device)
+        with pytest.warns(UserWarning, match="the model is None"):
+            assert made.prepare_model(None) is None
+        with pytest.raises(TypeError, match=r"expected a torch\.nn\.Module, got str"):
+            made.prepare_model("model")
+        with pytest.raises(TypeError, match="got None"):
+            optimizer(device).optimize(None)
+
+    def test_flash_attention_causal_parameter(self, device):
+        x = torch.randn(2, 10, 64, device=device)
+        changed = x.clone()
+        changed[:, -1] += 1
+        for causal in (True, False):
+            layer = FlashAttention3(64, 4, causal=causal).to(device)
+            past = relative_error(layer(changed)[:, :-1], layer(x)[:, :-1])
+            assert (past < 1e-6) == causal
+
+    def test_fp8_compiler_metadata_only_warning(self, device, recwarn):
+        compiler = FP8Compiler(hardware=HOPPER, device=device)
+        odd = nn.Sequential(nn.Linear(127, 63), nn.ReLU()).to(device)
+        with pytest.warns(UserWarning, match="no nn.Linear whose widths are multiples of 16"):
+            assert compiler.prepare_for_fp8(odd) is odd
+        recwarn.clear()
+        converted = compiler.prepare_for_fp8(mlp().to(device))
+        assert len(recwarn) == 0
+        assert converted[0].weight.untyped_storage().nbytes() == 128 * 256  # not metadata only
+
+    def test_memory_allocation_with_cleanup(self, device):
+        asked = []
+
+        def free_bytes() -> int:
+            asked.append(10 * MIB - sum(pool.bytes for pool in manager.pools.values()))
+            return asked[-1]
+
+        manager = NVIDIAMemoryManager(device=device, free_bytes=free_bytes)
+        manager.return_to_pool(manager.allocate_tensor((8 * MIB // 4,)), "a")
+        asked.clear()
+        tensor = manager.allocate_with_oom_protection((5 * MIB // 4,), safety_margin=1.0)
+        assert (tensor.nbytes, asked[:2]) == (5 * MIB, [2 * MIB, 10 * MIB])
+        asked.clear()
+        with pytest.raises(errors.OutOfMemoryError):
+            manager.allocate_with_oom_protection((11 * MIB // 4,), safety_margin=1.0)
+        assert asked == [10 * MIB] * 2  # one clean-up, not more
+
+    def test_optimizer_with_invalid_optimization_level(self, device):
+        rules.unknown_levels_are_balanced(optimizer(device))
+
+    def test_memory_stats_tensor_size_estimation(self, device):
+        manager = NVIDIAMemoryManager(device=device)
+        sizes = {torch.float64: 8.0, torch.float32: 4.0, torch.bfloat16: 2.0, torch.int8: 1.0}
+        for dtype, mib in sizes.items():
+            assert manager.estimate_tensor_mb((1024, 1024), dtype) == mib
+            assert manager.allocate_tensor((1024, 1024), dtype).nbytes == mib * MIB
+        assert manager.estimate_tensor_mb((), torch.float32) == 4 / MIB
+
+    def test_unsupported_compute_capability(self, device):
+        with pytest.raises(errors.InvalidComputeCapabilityError, match="sm_52 is not supported"):
+            backend(device, Hardware.nvidia((5, 2)))
+        assert backend(device, PASCAL).compute_capability == (6, 0)
+
+    def test_flash_attention_invalid_embed_dim(self):
+        with pytest.raises(ValueError, match="66 is not divisible by num_heads 8"):
+            FlashAttention3(66, 8)
+
+    def test_memory_pool_operations(self, device):
+        manager = NVIDIAMemoryManager(device=device, pool_limit_bytes=100)
+        manager.return_to_pool(manager.allocate_tensor((26,)), "a")  # larger than the pool
+        assert manager.get_pool_stats("a")["evictions"] == 1
+        assert manager.clear_pool("a") == 0
+
+    def test_fp8_unsupported_architecture(self, device):
+        asked = rules.settings("nvidia", fp8_enabled=True)
+        for hardware in (TURING, AMPERE, A10G):
+            with pytest.raises(errors.ConfigurationError, match=hardware.target):
+                NVIDIABackend(asked, hardware=hardware, device=device)
+            made = FP8Compiler(hardware=hardware, device=device)
+            with pytest.raises(ValueError, match="no FP8 units"):
+                made.estimate_speedup(mlp())
+            model = mlp()
+            told = made.compile_with_fp8(model, (torch.randn(2, 128),))
+            assert told.model is model
+            assert hardware.target in told.warnings[0]
+
+    def test_backend_kernel_registry_integration(self, device):
+        made = backend(device, HOPPER)
+        request = Request(made.hardware, torch.float32)
+        assert made.kernel_registry.lookup("linear_silu", request).kernel.name == "composed"
+        with pytest.raises(KernelRefused, match="no operation 'linear_swish'"):
+            made.kernel_registry.lookup("linear_swish", request)
+        model = nn.Sequential(nn.Linear(32, 48), nn.GELU(), nn.Linear(48, 16), nn.SiLU())
+        model, x = model.to(device), torch.randn(5, 32, device=device)
+        expected = in_float64(model, x)
+        prepared = made.prepare_model_with_custom_kernels(model)
+        assert prepared.passes[0].evidence == "0 fused layer(s) -> 2 fused layer(s)"
+        assert_close(prepared.model(x), expected)
+        kernels = {kernel.name for kernel in made.kernel_registry.kernels("linear_gelu")}
+        assert model[0].path_taken in kernels
+
+    def test_memory_allocation_safety_margin(self, device):
+        shape, free = (MIB,), [6 * MIB]  # 4 MiB of float32
+        manager = NVIDIAMemoryManager(device=device, free_bytes=lambda: free[0])
+        assert manager.allocate_with_oom_protection(shape, safety_margin=1.5).nbytes == 4 * MIB
+        free[0] -= 1
+        with pytest.raises(errors.OutOfMemoryError):
+            manager.allocate_with_oom_protection(shape, safety_margin=1.5)
+        assert manager.allocate_with_oom_protection(shape).nbytes == 4 * MIB  # 1.2 by the config
+
+    def test_optimization_warnings(self, device):
+        result = optimizer(device, PASCAL).optimize(mlp().to(device).eval(), "aggressive")
+        reasons = dict(one.split(": ", 1) for one in result.warnings)
+        assert reasons["bfloat16"] == "nvidia sm_60 has no native bf16"
+        assert reasons["compile"] == "no sample inputs to compile with"
+        assert reasons["channels_last"] == "no 2-D convolution"
+        assert result.optimizations_applied == ()

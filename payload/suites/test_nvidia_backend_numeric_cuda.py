@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from suites.backend_models import encoder, in_float64, mlp, resnet
+from suites.backend_models import in_float64, mlp
 from suites.numerics import assert_close, needs_cuda, relative_error, rms_error
 from suites.test_memory import ALONE
 from torchbridge import memory
@@ -63,22 +63,6 @@ class TestDevice:
 
 
 class TestModels:
-    @pytest.mark.parametrize("level", ["conservative", "balanced", "aggressive"])
-    def test_levels_move_and_keep_the_numbers(self, level, device):
-        model, x = resnet(), torch.randn(4, 3, 32, 32, device=device)
-        expected = in_float64(model, x)
-        prepared = NVIDIABackend().prepare_model(model, level=level)
-        assert prepared.result("to_device").evidence.endswith(f"on {device}")
-        assert_close(prepared.model(x), expected, 3e-2 if level == "aggressive" else 1e-5)
-
-    @needs_cuda((8, 0))
-    def test_inductor(self, device):
-        model, x = mlp(), torch.randn(32, 128, device=device)
-        expected = in_float64(model, x)
-        prepared = NVIDIABackend().optimize_for_inference(model, (x,))
-        assert "graph(s) by inductor" in prepared.result("compile").evidence
-        assert_close(prepared.model(x), expected, 2e-2)
-
     @needs_cuda((8, 0))
     def test_cuda_graphs(self, device):
         config = Config().update(hardware={"nvidia": {"cuda_graphs": True}})
@@ -89,13 +73,6 @@ class TestModels:
         with torch.no_grad():
             for batch in torch.randn(4, 32, 128, device=device):  # recorded, then replayed
                 assert_close(prepared.model(batch).clone(), in_float64(reference, batch), 3e-2)
-
-    def test_encoder_on_the_fused_path(self, device):
-        model, x = encoder(), torch.randn(2, 64, 32, device=device)
-        expected = in_float64(model, x)
-        prepared = NVIDIABackend().prepare_model(model, level="balanced")
-        assert prepared.result("sdpa").evidence.endswith("native_multi_head_attention")
-        assert_close(prepared.model(x), expected)
 
     @needs_cuda((8, 0))
     def test_tf32_only_inside_of_the_switches(self, device):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from benchmarks.optimisation_levels import same_operators
 from suites.backend_models import AMPERE, TURING, bottleneck_resnet, in_float64, mlp, resnet
-from suites.numerics import assert_close
+from suites.numerics import Clock, assert_close
 from torchbridge import passes
 from torchbridge.backends import CPUBackend, create_backend, optimise
 from torchbridge.backends.optimise import LEVELS, passes_of
@@ -25,16 +25,6 @@ from torchbridge.passes import UNNOTICED, Effect, PassResult, Setting, for_speed
 from torchbridge.timing import Comparison
 
 CPU = torch.device("cpu")
-
-
-class Clock:
-    """Stands still unless somebody moves it."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Timed(nn.Module):

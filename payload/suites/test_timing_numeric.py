@@ -10,6 +10,7 @@ import time
 import pytest
 import torch
 
+from suites.numerics import Clock
 from torchbridge.timing import (
     Comparison,
     Spread,
@@ -23,29 +24,10 @@ from torchbridge.timing import (
 CPU = torch.device("cpu")
 
 
-class FakeClock:
-    """Seconds that pass only when somebody works."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-    def work(self, *seconds: float):
-        """Work that takes these seconds, one after the other, the last one for ever."""
-        left = list(seconds)
-
-        def spend() -> None:
-            self.now += left.pop(0) if len(left) > 1 else left[0]
-
-        return spend
-
-
 @pytest.fixture
-def clock() -> FakeClock:
+def clock() -> Clock:
     """It starts at an odd hour."""
-    return FakeClock()
+    return Clock(100.0)
 
 
 class TestTimed:

@@ -13,7 +13,7 @@ from suites import fake_xla
 from suites import vendor_rules as rules
 from suites.backend_models import in_float64, mlp
 from suites.fake_xla import LIMIT, USED, FakeXLA, stand_in
-from suites.numerics import assert_close
+from suites.numerics import Clock, assert_close
 from torchbridge.backends import errors as exceptions
 from torchbridge.backends import tpu
 from torchbridge.backends import xla as xla_module
@@ -41,15 +41,6 @@ def settings(**changes) -> Config:
 def rows(count: int) -> tuple[torch.Tensor]:
     """Sample inputs of the perceptron."""
     return (torch.randn(count, 128),)
-
-
-class Clock:
-    """Seconds that a test sets."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture
@@ -238,7 +229,7 @@ class TestTPUMemoryManager:
 
     def test_memory_stats(self):
         told = TPUMemoryManager(TPUConfig(), stand_in()).memory()
-        assert (told.used, told.limit, told.free) == (USED, LIMIT, LIMIT - USED)
+        assert (told.allocated, told.total, told.free) == (USED, LIMIT, LIMIT - USED)
 
     def test_memory_optimization(self, xla):
         model, manager = mlp(), TPUMemoryManager(TPUConfig(), xla)
@@ -436,8 +427,8 @@ class TestTPUErrorPaths:
 
     def test_configurable_tpu_memory_capacity(self):
         own = TPUMemoryManager(TPUConfig(memory_gb=4), stand_in()).memory()
-        assert (own.limit, own.free) == (4 * 2**30, 2**30)
-        assert TPUMemoryManager(TPUConfig(version="v5p"), stand_in()).memory().limit == LIMIT
+        assert (own.total, own.free) == (4 * 2**30, 2**30)
+        assert TPUMemoryManager(TPUConfig(version="v5p"), stand_in()).memory().total == LIMIT
 
     def test_cache_utils_statistics(self):
         cache = LRUCache(4)

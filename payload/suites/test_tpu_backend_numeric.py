@@ -10,8 +10,8 @@ from torch import nn
 
 from suites.backend_models import in_float64, mlp
 from suites.fake_xla import FakeXLA, stand_in
-from suites.numerics import assert_close, needs_module, relative_error
-from suites.test_tpu_backend import F32, Clock, settings
+from suites.numerics import Clock, assert_close, needs_module, relative_error
+from suites.test_tpu_backend import F32, settings
 from torchbridge.backends import errors as exceptions
 from torchbridge.backends.tpu import (
     TPUBackend,

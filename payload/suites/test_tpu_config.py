@@ -7,6 +7,7 @@ import json
 import pytest
 import torch
 
+from suites import vendor_rules as rules
 from torchbridge.config import (
     Config,
     HardwareBackend,
@@ -46,22 +47,20 @@ class TestTPUConfig:
         assert TPUConfig.from_dict(written) == config
 
     def test_detect_tpu_version_v4(self):
-        assert detect_tpu_version("v4-8") is TPUVersion.V4
-        assert detect_tpu_version("TPU v4") is TPUVersion.V4
+        assert {detect_tpu_version(told) for told in ("v4-8", "TPU v4")} == {TPUVersion.V4}
 
     def test_detect_tpu_version_v5p(self):
-        for told in ("v5p-16", "TPU v5", "TPU v5p"):
-            assert detect_tpu_version(told) is TPUVersion.V5P
-        for told in ("v5litepod-4", "TPU v5 lite", "v5e"):
-            assert detect_tpu_version(told) is TPUVersion.V5E
+        v5p, v5e = ("v5p-16", "TPU v5", "TPU v5p"), ("v5litepod-4", "TPU v5 lite", "v5e")
+        assert {detect_tpu_version(told) for told in v5p} == {TPUVersion.V5P}
+        assert {detect_tpu_version(told) for told in v5e} == {TPUVersion.V5E}
 
     def test_detect_tpu_topology_single(self):
-        for told in ("v4-8", "v5litepod-8", "v6e-1"):
-            assert detect_tpu_topology(told) is TPUTopology.SINGLE
+        told = {detect_tpu_topology(name) for name in ("v4-8", "v5litepod-8", "v6e-1")}
+        assert told == {TPUTopology.SINGLE}
 
     def test_detect_tpu_topology_pod(self):
-        for told in ("v4-16", "v5litepod-256", "v5p-8960"):
-            assert detect_tpu_topology(told) is TPUTopology.POD
+        told = {detect_tpu_topology(name) for name in ("v4-16", "v5litepod-256", "v5p-8960")}
+        assert told == {TPUTopology.POD}
         assert detect_tpu_topology("v5p-8", slices=2) is TPUTopology.SUPERPOD
 
     def test_detect_tpu_version_no_xla(self, monkeypatch):
@@ -87,10 +86,7 @@ class TestKernelPyTorchConfigTPU:
         assert config.device == torch.device("xla")
 
     def test_config_tpu_serialization(self):
-        config = Config().update(hardware={"tpu": {"version": "v4", "topology": "pod"}})
-        written = config.to_dict()["hardware"]["tpu"]
-        assert (written["version"], written["topology"]) == ("v4", "pod")
-        assert Config.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+        rules.survives_a_dictionary(rules.settings("tpu", version="v4", topology="pod"))
 
     def test_device_detection_tpu_available(self):
         chip = Hardware.tpu("v5litepod-8")
@@ -136,11 +132,8 @@ class TestTPUConfigValidation:
                 TPUConfig(**changes)
 
     def test_tpu_config_xla_optimization_levels(self):
-        assert [TPUConfig(xla_optimization_level=n).xla_optimization_level for n in range(3)] == [
-            0,
-            1,
-            2,
-        ]
+        told = [TPUConfig(xla_optimization_level=n).xla_optimization_level for n in range(3)]
+        assert told == [0, 1, 2]
         for wrong in (-1, 3):
             with pytest.raises(ValueError, match=r"0\.\.2"):
                 TPUConfig(xla_optimization_level=wrong)

@@ -11,15 +11,13 @@ from torch import Tensor, nn
 
 from torchbridge.config import ValidationLevel
 from torchbridge.hardware import Hardware, probe
-from torchbridge.numbers import float_tensors
+from torchbridge.numbers import TOLERANCE, float_tensors, relative_error
 from torchbridge.validation import (
-    TOLERANCE,
     UnifiedValidator,
     doubtful,
     examine,
     failed,
     passed,
-    relative_error,
 )
 from torchbridge.validation import model as checks
 

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 import torchbridge
 from torchbridge.device import describe, pick_device
-from torchbridge.hardware import Hardware, probe
+from torchbridge.hardware import probe
 from torchbridge.numbers import TOLERANCE, relative_error, whole_float32
 from torchbridge.validation import machine
 from torchbridge.validation.findings import (
@@ -49,11 +49,9 @@ LEAST_MEMORY = 4 * 2**30  # bytes of a GPU below which the demonstrations do not
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
+class Patient(machine.Machine):
     """The machine as its checks see it; by default as it is."""
 
-    device: torch.device
-    hardware: Hardware
     python: tuple[int, ...] = sys.version_info[:3]
     torch_version: str = torch.__version__
     compile: Callable[..., Any] = torch.compile
@@ -132,7 +130,7 @@ def check_gpu(patient: Patient) -> Finding:
     """Is there one that computes?"""
     if patient.device.type == "cpu":
         return doubtful("no GPU: everything runs on the CPU", "use a machine with one for speed")
-    finding = machine.compute(machine.Machine(patient.device, patient.hardware))
+    finding = machine.compute(patient)
     return replace(finding, message=f"{patient.hardware.name}, {finding.message}")
 
 
@@ -145,7 +143,7 @@ def check_capability(patient: Patient) -> Finding:
         return failed(f"{hardware.target} is not supported", "use sm_60 or gfx908 and later")
     if hardware.vendor == "nvidia" and hardware.capability < (7, 0):
         return doubtful(f"{hardware.target} has no tensor cores", "use sm_70 or later")
-    return machine.capabilities(machine.Machine(patient.device, hardware))
+    return machine.capabilities(patient)
 
 
 def check_memory(patient: Patient) -> Finding:
@@ -158,7 +156,7 @@ def check_memory(patient: Patient) -> Finding:
         return doubtful(
             f"{size / 2**30:.1f} GiB", f"use {least:.0f} GiB or more", memory_bytes=size
         )
-    return machine.memory(machine.Machine(patient.device, patient.hardware))
+    return machine.memory(patient)
 
 
 def check_cores(patient: Patient, usable: int | None = None) -> Finding:

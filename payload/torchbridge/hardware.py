@@ -87,21 +87,23 @@ _CPU_FEATURES = {
 class Vendor:
     """What it is called: in a configuration, in `torchbridge.backends`, as a device of torch.
 
-    `build` is what torch must be built for, by `torch.version`'s name; empty: it needs nothing.
+    `kind` is the backend's class. `build` is what torch must be built for, by `torch.version`'s
+    name; empty: it needs nothing.
     """
 
     choice: str
     backend: str
     device: str
+    kind: str
     build: str = ""
 
 
 VENDORS = {
-    "nvidia": Vendor("cuda", "nvidia", "cuda", "cuda"),
-    "amd": Vendor("amd", "amd", "cuda", "hip"),  # ROCm answers by CUDA's interface
-    "google": Vendor("tpu", "tpu", "xla"),
-    "intel": Vendor("intel", "intel", "xpu", "xpu"),
-    "cpu": Vendor("cpu", "cpu", "cpu"),
+    "nvidia": Vendor("cuda", "nvidia", "cuda", "NVIDIABackend", "cuda"),
+    "amd": Vendor("amd", "amd", "cuda", "AMDBackend", "hip"),  # it answers by CUDA's interface
+    "google": Vendor("tpu", "tpu", "xla", "TPUBackend"),
+    "intel": Vendor("intel", "intel", "xpu", "IntelBackend", "xpu"),
+    "cpu": Vendor("cpu", "cpu", "cpu", "CPUBackend"),
 }
 
 

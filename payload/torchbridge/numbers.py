@@ -19,17 +19,22 @@ TOLERANCE = {
 
 
 @contextlib.contextmanager
-def whole_float32() -> Iterator[None]:
-    """float32 computed in float32 within: torch lets cuDNN round it to TF32, some images all."""
+def tf32(*, allowed: bool) -> Iterator[None]:
+    """Within, products of float32 numbers may be rounded to TF32, or not; afterwards as before."""
     cudnn = torch.backends.cudnn
     before = torch.get_float32_matmul_precision(), cudnn.allow_tf32
-    torch.set_float32_matmul_precision("highest")
-    cudnn.allow_tf32 = False
+    torch.set_float32_matmul_precision("high" if allowed else "highest")
+    cudnn.allow_tf32 = allowed
     try:
         yield
     finally:
         torch.set_float32_matmul_precision(before[0])
         cudnn.allow_tf32 = before[1]
+
+
+def whole_float32() -> contextlib.AbstractContextManager[None]:
+    """float32 computed in float32 within: torch lets cuDNN round it to TF32, some images all."""
+    return tf32(allowed=False)
 
 
 def float_tensors(output: object) -> list[Tensor]:

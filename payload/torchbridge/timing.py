@@ -29,6 +29,22 @@ def timed(work: Work, device: torch.device, *, clock: Clock = time.perf_counter)
     return clock() - start
 
 
+def until_steady(
+    seconds: Callable[[], float], *, budget_s: float, at_least: int = 1
+) -> list[float]:
+    """What `seconds` tells until three in a row are within a tenth of each other, or the budget is
+    over; `at_least` of them.
+    """
+    samples: list[float] = []
+    while len(samples) < at_least or sum(samples) < budget_s:
+        samples.append(seconds())
+        last = samples[-3:]
+        steady = len(last) == 3 and max(last) - min(last) <= 0.1 * min(last)
+        if steady and len(samples) >= at_least:
+            break
+    return samples
+
+
 def warm_up(
     work: Work,
     device: torch.device,
@@ -37,18 +53,9 @@ def warm_up(
     at_least: int = 2,
     clock: Clock = time.perf_counter,
 ) -> int:
-    """Run until three calls in a row are within a tenth of each other, or past `budget_s`.
-
-    Returns how many calls were made, `at_least` or more.
-    """
-    samples: list[float] = []
-    while len(samples) < at_least or sum(samples) < budget_s:
-        samples.append(timed(work, device, clock=clock))
-        last = samples[-3:]
-        steady = len(last) == 3 and max(last) - min(last) <= 0.1 * min(last)
-        if steady and len(samples) >= at_least:
-            break
-    return len(samples)
+    """Run until it is steady, as `until_steady` has it; how many calls were made."""
+    limits = {"budget_s": budget_s, "at_least": at_least}
+    return len(until_steady(lambda: timed(work, device, clock=clock), **limits))
 
 
 @dataclass(frozen=True, slots=True)

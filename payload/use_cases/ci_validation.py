@@ -28,7 +28,8 @@ from torchbridge import __version__, evidence
 from torchbridge.device import describe, pick_device
 from torchbridge.doctor import diagnose, show
 from torchbridge.hardware import probe
-from torchbridge.validation import Finding, machine, relative_error
+from torchbridge.numbers import relative_error
+from torchbridge.validation import Finding, machine
 from use_cases.batch_sweep import Block, banner
 
 FORMATS = {"torchscript": ".pt", "onnx": ".onnx", "safetensors": ".safetensors"}

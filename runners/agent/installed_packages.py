@@ -24,6 +24,7 @@ from typing import (
 
 from . import bounded_process, interpreters
 from .attempt_errors import EnvironmentFailed
+from .file_marks import Mark, mark_of
 from .layout import AttemptFolder
 from .masking import JsonValue
 from .plan import PlanSubject
@@ -53,9 +54,6 @@ answers = {
     "names": sorted(filter(str.isidentifier, names)),
 }
 """
-
-Mark = Optional[Tuple[int, int, int, int]]
-"""Inode, size, and the times of the last change of content and of metadata of a file."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +104,8 @@ class Files:
                     file.unlink()
 
 
-class Inventory(NamedTuple):
-    """What one start of the environment's interpreter tells of it."""
+class EnvironmentInventory(NamedTuple):
+    """Files and importable names of an environment, read by one start of its interpreter."""
 
     files: Tuple[Files, ...]
     """Of the subject, of pytest, and of pytest's dependencies."""
@@ -157,7 +155,7 @@ class EnvironmentCopy:
 
 def take(
     attempt: AttemptFolder, subject: Optional[PlanSubject], tick: Callable[[], None]
-) -> Inventory:
+) -> EnvironmentInventory:
     """List the installed files, and the names that can be imported.
 
     What was installed is compiled first, as packages may bring files that run when Python starts.
@@ -179,7 +177,7 @@ def take(
     _compile(attempt, tick)
     taken = [_files(name, found[name]) for name in _TOOLS if found[name] is not None]
     taken += [_files(subject.distribution, found[subject.distribution], subject)] if subject else []
-    return Inventory(tuple(taken), frozenset(map(str, names)))
+    return EnvironmentInventory(tuple(taken), frozenset(map(str, names)))
 
 
 def _compile(attempt: AttemptFolder, tick: Callable[[], None]) -> None:
@@ -256,15 +254,6 @@ def _differs(
         if listed[path] and now[path] != listed[path]:
             return f"{path} differs from what {name} {version} installed"
     return ""
-
-
-def mark_of(file: Path, *, is_link: bool = False) -> Mark:
-    """Return a value that changes with the file, or with the link itself; None without a file."""
-    try:
-        found = file.lstat() if is_link else file.stat()
-    except OSError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
 def _digest(file: Path, like: str) -> str:

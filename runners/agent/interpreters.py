@@ -42,6 +42,11 @@ def _source(module: str) -> str:
 _SELF = f"""
 import importlib.util, json, os, platform, sys
 have = packages()
+watched = [os.path.join(sys.prefix, "pyvenv.cfg"), *filter(None, sys.path)]
+for folder in filter(os.path.isdir, sys.path):
+    watched += [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".pth")]
+for one in distributions():
+    watched += [os.path.join(one.info, name) for name in ("", "METADATA", "PKG-INFO")]
 names = ("site-packages", "dist-packages")
 print('{ANSWER}' + json.dumps({{
     "path": os.path.abspath(sys.executable),
@@ -53,6 +58,7 @@ print('{ANSWER}' + json.dumps({{
     "pip": have.get("pip"),
     "has_venv": importlib.util.find_spec("venv") is not None,
     "error": None,
+    "watched": sorted({{*map(os.path.abspath, watched)}}),
 }}))
 """
 
@@ -93,7 +99,7 @@ def make_venv(python: str, folder: Path, run: Run) -> Made:
     Raises:
         VenvError: the interpreter cannot be used, or cannot create one.
     """
-    path = shutil.which(_at_home(python))
+    path = shutil.which(at_home(python))
     if path is None:
         raise VenvError(f"{python} is no usable Python: not found, or not executable")
     answer = run((path, "-E", "-s", "-c", _MAKE, str(folder)))
@@ -132,11 +138,15 @@ def bundled_pip(path: str) -> Optional[str]:
     return str(wheels[0]) if isinstance(wheels, list) and wheels else None
 
 
-def ask(candidate: str) -> Dict[str, JsonValue]:
-    """Describe one interpreter; ``error`` has the reason if that is not possible."""
-    path = shutil.which(_at_home(candidate))
+def ask(candidate: str) -> Tuple[Dict[str, JsonValue], Sequence[str]]:
+    """Describe one interpreter; ``error`` has the reason if that is not possible.
+
+    Returns:
+        The description, and the files and folders that it depends on, beside the program.
+    """
+    path = shutil.which(at_home(candidate))
     if path is None:
-        return _unusable(candidate, None, "not found, or not executable")
+        return _unusable(candidate, None, "not found, or not executable"), ()
     answer = bounded_process.run(
         (path, "-E", "-s", "-c", packages_program() + _SELF),
         timeout_s=_TIMEOUT_S,
@@ -145,11 +155,14 @@ def ask(candidate: str) -> Dict[str, JsonValue]:
     found = extract(answer.text) if answer.ok else None
     if found is None:
         why = "it did not answer in time" if answer.timed_out else answer.text.strip()[-500:]
-        return _unusable(candidate, path, why or f"exit code {answer.exit_code}")
-    return {"candidate": candidate, **found}
+        return _unusable(candidate, path, why or f"exit code {answer.exit_code}"), ()
+    told = dict(found)
+    watched = told.pop("watched")
+    assert isinstance(watched, list)
+    return {"candidate": candidate, **told}, [str(path) for path in watched]
 
 
-def _at_home(candidate: str) -> str:
+def at_home(candidate: str) -> str:
     """Resolve ``~``; with sudo it is still the home folder of the login user."""
     home = os.environ.get(LOGIN_HOME)
     if home and (candidate == "~" or candidate.startswith("~/")):

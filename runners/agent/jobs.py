@@ -9,8 +9,8 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 from . import job_env, processes
 from .attempt_context import AttemptContext, JobRunner
 from .benchmark_arms import Arm, ArmReport, Fresh, Resident
+from .file_marks import mark_of
 from .heartbeat import is_nearly_full
-from .installed_packages import mark_of
 from .job_context import JobContext
 from .masking import JsonValue
 from .plan import PlanJob
@@ -26,7 +26,7 @@ _NAMED = 5
 
 
 class JobRun:
-    """Runs one job; returns how it ended."""
+    """Runs one job; returns how the job ended."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import tarfile
 
     from .attempt_context import AttemptContext
-    from .installed_packages import Mark
+    from .file_marks import Mark
     from .masking import JsonValue
 
 _TOTAL_BYTES = 240 * 1024 * 1024
@@ -106,7 +106,7 @@ class Packer:
             before: The marks of its metric files when it began. A file with the same mark was
                 shipped, or an earlier job wrote it.
         """
-        from .installed_packages import mark_of  # noqa: PLC0415 - the verb `bundle` needs none
+        from .file_marks import mark_of  # noqa: PLC0415 - the verb `bundle` needs none
 
         root = self._context.attempt.payload.resolve()
         for name, mark in before.items():

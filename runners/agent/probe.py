@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import platform
 import shutil
 from pathlib import Path
 from typing import Dict, Sequence
 
-from . import devices, interpreters
+from . import devices, known_interpreters
 from .masking import JsonValue
 
 
 def machine(folder: Path) -> Dict[str, JsonValue]:
     """Describe the machine; the disk is the one that holds ``folder``."""
+    system = os.uname()
     return {
         "v": 1,
         "os": _os_name(),
-        "kernel": platform.release(),
-        "machine": platform.machine(),
+        "kernel": system.release,
+        "machine": system.machine,
         "libc": list(_libc()),
-        "hostname": platform.node(),
+        "hostname": system.nodename,
         "cpus": _cpus(),
         "cpu_model": _cpu_model(),
         "memory_bytes": _memory_bytes(),
@@ -31,7 +32,7 @@ def machine(folder: Path) -> Dict[str, JsonValue]:
 
 def everything(candidates: Sequence[str]) -> Dict[str, JsonValue]:
     """Describe the machine and the interpreters it could run jobs with."""
-    asked = [dict(interpreters.ask(candidate)) for candidate in candidates]
+    asked = [known_interpreters.describe(candidate) for candidate in candidates]
     return {**machine(Path.cwd()), "interpreters": asked}
 
 
@@ -42,13 +43,18 @@ def _os_name() -> str:
         except OSError:
             continue
         fields = dict(line.split("=", 1) for line in lines if "=" in line)
-        return fields.get("PRETTY_NAME", platform.system()).strip("\"'")
-    return f"{platform.system()} {platform.release()}"
+        return fields.get("PRETTY_NAME", os.uname().sysname).strip("\"'")
+    return f"{os.uname().sysname} {os.uname().release}"
 
 
 def _libc() -> Sequence[str]:
-    name, version = platform.libc_ver()
-    return (name, version)
+    with contextlib.suppress(OSError, ValueError):
+        told = (os.confstr("CS_GNU_LIBC_VERSION") or "").split(maxsplit=1)
+        if len(told) == 2:
+            return told
+    import platform  # noqa: PLC0415 - slow, and reads the interpreter's whole file
+
+    return platform.libc_ver()
 
 
 def _cpus() -> int:
@@ -62,10 +68,12 @@ def _cpu_model() -> str:
     try:
         text = Path("/proc/cpuinfo").read_text(errors="replace")
     except OSError:
-        return platform.processor()
+        text = ""
     for line in text.splitlines():
         if line.startswith(("model name", "Model", "Hardware")):
             return line.split(":", 1)[1].strip()
+    import platform  # noqa: PLC0415 - slow, and starts a process
+
     return platform.processor() or platform.machine()
 
 

@@ -1,5 +1,7 @@
 """Finding and ending processes: whole groups, and those that left their group."""
 
+# ruff: noqa: PTH123, PTH208 - hundreds of files at each look
+
 from __future__ import annotations
 
 import os
@@ -43,7 +45,7 @@ def table() -> Dict[int, Stat]:
     found: Dict[int, Stat] = {}
     for entry in _numbers():
         try:
-            text = (_PROC / str(entry) / "stat").read_text(errors="replace")
+            text = _content(entry, "stat").decode("ascii", "replace")
             fields = text[text.rindex(")") + 2 :].split()
             stat = Stat(fields[0], int(fields[1]), int(fields[2]), int(fields[3]))
         except (OSError, ValueError, IndexError):
@@ -106,14 +108,14 @@ def of_attempt(folder: Path) -> Set[int]:
 
 
 def of_session(leader: int) -> Set[int]:
-    """Return the processes that were started as session leader ``leader``, and those below it."""
+    """Return the processes of the session that ``leader`` leads, and their descendants."""
     seen = table()
     own = {pid for pid, stat in seen.items() if leader in (pid, stat.group, stat.session)}
     return own | below(leader, seen=seen)
 
 
 def kill_all(find: Find) -> Set[int]:
-    """Kill what ``find`` finds until it finds nothing, for ten seconds at most."""
+    """Kill the processes that ``find`` returns until it returns none, for at most ten seconds."""
     deadline = time.monotonic() + _CERTAIN_S
     left = find()
     while left and time.monotonic() < deadline:
@@ -125,7 +127,7 @@ def kill_all(find: Find) -> Set[int]:
 
 
 def send(pids: Set[int], number: signal.Signals) -> None:
-    """Send a signal to each; those already gone are no error."""
+    """Send a signal to each process, except to ended processes and to those of other users."""
     for pid in pids:
         try:
             os.kill(pid, number)
@@ -165,20 +167,26 @@ def _children() -> Set[int]:
 
 def _numbers() -> Set[int]:
     try:
-        return {int(path.name) for path in _PROC.iterdir() if path.name.isdigit()}
+        return {int(name) for name in os.listdir(_PROC) if name.isdigit()}
     except OSError:
         return set()
 
 
+def _content(pid: int, name: str) -> bytes:
+    """Return a file of a process. Every look reads one of each: as bytes, without a `Path`."""
+    with open(f"{_PROC}/{pid}/{name}", "rb", buffering=0) as stream:
+        return stream.read()
+
+
 def _words(pid: int) -> List[bytes]:
     try:
-        return (_PROC / str(pid) / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+        return _content(pid, "cmdline").rstrip(b"\0").split(b"\0")
     except OSError:
         return []
 
 
 def _environ(pid: int) -> FrozenSet[bytes]:
     try:
-        return frozenset((_PROC / str(pid) / "environ").read_bytes().split(b"\0"))
+        return frozenset(_content(pid, "environ").split(b"\0"))
     except OSError:
         return frozenset()

@@ -23,9 +23,9 @@ def note(event, details):
             told.write(" ".join(map(str, details[1])).replace("\\n", " ") + "\\n")
 
 from seatrial_agent import agent_process
-from seatrial_agent.layout import Attempt
+from seatrial_agent.layout import AttemptFolder
 sys.addaudithook(note)
-agent_process.start(Attempt(Path(sys.argv[1])), {})
+agent_process.start(AttemptFolder(Path(sys.argv[1])), {})
 """
 
 

@@ -90,7 +90,8 @@ def test_the_agent_reads_the_plan_that_it_is_sent(here, tmp_path):
     ]
 
 
-STEPS = 11
+STEPS = {"before": 10, "after": 11}
+"""A crash after the last attempt is closed leaves it to another admission to see that."""
 
 
 def crash_at_every_step(here: FakeWorld, cell: str, when: str) -> int:
@@ -108,7 +109,7 @@ def crash_at_every_step(here: FakeWorld, cell: str, when: str) -> int:
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_crash_at_every_step_changes_nothing(here, when):
     [cell] = here.launch()
-    assert crash_at_every_step(here, cell, when) == STEPS
+    assert crash_at_every_step(here, cell, when) == STEPS[when]
     check_invariants(here)
     record = here.record()
     assert record.run.outcome is Outcome.PASSED
@@ -316,4 +317,4 @@ def test_the_statements_of_a_whole_cell(here):
     here.engine.run(cell)
     event.remove(here.database.sessions.engine, "before_cursor_execute", note)
     check_invariants(here)
-    assert len(asked) <= 158, "\n".join(asked)
+    assert len(asked) <= 157, "\n".join(asked)

@@ -230,10 +230,10 @@ def test_a_machine_that_nobody_asks_anything_goes_home(here):
     assert any("waits for retests" in said for said in notices(here))
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_crash_at_every_step_changes_nothing(here, when):
+@pytest.mark.parametrize(("when", "steps"), [("before", 10), ("after", 11)])
+def test_a_crash_at_every_step_changes_nothing(here, when, steps):
     [cell] = here.launch()
-    assert crash_at_every_step(here, cell, when) == 11
+    assert crash_at_every_step(here, cell, when) == steps
     check_invariants(here)
     check_diagnosed(here)
 

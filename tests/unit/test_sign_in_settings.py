@@ -43,6 +43,15 @@ def test_an_issuer_with_all_that_it_needs() -> None:
     )
 
 
+@pytest.mark.usefixtures("given")
+@pytest.mark.parametrize("url", ["https://Seatrial.Example:443/", "https://seatrial.example"])
+def test_the_public_address_is_as_browsers_name_it(
+    monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.setenv("SEATRIAL_PUBLIC_URL", url)
+    assert sign_in_ports(config.load()).public_url == "https://seatrial.example"
+
+
 def test_without_an_issuer_tokens_alone_sign_in() -> None:
     ports = sign_in_ports(config.load())
     assert (ports.issuer, ports.roles) == (None, ())
@@ -60,6 +69,7 @@ def test_without_an_issuer_tokens_alone_sign_in() -> None:
         ("OIDC_ROLES", "", "needs SEATRIAL_OIDC_ROLES"),
         ("PUBLIC_URL", "", "needs SEATRIAL_PUBLIC_URL"),
         ("PUBLIC_URL", "http://seatrial.example", "SEATRIAL_PUBLIC_URL must begin with https://"),
+        ("PUBLIC_URL", "https://corp.example/seatrial", "must have no path"),
         ("OIDC_SCOPES", "profile email", "must have `openid`"),
         ("OIDC_CLIENT_SECRET_FILE", "/nowhere/secret", "/nowhere/secret: No such file"),
         ("OIDC_CLIENT_SECRET_FILE", "/dev/null", "is empty"),

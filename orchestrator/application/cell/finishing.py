@@ -62,6 +62,10 @@ def _ended_well(fact: JobFact | None) -> bool:
 logger = logging.getLogger(__name__)
 
 
+DONE = "done"
+"""Answer of `poll_close` once the cell is done."""
+
+
 def poll_close(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Derive the attempt's outcome and decide whether the cell is retried or done."""
     now = deps.stores.cells.attempt_state(attempt_id)
@@ -85,7 +89,7 @@ def poll_close(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     judge = cache(partial(_over, deps, now.cell, now.spec))
     keep_reuse_inputs(deps, now, judge, environment)
     cells.conclude(now.cell.id, _outcome(now.cell, now.attempt.cause, judge), at=at)
-    return "done"
+    return DONE
 
 
 def _attest_torch(deps: FlowDeps, now: AttemptState, probed: Mapping[str, object]) -> None:

@@ -44,7 +44,8 @@ async def run_cell(deps: FlowDeps, do: Durable, cell_id: str) -> None:
         release = _patient(deps, releasing.poll_release)
         await do.until("release", release, attempt, every_s=0.5)
         close = _patient(deps, finishing.poll_close)
-        await do.until("close", close, attempt, every_s=1.0)
+        if await do.until("close", close, attempt, every_s=1.0) == finishing.DONE:
+            break
     await do.until("finish", _patient(deps, finishing.poll_finish), cell_id, every_s=1.0)
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import logging
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, TypeVar
 from urllib.parse import urlsplit
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Form, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
@@ -33,6 +35,9 @@ from orchestrator.domain.caller_identity import Scope
 
 logger = logging.getLogger(__name__)
 router = APIRouter()
+T = TypeVar("T")
+THREADS = 4
+"""Maximum threads that wait for the issuer at once."""
 _REQUEST_LIFE_S = 600
 """Seconds that somebody has to sign in at the issuer."""
 
@@ -65,7 +70,7 @@ async def sign_in_at_issuer(request: Request, next: str = urls.BOARD) -> Respons
         address = urls.with_query(urls.SIGN_IN_AT_ISSUER, next=_local(next))
         return RedirectResponse(f"{context.sign_in.public_url}{address}", 303)
     try:
-        made = await run_in_threadpool(issuer.authorize)
+        made = await _at_issuer(request, issuer.authorize)
     except IssuerUnreachableError as error:
         return _unreachable(request, next, error)
     response = RedirectResponse(made.url, 303)
@@ -93,7 +98,7 @@ async def signed_in_at_issuer(request: Request) -> Response:
         return begin_session_at_issuer(context, identity)
 
     try:
-        session = await run_in_threadpool(begin)
+        session = await _at_issuer(request, begin)
     except SignInRefusedError as error:
         logger.warning("a sign-in at %s was refused: %s", issuer.host, error)
         response = _refused_at_issuer(request, made["next"], f"You are not signed in: {error}.")
@@ -118,7 +123,7 @@ async def sign_out(
         issuer = context.sign_in.issuer
         return issuer.logout_url(id_token) if issuer and id_token else None
 
-    away = await run_in_threadpool(end) if viewer.credential.is_session else None
+    away = await _at_issuer(request, end) if viewer.credential.is_session else None
     response: Response = RedirectResponse(urls.SIGN_IN, 303)
     if away is not None:
         # A form may lead to addresses of ours alone (form-action), also by a redirect: a page does.
@@ -144,6 +149,12 @@ async def _began(request: Request, session: NewSession, after: str) -> Response:
     response = RedirectResponse(_local(after), 303)
     keep(request, response, session)
     return response
+
+
+async def _at_issuer(request: Request, call: Callable[[], T]) -> T:
+    """Ask the issuer in one of a few threads: the others stay free for pages and REST."""
+    limiter: CapacityLimiter = request.app.state.issuer_threads
+    return await to_thread.run_sync(call, limiter=limiter)
 
 
 def _issuer(context: Context) -> IdentityProvider:

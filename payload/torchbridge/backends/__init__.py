@@ -22,14 +22,7 @@ __all__ = [
     "list_available_backends",
 ]
 
-# name: (module, class), imported when asked for
-BACKENDS = {
-    "nvidia": ("torchbridge.backends.nvidia", "NVIDIABackend"),
-    "amd": ("torchbridge.backends.amd", "AMDBackend"),
-    "tpu": ("torchbridge.backends.tpu", "TPUBackend"),
-    "intel": ("torchbridge.backends.intel", "IntelBackend"),
-    "cpu": ("torchbridge.backends.backend", "CPUBackend"),
-}
+BACKENDS = {one.backend: one.kind for one in VENDORS.values()}  # name: class, in a module of it
 
 
 def detect_best_backend(hardware: Hardware | None = None) -> str:
@@ -67,5 +60,5 @@ def backend_class(name: str) -> type[Backend]:
     """
     if name not in BACKENDS:
         raise ValueError(f"backend must be auto or one of {', '.join(BACKENDS)}, got {name!r}")
-    module, class_name = BACKENDS[name]
-    return getattr(importlib.import_module(module), class_name)
+    module = "backend" if name == "cpu" else name  # imported when asked for
+    return getattr(importlib.import_module(f"torchbridge.backends.{module}"), BACKENDS[name])

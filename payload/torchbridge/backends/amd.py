@@ -23,6 +23,7 @@ from torchbridge.config import AMDConfig
 from torchbridge.hardware import Hardware, probe
 from torchbridge.lru import CompileCache, CompilerStats
 from torchbridge.numbers import relative_error
+from torchbridge.passes import TOLERANCE
 
 __all__ = [
     "AMDBackend",
@@ -58,9 +59,6 @@ class AMDOptimizer(Optimizer):
     """An AMD device's levels by their own names."""
 
     backend_class = AMDBackend
-
-
-TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 5e-3}
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,6 @@ from torchbridge.passes import Prepared
 
 __all__ = [
     "AttentionBlocks",
-    "ConvConfig",
     "GemmConfig",
     "IntelBackend",
     "IntelKernelOptimizer",
@@ -209,28 +208,12 @@ class GemmConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class ConvConfig:
-    """A convolution as the product that it is: [N*H*W, C*kh*kw] x [C*kh*kw, out]."""
-
-    gemm: GemmConfig
-    m: int
-    n: int
-    k: int
-    memory_format: torch.memory_format
-
-
-@dataclass(frozen=True, slots=True)
 class AttentionBlocks:
-    """`fused`: scores are made block by block and never stored; else they are stored once.
-
-    `local_bytes` is what a block's queries, keys and values take.
-    """
+    """`fused`: scores are made block by block and never stored; else they are stored once."""
 
     fused: bool
     q_block: int
     k_block: int
-    scores_bytes: int
-    local_bytes: int
     reason: str
 
 
@@ -292,8 +275,9 @@ class IntelKernelOptimizer:
         dtype: torch.dtype = torch.float32,
         *,
         stride: int = 1,
-    ) -> ConvConfig:
-        """For an image [N, C, H, W], padded to keep its size before the stride.
+    ) -> tuple[GemmConfig, torch.memory_format]:
+        """Of an image [N, C, H, W], padded to keep its size before the stride, as the product that
+        it is: [N*H*W, C*kh*kw] x [C*kh*kw, out].
 
         Channels are innermost where those of a pixel fill a cache line.
 
@@ -305,7 +289,7 @@ class IntelKernelOptimizer:
         k = channels * math.prod(kernel)
         fills = channels * dtype.itemsize >= 64  # bytes
         layout = torch.channels_last if fills else torch.contiguous_format
-        return ConvConfig(self.gemm_config(m, out_channels, k, dtype), m, out_channels, k, layout)
+        return self.gemm_config(m, out_channels, k, dtype), layout
 
     def attention_config(
         self,
@@ -319,18 +303,15 @@ class IntelKernelOptimizer:
         """The largest blocks whose queries, keys and values fit into a core's local memory."""
         scores = batch * heads * q_length * k_length * dtype.itemsize
         on_chip = self.local_bytes * self.units
-
-        def local(q: int, k: int) -> int:
-            return (q + 2 * k) * head_dim * dtype.itemsize
-
-        fitting = [b for b in product(_BLOCKS, _BLOCKS) if local(*b) <= self.local_bytes]
+        most = self.local_bytes // (head_dim * dtype.itemsize)  # rows of queries, keys and values
+        fitting = [(q, k) for q, k in product(_BLOCKS, _BLOCKS) if q + 2 * k <= most]
         if not fitting:
             raise ValueError(f"head_dim {head_dim} does not fit into {self.local_bytes:,} bytes")
         q, k = max(fitting, key=lambda b: (math.prod(b), b[0]))
         fused = scores > on_chip
         word = "do not fit" if fused else "fit"
         reason = f"{scores:,} bytes of scores {word} into {on_chip:,} bytes of local memory"
-        return AttentionBlocks(fused, q, k, scores, local(q, k), reason)
+        return AttentionBlocks(fused, q, k, reason)
 
 
 def __getattr__(name: str) -> bool:

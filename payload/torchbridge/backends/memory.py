@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from torchbridge import memory
 from torchbridge.backends.errors import AllocationError, OutOfMemory
-from torchbridge.backends.xla import XLA, MemoryInfo
+from torchbridge.backends.xla import XLA
 from torchbridge.config import Config, TPUConfig
 
 MIB = 2**20
@@ -272,7 +272,7 @@ class TPUMemoryManager(MemoryManager):
     ) -> None:
         super().__init__(config, xla.device(), **options)
         self.xla, self.clock = xla, clock
-        self._history: list[tuple[float, MemoryInfo]] = []
+        self._history: list[tuple[float, memory.Stats]] = []
 
     def bytes_of(self, shape: Sequence[int], dtype: torch.dtype) -> int:
         """In tiles."""
@@ -281,23 +281,23 @@ class TPUMemoryManager(MemoryManager):
     def free_bytes(self) -> int:
         """Of the share that the settings allow."""
         told = self.memory()
-        return max(0, int(told.limit * self.config.memory_fraction) - told.used)
+        return max(0, int(told.total * self.config.memory_fraction) - told.allocated)
 
-    def memory(self) -> MemoryInfo:
+    def memory(self) -> memory.Stats:
         """What XLA says, its limit lowered to the settings' own; remembered for the history.
 
         Raises:
             AllocationError: the runtime does not count.
         """
         told, own = self.xla.memory(self.device), self.config.memory_bytes
-        if own is not None and own < told.limit:
-            told = MemoryInfo(told.used, own, told.peak)
+        if own is not None and own < told.total:
+            told = replace(told, total=own, free=own - told.allocated)
         now = self.clock()
         oldest = now - self.config.history_retention_s
         self._history = [one for one in self._history if one[0] >= oldest] + [(now, told)]
         return told
 
     @property
-    def history(self) -> tuple[tuple[float, MemoryInfo], ...]:
+    def history(self) -> tuple[tuple[float, memory.Stats], ...]:
         """(when, what `memory` said), not older than `history_retention_s`."""
         return tuple(self._history)

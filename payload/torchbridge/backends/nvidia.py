@@ -37,6 +37,7 @@ from torchbridge.kernels import (
     FusedLinearSiLU,
     KernelRegistry,
 )
+from torchbridge.numbers import tf32
 from torchbridge.passes import Pass, PassResult, Prepared, Setting, difference
 from torchbridge.timing import Spread, timed, warm_up
 
@@ -286,14 +287,12 @@ class CUDAOptimizations:
     def flags(self) -> Iterator[dict[str, bool]]:
         """torch's switches as `wanted_flags` says, and afterwards as they were."""
         wanted, cudnn = self.wanted_flags(), torch.backends.cudnn
-        before = torch.get_float32_matmul_precision(), cudnn.allow_tf32, cudnn.benchmark
-        torch.set_float32_matmul_precision("high" if wanted["tf32"] else "highest")
-        cudnn.allow_tf32, cudnn.benchmark = wanted["tf32"], wanted["cudnn_benchmark"]
+        before, cudnn.benchmark = cudnn.benchmark, wanted["cudnn_benchmark"]
         try:
-            yield wanted
+            with tf32(allowed=wanted["tf32"]):
+                yield wanted
         finally:
-            torch.set_float32_matmul_precision(before[0])
-            cudnn.allow_tf32, cudnn.benchmark = before[1:]
+            cudnn.benchmark = before
 
     def optimize_model(self, model: nn.Module) -> Prepared:
         """The model itself on the device, convolutions channels-last."""

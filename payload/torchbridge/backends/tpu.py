@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from torchbridge import memory
 from torchbridge.backends.backend import Backend, OptimizationResult, Optimizer
 from torchbridge.backends.errors import (
     CompilationError,
@@ -361,11 +360,10 @@ class TPUBackend(Backend):
         return self.to_device(data)
 
     def get_memory_stats(self) -> dict[str, int]:
-        """As every backend's; XLA reserves nothing beyond what is used."""
+        """As every backend's."""
         if self.xla is None:
             return super().get_memory_stats()
-        told = self.xla.memory(self.device)
-        return memory.Stats(told.limit, told.free, told.used, told.used, told.peak).to_dict()
+        return self.xla.memory(self.device).to_dict()
 
     def synchronize(self) -> None:
         """Run what is pending and wait for it."""

@@ -24,6 +24,7 @@ from torchbridge.backends.errors import (
 )
 from torchbridge.config import TPUCompilationMode, TPUConfig
 from torchbridge.lru import CompileCache, CompilerStats
+from torchbridge.memory import Stats
 from torchbridge.numbers import relative_error
 from torchbridge.timing import Spread
 
@@ -43,20 +44,6 @@ def load() -> XLA:
     except (ImportError, OSError) as error:
         raise NotAvailable(f"torch_xla cannot be imported ({error}); {INSTALL}") from error
     return XLA(importlib.import_module("torch_xla"))
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryInfo:
-    """Bytes of one device."""
-
-    used: int
-    limit: int
-    peak: int
-
-    @property
-    def free(self) -> int:
-        """Not in use."""
-        return self.limit - self.used
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +102,8 @@ class XLA:
         told = os.environ.get("TPU_ACCELERATOR_TYPE", "")
         return told or self.model.xla_device_kind(str(self.device()))
 
-    def memory(self, device: torch.device) -> MemoryInfo:
-        """Of one device.
+    def memory(self, device: torch.device) -> Stats:
+        """Of one device; XLA reserves nothing beyond what is used.
 
         Raises:
             AllocationError: this runtime does not count (PJRT's CPU, say).
@@ -126,7 +113,8 @@ class XLA:
         except RuntimeError as error:
             raise AllocationError(f"{device} does not tell its memory: {error}") from error
         used, limit = int(told["bytes_used"]), int(told["bytes_limit"])
-        return MemoryInfo(used, limit, int(told.get("peak_bytes_used", used)))
+        peak = int(told.get("peak_bytes_used", used))
+        return Stats(limit, limit - used, used, used, peak)
 
     def compilations(self) -> Compilations:
         """So far."""
@@ -195,28 +183,6 @@ class CompiledModel(nn.Module):
             )
         self.known.add(shapes)
         return output
-
-
-class TrainingStep:
-    """forward, loss, backward, optimizer, one graph: `step(inputs, target)` gives the loss."""
-
-    def __init__(
-        self,
-        model: nn.Module,
-        optimizer: torch.optim.Optimizer,
-        loss: Callable[[Tensor, Tensor], Tensor],
-        xla: XLA,
-    ) -> None:
-        self.model, self.optimizer, self.loss, self.xla = model.train(), optimizer, loss, xla
-
-    def __call__(self, inputs: Tensor, target: Tensor) -> Tensor:
-        """The loss before the step, detached and still on the device."""
-        self.optimizer.zero_grad()
-        value = self.loss(self.model(inputs), target)
-        value.backward()
-        self.xla.model.optimizer_step(self.optimizer)  # over all processes' gradients
-        self.xla.sync()
-        return value.detach()
 
 
 class XLACompiler:
@@ -292,9 +258,21 @@ class XLACompiler:
         model: nn.Module,
         optimizer: torch.optim.Optimizer,
         loss: Callable[[Tensor, Tensor], Tensor],
-    ) -> TrainingStep:
-        """One step as one graph, compiled on its first call. The model must be on the device."""
-        return TrainingStep(model, optimizer, loss, self.xla)
+    ) -> Callable[[Tensor, Tensor], Tensor]:
+        """`step(inputs, target)`: forward, loss, backward and optimizer as one graph, compiled on
+        its first call. It gives the loss before the step, still on the device, where the model is.
+        """
+        model.train()
+
+        def step(inputs: Tensor, target: Tensor) -> Tensor:
+            optimizer.zero_grad()
+            value = loss(model(inputs), target)
+            value.backward()
+            self.xla.model.optimizer_step(optimizer)  # over all processes' gradients
+            self.xla.sync()
+            return value.detach()
+
+        return step
 
     def benchmark(
         self, compiled: CompiledModel, inputs: Sequence[Tensor], *, iterations: int = 20

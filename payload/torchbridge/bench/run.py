@@ -16,12 +16,11 @@ from torchbridge.bench.peak import peak_of
 from torchbridge.bench.roofline import Roofline, measured_bandwidth
 from torchbridge.bench.stopwatch import Stopwatch
 from torchbridge.hardware import probe
-from torchbridge.timing import Spread
+from torchbridge.timing import Spread, until_steady
 
 SAMPLE_S = 2e-3  # what a sample lasts at least, where the cache may be warm
 EVENTS_S = 2e-2  # and by events, where what the host does before the first launch is in it
 SHORT_S = 5e-5  # what a clock is started for at least: reading it takes some 1e-7
-_STEADY = 0.1  # of the shortest of three calls in a row
 _PAIRS_OF_QUAD = 2
 _LOOKS = 1.25  # times as many quads each time it is looked whether they are enough
 
@@ -107,15 +106,9 @@ def _first_call(arm: Arm, watch: Stopwatch) -> tuple[object, float]:
 
 
 def warm_to_steady(watch: Stopwatch, arm: Arm, budget_s: float) -> float:
-    """Call until three in a row are alike, or the budget is over; the last three's median."""
-    last: list[float] = []
-    spent = 0.0
-    while len(last) < 3 or (spent < budget_s and max(last) - min(last) > _STEADY * min(last)):
-        last = [*last[-2:], watch.seconds(arm)]
-        spent += last[-1]
-        if len(last) < 3 and spent >= budget_s:
-            break
-    return Spread.of(last).median
+    """Call until it is steady, or the budget is over; the median of the last three calls."""
+    samples = until_steady(lambda: watch.seconds(arm), budget_s=budget_s)
+    return Spread.of(samples[-3:]).median
 
 
 def repeats(

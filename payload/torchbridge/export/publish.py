@@ -9,13 +9,14 @@ import importlib
 import math
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from torchbridge.export.inputs import Inputs, Plan
 from torchbridge.export.metadata import OptimizationMetadata, create_metadata_from_model
@@ -109,17 +110,12 @@ def leaves(output: Any) -> list[Tensor]:
     """The tensors of a nested output, in order.
 
     Raises:
-        TypeError: something else than tensors in tuples, lists and mappings.
+        TypeError: something else than tensors in tuples, lists and dictionaries.
     """
-    if isinstance(output, Tensor):
-        return [output]
-    if output is None:
-        return []
-    if isinstance(output, Mapping):
-        output = list(output.values())
-    if isinstance(output, (tuple, list)):
-        return [leaf for part in output for leaf in leaves(part)]
-    raise TypeError(f"an output of type {type(output).__name__} cannot be compared")
+    found = [leaf for leaf in tree_leaves(output) if leaf is not None]
+    if odd := [type(leaf).__name__ for leaf in found if not isinstance(leaf, Tensor)]:
+        raise TypeError(f"an output of type {odd[0]} cannot be compared")
+    return found
 
 
 def difference(actual: Tensor, expected: Tensor) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -17,6 +19,11 @@ from orchestrator.adapters.openid_connect import CLOCK_SKEW_S, IssuerSettings, O
 from orchestrator.api.audit_calls import AuditCalls
 from orchestrator.application.browser_sessions import cookie_of
 from orchestrator.application.context import SignInPorts
+from orchestrator.application.ports.identity_provider import (
+    AuthorizationRequest,
+    IssuedIdentity,
+    IssuerUnreachableError,
+)
 from orchestrator.application.tokens import create_token
 from orchestrator.bootstrap.http_server import AsgiDispatch
 from orchestrator.domain.caller_identity import Scope
@@ -29,6 +36,7 @@ from tests.oidc_issuer import CLIENT, SECRET, Issuer, issuing
 
 ROLES = (("release-managers", Scope.GATE), ("dev", Scope.RUN), ("sre", Scope.ADMIN))
 WAIVER_FORM = {name: str(WAIVER[name]) for name in ("rule", "reason", "days")}
+PUBLIC = f"https://{HOST}"
 CALLBACK = "/login/oidc/callback"
 
 
@@ -342,6 +350,63 @@ def test_an_issuer_that_is_not_there_leaves_tokens_working(door: Door) -> None:
     assert door.client.get("/login/oidc").status_code == 502
     _, secret = create_token(door.api.context, "mine", Scope.READ, days=1)
     assert door.client.post("/login", data={"token": secret}).status_code == 303
+
+
+def test_an_issuer_that_does_not_answer_stops_no_page(door: Door) -> None:
+    """Many strangers begin a sign-in at once; the threads that answer pages stay free."""
+    _, secret = create_token(door.api.context, "mine", Scope.READ, days=1)
+
+    async def look() -> int:
+        silent = Silent(asyncio.get_running_loop())
+        ports = SignInPorts(issuer=silent, public_url=PUBLIC)
+        context = replace(door.api.context, sign_in=ports)
+        app = httpx.ASGITransport(dashboard(context))
+        async with httpx.AsyncClient(transport=app, base_url=PUBLIC) as client:
+            strangers = [asyncio.create_task(client.get("/login/oidc")) for _ in range(100)]
+            try:
+                async with asyncio.timeout(60):
+                    await silent.is_asked.wait()
+                    headers = {"Authorization": f"Bearer {secret}"}
+                    answer = await client.get("/gates", headers=headers)
+            finally:
+                silent.may_answer.set()
+            assert {one.status_code for one in await asyncio.gather(*strangers)} == {502}
+            return answer.status_code
+
+    assert asyncio.run(look()) == 200
+
+
+class Silent:
+    """An issuer that answers when it is told to."""
+
+    host = "silent.example"
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.is_asked = asyncio.Event()
+        self.may_answer = threading.Event()
+
+    def authorize(self) -> AuthorizationRequest:
+        self.loop.call_soon_threadsafe(self.is_asked.set)
+        assert self.may_answer.wait(120)
+        raise IssuerUnreachableError("it has gone")
+
+    def identify(self, response_url: str, **kept: str) -> IssuedIdentity:
+        raise NotImplementedError
+
+    def logout_url(self, id_token: str) -> str | None:
+        raise NotImplementedError
+
+
+def test_an_issuer_that_failed_is_not_asked_again_at_once(door: Door) -> None:
+    door.issuer.metadata = {"issuer": "https://login.evil.example"}
+    for _ in range(3):
+        assert door.client.get("/login/oidc").status_code == 502
+    assert door.issuer.asked.count("/.well-known/openid-configuration") == 1
+    door.issuer.metadata = {}
+    assert door.client.get("/login/oidc").status_code == 502
+    door.clock.moved = timedelta(seconds=11)
+    assert door.client.get("/login/oidc").status_code == 303
 
 
 # Sessions
