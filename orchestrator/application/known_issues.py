@@ -162,7 +162,7 @@ def _status(issue: KnownIssue, most: int, ran: Sequence[Ran], today: date) -> Is
 
 
 def add_known_issue(context: Context, new: KnownIssue) -> KnownIssue:
-    """Store a known issue under an id of its own, opened today. Raises InvalidDocumentError."""
+    """Store a known issue under a new id, opened today. Raises InvalidDocumentError."""
     today = context.clock.now().date()
     problems = _problems(context, new, today)
     if problems:
@@ -196,10 +196,10 @@ def _problems(context: Context, new: KnownIssue, today: date) -> list[Problem]:
 
 def _product_problems(context: Context, product: str) -> list[tuple[Path, str]]:
     products = context.stores.releases.products()
-    if product in products or IDENTIFIER.fullmatch(product):
+    if product in products or (not products and IDENTIFIER.fullmatch(product)):
         return []
-    message = f"{product!r} is no payload's name, so that it would never apply"
-    return [(("product",), message + nearest(product, products))]
+    why = "no run is of this product" if products else "no payload can have this name"
+    return [(("product",), f"{product!r}: {why}{nearest(product, products)}")]
 
 
 def end_known_issue(context: Context, issue_id: str, *, by: str) -> KnownIssue | None:

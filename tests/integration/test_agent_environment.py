@@ -29,17 +29,24 @@ sys.modules["{0}.moves.configparser"] = configparser
 """Modules of others under second names, as six.moves has them."""
 
 
+PLUGINS = "import pkgutil\n__path__ = pkgutil.extend_path(__path__, __name__)\n"
+
+
 def wheel(folder: Path, name: str, version: str, *, requires: str = "") -> Path:
     """Make a wheel with one package and a RECORD."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
-    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\nProvides-Extra: all\n"
+    metadata += "Requires-Dist: More[x] >=2 ; python_version >= '3' and extra == 'all'\n"
     files = {
         f"{name}/__init__.py": f"__version__ = {version!r}\n",
         f"{name}/part.py": "answer = 42\n",
         f"{name}/moves.py": MOVES.format(name),
         f"{name}/lean.py": "def late():\n    import forgotten\n    return forgotten.answer\n",
+        f"{name}/whole.py": "try:\n    import more\nexcept ImportError:\n    more = None\n",
+        f"{name}/needs.py": "import more\n",
+        f"{name}/plugins/__init__.py": PLUGINS,
         f"{name}/made.py": 'exec("def twice(number): return 2 * number")\n',
         f"{info}/METADATA": metadata + (f"Requires-Dist: {requires}\n" if requires else ""),
         f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",

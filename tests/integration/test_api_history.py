@@ -138,6 +138,16 @@ def test_a_bad_known_issue_is_not_stored(shared_api: Desk, changes: dict, pointe
     assert get(shared_api, "/known-issues")["items"] == []
 
 
+def test_a_known_issue_of_a_product_without_a_run_is_refused(api: Desk) -> None:
+    ran(api, "a", TEN)
+    refused = post(api, "/known-issues", ISSUE | {"product": "porof"}, 422)
+    (error,) = refused["errors"]
+    assert error["pointer"] == "/product"
+    assert "no run is of this product; did you mean 'proof'?" in error["detail"]
+    assert get(api, "/known-issues")["items"] == []
+    assert post(api, "/known-issues", ISSUE, 201)["product"] == "proof"
+
+
 def test_a_known_issue_is_ended_once(api: Desk) -> None:
     made = post(api, "/known-issues", ISSUE, 201)
     assert (made["opened"], made["is_over"]) == ("2026-03-01", False)

@@ -41,10 +41,12 @@ def test_a_known_issue_is_added_with_all_that_was_said(
     cli: Cli, controller: FakeController
 ) -> None:
     controller.answers["POST", f"{API}/known-issues"] = Answer.of(ISSUE, 201)
+    controller.answers["GET", f"{API}/runs"] = Answer.of({"items": [], "next": None})
     words = ("--product", "p", "--owner", "o", "--expires", "2026-04-30", "--exception", "V*")
     more = ("--platform", "aws-a10g", "--platform", "gcp-l4", "--max-failures", "11")
     assert cli("known-issue", "add", "Scaling", *words, *more) == 0
     assert cli.out == "KI-0001\n"
+    assert "There is no run yet: nobody can say whether a payload is named p." in cli.err
     (request,) = controller.sent("POST", f"{API}/known-issues")
     assert request.json == {
         "product": "p",

@@ -203,32 +203,42 @@ class CodeComparison:
         self._scopes = frozenset(id(seatrial_origins.contents(one)) for one in modules.values())
         named: Set[types.CodeType] = set()
         for name, module in modules.items():
+            snapshot = self._imports.of(module)
+            same = snapshot if snapshot is not None and snapshot.is_same(module) else None
+            if same is not None and same is self._seen.get(name) and not same.stayed:
+                continue
             file = next(iter(seatrial_origins.files_of(module)), "")
             if not self._belongs(file):
                 continue
-            snapshot = self._imports.of(module)
-            same = snapshot if snapshot is not None and snapshot.is_same(module) else None
             if same is None or same.stayed:
                 found.changed.extend((name, each) for each in self._changes(name, module))
-            if not file.endswith((".py", ".pyc")) or self._is_seen(name, module, same):
-                continue
-            source = self._source(file)
-            if source is None:
-                found.left_out.append(name)
-                continue
-            try:
-                rows = self._compare(name, seatrial_origins.contents(module), source)
-            except _WrongCodeError as error:
-                found.problems.append(ModuleProblem(name, file, str(error), _FIX))
-                continue
-            if not rows:
-                self._seen[name] = same or ModuleSnapshot(module)
-            found.replaced.extend(
-                (f"{name}.{place}", code.co_filename) for place, code in rows if code not in named
-            )
-            named.update(code for _, code in rows)
-            self._forget(source)
+            if file.endswith((".py", ".pyc")) and not self._is_seen(name, module, same):
+                rows = self._replaced(name, module, file, found)
+                if rows is not None and not rows:
+                    self._seen[name] = same or ModuleSnapshot(module)
+                found.replaced.extend(
+                    (f"{name}.{place}", code.co_filename)
+                    for place, code in rows or ()
+                    if code not in named
+                )
+                named.update(code for _, code in rows or ())
         return found
+
+    def _replaced(
+        self, name: str, module: object, file: str, found: ComparedModules
+    ) -> Optional[List[Tuple[str, types.CodeType]]]:
+        """Return the functions that do not come from the file; None if it cannot be compared."""
+        source = self._source(file)
+        if source is None:
+            found.left_out.append(name)
+            return None
+        try:
+            return self._compare(name, seatrial_origins.contents(module), source)
+        except _WrongCodeError as error:
+            found.problems.append(ModuleProblem(name, file, str(error), _FIX))
+            return None
+        finally:
+            self._forget(source)
 
     def _is_seen(self, name: str, module: object, same: Optional[ModuleSnapshot]) -> bool:
         """Return whether a module was compared; `same` is its import's snapshot, or None."""

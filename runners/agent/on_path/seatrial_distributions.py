@@ -34,6 +34,16 @@ class Distribution:
         """The version as the distribution writes it; empty without one."""
         return self._header("version")
 
+    @property
+    def optional(self) -> "frozenset[str]":
+        """Normal names of the requirements that only extras have."""
+        always, extra = set(), set()
+        for value in self._headers("requires-dist"):
+            requirement, _, marker = value.partition(";")
+            name = normal(re.split("[^A-Za-z0-9._-]", requirement.strip(), maxsplit=1)[0])
+            (extra if re.search(r"\bextra\s*==", marker) else always).add(name)
+        return frozenset(extra - always)
+
     def text(self, name: str) -> str:
         """Return the text of a metadata file; empty if it is unreadable."""
         try:
@@ -44,14 +54,16 @@ class Distribution:
             return ""
 
     def _header(self, key: str) -> str:
+        return next(self._headers(key), "")
+
+    def _headers(self, key: str) -> Iterator[str]:
         text = self.text("METADATA") or self.text("PKG-INFO") or self.text("")
         for line in text.splitlines():
             if not line.strip():
-                break
+                return
             found, colon, value = line.partition(":")
             if colon and found.lower() == key:
-                return value.strip()
-        return ""
+                yield value.strip()
 
 
 def distributions(name: str = "") -> Iterator[Distribution]:
@@ -60,7 +72,7 @@ def distributions(name: str = "") -> Iterator[Distribution]:
     Args:
         name: Name of the distribution in any spelling; empty for all.
     """
-    wanted = _normal(name)
+    wanted = normal(name)
     for entry in sys.path:
         try:
             children = os.listdir(entry or ".")
@@ -97,11 +109,12 @@ def _own_name(entry: str, child: str) -> str:
     """Return the name that a folder or file on the path gives to a distribution, if it does."""
     stem, kind = os.path.splitext(child.lower())
     if kind in (".dist-info", ".egg-info"):
-        return _normal(stem.partition("-")[0])
+        return normal(stem.partition("-")[0])
     if child.lower() == "egg-info" and entry.endswith(".egg"):
-        return _normal(os.path.basename(entry).partition("-")[0])
+        return normal(os.path.basename(entry).partition("-")[0])
     return ""
 
 
-def _normal(name: str) -> str:
+def normal(name: str) -> str:
+    """Return the name of a distribution as its folder of metadata writes it."""
     return re.sub("[-_.]+", "_", name).lower()

@@ -3,7 +3,7 @@
 PYTEST_DONT_REWRITE: loaded before pytest could rewrite it, from a place that no payload reaches.
 The agent also runs this file's text by itself: before the first job, it lists what is installed.
 """
-# ruff: noqa: INP001, PTH112, PTH118, PTH119, PTH120, PTH123, PTH208 - no package; plain text is quick
+# ruff: noqa: INP001, PTH112, PTH116, PTH118, PTH119, PTH120, PTH123, PTH208 - no package; plain text is quick
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import json
 import os
 import re
 import sys
+import time
 import types
 from typing import (
     Dict,
@@ -27,7 +28,7 @@ from typing import (
     Tuple,
 )
 
-from seatrial_distributions import NotInstalledError, distribution
+from seatrial_distributions import NotInstalledError, distribution, distributions, normal
 
 SUFFIXES = (".py", ".so", ".pyd", ".pyc")
 _BESIDE = frozenset(
@@ -41,12 +42,20 @@ _OVERLAY = "seatrial_overlay.pth"
 """The agent's own file, which no package may replace."""
 _IMPORT = rb"(?m)^[ \t]*(?:from[ \t]+|import[ \t]+(?:[\w.]+[ \t]*,[ \t]*)*)(%s)\b"
 
+_STARTED = time.time()
+
 GIVEN = {name: value for name, value in os.environ.items() if name.startswith("SEATRIAL_")}
 """The agent's variables, saved before code of the payload can change them."""
 
 
 MODULES = sys.modules
 """Python's own table: import uses it whatever ``sys.modules`` is set to."""
+
+
+_PLUGIN = (
+    "a plug-in in the payload cannot be told from a module that the wheel lacks: install it as a"
+    " distribution of its own, or leave it out"
+)
 
 
 class ModuleProblem(NamedTuple):
@@ -81,6 +90,8 @@ class InstalledFiles:
         self.roots = frozenset(roots) or import_names(self.files)
         self._folders = frozenset(os.path.dirname(path) for path in self.files)
         self._good: Dict[str, object] = {}
+        self.stand_ins: Set[str] = set()
+        """Files of the payload's that stand for optional dependencies."""
 
     @property
     def version(self) -> str:
@@ -129,7 +140,8 @@ class InstalledFiles:
     ) -> Iterator[ModuleProblem]:
         """Yield the modules that only the payload has and that these modules import.
 
-        Without the payload the installed distribution could not import them.
+        Without the payload the installed distribution could not import them. What an extra of it
+        requires, and what it imports only where its absence is allowed for, is a stand-in.
 
         Args:
             loaded: ``sys.modules``, or a part of it.
@@ -151,13 +163,21 @@ class InstalledFiles:
             for file in files_of(module)[:1]:
                 source = _source(file)
                 words = {found.decode() for found in pattern.findall(source)}
-                for stranger in words & _imported(source) if words else ():
+                imported = _imported(source) if words else {}
+                for stranger in words & imported.keys():
+                    if not imported[stranger] and normal(stranger) in self._dist.optional:
+                        self.stand_ins.add(strangers[stranger])
+                        continue
                     shown = below_payload(strangers[stranger])
                     what = (
                         f"{name} imports {stranger}, which only the payload has ({shown}):"
                         f" neither {self.name} {self.version} nor a requirement installed it"
                     )
-                    fix = f"put {stranger} into {self.name}'s wheel, or into its dependencies"
+                    fix = (
+                        f"put {stranger} into {self.name}'s wheel, or into its dependencies; an"
+                        " optional one has to be in an extra, and imported within a function or"
+                        " within try ... except ImportError"
+                    )
                     yield ModuleProblem(name, strangers[stranger], what, fix)
 
     def path_of(self, file: str) -> Optional[str]:
@@ -214,7 +234,7 @@ class InstalledFiles:
         inside = bool(payload) and _is_below(_real_file(file), _real(payload))
         if not inside and name not in self.roots and self._lent(name, module, loaded):
             return None
-        if inside and file in own and not self.has(name):
+        if not self.has(name) and (file in own if inside else self._is_plugin(name, file)):
             return None
         shown = os.path.relpath(file, payload) if inside else file
         what = (
@@ -228,7 +248,24 @@ class InstalledFiles:
                 f"rename or move {shown}, or keep its folder off sys.path"
                 " (conftest's sys.path.insert; --import-mode=importlib adds no folders)"
             )
+            fix = _PLUGIN if self._is_open(name) else fix
         return ModuleProblem(name, file, what, fix)
+
+    def _is_open(self, name: str) -> bool:
+        """Return whether the distribution lets others add to the package that has the module."""
+        stem = os.path.join(self.home, *name.split(".")[:-1])
+        return b"extend_path" in _source(os.path.join(stem, "__init__.py"))
+
+    def _is_plugin(self, name: str, file: str) -> bool:
+        """Return whether another distribution installed the module before this process began."""
+        return self._is_open(name) and any(
+            file == os.path.join(one.home, path)
+            and max(os.stat(each).st_ctime for each in (file, os.path.join(one.home, record)))
+            < _STARTED
+            for one in distributions()
+            for files, record in [_modules(one.text("RECORD"))]
+            for path in (files if record else ())
+        )
 
     def has(self, name: str) -> bool:
         """Return whether the distribution installed a module of this name."""
@@ -322,26 +359,41 @@ def _source(file: str) -> bytes:
         return b""
 
 
-def _imported(source: bytes) -> Set[str]:
-    """Return the top names that a source imports, other than for type checkers."""
+def _imported(source: bytes) -> Dict[str, bool]:
+    """Return the top names that a source imports, other than for type checkers.
+
+    Each with whether some import of it is not in a function, and would end the module's own.
+    """
     import ast  # noqa: PLC0415 - needed where a name of the payload's is in a source
 
-    found: Set[str] = set()
+    found: Dict[str, bool] = {}
     try:
-        waiting: List[ast.AST] = [ast.parse(source)]
+        waiting: List[Tuple[ast.AST, bool]] = [(ast.parse(source), True)]
     except (SyntaxError, ValueError):
         return found
     while waiting:
-        node = waiting.pop()
+        node, is_needed = waiting.pop()
+        names = []
         if isinstance(node, ast.If) and ast.dump(node.test).find("'TYPE_CHECKING'") >= 0:
-            waiting += node.orelse
+            waiting += [(each, is_needed) for each in node.orelse]
             continue
         if isinstance(node, ast.Import):
-            found.update(one.name.partition(".")[0] for one in node.names)
+            names = [one.name for one in node.names]
         if isinstance(node, ast.ImportFrom) and not node.level:
-            found.add((node.module or "").partition(".")[0])
-        waiting += ast.iter_child_nodes(node)
+            names = [node.module or ""]
+        for name in names:
+            top = name.partition(".")[0]
+            found[top] = found.get(top, False) or is_needed
+        caught = [ast.dump(each.type) for each in getattr(node, "handlers", ()) if each.type]
+        is_free = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        is_free = is_free or _ABSENT.search("".join(caught)) is not None
+        free = node.body if is_free else ()  # type: ignore[attr-defined]
+        children = ast.iter_child_nodes(node)
+        waiting += [(each, is_needed and each not in free) for each in children]
     return found
+
+
+_ABSENT = re.compile("ImportError|ModuleNotFoundError")
 
 
 def below_payload(file: str) -> str:
@@ -388,7 +440,7 @@ def _modules(text: str) -> Tuple[Dict[str, str], str]:
 
 
 def files_of(module: object) -> List[str]:
-    """Return every file that a module declares as its origin; they should be the same."""
+    """Return every file that a module declares as its origin; normally all are one file."""
     told = contents(module)
     spec, loader = told.get("__spec__"), told.get("__loader__")
     origin = getattr(spec, "origin", None) if getattr(spec, "has_location", False) else None

@@ -82,6 +82,7 @@ _TOOLS = frozenset((
 _COLLECTORS = ("python", "unittest", "doctest")
 """pytest's plugins that collect tests."""
 
+_STAND_IN = "stands for an optional dependency of the subject"
 _NOT_IN = "a function that is not in"
 _NOT_COMPARED = "not compared with the installed files: unreadable, or more than 40 MB in all"
 
@@ -318,6 +319,7 @@ def _replacements(
     subject = seatrial_origins.required_distributions().subject
     found: Set[Tuple[str, str]] = set()
     found.update(("runs when Python starts", file) for file in seatrial_origins.start_files())
+    found.update((_STAND_IN, file) for file in (subject.stand_ins if subject is not None else ()))
     for name, file in compared.replaced:
         is_its_own = subject is not None and subject.path_of(file) is not None
         found.add((name, f"{_NOT_IN} {_place(file, config)}" if is_its_own else file))

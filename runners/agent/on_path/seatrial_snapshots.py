@@ -13,6 +13,7 @@ from __future__ import annotations
 import builtins
 import functools
 import importlib.machinery
+import itertools
 import operator
 import sys
 import threading
@@ -55,6 +56,8 @@ _class_dict = type.__dict__["__dict__"].__get__  # type: ignore[attr-defined]
 _mro = type.__dict__["__mro__"].__get__  # type: ignore[attr-defined]
 _class_bases = type.__dict__["__bases__"].__get__  # type: ignore[attr-defined]
 _code_of = operator.attrgetter("__code__")
+_values_of = operator.methodcaller("values")
+_chained = itertools.chain.from_iterable
 
 
 class ChangedName(NamedTuple):
@@ -89,116 +92,121 @@ class ModuleSnapshot:
         self.stayed = stayed | (
             {ChangedName("", "", f"was loaded by {loader}")} if loader else set()
         )
-        name = str(self.told.get("__name__", ""))
-        self._held = [_Held(name, *each) for each in namespaces(self.told, name)]
+        self._module = str(self.told.get("__name__", ""))
+        spaces = list(namespaces(self.told, self._module))
+        self._above = [above for above, _, _ in spaces]
+        self._spaces = [values for _, values, _ in spaces]
+        self._classes = [kind and weakref.ref(kind) for _, _, kind in spaces]
+        self._bases = list(map(_base_ids, self._classes))
+        self._sizes = list(map(len, self._spaces))
+        # One element for each value of all namespaces:
+        self._names = list(_chained(self._spaces))
+        found = list(_chained(map(_values_of, self._spaces)))
+        self._ids = list(map(id, found))
+        self._kinds = list(map(id, map(type, found)))
+        self._called = {
+            index: _called(value) for index, value in enumerate(found) if type(value) in HOLDERS
+        }
+        self._acting = {
+            id(type(one)) for one in dict(zip(self._kinds, found)).values() if _acts(one)
+        }
+        """Identities of the types whose values act."""
+        chains = list(map(functions, found))
+        self._starts = [0, *itertools.accumulate(map(len, chains))]
+        # One element for each function:
+        every = list(_chained(chains))
+        self._functions = list(map(weakref.ref, every))
+        self._codes = list(map(_code_of, every))
+        self._inner = _inner(every)
+        defaults = _chained(map(_defaults, every))
+        self._constants = [value for value in defaults if type(value) in _CONSTANTS]
+        """Kept, so that no other value gets their identity."""
 
     def is_same(self, module: object) -> bool:
         """Return whether a comparison of the module would have the same result as then."""
         return (
             seatrial_origins.contents(module) is self.told
             and type(module) is self._kind
-            and all(each.is_same() for each in self._held)
+            and list(map(len, self._spaces)) == self._sizes
+            and self._are_same(self._spaces, 0, len(self._names))
+            and list(map(_base_ids, self._classes)) == self._bases
         )
 
     def changes(self, module: object) -> Iterator[ChangedName]:
         """Yield the names with other functions, classes or callable objects than then."""
         if type(module) is not self._kind:
             yield ChangedName("", "", "has another class than after its import")
-        for each in self._held:
-            if not each.is_same():
-                yield from each.changes()
+        end = 0
+        for above, values, size in zip(self._above, self._spaces, self._sizes):
+            start, end = end, end + size
+            if not self._are_same([values], start, end):
+                yield from self._changes_in(above, values, start, end)
+        yield from self._other_bases()
 
-
-class _Held:
-    """The code and the enclosed values of the contents of a module or a class."""
-
-    def __init__(self, module: str, above: str, values: Values, kind: Optional[type]) -> None:
-        self._module = module
-        self._above = above
-        self._values = values
-        self._class = weakref.ref(kind) if kind is not None else None
-        self._bases = self._base_ids()
-        self._names = list(values)
-        found = list(values.values())
-        self._identities = _identities(found)
-        kinds = dict(zip(self._identities[len(found) :], found))
-        self._acting = {kind for kind, value in kinds.items() if _acts(value)}
-        """Identities of the types whose values act."""
-        chains = list(map(functions, found))
-        self._counts = list(map(len, chains))
-        every = [one for chain in chains for one in chain]
-        self._functions = list(map(weakref.ref, every))
-        self._codes = list(map(_code_of, every))
-        self._inner = list(map(_inner, every))
-        self._called = {
-            name: _called(one) for name, one in zip(self._names, found) if type(one) in HOLDERS
-        }
-
-    def is_same(self) -> bool:
-        """Return whether the values, and those that functions enclose, are unchanged."""
-        values = self._values
-        if list(values) != self._names or _identities(list(values.values())) != self._identities:
-            return False
-        every = [each() for each in self._functions]
+    def _are_same(self, spaces: List[Values], start: int, end: int) -> bool:
+        """Return whether namespaces have the values from `start` to `end`, unchanged."""
+        values = list(_chained(map(_values_of, spaces)))
+        part = slice(self._starts[start], self._starts[end])
+        every = [each() for each in self._functions[part]]
         return (
-            None not in every
-            and all(map(operator.is_, map(_code_of, every), self._codes))
-            and list(map(_inner, every)) == self._inner  # type: ignore[arg-type]
-            and all(_called(values[name]) == called for name, called in self._called.items())
-            and self._base_ids() == self._bases
+            list(_chained(spaces)) == self._names[start:end]
+            and list(map(id, values)) == self._ids[start:end]
+            and list(map(id, map(type, values))) == self._kinds[start:end]
+            and None not in every
+            and all(map(operator.is_, map(_code_of, every), self._codes[part]))
+            and _inner(every) == self._inner[part]  # type: ignore[arg-type]
+            and all(
+                _called(values[index - start]) == called
+                for index, called in self._called.items()
+                if start <= index < end
+            )
         )
 
-    def changes(self) -> Iterator[ChangedName]:
-        """Yield the changes of all callable values."""
-        if self._base_ids() != self._bases:
-            yield ChangedName(self._above[:-1], "", "has other base classes than after its import")
-        end = 0
-        for index, name in enumerate(self._names):
-            start, end = end, end + self._counts[index]
-            if name in self._values:
-                yield from self._changes_of(name, self._values[name], index, slice(start, end))
-            elif self._did_act(index):
-                yield ChangedName(self._above + name, "", "was removed after the import")
-        for name in self._values.keys() - set(self._names):
-            yield self._added(str(name), self._values[name])
-
-    def _changes_of(
-        self, name: str, value: object, index: int, part: slice
+    def _changes_in(
+        self, above: str, values: Values, start: int, end: int
     ) -> Iterator[ChangedName]:
+        names = self._names[start:end]
+        for index, name in enumerate(names, start):
+            if name in values:
+                yield from self._changes_of(f"{above}{name}", values[name], index)
+            elif self._kinds[index] in self._acting:
+                yield ChangedName(f"{above}{name}", "", "was removed after the import")
+        for name in values.keys() - set(names):
+            yield self._added(above, str(name), values[name])
+
+    def _other_bases(self) -> Iterator[ChangedName]:
+        for above, kind, bases in zip(self._above, self._classes, self._bases):
+            if _base_ids(kind) != bases:
+                yield ChangedName(above[:-1], "", "has other base classes than after its import")
+
+    def _changes_of(self, place: str, value: object, index: int) -> Iterator[ChangedName]:
         chain = functions(value)
-        if [id(value), id(type(value))] != self._identities[index :: len(self._names)]:
-            is_changed = self._did_act(index) or _acts(value) or name == "__builtins__"
-            is_changed = is_changed and not self._is_submodule(name, value)
+        part = slice(self._starts[index], self._starts[index + 1])
+        if id(value) != self._ids[index] or id(type(value)) != self._kinds[index]:
+            is_changed = self._kinds[index] in self._acting or _acts(value)
+            is_changed = is_changed or self._names[index] == "__builtins__"
+            is_changed = is_changed and not self._is_submodule(place, value)
         else:
-            before = [each() for each in self._functions[part]]
             is_changed = (
-                len(chain) != len(before)
-                or not all(map(operator.is_, chain, before))
+                len(chain) != part.stop - part.start
+                or any(one is not was() for one, was in zip(chain, self._functions[part]))
                 or not all(map(operator.is_, map(_code_of, chain), self._codes[part]))
-                or (name in self._called and _called(value) != self._called[name])
+                or (index in self._called and _called(value) != self._called[index])
             )
         if is_changed:
-            yield _changed(self._above + name, value)
-        elif list(map(_defaults, chain)) != [each and each[0] for each in self._inner[part]]:
-            what = "has other default values than after its import"
-            yield ChangedName(self._above + name, "", what)
+            yield _changed(place, value)
+        elif chain and _default_ids(_inner(chain)) != _default_ids(self._inner[part]):
+            yield ChangedName(place, "", "has other default values than after its import")
 
-    def _did_act(self, index: int) -> bool:
-        return self._identities[len(self._names) + index] in self._acting
+    def _added(self, above: str, name: str, value: object) -> ChangedName:
+        is_used = above or name == "__getattr__" or name in vars(builtins)
+        is_instead = is_used and _acts(value) and not self._is_submodule(above + name, value)
+        return _changed(above + name, value)._replace(is_added=not is_instead)
 
-    def _added(self, name: str, value: object) -> ChangedName:
-        is_used = self._above or name == "__getattr__" or name in vars(builtins)
-        is_instead = is_used and _acts(value) and not self._is_submodule(name, value)
-        return _changed(self._above + name, value)._replace(is_added=not is_instead)
-
-    def _is_submodule(self, name: str, value: object) -> bool:
+    def _is_submodule(self, place: str, value: object) -> bool:
         """Return whether a value is a plain module that was imported under this name."""
         is_plain = type(value) is types.ModuleType
-        return is_plain and MODULES.get(f"{self._module}.{self._above}{name}") is value
-
-    def _base_ids(self) -> Optional[List[int]]:
-        kind = self._class() if self._class is not None else None
-        return None if kind is None else list(map(id, _class_bases(kind)))
+        return is_plain and MODULES.get(f"{self._module}.{place}") is value
 
 
 class Imports:
@@ -285,7 +293,7 @@ def _strange_loader(values: Values) -> str:
 
 
 def namespaces(contents: Values, module: str) -> Iterator[Tuple[str, Values, Optional[type]]]:
-    """Yield the namespaces of a module, and of the classes that name it as theirs.
+    """Yield the namespaces of a module, and of the classes whose ``__module__`` is the module.
 
     Each comes with the prefix of its names, and with its class.
     """
@@ -365,10 +373,6 @@ def _acts(value: object) -> bool:
     )
 
 
-def _identities(values: List[object]) -> List[int]:
-    return [*map(id, values), *map(id, map(type, values))]
-
-
 def _called(value: object) -> List[int]:
     found = [id(value), *map(id, functions(value))]
     if type(value) is functools.partial:
@@ -385,18 +389,31 @@ def _cells(function: Function) -> Iterator[object]:
             continue
 
 
-def _inner(function: Function) -> Optional[Tuple[object, object]]:
-    """Return what identifies a function's default values and what it encloses; None without any."""
-    defaults = _defaults(function)
-    if defaults is None and function.__closure__ is None:
-        return None
-    return defaults, [each for value in _cells(function) for each in _called(value)]
+def _inner(functions: List[Function]) -> List[Optional[Tuple[object, object]]]:
+    """Return the identities of the default values of functions, and of what they enclose.
+
+    None for a function without any.
+    """
+    return [
+        None
+        if one.__defaults__ is None and one.__kwdefaults__ is None and one.__closure__ is None
+        else (list(map(id, _defaults(one))), one.__closure__ and _enclosed(one))
+        for one in functions
+    ]
 
 
-def _defaults(function: Function) -> Optional[List[Tuple[int, str]]]:
-    """Return the identities of default values, and the text of those that are constants."""
-    values, named = function.__defaults__, function.__kwdefaults__
-    if values is None and named is None:
-        return None
-    every = [*(values or ()), *(named or {}).values()]
-    return [(id(one), repr(one) if type(one) in _CONSTANTS else "") for one in every]
+def _default_ids(inner: List[Optional[Tuple[object, object]]]) -> List[object]:
+    return [each and each[0] for each in inner]
+
+
+def _defaults(function: Function) -> List[object]:
+    return [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+
+
+def _enclosed(function: Function) -> List[int]:
+    return [each for value in _cells(function) for each in _called(value)]
+
+
+def _base_ids(kind: Optional[Callable[[], Optional[type]]]) -> Optional[List[int]]:
+    found = kind() if kind is not None else None
+    return None if found is None else list(map(id, _class_bases(found)))
