@@ -142,7 +142,7 @@ $(VENV)/.clouds: $(VENV)/.run
 	touch $@
 
 $(VENV)/.test: $(VENV)/.run
-	$(PIP) --quiet --editable '.[$(EXTRAS),postgres,statistics,test,check]'
+	$(PIP) --quiet --editable '.[$(EXTRAS),oidc,postgres,statistics,test,check]'
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.run

@@ -18,7 +18,10 @@ from orchestrator.store.stores import Stores
 
 _RECENT = 60
 """Runs that people still look at, most of the time."""
-_NOT_MEASURED = {"/login", "/logout", "/runs/{}/cells/{}/log/raw"}
+_NOT_MEASURED = {
+    *("/login", "/login/oidc", "/login/oidc/callback", "/logout"),
+    "/runs/{}/cells/{}/log/raw",
+}
 """They read no evidence, or are a file to save."""
 _GATES = ("release", "nightly")
 _NAMED = re.compile(r"\{[^}]*\}")

@@ -26,7 +26,7 @@ CHANGES_NOTHING = frozenset(
 
 
 class AuditCalls:
-    """Records every call of an application but those that only read."""
+    """Records every call of an application, except calls that only read."""
 
     def __init__(
         self,

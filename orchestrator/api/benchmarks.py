@@ -34,7 +34,7 @@ def get_benchmark_series(
     platform: Annotated[str | None, Query(description="A platform's id", max_length=300)] = None,
     runs: Annotated[int, Query(ge=1, le=1000, description="So many newest runs")] = 200,
 ) -> ListResponse[BenchmarkSeries]:
-    """Return a benchmark over the newest runs with its change points; they block no release."""
+    """Return a benchmark over the newest runs with its change points, which block no release."""
     found = series_of(context, benchmark, product=product, platform=platform, runs=runs)
     if not found:
         raise NotFoundError(

@@ -127,7 +127,7 @@ def list_channels(context: ContextDep) -> ListResponse[ChannelResponse]:
 
 @writing.post("/channels", status_code=201)
 def create_channel(context: ContextDep, body: ChannelBody) -> NewChannelResponse:
-    """Create a channel. Its signing secret is only in this answer."""
+    """Create a channel. Only this answer has the signing secret."""
     channel, secret = add_channel(context, body)
     told = _tell(context, channel, ChannelHealth())
     unmatched, present = unmatched_lineages(context, channel.lineages)

@@ -59,11 +59,11 @@ class Streams:
 
     @property
     def closing(self) -> bool:
-        """Whether they were asked to end."""
+        """Whether the streams were asked to end."""
         return self._closing
 
     def close(self) -> None:
-        """End every stream within a poll, so that a stopping server does not wait for them."""
+        """End every stream within one poll, so that a stopping server does not wait for clients."""
         self._closing = True
 
     @contextlib.contextmanager

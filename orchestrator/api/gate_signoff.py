@@ -80,7 +80,7 @@ def list_waivers(context: ContextDep, gate: OfGate = None) -> ListResponse[Waive
 
 @writing.post("/waivers", status_code=201)
 def create_waiver(context: ContextDep, body: Waive, caller: CallerDep) -> WaiverResponse:
-    """Request a waiver of one rule; it counts once another person approves it.
+    """Request a waiver of one rule; the waiver counts once another person approves it.
 
     It is shown in every verdict that it changes.
     """

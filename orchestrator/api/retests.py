@@ -141,7 +141,7 @@ writing = APIRouter(tags=["retests"], route_class=secured(Scope.RUN), dependenci
 
 @reading.get("/runs/{run_id}/cells/{cell}/retests")
 def list_retests(context: ContextDep, cell: CellDep) -> RetestsResponse:
-    """The retests of a cell's failed tests, and the root causes that they prove."""
+    """List the retests of a cell's failed tests, and the root causes that the retests prove."""
     stores = context.stores
     attempts = stores.cells.attempts(cell.id)
     retest_sessions = stores.retests.of_attempt(attempts[-1].id) if attempts else ()

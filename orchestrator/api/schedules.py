@@ -160,7 +160,7 @@ def show_schedule(context: ContextDep, name: str) -> ScheduleResponse:
 def replace_schedule(
     context: ContextDep, name: str, body: NewSchedule, caller: CallerDep
 ) -> ScheduleResponse:
-    """Change a schedule; its firings stay, and it stays paused if it is. Idempotent."""
+    """Change a schedule; idempotent. Firings stay, and a paused schedule stays paused."""
     if body.name != name:
         problem = Problem(("name",), f"must be {name!r}, as in the path: a schedule keeps its name")
         raise InvalidDocumentError(f"schedule {name}", [problem])

@@ -57,7 +57,7 @@ def list_tokens(context: ContextDep) -> ListResponse[Token]:
 
 @router.post("/tokens", status_code=201)
 def create_token(context: ContextDep, body: TokenBody) -> NewToken:
-    """Create a token. Its secret is only in this answer."""
+    """Create a token. Only this answer has the secret."""
     token, secret = make_token(context, body.name, body.wanted, days=body.days)
     return extended(NewToken, token, secret=secret)
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from orchestrator.application.context import Context
 from orchestrator.domain.audit import AuditOutcome
-from orchestrator.store.audit_recorder import Call, Change
+from orchestrator.store.audit_recorder import AuditedChange, Call
 from orchestrator.store.errors import StoreError
 
 logger = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ class CallEnds:
             return
         if call.caller is None and self._are_too_many(call):
             return
-        changes = call.changes or [Change(resource)]
+        changes = call.changes or [AuditedChange(resource)]
         try:
             self.context.stores.audit.add(call, changes, outcome, status)
         except StoreError as error:

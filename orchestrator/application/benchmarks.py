@@ -119,7 +119,7 @@ class Delta:
 
     @property
     def is_apart(self) -> bool:
-        """Whether the spreads do not overlap; single samples differ where they are not equal."""
+        """Whether the spreads do not overlap; for single samples, whether the values differ."""
         one, other = self.before, self.after
         return one.high < other.low or other.high < one.low
 

@@ -38,7 +38,10 @@ class NewSession:
 
 
 def begin_session(context: Context, caller: Caller, *, until: datetime | None) -> NewSession:
-    """Begin a session of a token, which it ends with; until its expiry at the latest."""
+    """Begin a session of a token.
+
+    The session ends with the token, and at its own expiry at the latest.
+    """
     return _begin(context, caller, token=caller.id, until=until, id_token=None)
 
 
@@ -101,7 +104,7 @@ def _begin(
 
 
 def caller_of_session(context: Context, secret: str) -> Caller | None:
-    """Return the caller of a session; None if it is unknown or has ended."""
+    """Return the caller of a session; None for an unknown or ended session."""
     session, at = context.stores.browser_sessions.find(digest_of(secret)), context.clock.now()
     if session is None or session.has_ended(at, context.sign_in.sessions):
         return None

@@ -59,7 +59,7 @@ class NewChannel:
 
 
 def add_channel(context: Context, new: NewChannel) -> tuple[Channel, str | None]:
-    """Store a channel. Its secret is returned only here; GitHub's channels have none.
+    """Store a channel. Only this call returns the signing secret; a GitHub channel has none.
 
     Raises InvalidDocumentError, and nothing is stored.
     """
@@ -103,7 +103,7 @@ def find_channel(context: Context, named: str) -> Channel | None:
 
 
 def call_channel(context: Context, channel: Channel, *, git_sha: str = "") -> DeliveryReceipt:
-    """Send a test message now, and log it. A successful one enables the channel."""
+    """Send a test message now, and log the attempt. A successful one enables the channel."""
     now = context.clock.now()
     told = Announcement(
         lineage="test",

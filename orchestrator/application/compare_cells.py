@@ -97,7 +97,7 @@ class Trait:
 
     @property
     def is_package(self) -> bool:
-        """Whether it is the version of a package."""
+        """Whether the trait is the version of a package."""
         return self.what.startswith(PACKAGE)
 
 

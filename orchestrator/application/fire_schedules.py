@@ -72,7 +72,7 @@ _RUN_STATES = {
 
 
 def end_of_firing(context: Context, schedule: Schedule, firing: Firing) -> Announcement | None:
-    """Return the state to announce for an ended firing; None if a later firing replaces it."""
+    """Return the state to announce for an ended firing; None if a later firing supersedes it."""
     if firing.superseded or (not firing.run and firing.outcome in (SKIPPED, CANCELLED)):
         return None
     verdict = context.stores.gates.verdict(firing.verdict) if firing.verdict else None
@@ -229,7 +229,7 @@ class Evaluate(Protocol):
 
 
 class RequestConfirmationRun(Protocol):
-    """Launches a confirmation run; None if it cannot help."""
+    """The operation that launches a confirmation run."""
 
     def __call__(self, context: Context, run_id: str, *, max_usd: Decimal) -> str | None:
         """Launch a confirmation run for a run and return its id; None if it cannot help."""
@@ -263,7 +263,7 @@ def waits(context: Context, schedule: Schedule, firing: Firing) -> bool:
 
 
 def advance(context: Context, operations: Operations, schedule: Schedule, firing: Firing) -> Firing:
-    """Advance a firing by one state, or by one step towards it."""
+    """Advance a firing by one state, or by one step towards the next state."""
     match firing.state:
         case FiringState.CLAIMED:
             return _begin(context, schedule, firing)

@@ -63,7 +63,7 @@ class Before:
 def freeze_cell(
     one: GatheredCell, before: Before, quarantines: Sequence[Quarantine]
 ) -> CellEvidence:
-    """Return the evidence of a cell for a gate; of an unfinished one, its progress."""
+    """Return the evidence of a cell for a gate; for an unfinished cell, its progress."""
     cell = one.cell
     wrong = _mismatch(cell)
     ingested = cell.ingested is not None

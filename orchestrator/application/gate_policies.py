@@ -31,7 +31,7 @@ class PolicyMissingError(LookupError):
 def put_policy(
     context: Context, text: Source, name: str, *, gate: str = "", by: str = ""
 ) -> StoredPolicy:
-    """Store it as the policy of the gate that it names; idempotent.
+    """Store a policy file as the policy of the gate that the file names; idempotent.
 
     Args:
         context: What the operations work with.
@@ -89,7 +89,7 @@ def policy_of(stored: StoredPolicy) -> GatePolicy:
 
 
 def longest_of(context: Context, product: str) -> timedelta:
-    """Return the longest validity of an exception for a product, over its gates."""
+    """Return the longest validity that a gate of the product allows for an exception."""
     mine = [one for one in context.stores.gates.policies() if one.product == product]
     return max((longest_exception(policy_of(one)) for one in mine), default=LONGEST_EXCEPTION)
 

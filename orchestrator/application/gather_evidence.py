@@ -56,12 +56,12 @@ class GatheredCell:
 
     @property
     def retests(self) -> tuple[Retest, ...]:
-        """Retests on its machine."""
+        """Retests on the cell's machine."""
         return self.taken.retests.get(self.cell.id, ())
 
     @property
     def blames(self) -> tuple[Attribution, ...]:
-        """Root causes of its failed tests."""
+        """Root causes of the cell's failed tests."""
         return self.taken.blames.get(self.cell.id, ())
 
 
@@ -80,7 +80,7 @@ def gather(
 def with_related_runs(
     context: Context, taken: Sequence[GatheredRun], *, now: datetime, max_age: timedelta
 ) -> tuple[GatheredRun, ...]:
-    """Return the runs with those that they repeat, and failed runs of their subjects.
+    """Return the runs, the runs that they repeat, and the failed runs of the same subjects.
 
     The failed runs are all that ended within `max_age` before `now`, of every launcher and
     payload. Oldest first.

@@ -162,7 +162,7 @@ def _status(issue: KnownIssue, most: int, ran: Sequence[Ran], today: date) -> Is
 
 
 def add_known_issue(context: Context, new: KnownIssue) -> KnownIssue:
-    """Store a known issue under an id of its own, opened today. Raises InvalidDocumentError."""
+    """Store a known issue under a new id, opened today. Raises InvalidDocumentError."""
     today = context.clock.now().date()
     problems = _problems(context, new, today)
     if problems:

@@ -27,7 +27,7 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.quarantine import QuarantineState, is_about, passes_in_a_row, state_of
 from orchestrator.domain.signature import Signature
 from orchestrator.domain.test_identity import KnownTest, resolve
-from orchestrator.store.failure_groups import Failing, TestOutcomes, Tried, WindowCell
+from orchestrator.store.failure_groups import Failing, TestOutcomes, WindowCell
 from orchestrator.store.stores import Stores
 
 WEIGHED = 40
@@ -57,7 +57,7 @@ class FlakyTest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedQuarantine:
-    """A quarantine with its results since."""
+    """A quarantine with the test's results since its begin."""
 
     quarantine: Quarantine
     state: QuarantineState
@@ -91,8 +91,8 @@ class _FlakyResults:
     """Finished cells with passed or failed tests."""
     failing: Sequence[Failing]
     """Failing tests by their newest names."""
-    tried: Mapping[tuple[int, int], Tried]
-    """Retried results by test, under its name then, and cell."""
+    retried: Mapping[tuple[int, int], tuple[TestOutcome, ...]]
+    """Outcomes of earlier tries by test, under its name then, and cell."""
     aliases: Mapping[int, int]
     """Newer tests by the older ones."""
     _made: dict[_Seen, DatedResult] = field(default_factory=dict)
@@ -100,8 +100,7 @@ class _FlakyResults:
     def goes(self, one: TestOutcomes) -> Iterator[DatedResult]:
         """Return results in the form that flaky detection takes."""
         for pk in one.cells:
-            tried = self.tried.get((one.test_id, pk))
-            yield self._go(pk, one.outcome, tried.earlier if tried else ())
+            yield self._go(pk, one.outcome, self.retried.get((one.test_id, pk), ()))
 
     def _go(self, pk: int, outcome: TestOutcome, earlier: tuple[TestOutcome, ...]) -> DatedResult:
         """Cache results: most of a cell are equal."""
@@ -142,16 +141,15 @@ def _history(stores: Stores, looked: Mapping[int, WindowCell]) -> _FlakyResults:
         replace(one, test_id=resolve(one.test_id, aliases)) if one.test_id in aliases else one
         for one in stores.failure_groups.failing(cells)
     ]
-    tried = {(one.test_id, one.cell): one for one in stores.failure_groups.tried(cells)}
-    return _FlakyResults(cells, failing, tried, aliases)
+    return _FlakyResults(cells, failing, stores.failure_groups.retried(cells), aliases)
 
 
 def _suspects(history: _FlakyResults) -> tuple[list[int], int]:
     cells = history.cells
     retried = [
-        resolve(one.test_id, history.aliases)
-        for one in history.tried.values()
-        if _BAD.intersection(one.earlier)
+        resolve(test, history.aliases)
+        for (test, _), earlier in history.retried.items()
+        if _BAD.intersection(earlier)
     ]
     ran: dict[str, list[WindowCell]] = {}
     for cell in sorted(cells.values(), key=lambda cell: (cell.at, cell.pk)):

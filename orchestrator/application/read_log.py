@@ -29,7 +29,7 @@ _MOST = 1_000
 
 @dataclass(frozen=True, slots=True)
 class LogSection:
-    """The lines of a job, from its heading on."""
+    """The lines of a job, beginning with the job's heading."""
 
     job: str
     first: int
@@ -291,7 +291,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class LogReader:
-    """A log as it was at one moment."""
+    """A log with the lines that existed when it was opened."""
 
     index: LogIndex
     read: Read
@@ -317,7 +317,7 @@ class LogReader:
         return self.index.marks.sections(self.total)
 
     def lines(self, first: int, count: int) -> list[LogLine]:
-        """Return lines from a number on, as far as they exist."""
+        """Return lines from a number on, up to the end of the log."""
         first = max(first, 1)
         last = min(first + min(count, MOST_LINES) - 1, self.total)
         if first > last:

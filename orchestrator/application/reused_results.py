@@ -54,7 +54,7 @@ class ReuseSources:
 
     @classmethod
     def of(cls, stores: Stores, decided: Iterable[Mapping[str, Reuse]]) -> ReuseSources:
-        """Read them in two statements per source run."""
+        """Read leases and attestations in two statements per source run."""
         runs = sorted({x.run for reuses in decided for x in reuses.values() if x.is_reused})
         leases: dict[str, Sequence[Lease]] = {}
         attestations: dict[str, Attestation] = {}

@@ -42,7 +42,7 @@ def add_schedule(context: Context, schedule: Schedule) -> ScheduleResponse:
 
 
 def replace_schedule(context: Context, schedule: Schedule) -> ScheduleResponse:
-    """Validate and change a schedule; its firings stay, and it stays paused if it is.
+    """Validate and change a schedule. Its firings stay, and a paused schedule stays paused.
 
     A firing that has begun goes on as it was. Raises ScheduleMissingError, and what
     `add_schedule` raises.
@@ -126,7 +126,7 @@ def remove_schedule(context: Context, name: str) -> None:
 
 
 def next_firing(context: Context, schedule: Schedule, now: datetime) -> datetime | None:
-    """Return when it fires next; None while it is paused."""
+    """Return when the schedule fires next; None while it is paused."""
     if schedule.paused_at is not None:
         return None
     return context.gate.cron.next_after(schedule.cron, schedule.tz, now)

@@ -131,7 +131,7 @@ def approve(context: Context, gate: str, *, by: Person, verdict: str = "") -> Ap
 
 
 def idle_remark(read: StoredVerdict, by: str) -> str:
-    """Return why an approval of the verdict's evidence does not count; empty if it does."""
+    """Return why an approval of the verdict's evidence does not count; empty otherwise."""
     asked = next((one for one in read.verdict.rules if one.kind == "approval"), None)
     if asked is None:
         return f"{read.id} asks for no approval"

@@ -108,9 +108,8 @@ class _Sorting:
         self._now = {cell.number for cell in now}
         numbers = self._numbers = [cell.number for cell in cells]
         self._bad = stores.failure_groups.failing(numbers)
-        self._earlier = {
-            (one.cell, one.test_id): one.earlier for one in stores.failure_groups.tried(numbers)
-        }
+        retried = stores.failure_groups.retried(numbers)
+        self._earlier = {(cell, test): tries for (test, cell), tries in retried.items()}
         is_lacking = [cell.number for cell in now if cell.counts.missing + cell.counts.not_run]
         lacking = self._grids.unreported(is_lacking) if is_lacking else []
         self._groups = self._judge({test for _, test in lacking})

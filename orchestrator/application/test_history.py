@@ -198,7 +198,7 @@ class CellTestHistory:
 
     @property
     def now(self) -> CellResult | None:
-        """Return its newest result; an unreported one of a running cell is none."""
+        """Return the cell's newest result, without unreported results of running cells."""
         return next((go for go in self.goes if not _is_to_come(go)), None)
 
 

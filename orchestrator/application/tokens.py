@@ -34,7 +34,7 @@ _SHOWN = 4
 def create_token(
     context: Context, name: str, scope: Scope, *, days: int | None
 ) -> tuple[Token, str]:
-    """Create a token; its secret is returned only here.
+    """Create a token. Only this call returns the secret.
 
     The token's name identifies its owner: an existing person's name keeps its spelling.
 
@@ -75,7 +75,7 @@ class Credential:
 
 
 def check_credential(context: Context, credential: Credential) -> Caller | None:
-    """Return the caller of a credential; None if it is unknown, revoked or expired.
+    """Return the token of a credential; None for an unknown, revoked or expired credential.
 
     A token's secret is not accepted in a cookie, and a session's only there.
     """

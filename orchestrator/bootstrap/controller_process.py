@@ -324,6 +324,13 @@ def _tls(settings: Settings, options: ServeOptions) -> TlsFiles | None:
 
 def _ways_in(settings: Settings, url: str, secret: str) -> tuple[str, ...]:
     """Return how to sign in; a token from a file is not logged."""
+    if settings.oidc_issuer is not None:
+        ways = _with_token(settings, url, secret)
+        return (f"  people sign in at {settings.public_url}{urls.SIGN_IN}", *ways)
+    return _with_token(settings, url, secret)
+
+
+def _with_token(settings: Settings, url: str, secret: str) -> tuple[str, ...]:
     if settings.admin_token_file is not None:
         return (f"  sign in with the token in {settings.admin_token_file}",)
     return (

@@ -39,7 +39,7 @@ class AcceleratorModel:
 
     @property
     def architecture(self) -> str:
-        """Return the architecture of its compute capability."""
+        """Return the architecture of the accelerator's compute capability."""
         return architecture(self.capability)
 
 

@@ -50,7 +50,7 @@ class FoundRevisions:
 
     @property
     def is_exact(self) -> bool:
-        """Whether it is one revision."""
+        """Whether exactly one revision was found."""
         return self.first_bad - self.last_good == 1
 
 

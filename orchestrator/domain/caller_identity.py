@@ -110,7 +110,7 @@ def missing_scope(caller: Caller, needed: Scope) -> str:
 
 
 def name_fault(text: str) -> str:
-    """Return why a name is not allowed; empty if it is.
+    """Return why the name is not allowed; empty if the name is allowed.
 
     Letters of several scripts are refused, because some of them look alike.
     """

@@ -31,7 +31,7 @@ class CataloguedPlatform:
 
     @property
     def architecture(self) -> str:
-        """Architecture of its accelerator; empty if none is recorded."""
+        """Architecture of the platform's accelerator; empty if none is recorded."""
         return architecture(self.compute_capability)
 
 

@@ -125,7 +125,7 @@ class Cell:
         return replace(self, state=state, entered_at=at)
 
     def has_reached(self, state: CellState) -> bool:
-        """Whether the cell, within its present attempt, is in the state or past it."""
+        """Whether the cell, within its present attempt, is in the state or past the state."""
         return _ORDER.index(self.state) >= _ORDER.index(state)
 
 
@@ -210,7 +210,7 @@ class Lease:
 
     @property
     def unheard(self) -> str:
-        """Return why the machine is unreachable; empty if it answers or is terminated."""
+        """Return why the machine is unreachable; empty if the machine answers or is terminated."""
         return "" if self.state is LeaseState.GONE else self.facts.get(LeaseFact.UNHEARD, "")
 
     @property
@@ -243,7 +243,10 @@ class Lease:
 
     @property
     def asked_at(self) -> datetime:
-        """When the machine was last requested: long after that, the provider must list it."""
+        """When the machine was last requested.
+
+        Long after that, the provider must list the machine.
+        """
         return self._time(LeaseFact.ASKED_AT) or self.launched_at or self.reserved_at
 
     @property
@@ -264,7 +267,7 @@ class Lease:
 
     @property
     def refusal_reason(self) -> str:
-        """One word for why its place gave no machine; empty if it was not refused."""
+        """Return one word for why the place gave no machine; empty without a refusal."""
         return self.facts.get(LeaseFact.REFUSAL_REASON, "") or self.refusal.partition(":")[0]
 
     @property

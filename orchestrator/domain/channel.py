@@ -389,7 +389,7 @@ def token_place(channel: Channel) -> tuple[str, str]:
 
 
 def commit_of(announcement: Announcement) -> str | None:
-    """Return the commit of an announcement; empty if it has none."""
+    """Return the commit of an announcement; empty if the announcement has none."""
     sha = announcement.facts.get("git_sha", "").lower()
     return sha if _SHA.fullmatch(sha) else None
 

@@ -147,12 +147,12 @@ class DatedResult:
 
     @property
     def is_bad(self) -> bool:
-        """Whether it failed."""
+        """Whether the result is a failure."""
         return self.go.outcome in _BAD
 
     @property
     def is_retried(self) -> bool:
-        """Whether it failed first, and then passed."""
+        """Whether the test failed first, and then passed."""
         return self.go.outcome in _GOOD and bool(_BAD.intersection(self.go.earlier))
 
 
@@ -165,7 +165,7 @@ class ResultPair:
 
 
 def flaky_signal(evidence: FlakyEvidence) -> FlakySignal | None:
-    """Return how a test shows flakiness; None if it does not."""
+    """Return how a test shows flakiness; None if the test shows none."""
     if evidence.is_certain:
         return FlakySignal.RETRIED
     return FlakySignal.SPLIT if evidence.mixed_builds else None

@@ -484,7 +484,7 @@ class Conversation(Protocol):
         ...
 
     def status(self) -> int | None:
-        """Return its exit code once `receive` has returned its end; None without one."""
+        """Return the command's exit code once `receive` returned the end; None without a code."""
         ...
 
     def complaint(self) -> str:

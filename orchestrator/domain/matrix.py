@@ -43,7 +43,7 @@ class HardwareDifference:
 def differences(
     wanted: ExpectedHardware, *, provider: str, instance: str, devices: Sequence[str] | None
 ) -> Iterator[HardwareDifference]:
-    """Return how a machine differs from its requirements; empty if it meets them.
+    """Return how a machine differs from its requirements; empty if the machine meets them.
 
     Args:
         wanted: The requirements.
@@ -284,7 +284,7 @@ class Platform:
 
 
 def has_public_address(platform: Platform) -> bool:
-    """Whether its machines get a public address, which the controller connects to."""
+    """Whether the platform's machines get a public address, which the controller connects to."""
     return platform.connect in (None, "public")
 
 
@@ -359,7 +359,7 @@ class CellPlan:
 
 
 def expand(matrix: Matrix, manifest: Manifest) -> tuple[CellPlan, ...]:
-    """Return the cells of a valid matrix, in its order."""
+    """Return the cells of a valid matrix, in the matrix's order."""
     cells = []
     for platform in matrix.platforms:
         names = platform.environments or matrix.environments
@@ -389,7 +389,7 @@ def unfit_jobs(matrix: Matrix, manifest: Manifest) -> tuple[str, ...]:
 
 
 def why_unfit(job: Job, platform: Platform) -> str:
-    """Return why the job can run on no machine of the platform; empty if it may run."""
+    """Return why the job can run on no machine of the platform; empty if the job may run."""
     told = compute_capability(platform)
     if not job.compute_capability or not told:
         return ""

@@ -106,7 +106,7 @@ class Counts:
 
     @property
     def nothing_passed(self) -> str:
-        """Return ``no test passed: 29 skipped``, where that is so; else empty.
+        """Return ``no test passed: 29 skipped`` if no test passed and none is bad; else empty.
 
         Stands beside an outcome wherever one is shown, because a suite whose tests are all skipped
         or expected to fail has not failed either.

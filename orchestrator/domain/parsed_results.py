@@ -148,7 +148,7 @@ class ParsedMetric:
 
     @property
     def refusal(self) -> str:
-        """Return which of the limits of metrics it exceeds; empty if it exceeds none."""
+        """Return which of the limits of metrics the metric exceeds; empty if none."""
         words = (self.name, self.unit, *self.params)
         if any(len(word) > METRIC_CHARACTERS for word in words):
             return f"a name, unit or parameter's name has more than {METRIC_CHARACTERS} characters"
@@ -202,7 +202,7 @@ class ParsedProblem:
 
 @dataclass(frozen=True, slots=True)
 class ParsedNotice:
-    """A notice about the artifact that is not a problem, such as its being a copy."""
+    """A notice about the artifact that is not a problem, such as that the artifact is a copy."""
 
     message: str
 

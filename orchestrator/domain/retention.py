@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class RunPart(StrEnum):
-    """A part of a finished run that is pruned; its results never are."""
+    """A part of a finished run that can be pruned; results are never pruned."""
 
     LOGS = "logs"
     """Logs and raw events of its attempts, and the run events that pointed at them."""
@@ -24,7 +24,7 @@ class RunPart(StrEnum):
 
     @property
     def noun(self) -> str:
-        """What it is called in a sentence."""
+        """The part's name in a sentence."""
         return _NOUNS[self]
 
 
@@ -135,7 +135,7 @@ class PruneReport:
 
     @property
     def size_bytes(self) -> int:
-        """Its size as stored."""
+        """Stored size of everything counted, in bytes."""
         return sum(line.size_bytes for line in self.lines)
 
 
@@ -148,12 +148,12 @@ class PrunedPart:
     rule: str
 
     def of(self, run: str) -> str:
-        """Return the sentence that stands where the part stood."""
+        """Return the sentence that a page shows in place of the part."""
         return f"{self.part.noun} of run {run} {self.when}"
 
     @property
     def when(self) -> str:
-        """When, and by which rule: follows the name of the part in a sentence."""
+        """Return when the part was pruned and by which rule, as the predicate of a sentence."""
         verb = "were" if self.part is RunPart.ARTIFACTS else "was"
         return f"{verb} pruned at {self.at:%Y-%m-%d %H:%M} UTC: {self.rule}"
 

@@ -173,7 +173,7 @@ def retests_of(retest_sessions: Iterable[RetestSession]) -> tuple[Retest, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class RetestCounts:
     """Outcomes of one test over several retests."""
 
     passed: int = 0
@@ -182,21 +182,21 @@ class Tally:
 
     @property
     def total(self) -> int:
-        """Number of retests that included it."""
+        """Number of retests that included the test."""
         return self.passed + self.failed + self.other
 
     def always_failed(self, times: int) -> bool:
-        """Whether it failed in every retest, and in at least `times` of them."""
+        """Whether the test failed in every retest, and in at least `times` retests."""
         return self.failed >= times and self.failed == self.total
 
     def always_passed(self, times: int) -> bool:
-        """Whether it passed in every retest, and in at least `times` of them."""
+        """Whether the test passed in every retest, and in at least `times` retests."""
         return self.passed >= times and self.passed == self.total
 
 
 def tally(
     retests: Iterable[Retest], key: str, kind: RetestKind, *, whole: bool = False, after: int = 0
-) -> Tally:
+) -> RetestCounts:
     """Count a test's outcomes in retests of a kind, in sessions after a number."""
     words = [
         retest.outcomes[key]
@@ -209,11 +209,11 @@ def tally(
     return tally_words(words)
 
 
-def tally_words(words: Sequence[str]) -> Tally:
+def tally_words(words: Sequence[str]) -> RetestCounts:
     """Count outcome words."""
     passed = sum(word == PASSED for word in words)
     failed = sum(word in _BAD for word in words)
-    return Tally(passed, failed, len(words) - passed - failed)
+    return RetestCounts(passed, failed, len(words) - passed - failed)
 
 
 def reruns_of(retests: Iterable[Retest], job: str, nodeid: str) -> tuple[str, ...]:

@@ -101,7 +101,7 @@ def platform_document(platform: Platform) -> dict[str, str]:
 
 
 def refusal_of(job: Job, *, paired: bool) -> str:
-    """Return why a job must run again; empty if its evidence may be reused.
+    """Return why a job must run again; empty if the job's evidence may be reused.
 
     Args:
         job: Of the payload.
@@ -116,7 +116,7 @@ def refusal_of(job: Job, *, paired: bool) -> str:
 
 
 def too_old(at: datetime, *, now: datetime, max_age_s: float) -> str:
-    """Return why evidence is too old; empty if it is not."""
+    """Return why evidence is too old to be reused; empty if the evidence is recent enough."""
     if now - at <= timedelta(seconds=max_age_s):
         return ""
     return f"evidence is {age(now - at)} old, {age(timedelta(seconds=max_age_s))} allowed"

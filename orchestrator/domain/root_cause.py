@@ -16,8 +16,8 @@ from orchestrator.domain.retests import (
     BACK,
     SURE,
     Retest,
+    RetestCounts,
     RetestKind,
-    Tally,
     key_of,
     last_session,
     split_key,
@@ -111,13 +111,13 @@ class AttributionContext:
 class _RetestedTest:
     """One test with its retests and facts."""
 
-    alone: Tally
-    among: Tally
-    baseline: Tally
-    green: Tally
-    back_from_baseline: Tally
-    back_from_green: Tally
-    there: Tally
+    alone: RetestCounts
+    among: RetestCounts
+    baseline: RetestCounts
+    green: RetestCounts
+    back_from_baseline: RetestCounts
+    back_from_green: RetestCounts
+    there: RetestCounts
     about: AttributionContext
 
     @property
@@ -140,7 +140,9 @@ def attribute_failure(
 
 
 def _case(key: str, retests: Sequence[Retest], about: AttributionContext) -> _RetestedTest:
-    def count(kind: RetestKind, *, whole: bool = False, after: RetestKind | None = None) -> Tally:
+    def count(
+        kind: RetestKind, *, whole: bool = False, after: RetestKind | None = None
+    ) -> RetestCounts:
         since = last_session(retests, after) if after else 0
         return tally(retests, key, kind, whole=whole, after=since)
 
@@ -288,7 +290,7 @@ def _there(case: _RetestedTest) -> str:
     return f"On another machine of the platform, {where}, it failed {_of(case.there)}."
 
 
-def _of(tally: Tally) -> str:
+def _of(tally: RetestCounts) -> str:
     return f"{tally.failed} of {tally.total} times"
 
 
@@ -371,7 +373,7 @@ def _again(key: str, retests: Iterable[Retest]) -> tuple[RetestTally, ...]:
     )
 
 
-def _went(tally: Tally) -> str:
+def _went(tally: RetestCounts) -> str:
     if tally.passed == tally.total:
         return f"passed {tally.passed} of {tally.total}"
     said = f"failed {tally.failed} of {tally.total}"

@@ -88,11 +88,11 @@ class JobRecord:
 
     @property
     def is_running(self) -> bool:
-        """Whether it has started and not finished."""
+        """Whether the job has started and not finished."""
         return self.outcome is None and self.started_at is not None and self.duration_s is None
 
     def silence(self, now: datetime) -> str:
-        """``silent for 2m 05s, to be ended at 3m``; empty while it produces output."""
+        """Return how long a job has printed nothing, with its limit; empty while the job prints."""
         if self.silent_since is None or not self.is_running:
             return ""
         silent_s = max((now - self.silent_since).total_seconds(), 0.0)
@@ -137,7 +137,7 @@ def artifacts_of_test(artifacts: Iterable[str], job: str, nodeid: str) -> tuple[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestResponse(TestFact):
-    """A test with the text of its failure, and the files that it left."""
+    """A test with the text of its failure, and the files that the test left."""
 
     __test__ = False
 
@@ -146,13 +146,13 @@ class TestResponse(TestFact):
 
     @property
     def error(self) -> str:
-        """The first line of its error."""
+        """The first line of the test's error."""
         lines = (self.message or self.text).strip().splitlines()
         return lines[0] if lines else ""
 
 
 def test_answer(test: TestFact, artifacts: Iterable[str]) -> TestResponse:
-    """Return a test with those of the cell's artifacts that it left."""
+    """Return a test with the cell's artifacts that the test left."""
     own = artifacts_of_test(artifacts, test.job, test.nodeid)
     return extended(TestResponse, test, artifacts=own)
 
@@ -237,7 +237,7 @@ class CellRecord:
 
     @property
     def attempt(self) -> int:
-        """The number of its last attempt; 0 before the first."""
+        """The number of the cell's last attempt; 0 before the first."""
         return len(self.attempts)
 
     @property
@@ -261,7 +261,7 @@ class CellRecord:
 
     @property
     def counts(self) -> Counts:
-        """Test counts over its suites."""
+        """Test counts over the cell's suites."""
         total = Counts()
         for job in self.jobs:
             total = total + job.counts
@@ -274,7 +274,7 @@ class CellRecord:
 
     @property
     def cost_usd(self) -> Decimal:
-        """Cost of all its machines so far."""
+        """Cost of all machines of the cell so far, in US dollars."""
         return sum((lease.cost_usd for lease in self.leases), Decimal(0))
 
     @property
@@ -396,13 +396,13 @@ class RunSummary:
 
     @property
     def is_finished(self) -> bool:
-        """Whether it has an outcome."""
+        """Whether the run has an outcome."""
         return self.state is RunState.FINISHED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResponse(RunSummary):
-    """A run with everything but its single tests."""
+    """A run with its cells, jobs and machines, but without single tests."""
 
     cells: tuple[CellRecord, ...] = ()
     """In matrix order."""
@@ -450,5 +450,5 @@ def run_answer(record: RunRecord) -> RunResponse:
 
 
 def flaky_mark(record: RunRecord | CellRecord | JobRecord) -> str:
-    """``2 flaky``, if so many of its passed tests failed first; else empty."""
+    """Return ``2 flaky`` if two of the passed tests failed first; empty if none did."""
     return f"{record.passed_on_retry:,} flaky" if record.passed_on_retry else ""

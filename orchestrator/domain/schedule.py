@@ -26,7 +26,7 @@ _AFTER = re.compile(r"([1-9][0-9]{0,4})m")
 
 
 class Overlap(StrEnum):
-    """The action of a firing while an earlier one is unfinished; see `Firing.goes_before`."""
+    """The action of a firing while an earlier firing is unfinished (`Firing.goes_before`)."""
 
     SKIP = "skip"
     QUEUE = "queue"
@@ -121,7 +121,7 @@ class Schedule:
 
     @property
     def lineage(self) -> str:
-        """Name of the schedule's lineage of verdicts; each state of it is announced once."""
+        """Name of the schedule's lineage of verdicts."""
         return f"{self.gate or 'run'}@{self.name}"
 
 
@@ -197,21 +197,21 @@ class Firing:
 
     @property
     def key(self) -> str:
-        """Idempotency key of its launch, verdict and announcements."""
+        """Idempotency key of the firing's launch, verdict and announcements."""
         return f"schedule:{self.schedule}:{self.due_at:%Y-%m-%dT%H:%M:%SZ}"
 
     def has_reached(self, state: FiringState) -> bool:
-        """Whether it is in the state or past it."""
+        """Whether the firing is in the state or past the state."""
         return _ORDER[self.state] >= _ORDER[state]
 
     @property
     def is_over(self) -> bool:
-        """Whether it is finished."""
+        """Whether the firing is finished."""
         return self.state is FiringState.NOTIFIED
 
     @property
     def has_begun(self) -> bool:
-        """Whether it launches or launched a run."""
+        """Whether the firing is launching a run or has launched one."""
         return self.state is FiringState.RESOLVED or bool(self.run)
 
     def goes_before(self, other: Firing) -> bool:

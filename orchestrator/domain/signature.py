@@ -94,7 +94,7 @@ class FailureGroup(GroupedFailures):
 
 
 def signature_of(fact: TestFact) -> Signature | None:
-    """Return the signature of a failing test; None if it did not fail."""
+    """Return the signature of a failing test; None for a test that did not fail."""
     if fact.outcome not in BAD:
         return None
     raised = read_raised(fact.text, fact.message, reason=fact.reason)

@@ -107,7 +107,7 @@ class TestDuration:
 
     @property
     def is_much_slower(self) -> bool:
-        """Return whether the test is highlighted because it took much longer than usual."""
+        """Return whether a page highlights the test because it took much longer than usual."""
         usual, change = self.usual_s, self.change
         if usual is None or change is None:
             return False

@@ -33,7 +33,7 @@ class TestName:
 
 
 def split_nodeid(nodeid: str) -> tuple[str, str, str, str]:
-    """Split a node id into path, classes, function and parameters; empty if it has none."""
+    """Split a node id into path, classes, function and parameters; absent parts are empty."""
     head, bracket, param = nodeid.partition("[")
     path, *names = head.split("::")
     if not names:  # a module that could not be collected; its path may hold a bracket
@@ -297,7 +297,7 @@ class FamilyChanges:
 
     @property
     def summary(self) -> str:
-        """``66 = 64 same + 1 moved + 1 new, 1 gone``."""
+        """Counts of a family's tests: ``66 = 64 same + 1 moved + 1 new, 1 gone``."""
         return str(self.changes)
 
 

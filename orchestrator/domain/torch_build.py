@@ -87,7 +87,7 @@ _CUDA_PACKAGE = re.compile(r"nvidia-(cu|nccl|nv)[\w-]*")
 
 
 def cuda_refusal(packages: Mapping[str, str], devices: Iterable[Device]) -> str:
-    """Return why packages are not sent to a rented machine; empty if they are.
+    """Return why packages are not sent to a rented machine; empty if they may be sent.
 
     Args:
         packages: Those that would be sent, by canonical name.

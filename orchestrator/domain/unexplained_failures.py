@@ -51,7 +51,7 @@ def failing_jobs(cell: CellRecord, named: Mapping[str, int]) -> list[JobRecord]:
 
 
 def fails_itself(cell: CellRecord) -> bool:
-    """Return whether the cell failed for a reason of its own, not of a job."""
+    """Return whether the cell failed for a reason of its own rather than a job's."""
     of_jobs = {(job.outcome, job.reason) for job in _not_passed(cell)}
     is_bad = cell.outcome is not None and cell.outcome not in _QUIET
     return is_bad and (cell.outcome, cell.reason) not in of_jobs

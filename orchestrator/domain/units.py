@@ -76,7 +76,7 @@ def percent(share: Fraction | Decimal | float) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number with thousands separators; four significant digits unless it is whole."""
+    """Format a number with thousands separators; below 10,000, fractions have four digits."""
     if float(value).is_integer() and abs(value) < 1e15:
         return f"{int(value):,}"
     return f"{value:.4g}" if abs(value) < 10_000 else f"{value:,.0f}"

@@ -16,7 +16,7 @@ from orchestrator.domain.audit import (
     AuditVerification,
     ChainedEntry,
 )
-from orchestrator.store.audit_recorder import ENTRY, Call, Change, append, digest_of
+from orchestrator.store.audit_recorder import ENTRY, AuditedChange, Call, append, digest_of
 from orchestrator.store.errors import DamagedError
 from orchestrator.store.list_page import ListPage
 from orchestrator.store.sessions import Sessions
@@ -26,13 +26,17 @@ _BATCH = 500
 
 
 class AuditStore:
-    """The audit log. Nothing of it is ever changed or deleted."""
+    """The audit log. Entries are never changed or deleted."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def add(
-        self, call: Call, changes: Sequence[Change], outcome: AuditOutcome, status: int | None
+        self,
+        call: Call,
+        changes: Sequence[AuditedChange],
+        outcome: AuditOutcome,
+        status: int | None,
     ) -> None:
         """Append entries of a call. Not idempotent."""
         with self._sessions.write() as session:

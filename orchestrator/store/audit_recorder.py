@@ -51,7 +51,7 @@ Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AuditedChange:
     """A change of a resource."""
 
     resource: str
@@ -74,7 +74,7 @@ class Call:
     """None until the caller is known."""
     is_recorded: bool = False
     """Whether an entry was stored with a change."""
-    changes: list[Change] = field(default_factory=list)
+    changes: list[AuditedChange] = field(default_factory=list)
     """Changes outside of the database, to be recorded at the end of the call."""
 
 
@@ -102,7 +102,7 @@ def note(resource: str, after: Mapping[str, object]) -> None:
     """Add a change outside of the database to the present call, if there is one."""
     call = _CALL.get()
     if call is not None:
-        call.changes.append(Change(resource, after=after))
+        call.changes.append(AuditedChange(resource, after=after))
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,14 +170,14 @@ class _Recorder:
         event.listen(session, "after_flush", self._flushed)
         event.listen(session, "do_orm_execute", self._executed)
 
-    def changes(self) -> list[Change]:
+    def changes(self) -> list[AuditedChange]:
         """Return a change for each row that is not as it was."""
         found = []
         for (table, resource), (before, after) in self._rows.items():
             shown = [_document(table, values) for values in (before, after)]
             if shown[0] != shown[1]:
                 product = _product(after or before or {})
-                found.append(Change(resource, shown[0], shown[1], product))
+                found.append(AuditedChange(resource, shown[0], shown[1], product))
         return found
 
     def _add(self, table: type[TableBase], before: Values | None, after: Values | None) -> None:
@@ -280,7 +280,7 @@ def _product(values: Values) -> str:
 def append(
     session: Session,
     call: Call,
-    changes: list[Change],
+    changes: list[AuditedChange],
     outcome: AuditOutcome = AuditOutcome.DONE,
     status: int | None = None,
 ) -> None:
@@ -308,7 +308,7 @@ def append(
 
 def _entry(
     call: Call,
-    change: Change,
+    change: AuditedChange,
     outcome: AuditOutcome,
     status: int | None,
     *,

@@ -23,7 +23,7 @@ from sqlalchemy.types import LargeBinary, TypeEngine
 
 from orchestrator.domain.audit import AuditOutcome
 from orchestrator.domain.cell import RunState
-from orchestrator.store.audit_recorder import Call, Change, append, without_secrets
+from orchestrator.store.audit_recorder import AuditedChange, Call, append, without_secrets
 from orchestrator.store.column_types import DocumentColumn, ExactDecimal, Name, OneOf, Utc, Words
 from orchestrator.store.errors import DamagedError
 from orchestrator.store.sessions import Sessions
@@ -76,7 +76,12 @@ class BackupStore:
             session.execute(update(RunRow).where(*running).values(cancel_requested_at=call.at))
             disabled = {"disabled_at": call.at, "disabled_reason": RESTORED}
             session.execute(update(ChannelRow).values(disabled))
-            append(session, call, [Change("database", after={"rows": number})], AuditOutcome.DONE)
+            append(
+                session,
+                call,
+                [AuditedChange("database", after={"rows": number})],
+                AuditOutcome.DONE,
+            )
         return number
 
 

@@ -87,7 +87,7 @@ def _unnamed(session: Session, cell_pk: int) -> dict[str, Counts]:
 
 
 def mend_cost(session: Session, attempt_pk: int) -> None:
-    """Update the cost where a machine is settled after its cell was concluded."""
+    """Update the cell's cost after a machine was settled later than the cell was concluded."""
     mine = select(AttemptRow.cell).where(AttemptRow.pk == attempt_pk).scalar_subquery()
     cell_pk = session.scalar(select(CellRollupRow.cell).where(CellRollupRow.cell == mine))
     if cell_pk is not None:

@@ -106,7 +106,7 @@ class DbBlobs:
             return session.get(BlobRow, digest) is not None
 
     def claim(self, digest: str) -> bool:
-        """Return whether the blob is stored; if so, it is not removed within `CLAIM_S`."""
+        """Return whether the blob is stored; a stored blob is not removed within `CLAIM_S`."""
         if not is_digest(digest):
             return False
         with self._sessions.write() as session:

@@ -179,15 +179,6 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """A test that was retried in a cell."""
-
-    test_id: int
-    cell: int
-    earlier: tuple[TestOutcome, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class TestOutcomes:
     """Cells in which a test passed, or failed."""
 
@@ -348,17 +339,17 @@ class FailureGroupStore:
                 for test, signature, found in session.execute(query.where(*_bad_in(some)))
             ]
 
-    def tried(self, cells: Collection[int]) -> list[Tried]:
-        """Return retried tests of these cells, of the attempts that count."""
+    def retried(self, cells: Collection[int]) -> dict[tuple[int, int], tuple[TestOutcome, ...]]:
+        """Return the outcomes of earlier tries by test and cell, of the attempts that count."""
         query = select(TestRetryRow.test_id, TestRetryRow.cell, TestRetryRow.earlier).join(
             TestResultRow, of_result()
         )
         with self._sessions.read() as session:
-            return [
-                Tried(test, cell, read_earlier(earlier))
+            return {
+                (test, cell): read_earlier(earlier)
                 for some in slices(sorted(set(cells)))
                 for test, cell, earlier in session.execute(query.where(TestRetryRow.cell.in_(some)))
-            ]
+            }
 
     def outcomes_of(self, tests: Collection[int], cells: Collection[int]) -> list[TestOutcomes]:
         """Return where these tests passed and failed in these cells."""

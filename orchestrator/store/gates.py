@@ -61,7 +61,7 @@ class GateStore(VerdictLines):
     """
 
     def put_policy(self, policy: StoredPolicy) -> StoredPolicy:
-        """Store it as its gate's policy; idempotent.
+        """Store a policy as the present policy of its gate; idempotent.
 
         Concurrent policies each become a version of the gate. A gate keeps its product: a
         policy of another product is not stored, and the present one is returned.

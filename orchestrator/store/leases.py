@@ -213,7 +213,7 @@ class LeaseStore:
         facts: Mapping[str, str] = _NO_FACTS,
         simulated: bool = False,
     ) -> Lease:
-        """Store the machine's id, however late; enter HELD unless it is past that."""
+        """Store the machine's id at any time; enter HELD unless the lease is past that state."""
         is_early = LeaseRow.state.in_((LeaseState.RESERVED, LeaseState.LAUNCHING))
         values = {
             "machine_id": case((LeaseRow.machine_id == "", machine_id), else_=LeaseRow.machine_id),
@@ -334,7 +334,7 @@ class LeaseStore:
             return kept.login if kept is not None else login
 
     def login(self, lease_id: str) -> Login | None:
-        """Return the credentials; None without any, or for a gone lease."""
+        """Return the credentials of a lease; None for a gone lease or one without credentials."""
         query = select(LeaseCredentialsRow.login).join(
             LeaseRow, LeaseRow.pk == LeaseCredentialsRow.lease
         )
@@ -365,7 +365,7 @@ class LeaseStore:
             return dict(session.execute(query).all())
 
     def decide(self, attempt_id: str, decision: PlacementDecision) -> bool:
-        """Store a placement decision; return whether it is a new one.
+        """Store a placement decision; return whether the decision is new.
 
         An equal (place, result, reason) of an attempt is stored once.
         """

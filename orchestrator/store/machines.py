@@ -186,7 +186,7 @@ class StaticHostStore:
             return row.machine if row else None
 
     def erase(self, provider: str, machine_id: str) -> None:
-        """Delete a machine; no error where it is unknown."""
+        """Delete a machine; do nothing for an unknown one."""
         mine = (StaticHostRow.provider == provider, StaticHostRow.id == machine_id)
         with self._sessions.write() as session:
             changed(session, delete(StaticHostRow).where(*mine))

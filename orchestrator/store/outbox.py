@@ -61,7 +61,7 @@ class OutboxStore:
         self._sessions = sessions
 
     def put(self, announcement: Announcement, *, new_id: Callable[[], str], at: datetime) -> bool:
-        """Queue an announcement for every channel that wants it, if its lineage's state is new.
+        """Queue an announcement for every matching channel, if the state of the lineage is new.
 
         Returns whether the lineage's state changed. A repeated key changes nothing. A commit's
         status is sent if the commit had another one, even if the lineage's state is the same.
@@ -171,7 +171,7 @@ class OutboxStore:
             return row.channel
 
     def log(self, channel_id: str, *, limit: int) -> list[tuple[Delivery, list[DeliveryAttempt]]]:
-        """Return its newest deliveries with their attempts."""
+        """Return the channel's newest deliveries with their attempts."""
         query = select(DeliveryRow).where(DeliveryRow.channel == channel_id)
         query = query.order_by(DeliveryRow.pk.desc()).limit(limit)
         with self._sessions.read() as session:

@@ -181,7 +181,7 @@ class ReleaseStore:
         return ListPage(items, shown[-1][1] if len(found) > limit else None)
 
     def cells(self, product: str) -> list[KnownCell]:
-        """Return every cell name of every matrix of its runs."""
+        """Return every cell name of every matrix of the product's runs."""
         newest = func.max(CellRow.run_id)
         spans = (
             select(

@@ -96,12 +96,12 @@ class RetentionStore:
                     connection.execute(select(func.pg_advisory_unlock(_PRUNE_LOCK)))
 
     def last(self) -> datetime | None:
-        """Return when the last prune came to its end; None before the first."""
+        """Return when the last prune was completed; None before the first."""
         with self._sessions.read() as session:
             return session.scalar(select(PruneRow.ended_at))
 
     def end(self, *, at: datetime) -> None:
-        """Store that a prune came to its end."""
+        """Store that a prune was completed."""
         with self._sessions.write() as session:
             new = insert_into(session, PruneRow).values(pk=1, ended_at=at)
             session.execute(new.on_conflict_do_update(index_elements=["pk"], set_={"ended_at": at}))
@@ -120,7 +120,7 @@ class RetentionStore:
         return tuple(parts)
 
     def pruned_blob(self, digest: str, part: RunPart) -> PrunedPart | None:
-        """Return why a payload or a wheel of runs is not there; None if it was not pruned."""
+        """Return why a payload or a wheel of runs was pruned; None if it was not."""
         with self._sessions.read() as session:
             row = session.get(PrunedBlobRow, digest)
             return PrunedPart(part, row.at, row.rule) if row is not None else None
@@ -136,7 +136,7 @@ class RetentionStore:
             )
 
     def blob_is_back(self, digest: str) -> None:
-        """Forget that it was pruned: it was stored again, or is kept all the same."""
+        """Delete the record that a blob was pruned, because the blob is stored again or is kept."""
         with self._sessions.write() as session:
             session.execute(delete(PrunedBlobRow).where(PrunedBlobRow.digest == digest))
 
@@ -441,7 +441,7 @@ def _uploads(session: Session) -> Select[str, str | None, str | None]:
 
 
 def pruned_part(session: Session, run_id: str, part: RunPart) -> PrunedPart | None:
-    """Return why a part of a run is not there; None if it was not pruned."""
+    """Return why a part of a run was pruned; None if it was not."""
     row = session.get(PrunedPartRow, (run_id, part))
     return PrunedPart(row.part, row.at, row.rule) if row is not None else None
 

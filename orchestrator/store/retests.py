@@ -155,7 +155,7 @@ class RetestStore:
             return attempt_row(session, attempt_id).retests_ended_at is not None
 
     def add_confirmation(self, run_id: str, confirmation_run_id: str) -> str:
-        """Store the run that repeats a run's failures elsewhere, unless there is one already.
+        """Store the run that repeats a run's failures elsewhere, unless one is stored already.
 
         Returns the id of the one that is stored.
         """

@@ -116,13 +116,13 @@ class ScheduleStore:
             return [DueSchedule(r.document, r.next_due_at) for r in rows if r.next_due_at]
 
     def next_due(self, name: str) -> datetime | None:
-        """Return its next due time; None while it is paused, or for an unknown one."""
+        """Return the schedule's next due time; None for a paused or unknown schedule."""
         with self._sessions.read() as session:
             row = session.get(ScheduleRow, name)
             return row.next_due_at if row else None
 
     def claim(self, due: DueSchedule, firings: Sequence[Firing], *, next_due_at: datetime) -> bool:
-        """Store its firings and its next due time; True for exactly one of concurrent callers."""
+        """Store due firings and the next due time; True for exactly one of concurrent callers."""
         name = due.schedule.name
         with self._sessions.write() as session:
             mine = (ScheduleRow.name == name, ScheduleRow.next_due_at == due.next_due_at)
@@ -179,7 +179,7 @@ class ScheduleStore:
             return _firing(row) if row else None
 
     def take(self, firing: Firing, holder: str, *, lease_s: float) -> Firing | None:
-        """Claim a firing for a time by the database's clock, and read it.
+        """Claim a firing for `lease_s` seconds of the database's clock, and return it.
 
         None if another controller holds it, or it is over.
         """
@@ -193,7 +193,7 @@ class ScheduleStore:
             return _firing(session.scalars(select(FiringRow).where(*_is(firing))).one())
 
     def renew(self, firing: Firing, holder: str, *, lease_s: float) -> bool:
-        """Extend a claim; False if another controller has it."""
+        """Extend a claim; False if another controller has claimed the firing."""
         with self._sessions.write() as session:
             mine = (*_is(firing), FiringRow.claimed_by == holder)
             until_s = database_time_s(session) + lease_s
@@ -217,13 +217,13 @@ class ScheduleStore:
             return _save(session, firing, holder)
 
     def give_back(self, firing: Firing, holder: str) -> None:
-        """Release the claim; does nothing if another controller has it."""
+        """Release the claim; do nothing if another controller has claimed the firing."""
         with self._sessions.write() as session:
             mine = (*_is(firing), FiringRow.claimed_by == holder)
             changed(session, update(FiringRow).where(*mine).values(claimed_by=_NOBODY))
 
     def supersede(self, firing: Firing) -> None:
-        """Request the end of every firing with precedence over it."""
+        """Request the end of every firing with precedence over this one."""
         with self._sessions.write() as session:
             for row in _before(session, firing):
                 row.superseded = True

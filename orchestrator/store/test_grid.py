@@ -123,7 +123,7 @@ class GridStore:
         self._sessions = sessions
 
     def names(self, product: str) -> list[str]:
-        """Return cell names of its newest runs, in matrix order."""
+        """Return cell names of the product's newest runs, in matrix order."""
         newest = (
             select(RunRow.id)
             .where(RunRow.product == product, RunRow.rerun_of.is_(None))

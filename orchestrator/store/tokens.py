@@ -37,7 +37,7 @@ class TokenStore:
             return token_of_row(row) if row else None
 
     def used(self, token_id: str, *, at: datetime) -> None:
-        """Store the time of its last use; never moves backwards."""
+        """Store the time of the token's last use; an earlier time changes nothing."""
         earlier = or_(TokenRow.last_used_at.is_(None), TokenRow.last_used_at < at)
         statement = update(TokenRow).where(TokenRow.id == token_id, earlier)
         with self._sessions.write() as session:
@@ -68,7 +68,7 @@ class BrowserSessionStore:
         self._sessions = sessions
 
     def add(self, begun: BrowserSession, secret_sha256: str, *, id_token: str | None) -> None:
-        """Store a session, and delete those whose life is over.
+        """Store a session, and delete expired sessions.
 
         Args:
             begun: The session.
@@ -86,7 +86,7 @@ class BrowserSessionStore:
                 session.execute(person.on_conflict_do_update(index_elements=["name"], set_=named))
 
     def find(self, secret_sha256: str) -> BrowserSession | None:
-        """Return the session of this secret, unless its token is revoked."""
+        """Return the session with this secret, unless the session's token is revoked."""
         query = _OF_VALID_TOKENS.where(BrowserSessionRow.secret_sha256 == secret_sha256)
         with self._sessions.read() as session:
             row = session.scalar(query)
@@ -99,13 +99,13 @@ class BrowserSessionStore:
             return [filled(BrowserSession, row) for row in session.scalars(query)]
 
     def display_names(self, names: Collection[str]) -> dict[str, str]:
-        """Return what the issuer calls those of these people who have signed in there."""
+        """Return the issuer's display names of the people who have signed in, by name."""
         query = select(PersonRow).where(PersonRow.name.in_(set(names)))
         with self._sessions.read() as session:
             return {row.name: row.display_name for row in session.scalars(query)}
 
     def used(self, session_id: str, *, at: datetime) -> None:
-        """Store the time of its last use; never moves backwards."""
+        """Store the time of the session's last use; an earlier time changes nothing."""
         mine = BrowserSessionRow.id == session_id, BrowserSessionRow.last_used_at < at
         with self._sessions.write() as session:
             changed(session, update(BrowserSessionRow).where(*mine).values(last_used_at=at))

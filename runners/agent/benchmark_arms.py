@@ -86,10 +86,10 @@ class Arm(Protocol):
         """Run one turn and return its metrics. Raises ArmEnded."""
 
     def finish(self) -> Ended:
-        """End the process; return how it ended."""
+        """End the arm's process; return how the process ended."""
 
     def close(self) -> None:
-        """Remove the process and its files."""
+        """Remove the arm's process and its files."""
 
 
 Start = Callable[[int], None]
@@ -129,7 +129,7 @@ class Fresh:
         return self.arm_report.take()
 
     def finish(self) -> Ended:
-        """Return how its last process ended."""
+        """Return how the arm's last process ended."""
         return self._ended
 
     def close(self) -> None:
@@ -152,7 +152,7 @@ class Resident:
         self._ended: Optional[Ended] = None
 
     def begin(self) -> None:
-        """Start it, and wait until it is ready for its first turn."""
+        """Start the process, and wait until it is ready for its first turn."""
         self._let_go()
         path = self.job_context.folder.turns
         try:
@@ -179,7 +179,7 @@ class Resident:
         return self.arm_report.take()
 
     def finish(self) -> Ended:
-        """Request the process's end, and wait for it."""
+        """Request the end of the process, and wait for the end."""
         self._say("end")
         ended = self._look(at_rest=True)
         while ended is None:

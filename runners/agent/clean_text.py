@@ -17,7 +17,7 @@ def clean(text: str) -> str:
 
 
 def cap(text: str, limit_bytes: int) -> str:
-    """Return the beginning and end of a text that exceeds the limit, with a marker between them."""
+    """Return the text; of a text beyond the limit, the beginning and end with a marker between."""
     if len(text) * 4 <= limit_bytes:
         return text
     raw = text.encode("utf-8", "replace")

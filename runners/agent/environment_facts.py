@@ -59,8 +59,8 @@ _GPU_NODES = ("/dev/nvidiactl", "/dev/kfd")
 """Device nodes of the drivers that torch requires."""
 
 
-class Facts(NamedTuple):
-    """The overlay, as one start of its interpreter tells."""
+class OverlayFacts(NamedTuple):
+    """The overlay's interpreter and packages, and whether torch can be imported there."""
 
     event: Dict[str, JsonValue]
     """The content of the ``environment`` event, without the part about users."""
@@ -89,7 +89,7 @@ class Asker:
         )
 
 
-def gather(asker: Asker, warn: Callable[[str], None]) -> Facts:
+def gather(asker: Asker, warn: Callable[[str], None]) -> OverlayFacts:
     """Return the facts about the overlay and the machine."""
     answer = asker.ask(interpreters.packages_program() + _PACKAGES, timeout_s=_PACKAGES_TIMEOUT_S)
     found = interpreters.extract(answer.text) if answer.ok else None
@@ -114,7 +114,7 @@ def gather(asker: Asker, warn: Callable[[str], None]) -> Facts:
         "machine": machine,
         "torch_devices": _torch_devices(asker, warn) if has_gpu and "torch" in packages else [],
     }
-    return Facts(event, has_torch)
+    return OverlayFacts(event, has_torch)
 
 
 def _torch_devices(asker: Asker, warn: Callable[[str], None]) -> JsonValue:

@@ -104,8 +104,8 @@ class Files:
                     file.unlink()
 
 
-class Inventory(NamedTuple):
-    """What one start of the environment's interpreter tells of it."""
+class EnvironmentInventory(NamedTuple):
+    """Files and importable names of an environment, read by one start of its interpreter."""
 
     files: Tuple[Files, ...]
     """Of the subject, of pytest, and of pytest's dependencies."""
@@ -155,7 +155,7 @@ class EnvironmentCopy:
 
 def take(
     attempt: AttemptFolder, subject: Optional[PlanSubject], tick: Callable[[], None]
-) -> Inventory:
+) -> EnvironmentInventory:
     """List the installed files, and the names that can be imported.
 
     What was installed is compiled first, as packages may bring files that run when Python starts.
@@ -177,7 +177,7 @@ def take(
     _compile(attempt, tick)
     taken = [_files(name, found[name]) for name in _TOOLS if found[name] is not None]
     taken += [_files(subject.distribution, found[subject.distribution], subject)] if subject else []
-    return Inventory(tuple(taken), frozenset(map(str, names)))
+    return EnvironmentInventory(tuple(taken), frozenset(map(str, names)))
 
 
 def _compile(attempt: AttemptFolder, tick: Callable[[], None]) -> None:

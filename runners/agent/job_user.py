@@ -70,7 +70,7 @@ class User:
 
 
 def own_user(reason: str) -> User:
-    """Return the agent's own user, and why it is that one."""
+    """Return the agent's own user as the jobs' user, with the reason."""
     try:
         entry = pwd.getpwuid(os.geteuid())
         return User(entry.pw_name, os.environ.get("HOME") or entry.pw_dir, None, reason)

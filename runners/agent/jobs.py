@@ -26,7 +26,7 @@ _NAMED = 5
 
 
 class JobRun:
-    """Runs one job; returns how it ended."""
+    """Runs one job; returns how the job ended."""
 
     def __init__(
         self,

@@ -63,7 +63,7 @@ class AttemptFolder(NamedTuple):
 
     @property
     def stop(self) -> Path:
-        """A file whose existence requests a stop; its content is the reason."""
+        """A file whose existence requests a stop; the file contains the reason."""
         return self.folder / "stop"
 
     @property
@@ -93,7 +93,7 @@ class AttemptFolder(NamedTuple):
 
     @property
     def given(self) -> Path:
-        """Files for jobs that they cannot change."""
+        """Files for jobs, which jobs cannot change."""
         return self.own / "given"
 
     @property

@@ -54,11 +54,11 @@ class Turn:
     measured: Tuple[TurnMetric, ...]
 
     def value(self, key: str) -> float:
-        """Return the measured value; 0 if it is missing."""
+        """Return the value of the turn's metric; 0 if the metric is missing."""
         return next((each.value for each in self.measured if each.key == key), 0.0)
 
     def events(self) -> Iterator[Event]:
-        """Yield its metrics, each with all samples."""
+        """Yield the turn's metrics, each with all samples."""
         for each in self.measured:
             yield {**each.data, "samples": list(each.samples)}
 

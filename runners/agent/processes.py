@@ -108,14 +108,14 @@ def of_attempt(folder: Path) -> Set[int]:
 
 
 def of_session(leader: int) -> Set[int]:
-    """Return the processes that were started as session leader ``leader``, and those below it."""
+    """Return the processes of the session that ``leader`` leads, and their descendants."""
     seen = table()
     own = {pid for pid, stat in seen.items() if leader in (pid, stat.group, stat.session)}
     return own | below(leader, seen=seen)
 
 
 def kill_all(find: Find) -> Set[int]:
-    """Kill what ``find`` finds until it finds nothing, for ten seconds at most."""
+    """Kill the processes that ``find`` returns until it returns none, for at most ten seconds."""
     deadline = time.monotonic() + _CERTAIN_S
     left = find()
     while left and time.monotonic() < deadline:
@@ -127,7 +127,7 @@ def kill_all(find: Find) -> Set[int]:
 
 
 def send(pids: Set[int], number: signal.Signals) -> None:
-    """Send a signal to each; those already gone are no error."""
+    """Send a signal to each process, except to ended processes and to those of other users."""
     for pid in pids:
         try:
             os.kill(pid, number)

@@ -22,7 +22,7 @@ from .attempt_context import AttemptContext, JobRunner
 from .attempt_errors import AttemptEnd, DiskFull, Stopped
 from .events import Data, EventWriter, is_full
 from .heartbeat import Heartbeat
-from .installed_packages import EnvironmentCopy, Inventory
+from .installed_packages import EnvironmentCopy, EnvironmentInventory
 from .job_context import arm_output
 from .job_output import Sink
 from .job_user import User
@@ -188,7 +188,7 @@ class AttemptRun:
             self._context.events.log("warning", text)
 
     def _see_readiness(
-        self, asker: environment_facts.Asker, facts: environment_facts.Facts
+        self, asker: environment_facts.Asker, facts: environment_facts.OverlayFacts
     ) -> None:
         """Emit the environment, with the device check if the plan requests one."""
         environment = facts.event
@@ -201,7 +201,7 @@ class AttemptRun:
         self._context.events.emit("environment", None, environment)
         device_check.enforce(asked, result)
 
-    def _runner(self, user: User, inventory: Inventory) -> JobRunner:
+    def _runner(self, user: User, inventory: EnvironmentInventory) -> JobRunner:
         plan_ = self._context.plan
         shared = job_env.common(
             self._context.attempt, name=plan_.attempt, environment=plan_.environment, user=user

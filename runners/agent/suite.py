@@ -37,7 +37,7 @@ def _digests() -> Dict[str, str]:
 
 
 def idle_timeout_advice(job: PlanJob, test: str) -> str:
-    """Return how a job's test may be silent for longer, with the present limit and its source."""
+    """Return how to allow a job's tests more time without output, with the present limit."""
     source = "durations" if test in job.test_silence_s else job.silence_source
     now = f"{job.test_silence_s.get(test, job.silence_s) / 60:g} now"
     name = f"idle_timeout_minutes of job {job.id}"

@@ -22,7 +22,7 @@ Line = Tuple[int, Optional[Mapping[str, object]], str]
 
 
 class JsonLinesTail:
-    """Reads complete lines from where it stopped; an incomplete line is read later."""
+    """Reads a growing file's complete lines from the end of the last read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -35,7 +35,7 @@ from . import (
 from .attempt_context import AttemptContext, JobRunner
 from .attempt_errors import AttemptEnd, DiskFull, EnvironmentFailed, Stopped, WrongSubject
 from .environment_facts import Asker
-from .installed_packages import EnvironmentCopy, Files, Inventory
+from .installed_packages import EnvironmentCopy, EnvironmentInventory, Files
 from .job_user import give
 from .layout import AttemptFolder
 from .payload_copy import PayloadCopy
@@ -306,13 +306,13 @@ def payload_copy(context: AttemptContext, names: Collection[str]) -> PayloadCopy
 
     Args:
         context: The side.
-        names: Those of the `Inventory` of its environment.
+        names: Those of the `EnvironmentInventory` of its environment.
     """
     pristine = context.attempt.pristine(context.plan.payload)
     return PayloadCopy(pristine, context.attempt.payload, names)
 
 
-def build_overlay(context: AttemptContext) -> Inventory:
+def build_overlay(context: AttemptContext) -> EnvironmentInventory:
     """Build the side's environment, and list its files; the tools' output is in the log.
 
     Raises:

@@ -52,7 +52,7 @@ _NOT_THERE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class RecordedImage:
-    """The boot image, as it is recorded."""
+    """The boot image in the form that the lease records."""
 
     id: str
     name: str

@@ -91,7 +91,7 @@ def leftover(
     detail: str = "",
     simulated: bool = False,
 ) -> Machine:
-    """Any other resource: it costs, or lingers, as a machine does."""
+    """Return the record of any other resource, which costs money or remains as a machine does."""
     tags = tagging.read(description.get("Tags") or description.get("TagSet"))
     return Machine(
         id=machine_id(region, resource_id),

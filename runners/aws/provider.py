@@ -56,7 +56,10 @@ class AwsProvider:
         return self._account.has_credentials()
 
     def places(self, platform: Platform) -> tuple[Place, ...]:
-        """Zones that have the platform's types, in its order, with prices. Raises ProviderError."""
+        """Return zones with the platform's types in its order, with prices.
+
+        Raises ProviderError.
+        """
         return self._finder.places(
             platform_config.parse_platform(platform), price_list(self._context.prices)
         )
@@ -72,11 +75,14 @@ class AwsProvider:
         return BootImage(found.id, simulated=simulated, name=found.name)
 
     def inspect(self, machine_id: str) -> Machine:
-        """Return its present state; TERMINATED if EC2 does not know it. Raises ProviderError."""
+        """Return the machine's present state; TERMINATED if EC2 does not know it.
+
+        Raises ProviderError.
+        """
         return self._resources.inspect(machine_id)
 
     def terminate(self, machine_id: str) -> None:
-        """Start to terminate it; idempotent. Raises ProviderError."""
+        """Start to terminate the machine; idempotent. Raises ProviderError."""
         self._resources.terminate(machine_id)
 
     def inventory(self) -> Iterable[Machine]:

@@ -42,7 +42,7 @@ def class_of(instance_type: str) -> str:
 
 
 def quota_of(instance_type: str, region: str, market: str) -> Quota:
-    """Return the quota of an instance type; its code is empty if it is unknown."""
+    """Return the quota of an instance type, with an empty code for an unknown quota."""
     name, code = CODES.get((class_of(instance_type), market), ("", ""))
     family = instance_type.partition(".")[0]
     return Quota("aws", region, code, name or f"{family} {market}", "vCPU")

@@ -26,11 +26,11 @@ class ResourceCalls:
     """Whether `delete` also takes a list."""
 
     def listed(self, resource_id: str) -> dict[str, object]:
-        """The id, as `describe` takes it."""
+        """Arguments that name the resource in `describe`."""
         return {f"{self.parameter}s": [resource_id]}
 
     def named(self, resource_id: str) -> dict[str, object]:
-        """The id, as `delete` takes it."""
+        """Arguments that name the resource in `delete`."""
         return self.listed(resource_id) if self.lists else {self.parameter: resource_id}
 
 
@@ -74,7 +74,7 @@ class Resources:
     account: AwsAccount
 
     def inspect(self, machine_id: str) -> Machine:
-        """Return its present state; TERMINATED if EC2 does not know it. Raises ProviderError."""
+        """Return the resource's state; TERMINATED if EC2 does not know it. Raises ProviderError."""
         region, resource_id = machines.split_id(machine_id)
         prefix = resource_id.partition("-")[0]
         if prefix != INSTANCE and prefix not in OTHERS:
@@ -92,7 +92,7 @@ class Resources:
         return machine or machines.gone(machine_id, simulated=simulated)
 
     def terminate(self, machine_id: str) -> None:
-        """Start to terminate it; idempotent. Raises ProviderError."""
+        """Start to terminate the resource; idempotent. Raises ProviderError."""
         region, resource_id = machines.split_id(machine_id)
         prefix = resource_id.partition("-")[0]
         try:

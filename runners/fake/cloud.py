@@ -142,7 +142,7 @@ class FakeCloud:
             return self._rented[machine_id].machine
 
     def inspect(self, machine_id: str) -> Machine:
-        """One look; each brings a booting or stopping machine nearer to its next state."""
+        """Return the state. Each call moves a booting or stopping machine to its next state."""
         with self._lock:
             self._verb("inspect")
             rented = self._rented.get(machine_id)

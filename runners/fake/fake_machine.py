@@ -122,7 +122,7 @@ class FakeComputer:
     dead: bool = False
 
     def cut(self) -> None:
-        """Make the machine unreachable; its processes go on."""
+        """Make the machine unreachable while its processes continue."""
         self.reachable = False
 
     def heal(self) -> None:

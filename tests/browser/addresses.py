@@ -88,6 +88,7 @@ PAGES = (
         "verdict", "/verdicts/{verdict}", lambda world: urls.verdict_url(world.left.verdicts[-1])
     ),
     Address("costs", urls.COSTS, _kept(urls.COSTS)),
+    Address("audit", urls.AUDIT, _kept(urls.AUDIT), has_picture=False),
     Address("machines", urls.MACHINES, _kept(urls.MACHINES)),
     Address("known-issues", urls.KNOWN_ISSUES, _kept(urls.KNOWN_ISSUES)),
     Address("schedules", urls.SCHEDULES, _kept(urls.SCHEDULES)),
@@ -98,6 +99,8 @@ PAGES = (
 # A run has some thirty kinds of things to tell, and asks once for each.
 NO_PAGES = {
     urls.SIGN_IN: "tests of its own look at it",
+    urls.SIGN_IN_AT_ISSUER: "leads to the issuer",
+    urls.SIGNED_IN_AT_ISSUER: "comes from the issuer",
     urls.LOG_RAW: "bytes to keep",
     urls.LOG_LINE: "one line for a reader",
     "/badges/{gate}.svg": "a picture",

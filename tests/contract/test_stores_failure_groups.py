@@ -319,8 +319,8 @@ def test_where_tests_passed_and_failed_is_told_in_few_rows(world, stores):
         (a.id, TestOutcome.FAILED): 1,
         (b.id, TestOutcome.PASSED): 1,
     }
-    (tried,) = stores.failure_groups.tried(cells)
-    assert (tried.test_id, tried.earlier) == (b.id, (TestOutcome.FAILED,))
+    (((test, _), earlier),) = stores.failure_groups.retried(cells).items()
+    assert (test, earlier) == (b.id, (TestOutcome.FAILED,))
     suites = stores.failure_groups.suites(cells)
     assert set(suites.values()) == {frozenset({"unit"})}
     assert stores.failure_groups.find_tests("other", ["a"]) == []

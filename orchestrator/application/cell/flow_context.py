@@ -203,7 +203,7 @@ class FlowDeps:
 
 
 def workspace_of(deps: FlowDeps, lease: Lease | None) -> Workspace:
-    """Return the workspace on a lease's machine. Raises LookupError before it was reached."""
+    """Return the workspace on a lease's machine. Raises LookupError before the first contact."""
     if lease is None or lease.endpoint is None:
         raise LookupError("the attempt has no machine that was reached")
     return deps.open_workspace(lease.endpoint)
@@ -249,7 +249,7 @@ def is_out_of_time(deps: FlowDeps, now: AttemptState) -> bool:
 
 
 def record_deadline(deps: FlowDeps, now: AttemptState, detail: str = "") -> Value:
-    """Stop the attempt at its time limit; it timed out only if it was running."""
+    """Stop the attempt at its time limit: timed out if jobs ran, errored before that."""
     minutes = now.spec.matrix.limits.max_minutes
     detail = detail or f"limits.max_minutes ({minutes:g}) is over"
     if now.cell.has_reached(CellState.RUNNING):
@@ -266,7 +266,7 @@ def attempt_deadline(now: AttemptState) -> datetime | None:
 
 
 def billed_minutes(spec: RunSpec) -> float:
-    """Return the maximum billed minutes of a machine of the run; its cost is reserved."""
+    """Return the maximum billed minutes of a machine of the run, for which cost is reserved."""
     return billed_minutes_of(spec.matrix.limits.max_minutes, spec.hold_minutes)
 
 
@@ -320,19 +320,19 @@ def tags_of(deps: FlowDeps, now: AttemptState, lease: Lease, ends: datetime) -> 
 
 
 def overdue(deps: FlowDeps, cell: Cell, patience_s: float) -> bool:
-    """Whether the cell has been in its state for longer."""
+    """Whether the cell has been in its state for longer than the limit."""
     entered = cell.entered_at
     return entered is not None and deps.clock.now() - entered >= timedelta(seconds=patience_s)
 
 
 def is_unreachable(attempt: Attempt) -> bool:
-    """Whether its machine is gone or denies access: only one more try is made."""
+    """Whether the cell's machine is gone or denies access, so that only one more try is made."""
     hopeless = ("lost", "preempted", "host_key", "auth", "ssh")
     return attempt.cause is not None and attempt.cause.reason in hopeless
 
 
 def enter(deps: FlowDeps, now: AttemptState, state: CellState, reason: str = "") -> AttemptState:
-    """Move the cell to a state; does nothing if it is there or past it."""
+    """Move the cell to a state; do nothing if the cell is in the state or past it."""
     if now.cell.has_reached(state):
         return now
     cells = deps.stores.cells

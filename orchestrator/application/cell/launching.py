@@ -106,7 +106,7 @@ def launch(deps: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) 
 
 
 def hold(deps: FlowDeps, lease: Lease, machine: Machine, *, is_granted: bool = False) -> Lease:
-    """Store the machine's id; the provider may not list it everywhere yet."""
+    """Store the machine's id before the provider lists the machine everywhere."""
     at = deps.clock.now()
     facts = {**machine.facts, LeaseFact.ASKED_AT: at.isoformat()}
     if is_granted:
@@ -189,7 +189,7 @@ def terminate_refused(deps: FlowDeps, lease: Lease, provider: Provider) -> NotYe
 
 
 def reconcile(deps: FlowDeps, lease: Lease, provider: Provider) -> NotYet:
-    """Resolve a lost launch call whose repetition was refused: adopt its machine, if any."""
+    """Resolve a lost launch call whose repetition was refused: adopt the call's machine, if any."""
     resolve_unanswered_launch(deps, lease, provider, refusal=_refusal(lease))
     return NOT_YET
 
@@ -261,7 +261,7 @@ def decide(
     result: PlacementResult,
     why: ProviderError | RankedPlace | str,
 ) -> bool:
-    """Store a placement decision; return whether it is a new one."""
+    """Store a placement decision; return whether the decision is new."""
     match why:
         case ProviderError():
             reason, detail = _word(why), str(why)

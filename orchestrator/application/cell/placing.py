@@ -238,7 +238,7 @@ def _refused_everywhere(
 
 
 def places_of(provider: Provider, platform: Platform) -> tuple[Place, ...]:
-    """Return the provider's places for the platform; a generic one where it lists none."""
+    """Return the provider's places for the platform; a generic place if none is listed."""
     if isinstance(provider, Offers):
         return provider.places(platform)
     return (Place("here", price_usd_per_hour=Decimal(0)),)

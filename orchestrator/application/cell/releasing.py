@@ -44,7 +44,7 @@ def record_bug(deps: FlowDeps, attempt_id: str, error: Exception) -> Value:
 
 
 def poll_release(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
-    """Release each machine until no lease of the attempt is open; errors delay it only."""
+    """Release each machine until no lease of the attempt is open; errors only delay that."""
     try:
         now = deps.stores.cells.attempt_state(attempt_id)
         now = enter(deps, now, CellState.RELEASING)
@@ -153,7 +153,7 @@ _NOT_HELD = (Outcome.PASSED, Outcome.CANCELLED, Outcome.NOT_AVAILABLE)
 
 
 def hold_outcome(deps: FlowDeps, now: AttemptState) -> Outcome | None:
-    """Return the outcome for which the machine is kept for a person; None if it is released.
+    """Return the outcome for which a person keeps the machine; None if the machine is released.
 
     Cancelling the run and the time limit end a hold.
     """

@@ -203,7 +203,7 @@ def reuse_before_renting(deps: FlowDeps, now: CellStatus) -> bool:
 
 
 def reuse_on_machine(deps: FlowDeps, now: AttemptState, prepared: Prepared | None) -> bool:
-    """Decide on a machine that costs nothing, once it is known."""
+    """Decide on reuse after the machine is known, for machines that cost nothing."""
     rented = deps.traits(now.plan.platform.provider).rented
     if now.spec.reuse_max_age_s is None or prepared is None or rented:
         return False

@@ -18,7 +18,7 @@ Source = str | Mapping[str, object]
 
 
 class Documents(Protocol):
-    """Parses them. Each method raises InvalidDocumentError with every problem and its position."""
+    """Parses matrices, manifests and policies. Every method raises InvalidDocumentError."""
 
     def read_matrix(self, source: Source, name: str) -> Matrix:
         """Return a well-formed matrix, not checked for feasibility."""

@@ -48,11 +48,11 @@ class Dialect(Protocol):
 
     @property
     def provenance(self) -> Provenance:
-        """Provenance of its results."""
+        """Provenance of the results that the dialect parses."""
         ...
 
     def match(self, artifact: Artifact) -> float:
-        """Return the confidence from 0 (no) to 1 (its producer's mark), by the first bytes."""
+        """Return the confidence, from 0 to 1, that the bytes begin a document of the dialect."""
         ...
 
     def read(self, artifact: Artifact) -> Iterator[Said]:

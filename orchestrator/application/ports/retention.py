@@ -10,18 +10,18 @@ from orchestrator.domain.retention import Amount
 
 
 class HomeFiles(Protocol):
-    """Files that a controller wrote into its home, and can make again."""
+    """Files in the controller's home that the controller can write again."""
 
     def reports(self) -> Iterator[str]:
         """Yield the ids of runs with rendered reports."""
         ...
 
     def drop_reports(self, run_id: str, *, dry: bool) -> Amount:
-        """Remove a run's rendered reports with their copies of artifacts, or only count them."""
+        """Remove or only count a run's rendered reports with their copies of artifacts."""
         ...
 
     def drop_wheels(self, before: datetime, *, dry: bool) -> Iterator[Amount]:
-        """Remove wheelhouses that were resolved before a time, or only count them."""
+        """Remove or only count the wheelhouses that were resolved before a time."""
         ...
 
     def drop_copies(self, before: datetime, *, dry: bool) -> Iterator[Amount]:

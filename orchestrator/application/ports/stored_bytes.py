@@ -52,7 +52,7 @@ class PayloadArchives(Protocol):
         ...
 
     def read_manifest(self, chunks: Iterable[bytes]) -> Manifest:
-        """Validate a whole archive and return its manifest."""
+        """Validate a whole archive and return the manifest in it."""
         ...
 
     def read_file(self, path: Path) -> Manifest:

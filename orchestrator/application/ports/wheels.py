@@ -18,7 +18,7 @@ class WheelsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The chosen interpreter, or why there is none."""
+    """The chosen interpreter, or the reason for which none was chosen."""
 
     interpreter: Interpreter | None
     reason: str = ""

@@ -17,7 +17,7 @@ class Workspace(Protocol):
     """
 
     def put_agent(self) -> str:
-        """Ship the agent unless it is there; return its digest."""
+        """Ship the agent unless the machine has it; return the agent's digest."""
         ...
 
     def put_archive(
@@ -26,7 +26,7 @@ class Workspace(Protocol):
         digest: str,
         chunks: Callable[[], Iterable[bytes]],
     ) -> bool:
-        """Ship an archive (kind ``payloads`` or ``wheels``); False if it was there already."""
+        """Ship an archive (kind ``payloads`` or ``wheels``); False if it was there before."""
         ...
 
     def probe(self, candidates: Sequence[str]) -> Mapping[str, object]:
@@ -38,7 +38,7 @@ class Workspace(Protocol):
         ...
 
     def start(self, attempt: str, plan: Mapping[str, object], secrets: Mapping[str, str]) -> None:
-        """Start the agent, detached, unless it runs or has ended."""
+        """Start the agent, detached, unless the agent runs or has ended."""
         ...
 
     def pull(

@@ -239,7 +239,7 @@ def artifact_id(name: str) -> str:
 
 
 def module_id(module: str, *, parents: int = 0) -> str:
-    """Return the id of a suite named after its test module, with parent folders where needed."""
+    """Return the id of a suite named after its test module, with `parents` folders of its path."""
     parts = list(PurePosixPath(module).parts)
     stem = re.sub(r"\.(?:py|md|rst|txt|ipynb)$", "", parts[-1] if parts else module)
     stem = re.sub(r"^tests?_|_tests?$", "", stem) or stem

@@ -108,13 +108,13 @@ class JobSection:
 
     @property
     def is_suite(self) -> bool:
-        """Whether it contains tests."""
+        """Whether the section contains tests."""
         tallied = self.announced is not None or self.summed is not None
         return bool(self.tests or self.unnamed or (tallied and not self.checks))
 
     @property
     def is_empty(self) -> bool:
-        """Whether it contains no job."""
+        """Whether the section contains no job."""
         told = self.checks or self.metrics or self.degraded or self.said is not None
         return not (told or self.is_suite or self.end is not None)
 

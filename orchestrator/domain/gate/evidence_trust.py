@@ -19,7 +19,7 @@ AHEAD = timedelta(days=1)
 
 
 def doubts(case: RuleContext, stand: PlatformEvidence, cell: CellEvidence) -> Iterator[str]:
-    """Return why the cell's evidence does not count, in sentences; empty if it does."""
+    """Return why the cell's evidence does not count, in sentences; empty if the evidence counts."""
     yield from age_doubts(case, cell)
     yield from identity_doubts(case, stand, cell)
 

@@ -40,7 +40,7 @@ class ExcuseTerms:
     """
 
     def age_fault(self, policy: GatePolicy, opened: date, today: date) -> str:
-        """Return why an excuse opened that day does not count today; empty if it does."""
+        """Return why an excuse opened that day does not count today; empty if the excuse counts."""
         if not self.ages:
             return ""
         if opened > today:

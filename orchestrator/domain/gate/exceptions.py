@@ -46,7 +46,7 @@ class Excuse:
 
     @property
     def sentence(self) -> str:
-        """Describe it in one sentence."""
+        """Describe the excuse in one sentence."""
         approved = ", ".join(self.approved_by)
         return f"Waived by {self.id} until {self.until}: {self.reason} (approved by {approved})."
 
@@ -94,12 +94,12 @@ def unexcused(result: RuleResult, failing: Mapping[str, int] | None) -> list[str
 
 
 def as_words(failing: Mapping[str, int]) -> list[str]:
-    """Return the items, each with its count if it is above 1."""
+    """Return the items, each followed by the item's count where the count is above 1."""
     return [name if n == 1 else f"{name} ({n})" for name, n in sorted(failing.items())]
 
 
 def with_failing(result: RuleResult, terms: ExcuseTerms) -> RuleResult:
-    """Return the result with its failing items, where waivers are bound to these."""
+    """Return the result with its failing items, for rules whose waivers are bound to the items."""
     if not (terms.bound and is_bad(result)):
         return replace(result, failing={})
     failing = result.failing or {result.id: 1}

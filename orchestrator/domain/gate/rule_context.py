@@ -76,7 +76,7 @@ _NEVER = {
 
 
 def rule_fault(rule: str, policy: GatePolicy) -> str:
-    """Return why an exception or a waiver cannot apply to this rule; empty if it can."""
+    """Return why an exception or a waiver cannot apply to this rule; empty if one can apply."""
     kind, _, rest = rule.partition("/")
     if kind in _NEVER and not (kind in _OF_JOB and rest):
         return f"nothing waives {rule!r}: {_NEVER[kind]}"

@@ -25,7 +25,7 @@ class PublicKey:
 
     @property
     def ends_at(self) -> datetime | None:
-        """Return when it stops signing; None if that is unknown."""
+        """Return when the key stops signing; None if that is unknown."""
         known = [at for at in (self.not_after, self.retired_at) if at is not None]
         return min(known, default=None)
 

@@ -45,12 +45,12 @@ class FailingResult:
 
     @property
     def has_no_signature(self) -> bool:
-        """Whether it is no test, or an unnamed one."""
+        """Whether the result is not a test's, or is a test's without a signature."""
         return self.test is None or not self.test.signature
 
     @property
     def is_over(self) -> bool:
-        """Whether it failed in another run only."""
+        """Whether the test failed in another run only."""
         return self.test is not None and bool(self.test.run)
 
     @property
@@ -70,7 +70,7 @@ class FailingResult:
 
     @property
     def is_flaky(self) -> bool:
-        """Whether it passed in a rerun with nothing changed."""
+        """Whether the test passed in a rerun with nothing changed."""
         known = self.test
         return known is not None and (
             "passed" in known.reruns or bool(known.run and not known.payload)
@@ -95,7 +95,7 @@ class FailingResult:
 
 @dataclass(frozen=True, slots=True)
 class ToleratedResult:
-    """A failing result with what tolerates it."""
+    """A failing result with the excuses that tolerate it."""
 
     failing: FailingResult
     by: Mapping[str, int] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class ToleratedResult:
 
     @property
     def run(self) -> str:
-        """The run in which it failed, where it does not fail now."""
+        """The run in which the test failed; empty if the test fails in this run."""
         return self.failing.test.run if self.failing.test else ""
 
     @property
@@ -116,7 +116,7 @@ class ToleratedResult:
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """All failing results with what tolerates them."""
+    """All failing results, each with the excuses that tolerate it."""
 
     results: tuple[ToleratedResult, ...]
     """Blocking results first."""

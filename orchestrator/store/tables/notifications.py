@@ -29,7 +29,7 @@ class LineageStateRow(TableBase):
 
 
 class AnnouncementRow(TableBase):
-    """The key of an announcement, whether or not it changed its lineage's state."""
+    """The key of an announcement, also of one that changed no lineage's state."""
 
     __tablename__ = "announcement"
 

@@ -134,7 +134,7 @@ class PrunedPartRow(TableBase):
 
 
 class PruneRow(TableBase):
-    """The last prune that came to its end; one row."""
+    """The last completed prune; one row."""
 
     __tablename__ = "prune"
 
@@ -261,7 +261,7 @@ class ReusableResultRow(TableBase):
 
 
 class CellReuseRow(TableBase):
-    """The reuse decision for a job, made before its cell rented anything."""
+    """The reuse decision for a job, made before the cell rents a machine."""
 
     __tablename__ = "cell_reuse"
 

@@ -440,7 +440,7 @@ def _modules(text: str) -> Tuple[Dict[str, str], str]:
 
 
 def files_of(module: object) -> List[str]:
-    """Return every file that a module declares as its origin; they should be the same."""
+    """Return every file that a module declares as its origin; normally all are one file."""
     told = contents(module)
     spec, loader = told.get("__spec__"), told.get("__loader__")
     origin = getattr(spec, "origin", None) if getattr(spec, "has_location", False) else None

@@ -293,7 +293,7 @@ def _strange_loader(values: Values) -> str:
 
 
 def namespaces(contents: Values, module: str) -> Iterator[Tuple[str, Values, Optional[type]]]:
-    """Yield the namespaces of a module, and of the classes that name it as theirs.
+    """Yield the namespaces of a module, and of the classes whose ``__module__`` is the module.
 
     Each comes with the prefix of its names, and with its class.
     """
