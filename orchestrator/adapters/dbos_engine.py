@@ -31,8 +31,9 @@ _SCHEMA = "engine"
 _SQLITE = "sqlite:///"
 _BUSY_S = 10.0
 _PAGES_AT_ONCE = 1_000
-_CUT_TIMEOUT_MS = 500
 """Pages of the file that are given back at once."""
+_CUT_TIMEOUT_MS = 500
+"""Time for which the cutting of the file's log waits for readers."""
 _PENDING = "PENDING"
 _ENDED = ["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
 _AT_ONCE = 200

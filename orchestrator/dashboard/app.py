@@ -23,6 +23,7 @@ from orchestrator.application.evaluate_gate import VerdictMissingError
 from orchestrator.application.gate_policies import GateMissingError
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages import (
+    audit,
     benchmark_list,
     benchmark_trend,
     cell,
@@ -143,6 +144,7 @@ _PAGES = (
     log,
     costs,
     machines,
+    audit,
     products,
     grid,
     tests,

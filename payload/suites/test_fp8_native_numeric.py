@@ -25,10 +25,8 @@ from torchbridge.fp8.matmul import find_path
 
 pytestmark = pytest.mark.usefixtures("in_float8")
 
-DTYPES = list(ref.LAYOUTS)
 SHAPES = [(1, 1), (3, 5), (128, 128), (129, 257), (300, 70)]
 BLOCKS = {"tensor": (None, None), "row": (1, None), "block": (1, 128), "tile": (128, 128)}
-named = {"ids": lambda value: str(value).removeprefix("torch.")}
 
 
 def codes(dtype: torch.dtype, device: torch.device) -> torch.Tensor:

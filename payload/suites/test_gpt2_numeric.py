@@ -28,7 +28,6 @@ from torchbridge.llm import (
     teacher_forced,
 )
 
-CPU = torch.device("cpu")
 IDS = torch.zeros(1, 3, dtype=torch.int64)
 SIZES = [  # vocabulary, positions, layers, heads, width
     (11, 8, 1, 1, 4),

@@ -10,13 +10,11 @@ import torch
 from benchmarks import moe_arms, moe_throughput
 from suites.numerics import TOLERANCE, relative_error
 from torchbridge.bench import run_duel
-from torchbridge.moe import MoELayer
 from torchbridge.moe.grouped import why_not
 
 SHAPE = moe_arms.Shape(32, 64, experts=4, batch=5, sequence=13)
 CPU = torch.device("cpu")
 needs_hf = pytest.mark.skipif(moe_arms.why_no_hf() is not None, reason=str(moe_arms.why_no_hf()))
-KINDS = [MoELayer, moe_arms.SwiGLUMoE]
 
 
 def duels(shape=SHAPE):

@@ -18,7 +18,6 @@ from torchbridge.moe.experts import EXPERTS
 from torchbridge.moe.grouped import grouped_mm
 
 STILL = {"expert_dropout": 0.0, "router_dropout": 0.0}
-DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 THERE = hasattr(torch.nn.functional, "grouped_mm") or hasattr(torch, "_grouped_mm")
 REFUSAL = "multiple of 16 bytes" if THERE else "has no grouped_mm"  # of odd widths
 

@@ -55,6 +55,12 @@ def plain(config: TrainConfig = CONFIG) -> TrainConfig:
     return dataclasses.replace(config, graphed=False)
 
 
+def recording(steps: int, **options) -> Trainer:
+    """Of a network whose steps are recorded."""
+    options = {"hardware": NO_AMP, "device": CPU, "graphs": TapeGraphs(), **options}
+    return Trainer(network(), CONFIG, steps=steps, **options)
+
+
 class TestSameNumbers:
     @ALL
     @pytest.mark.parametrize("accumulate", [1, 2])
@@ -87,9 +93,7 @@ class TestSameNumbers:
 
     def test_overflow_skips_a_replayed_step(self):
         x, y = problem(CPU, 32)
-        trainer = Trainer(
-            network(), CONFIG, hardware=FP16, device=CPU, graphs=TapeGraphs(), steps=8
-        )
+        trainer = recording(8, hardware=FP16)
         for _ in range(WARM_UP + 2):
             trainer.step([(x, y)])
         before, scale = weights(trainer.model), trainer.scaler.get_scale()
@@ -104,9 +108,7 @@ class TestSameNumbers:
     def test_gradients_are_those_of_the_last_step(self):
         data = list(uneven())
         made = [Trainer(network(), plain(), steps=12, hardware=NO_AMP, device=CPU)]
-        made.append(
-            Trainer(network(), CONFIG, steps=12, hardware=NO_AMP, device=CPU, graphs=TapeGraphs())
-        )
+        made.append(recording(12))
         for batch in [*data, data[0]]:  # replays, the smaller one, a replay again
             for trainer in made:
                 trainer.step([batch])
@@ -129,9 +131,7 @@ class TestSameNumbers:
     def test_loading_gives_a_recording_up(self, tmp_path):
         """It would go on with the optimiser's state from before."""
         data = list(uneven())[:6]
-        trainer = Trainer(
-            network(), CONFIG, steps=12, hardware=NO_AMP, device=CPU, graphs=TapeGraphs()
-        )
+        trainer = recording(12)
         for batch in data[:5]:
             trainer.step([batch])
         checkpoint.save(trainer, tmp_path / "run.pt")
@@ -148,7 +148,7 @@ class TestWhatIsRecorded:
     def test_a_recording_computes_nothing(self):
         """Each batch counts once: the step that is recorded is the first that is replayed."""
         graphs = TapeGraphs()
-        trainer = Trainer(network(), CONFIG, steps=5, hardware=NO_AMP, device=CPU, graphs=graphs)
+        trainer = recording(5, graphs=graphs)
         for batch in list(uneven())[:5]:
             trainer.step([batch])
         taken = {int(state["step"]) for state in trainer.optimizer.state.values()}
@@ -156,9 +156,7 @@ class TestWhatIsRecorded:
 
     def test_losses_are_kept_apart(self):
         """The graph has one place for the loss; every step's is copied from there."""
-        trainer = Trainer(
-            network(), CONFIG, steps=7, hardware=NO_AMP, device=CPU, graphs=TapeGraphs()
-        )
+        trainer = recording(7)
         for batch in list(uneven())[:7]:
             trainer.step([batch])
         assert len({loss.data_ptr() for loss in trainer.losses}) == 7

@@ -88,6 +88,7 @@ PAGES = (
         "verdict", "/verdicts/{verdict}", lambda world: urls.verdict_url(world.left.verdicts[-1])
     ),
     Address("costs", urls.COSTS, _kept(urls.COSTS)),
+    Address("audit", urls.AUDIT, _kept(urls.AUDIT), has_picture=False),
     Address("machines", urls.MACHINES, _kept(urls.MACHINES)),
     Address("known-issues", urls.KNOWN_ISSUES, _kept(urls.KNOWN_ISSUES)),
     Address("schedules", urls.SCHEDULES, _kept(urls.SCHEDULES)),

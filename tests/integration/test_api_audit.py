@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -183,7 +184,7 @@ def test_a_machine_s_end_and_a_prune_have_entries(api: Desk) -> None:
     assert entries(api)[0] == newest, "what is not there was not changed"
 
 
-def test_a_launch_is_written_with_the_run_and_its_repetition_is_none(api: Desk) -> None:
+def test_a_launch_and_a_cancel_are_written_with_the_run(api: Desk) -> None:
     run = api.launch()
     entry = entries(api, resource="runs")[0]
     assert (entry["operation"], entry["resource"]) == ("launch", f"runs/{run['id']}")
@@ -258,6 +259,18 @@ def run_sql(api: Desk, *statements: str) -> None:
     with api.database.sessions.write() as session:
         for statement in statements:
             session.execute(text(statement))
+
+
+def test_the_chain_holds_where_many_write_at_once(logged: Desk) -> None:
+    def write(number: int) -> int:
+        body = {"name": f"thread {number}", "scope": "read"}
+        return int(logged.client.post(f"{API}/tokens", json=body).status_code)
+
+    assert logged.client
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(write, range(40))) == {201}
+    found = logged.context.stores.audit.verify()
+    assert (found.entries, found.broken_at) == (45, None)
 
 
 @pytest.mark.parametrize(

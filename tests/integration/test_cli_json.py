@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+import orchestrator
 from benchmarks.dashboard.fill import Filled, fill
 from benchmarks.dashboard.people import NIGHTLY
 from benchmarks.dashboard.plans import PRODUCT
@@ -40,6 +41,49 @@ ELSEWHERE = {
     "seatrial gate verify": "tests/integration/test_cli_verify.py",
 }
 """Answers that need a cloud or another process, by the file that checks them."""
+CHANGES = {
+    "run": "launch",
+    "rerun": "rerun",
+    "ingest": "ingest",
+    "annotate": "create_annotations",
+    "cancel": "cancel",
+    "gate check": "evaluate",
+    "gate waive": "create_waiver",
+    "gate approve": "create_approval",
+    "gate review": "create_payload_review",
+    "gate keys rotate": "rotate_keys",
+    "gate keys retire": "retire_signing_key",
+    "known-issue add": "create_known_issue",
+    "known-issue expire": "expire_known_issue",
+    "quarantine add": "create_quarantine",
+    "quarantine end": "end_one_quarantine",
+    "alias suggest": "match_tests",
+    "channel add": "create_channel",
+    "channel test": "send_test",
+    "channel rotate": "rotate_channel_secret",
+    "channel remove": "remove_channel",
+    "schedule add": "add_schedule",
+    "schedule pause": "pause_schedule",
+    "schedule resume": "resume_schedule",
+    "schedule trigger": "trigger_schedule",
+    "schedule remove": "remove_schedule",
+    "token create": "create_token",
+    "token revoke": "revoke_token",
+    "db prune": "prune_now",
+}
+"""The operation that the audit log has for a command."""
+BY_REST = {"alias confirm", "alias reject", "alias undo", "gate bisect", "machines", "cost"}
+BY_REST |= {"session revoke"}
+"""Commands that need another world; their operations have entries as all others of REST."""
+UNCHANGING = {"plan", "watch", "runs", "show", "failures", "slowest", "logs", "report", "export"}
+UNCHANGING |= {"compare", "lint", "ssh", "doctor", "gate dry-run", "gate explain", "gate history"}
+UNCHANGING |= {"gate list", "gate verify", "gate waivers", "gate reviews", "gate keys list"}
+UNCHANGING |= {"gate keys export", "known-issue list", "quarantine list", "quarantine suggest"}
+UNCHANGING |= {"alias list", "channel list", "channel log", "schedule list", "schedule show"}
+UNCHANGING |= {"audit list", "audit export", "audit verify", "token list", "session list"}
+UNCHANGING |= {"db check", "schema matrix", "schema payload", "schema policy", "backup"}
+ON_THIS_COMPUTER = {"init", "bootstrap", "serve", "controller", "db upgrade", "restore"}
+"""These ask no controller; `restore` writes an entry of its own."""
 ROOT = Path(__file__).parents[2]
 JUNIT = """\
 <testsuite tests="1"><testcase classname="tests.test_a" name="test_b" time="0.5"/></testsuite>
@@ -116,6 +160,13 @@ def test_every_answer_is_the_schemas(
         _people(told, hook)
         assert told("db prune", "db", "prune")["dry_run"]
         assert not told("db prune", "db", "prune", "--yes")["dry_run"]
+        token = told("token list", "token", "list")[-1]["id"]
+        for words in ("channel remove ops", "schedule remove dawn", f"token revoke {token}"):
+            assert main(CommandWiring(), words.split()) == 0
+        told.capture.readouterr()
+        entries = told("audit list", "audit", "list", "--limit", "1000")
+    assert {one["operation"] for one in entries} >= set(CHANGES.values())
+    assert {one["agent"] for one in entries} == {f"seatrial/{orchestrator.__version__}"}
     assert told.checked | ELSEWHERE.keys() == cli_answers.answers()
 
 
@@ -225,6 +276,14 @@ def _commands(prefix: str, group: object) -> Iterator[tuple[str, Any]]:
     for name, command in getattr(group, "commands", {}).items():
         full = f"{prefix} {name}"
         yield from _commands(full, command) if hasattr(command, "commands") else [(full, command)]
+
+
+def test_every_command_is_known_to_change_something_or_not() -> None:
+    known = [*CHANGES, *BY_REST, *UNCHANGING, *ON_THIS_COMPUTER]
+    assert len(known) == len(set(known))
+    assert {f"seatrial {name}" for name in known} == {
+        name for name, _ in _commands("seatrial", whole())
+    }
 
 
 def test_every_command_with_json_has_an_answer() -> None:

@@ -10,7 +10,10 @@ import pytest
 
 from orchestrator import extras
 from orchestrator.application.ports.statistics import Watched
+from orchestrator.bootstrap.sign_in import sign_in_ports
 from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
+from orchestrator.cli.errors import RefusedError
+from orchestrator.config import Settings
 from orchestrator.domain.machine import ConfigError, StaticHosts
 from runners import registry
 from runners.provider_context import ProviderContext
@@ -18,8 +21,15 @@ from runners.provider_context import ProviderContext
 ABSENT = {
     "aws": "boto3",
     "gcp": "google-cloud-billing, google-cloud-compute, ",
+    "oidc": "authlib",
     "statistics": "scipy",
 }
+WITH_ISSUER = Settings(
+    oidc_issuer="https://login.example",
+    oidc_client_id="seatrial",
+    oidc_roles="*=read",
+    public_url="https://seatrial.example",
+)
 
 
 @pytest.fixture
@@ -28,7 +38,7 @@ def core_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     found = metadata.distribution
 
     def look(name: str) -> metadata.Distribution:
-        if name.startswith(("boto3", "google-cloud", "scipy")):
+        if name.startswith(("authlib", "boto3", "google-cloud", "scipy")):
             raise metadata.PackageNotFoundError(name)
         return found(name)
 
@@ -58,6 +68,7 @@ def account(cloud: str) -> Callable[[], object]:
         ("gcp", "provider tpu", provider("tpu"), ConfigError),
         ("aws", "provider aws", account("aws"), ConfigError),
         ("gcp", "provider gcp", account("gcp"), ConfigError),
+        ("oidc", "SEATRIAL_OIDC_ISSUER", lambda: sign_in_ports(WITH_ISSUER), RefusedError),
         (
             "statistics",
             "the comparison of benchmarks",

@@ -126,7 +126,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Is it float8, and why (or why not); `ratio`: time of the plain arm over float8's, if known.
+    """Is it float8, and why (or why not).
 
     `plain` is the other arm: named "bf16" say, or "weight_only" where the weight exists in float8
     alone.
@@ -135,12 +135,6 @@ class Choice:
     float8: bool
     reason: str
     plain: Path
-    ratio: float | None = None
-
-    @classmethod
-    def of(cls, float8: bool, reason: str, plain: str, ratio: float | None = None) -> Choice:
-        """With the plain arm's name."""
-        return cls(float8, reason, Path(plain, reason), ratio)
 
     def told(self, taken: str) -> str:
         """The name of what was taken, and why."""
@@ -180,17 +174,18 @@ def choose(job: Job, hardware: Hardware) -> Choice:
     weight exists in float8 alone: widening that for each call moves more bytes than it spares.
     """
     plain = "weight_only" if job.stored else NAMES.get(job.dtype, str(job.dtype)[6:])
-    if (reason := no_units(hardware)) is not None:
-        return Choice.of(False, reason, plain)
     predicted = predict(job, hardware)
-    if predicted is None:
+    if (reason := no_units(hardware)) is not None:
+        float8 = False
+    elif predicted is None:
         target = hardware.target or hardware.name
-        return Choice.of(job.stored, f"not predicted: the peaks of {target} are not told", plain)
-    ratio = predicted.ratio
-    told = f"predicted {max(ratio, 1 / ratio):.2f}x {{}}, {job.sizes} on {hardware.target}"
-    if ratio > 1:
-        return Choice.of(True, told.format(f"faster than {plain}"), plain, ratio)
-    return Choice.of(False, told.format("slower in float8"), plain, ratio)
+        float8, reason = job.stored, f"not predicted: the peaks of {target} are not told"
+    else:
+        float8, ratio = predicted.ratio > 1, predicted.ratio
+        verdict = f"faster than {plain}" if float8 else "slower in float8"
+        reason = f"predicted {max(ratio, 1 / ratio):.2f}x {verdict}"
+        reason = f"{reason}, {job.sizes} on {hardware.target}"
+    return Choice(float8, reason, Path(plain, reason))
 
 
 def no_units(hardware: Hardware) -> str | None:
