@@ -20,6 +20,8 @@ from orchestrator.application.bisect_gate import BisectRange
 from orchestrator.application.ports.statistics import ChangePoint
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.audit import AuditVerification, ChainedEntry
+from orchestrator.domain.browser_session import BrowserSession
+from orchestrator.domain.budget import BudgetUse
 from orchestrator.domain.caller_identity import NewToken, Token
 from orchestrator.domain.cell import Attempt, Cause, PlacementDecision, Run, Transition
 from orchestrator.domain.channel import (
@@ -68,7 +70,7 @@ from orchestrator.domain.known_issue import (
     KnownIssue,
     KnownIssueResponse,
 )
-from orchestrator.domain.launch_plan import Plan, PlannedCell
+from orchestrator.domain.launch_plan import HostCheck, Plan, PlannedCell, Shipment
 from orchestrator.domain.lint_findings import CheckedAnnotation, DocumentFinding, Doubt
 from orchestrator.domain.machine import Place, SshAccess
 from orchestrator.domain.matrix import CellPlan
@@ -107,6 +109,7 @@ from orchestrator.domain.test_identity import (
     NameChanges,
     Suggestion,
 )
+from orchestrator.domain.test_set import SkippedPath
 from orchestrator.store.test_histories import TestRun
 
 documented(Counts, Cause, Attempt, Transition, PlacementDecision, ArtifactRecord, LeaseRecord)
@@ -134,6 +137,7 @@ documented(TestDuration, derived=["usual_s", "change"])
 documented(RunSummary, RunResponse, derived=["pass_rate"])
 documented(CellPlan, PlannedCell, Quota, QuotaLevel)
 documented(Place, derived=["usd_per_hour"], without=["options"])
+documented(BudgetUse, HostCheck, Shipment, SkippedPath, BrowserSession)
 documented(Headroom, derived=["sentence"])
 documented(Plan, derived=["worst_usd"])
 documented(CellCost, RunCost, ProviderCost, RunTotal, Spending)

@@ -12,11 +12,12 @@ from typing import cast
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
+from orchestrator.api.field_descriptions import DescribedModel
 from orchestrator.application.add_annotations import TooManyAnnotationsError
 from orchestrator.application.bisect_gate import NothingToBisectError
 from orchestrator.application.describe_run import RunMissingError
@@ -55,10 +56,10 @@ from orchestrator.store.retests import NoRetestsError
 from orchestrator.store.schedules import ScheduleTakenError
 
 
-class FaultResponse(BaseModel):
+class FaultResponse(DescribedModel):
     """An error in a request."""
 
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True)
 
     detail: str
     pointer: str | None = None
@@ -69,10 +70,10 @@ class FaultResponse(BaseModel):
     column: int | None = None
 
 
-class ProblemResponse(BaseModel):
+class ProblemResponse(DescribedModel):
     """A problem document (RFC 9457)."""
 
-    model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True)
 
     type: str
     """URN of the kind of problem."""

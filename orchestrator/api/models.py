@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from decimal import Decimal
-from functools import cache
 from inspect import getdoc
 from typing import Annotated, Any, Generic, Self, TypeVar, get_type_hints
 
 from pydantic import (
-    BaseModel,
     ConfigDict,
     GetCoreSchemaHandler,
     PlainSerializer,
@@ -17,6 +15,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
+from orchestrator.api.field_descriptions import DescribedModel, described
 from orchestrator.domain.outcome import TestOutcome
 
 T = TypeVar("T")
@@ -42,22 +41,21 @@ def documented(
 
     To be called before a route that answers with the records is declared.
     """
-    config = ConfigDict(
-        use_attribute_docstrings=True, json_schema_serialization_defaults_required=True
-    )
+    config = ConfigDict(json_schema_serialization_defaults_required=True)
     if is_sent:
         config["extra"] = "forbid"
     for record in records:
         record.__pydantic_config__ = config  # type: ignore[attr-defined]  # pydantic reads it
         schema = classmethod(_schema_with(derived, without))
         record.__get_pydantic_core_schema__ = schema  # type: ignore[attr-defined]  # it calls it
+        record.__get_pydantic_json_schema__ = classmethod(described)  # type: ignore[attr-defined]
 
 
 def _schema_with(derived: Sequence[str], without: Collection[str]) -> Callable[..., CoreSchema]:
     """Build pydantic's schema of a record.
 
     The schema is made once and kept on the class, as pydantic's own models keep theirs: every
-    route that answers with the record needs it, and reading the docstrings parses its source.
+    route that answers with the record needs it.
     """
 
     def schema_of(record: type, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:  # noqa: ANN401 - pydantic's signature
@@ -72,7 +70,6 @@ def _schema_with(derived: Sequence[str], without: Collection[str]) -> Callable[.
             parts = parts["schema"]
         for field in parts["fields"]:
             field["serialization_exclude"] = field["name"] in without
-            _describe_inherited(record, field)
         parts["computed_fields"] = [_computed(record, name, handler) for name in derived]
         return schema
 
@@ -92,23 +89,6 @@ def _make(record: type) -> None:
     record.__pydantic_core_schema__ = made.core_schema  # type: ignore[attr-defined]
     record.__pydantic_validator__ = made.validator  # type: ignore[attr-defined]
     record.__pydantic_serializer__ = made.serializer  # type: ignore[attr-defined]
-
-
-def _describe_inherited(record: type, field: Any) -> None:  # noqa: ANN401 - a part of a schema
-    """Copy the description of a parent record's field."""
-    for parent in record.__mro__[1:]:
-        if field["name"] in getattr(parent, "__dataclass_fields__", ()):
-            known = _properties(parent).get(field["name"], {})
-            updates = field.setdefault("metadata", {}).setdefault("pydantic_js_updates", {})
-            updates |= {key: known[key] for key in ("description",) if key in known}
-            return
-
-
-@cache
-def _properties(record: type) -> Mapping[str, Mapping[str, object]]:
-    found: Mapping[str, Mapping[str, object]]
-    found = TypeAdapter(record).json_schema(mode="serialization")["properties"]
-    return found
 
 
 def _computed(record: type, name: str, handler: GetCoreSchemaHandler) -> core_schema.ComputedField:
@@ -151,10 +131,10 @@ def _write_plainly(schema: Any) -> None:  # noqa: ANN401 - a tree of dicts and l
             _write_plainly(one)
 
 
-class ResponseModel(BaseModel):
+class ResponseModel(DescribedModel):
     """A JSON object of an answer."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
     @classmethod
     def of(cls, *records: object, **derived: object) -> Self:
@@ -170,10 +150,10 @@ class ResponseModel(BaseModel):
         return cls.model_validate(derived, from_attributes=True)
 
 
-class RequestModel(BaseModel):
+class RequestModel(DescribedModel):
     """A JSON object of a request; unknown keys are rejected."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class ListResponse(ResponseModel, Generic[T]):
