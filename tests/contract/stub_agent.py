@@ -83,7 +83,7 @@ def pull(folder, options, kill):
             int(options["--events"]) + len(sent[0]),
             int(options["--log"]) + len(sent[1]),
         )
-        serve.wake_later(layout.Attempt(folder), events_bytes=events_end, log_bytes=log_end)
+        serve.wake_later(layout.AttemptFolder(folder), events_bytes=events_end, log_bytes=log_end)
     return 0
 
 
