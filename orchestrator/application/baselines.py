@@ -246,14 +246,10 @@ class _BaselineFinder:
         jobs = frozenset(job.id for part in one.parts for job in part.cell.jobs)
         tests, ran, was_green = list[BaselineTests](), dict[str, Tests](), dict[str, Tests]()
         for group in dict.fromkeys(map(tuple, groups)):
-            then = self._by_name(group)
-            by_job = _expected([had.collected for had in then], anywhere.collected, jobs)
-            ran = _union(ran, _expected([had.ran for had in then], anywhere.ran, jobs))
-            was_green = _union(
-                was_green, _expected([had.passed for had in then], anywhere.passed, jobs)
-            )
+            had = _expected_tests(self._by_name(group), anywhere, jobs)
+            ran, was_green = _union(ran, had.ran), _union(was_green, had.passed)
             runs = dict.fromkeys(cell.run_id for cell in group if self._tests_of(cell) != _NONE)
-            tests += [BaselineTests(tuple(runs), by_job)] if runs else []
+            tests += [BaselineTests(tuple(runs), had.collected)] if runs else []
         for earlier, had in self._while_advisory(one, accepted):
             ran, was_green = _union(ran, had.ran), _union(was_green, had.passed)
             tests.append(BaselineTests((earlier,), had.collected))
@@ -461,6 +457,14 @@ def _lost(then: Mapping[str, Tests], anywhere: Mapping[str, Tests]) -> dict[str,
     """Return by job the tests that are not anywhere now."""
     lost = {job: tests - anywhere.get(job, Counter()) for job, tests in then.items()}
     return {job: tests for job, tests in lost.items() if tests}
+
+
+def _expected_tests(then: Sequence[_Tests], anywhere: _Tests, jobs: frozenset[str]) -> _Tests:
+    return _Tests(
+        _expected([had.collected for had in then], anywhere.collected, jobs),
+        _expected([had.ran for had in then], anywhere.ran, jobs),
+        _expected([had.passed for had in then], anywhere.passed, jobs),
+    )
 
 
 def _expected(
