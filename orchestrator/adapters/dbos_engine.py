@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from dbos import DBOS, DBOSConfig, SetWorkflowID, WorkflowSerializationFormat
 
+from orchestrator.adapters.step_log import step_of
 from orchestrator.adapters.wakeups import Wakeups
 from orchestrator.application.ports.engine import Body, Durable, Look, NotYet, Value
 
@@ -286,4 +287,8 @@ class _DbosDurable:
             raise _AbandonedError(name) from error
 
     async def _in_pool(self, body: Callable[..., T], *args: str) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._pool, body, *args)
+        def step() -> T:
+            with step_of(args[0] if args else ""):
+                return body(*args)
+
+        return await asyncio.get_running_loop().run_in_executor(self._pool, step)

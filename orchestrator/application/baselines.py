@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_, or_
@@ -16,7 +16,7 @@ from orchestrator.application.gather_evidence import CountedCell, GatheredRun
 from orchestrator.application.reused_results import results_of_cell
 from orchestrator.domain.cell import Cell
 from orchestrator.domain.event_facts import TestFact
-from orchestrator.domain.gate.policy import GatePolicy
+from orchestrator.domain.gate.policy import GatePolicy, like
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence, MachineEvidence
 from orchestrator.domain.gate.test_changes import BaselineTests, Tests, changes_since
 from orchestrator.domain.outcome import Outcome, TestOutcome
@@ -49,6 +49,8 @@ class GatePlatforms:
     """
     then: Mapping[str, frozenset[str]]
     """Required platforms of every version of the policy, by the version's digest."""
+    policies: Mapping[str, GatePolicy]
+    """Every version of the policy, by its digest."""
 
     @classmethod
     def of(cls, context: Context, policy: GatePolicy) -> GatePlatforms:
@@ -58,7 +60,7 @@ class GatePlatforms:
         named, required = _ids(policy), _required(policy)
         then = {digest: _required(one) for digest, one in before.items()}
         gone = frozenset[str]().union(*map(_ids, before.values())) - named
-        return cls(named, required, gone.union(*then.values()) - required, then)
+        return cls(named, required, gone.union(*then.values()) - required, then, before)
 
 
 def _ids(policy: GatePolicy) -> frozenset[str]:
@@ -91,6 +93,18 @@ class _Tests:
                 if is_in:
                     found.setdefault(test.job, Counter())[name] += 1
         return cls(collected, ran, passed)
+
+    def only(self, is_kept: Callable[[str, str], bool]) -> _Tests:
+        """Return the tests of which this is true, by job and name."""
+        return _Tests(
+            *(
+                {
+                    job: Counter({name: n for name, n in tests.items() if is_kept(job, name)})
+                    for job, tests in by_job.items()
+                }
+                for by_job in (self.collected, self.ran, self.passed)
+            )
+        )
 
     def __or__(self, other: _Tests) -> _Tests:
         return _Tests(
@@ -167,6 +181,7 @@ def _present_tests(one: CountedCell) -> _Tests:
 class _Accepted:
     """The evidence that a gate passed last."""
 
+    runs: frozenset[str]
     cells: Sequence[Cell]
     """By job name, the jobs with the last run's payload; a test that it lacks was removed."""
     signatures: frozenset[str]
@@ -184,6 +199,7 @@ class _Accepted:
         last = {cell.name: payloads[cell.run_id] for cell in cells}
         failures = (one for run in runs for one in stores.failures.of_run(run))
         return cls(
+            frozenset(runs),
             [cell for cell in cells if payloads[cell.run_id] == last[cell.name]],
             frozenset(failure.signature.id for failure in failures),
             green.verdict.policy_digest if green else "",
@@ -212,16 +228,16 @@ class _BaselineFinder:
         self._tests: dict[str, _Tests] = {}
         self._machines: dict[str, MachineEvidence] = {}
 
-    def _accepted(self, one: CountedCell) -> _Accepted:
-        """Return the runs that the gate passed last, other than those of the cell."""
-        runs = tuple(sorted(part.taken.id for part in one.parts))
+    def _accepted(self, without: Iterable[str]) -> _Accepted:
+        """Return the runs that the gate passed last, of verdicts on none of these runs."""
+        runs = tuple(sorted(set(without)))
         if runs not in self._passed:
             self._passed[runs] = _Accepted.of(self._context, self._gate, runs)
         return self._passed[runs]
 
     def baseline(self, one: CountedCell, anywhere: _Tests) -> CellBaseline:
         """Return the baseline of a cell; `anywhere` are the tests of all cells."""
-        first, accepted = one.parts[0], self._accepted(one)
+        first, accepted = one.parts[0], self._accepted(part.taken.id for part in one.parts)
         gates, platform = self._context.stores.gates, first.cell.platform.id
         green = self._last_greens(one, is_new=not accepted.cells)
         groups = [*self._groups(one, accepted.cells)]
@@ -230,14 +246,13 @@ class _BaselineFinder:
         jobs = frozenset(job.id for part in one.parts for job in part.cell.jobs)
         tests, ran, was_green = list[BaselineTests](), dict[str, Tests](), dict[str, Tests]()
         for group in dict.fromkeys(map(tuple, groups)):
-            then = self._by_name(group)
-            by_job = _expected([had.collected for had in then], anywhere.collected, jobs)
-            ran = _union(ran, _expected([had.ran for had in then], anywhere.ran, jobs))
-            was_green = _union(
-                was_green, _expected([had.passed for had in then], anywhere.passed, jobs)
-            )
+            had = _expected_tests(self._by_name(group), anywhere, jobs)
+            ran, was_green = _union(ran, had.ran), _union(was_green, had.passed)
             runs = dict.fromkeys(cell.run_id for cell in group if self._tests_of(cell) != _NONE)
-            tests += [BaselineTests(tuple(runs), by_job)] if runs else []
+            tests += [BaselineTests(tuple(runs), had.collected)] if runs else []
+        for earlier, had in self._while_advisory(one, accepted):
+            ran, was_green = _union(ran, had.ran), _union(was_green, had.passed)
+            tests.append(BaselineTests((earlier,), had.collected))
         tests += self._environments_gone(one, accepted.cells)
         for cell in self._dropped(one, accepted):
             had = self._tests_of(cell)
@@ -258,6 +273,34 @@ class _BaselineFinder:
             {job: sorted(names.elements()) for job, names in known.items()},
         )
         return CellBaseline(before, tuple(tests))
+
+    def _while_advisory(
+        self, one: CountedCell, accepted: _Accepted
+    ) -> Iterator[tuple[str, _Tests]]:
+        """Yield tests of jobs that were advisory when the gate passed, from the runs before those.
+
+        A pass accepts nothing of a job that could not decide it, but what the policy gave up.
+        """
+        record, runs = one.parts[0].cell, {part.taken.id for part in one.parts}
+        policies: list[GatePolicy] = []
+
+        def is_kept(job: str, name: str) -> bool:
+            return all(
+                _is_advisory(each, record.platform.id, job)
+                and not each.spec.evidence.manifest.gives_up(name)
+                for each in policies
+            )
+
+        while len(policies) < _REFUSED and (then := self._judged.policies.get(accepted.policy)):
+            if all(rule.level == "blocking" for rule in then.spec.jobs):
+                return
+            policies.append(then)
+            runs |= accepted.runs
+            accepted = self._accepted(runs)
+            for cell in accepted.cells:
+                had = self._tests_of(cell).only(is_kept) if cell.name == record.id else _NONE
+                if any(had.collected.values()):
+                    yield cell.run_id, had
 
     def _collected(self, cell: str, green: LastGreen) -> int | None:
         """Return the number of tests that a cell had in a green run of its platform.
@@ -394,6 +437,12 @@ class _BaselineFinder:
         return self._machines[cell.id]
 
 
+def _is_advisory(policy: GatePolicy, platform: str, job: str) -> bool:
+    rules = (rule for rule in policy.spec.jobs if rule.on == "all" or platform in rule.on)
+    found = next((rule for rule in rules if like(rule.id, job)), None)
+    return found is not None and found.level == "advisory"
+
+
 def _platform(cell: Cell) -> str:
     return cell.name.partition(".")[0]
 
@@ -408,6 +457,14 @@ def _lost(then: Mapping[str, Tests], anywhere: Mapping[str, Tests]) -> dict[str,
     """Return by job the tests that are not anywhere now."""
     lost = {job: tests - anywhere.get(job, Counter()) for job, tests in then.items()}
     return {job: tests for job, tests in lost.items() if tests}
+
+
+def _expected_tests(then: Sequence[_Tests], anywhere: _Tests, jobs: frozenset[str]) -> _Tests:
+    return _Tests(
+        _expected([had.collected for had in then], anywhere.collected, jobs),
+        _expected([had.ran for had in then], anywhere.ran, jobs),
+        _expected([had.passed for had in then], anywhere.passed, jobs),
+    )
 
 
 def _expected(

@@ -14,7 +14,7 @@ from orchestrator.domain.cell import Cause, Cell, CellState, RunState
 from orchestrator.domain.derive_outcomes import JobVerdict, judge_cell
 from orchestrator.domain.event_facts import fold
 from orchestrator.domain.evidence import read_events
-from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.outcome import Outcome, Reason
 from orchestrator.store.errors import StoreError
 from orchestrator.store.ingests import Begun
 
@@ -58,7 +58,7 @@ def _finish_cell(context: Context, cell: Cell, attempt_id: str) -> None:
     except Exception as error:
         logger.exception("cell %s: its evidence cannot be stored", cell.id)
         said = f"its evidence cannot be stored: {type(error).__name__}: {error}"
-        cause = Cause(Outcome.ERRORED, "controller", said)
+        cause = Cause(Outcome.ERRORED, Reason.CONTROLLER, said)
     stores.cells.enter(cell.id, CellState.RELEASING, at=at)
     stores.cells.conclude(cell.id, cause, at=at)
 

@@ -28,6 +28,7 @@ from orchestrator.adapters.files.home_folder import (
     prepare_home,
     system_user,
 )
+from orchestrator.adapters.step_log import StepFormatter
 from orchestrator.api.app import create_app
 from orchestrator.api.audit_calls import AuditCalls
 from orchestrator.api.security import HostNameCheck, token_guard
@@ -155,9 +156,9 @@ def _serve(settings: Settings, options: ServeOptions, umask: int) -> int:
 
 
 def _begin_to_log() -> None:
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
-    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(StepFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     for noisy in (
         "boto3",
         "botocore",

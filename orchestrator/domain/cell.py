@@ -13,7 +13,7 @@ from orchestrator.domain.commit import Commit
 from orchestrator.domain.machine import Endpoint, Extent, Place
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import Matrix
-from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.outcome import Outcome, Reason
 from orchestrator.domain.retests import RetestOptions
 
 
@@ -65,21 +65,21 @@ class Cause:
 
 RETRIED = frozenset(
     {
-        "capacity",
-        "boot",
-        "ssh",
-        "host_key",
-        "agent",
-        "controller",
-        "preempted",
-        "lost",
-        "unavailable",
-        "disk_full",
-        "cloud_init",
-        "packages",
-        "driver",
-        "torch_device",
-        "device_check",
+        Reason.CAPACITY,
+        Reason.BOOT,
+        Reason.SSH,
+        Reason.HOST_KEY,
+        Reason.AGENT,
+        Reason.CONTROLLER,
+        Reason.PREEMPTED,
+        Reason.LOST,
+        Reason.UNAVAILABLE,
+        Reason.DISK_FULL,
+        Reason.CLOUD_INIT,
+        Reason.PACKAGES,
+        Reason.DRIVER,
+        Reason.TORCH_DEVICE,
+        Reason.DEVICE_CHECK,
     }
 )
 """Reasons of `errored` after which another attempt is made."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.event_facts import CheckFact, JobFact
-from orchestrator.domain.outcome import Counts, Outcome, worst
+from orchestrator.domain.outcome import Counts, Outcome, Reason, worst
 from orchestrator.domain.units import plural
 
 PYTEST_NO_TESTS = 5
@@ -59,7 +59,7 @@ def judge_job(
             return JobVerdict(job, Outcome.FAILED, fact.cause, fact.detail or "")
         if fact is not None and fact.cause:
             return JobVerdict(job, Outcome.NOT_RUN, fact.cause, fact.detail or "")
-        return JobVerdict(job, Outcome.NOT_RUN, cause.reason if cause else "agent")
+        return JobVerdict(job, Outcome.NOT_RUN, cause.reason if cause else Reason.AGENT)
     outside = _interruption(fact, cause)
     if outside is not None:
         return _interrupted(job, counts, outside)
@@ -75,10 +75,10 @@ def judge_job(
 def _interruption(fact: JobFact, cause: Cause | None) -> Cause | None:
     """Return the outside cause that ended the job; None if it ended itself."""
     if fact.cause == "disk_full":
-        return Cause(Outcome.ERRORED, "disk_full", fact.detail or "")
+        return Cause(Outcome.ERRORED, Reason.DISK_FULL, fact.detail or "")
     if fact.finished_ts is not None and fact.cause != "stopped":
         return None
-    return cause or Cause(Outcome.ERRORED, "agent", "the job's end was never reported")
+    return cause or Cause(Outcome.ERRORED, Reason.AGENT, "the job's end was never reported")
 
 
 def _interrupted(job: str, counts: Counts, outside: Cause) -> JobVerdict:
@@ -199,7 +199,7 @@ def judge_cell(jobs: Iterable[JobVerdict], cause: Cause | None) -> Cause:
         verdicts += [replace(verdict, outcome=Outcome.ERRORED) for verdict in never]
     outcome = worst(v.outcome for v in verdicts)
     if outcome is None:
-        return Cause(Outcome.ERRORED, "agent", "the attempt ended without an event of any job")
+        return Cause(Outcome.ERRORED, Reason.AGENT, "the attempt ended without an event of any job")
     first = next(v for v in verdicts if v.outcome is outcome)
     if outcome is Outcome.PASSED:
         return Cause(outcome, "")

@@ -21,6 +21,40 @@ class Outcome(StrEnum):
     """A job that never started; its cell has the cause."""
 
 
+class Reason(StrEnum):
+    """Reason of an errored, cancelled or timed-out attempt, or of one without a machine.
+
+    Jobs have further reasons of their own; the glossary lists all.
+    """
+
+    CAPACITY = "capacity"
+    QUOTA = "quota"
+    NOT_OFFERED = "not_offered"
+    UNAVAILABLE = "unavailable"
+    PRICE = "price"
+    BUDGET = "budget"
+    AUTH = "auth"
+    CONFIG = "config"
+    BOOT = "boot"
+    SSH = "ssh"
+    HOST_KEY = "host_key"
+    CLOUD_INIT = "cloud_init"
+    PACKAGES = "packages"
+    DRIVER = "driver"
+    TORCH_DEVICE = "torch_device"
+    DEVICE_CHECK = "device_check"
+    ENVIRONMENT = "environment"
+    AGENT = "agent"
+    LOST = "lost"
+    PREEMPTED = "preempted"
+    DISK_FULL = "disk_full"
+    CONTROLLER = "controller"
+    DEADLINE = "deadline"
+    CANCELLED = "cancelled"
+    WRONG_HARDWARE = "wrong_hardware"
+    WRONG_SUBJECT = "wrong_subject"
+
+
 _SEVERITY = {
     Outcome.PASSED: 0,
     Outcome.NOT_AVAILABLE: 1,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
+from orchestrator.domain.gate.policy import EvidenceRule, JobRule, ManifestRule
 from orchestrator.domain.outcome import Outcome
 from tests.contract.frozen_runs import (
     at_work,
@@ -240,3 +242,31 @@ def test_an_environment_that_is_left_out_is_missed(context, stores, now, found) 
     # Each environment's own, not all of its platform's together.
     assert {cell.baseline_collected for cell in cells} <= {2, None}
     assert cells[0].baseline_collected == 2
+
+
+def policy_of_jobs(level, **manifest):
+    """A policy of the platform `one` in which the job `unit` has this level."""
+    policy = judging("one")
+    jobs = (JobRule(id="unit", level=level), JobRule(id="*"))
+    evidence = EvidenceRule(manifest=ManifestRule(**manifest))
+    return replace(policy, spec=replace(policy.spec, jobs=jobs, evidence=evidence))
+
+
+@pytest.mark.parametrize(
+    ("advisory", "found"),
+    [
+        (policy_of_jobs("advisory"), {"one": (GPU,)}),
+        (policy_of_jobs("advisory", removed_tests=(GPU,)), {}),
+        (policy_of_jobs("blocking"), {}),
+    ],
+    ids=["advisory", "given up", "blocking, so that it was waived"],
+)
+def test_a_job_that_is_advisory_keeps_its_baseline(context, stores, advisory, found) -> None:
+    runs = {"run-1": BOTH, "run-2": [COMMON], "run-3": [COMMON], "run-4": [COMMON]}
+    policies = (policy_of_jobs("blocking"), advisory, advisory)
+    for run, digest, policy in zip(runs, "abc", policies, strict=False):
+        ran_on(stores, run, {"one": runs[run]})
+        stores.gates.put_policy(stored(policy, digest * 64))
+        stores.gates.add_verdict(passed(run, policy=digest * 64))
+    ran_on(stores, "run-4", {"one": runs["run-4"]})
+    assert removed(context, "run-4", platforms=["one"]) == found

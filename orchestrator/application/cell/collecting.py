@@ -22,7 +22,7 @@ from orchestrator.domain.cell import Attempt, CellState
 from orchestrator.domain.event_facts import CheckFact, JobFact, MetricFact
 from orchestrator.domain.machine import ShellError
 from orchestrator.domain.manifest import Job, metrics_artifact, output_artifact
-from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.outcome import Outcome, Reason
 from orchestrator.domain.parsed_results import ParsedMetric
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.cells import AttemptState
@@ -47,7 +47,7 @@ def reopen_unread(deps: FlowDeps, now: AttemptState) -> list[str]:
     unread = [job for job in named if _has_ended(ended.get(job)) and ended[job].exit_code == 0]
     if unread and now.attempt.cause is None:
         detail = f"the files of {', '.join(unread)} were never collected"
-        record_failure(deps, now.attempt.id, Outcome.ERRORED, "agent", detail)
+        record_failure(deps, now.attempt.id, Outcome.ERRORED, Reason.AGENT, detail)
     return unread
 
 
@@ -212,7 +212,7 @@ def _pull_last(deps: FlowDeps, now: AttemptState, workspace: Workspace, *, late:
     attempt_id = now.attempt.id
     if now.position.end is None:
         cause = now.attempt.cause
-        workspace.stop(attempt_id, cause.reason if cause else "agent", kill=late)
+        workspace.stop(attempt_id, cause.reason if cause else Reason.AGENT, kill=late)
     pulled, have = pull_evidence(
         workspace,
         deps.stores.evidence,

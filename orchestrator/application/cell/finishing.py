@@ -20,7 +20,7 @@ from orchestrator.domain.cell import RETRIED, Cause, Cell, CellState, RunSpec
 from orchestrator.domain.derive_outcomes import JobVerdict, judge_cell
 from orchestrator.domain.event_facts import CheckFact, JobFact
 from orchestrator.domain.manifest import output_artifact
-from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.outcome import Outcome, Reason
 from orchestrator.domain.reuse_inputs import REUSED, all_reusable
 from orchestrator.domain.run_record import JobRecord
 from orchestrator.store.cells import AttemptState
@@ -83,7 +83,7 @@ def poll_close(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     environment = deps.stores.results.environment(now.cell.id) or {}
     _attest_torch(deps, now, environment)
     if may_try_again(now):
-        cause = now.attempt.cause or Cause(Outcome.ERRORED, "controller")
+        cause = now.attempt.cause or Cause(Outcome.ERRORED, Reason.CONTROLLER)
         cells.requeue(attempt_id, cause, at=at)
         return "again"
     judge = cache(partial(_over, deps, now.cell, now.spec))
@@ -125,7 +125,7 @@ def _outcome(cell: Cell, cause: Cause | None, judge: Callable[[], Sequence[JobRe
     except Exception as error:
         logger.exception("cell %s cannot be judged", cell.id)
         detail = f"it cannot be judged: {type(error).__name__}: {error}"
-        return Cause(Outcome.ERRORED, "controller", detail)
+        return Cause(Outcome.ERRORED, Reason.CONTROLLER, detail)
 
 
 def _cause_of(jobs: Sequence[JobRecord], cause: Cause) -> Cause:

@@ -27,7 +27,7 @@ from orchestrator.domain.cell import (
     RunSpec,
 )
 from orchestrator.domain.machine import Login, Machine, Provider, ProviderTraits
-from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.outcome import Outcome, Reason
 from orchestrator.domain.run_record import Evidence
 from orchestrator.store.cells import AttemptState
 from orchestrator.store.stores import Stores
@@ -213,7 +213,7 @@ def record_failure(
     deps: FlowDeps, attempt_id: str, outcome: Outcome, reason: str, detail: str
 ) -> Value:
     """Record the cause (the first one stays) and return STOP."""
-    deps.stores.cells.record_cause(attempt_id, Cause(outcome, reason, detail))
+    deps.stores.cells.record_cause(attempt_id, Cause(outcome, str(reason), detail))
     return STOP
 
 
@@ -236,7 +236,7 @@ def record_cancel(deps: FlowDeps, now: AttemptState) -> bool:
         return True
     if now.run.cancel_requested_at is not None:
         record_failure(
-            deps, now.attempt.id, Outcome.CANCELLED, "cancelled", "cancelled by a person"
+            deps, now.attempt.id, Outcome.CANCELLED, Reason.CANCELLED, "cancelled by a person"
         )
         return True
     return False
@@ -253,9 +253,9 @@ def record_deadline(deps: FlowDeps, now: AttemptState, detail: str = "") -> Valu
     minutes = now.spec.matrix.limits.max_minutes
     detail = detail or f"limits.max_minutes ({minutes:g}) is over"
     if now.cell.has_reached(CellState.RUNNING):
-        return record_failure(deps, now.attempt.id, Outcome.TIMED_OUT, "deadline", detail)
+        return record_failure(deps, now.attempt.id, Outcome.TIMED_OUT, Reason.DEADLINE, detail)
     detail = f"{detail}, and the machine was still {now.cell.state}: no job had begun"
-    return record_failure(deps, now.attempt.id, Outcome.ERRORED, "deadline", detail)
+    return record_failure(deps, now.attempt.id, Outcome.ERRORED, Reason.DEADLINE, detail)
 
 
 def attempt_deadline(now: AttemptState) -> datetime | None:
@@ -327,7 +327,7 @@ def overdue(deps: FlowDeps, cell: Cell, patience_s: float) -> bool:
 
 def is_unreachable(attempt: Attempt) -> bool:
     """Whether the cell's machine is gone or denies access, so that only one more try is made."""
-    hopeless = ("lost", "preempted", "host_key", "auth", "ssh")
+    hopeless = (Reason.LOST, Reason.PREEMPTED, Reason.HOST_KEY, Reason.AUTH, Reason.SSH)
     return attempt.cause is not None and attempt.cause.reason in hopeless
 
 

@@ -66,22 +66,22 @@ from orchestrator.domain.machine import (
     SshEndpoint,
 )
 from orchestrator.domain.money import machine_cost
-from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.outcome import Outcome, Reason
 from orchestrator.store.cells import AttemptState
 
 logger = logging.getLogger(__name__)
 
 REASONS: dict[type[ProviderError], str] = {
-    CapacityError: "capacity",
-    QuotaError: "quota",
-    NotOfferedError: "not_offered",
-    CredentialsError: "auth",
-    ConfigError: "config",
-    ProviderUnavailableError: "unavailable",
+    CapacityError: Reason.CAPACITY,
+    QuotaError: Reason.QUOTA,
+    NotOfferedError: Reason.NOT_OFFERED,
+    CredentialsError: Reason.AUTH,
+    ConfigError: Reason.CONFIG,
+    ProviderUnavailableError: Reason.UNAVAILABLE,
 }
 """Reason by error class, most transient first."""
 _NOT_GRANTED = "not_granted"
-_NEVER_RAN = ("capacity", "quota")
+_NEVER_RAN = (Reason.CAPACITY, Reason.QUOTA)
 _WHOLE = (Extent.PLACE, Extent.PROJECT)
 """An invalid request or credentials end the search, unless they concern only some regions."""
 
@@ -143,7 +143,7 @@ def _confirmed(
         if not machine.ended and is_young(deps, lease, at=at):
             return NOT_YET
         said = machine.detail or f"the provider says that it is {machine.state}"
-        return _withdraw(deps, now, lease, machine.ended or "boot", said, machine.extent)
+        return _withdraw(deps, now, lease, machine.ended or Reason.BOOT, said, machine.extent)
     if machine.state is not MachineState.REQUESTED:
         return _granted(deps, now, lease, machine)
     note_still_ordered(deps, lease, machine, at=at)
@@ -302,7 +302,7 @@ def _ask_again(
     deps: FlowDeps, now: AttemptState, lease: Lease, error: ProviderError
 ) -> Value | NotYet:
     if overdue(deps, now.cell, deps.timings.place_s):
-        return record_failure(deps, now.attempt.id, Outcome.ERRORED, "unavailable", str(error))
+        return record_failure(deps, now.attempt.id, Outcome.ERRORED, Reason.UNAVAILABLE, str(error))
     decide(deps, now, lease.place, PlacementResult.AGAIN, error)
     deps.backoff.trouble(lease.id, deps.clock.now())
     return NOT_YET
@@ -329,10 +329,10 @@ def _withdraw(
     deps: FlowDeps, now: AttemptState, lease: Lease, ended: str, message: str, extent: Extent
 ) -> NotYet:
     """Handle a refusal after an accepted launch: refuse the place, release the machine."""
-    reason = ended if ended in _NEVER_RAN else "boot"
+    reason = ended if ended in _NEVER_RAN else Reason.BOOT
     if ended == _NOT_GRANTED:
-        reason = "capacity"
-    kind = CapacityError if reason != "quota" else QuotaError
+        reason = Reason.CAPACITY
+    kind = CapacityError if reason != Reason.QUOTA else QuotaError
     error = kind(message, code=ended, extent=extent)
     decide(deps, now, lease.place, PlacementResult.REFUSED, f"{reason}: {message}")
     facts = {**refusal_facts(error, reason), LeaseFact.SEEN_AT: deps.clock.now().isoformat()}
@@ -366,11 +366,13 @@ def _refusal(lease: Lease) -> str:
 
 
 def _word(error: ProviderError) -> str:
-    return next((word for kind, word in REASONS.items() if isinstance(error, kind)), "unavailable")
+    return next(
+        (word for kind, word in REASONS.items() if isinstance(error, kind)), Reason.UNAVAILABLE
+    )
 
 
 CONSOLE_LINES = 12
-_AS_THEY_ARE = ("capacity", "quota", "preempted")
+_AS_THEY_ARE = (Reason.CAPACITY, Reason.QUOTA, Reason.PREEMPTED)
 """Ends of a machine that are an attempt's reason as well; others are a failed boot."""
 
 
@@ -391,7 +393,7 @@ def poll_boot(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
         deps.backoff.trouble(now.lease.id, deps.clock.now())
         note_provider_trouble(deps, now, error)
         return (
-            record_failure(deps, attempt_id, Outcome.ERRORED, "boot", str(error))
+            record_failure(deps, attempt_id, Outcome.ERRORED, Reason.BOOT, str(error))
             if late
             else NOT_YET
         )
@@ -407,7 +409,7 @@ def poll_boot(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
         return _knock(deps, now, machine.endpoint, way, late=late)
     if late:
         detail = f"machine {machine.id} is still {machine.state}. {machine.detail}"
-        return _blame_boot(deps, attempt_id, now.lease, "boot", detail.strip())
+        return _blame_boot(deps, attempt_id, now.lease, Reason.BOOT, detail.strip())
     return NOT_YET
 
 
@@ -426,7 +428,7 @@ def _ended(
     if not machine.ended and not_shown:
         return NOT_YET
     record_machine_ended_at(deps.stores, lease, machine, since=now.cell.entered_at, at=at)
-    reason = machine.ended if machine.ended in _AS_THEY_ARE else "boot"
+    reason = machine.ended if machine.ended in _AS_THEY_ARE else Reason.BOOT
     detail = f"machine {machine.id} is {machine.state} before it could be used. {machine.detail}"
     return _blame_boot(deps, now.attempt.id, lease, reason, detail.strip())
 
@@ -515,18 +517,18 @@ def _knock(
     except HostKeyError as error:
         if not late and _await_published_host_key(deps, now, shown, str(error)):
             return NOT_YET
-        return record_failure(deps, attempt_id, Outcome.ERRORED, "host_key", str(error))
+        return record_failure(deps, attempt_id, Outcome.ERRORED, Reason.HOST_KEY, str(error))
     except AuthenticationError as error:
         # a rented machine lets us in only after it has made its user
         if deps.traits(lease.provider).rented and not late:
             note_no_contact(deps, now, str(error))
             return NOT_YET
-        return record_failure(deps, attempt_id, Outcome.ERRORED, "auth", str(error))
+        return record_failure(deps, attempt_id, Outcome.ERRORED, Reason.AUTH, str(error))
     except ShellError as error:
         note_no_contact(deps, now, str(error))
-        return _blame_boot(deps, attempt_id, lease, "ssh", str(error)) if late else NOT_YET
+        return _blame_boot(deps, attempt_id, lease, Reason.SSH, str(error)) if late else NOT_YET
     except MachineError as error:
-        return record_failure(deps, attempt_id, Outcome.ERRORED, "agent", str(error))
+        return record_failure(deps, attempt_id, Outcome.ERRORED, Reason.AGENT, str(error))
     note_contact(deps, now)
     enter(deps, now, CellState.PREPARING)
     return GO

@@ -11,8 +11,9 @@ from orchestrator.domain.machine import (
     Place,
     ProviderError,
 )
+from orchestrator.domain.outcome import Reason
 
-REMEMBERED = frozenset({"capacity", "quota"})
+REMEMBERED = frozenset({Reason.CAPACITY, Reason.QUOTA})
 
 """Refusals of other attempts that are respected for a while."""
 

@@ -39,7 +39,7 @@ from orchestrator.domain.machine import (
 )
 from orchestrator.domain.matrix import Limits, Platform
 from orchestrator.domain.money import worst_usd
-from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.outcome import Outcome, Reason
 from orchestrator.domain.prices import why_unpriced, without_old_prices
 from orchestrator.store.cells import AttemptState
 from orchestrator.store.leases import Reservation
@@ -133,12 +133,12 @@ def _set_aside(
             _skip_for_budget(deps, now, lease, told.short, told.answer)
     if Reservation.OVER_BUDGET in over and Reservation.BUDGET_RESERVED not in over:
         detail = f"another machine could exceed {over[Reservation.OVER_BUDGET]}"
-        return record_failure(deps, now.attempt.id, Outcome.ERRORED, "budget", detail)
+        return record_failure(deps, now.attempt.id, Outcome.ERRORED, Reason.BUDGET, detail)
     if len(unpriced) == len(left):
         said = f"the price at {', at '.join(unpriced)}, and {needed}"
         if any(lease.refusal_reason for lease in mine):  # the others were asked, and refused
             return _refused_everywhere(deps, now, mine, said)
-        return record_failure(deps, now.attempt.id, Outcome.ERRORED, "price", said)
+        return record_failure(deps, now.attempt.id, Outcome.ERRORED, Reason.PRICE, said)
     return NOT_YET
 
 
@@ -221,7 +221,7 @@ def _cannot_be_asked(deps: FlowDeps, now: AttemptState, error: ProviderError) ->
     if not overdue(deps, now.cell, deps.timings.place_s):
         deps.backoff.trouble(now.attempt.id, deps.clock.now())
         return NOT_YET
-    return record_failure(deps, now.attempt.id, Outcome.ERRORED, "unavailable", str(error))
+    return record_failure(deps, now.attempt.id, Outcome.ERRORED, Reason.UNAVAILABLE, str(error))
 
 
 def _refused_everywhere(
@@ -230,10 +230,12 @@ def _refused_everywhere(
     reasons = {lease.refusal_reason for lease in mine if lease.refusal_reason}
     detail = "; ".join([*(lease.refusal for lease in mine if lease.refusal), *filter(None, [also])])
     enter(deps, now, CellState.PLACING)
-    if reasons == {"not_offered"}:
-        return record_failure(deps, now.attempt.id, Outcome.NOT_AVAILABLE, "not_offered", detail)
+    if reasons == {Reason.NOT_OFFERED}:
+        return record_failure(
+            deps, now.attempt.id, Outcome.NOT_AVAILABLE, Reason.NOT_OFFERED, detail
+        )
     ranked = [reason for reason in REASONS.values() if reason in reasons]
-    reason = next(iter([*ranked, *sorted(reasons)]), "capacity")
+    reason = next(iter([*ranked, *sorted(reasons)]), Reason.CAPACITY)
     return record_failure(deps, now.attempt.id, Outcome.ERRORED, reason, detail)
 
 

@@ -51,7 +51,7 @@ from orchestrator.domain.machine import (
 )
 from orchestrator.domain.manifest import OUTPUT, Job
 from orchestrator.domain.matrix import device_kind, idle_timeouts_of
-from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.outcome import Outcome, Reason
 from orchestrator.store.cells import AttemptState
 from orchestrator.store.stores import Stores
 
@@ -245,16 +245,16 @@ def _late(deps: FlowDeps, now: AttemptState, workspace: Workspace) -> Value:
 def _trouble(deps: FlowDeps, now: AttemptState, error: Exception, *, late: bool) -> Value | NotYet:
     """Handle an unreachable machine: check whether it is gone, else wait."""
     reason, said = _reason(error), str(error)
-    if reason in ("ssh", "host_key"):
-        every_s = deps.timings.host_key_look_s if reason == "host_key" else None
+    if reason in (Reason.SSH, Reason.HOST_KEY):
+        every_s = deps.timings.host_key_look_s if reason == Reason.HOST_KEY else None
         machine = inspected(deps, now, every_s=every_s)
         ended = record_machine_end(deps, now, machine, said)
         if ended is not None:
             return ended
-        awaited = reason == "host_key" and not late
+        awaited = reason == Reason.HOST_KEY and not late
         if awaited and await_new_host_key(deps, now, machine, said):
             return NOT_YET
-    if reason == "ssh" and not (_note_failed_contact(deps, now, said) or late):
+    if reason == Reason.SSH and not (_note_failed_contact(deps, now, said) or late):
         return NOT_YET
     return record_failure(deps, now.attempt.id, Outcome.ERRORED, reason, said)
 
@@ -272,15 +272,15 @@ def _reason(error: Exception) -> str:
         case NotReadyError():
             return error.reason
         case WrongHardwareError():
-            return "wrong_hardware"
+            return Reason.WRONG_HARDWARE
         case EnvironmentRefusedError():
-            return "environment"
+            return Reason.ENVIRONMENT
         case ConfigError():
-            return "config"
+            return Reason.CONFIG
         case HostKeyError():
-            return "host_key"
+            return Reason.HOST_KEY
         case ShellError():
-            return "ssh"
+            return Reason.SSH
     return "agent"
 
 
@@ -373,7 +373,11 @@ def secrets_of(deps: FlowDeps, now: AttemptState) -> Mapping[str, str]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-_REASONS = {"cloud_init": "cloud_init", "apt": "packages", "driver": "driver"}
+_REASONS = {
+    "cloud_init": Reason.CLOUD_INIT,
+    "apt": Reason.PACKAGES,
+    "driver": Reason.DRIVER,
+}
 
 
 class NotReadyError(Exception):

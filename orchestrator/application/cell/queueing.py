@@ -9,7 +9,7 @@ from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.cell.reuse_decision import reuse_before_renting
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import Attempt, Cause, CellState
-from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.outcome import Outcome, Reason
 
 
 def poll_admission(deps: FlowDeps, cell_id: str) -> Value | NotYet:
@@ -24,7 +24,7 @@ def poll_admission(deps: FlowDeps, cell_id: str) -> Value | NotYet:
     if now.last is not None and now.last.closed_at is None:
         return now.last.id
     if now.run.cancel_requested_at is not None:
-        cause = Cause(Outcome.CANCELLED, "cancelled", "cancelled while it was queued")
+        cause = Cause(Outcome.CANCELLED, Reason.CANCELLED, "cancelled while it was queued")
         outcome = cell_outcome(deps, now.cell, now.spec, cause)
         cells.conclude(cell_id, outcome, at=deps.clock.now())
         return None

@@ -30,7 +30,7 @@ from orchestrator.domain.machine import (
     SshEndpoint,
 )
 from orchestrator.domain.money import machine_cost
-from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.outcome import Outcome, Reason
 from orchestrator.store.cells import AttemptState
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ def record_bug(deps: FlowDeps, attempt_id: str, error: Exception) -> Value:
     """Store an internal error as the attempt's cause."""
     logger.error("attempt %s: an error of our own", attempt_id, exc_info=error)
     detail = f"{type(error).__name__}: {error}"
-    return record_failure(deps, attempt_id, Outcome.ERRORED, "controller", detail)
+    return record_failure(deps, attempt_id, Outcome.ERRORED, Reason.CONTROLLER, detail)
 
 
 def poll_release(deps: FlowDeps, attempt_id: str) -> Value | NotYet:

@@ -29,7 +29,7 @@ from orchestrator.domain.machine import (
     MachineState,
     ProviderError,
 )
-from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.outcome import Outcome, Reason
 from orchestrator.store.cells import AttemptState
 from orchestrator.store.evidence import EvidencePosition
 
@@ -51,10 +51,10 @@ def record_machine_end(
         at = deps.clock.now()
         record_machine_ended_at(deps.stores, now.lease, machine, since=now.cell.entered_at, at=at)
     words = machine.detail or machine.state
-    if machine.ended == "deadline":
+    if machine.ended == Reason.DEADLINE:
         detail = f"the machine ended by its own timer ({words})"
         return record_deadline(deps, now, detail)
-    reason = "preempted" if machine.ended == "preempted" else "lost"
+    reason = Reason.PREEMPTED if machine.ended == Reason.PREEMPTED else Reason.LOST
     detail = f"the provider says that the machine is {machine.state} ({words}); {message}"
     return record_failure(deps, now.attempt.id, Outcome.ERRORED, reason, detail)
 
@@ -138,21 +138,23 @@ def _watch(deps: FlowDeps, now: AttemptState) -> Value | NotYet:
         # the address of a machine that was taken away may be reassigned to another customer
         machine = inspected(deps, now, every_s=0)
         ended = record_machine_end(deps, now, machine, str(error))
-        return ended or record_failure(deps, attempt_id, Outcome.ERRORED, "host_key", str(error))
+        return ended or record_failure(
+            deps, attempt_id, Outcome.ERRORED, Reason.HOST_KEY, str(error)
+        )
     except MachineError as error:
         return _unheard(deps, now, str(error))
     except EvidenceError as error:
         detail = f"the machine sent something that is not evidence: {error}"
-        return record_failure(deps, attempt_id, Outcome.ERRORED, "agent", detail)
+        return record_failure(deps, attempt_id, Outcome.ERRORED, Reason.AGENT, detail)
     note_contact(deps, now)
     if pulled is None:
         detail = "the machine has no folder of this attempt any more"
-        return record_failure(deps, attempt_id, Outcome.ERRORED, "agent", detail)
+        return record_failure(deps, attempt_id, Outcome.ERRORED, Reason.AGENT, detail)
     if have.end is not None:
         return _ended(deps, now, have.end)
     if not pulled.alive and drained(pulled, have):
         detail = "the agent ended without an `end` event"
-        return record_failure(deps, attempt_id, Outcome.ERRORED, "agent", detail)
+        return record_failure(deps, attempt_id, Outcome.ERRORED, Reason.AGENT, detail)
     # Check the deadline only after contact: the evidence decides which job overran.
     if is_out_of_time(deps, now):
         return record_deadline(deps, now)
@@ -162,20 +164,20 @@ def _watch(deps: FlowDeps, now: AttemptState) -> Value | NotYet:
 def _ended(deps: FlowDeps, now: AttemptState, end: AgentEnd) -> Value:
     """Handle the agent's `end` event."""
     if end.outcome == "errored":
-        reason = end.reason or "agent"
+        reason = end.reason or Reason.AGENT
         return record_failure(deps, now.attempt.id, Outcome.ERRORED, reason, end.detail)
-    if end.outcome == "stopped" and end.reason == "preempted":
-        return record_failure(deps, now.attempt.id, Outcome.ERRORED, "preempted", end.detail)
+    if end.outcome == "stopped" and end.reason == Reason.PREEMPTED:
+        return record_failure(deps, now.attempt.id, Outcome.ERRORED, Reason.PREEMPTED, end.detail)
     if end.outcome == "stopped":
         detail = end.detail or "the agent stopped at the attempt's deadline"
-        return record_failure(deps, now.attempt.id, Outcome.TIMED_OUT, "deadline", detail)
+        return record_failure(deps, now.attempt.id, Outcome.TIMED_OUT, Reason.DEADLINE, detail)
     return GO
 
 
 def _first_event(deps: FlowDeps, now: AttemptState, have: EvidencePosition) -> Value | NotYet:
     if have.seq == 0 and overdue(deps, now.cell, deps.timings.first_event_s):
         detail = f"no event within {deps.timings.first_event_s:g} s of its start"
-        return record_failure(deps, now.attempt.id, Outcome.ERRORED, "agent", detail)
+        return record_failure(deps, now.attempt.id, Outcome.ERRORED, Reason.AGENT, detail)
     return NOT_YET
 
 
@@ -187,5 +189,5 @@ def _unheard(deps: FlowDeps, now: AttemptState, message: str) -> Value | NotYet:
         return ended
     if silent_s >= deps.timings.contact_timeout_s:
         detail = f"no contact for {silent_s:.0f} s: {message}"
-        return record_failure(deps, now.attempt.id, Outcome.ERRORED, "lost", detail)
+        return record_failure(deps, now.attempt.id, Outcome.ERRORED, Reason.LOST, detail)
     return NOT_YET
