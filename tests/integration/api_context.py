@@ -39,12 +39,13 @@ from orchestrator.adapters.subject_resolver import GitAndPipSubjects
 from orchestrator.adapters.text_similarity import FuzzySimilarity
 from orchestrator.api.app import create_app
 from orchestrator.api.security import token_guard
-from orchestrator.application.context import Context, GatePorts, RetentionPorts
+from orchestrator.application.context import Context, GatePorts, RetentionPorts, SignInPorts
 from orchestrator.application.end_run import ReportRefusedError, publish_report
 from orchestrator.application.janitor import Janitor
 from orchestrator.application.tokens import create_token
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.controller_wiring import WorkspacePool
+from orchestrator.domain.browser_session import SessionLimits
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.machine import Provider
@@ -66,6 +67,8 @@ from tests.databases import Agent
 from tests.waiting import until
 
 BEGIN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+ALL_DAY = SessionLimits(life=timedelta(days=1), idle=timedelta(days=1))
+"""Sessions of a desk outlive the hours that its clock is moved by."""
 MANIFEST = """\
 schema = 1
 name = "proof"
@@ -239,11 +242,11 @@ def _opened(url: str) -> Database:
 
 
 @contextlib.contextmanager
-def desk(home: Path, where: str | Database) -> Iterator[Desk]:
+def desk(home: Path, where: str | Database, sessions: SessionLimits = ALL_DAY) -> Iterator[Desk]:
     """Open everything, and close it again; `where` is the URL of a database, or an open one."""
     database = _opened(where) if isinstance(where, str) else where
     woken: list[str] = []
-    context = make_context(home, database, HandClock(), woken.append)
+    context = make_context(home, database, HandClock(), woken.append, sessions)
     clock = context.clock
     assert isinstance(clock, HandClock)
     app = create_app(context, guard=None, revision=database.ready)
@@ -258,7 +261,11 @@ def desk(home: Path, where: str | Database) -> Iterator[Desk]:
 
 
 def make_context(
-    home: Path, database: Database, clock: HandClock, wake: Callable[[str], None]
+    home: Path,
+    database: Database,
+    clock: HandClock,
+    wake: Callable[[str], None],
+    sessions: SessionLimits = ALL_DAY,
 ) -> Context:
     documents = FileDocuments()
     archives = FilePayloadArchives(documents)
@@ -296,6 +303,7 @@ def make_context(
         open_workspace=_workspaces(home, database).open,
         wheels=Wheelhouse(home / "wheels", clock=clock),
         wake=wake,
+        sign_in=SignInPorts(sessions),
     )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterator
 from dataclasses import replace
 from hashlib import sha256
 from http.cookies import SimpleCookie
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,13 +17,22 @@ from orchestrator.application.browser_sessions import cookie_of
 from orchestrator.application.tokens import Credential, create_token
 from orchestrator.bootstrap.http_server import AsgiDispatch
 from orchestrator.dashboard.session import Viewer
+from orchestrator.domain.browser_session import SessionLimits
 from orchestrator.domain.caller_identity import Caller, Scope
 from tests.integration import gate_world
+from tests.integration.api_context import Desk, Slots, desk
 from tests.integration.dashboard.desk import HOST, PageDesk, dashboard
 from tests.integration.dashboard.shown import read_page
 
 OURS = {"Origin": f"http://{HOST}", "Sec-Fetch-Site": "same-origin"}
 ACTION = "/gates/release/verdicts"
+
+
+@pytest.fixture
+def api(tmp_path: Path, slots: Slots) -> Iterator[Desk]:
+    """The interface with the sessions that a browser gets."""
+    with slots.fresh() as database, desk(tmp_path, database, SessionLimits()) as opened:
+        yield opened
 
 
 @pytest.fixture
