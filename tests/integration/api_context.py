@@ -11,7 +11,7 @@ import socket
 import tarfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 from pathlib import Path
@@ -246,7 +246,8 @@ def desk(home: Path, where: str | Database, sessions: SessionLimits = ALL_DAY) -
     """Open everything, and close it again; `where` is the URL of a database, or an open one."""
     database = _opened(where) if isinstance(where, str) else where
     woken: list[str] = []
-    context = make_context(home, database, HandClock(), woken.append, sessions)
+    context = make_context(home, database, HandClock(), woken.append)
+    context = replace(context, sign_in=SignInPorts(sessions))
     clock = context.clock
     assert isinstance(clock, HandClock)
     app = create_app(context, guard=None, revision=database.ready)
@@ -261,11 +262,7 @@ def desk(home: Path, where: str | Database, sessions: SessionLimits = ALL_DAY) -
 
 
 def make_context(
-    home: Path,
-    database: Database,
-    clock: HandClock,
-    wake: Callable[[str], None],
-    sessions: SessionLimits = ALL_DAY,
+    home: Path, database: Database, clock: HandClock, wake: Callable[[str], None]
 ) -> Context:
     documents = FileDocuments()
     archives = FilePayloadArchives(documents)
@@ -303,7 +300,6 @@ def make_context(
         open_workspace=_workspaces(home, database).open,
         wheels=Wheelhouse(home / "wheels", clock=clock),
         wake=wake,
-        sign_in=SignInPorts(sessions),
     )
 
 
