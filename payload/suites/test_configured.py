@@ -19,6 +19,7 @@ from torchbridge.configured import (
 )
 from torchbridge.fp8 import NativeFP8Linear
 from torchbridge.hardware import probe
+from torchbridge.train import TensorBatches, fit
 from torchbridge.validation.model import Subject, memory_usage
 
 QUIET = {"validation": {"enabled": False}, "kernels": {"compile": False}}
@@ -85,6 +86,14 @@ class TestReady:
         ready = make_ready(mlp().to(device), config, [torch.randn(3, 32, device=device)])
         assert ready.report.score == f"{count}/{count}"
 
+    def test_validation_finds_what_is_wrong(self, device):
+        model = mlp().to(device)
+        with torch.no_grad():
+            model[0].weight[0, 0] = float("nan")
+        config = Config().update(kernels={"compile": False})
+        report = make_ready(model, config, [torch.randn(3, 32, device=device)]).report
+        assert "no_nan_parameters" in report.names("fail")
+
     def test_validation_needs_inputs(self):
         with pytest.raises(ValueError, match="validation needs sample_inputs"):
             make_ready(mlp(), Config())
@@ -126,6 +135,15 @@ class TestTraining:
         assert (config.precision, config.epochs) == (precision, 3)
         with pytest.raises(ValueError, match="trained in fp32, with mixed_precision, not in bf16"):
             train_config(Config().update(precision={"default_format": "bf16"}))
+
+    def test_a_run(self, device):
+        x = torch.randn(64, 32)
+        batches = TensorBatches(x, x.argmax(dim=1) % 16, batch_size=16)
+        model = make_ready(mlp(), Config.for_training(**QUIET), training=True).model
+        before = copy.deepcopy(model.state_dict())
+        fit(model, batches, train_config(Config(), epochs=1, seed=0), device=device)
+        changed = [not torch.equal(before[n], v) for n, v in model.state_dict().items()]
+        assert changed == [True] * 4
 
     def test_states_on_the_host(self, device):
         models = [mlp().to(device)]

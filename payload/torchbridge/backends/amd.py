@@ -171,11 +171,17 @@ def _compare(name: str, actual: Tensor, expected: Tensor) -> None:
         raise KernelError(f"{name} is off by {error:.1e} (relative), over {limit:.0e}")
 
 
-class HostStream(contextlib.nullcontext):
+class HostStream:
     """The calling thread: work is done when it returns. A context like `torch.cuda.Stream`."""
 
     def synchronize(self) -> None:
         """Nothing is ever pending."""
+
+    def __enter__(self) -> HostStream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
 
 
 class HostEvent:
