@@ -167,6 +167,7 @@ MAKERS: dict[str, tuple[Maker, ...]] = {
     "/verdicts/{}": (lambda known: urls.verdict_url(known(known.verdicts)),),
     urls.COSTS: (_with(urls.COSTS),),
     urls.MACHINES: (_with(urls.MACHINES),),
+    urls.AUDIT: (_with(urls.AUDIT),),
     urls.KNOWN_ISSUES: (_with(urls.KNOWN_ISSUES),),
     urls.SCHEDULES: (_with(urls.SCHEDULES),),
     f"{urls.SCHEDULES}/{{}}": (lambda _: urls.schedule_url("nightly"),),

@@ -187,14 +187,18 @@ def create_dashboard(context: Context) -> FastAPI:
 
 
 class Suffix:
-    """Takes `.json`, `.csv` or `.md` off an address: the page is the same."""
+    """Takes `.json`, `.csv` or `.md` off the address of a page that is read: the page is the same.
+
+    Addresses of the sign-in stay as they are: the audit log knows them by their path.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, with how the page is wanted in its state."""
-        if scope["type"] == "http" and not scope["path"].startswith("/static/"):
+        is_read = scope["type"] == "http" and scope["method"] == "GET"
+        if is_read and not scope["path"].startswith(("/static/", urls.SIGN_IN)):
             # A name that ends so is written with %2E: see urls.as_page.
             suffix = scope.get("raw_path", b"").decode("latin-1").rpartition(".")[2]
             path = scope["path"].removesuffix(f".{suffix}")
@@ -212,8 +216,12 @@ class Head:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forward a HEAD request as GET, and drop the response's body."""
-        if scope["type"] != "http" or scope["method"] != "HEAD":
+        """Forward a HEAD request as GET, and drop the response's body.
+
+        A sign-in at the issuer changes something, which HEAD must not: it answers 405.
+        """
+        is_head = scope["type"] == "http" and scope["method"] == "HEAD"
+        if not is_head or scope["path"].startswith(urls.SIGN_IN_AT_ISSUER):
             await self._app(scope, receive, send)
             return
 

@@ -138,17 +138,22 @@ async def check_form(request: Request, viewer: Viewer, *, uploads: bool = False)
 
     Raises ForeignFormError, or UploadRefusedError before a body that is too large is read.
     """
-    site = request.headers.get("sec-fetch-site", "same-origin")
-    origin = request.headers.get("origin")
-    host = request.headers.get("host", "")
-    is_ours = origin is None or origin.partition("://")[2] == host
-    if site != "same-origin" or not is_ours:
-        raise ForeignFormError
+    check_site(request)
     if uploads:
         _check_size(request)
     form = await request.form(max_files=UPLOAD_FILES if uploads else 1)
     if not viewer.has_made(str(form.get(CSRF_FIELD, ""))):
         await form.close()
+        raise ForeignFormError
+
+
+def check_site(request: Request) -> None:
+    """Reject a form that another site has sent. Raises ForeignFormError."""
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    origin = request.headers.get("origin")
+    host = request.headers.get("host", "")
+    is_ours = origin is None or origin.partition("://")[2] == host
+    if site != "same-origin" or not is_ours:
         raise ForeignFormError
 
 

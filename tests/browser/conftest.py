@@ -103,13 +103,14 @@ def _routes(found: Iterable[Any]) -> Iterator[APIRoute]:
 
 
 def signed_in(browser: Browser, server: Served) -> Any:
-    """What the browser keeps after somebody has followed the printed link."""
+    """What the browser keeps after somebody has followed the printed link and sent its form."""
     context = browser.new_context()
     page = context.new_page()
-    answer = page.goto(server.sign_in)
-    assert answer is not None
+    page.goto(server.sign_in)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(lambda url: "/login" not in url)
     assert "token=" not in page.url, "the secret stays in the address"
     state = context.storage_state()
     context.close()
-    assert state["cookies"], f"not signed in: {answer.status}"
+    assert state["cookies"], f"not signed in: {page.url}"
     return state

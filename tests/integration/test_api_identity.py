@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.integration.api_context import Desk
+from tests.integration.api_context import MANIFEST, Desk, archive, sha256
 from tests.integration.gate_world import API, POLICY, check, put, ran
 from tests.integration.test_api_gate_signoff import FAILS, WAIVER, approve, waive
 
@@ -103,6 +103,14 @@ def test_nobody_gets_a_token_with_a_name_like_anothers(
     assert says in answer.json()["errors"][0]["detail"]
 
 
+def launch_of_product(api: Desk, name: str) -> None:
+    """A run whose product no gate has."""
+    data = archive(MANIFEST.replace('name = "proof"', f'name = "{name}"'))
+    digest = sha256(data)
+    api.client.put(f"{API}/payloads/{digest}", content=data).raise_for_status()
+    api.launch("key-other", payload=digest)
+
+
 def test_a_policy_says_how_long_exceptions_may_last(api: Desk) -> None:
     put(api)
     forever = POLICY + (
@@ -116,6 +124,7 @@ def test_a_policy_says_how_long_exceptions_may_last(api: Desk) -> None:
     put(api, forever + "  exception_max_age: 122d\n")
     check(api, "before", runs=[ran(api, tests=FAILS)])
     assert waive(api, days=122)["id"] == "W-0001"
+    launch_of_product(api, "other")
     issue = {
         "product": "proof",
         "title": "t",

@@ -30,7 +30,14 @@ from orchestrator.application.ports.identity_provider import (
 from orchestrator.application.tokens import sign_in_with_token
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.responses import PageMissingError, pages_of
-from orchestrator.dashboard.session import Viewer, forget, is_encrypted, keep, needs
+from orchestrator.dashboard.session import (
+    Viewer,
+    check_site,
+    forget,
+    is_encrypted,
+    keep,
+    needs,
+)
 from orchestrator.domain.caller_identity import Scope
 
 logger = logging.getLogger(__name__)
@@ -44,10 +51,11 @@ _REQUEST_LIFE_S = 600
 
 @router.get(urls.SIGN_IN)
 async def show_sign_in(request: Request, token: str = "", next: str = urls.BOARD) -> Response:  # noqa: A002
-    """Ask for a token, or take the one of the link that `serve` prints."""
-    if token:
-        return await _signed_in(request, token, next)
-    return _form(request, next, "")
+    """Ask for a token; the one of the link that `serve` prints is filled in.
+
+    To read this address signs nobody in: any site can make a browser do so.
+    """
+    return _form(request, next, "", token=token)
 
 
 @router.post(urls.SIGN_IN)
@@ -56,7 +64,8 @@ async def sign_in(
     token: Annotated[str, Form()] = "",
     next: Annotated[str, Form()] = urls.BOARD,  # noqa: A002
 ) -> Response:
-    """Start a session with a token."""
+    """Start a session with a token. Raises ForeignFormError for another site's form."""
+    check_site(request)
     return await _signed_in(request, token, next)
 
 
@@ -182,11 +191,13 @@ def _form(
     *,
     status: int = 401,
     is_of_issuer: bool = False,
+    token: str = "",
 ) -> Response:
     context: Context = request.app.state.context
     issuer = context.sign_in.issuer
     words = {
         "after": _local(after),
+        "token": token,
         "refused": refused,
         "is_of_issuer": is_of_issuer,
         "host": issuer.host if issuer else "",

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from orchestrator.api.audit_calls import AuditCalls
+from orchestrator.application.audit import UNKNOWN_A_MINUTE
 from orchestrator.application.browser_sessions import cookie_of
 from orchestrator.application.tokens import Credential, create_token
 from orchestrator.bootstrap.http_server import AsgiDispatch
@@ -161,12 +163,49 @@ def test_no_secret_is_in_the_database(site: PageDesk) -> None:
     assert session not in str(rows)
 
 
-def test_the_link_that_serve_prints_signs_in(site: PageDesk) -> None:
+def test_the_link_that_serve_prints_fills_the_form_in_and_signs_nobody_in(site: PageDesk) -> None:
     client = nobody(site)
-    answer = client.get(f"/login?token={site.token}")
-    assert (answer.status_code, answer.headers["location"]) == (303, "/")
-    assert answer.headers["cache-control"] == "no-store"
+    for method in ("GET", "HEAD"):
+        answer = client.request(method, f"/login?token={site.token}")
+        assert (answer.status_code, answer.headers["cache-control"]) == (200, "no-store")
+        assert "set-cookie" not in answer.headers
+    page = read_page(client.get(f"/login?token={site.token}&next=/gates").text)
+    form = {name: page.one("input", name=name)["value"] for name in ("token", "next")}
+    answer = client.post("/login", data=form, headers=OURS)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/gates")
     assert client.get("/gates").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}],
+)
+def test_another_site_signs_nobody_in_and_ends_no_session(
+    pages: PageDesk, headers: dict[str, str]
+) -> None:
+    form = {"token": pages.token}
+    answer = pages.client.post("/login", data=form, headers=headers, follow_redirects=False)
+    assert (answer.status_code, "set-cookie" in answer.headers) == (403, False)
+    pages.get("/gates")
+
+
+def test_every_sign_in_with_a_token_has_an_entry_and_guesses_are_limited(pages: PageDesk) -> None:
+    context = pages.api.context
+    pages_alone = AuditCalls(dashboard(context), context=context)
+    client = pages.api.speak(pages_alone, base=f"http://{HOST}", follow_redirects=False)
+    admin = pages.api.with_token("admin")
+    for data, headers, found in (
+        ({"token": pages.token}, OURS, ("done", 303)),
+        ({"token": "a guess"}, OURS, ("refused", 401)),
+        ({"token": pages.token}, {"Origin": "https://evil.example"}, ("refused", 403)),
+    ):
+        client.post("/login", data=data, headers=headers)
+        entry = admin.get("/api/v1/audit").json()["items"][0]
+        assert (entry["operation"], entry["outcome"], entry["status"]) == ("sign_in", *found)
+    for _ in range(UNKNOWN_A_MINUTE + 5):
+        client.post("/login", data={"token": "a guess"})
+    entries = admin.get("/api/v1/audit", params={"limit": 200}).json()["items"]
+    assert sum(one["actor"] == "" for one in entries) == UNKNOWN_A_MINUTE
 
 
 @pytest.mark.parametrize("token", ["", "x", "seatrial_" + "A" * 43, "ü\u0000", "A" * 100_000])

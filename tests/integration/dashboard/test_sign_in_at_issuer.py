@@ -490,6 +490,16 @@ def posted(door: Door, path: str, *, status: int = 303, **fields: object) -> str
     return answer.text
 
 
+@pytest.mark.parametrize("ending", [".json", ".csv", ".md"])
+def test_no_other_address_signs_in_without_an_entry(door: Door, ending: str) -> None:
+    address = door.agree(door.begin())
+    other = address.replace(CALLBACK, f"{CALLBACK}{ending}")
+    assert door.client.get(other).status_code == 404
+    assert door.client.head(address).status_code == 405
+    assert cookie_of(HOST) not in door.client.cookies
+    assert door.api.database.stores.browser_sessions.list() == []
+
+
 def test_a_sign_in_and_a_refused_one_are_in_the_audit_log(door: Door) -> None:
     door.sign_in()
     door.issuer.groups = []
