@@ -101,9 +101,7 @@ def sign_in_with_token(context: Context, secret: str) -> NewSession | None:
 
 def _valid_token(context: Context, secret: str) -> Token | None:
     token, at = context.stores.tokens.find(digest_of(secret)), context.clock.now()
-    if token is None or token.revoked_at is not None:
-        return None
-    if token.expires_at is not None and token.expires_at <= at:
+    if token is None or not token.is_valid(at):
         return None
     if token.last_used_at is None or at - token.last_used_at > USED_EVERY:
         context.stores.tokens.used(token.id, at=at)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import IO
 
 import orchestrator
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.files.backup_archive import (
     BackupArchive,
     BackupArchiveError,
+    BackupFacts,
+    chunks_of,
+    damaged,
     verify_archive,
     write_archive,
 )
@@ -22,10 +26,10 @@ from orchestrator.adapters.files.home_folder import (
 )
 from orchestrator.application.ports.stored_bytes import Blobs
 from orchestrator.bootstrap.controller_wiring import (
-    CONTROLLER_ID,
     app_url,
     controller_id,
     is_embedded,
+    keep_controller_id,
     shown_url,
 )
 from orchestrator.cli.errors import RefusedError
@@ -39,6 +43,8 @@ from orchestrator.store.database import Database, open_database
 from orchestrator.store.errors import StoreError
 
 _ROWS, _BLOBS = "rows/", "blobs/"
+_ROW_LIMIT = 64 << 20
+"""Maximum bytes of a row: twice the largest chunk or document, in base64 or escaped."""
 
 
 def backup(settings: Settings, path: Path) -> BackupReport:
@@ -46,29 +52,37 @@ def backup(settings: Settings, path: Path) -> BackupReport:
     try:
         database = open_database(app_url(settings), read_only=True)
         try:
-            facts = {
-                "at": SystemClock().now().isoformat(),
-                "version": orchestrator.__version__,
-                "revision": str(database.check().current),
-                "project": settings.project,
-                "controller": controller_id(settings.home),
-            }
+            facts = BackupFacts(
+                at=SystemClock().now(),
+                version=orchestrator.__version__,
+                revision=str(database.check().current),
+                project=settings.project,
+                controller=controller_id(settings.home),
+            )
             size = write_archive(path, facts, _members(database, _blobs(settings, database)))
         finally:
             database.close()
+        archive = verify_archive(path)
     except (StoreError, BackupArchiveError, BlobCorruptError) as error:
         raise RefusedError(str(error)) from error
-    archive = verify_archive(path)
     return _report(archive, size, shown_url(app_url(settings)))
 
 
 def _members(database: Database, blobs: Blobs) -> Iterator[tuple[str, Iterable[bytes]]]:
     """Yield rows before blobs: whatever a row refers to was stored before it."""
     for name, lines in database.stores.backup.copy():
-        yield f"{_ROWS}{name}", (line.encode() for line in lines)
+        yield f"{_ROWS}{name}", _written(name, lines)
     for blob in blobs.stored(idle_s=0):
         if blobs.has(blob.digest):
             yield f"{_BLOBS}{blob.digest}", blobs.open(blob.digest)
+
+
+def _written(table: str, lines: Iterator[str]) -> Iterator[bytes]:
+    for line in lines:
+        row = line.encode()
+        if len(row) > _ROW_LIMIT:
+            raise BackupArchiveError(f"a row of the table {table} has more than {_ROW_LIMIT} bytes")
+        yield row
 
 
 def restore(settings: Settings, path: Path) -> BackupReport:
@@ -90,31 +104,46 @@ def restore(settings: Settings, path: Path) -> BackupReport:
     return _report(archive, path.stat().st_size, shown_url(app_url(settings)))
 
 
+def _require_whole(archive: BackupArchive) -> None:
+    """Raise BackupArchiveError unless every member is a table or a blob, and no table is missing.
+
+    A blob's name is the digest of its content.
+    """
+    expected = {f"{_ROWS}{name}" for name in table_names()}
+    faults = [f"{one!r} is missing" for one in sorted(expected - archive.members.keys())]
+    faults += [
+        f"{one!r} is neither a table of this version nor a blob"
+        for one, digest in archive.members.items()
+        if one not in expected and one != f"{_BLOBS}{digest}"
+    ]
+    if faults:
+        raise damaged(archive.path, faults[0])
+
+
 def _require_fitting(settings: Settings, archive: BackupArchive, database: Database) -> None:
     where, facts = shown_url(app_url(settings)), archive.facts
     revision = database.check().current
-    if facts.get("revision") != revision:
+    if facts.revision != revision:
         raise RefusedError(
-            f"{archive.path} was made by version {facts.get('version')}, at the revision"
-            f" {facts.get('revision')}; this version has {revision}: restore it with that version,"
+            f"{archive.path} was made by version {facts.version}, at the revision"
+            f" {facts.revision!r}; this version has {revision}: restore it with that version,"
             " then upgrade"
         )
-    if facts.get("project") != settings.project:
+    _require_whole(archive)
+    if facts.project != settings.project:
         raise RefusedError(
-            f"{archive.path} is of the project {facts.get('project')!r}, and SEATRIAL_PROJECT is"
+            f"{archive.path} is of the project {facts.project!r}, and SEATRIAL_PROJECT is"
             f" {settings.project!r}: the machines of its runs would not be found"
         )
     if not database.stores.backup.is_empty():
         raise RefusedError(f"{where} is not empty: restore into a new home, or an empty database")
-    if {*archive.members} < {f"{_ROWS}{name}" for name in table_names()}:
-        raise RefusedError(f"{archive.path} is no whole backup: a table is missing")
 
 
 def _fill(settings: Settings, archive: BackupArchive, database: Database) -> None:
-    """Store the blobs, then all rows at once: a restore that is cut off can be repeated."""
+    """Store the blobs and the id, then all rows at once: what is cut off can be repeated."""
     blobs = _blobs(settings, database)
-    for digest, chunks in archive.read(_BLOBS):
-        blobs.put(chunks, digest=digest)
+    for digest, file in archive.read(_BLOBS):
+        blobs.put(chunks_of(file), digest=digest)
     call = Call(
         operation=lambda: "restore",
         at=SystemClock().now(),
@@ -122,16 +151,20 @@ def _fill(settings: Settings, archive: BackupArchive, database: Database) -> Non
         agent=f"seatrial/{orchestrator.__version__}",
         caller=Person(system_user(), SOCKET),
     )
-    copies = ((name, _lines(chunks)) for name, chunks in archive.read(_ROWS))
+    keep_controller_id(settings.home, archive.facts.controller)
+    copies = ((name, _lines(archive, name, file)) for name, file in archive.read(_ROWS))
     database.stores.backup.restore(copies, call)
-    (settings.home / CONTROLLER_ID).write_text(archive.facts["controller"], encoding="ascii")
 
 
-def _lines(chunks: Iterator[bytes]) -> Iterator[str]:
-    rest = b""
-    for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield from (line.decode() for line in lines)
+def _lines(archive: BackupArchive, table: str, file: IO[bytes]) -> Iterator[str]:
+    while row := file.readline(_ROW_LIMIT + 1):
+        if not row.endswith(b"\n"):
+            why = f"a row of the table {table} has no end, or more than {_ROW_LIMIT} bytes"
+            raise damaged(archive.path, why)
+        try:
+            yield row.decode()
+        except UnicodeError as error:
+            raise damaged(archive.path, f"a row of the table {table} is no text") from error
 
 
 def _blobs(settings: Settings, database: Database) -> Blobs:
@@ -140,4 +173,5 @@ def _blobs(settings: Settings, database: Database) -> Blobs:
 
 def _report(archive: BackupArchive, size: int, where: str) -> BackupReport:
     blobs = sum(name.startswith(_BLOBS) for name in archive.members)
-    return BackupReport(str(archive.path), where, archive.facts["at"], blobs, size)
+    at = archive.facts.at.isoformat()
+    return BackupReport(str(archive.path), where, at, blobs, size)

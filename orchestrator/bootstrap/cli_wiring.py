@@ -38,10 +38,14 @@ class CommandWiring:
 
     @cached_property
     def settings(self) -> Settings:
-        """Return the settings. Raises ValueError, with one sentence, for an invalid variable."""
-        from orchestrator.config import load
+        """Return the settings. Raises CliError, with one sentence, for an invalid variable."""
+        from orchestrator.cli.errors import CliError
+        from orchestrator.config import SettingsError, load
 
-        return load()
+        try:
+            return load()
+        except SettingsError as error:
+            raise CliError(str(error)) from error
 
     @cached_property
     def clock(self) -> SystemClock:

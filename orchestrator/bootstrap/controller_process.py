@@ -36,6 +36,7 @@ from orchestrator.application.channels import deliver
 from orchestrator.application.context import TOKENS_ALONE, Context
 from orchestrator.application.finish_ingestion import resume_ingestions
 from orchestrator.application.fire_schedules import fire
+from orchestrator.application.ports.signer import KeyUnusableError
 from orchestrator.application.prune import prune_when_due
 from orchestrator.application.tokens import PREFIX, keep_token
 from orchestrator.bootstrap.controller_wiring import Parts, build, is_embedded
@@ -54,7 +55,7 @@ from orchestrator.config import Settings
 from orchestrator.controller import HURRY, Controller, Listener, end_process
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.app import create_dashboard
-from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.caller_identity import Scope, person_key
 from orchestrator.store.errors import StoreError
 from runners.shell.local_account import AccountError
 
@@ -74,6 +75,11 @@ _LOCAL_IS_REFUSED = (
 _LOCAL_AS_OURSELVES = (
     "jobs of `provider: local` run as your own user: whoever gets a token with the scope run can"
     " read what you can"
+)
+_NOT_ALONE = (
+    "--local-jobs-as {}: jobs would run as the controller's own user, and others have tokens with"
+    " which they can launch: {}. Revoke them (`seatrial token list`, `seatrial token revoke`), or"
+    " name an account that owns nothing else"
 )
 _FIRING_THREADS = 4
 """Maximum subjects of schedules that are built concurrently."""
@@ -132,8 +138,10 @@ def _serve(settings: Settings, options: ServeOptions, umask: int) -> int:
         parts = build(settings, runs_cells=options.cells, local=local, sign_in=sign_in)
     except StoreError as error:
         raise RefusedError(str(error)) from error
+    _require_signing_key(settings, parts.context)
     own = home_socket(path)
     operator, secret = _operator(settings, options, parts.context)
+    _require_alone(local, parts.context, operator)
     near = create_app(parts.context, guard=None, revision=_revision(parts), operator=operator)
     listeners = [Listener(near, own, near.state.streams.close, HttpServer)]
     said = ""
@@ -168,6 +176,7 @@ def _begin_to_log() -> None:
         "paramiko",
         "alembic",
         "httpx",
+        "httpx2",
         "dbos",
     ):
         logging.getLogger(noisy).setLevel(logging.WARNING)
@@ -241,6 +250,10 @@ def _local_jobs(settings: Settings, options: ServeOptions) -> LocalJobs:
     """
     account, own = options.local_jobs_as or settings.local_jobs_as, system_user()
     far = "with a database that controllers share" if not is_embedded(settings) else ""
+    if settings.public_url:
+        far = f"behind SEATRIAL_PUBLIC_URL={settings.public_url}"
+    if settings.oidc_issuer is not None:
+        far = "where people sign in at an issuer"
     if options.listens and not _is_loopback(options.address):
         far = f"on the address {options.address}"
     reached = options.listens or bool(far)
@@ -253,6 +266,32 @@ def _local_jobs(settings: Settings, options: ServeOptions) -> LocalJobs:
         return jobs_as(account, settings, reached=reached)
     except AccountError as error:
         raise RefusedError(f"--local-jobs-as {account}: {error}") from error
+
+
+def _require_signing_key(settings: Settings, context: Context) -> None:
+    """Require that a key that was handed in can sign. Raises RefusedError."""
+    if settings.signing_key_file is None:
+        return
+    try:
+        context.gate.notary.held()
+    except KeyUnusableError as error:
+        raise RefusedError(str(error)) from error
+
+
+def _require_alone(local: LocalJobs, context: Context, operator: str) -> None:
+    """Require that nobody else can launch where jobs run as the operator. Raises RefusedError."""
+    if not local.reached or local.refusal or local.account:
+        return
+    now = context.clock.now()
+    others = sorted(
+        token.name
+        for token in context.stores.tokens.list()
+        if token.is_valid(now)
+        and token.scope is not Scope.READ
+        and person_key(token.name) != person_key(operator)
+    )
+    if others:
+        raise RefusedError(_NOT_ALONE.format(system_user(), ", ".join(others)))
 
 
 def _is_loopback(host: str) -> bool:

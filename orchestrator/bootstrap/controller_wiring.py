@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sqlite3
 import sys
@@ -471,8 +472,23 @@ def controller_id(home: Path) -> str:
     """Return the controller's id, created once per home: the tag of its machines."""
     path = home / CONTROLLER_ID
     if not path.exists():
-        path.write_text(new_id(), encoding="ascii")
+        keep_controller_id(home, new_id())
     return path.read_text(encoding="ascii").strip()
+
+
+def keep_controller_id(home: Path, controller: str) -> None:
+    """Write the controller's id: all of it or nothing, and on the disk when this returns."""
+    fresh = home / f"{CONTROLLER_ID}.new"
+    with fresh.open("w", encoding="ascii") as file:
+        file.write(controller)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.rename(home / CONTROLLER_ID)
+    folder = os.open(home, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 @dataclass(slots=True)

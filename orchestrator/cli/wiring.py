@@ -109,7 +109,7 @@ class Wiring(Protocol):
 
     @property
     def settings(self) -> CommandSettings:
-        """Return the settings. Raises ValueError, with one sentence, for an invalid variable."""
+        """Return the settings. Raises CliError, with one sentence, for an invalid variable."""
         ...
 
     @property

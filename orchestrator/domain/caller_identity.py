@@ -164,6 +164,10 @@ class Token:
     prefix: str = ""
     """Beginning of the secret, by which a token that is found somewhere is recognised."""
 
+    def is_valid(self, at: datetime) -> bool:
+        """Whether it is neither revoked nor expired at that time."""
+        return self.revoked_at is None and (self.expires_at is None or at < self.expires_at)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewToken(Token):

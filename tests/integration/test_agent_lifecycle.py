@@ -118,13 +118,13 @@ def test_stop_keeps_what_is_finished(machine: Machine, lean: str, slow: Path) ->
     folder = machine.prepare(slow, python=lean, jobs=[{}, command("true")])
     machine.start(folder)
     machine.follow(folder, until='"when":"teardown"')
-    machine.verb("stop", "--attempt", folder, "--reason", "cancelled by a person")
+    machine.verb("stop", "--attempt", folder, "--reason", "its run was cancelled")
     machine.verb("stop", "--attempt", folder, "--reason", "a second one does not count")
     evidence = machine.wait(folder)
     assert evidence.end == {
         "outcome": "stopped",
         "reason": "cancelled",
-        "detail": "stopped by request: cancelled by a person",
+        "detail": "stopped by request: its run was cancelled",
     }
     assert evidence.finished()["cause"] == "stopped"
     assert 1 <= evidence.counts()["passed"] < 8

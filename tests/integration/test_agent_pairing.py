@@ -223,7 +223,7 @@ def test_a_request_to_stop_ends_both_arms(machine: Machine, lean: str, payloads:
     machine.start(folder)
     machine.follow(folder, until='"started"')
     time.sleep(0.5)
-    machine.verb("stop", "--attempt", folder, "--reason", "cancelled by a person")
+    machine.verb("stop", "--attempt", folder, "--reason", "its run was cancelled")
     evidence = machine.wait(folder)
     assert evidence.finished("bench")["cause"] == "stopped"
     assert evidence.end["outcome"] == "stopped"

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import shutil
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from orchestrator.domain.cell import CellState
 from orchestrator.domain.machine import Login, MachineState
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.audit_recorder import Call
-from orchestrator.store.backup import table_names
+from orchestrator.store.backup import BackupStore, table_names
 from orchestrator.store.database import Database, open_database
 from orchestrator.store.tables import TableBase
 from runners import registry
@@ -190,16 +191,23 @@ def test_a_backup_can_be_restored_into_the_other_database(tmp_path, postgres_url
         database.close()
 
 
-@pytest.fixture
-def made(tmp_path):
-    """A home, and a backup of it."""
-    home = tmp_path / "here"
-    home.mkdir(mode=0o700)
-    here = Place(Settings(home=home))
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    """A folder with a home, and a backup of it."""
+    folder = tmp_path_factory.mktemp("filled")
+    here = Place(Settings(home=folder / "here"))
+    here.settings.home.mkdir(mode=0o700)
     open_database(here.url, migrate=True).close()
     fill(here)
-    backup(here.settings, tmp_path / "one.tar.gz")
-    return here, tmp_path / "one.tar.gz"
+    backup(here.settings, folder / "one.tar.gz")
+    return folder
+
+
+@pytest.fixture
+def made(filled, tmp_path):
+    """The same, for a test to change."""
+    shutil.copytree(filled, tmp_path, dirs_exist_ok=True)
+    return Place(Settings(home=tmp_path / "here")), tmp_path / "one.tar.gz"
 
 
 def empty(tmp_path: Path, **settings: object) -> Settings:
@@ -244,19 +252,167 @@ def test_a_damaged_archive_is_refused_before_anything_is_written(made, tmp_path,
 
 def rewritten(archive: Path, name: str, content: bytes | None, facts: object = None) -> None:
     """Write the archive again with a member changed, or left out."""
-    out = io.BytesIO()
-    with tarfile.open(archive) as old, tarfile.open(fileobj=out, mode="w:gz") as new:
-        for member in old:
-            data = old.extractfile(member).read()
-            if member.name == name:
-                if content is None:
-                    continue
-                data = content
-            if member.name == "backup.json" and facts:
-                data = json.dumps({**json.loads(data), **facts}).encode()
-            member.size = len(data)
-            new.addfile(member, io.BytesIO(data))
-    archive.write_bytes(out.getvalue())
+    members = members_of(archive)
+    if content is None:
+        members.pop(name, None)
+    else:
+        members[name] = content
+    if facts:
+        listed = json.loads(members["backup.json"]) | facts
+        members["backup.json"] = json.dumps(listed).encode()
+    packed(archive, list(members.items()))
+
+
+def members_of(archive: Path) -> dict[str, bytes]:
+    with tarfile.open(archive) as old:
+        return {member.name: old.extractfile(member).read() for member in old}
+
+
+def packed(archive: Path, members: list[tuple[str, bytes]]) -> None:
+    """Write an archive of any members."""
+    with tarfile.open(archive, mode="w:gz", compresslevel=1) as new:
+        for name, content in members:
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            new.addfile(member, io.BytesIO(content))
+
+
+def forged(archive: Path, **changed: bytes | None) -> None:
+    """Write the archive again with other rows by table, or None for a table less; all listed."""
+    members = members_of(archive)
+    listed = json.loads(members.pop("backup.json"))
+    for table, rows in changed.items():
+        members.pop(f"rows/{table}", None)
+        if rows is not None:
+            members[f"rows/{table}"] = rows
+    listed["members"] = {
+        name: hashlib.sha256(content).hexdigest() for name, content in members.items()
+    }
+    packed(archive, [*members.items(), ("backup.json", json.dumps(listed).encode())])
+
+
+def refused(tmp_path: Path, archive: Path, said: str) -> None:
+    """Nothing of the archive is stored; why is said, and a whole one can be restored next."""
+    target = empty(tmp_path)
+    with pytest.raises(RefusedError, match=said):
+        restore(target, archive)
+    if (target.home / "app.db").exists():
+        database = open_database(Place(target).url)
+        try:
+            assert database.stores.backup.is_empty()
+        finally:
+            database.close()
+
+
+@pytest.mark.parametrize(
+    ("fact", "value"),
+    [
+        ("controller", None),
+        ("controller", "../../x\n$(id)"),
+        ("controller", "\u00fcbung"),
+        ("controller", "01m2n3p4q5r6s7t8v9w0x1y2z3\n"),
+        ("controller", 7),
+        ("at", None),
+        ("at", "yesterday"),
+        ("at", "2026-03-01T12:00:00"),
+        ("project", None),
+        ("version", ["1"]),
+        ("members", {"rows/token": 1}),
+        ("members", []),
+        ("format", "1"),
+    ],
+)
+def test_an_archive_without_a_fact_or_with_an_odd_one_is_refused(
+    made, tmp_path, fact, value
+) -> None:
+    _, archive = made
+    members = members_of(archive)
+    listed = json.loads(members["backup.json"])
+    if value is None:
+        del listed[fact]
+    else:
+        listed[fact] = value
+    members["backup.json"] = json.dumps(listed).encode()
+    packed(archive, list(members.items()))
+    refused(tmp_path, archive, f"is no whole backup: backup.json cannot be read: {fact}")
+    assert not (tmp_path / "there").exists()
+
+
+def test_a_restore_that_ends_after_its_rows_has_the_controllers_id(
+    made, tmp_path, monkeypatch
+) -> None:
+    """It cannot be repeated then, and machines are known by the id."""
+    here, archive = made
+    target = empty(tmp_path)
+
+    def dies(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(BackupStore, "restore", dies)
+    with pytest.raises(KeyboardInterrupt):
+        restore(target, archive)
+    name = "controller.id"
+    assert (target.home / name).read_bytes() == (here.settings.home / name).read_bytes()
+    monkeypatch.undo()
+    restore(target, archive)
+
+
+@pytest.mark.parametrize("is_more", [False, True])
+def test_an_archive_without_one_table_is_refused(made, tmp_path, is_more) -> None:
+    _, archive = made
+    forged(archive, token=None, **({"tokens": b""} if is_more else {}))
+    refused(tmp_path, archive, "'rows/token' is missing")
+
+
+@pytest.mark.parametrize("name", ["rows/nothing", "blobs/../../x", "hello", f"blobs/{'0' * 64}"])
+def test_a_member_that_is_no_table_and_no_blob_is_refused(made, tmp_path, name) -> None:
+    _, archive = made
+    members = members_of(archive)
+    listed = json.loads(members.pop("backup.json"))
+    members[name] = b"content"
+    listed["members"][name] = hashlib.sha256(b"content").hexdigest()
+    packed(archive, [*members.items(), ("backup.json", json.dumps(listed).encode())])
+    refused(tmp_path, archive, f"'{name}' is neither a table of this version nor a blob")
+
+
+@pytest.mark.parametrize("name", ["rows/token", "backup.json"])
+def test_a_member_that_is_there_twice_is_refused(made, tmp_path, name) -> None:
+    _, archive = made
+    members = members_of(archive)
+    packed(archive, [(name, members[name] * 2), *members.items()])
+    refused(tmp_path, archive, f"'{name}' is there twice")
+
+
+def test_a_link_or_a_name_without_end_is_refused(made, tmp_path) -> None:
+    _, archive = made
+    for kind, name in ((tarfile.SYMTYPE, "rows/token"), (tarfile.REGTYPE, "rows/" + "x" * 300)):
+        with tarfile.open(archive, mode="w:gz") as new:
+            member = tarfile.TarInfo(name)
+            member.type = kind
+            new.addfile(member)
+        refused(tmp_path, archive, "is no file")
+
+
+def test_a_last_row_without_an_end_is_refused(made, tmp_path) -> None:
+    _, archive = made
+    forged(archive, token=members_of(archive)["rows/token"].rstrip(b"\n"))
+    refused(tmp_path, archive, "a row of the table token has no end")
+
+
+def test_lists_and_rows_are_limited(made, tmp_path, monkeypatch) -> None:
+    _, archive = made
+    with monkeypatch.context() as patch:
+        patch.setattr("orchestrator.adapters.files.backup_archive._LIST_LIMIT", 100)
+        refused(tmp_path, archive, "has more than 100 bytes")
+    monkeypatch.setattr("orchestrator.bootstrap.backup._ROW_LIMIT", 20)
+    refused(tmp_path, archive, "more than 20 bytes")
+
+
+@pytest.mark.parametrize("listed", [b"[" * 100_000, b"\xff", b"{", b"[]", b"7", b'"\\ud800"'])
+def test_a_list_that_is_no_list_is_refused(made, tmp_path, listed) -> None:
+    _, archive = made
+    rewritten(archive, "backup.json", listed)
+    refused(tmp_path, archive, "backup.json cannot be read")
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ def test_cancelled_while_diagnosing(here):
     finish(here)
     assert here.record().cells[0].outcome is Outcome.FAILED, "its jobs had all run"
     assert {s.state for s in retest_sessions(here)} <= {RetestSessionState.ENDED}
-    assert any("cancelled by a person" in said for said in notices(here))
+    assert any("its run was cancelled" in said for said in notices(here))
 
 
 def test_the_orders_time_is_kept(here):

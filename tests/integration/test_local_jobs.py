@@ -4,21 +4,31 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from orchestrator.adapters.files.home_folder import system_user
-from orchestrator.bootstrap.controller_process import ServeOptions, _local_jobs
+from orchestrator.adapters.signing import DsseSigner
+from orchestrator.application.tokens import create_token
+from orchestrator.bootstrap.controller_process import (
+    ServeOptions,
+    _local_jobs,
+    _require_alone,
+    _require_signing_key,
+)
 from orchestrator.bootstrap.controller_wiring import WorkspacePool
 from orchestrator.bootstrap.local_job_policy import LocalJobs, not_here
 from orchestrator.cli.errors import RefusedError
 from orchestrator.config import Settings
+from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.machine import ConfigError, Extent, LaunchRequest, LocalEndpoint, Place
 from runners.fake.provider import MemoryHostStore
 from runners.local import LocalProvider
 from runners.provider_context import ProviderContext
 from tests.accounts import ACCOUNT, beside_account, needs_account
+from tests.integration.api_context import Desk
 from tests.platforms import as_platform
 
 ROOT = Path(__file__).parents[2]
@@ -104,6 +114,55 @@ def test_an_operator_who_is_alone_may_name_their_own_user(
             jobs(me)
     else:
         assert jobs(me) == LocalJobs(reached=True)
+
+
+@pytest.mark.parametrize(
+    ("named", "far"),
+    [
+        ({"public_url": "https://seatrial.example"}, "behind SEATRIAL_PUBLIC_URL=https://seatrial"),
+        ({"oidc_issuer": "https://login.example"}, "where people sign in at an issuer"),
+    ],
+)
+def test_who_answers_others_may_not_name_their_own_user(
+    tmp_path: Path, named: dict[str, str], far: str
+) -> None:
+    settings = Settings(home=tmp_path, **named)
+    options = ServeOptions(
+        until_idle=False, host=None, port=None, cells=True, local_jobs_as=system_user()
+    )
+    with pytest.raises(RefusedError, match=f"nobody else uses the controller, so not {far}"):
+        _local_jobs(settings, options)
+
+
+def test_own_user_is_refused_while_others_can_launch(api: Desk) -> None:
+    def token(name: str, scope: str) -> str:
+        return create_token(api.context, name, Scope(scope), days=1)[0].id
+
+    token("me", "admin")
+    token("a reader", "read")
+    _require_alone(LocalJobs(reached=True), api.context, "me")
+    theirs = token("a pipeline", "run")
+    with pytest.raises(RefusedError, match=r"which they can launch: a pipeline\. Revoke them"):
+        _require_alone(LocalJobs(reached=True), api.context, "me")
+    for elsewhere in (LocalJobs(reached=True, account="apart"), LocalJobs()):
+        _require_alone(elsewhere, api.context, "me")
+    api.database.stores.tokens.revoke(theirs, at=api.clock.now())
+    _require_alone(LocalJobs(reached=True), api.context, "me")
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [(None, "cannot be read: No such file"), ("no key", "is no private key")]
+)
+def test_a_signing_key_that_cannot_sign_ends_the_start(
+    tmp_path: Path, api: Desk, content: str | None, why: str
+) -> None:
+    file = tmp_path / "signing.pem"
+    if content is not None:
+        file.write_text(content)
+    gate = replace(api.context.gate, notary=DsseSigner(tmp_path, file))
+    settings = Settings(home=tmp_path, signing_key_file=file)
+    with pytest.raises(RefusedError, match=f"SEATRIAL_SIGNING_KEY_FILE .* {why}"):
+        _require_signing_key(settings, replace(api.context, gate=gate))
 
 
 KEEPER = """

@@ -7,25 +7,72 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
 import os
 import tarfile
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Self
+
+from pydantic import AwareDatetime, StringConstraints, TypeAdapter, ValidationError
 
 LIST = "backup.json"
 FORMAT = 1
 _CHUNK = 1 << 20
 _LEVEL = 6
+_LIST_LIMIT = 128 << 20
+"""Maximum bytes of the list: a million blobs."""
+Fact = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+ControllerId = Annotated[str, StringConstraints(pattern="^[0-9a-hjkmnp-tv-z]{26}$")]
+"""A lower-case ULID."""
 
 
 class BackupArchiveError(Exception):
     """An archive cannot be written or read; the text says why, for a person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupFacts:
+    """What a backup is of."""
+
+    at: AwareDatetime
+    version: Fact
+    """Of the program."""
+    revision: Fact
+    """Of the schema."""
+    project: Fact
+    controller: ControllerId
+    """Tag of the controller's machines."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Format:
+    format: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Listed(BackupFacts):
+    format: int
+    members: dict[str, str]
+    """Digests by name."""
+
+
+_FORMAT = TypeAdapter(_Format)
+_LISTED = TypeAdapter(_Listed)
+
+
+class _PlainFile(tarfile.TarInfo):
+    """A header of a file, the only kind that is written; others could have names without end."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        entry = super().frombuf(buf, encoding, errors)
+        if entry.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
+            raise ValueError(f"{entry.name!r} is no file")
+        return entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +80,22 @@ class BackupArchive:
     """A verified archive."""
 
     path: Path
-    facts: Mapping[str, str]
-    """What it is of: time, version, revision, project, controller."""
+    facts: BackupFacts
     members: Mapping[str, str]
     """Digests by name."""
 
-    def read(self, prefix: str) -> Iterator[tuple[str, Iterator[bytes]]]:
+    def read(self, prefix: str) -> Iterator[tuple[str, IO[bytes]]]:
         """Yield the members below `prefix`, in their order; each is read before the next."""
         with _opened(self.path) as archive:
             for member in archive:
                 if member.name.startswith(prefix) and member.name in self.members:
                     file = archive.extractfile(member)
                     if file is not None:
-                        yield member.name.removeprefix(prefix), _chunks(file)
+                        yield member.name.removeprefix(prefix), file
 
 
 def write_archive(
-    path: Path, facts: Mapping[str, str], members: Iterable[tuple[str, Iterable[bytes]]]
+    path: Path, facts: BackupFacts, members: Iterable[tuple[str, Iterable[bytes]]]
 ) -> int:
     """Write a new file, readable by its owner only; return its size in bytes.
 
@@ -80,14 +126,14 @@ def write_archive(
 
 def _write(
     file: IO[bytes],
-    facts: Mapping[str, str],
+    facts: BackupFacts,
     members: Iterable[tuple[str, Iterable[bytes]]],
     scratch: Path,
 ) -> None:
     digests: dict[str, str] = {}
     with (
         gzip.GzipFile("", "wb", fileobj=file, compresslevel=_LEVEL) as packed,
-        tarfile.open(fileobj=packed, mode="w") as archive,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive,
     ):
         for name, chunks in members:
             with tempfile.TemporaryFile(dir=scratch) as copy:
@@ -97,9 +143,12 @@ def _write(
                     copy.write(chunk)
                 digests[name] = seen.hexdigest()
                 _add(archive, name, copy)
-        listed = {"format": FORMAT, **facts, "members": digests}
+        known = {one.name: getattr(facts, one.name) for one in fields(BackupFacts)}
+        listed = _LISTED.dump_json(_Listed(format=FORMAT, members=digests, **known), indent=1)
+        if len(listed) > _LIST_LIMIT:
+            raise BackupArchiveError(f"{len(digests)} blobs and tables are more than a backup has")
         with tempfile.TemporaryFile(dir=scratch) as copy:
-            copy.write(json.dumps(listed, indent=1).encode())
+            copy.write(listed)
             _add(archive, LIST, copy)
 
 
@@ -116,30 +165,41 @@ def verify_archive(path: Path) -> BackupArchive:
     Raises BackupArchiveError for anything that is not as it was written.
     """
     digests: dict[str, str] = {}
-    listed: dict[str, Any] = {}
+    listed = b""
     with _opened(path) as archive:
         for member in archive:
             file = archive.extractfile(member)
-            if file is None:
-                raise _damaged(path, f"{member.name} is no file")
+            if file is None or member.name in digests or (member.name == LIST and listed):
+                raise damaged(path, f"{member.name!r} is there twice, or no file")
             if member.name == LIST:
-                listed = json.load(file)
+                listed = file.read(_LIST_LIMIT + 1)
             else:
                 digests[member.name] = _digest(file)
     if not listed:
-        raise _damaged(path, "its end is missing")
-    if listed.pop("format", None) != FORMAT:
-        raise BackupArchiveError(f"{path} is of another format: a newer version may read it")
-    members: dict[str, str] = listed.pop("members", {})
-    for name in sorted({*digests, *members}):
-        if digests.get(name) != members.get(name):
-            raise _damaged(path, f"{name} is not what was written")
-    return BackupArchive(path, {name: str(value) for name, value in listed.items()}, digests)
+        raise damaged(path, "its end is missing")
+    return BackupArchive(path, _facts(path, listed, digests), digests)
+
+
+def _facts(path: Path, listed: bytes, digests: Mapping[str, str]) -> BackupFacts:
+    if len(listed) > _LIST_LIMIT:
+        raise damaged(path, f"{LIST} has more than {_LIST_LIMIT} bytes")
+    try:
+        if _FORMAT.validate_json(listed, strict=True).format != FORMAT:
+            raise BackupArchiveError(f"{path} is of another format: a newer version may read it")
+        found = _LISTED.validate_json(listed, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(one) for one in first["loc"][:1]) or "all of it"
+        raise damaged(path, f"{LIST} cannot be read: {place}: {first['msg']}") from error
+    for name in sorted({*digests, *found.members}):
+        if digests.get(name) != found.members.get(name):
+            raise damaged(path, f"{name!r} is not what was written")
+    return found
 
 
 def _digest(file: IO[bytes]) -> str:
     seen = hashlib.sha256()
-    for chunk in _chunks(file):
+    for chunk in chunks_of(file):
         seen.update(chunk)
     return seen.hexdigest()
 
@@ -147,18 +207,20 @@ def _digest(file: IO[bytes]) -> str:
 @contextmanager
 def _opened(path: Path) -> Iterator[tarfile.TarFile]:
     try:
-        with tarfile.open(path, mode="r|gz") as archive:
+        with tarfile.open(path, mode="r|gz", tarinfo=_PlainFile) as archive:
             yield archive
     except (tarfile.TarError, EOFError, zlib.error, ValueError) as error:
-        raise _damaged(path, str(error) or type(error).__name__) from error
+        raise damaged(path, str(error) or type(error).__name__) from error
     except OSError as error:
-        raise _damaged(path, error.strerror or str(error)) from error
+        raise damaged(path, error.strerror or str(error)) from error
 
 
-def _damaged(path: Path, why: str) -> BackupArchiveError:
+def damaged(path: Path, why: str) -> BackupArchiveError:
+    """Return the error of an archive that is not as it was written."""
     return BackupArchiveError(f"{path} is no whole backup: {why}; nothing was restored")
 
 
-def _chunks(file: IO[bytes]) -> Iterator[bytes]:
+def chunks_of(file: IO[bytes]) -> Iterator[bytes]:
+    """Yield the bytes of a member."""
     while chunk := file.read(_CHUNK):
         yield chunk

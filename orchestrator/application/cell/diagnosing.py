@@ -77,7 +77,7 @@ def _look(deps: FlowDeps, now: AttemptState, order: RetestOptions) -> Value | No
             return GO
         now = enter(deps, now, CellState.DIAGNOSING)
     if now.run.cancel_requested_at is not None:
-        return _leave(deps, now, "cancelled by a person")
+        return _leave(deps, now, "its run was cancelled")
     until = _deadline(now, order)
     if deps.clock.now() >= until:
         return _leave(deps, now, "the time for it is over")

@@ -236,7 +236,7 @@ def record_cancel(deps: FlowDeps, now: AttemptState) -> bool:
         return True
     if now.run.cancel_requested_at is not None:
         record_failure(
-            deps, now.attempt.id, Outcome.CANCELLED, Reason.CANCELLED, "cancelled by a person"
+            deps, now.attempt.id, Outcome.CANCELLED, Reason.CANCELLED, "its run was cancelled"
         )
         return True
     return False

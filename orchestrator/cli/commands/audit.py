@@ -127,11 +127,13 @@ def audit_verify(
     if found.broken_at is not None:
         raise CliError(
             f"The audit log is broken at entry {found.broken_at}: {one_line(found.reason)}.",
-            f"{plural(found.entries, 'entry')} before it are as they were written.",
+            f"{plural(found.entries, 'entry', 'entries')} before it are as they were written.",
             code=FAILED,
         )
     if not as_json:
-        session.say(f"{plural(found.entries, 'entry')}, each as it was written. The last digest:")
+        session.say(
+            f"{plural(found.entries, 'entry', 'entries')}, each as it was written. The last digest:"
+        )
         session.print(found.head)
 
 
