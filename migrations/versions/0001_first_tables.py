@@ -105,6 +105,13 @@ _APPEND_ONLY_SQLITE = tuple(
     f"BEGIN SELECT RAISE(ABORT, '{_REFUSAL}'); END"
     for what in ("UPDATE", "DELETE")
 )
+_NO_REPLACE_SQLITE = """CREATE TRIGGER audit_entry_no_replace BEFORE INSERT ON audit_entry
+    WHEN EXISTS (
+        SELECT 1 FROM audit_entry
+        WHERE number = NEW.number OR digest = NEW.digest OR rowid = NEW.rowid
+    )
+    BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END"""
+"""INSERT OR REPLACE deletes the row that is in its way without the trigger of DELETE."""
 _APPEND_ONLY_POSTGRES = (
     f"""CREATE FUNCTION refuse_change_of_audit_entry() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN RAISE EXCEPTION '{_REFUSAL}'; END $$""",
@@ -134,7 +141,7 @@ def upgrade() -> None:
         for statement in _APPEND_ONLY_POSTGRES:
             op.execute(statement)
     else:
-        for statement in _APPEND_ONLY_SQLITE:
+        for statement in (*_APPEND_ONLY_SQLITE, _NO_REPLACE_SQLITE):
             op.execute(statement)
 
 
@@ -240,7 +247,7 @@ def _access() -> None:
     _table(
         "browser_session(id)",
         *_needed(NAME, "id", "secret_sha256"),
-        *_needed(TEXT, "name", "display_name", "scope"),
+        *_needed(TEXT, "name", "display_name", "scope", "roles_digest"),
         *_optional(NAME, "token"),
         *_needed(TIME, "created_at", "last_used_at", "expires_at"),
         *_optional(TEXT, "id_token"),

@@ -86,6 +86,11 @@ class OpenIdConnect:
         self._keys: tuple[float, KeySet] | None = None
 
     @property
+    def issuer(self) -> str:
+        """The issuer's identifier."""
+        return self._settings.issuer
+
+    @property
     def host(self) -> str:
         """The issuer's host name."""
         return urlsplit(self._settings.issuer).hostname or ""

@@ -32,7 +32,7 @@ class CallEnds:
         A call that nothing was found for, or that could not be understood, changed nothing and is
         not recorded. A database that does not answer is logged: it must not keep a machine alive.
         """
-        outcome = _outcome(status)
+        outcome = AuditOutcome.REFUSED if call.is_refused else _outcome(status)
         if outcome is None or (call.is_recorded and not call.changes and status < 400):
             return
         if call.caller is None and self._are_too_many(call):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -95,6 +96,7 @@ def _begin(
         display_name=caller.display_name,
         scope=caller.scope,
         token=token,
+        roles_digest="" if token is not None else _roles_digest(context),
         created_at=at,
         last_used_at=at,
         expires_at=ends,
@@ -106,7 +108,7 @@ def _begin(
 def caller_of_session(context: Context, secret: str) -> Caller | None:
     """Return the caller of a session; None for an unknown or ended session."""
     session, at = context.stores.browser_sessions.find(digest_of(secret)), context.clock.now()
-    if session is None or session.has_ended(at, context.sign_in.sessions):
+    if session is None or _has_ended(context, session, at):
         return None
     if at - session.last_used_at > USED_EVERY:
         context.stores.browser_sessions.used(session.id, at=at)
@@ -134,9 +136,24 @@ def end_session(context: Context, secret: str) -> str | None:
 
 def list_sessions(context: Context) -> list[BrowserSession]:
     """Return the sessions that have not ended, oldest first."""
-    at, limits = context.clock.now(), context.sign_in.sessions
+    at = context.clock.now()
     found = context.stores.browser_sessions.list()
-    return [one for one in found if not one.has_ended(at, limits)]
+    return [one for one in found if not _has_ended(context, one, at)]
+
+
+def _has_ended(context: Context, session: BrowserSession, at: datetime) -> bool:
+    """Whether it is over, or was begun at another issuer or with other roles than there are now."""
+    is_of_issuer = session.token is None
+    if is_of_issuer and session.roles_digest != _roles_digest(context):
+        return True
+    return session.has_ended(at, context.sign_in.sessions)
+
+
+def _roles_digest(context: Context) -> str:
+    """Return the digest of the issuer and its groups' roles."""
+    issuer = context.sign_in.issuer
+    known = [issuer.issuer if issuer else "", sorted(context.sign_in.roles)]
+    return digest_of(json.dumps(known))
 
 
 def digest_of(secret: str) -> str:

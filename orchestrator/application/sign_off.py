@@ -10,13 +10,14 @@ from typing import Annotated
 from orchestrator.application.context import Context
 from orchestrator.application.evaluate_gate import VerdictMissingError, find_verdict
 from orchestrator.application.gate_policies import find_policy, policy_of
-from orchestrator.domain.caller_identity import SOCKET, Person, person_key
+from orchestrator.domain.caller_identity import SOCKET, Person, person_key, person_of_issuer
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.gate.exception_terms import longest_exception
 from orchestrator.domain.gate.rule_context import rule_fault
 from orchestrator.domain.gate.snapshot import Approval, ApprovalResponse, Waiver
 from orchestrator.domain.gate.verdict import RuleResult, StoredPolicy, StoredVerdict
 from orchestrator.domain.limits import STRICT, Filled, ValueLimits, Word
+from orchestrator.store.audit_recorder import refuse
 from orchestrator.store.gates import StoredWaiver
 
 
@@ -87,12 +88,30 @@ def approve_waiver(context: Context, waiver_id: str, *, by: Person) -> StoredWai
     at, waiver = context.clock.now(), known.waiver
     if waiver.approved_at is not None:
         return known
-    fault = _own_fault(waiver, by)
+    fault = _token_fault(context, by) or _own_fault(waiver, by)
+    if fault:
+        refuse()
     if at >= waiver.expires:
         fault = f"{waiver.id} expired at {waiver.expires:%Y-%m-%d %H:%M} UTC: ask for another one"
     if fault:
         raise InvalidDocumentError("the approval", [Problem((), fault)])
     return context.stores.gates.approve_waiver(waiver_id, by=by, at=at) or known
+
+
+def _token_fault(context: Context, by: Person) -> str:
+    """Return why a token cannot approve where people sign in at an issuer; empty if they can.
+
+    A token's name says nothing of who holds it: somebody could approve with a token of another
+    name what they asked for as themselves.
+    """
+    issuer = context.sign_in.issuer
+    if issuer is None or by.name.startswith(person_of_issuer(issuer.issuer, "")):
+        return ""
+    return (
+        f"{by.name!r} is nobody of the issuer {issuer.issuer}, where people sign in here: only"
+        " they approve, so that nobody approves with a token what they asked for themselves. Sign"
+        f" in at {context.sign_in.public_url} and approve it on the gate's page"
+    )
 
 
 def _own_fault(waiver: Waiver, by: Person) -> str:
@@ -114,9 +133,12 @@ def approve(context: Context, gate: str, *, by: Person, verdict: str = "") -> Ap
 
     The answer says where the approval counts for nothing.
 
-    Raises GateMissingError, VerdictMissingError.
+    Raises GateMissingError, VerdictMissingError, InvalidDocumentError.
     """
     find_policy(context, gate)
+    if fault := _token_fault(context, by):
+        refuse()
+        raise InvalidDocumentError("the approval", [Problem((), fault)])
     read = _read(context, gate, verdict)
     if read is None:
         raise VerdictMissingError(

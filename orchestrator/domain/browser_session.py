@@ -30,6 +30,11 @@ class BrowserSession:
     scope: Scope
     token: str | None
     """The token that it was begun with, and ends with; None after a sign-in at the issuer."""
+    roles_digest: str
+    """Digest of the issuer and its groups' roles at the sign-in there: it ends where they change.
+
+    Empty for a token.
+    """
     created_at: datetime
     last_used_at: datetime
     expires_at: datetime

@@ -74,6 +74,8 @@ class Call:
     """None until the caller is known."""
     is_recorded: bool = False
     """Whether an entry was stored with a change."""
+    is_refused: bool = False
+    """Whether it is refused for who calls, whatever the status of the answer."""
     changes: list[AuditedChange] = field(default_factory=list)
     """Changes outside of the database, to be recorded at the end of the call."""
 
@@ -96,6 +98,13 @@ def identify(caller: Person) -> None:
     call = _CALL.get()
     if call is not None:
         call.caller = caller
+
+
+def refuse() -> None:
+    """Say that the present call, if there is one, is refused for who makes it."""
+    call = _CALL.get()
+    if call is not None:
+        call.is_refused = True
 
 
 def note(resource: str, after: Mapping[str, object]) -> None:

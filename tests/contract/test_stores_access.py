@@ -63,7 +63,7 @@ def test_tokens_are_listed_oldest_first(stores):
 
 def session_named(id_: str, **more: object) -> BrowserSession:
     values = {"token": "t1", "created_at": NOW, "last_used_at": NOW, "expires_at": after(30)}
-    values |= {"name": "ci", "display_name": "", "scope": Scope.RUN}
+    values |= {"name": "ci", "display_name": "", "scope": Scope.RUN, "roles_digest": ""}
     return BrowserSession(id=id_, **(values | more))
 
 

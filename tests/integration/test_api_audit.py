@@ -273,11 +273,41 @@ def test_the_chain_holds_where_many_write_at_once(logged: Desk) -> None:
     assert (found.entries, found.broken_at) == (45, None)
 
 
+_COLUMNS = "number, at, actor, resource, document, digest"
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "number, at, 'somebody', resource, document, digest, rowid + 1000",
+        "number + 1000, at, 'somebody', resource, document, digest, rowid + 1000",
+        "number + 1000, at, 'somebody', resource, document, digest || 'x', rowid",
+    ],
+)
+def test_sqlite_replaces_no_entry(api: Desk, columns: str) -> None:
+    for number in range(3):
+        body = {"name": f"n{number}", "scope": "read"}
+        assert api.client.post(f"{API}/tokens", json=body).status_code == 201
+    statement = (
+        f"INSERT OR REPLACE INTO audit_entry ({_COLUMNS}, rowid)"
+        f" SELECT {columns} FROM audit_entry WHERE number = 2"
+    )
+    with pytest.raises(StoreError, match="append-only"):
+        run_sql(api, statement)
+    found = api.context.stores.audit.verify()
+    assert (found.entries, found.broken_at) == (3, None)
+
+
 @pytest.mark.parametrize(
     "statement",
     [
         "UPDATE audit_entry SET actor = 'somebody' WHERE number = 2",
         "DELETE FROM audit_entry WHERE number = 2",
+        *(
+            f"INSERT INTO audit_entry ({_COLUMNS}) SELECT {_COLUMNS} FROM audit_entry"
+            f" WHERE number = 2 ON CONFLICT ({key}) DO UPDATE SET actor = 'somebody'"
+            for key in ("number", "digest")
+        ),
     ],
 )
 def test_the_database_refuses_to_change_an_entry(logged: Desk, statement: str) -> None:

@@ -45,6 +45,11 @@ class IdentityProvider(Protocol):
     """An OpenID Connect issuer."""
 
     @property
+    def issuer(self) -> str:
+        """The issuer's identifier, with which the names of its people begin."""
+        ...
+
+    @property
     def host(self) -> str:
         """The issuer's host name, for people."""
         ...

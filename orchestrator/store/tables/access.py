@@ -52,6 +52,8 @@ class BrowserSessionRow(TableBase):
     scope: Mapped[Scope] = mapped_column(OneOf(Scope))
     token: Mapped[str | None] = mapped_column(Name, ForeignKey("token.id"))
     """The token that it was begun with, and ends with."""
+    roles_digest: Mapped[str]
+    """Of the issuer and its groups' roles, with which a session begun there ends."""
     created_at: Mapped[datetime]
     last_used_at: Mapped[datetime]
     expires_at: Mapped[datetime]

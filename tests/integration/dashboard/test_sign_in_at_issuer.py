@@ -16,15 +16,16 @@ import pytest
 from starlette.testclient import TestClient
 
 from orchestrator.adapters.openid_connect import CLOCK_SKEW_S, IssuerSettings, OpenIdConnect
+from orchestrator.api.app import create_app
 from orchestrator.api.audit_calls import AuditCalls
-from orchestrator.application.browser_sessions import cookie_of
-from orchestrator.application.context import SignInPorts
+from orchestrator.application.browser_sessions import cookie_of, list_sessions
+from orchestrator.application.context import Context, SignInPorts
 from orchestrator.application.ports.identity_provider import (
     AuthorizationRequest,
     IssuedIdentity,
     IssuerUnreachableError,
 )
-from orchestrator.application.tokens import create_token
+from orchestrator.application.tokens import Credential, check_credential, create_token
 from orchestrator.bootstrap.http_server import AsgiDispatch
 from orchestrator.domain.caller_identity import Scope
 from tests.integration.api_context import Desk
@@ -61,6 +62,8 @@ class Door:
     provider: OpenIdConnect
     clock: WallClock
     client: TestClient
+    context: Context
+    """Of the pages."""
 
     def begin(self, after: str = "/gates") -> str:
         """Where the issuer is asked."""
@@ -115,7 +118,7 @@ def door(api: Desk, running: Issuer) -> Door:
     pages = AuditCalls(dashboard(context), context=context, sign_in=CALLBACK)
     faces = AsgiDispatch(api.guarded, pages)
     client = api.speak(faces, base=f"https://{HOST}", follow_redirects=False)
-    return Door(api, running, provider, clock, client)
+    return Door(api, running, provider, clock, client, context)
 
 
 def test_a_person_signs_in_with_the_role_of_their_group(door: Door) -> None:
@@ -379,6 +382,7 @@ def test_an_issuer_that_does_not_answer_stops_no_page(door: Door) -> None:
 class Silent:
     """An issuer that answers when it is told to."""
 
+    issuer = "https://silent.example"
     host = "silent.example"
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -480,6 +484,66 @@ def test_a_person_signs_as_issuer_and_subject_whatever_they_are_called(door: Doo
     [row] = read_page(door.client.get("/gates/release").text).rows("waivers")
     assert row["Requested by"] == f"{ana} Somebody else"
     assert row["Approved by"] == f"{other} Somebody else"
+
+
+def test_where_there_is_an_issuer_no_token_approves(door: Door) -> None:
+    """Whoever asked as themselves could approve with a token of any name."""
+    run = ran(door.api, tests=FAILS)
+    put(door.api)
+    check(door.api, "before", runs=[run])
+    door.sign_in()
+    posted(door, "/gates/release/waivers", **WAIVER_FORM)
+    [asked] = door.api.client.get("/api/v1/waivers").json()["items"]
+    rest = door.api.speak(AuditCalls(create_app(door.context, guard=None), context=door.context))
+    for client, body in (
+        (rest, None),
+        (rest, {"gate": "release"}),
+    ):
+        path = "approvals" if body else f"waivers/{asked['id']}/approve"
+        answer = client.post(f"/api/v1/{path}", json=body)
+        assert answer.status_code == 422
+        assert f"nobody of the issuer {door.issuer.url}" in answer.text
+        entry = door.api.with_token("admin").get("/api/v1/audit").json()["items"][0]
+        assert (entry["outcome"], entry["status"]) == ("refused", 422)
+    assert (
+        door.api.client.get("/api/v1/approvals", params={"gate": "release"}).json()["items"] == []
+    )
+    [waiver] = door.api.client.get("/api/v1/waivers").json()["items"]
+    assert waiver["approver"] == ""
+
+
+def test_one_s_own_waiver_leaves_an_entry_of_its_refusal(door: Door) -> None:
+    run = ran(door.api, tests=FAILS)
+    put(door.api)
+    check(door.api, "before", runs=[run])
+    door.sign_in()
+    posted(door, "/gates/release/waivers", **WAIVER_FORM)
+    [asked] = door.api.client.get("/api/v1/waivers").json()["items"]
+    posted(door, f"/gates/release/waivers/{asked['id']}/approve", status=422)
+    entry = door.api.with_token("admin").get("/api/v1/audit").json()["items"][0]
+    assert (entry["operation"], entry["outcome"]) == ("approve_one_waiver", "refused")
+    assert (entry["actor"], entry["status"]) == (asked["author"], 422)
+
+
+@pytest.mark.parametrize("change", ["no issuer", "another issuer", "other roles"])
+def test_a_session_ends_with_the_issuer_and_the_roles_it_was_begun_with(
+    door: Door, change: str
+) -> None:
+    door.sign_in()
+    [cookie] = [one for one in door.client.cookies.jar if one.name == cookie_of(HOST)]
+    credential = Credential(cookie.value or "", is_session=True)
+    assert check_credential(door.context, credential)
+    ports = door.context.sign_in
+    settings = replace(door.provider._settings, issuer="https://other.example")
+    ports = {
+        "no issuer": replace(ports, issuer=None, roles=()),
+        "another issuer": replace(ports, issuer=OpenIdConnect(settings, door.clock)),
+        "other roles": replace(ports, roles=(("release-managers", Scope.READ),)),
+    }[change]
+    restarted = replace(door.context, sign_in=ports)
+    assert check_credential(restarted, credential) is None
+    assert list_sessions(restarted) == []
+    assert list_sessions(door.context) != []
 
 
 def posted(door: Door, path: str, *, status: int = 303, **fields: object) -> str:
