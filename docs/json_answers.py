@@ -16,13 +16,13 @@ from pydantic import TypeAdapter
 from orchestrator.cli.commands.bisect import BisectAnswer
 from orchestrator.cli.commands.emergency_stop import StopAnswer
 from orchestrator.cli.run_failures import FailureLine
-from orchestrator.cli.wiring import BackupReport
+from orchestrator.cli.wiring import BackupReport, RestoreReport
 from orchestrator.domain.cloud_account import AccountCheck
 from orchestrator.domain.gate.verdict import LATER, RuleResult, Verdict
 from reports.model.comparison import CompareReport
 
 SCHEMA_NAME = "cli.schema.json"
-_OWN = (AccountCheck, BackupReport, BisectAnswer, FailureLine, StopAnswer)
+_OWN = (AccountCheck, BackupReport, BisectAnswer, FailureLine, RestoreReport, StopAnswer)
 _ENDED, _SIGNED = "EndedResources", "SignedVerdict"
 ANSWERS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "doctor": (("", "AccountCheck[]"), ("CLOUD", "AccountCheck[]")),
@@ -87,7 +87,7 @@ ANSWERS: Mapping[str, tuple[tuple[str, str], ...]] = {
     "schedule resume": (("", "ScheduleResponse"),),
     "schedule trigger": (("", "Firing"),),
     "backup": (("", "BackupReport"),),
-    "restore": (("", "BackupReport"),),
+    "restore": (("", "RestoreReport"),),
     "audit list": (("", "ChainedEntry[]"),),
     "audit verify": (("", "AuditVerification"),),
     "token create": (("", "NewToken"),),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
@@ -33,14 +34,14 @@ from orchestrator.bootstrap.controller_wiring import (
     shown_url,
 )
 from orchestrator.cli.errors import RefusedError
-from orchestrator.cli.wiring import BackupReport
+from orchestrator.cli.wiring import BackupReport, RestoreReport
 from orchestrator.config import Settings
 from orchestrator.domain.blobs import BlobCorruptError, BlobMismatchError
 from orchestrator.domain.caller_identity import SOCKET, Person
 from orchestrator.store.audit_recorder import Call
 from orchestrator.store.backup import table_names
 from orchestrator.store.database import Database, open_database
-from orchestrator.store.errors import StoreError
+from orchestrator.store.errors import DamagedError, StoreError
 
 _ROWS, _BLOBS = "rows/", "blobs/"
 _ROW_LIMIT = 64 << 20
@@ -85,7 +86,13 @@ def _written(table: str, lines: Iterator[str]) -> Iterator[bytes]:
         yield row
 
 
-def restore(settings: Settings, path: Path) -> BackupReport:
+def restore(
+    settings: Settings,
+    path: Path,
+    *,
+    revoke_tokens: bool = False,
+    accept_broken_chain: bool = False,
+) -> RestoreReport:
     """Verify a backup, and fill an empty home and database with it. Raises RefusedError."""
     clock = SystemClock()
     try:
@@ -94,14 +101,28 @@ def restore(settings: Settings, path: Path) -> BackupReport:
             database = open_database(app_url(settings), migrate=True)
             try:
                 _require_fitting(settings, archive, database)
-                _fill(settings, archive, database)
+                _store_files(settings, archive, database)
+                copies = ((name, _lines(archive, name, file)) for name, file in archive.read(_ROWS))
+                restored = database.stores.backup.restore(
+                    copies,
+                    _call(settings),
+                    revoke_tokens=revoke_tokens,
+                    accept_broken_chain=accept_broken_chain,
+                )
             finally:
                 database.close()
-    except BlobMismatchError as error:
-        raise RefusedError(f"{path} is no whole backup: {error}") from error
+    except (BlobMismatchError, DamagedError) as error:
+        raise RefusedError(str(damaged(path, str(error)))) from error
     except (StoreError, BackupArchiveError, HomeHeldError, HomeUnusableError) as error:
         raise RefusedError(str(error)) from error
-    return _report(archive, path.stat().st_size, shown_url(app_url(settings)))
+    report = _report(archive, path.stat().st_size, shown_url(app_url(settings)))
+    return RestoreReport(
+        **asdict(report),
+        audit_log=restored.chain,
+        tokens=restored.tokens,
+        tokens_revoked=restored.tokens_revoked,
+        schedules=restored.schedules,
+    )
 
 
 def _require_whole(archive: BackupArchive) -> None:
@@ -139,21 +160,22 @@ def _require_fitting(settings: Settings, archive: BackupArchive, database: Datab
         raise RefusedError(f"{where} is not empty: restore into a new home, or an empty database")
 
 
-def _fill(settings: Settings, archive: BackupArchive, database: Database) -> None:
-    """Store the blobs and the id, then all rows at once: what is cut off can be repeated."""
+def _store_files(settings: Settings, archive: BackupArchive, database: Database) -> None:
+    """Store the blobs and the id; the rows come last, so that what is cut off can be repeated."""
     blobs = _blobs(settings, database)
     for digest, file in archive.read(_BLOBS):
         blobs.put(chunks_of(file), digest=digest)
-    call = Call(
+    keep_controller_id(settings.home, archive.facts.controller)
+
+
+def _call(settings: Settings) -> Call:
+    return Call(
         operation=lambda: "restore",
         at=SystemClock().now(),
         project=settings.project,
         agent=f"seatrial/{orchestrator.__version__}",
         caller=Person(system_user(), SOCKET),
     )
-    keep_controller_id(settings.home, archive.facts.controller)
-    copies = ((name, _lines(archive, name, file)) for name, file in archive.read(_ROWS))
-    database.stores.backup.restore(copies, call)
 
 
 def _lines(archive: BackupArchive, table: str, file: IO[bytes]) -> Iterator[str]:

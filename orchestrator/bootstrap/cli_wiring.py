@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orchestrator.application.ports.signer import Verified
     from orchestrator.application.ports.stored_bytes import PackedPayload
     from orchestrator.application.ports.wheels import Revisions, SubjectWheel
-    from orchestrator.cli.wiring import BackupReport, DatabaseState
+    from orchestrator.cli.wiring import BackupReport, DatabaseState, RestoreReport
     from orchestrator.config import Settings
     from orchestrator.domain.cloud_account import AccountSetup
     from orchestrator.domain.commit import Commit
@@ -202,11 +202,18 @@ class CommandWiring:
 
         return backup(self.settings, path)
 
-    def restore(self, path: Path) -> BackupReport:
+    def restore(
+        self, path: Path, *, revoke_tokens: bool, accept_broken_chain: bool
+    ) -> RestoreReport:
         """Fill an empty home and database from a backup."""
         from orchestrator.bootstrap.backup import restore
 
-        return restore(self.settings, path)
+        return restore(
+            self.settings,
+            path,
+            revoke_tokens=revoke_tokens,
+            accept_broken_chain=accept_broken_chain,
+        )
 
     def database(self, *, upgrade: bool) -> DatabaseState:
         """Return the database's state, after an upgrade if requested."""

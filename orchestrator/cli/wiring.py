@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from orchestrator.domain.audit import AuditVerification
+from orchestrator.domain.caller_identity import Token
 
 if TYPE_CHECKING:
     import httpx
@@ -53,6 +56,20 @@ class BackupReport:
     """Number of blobs."""
     size_bytes: int
     """Size of the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreReport(BackupReport):
+    """What was restored, and what it makes valid again."""
+
+    audit_log: AuditVerification
+    """Of the backup."""
+    tokens: Sequence[Token]
+    """Tokens that are valid now, those included that were revoked after the backup."""
+    tokens_revoked: int
+    """Number of tokens that the restore revoked."""
+    schedules: Mapping[str, datetime]
+    """When schedules fire next, by name; without paused ones."""
 
 
 class Secret(Protocol):
@@ -236,7 +253,9 @@ class Wiring(Protocol):
         """Copy database and blobs into a new file, whoever uses them. Raises RefusedError."""
         ...
 
-    def restore(self, path: Path) -> BackupReport:
+    def restore(
+        self, path: Path, *, revoke_tokens: bool, accept_broken_chain: bool
+    ) -> RestoreReport:
         """Fill an empty home and database from a backup. Raises RefusedError."""
         ...
 

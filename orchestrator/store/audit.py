@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 
 from pydantic import ValidationError
@@ -64,17 +64,7 @@ class AuditStore:
 
         With `head`, an earlier digest, an entry must have it, so that a shorter log is found.
         """
-        number, last = 0, BEGINNING
-        is_found = head in ("", BEGINNING)
-        for row in self._rows(AuditFilters()):
-            fault = _fault(row, number + 1, last)
-            if fault:
-                return AuditVerification(number, last, number + 1, fault)
-            number, last = row.number, row.digest
-            is_found = is_found or last == head
-        if is_found:
-            return AuditVerification(number, last)
-        return AuditVerification(number, last, number + 1, f"no entry has the digest {head}")
+        return verify_chain(self._rows(AuditFilters()), head=head)
 
     def _rows(self, filters: AuditFilters) -> Iterator[AuditRow]:
         """Yield rows, oldest first, in short transactions."""
@@ -87,6 +77,21 @@ class AuditStore:
             if len(rows) < _BATCH:
                 return
             last = rows[-1].number
+
+
+def verify_chain(rows: Iterable[AuditRow], *, head: str = "") -> AuditVerification:
+    """Compare rows, oldest first, as `AuditStore.verify`."""
+    number, last = 0, BEGINNING
+    is_found = head in ("", BEGINNING)
+    for row in rows:
+        fault = _fault(row, number + 1, last)
+        if fault:
+            return AuditVerification(number, last, number + 1, fault)
+        number, last = row.number, row.digest
+        is_found = is_found or last == head
+    if is_found:
+        return AuditVerification(number, last)
+    return AuditVerification(number, last, number + 1, f"no entry has the digest {head}")
 
 
 def _asked(filters: AuditFilters) -> Select[AuditRow]:

@@ -8,32 +8,87 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import Column, Text, column, func, insert, select, text, update
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    Column,
+    Float,
+    Integer,
+    Text,
+    column,
+    func,
+    insert,
+    or_,
+    select,
+    text,
+    update,
+)
 from sqlalchemy import Table as SqlTable
 from sqlalchemy import table as table_clause
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.expression import TableClause
 from sqlalchemy.types import LargeBinary, TypeEngine
 
-from orchestrator.domain.audit import AuditOutcome
+from orchestrator.domain.audit import AuditOutcome, AuditVerification
+from orchestrator.domain.caller_identity import Token
 from orchestrator.domain.cell import RunState
+from orchestrator.store.audit import verify_chain
 from orchestrator.store.audit_recorder import AuditedChange, Call, append, without_secrets
-from orchestrator.store.column_types import DocumentColumn, ExactDecimal, Name, OneOf, Utc, Words
+from orchestrator.store.column_types import (
+    DocumentColumn,
+    ExactDecimal,
+    Name,
+    OneOf,
+    Utc,
+    Words,
+    storable,
+)
 from orchestrator.store.errors import DamagedError
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.tables import ChannelRow, RunRow, TableBase
+from orchestrator.store.sql import changed
+from orchestrator.store.tables import (
+    AuditRow,
+    ChannelRow,
+    RunRow,
+    ScheduleRow,
+    TableBase,
+    TokenRow,
+)
+from orchestrator.store.tokens import token_of_row
+
+T = TypeVar("T")
 
 _LEFT_OUT = frozenset({"browser_session", "controller", "lease_credentials", "blob", "blob_chunk"})
 """Secrets, controllers that are alive, and blobs, which are copied by their digests."""
 _AT_ONCE = 500
 RESTORED = "it was restored from a backup, which has no secrets: remove it, and create it again"
 """Why a restored channel is disabled."""
+
+
+_WHOLE_LIMIT = 1 << 62
+"""Larger numbers have no successor in a column."""
+_DECIMAL_DIGITS = 60
+"""Maximum digits before and behind the point."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredRows:
+    """What the rows of a backup have in them."""
+
+    rows: int
+    chain: AuditVerification
+    """Of its audit log."""
+    tokens: Sequence[Token]
+    """The valid ones."""
+    tokens_revoked: int
+    schedules: Mapping[str, datetime]
+    """When they fire next, by name; without paused ones."""
 
 
 class BackupStore:
@@ -59,11 +114,19 @@ class BackupStore:
                 session.execute(select(1).select_from(t).limit(1)).first() for t in tables
             )
 
-    def restore(self, copies: Iterable[tuple[str, Iterator[str]]], call: Call) -> int:
-        """Insert the rows of all tables in one transaction; return their number.
+    def restore(
+        self,
+        copies: Iterable[tuple[str, Iterator[str]]],
+        call: Call,
+        *,
+        revoke_tokens: bool = False,
+        accept_broken_chain: bool = False,
+    ) -> RestoredRows:
+        """Insert the rows of all tables in one transaction.
 
         Runs that were going on are cancelled: their machines are ended, and what was finished is
-        kept. Raises DamagedError for lines that are no rows of this schema.
+        kept. Raises DamagedError for lines that are no rows of this schema, and for an audit log
+        with a broken chain, unless it is accepted.
         """
         tables = {table.name: table for table in _tables()}
         number = 0
@@ -72,17 +135,49 @@ class BackupStore:
                 number += _insert(session, tables[name], lines)
             if self._sessions.is_postgres:
                 _count_on(session)
-            running = (RunRow.state != RunState.FINISHED, RunRow.cancel_requested_at.is_(None))
-            session.execute(update(RunRow).where(*running).values(cancel_requested_at=call.at))
-            disabled = {"disabled_at": call.at, "disabled_reason": RESTORED}
-            session.execute(update(ChannelRow).values(disabled))
-            append(
-                session,
-                call,
-                [AuditedChange("database", after={"rows": number})],
-                AuditOutcome.DONE,
+            chain = _chain(session, accept_broken=accept_broken_chain)
+            _end_what_went_on(session, call.at)
+            revoked = _revoke(session, call.at) if revoke_tokens else 0
+            after = {"rows": number, "audit_log": asdict(chain), "tokens_revoked": revoked}
+            append(session, call, [AuditedChange("database", after=after)], AuditOutcome.DONE)
+            return RestoredRows(
+                rows=number,
+                chain=chain,
+                tokens=_valid_tokens(session, call.at),
+                tokens_revoked=revoked,
+                schedules=_schedules(session),
             )
-        return number
+
+
+def _chain(session: Session, *, accept_broken: bool) -> AuditVerification:
+    rows = select(AuditRow).order_by(AuditRow.number)
+    chain = verify_chain(session.scalars(rows, execution_options={"yield_per": _AT_ONCE}))
+    if chain.broken_at is not None and not accept_broken:
+        raise DamagedError(f"its audit log is broken at entry {chain.broken_at}: {chain.reason}")
+    return chain
+
+
+def _end_what_went_on(session: Session, at: datetime) -> None:
+    """Cancel runs, and disable channels, which have no secrets."""
+    running = (RunRow.state != RunState.FINISHED, RunRow.cancel_requested_at.is_(None))
+    session.execute(update(RunRow).where(*running).values(cancel_requested_at=at))
+    session.execute(update(ChannelRow).values(disabled_at=at, disabled_reason=RESTORED))
+
+
+def _revoke(session: Session, at: datetime) -> int:
+    left = update(TokenRow).where(TokenRow.revoked_at.is_(None))
+    return changed(session, left.values(revoked_at=at))
+
+
+def _valid_tokens(session: Session, at: datetime) -> list[Token]:
+    lasting = or_(TokenRow.expires_at.is_(None), TokenRow.expires_at > at)
+    query = select(TokenRow).where(TokenRow.revoked_at.is_(None), lasting)
+    return [token_of_row(row) for row in session.scalars(query.order_by(TokenRow.name))]
+
+
+def _schedules(session: Session) -> dict[str, datetime]:
+    query = select(ScheduleRow.name, ScheduleRow.next_due_at).order_by(ScheduleRow.name)
+    return {name: due for name, due in session.execute(query) if due is not None}
 
 
 def table_names() -> list[str]:
@@ -134,14 +229,48 @@ def _readers(table: SqlTable) -> list[tuple[str, Callable[[object], object]]]:
     return [(one.name, _reader(one.type)) for one in table.columns]
 
 
-def _reader(kind: TypeEngine[object]) -> Callable[[object], object]:
-    if isinstance(kind, Utc):
-        return lambda value: datetime.fromisoformat(str(value))
-    if isinstance(kind, ExactDecimal):
-        return lambda value: Decimal(str(value))
-    if isinstance(kind, LargeBinary):
-        return lambda value: base64.b64decode(str(value), validate=True)
-    return lambda value: value
+def _reader(kind: TypeEngine[Any]) -> Callable[[Any], object]:
+    """Return what reads a value of a column, and raises ValueError for one of another type."""
+    if isinstance(kind, OneOf):
+        return lambda value: kind.words(value).value
+    readers = (
+        (Utc, _time),
+        (ExactDecimal, _decimal),
+        (LargeBinary, lambda value: base64.b64decode(value, validate=True)),
+        (JSON, lambda value: value),
+        (Boolean, lambda value: _of_type(value, bool)),
+        (Integer, _whole),
+        (Float, lambda value: float(_of_type(value, float, int))),
+    )
+    found = (read for known, read in readers if isinstance(kind, known))
+    return next(found, lambda value: storable(_of_type(value, str)))
+
+
+def _of_type(value: T, *kinds: type) -> T:
+    if type(value) not in kinds:
+        raise ValueError(f"{type(value).__name__} instead of {kinds[0].__name__}")
+    return value
+
+
+def _time(value: str) -> datetime:
+    at = datetime.fromisoformat(value)
+    if at.tzinfo is None:
+        raise ValueError("a time has no zone")
+    return at.astimezone(UTC)
+
+
+def _whole(value: int) -> int:
+    if abs(_of_type(value, int)) >= _WHOLE_LIMIT:
+        raise ValueError("a number is too large")
+    return value
+
+
+def _decimal(value: str) -> Decimal:
+    number = Decimal(_of_type(value, str))
+    exponent = number.as_tuple().exponent
+    if not isinstance(exponent, int) or max(-exponent, number.adjusted()) > _DECIMAL_DIGITS:
+        raise ValueError("a decimal is too large, too long, or no number")
+    return number
 
 
 def _insert(session: Session, table: SqlTable, lines: Iterator[str]) -> int:
@@ -163,10 +292,10 @@ def _row(
     table: str, readers: Sequence[tuple[str, Callable[[object], object]]], line: str
 ) -> dict[str, object]:
     try:
-        values = json.loads(line)
+        values = _of_type(json.loads(line), list)
         pairs = zip(readers, values, strict=True)
         return {name: None if one is None else read(one) for (name, read), one in pairs}
-    except (ValueError, TypeError, ArithmeticError) as error:
+    except (ValueError, TypeError, ArithmeticError, AttributeError, RecursionError) as error:
         raise DamagedError(f"a row of the table {table} cannot be read: {error}") from error
 
 

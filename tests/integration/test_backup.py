@@ -345,7 +345,7 @@ def test_a_restore_that_ends_after_its_rows_has_the_controllers_id(
     here, archive = made
     target = empty(tmp_path)
 
-    def dies(*_: object) -> None:
+    def dies(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(BackupStore, "restore", dies)
