@@ -25,6 +25,7 @@ from joserfc.jws import JWSRegistry
 
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.ports.identity_provider import (
+    REQUEST_LIFE_S,
     AuthorizationRequest,
     IssuedIdentity,
     IssuerUnreachableError,
@@ -86,6 +87,8 @@ class OpenIdConnect:
         self._metadata: tuple[float, dict[str, Any]] | None = None
         self._failed: tuple[float, IssuerUnreachableError] | None = None
         self._keys: tuple[float, KeySet] | None = None
+        self._consumed: dict[str, float] = {}
+        """When a request was answered, by its state."""
 
     @property
     def issuer(self) -> str:
@@ -124,6 +127,7 @@ class OpenIdConnect:
                 )
             if "error" in said:
                 raise SignInRefusedError(_error_text(said))
+            self._consume(state)
             try:
                 token = client.fetch_token(
                     metadata["token_endpoint"],
@@ -143,6 +147,15 @@ class OpenIdConnect:
             groups=_groups(claims, self._settings.groups_claim),
             id_token=token["id_token"],
         )
+
+    def _consume(self, state: str) -> None:
+        """Take a request as answered. Raises SignInRefusedError if it was already."""
+        now = self._clock.now().timestamp()
+        with self._lock:
+            kept = {one: at for one, at in self._consumed.items() if now - at < REQUEST_LIFE_S}
+            if state in kept:
+                raise SignInRefusedError("the response was used already: begin the sign-in again")
+            self._consumed = {**kept, state: now}
 
     def logout_url(self, id_token: str) -> str | None:
         """Return the end-session address; None without one, or if the issuer cannot be asked."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+REQUEST_LIFE_S = 600
+"""Seconds that somebody has to sign in at the issuer."""
+
 
 class IssuerUnreachableError(Exception):
     """The issuer cannot be asked, or its answers cannot be used; the text is one sentence."""
@@ -61,7 +64,7 @@ class IdentityProvider(Protocol):
     def identify(
         self, response_url: str, *, state: str, nonce: str, code_verifier: str
     ) -> IssuedIdentity:
-        """Redeem the issuer's response for an identity.
+        """Redeem the issuer's response for an identity, once for each `state`.
 
         Args:
             response_url: The address that the browser was sent back to, with its query.

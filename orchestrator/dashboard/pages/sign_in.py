@@ -22,6 +22,7 @@ from orchestrator.application.browser_sessions import (
 )
 from orchestrator.application.context import Context
 from orchestrator.application.ports.identity_provider import (
+    REQUEST_LIFE_S,
     AuthorizationRequest,
     IdentityProvider,
     IssuerUnreachableError,
@@ -45,8 +46,6 @@ router = APIRouter()
 T = TypeVar("T")
 THREADS = 4
 """Maximum threads that wait for the issuer at once."""
-_REQUEST_LIFE_S = 600
-"""Seconds that somebody has to sign in at the issuer."""
 
 
 @router.get(urls.SIGN_IN)
@@ -224,7 +223,7 @@ def _keep_request(
     response.set_cookie(
         _request_cookie(request),
         base64.urlsafe_b64encode(json.dumps(kept).encode()).decode("ascii"),
-        max_age=_REQUEST_LIFE_S,
+        max_age=REQUEST_LIFE_S,
         path=urls.SIGN_IN_AT_ISSUER,
         httponly=True,
         samesite="lax",
