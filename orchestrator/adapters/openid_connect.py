@@ -45,6 +45,8 @@ _ALGORITHMS = (
     *("ES256", "ES384", "ES512", "Ed25519", "EdDSA"),
 )
 """Signatures with a public key: neither `none`, nor one that the client's secret could make."""
+_NAMES_ITSELF = "authorization_response_iss_parameter_supported"
+"""In the metadata of an issuer whose every response has its `iss` (RFC 9207)."""
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -114,10 +116,14 @@ class OpenIdConnect:
             raise SignInRefusedError("the response is of another issuer")
         if said.get("state") != [state]:
             raise SignInRefusedError("the response is not to a request of this browser")
-        if "error" in said:
-            raise SignInRefusedError(_error_text(said))
         with self._client() as client:
             metadata = self._discovered(client)
+            if metadata.get(_NAMES_ITSELF) is True and "iss" not in said:
+                raise SignInRefusedError(
+                    "the response does not name its issuer, which it always does"
+                )
+            if "error" in said:
+                raise SignInRefusedError(_error_text(said))
             try:
                 token = client.fetch_token(
                     metadata["token_endpoint"],

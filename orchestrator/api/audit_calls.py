@@ -17,6 +17,8 @@ from orchestrator.store.audit_recorder import Call, recording
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _LONGEST = 300
+_LONGEST_ADDRESS = 64
+"""Of an IPv6 address with its zone."""
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 _LAST_PARAMETER = re.compile(r"^(.*\})(/[^{}]*)?$")
 CHANGES_NOTHING = frozenset(
@@ -84,7 +86,7 @@ class AuditCalls:
             operation=partial(_operation, scope),
             at=self._context.clock.now(),
             project=self._context.janitor.project,
-            address=(scope.get("client") or ("",))[0],
+            address=(scope.get("client") or ("",))[0][:_LONGEST_ADDRESS],
             agent=Headers(scope=scope).get("user-agent", "")[:_LONGEST],
             caller=self._caller,
         )

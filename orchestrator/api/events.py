@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -15,7 +15,7 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 
 from orchestrator.api.dependencies import LARGEST, ContextDep, RunId
-from orchestrator.api.security import bearer, secured
+from orchestrator.api.security import bearer, secured, stays_allowed
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import find_run
 from orchestrator.domain.caller_identity import Scope
@@ -100,10 +100,13 @@ async def stream_events(
         int | None, Header(ge=0, le=LARGEST, description="The same, and stronger")
     ] = None,
 ) -> EventSourceResponse:
-    """Stream a run's events until it is finished and everything was sent."""
+    """Stream a run's events until it is finished and everything was sent.
+
+    The stream ends within a heartbeat where its token or session is revoked, expires or signs out.
+    """
     seen = after if last_event_id is None else last_event_id
     return EventSourceResponse(
-        follow(context, run_id, seen, request.app.state.streams),
+        follow(context, run_id, seen, request.app.state.streams, stays_allowed(request)),
         ping=HEARTBEAT_S,
         ping_message_factory=lambda: ServerSentEvent(comment="heartbeat"),
         sep="\n",
@@ -111,12 +114,20 @@ async def stream_events(
 
 
 async def follow(
-    context: Context, run_id: str, after: int, streams: Streams
+    context: Context, run_id: str, after: int, streams: Streams, is_allowed: Callable[[], bool]
 ) -> AsyncIterator[ServerSentEvent]:
-    """Stream events numbered above `after`; send `end` once the run finishes."""
+    """Stream events numbered above `after`; send `end` once the run finishes.
+
+    The stream ends without it where `is_allowed`, asked once a heartbeat, says no.
+    """
     with streams.of(run_id) as news:
         yield ServerSentEvent(comment="here", retry=RETRY_MS)
+        checked_at = anyio.current_time()
         while not streams.closing:
+            if anyio.current_time() - checked_at >= HEARTBEAT_S:
+                if not await run_in_threadpool(is_allowed):
+                    return
+                checked_at = anyio.current_time()
             if await _refresh_position(context, run_id, news, after):
                 run, items = await run_in_threadpool(_look, context, run_id, after)
                 for item in items:

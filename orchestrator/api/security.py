@@ -23,7 +23,7 @@ from orchestrator.api.errors import (
 )
 from orchestrator.application.browser_sessions import cookie_of
 from orchestrator.application.context import Context
-from orchestrator.application.tokens import Credential, check_credential
+from orchestrator.application.tokens import Credential, check_credential, is_valid
 from orchestrator.domain.caller_identity import SOCKET, Caller, Person, Scope, missing_scope
 
 Guard = Callable[[Credential | None, Scope], Caller]
@@ -67,6 +67,14 @@ def credential_of(request: Request) -> Credential | None:
         return None  # another site can make a browser send its cookies
     session = request.cookies.get(cookie_of(request.headers.get("host", "")))
     return Credential(session, is_session=True) if session else None
+
+
+def stays_allowed(request: Request) -> Callable[[], bool]:
+    """Return what tells later whether the request's credential is still valid, without using it."""
+    context, given = request.app.state.context, credential_of(request)
+    if request.app.state.guard is None:
+        return lambda: True
+    return lambda: given is not None and is_valid(context, given)
 
 
 def secured(needed: Scope, *, body_limit_bytes: int | None = BODY_LIMIT_BYTES) -> type[APIRoute]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -13,8 +14,10 @@ from orchestrator.store.errors import StoreError
 
 logger = logging.getLogger(__name__)
 
-UNKNOWN_A_MINUTE = 60
-"""Maximum entries of unknown callers in a minute, since anybody could fill the disk with them."""
+REFUSED_A_MINUTE = 60
+"""Maximum entries in a minute of one caller's refused or failed calls, and of all calls of unknown
+callers together: each could fill the disk with them.
+"""
 _REFUSED = frozenset({401, 403, 409})
 
 
@@ -24,7 +27,8 @@ class CallEnds:
 
     context: Context
     _minute_began: datetime | None = field(default=None, init=False)
-    _unknown: int = field(default=0, init=False)
+    _counts: Counter[str] = field(default_factory=Counter, init=False)
+    """Entries of this minute by the caller's name; empty for unknown callers."""
 
     def end(self, call: Call, resource: str, status: int) -> None:
         """Record a call that stored no entry with a change, or did not end well.
@@ -35,7 +39,8 @@ class CallEnds:
         outcome = AuditOutcome.REFUSED if call.is_refused else _outcome(status)
         if outcome is None or (call.is_recorded and not call.changes and status < 400):
             return
-        if call.caller is None and self._are_too_many(call):
+        is_limited = call.caller is None or (status >= 400 and not call.changes)
+        if is_limited and self._are_too_many(call):
             return
         changes = call.changes or [AuditedChange(resource)]
         try:
@@ -45,13 +50,16 @@ class CallEnds:
             logger.error(said, call.operation(), resource, status, error)
 
     def _are_too_many(self, call: Call) -> bool:
-        """Count unknown callers; True if this one is only logged."""
+        """Count the caller's entries; True if this one is only logged."""
         if self._minute_began is None or call.at - self._minute_began >= timedelta(minutes=1):
-            self._minute_began, self._unknown = call.at, 0
-        self._unknown += 1
-        if self._unknown <= UNKNOWN_A_MINUTE:
+            self._minute_began = call.at
+            self._counts.clear()
+        name = call.caller.name if call.caller else ""
+        self._counts[name] += 1
+        if self._counts[name] <= REFUSED_A_MINUTE:
             return False
-        logger.warning("refused: %s of an unknown caller at %s", call.operation(), call.address)
+        who = repr(name) if name else "an unknown caller"
+        logger.warning("refused: %s of %s at %s", call.operation(), who, call.address)
         return True
 
 

@@ -105,10 +105,18 @@ def _begin(
     return NewSession(secret, ends - at)
 
 
+def find_session(context: Context, secret: str) -> BrowserSession | None:
+    """Return a session, which this does not use; None for an unknown or ended session."""
+    session = context.stores.browser_sessions.find(digest_of(secret))
+    if session is None or _has_ended(context, session, context.clock.now()):
+        return None
+    return session
+
+
 def caller_of_session(context: Context, secret: str) -> Caller | None:
     """Return the caller of a session; None for an unknown or ended session."""
-    session, at = context.stores.browser_sessions.find(digest_of(secret)), context.clock.now()
-    if session is None or _has_ended(context, session, at):
+    session, at = find_session(context, secret), context.clock.now()
+    if session is None:
         return None
     if at - session.last_used_at > USED_EVERY:
         context.stores.browser_sessions.used(session.id, at=at)

@@ -12,6 +12,7 @@ from orchestrator.application.browser_sessions import (
     begin_session,
     caller_of_session,
     digest_of,
+    find_session,
 )
 from orchestrator.application.context import Context
 from orchestrator.domain.caller_identity import (
@@ -89,6 +90,13 @@ def check_credential(context: Context, credential: Credential) -> Caller | None:
     return caller
 
 
+def is_valid(context: Context, credential: Credential) -> bool:
+    """Whether a credential is neither unknown, revoked nor expired. It does not count as a use."""
+    if credential.is_session:
+        return find_session(context, credential.secret) is not None
+    return _find_valid(context, credential.secret) is not None
+
+
 def sign_in_with_token(context: Context, secret: str) -> NewSession | None:
     """Begin a browser session with a token; None if the token is not valid."""
     token = _valid_token(context, secret)
@@ -99,9 +107,15 @@ def sign_in_with_token(context: Context, secret: str) -> NewSession | None:
     return begin_session(context, caller, until=token.expires_at)
 
 
+def _find_valid(context: Context, secret: str) -> Token | None:
+    token = context.stores.tokens.find(digest_of(secret))
+    return token if token is not None and token.is_valid(context.clock.now()) else None
+
+
 def _valid_token(context: Context, secret: str) -> Token | None:
-    token, at = context.stores.tokens.find(digest_of(secret)), context.clock.now()
-    if token is None or not token.is_valid(at):
+    """Return the token of a secret, which uses it; None if it is not valid."""
+    token, at = _find_valid(context, secret), context.clock.now()
+    if token is None:
         return None
     if token.last_used_at is None or at - token.last_used_at > USED_EVERY:
         context.stores.tokens.used(token.id, at=at)

@@ -278,6 +278,7 @@ class HttpServer(uvicorn.Server):
             access_log=False,
             lifespan="off",
             server_header=False,
+            proxy_headers=False,  # else a client on the loopback chooses its address
             timeout_graceful_shutdown=2,
         )
         super().__init__(config)

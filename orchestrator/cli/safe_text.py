@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from rich.cells import cell_len
@@ -27,6 +28,13 @@ def one_line(text: str) -> str:
     """
     plain = _SELECTORS.sub("", _ESCAPES.sub("", text))
     return "".join(_WORDS.get(c, c if c.isprintable() else REPLACEMENT) for c in plain)
+
+
+def json_text(text: str) -> str:
+    """Return JSON text whose controls and direction marks are escaped; its values are the same."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def log_line(raw: str) -> str:

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.safe_text import NATURAL
+from orchestrator.cli.safe_text import NATURAL, json_text
 from orchestrator.domain.document_problems import nearest
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class Session:
 
     def print_json(self, value: object) -> None:
         """Print data as JSON."""
-        typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+        typer.echo(json_text(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
 def is_confirmed(question: str) -> bool:

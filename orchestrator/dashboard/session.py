@@ -21,6 +21,7 @@ from orchestrator.domain.caller_identity import Caller, Person, Scope, missing_s
 CSRF_FIELD = "csrf"
 _NONCE_BYTES = 12
 _RANK = list(Scope)
+_LOOPBACK = ("127.0.0.1", "::1")
 
 
 class SignedOutError(Exception):
@@ -187,4 +188,12 @@ def is_encrypted(request: Request) -> bool:
     context: Context = request.app.state.context
     address = urlsplit(context.sign_in.public_url)
     is_public = address.netloc == request.headers.get("host", "")
-    return request.url.scheme == "https" or (is_public and address.scheme == "https")
+    is_public_https = is_public and address.scheme == "https"
+    return request.url.scheme == "https" or is_public_https or _is_https_of_proxy(request)
+
+
+def _is_https_of_proxy(request: Request) -> bool:
+    """Whether a proxy on this computer says that the browser speaks HTTPS to it."""
+    peer = request.client.host if request.client else ""
+    said = request.headers.get("x-forwarded-proto", "")
+    return peer in _LOOPBACK and said.strip().lower() == "https"

@@ -17,7 +17,6 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import event
 from starlette.testclient import TestClient
@@ -45,6 +44,7 @@ from orchestrator.application.janitor import Janitor
 from orchestrator.application.tokens import create_token
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.controller_wiring import WorkspacePool
+from orchestrator.bootstrap.http_server import HttpServer
 from orchestrator.domain.browser_session import SessionLimits
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import Cause, CellState
@@ -366,10 +366,7 @@ def served(app: FastAPI) -> Iterator[int]:
     """A real server on a loopback port, in a thread."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
-        config = uvicorn.Config(
-            app, log_level="critical", lifespan="off", timeout_graceful_shutdown=2
-        )
-        server = uvicorn.Server(config)
+        server = HttpServer(app)
         thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
         thread.start()
         until(lambda: server.started)

@@ -8,17 +8,18 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import httpx
 import pytest
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 from sqlalchemy import text
 
 from orchestrator.api.audit_calls import CHANGES_NOTHING, AuditCalls
-from orchestrator.application.audit import UNKNOWN_A_MINUTE
+from orchestrator.application.audit import REFUSED_A_MINUTE
 from orchestrator.dashboard.app import create_dashboard
 from orchestrator.domain.audit import AuditFilters
 from orchestrator.store.errors import StoreError
-from tests.integration.api_context import MATRIX, Desk, desk
+from tests.integration.api_context import MATRIX, Desk, desk, served
 from tests.integration.gate_world import POLICY
 from tests.integration.test_api_quarantines import BODY as QUARANTINE
 from tests.integration.test_api_quarantines import BOOM, TEST, ran
@@ -235,14 +236,33 @@ def test_pages_filters_and_the_export_agree(api: Desk) -> None:
 
 def test_unknown_callers_cannot_fill_the_disk(api: Desk) -> None:
     stranger = api.with_token(None)
-    for _ in range(UNKNOWN_A_MINUTE + 5):
+    for _ in range(REFUSED_A_MINUTE + 5):
         assert stranger.post(f"{API}/tokens").status_code == 401
     found = entries(api)
-    assert len(found) == UNKNOWN_A_MINUTE
+    assert len(found) == REFUSED_A_MINUTE
     assert (found[0]["actor"], found[0]["status"]) == ("", 401)
     api.clock.move(minutes=1)
     stranger.post(f"{API}/tokens")
-    assert len(entries(api)) == UNKNOWN_A_MINUTE + 1
+    assert len(entries(api)) == REFUSED_A_MINUTE + 1
+
+
+def test_a_token_that_may_only_read_cannot_fill_the_disk(api: Desk) -> None:
+    guest, other = api.with_token("read", name="guest"), api.with_token("read", name="other")
+    for _ in range(REFUSED_A_MINUTE + 5):
+        assert guest.post(f"{API}/tokens").status_code == 403
+    assert len(entries(api, actor="guest")) == REFUSED_A_MINUTE
+    other.post(f"{API}/tokens")
+    assert len(entries(api, actor="other")) == 1, "each caller has a limit of their own"
+    api.clock.move(minutes=1)
+    guest.post(f"{API}/tokens")
+    assert len(entries(api, actor="guest")) == REFUSED_A_MINUTE + 1
+
+
+def test_the_address_of_an_entry_is_not_the_client_s_to_choose(api: Desk) -> None:
+    with served(api.guarded) as port:
+        headers = {"X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https"}
+        httpx.post(f"http://127.0.0.1:{port}{API}/tokens", headers=headers, json={})
+    assert entries(api)[0]["address"] == "127.0.0.1"
 
 
 @pytest.fixture

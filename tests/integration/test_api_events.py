@@ -13,6 +13,14 @@ import pytest
 from sqlalchemy import event as sql_event
 
 from orchestrator.api import events
+from orchestrator.application.browser_sessions import cookie_of
+from orchestrator.application.tokens import (
+    Credential,
+    create_token,
+    is_valid,
+    sign_in_with_token,
+)
+from orchestrator.domain.caller_identity import Scope
 from tests.integration.api_context import Desk, served
 from tests.waiting import until
 
@@ -134,6 +142,53 @@ def test_items_arrive_while_the_run_goes_on(
         arrived.append(next(stream)[2]["n"])
     stream.close()
     assert arrived == [0, 1, 2]
+
+
+@pytest.mark.parametrize("way", ["revoked", "expired", "revoked session", "idle session"])
+def test_a_stream_ends_with_its_credential(
+    api: Desk, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr(events, "HEARTBEAT_S", 0.01)
+    stores, run = api.database.stores, str(api.launch()["id"])
+    token, secret = create_token(api.context, "watcher", Scope.READ, days=1)
+    session = sign_in_with_token(api.context, secret)
+    assert session is not None
+    [kept] = stores.browser_sessions.list()
+
+    def stop() -> None:
+        if way == "revoked":
+            stores.tokens.revoke(token.id, at=api.clock.now())
+        elif way == "revoked session":
+            stores.browser_sessions.end(kept.id)
+        else:
+            api.clock.move(hours=24)
+
+    with served(api.guarded) as port:
+        cookie = f"{cookie_of(f'127.0.0.1:{port}')}={session.secret}"
+        is_session = way.endswith("session")
+        headers = {"Cookie": cookie} if is_session else {"Authorization": f"Bearer {secret}"}
+        address = f"http://127.0.0.1:{port}{EVENTS.format(run=run)}"
+        with httpx.stream("GET", address, headers=headers, timeout=20) as answer:
+            assert answer.status_code == 200
+            lines = answer.iter_lines()
+            next(lines)
+            stop()
+            assert "event: end" not in list(lines)
+        assert httpx.get(address, headers=headers).status_code == 401
+
+
+def test_to_look_whether_a_credential_is_valid_is_no_use_of_it(api: Desk) -> None:
+    token, secret = create_token(api.context, "watcher", Scope.READ, days=1)
+    session = sign_in_with_token(api.context, secret)
+    assert session is not None
+    used_at = api.clock.now()
+    api.clock.move(minutes=30)
+    assert is_valid(api.context, Credential(secret))
+    assert is_valid(api.context, Credential(session.secret, is_session=True))
+    assert not is_valid(api.context, Credential(session.secret))
+    assert [one.last_used_at for one in api.database.stores.browser_sessions.list()] == [used_at]
+    [known] = [one for one in api.database.stores.tokens.list() if one.id == token.id]
+    assert known.last_used_at == used_at
 
 
 def test_what_a_machine_said_cannot_forge_an_event(api: Desk, port: int) -> None:

@@ -11,7 +11,7 @@ from rich.text import Text
 from orchestrator.cli.client import read, read_items
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import FAILED, CliError
-from orchestrator.cli.safe_text import one_line
+from orchestrator.cli.safe_text import json_text, one_line
 from orchestrator.cli.session import session_of
 from orchestrator.cli.view.tables import Layout, fitting, row_of
 from orchestrator.domain.audit import AuditVerification, ChainedEntry
@@ -98,8 +98,8 @@ def audit_export(
     asked = {"since": _moment(since), "actor": actor, "resource": resource}
     given = {name: value for name, value in asked.items() if value is not None}
     with session.reader().stream("/audit/export", params=given) as answer:
-        for chunk in answer.iter_bytes():
-            typer.echo(chunk, nl=False)
+        for chunk in answer.iter_text():
+            typer.echo(json_text(chunk), nl=False)
 
 
 @audit_app.command("verify")

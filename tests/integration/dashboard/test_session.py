@@ -14,7 +14,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from orchestrator.api.audit_calls import AuditCalls
-from orchestrator.application.audit import UNKNOWN_A_MINUTE
+from orchestrator.application.audit import REFUSED_A_MINUTE
 from orchestrator.application.browser_sessions import cookie_of
 from orchestrator.application.tokens import Credential, create_token
 from orchestrator.bootstrap.http_server import AsgiDispatch
@@ -202,10 +202,10 @@ def test_every_sign_in_with_a_token_has_an_entry_and_guesses_are_limited(pages: 
         client.post("/login", data=data, headers=headers)
         entry = admin.get("/api/v1/audit").json()["items"][0]
         assert (entry["operation"], entry["outcome"], entry["status"]) == ("sign_in", *found)
-    for _ in range(UNKNOWN_A_MINUTE + 5):
+    for _ in range(REFUSED_A_MINUTE + 5):
         client.post("/login", data={"token": "a guess"})
     entries = admin.get("/api/v1/audit", params={"limit": 200}).json()["items"]
-    assert sum(one["actor"] == "" for one in entries) == UNKNOWN_A_MINUTE
+    assert sum(one["actor"] == "" for one in entries) == REFUSED_A_MINUTE
 
 
 @pytest.mark.parametrize("token", ["", "x", "seatrial_" + "A" * 43, "ü\u0000", "A" * 100_000])
@@ -252,6 +252,26 @@ def test_a_secure_page_keeps_a_secure_cookie(site: PageDesk) -> None:
     client = site.api.speak(nobody(site).app, base=f"https://{HOST}", follow_redirects=False)
     answer = client.post("/login", data={"token": site.token})
     assert "Secure" in answer.headers["set-cookie"]
+
+
+@pytest.mark.parametrize(
+    ("peer", "said", "is_secure"),
+    [
+        ("127.0.0.1", "https", True),
+        ("::1", "https", True),
+        ("127.0.0.1", "http", False),
+        ("203.0.113.7", "https", False),
+    ],
+)
+def test_a_proxy_on_the_loopback_says_that_the_page_is_secure(
+    site: PageDesk, peer: str, said: str, is_secure: bool
+) -> None:
+    headers = {"X-Forwarded-Proto": said}
+    address = f"http://{HOST}"
+    client = TestClient(nobody(site).app, base_url=address, client=(peer, 1), headers=headers)
+    form = {"token": site.token}
+    kept = client.post("/login", data=form, follow_redirects=False).headers["set-cookie"]
+    assert ("Secure" in kept) == is_secure
 
 
 # What is asked of whom

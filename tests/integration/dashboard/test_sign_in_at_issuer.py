@@ -310,6 +310,21 @@ def test_a_response_that_was_changed_is_refused(
     assert cookie_of(HOST) not in door.client.cookies
 
 
+def test_a_response_names_the_issuer_where_its_metadata_says_so(door: Door) -> None:
+    address = door.agree(door.begin()).replace("iss=", "other=")
+    assert door.client.get(address).status_code == 303
+    door.client.cookies.clear()
+    door.issuer.metadata = {"authorization_response_iss_parameter_supported": True}
+    door.clock.moved = timedelta(seconds=601)
+    door.issuer.skew_s = 601
+    for said in ("code=", "error=x&c="):
+        address = door.agree(door.begin())
+        answer = door.client.get(address.replace("iss=", "other=").replace("code=", said))
+        assert "does not name its issuer" in read_page(answer.text).one(id="refused").text
+    assert cookie_of(HOST) not in door.client.cookies
+    assert door.sign_in().status_code == 303
+
+
 @pytest.mark.parametrize("kept", ["", "x", "e30=", "bnVsbA==", "\u007f", "W10="])
 def test_a_response_without_a_request_is_refused(door: Door, kept: str) -> None:
     address = door.agree(door.begin())

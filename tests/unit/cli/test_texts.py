@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 
 import pytest
@@ -12,7 +13,7 @@ from rich.cells import cell_len
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.cli.errors import CliError, located
 from orchestrator.cli.launch_request import with_overrides
-from orchestrator.cli.safe_text import fit, fit_end, log_line, one_line, pad
+from orchestrator.cli.safe_text import fit, fit_end, json_text, log_line, one_line, pad
 from orchestrator.cli.watching.poll_threads import StreamedEvent, read_events
 from orchestrator.domain import units
 from orchestrator.domain.document_problems import Problem
@@ -197,3 +198,10 @@ def test_a_setting_that_makes_no_sense_is_refused(setting: str, said: str) -> No
         overridden(setting)
     assert str(caught.value).startswith(f"--set {setting}: ")
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("said", ["\x9b2J", "\x7f", "\u202egnp.exe", "\U000e0041", "\u2028", "é ✓"])
+def test_json_on_a_terminal_has_no_control_and_the_same_value(said: str) -> None:
+    shown = json_text(json.dumps({"said": said}, indent=2, ensure_ascii=False))
+    assert json.loads(shown) == {"said": said}
+    assert shown.replace("\n", "").isprintable()
