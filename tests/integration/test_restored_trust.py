@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator.bootstrap.backup import backup, restore
 from orchestrator.cli.commands.backup import _restored
+from orchestrator.cli.errors import RefusedError
 from orchestrator.domain.audit import AuditFilters
 from orchestrator.store.tables import TableBase
 from tests.integration.api_context import desk
@@ -95,6 +96,15 @@ def test_a_broken_audit_log_is_refused_or_accepted_by_name(made, tmp_path) -> No
         assert newest.after["audit_log"]["broken_at"] == 2
     finally:
         database.close()
+
+
+@pytest.mark.parametrize("found", ["", "by-hand"])
+def test_a_home_whose_id_is_none_is_not_backed_up(made, tmp_path, found) -> None:
+    here, _ = made
+    (here.settings.home / "controller.id").write_text(found)
+    with pytest.raises(RefusedError, match=r"two\.tar\.gz is not written: controller: "):
+        backup(here.settings, tmp_path / "two.tar.gz")
+    assert not list(tmp_path.glob("two*"))
 
 
 DEEP = "[" * 100_000 + "]" * 100_000

@@ -25,7 +25,7 @@ _CHUNK = 1 << 20
 _LEVEL = 6
 _LIST_LIMIT = 128 << 20
 """Maximum bytes of the list: a million blobs."""
-Fact = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Fact = Annotated[str, StringConstraints(pattern="^[!-~]{1,200}$")]
 ControllerId = Annotated[str, StringConstraints(pattern="^[0-9a-hjkmnp-tv-z]{26}$")]
 """A lower-case ULID."""
 
@@ -99,8 +99,12 @@ def write_archive(
 ) -> int:
     """Write a new file, readable by its owner only; return its size in bytes.
 
-    Raises BackupArchiveError if it exists, or cannot be written.
+    Raises BackupArchiveError if it exists, or cannot be written or read back.
     """
+    try:
+        _LISTED.validate_json(_list(facts, {}), strict=True)
+    except ValidationError as error:
+        raise BackupArchiveError(f"{path} is not written: {_first(error)}") from error
     part = path.with_name(f"{path.name}.part")
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
@@ -143,13 +147,17 @@ def _write(
                     copy.write(chunk)
                 digests[name] = seen.hexdigest()
                 _add(archive, name, copy)
-        known = {one.name: getattr(facts, one.name) for one in fields(BackupFacts)}
-        listed = _LISTED.dump_json(_Listed(format=FORMAT, members=digests, **known), indent=1)
+        listed = _list(facts, digests)
         if len(listed) > _LIST_LIMIT:
             raise BackupArchiveError(f"{len(digests)} blobs and tables are more than a backup has")
         with tempfile.TemporaryFile(dir=scratch) as copy:
             copy.write(listed)
             _add(archive, LIST, copy)
+
+
+def _list(facts: BackupFacts, members: dict[str, str]) -> bytes:
+    known = {one.name: getattr(facts, one.name) for one in fields(BackupFacts)}
+    return _LISTED.dump_json(_Listed(format=FORMAT, members=members, **known), indent=1)
 
 
 def _add(archive: tarfile.TarFile, name: str, copy: IO[bytes]) -> None:
@@ -188,13 +196,17 @@ def _facts(path: Path, listed: bytes, digests: Mapping[str, str]) -> BackupFacts
             raise BackupArchiveError(f"{path} is of another format: a newer version may read it")
         found = _LISTED.validate_json(listed, strict=True)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(one) for one in first["loc"][:1]) or "all of it"
-        raise damaged(path, f"{LIST} cannot be read: {place}: {first['msg']}") from error
+        raise damaged(path, f"{LIST} cannot be read: {_first(error)}") from error
     for name in sorted({*digests, *found.members}):
         if digests.get(name) != found.members.get(name):
             raise damaged(path, f"{name!r} is not what was written")
     return found
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(one) for one in first["loc"][:1]) or "all of it"
+    return f"{place}: {first['msg']}"
 
 
 def _digest(file: IO[bytes]) -> str:
