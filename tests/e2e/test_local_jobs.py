@@ -205,14 +205,15 @@ def refuse_each(home: Home, folder: Path) -> None:
     nopasswd = f"echo '{ACCOUNT} ALL=(ALL) NOPASSWD:ALL' >/etc/sudoers.d/90-tests\n"
     cases = [
         ("nobody-at-all", "", "there is no account 'nobody-at-all': `useradd --system"),
-        ("root", "", "the account root is root: name one that owns nothing else"),
+        ("root", "", "root is the controller's own user, whose files its jobs could read"),
         ("nobody", "", "the account nobody has no home folder of its own (/nonexistent)"),
         (ACCOUNT, f"chmod 644 {key}", f"it can read {key}"),
         (ACCOUNT, nopasswd, "sudo lets it become root without a password"),
     ]
     for number, (name, setup, expected) in enumerate(cases):
         key.chmod(0o600)
-        words = home.command("serve", "--port", str(free_port()), "--local-jobs-as", name)
+        port = ("--host", "0.0.0.0", "--port", str(free_port()))
+        words = home.command("serve", *port, "--local-jobs-as", name)
         done = subprocess.run(
             beside_account(folder / str(number), *words, setup=setup),
             env=home.environment, capture_output=True, text=True, timeout=60,
