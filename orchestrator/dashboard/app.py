@@ -187,7 +187,7 @@ def create_dashboard(context: Context) -> FastAPI:
 
 
 class Suffix:
-    """Takes `.json`, `.csv` or `.md` off the address of a page that is read: the page is the same.
+    """Takes `.json`, `.csv` or `.md` off the address of a page: the page is the same.
 
     Addresses of the sign-in stay as they are: the audit log knows them by their path.
     """
@@ -197,8 +197,7 @@ class Suffix:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, with how the page is wanted in its state."""
-        is_read = scope["type"] == "http" and scope["method"] == "GET"
-        if is_read and not scope["path"].startswith(("/static/", urls.SIGN_IN)):
+        if scope["type"] == "http" and not scope["path"].startswith(("/static/", urls.SIGN_IN)):
             # A name that ends so is written with %2E: see urls.as_page.
             suffix = scope.get("raw_path", b"").decode("latin-1").rpartition(".")[2]
             path = scope["path"].removesuffix(f".{suffix}")

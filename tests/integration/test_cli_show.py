@@ -170,7 +170,7 @@ def test_sessions(cli: Cli, controller: FakeController) -> None:
     assert cli("session", "list") == 0
     assert "No browser is signed in." in cli.out + cli.err
     moments = dict.fromkeys(("created_at", "last_used_at", "expires_at"), runs.at(0))
-    named = {"name": "https://login.example#7", "display_name": "Ana Lee"}
+    named = {"name": "https://login.example#7", "display_name": "Ana Lee", "roles_digest": ""}
     one = {"id": "s1", "scope": "gate", "token": None, **named, **moments}
     controller.answers["GET", path] = Answer.of({"items": [one]})
     controller.answers["DELETE", f"{path}/s1"] = Answer(204)

@@ -122,7 +122,8 @@ def test_a_controller_speaks_https_to_the_command_line_and_to_browsers(tmp_path:
         trusted = ssl.create_default_context(cafile=str(cert))
         assert subprocess.run(health_check(), env=home.environment).returncode == 0
         with httpx.Client(base_url=url, verify=trusted) as client:
-            cookie = client.get("/login", params={"token": token}).headers["set-cookie"]
+            signed_in = client.post("/login", data={"token": token}, headers={"Origin": url})
+            cookie = signed_in.headers["set-cookie"]
             assert "secure" in cookie.lower()
         with pytest.raises(httpx.TransportError), httpx.Client() as plain:
             plain.get(home.url)
