@@ -8,15 +8,13 @@ as `python -m benchmarks.failures`.
 from __future__ import annotations
 
 import argparse
-import statistics
 import sys
-import time
-from collections.abc import Callable
 from datetime import date
 
 from sqlalchemy import text
 
 from benchmarks.ingest import with_postgres, with_sqlite
+from benchmarks.timing import median_of
 from orchestrator.application.describe_run import describe_run
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue
 from orchestrator.domain.signature import failure_groups
@@ -74,16 +72,6 @@ def add_issues(database: Database) -> None:
         database.stores.known_issues.add(issue)
 
 
-def timed(work: Callable[[], object], rounds: int = 3) -> float:
-    """The median of some rounds, in seconds."""
-    took = []
-    for _ in range(rounds):
-        begun = time.perf_counter()
-        work()
-        took.append(time.perf_counter() - begun)
-    return statistics.median(took)
-
-
 def regroup(database: Database) -> None:
     """Sign everything anew."""
     with database.sessions.write() as session:
@@ -95,15 +83,17 @@ def regroup(database: Database) -> None:
 def measure(database: Database, runs: int) -> tuple[float, float]:
     """Seconds for telling one run, and for gathering many."""
     add_issues(database)
-    storing = timed(lambda: store(database, "run-0"), rounds=1)
+    storing = median_of(lambda: store(database, "run-0"), 1)
     for number in range(1, runs):
         store(database, f"run-{number}")
     stores = database.stores
     found = describe_run(stores, "run-0", at=NOW).failure_groups
     assert [group.count for group in found] == [TESTS // 5 // KINDS] * KINDS
-    telling = timed(lambda: describe_run(stores, "run-0", at=NOW))
-    many = timed(lambda: failure_groups(stores.failures.of_product("proof", runs=runs).failures))
-    anew = timed(lambda: regroup(database), rounds=1)
+    telling = median_of(lambda: describe_run(stores, "run-0", at=NOW), 3)
+    many = median_of(
+        lambda: failure_groups(stores.failures.of_product("proof", runs=runs).failures), 3
+    )
+    anew = median_of(lambda: regroup(database), 1)
     print(
         f"  stored {TESTS:,} tests in {storing:.2f} s, told the run with {KINDS} clusters in"
         f" {telling:.2f} s, gathered {runs} runs in {many:.2f} s,"

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from xml.etree.ElementTree import parse
 
+from benchmarks.timing import median_of
 from orchestrator.adapters.files.home_folder import prepare_home
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import describe_run, evidence_of
@@ -73,16 +73,6 @@ class Steps:
     @property
     def slowest(self) -> tuple[str, float]:
         return max(self.seconds.items(), key=lambda one: one[1])
-
-
-def median_of(work: Callable[[], object], rounds: int) -> float:
-    """Seconds, the middle of some rounds."""
-    took = []
-    for _ in range(rounds):
-        begun = time.perf_counter()
-        work()
-        took.append(time.perf_counter() - begun)
-    return statistics.median(took)
 
 
 def read_lines(path: Path) -> None:

@@ -205,7 +205,7 @@ class Settings(BaseModel):
 
 
 def load() -> Settings:
-    """Read the settings. Raises ConfigError."""
+    """Read the settings. Raises SettingsError."""
     said = {name: os.environ.get(_variable(name)) for name in Settings.model_fields}
     given: dict[str, object] = {name: value for name, value in said.items() if value}
     try:
@@ -226,18 +226,23 @@ def _variable(field: str) -> str:
 
 
 def _database_url(settings: Settings, path: Path) -> str:
-    """Read the database's URL from its file. Raises ConfigError."""
+    """Read the database's URL from its file. Raises SettingsError."""
     name = _variable("database_url_file")
     if settings.database_url is not None:
         raise SettingsError(f"{name} and {PREFIX}DATABASE_URL are both set: leave one out")
+    return read_setting(name, path)
+
+
+def read_setting(name: str, path: Path) -> str:
+    """Return the value of a variable that names a file. Raises SettingsError."""
     try:
-        url = path.read_text(encoding="utf-8").strip()
+        value = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeError) as error:
         said = getattr(error, "strerror", None) or "not text"
         raise SettingsError(f"{name} cannot be read: {path}: {said}") from None
-    if not url:
+    if not value:
         raise SettingsError(f"{name} is empty: {path}")
-    return url
+    return value
 
 
 _SHA = re.compile("[0-9a-f]{7,64}")

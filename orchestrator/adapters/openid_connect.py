@@ -30,6 +30,7 @@ from orchestrator.application.ports.identity_provider import (
     IssuedIdentity,
     IssuerUnreachableError,
     SignInRefusedError,
+    is_safe,
 )
 
 CLOCK_SKEW_S = 60
@@ -48,7 +49,6 @@ _ALGORITHMS = (
 """Signatures with a public key: neither `none`, nor one that the client's secret could make."""
 _NAMES_ITSELF = "authorization_response_iss_parameter_supported"
 """In the metadata of an issuer whose every response has its `iss` (RFC 9207)."""
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,13 +68,6 @@ class IssuerSettings:
     """OAuth scopes, separated by spaces."""
     groups_claim: str
     """The claim of the ID token with the groups; ``a.b`` is `b` in `a`, unless there is `a.b`."""
-
-
-def is_safe(url: str) -> bool:
-    """Whether a URL is https, or on the loopback."""
-    parts = urlsplit(url)
-    is_loopback = parts.scheme == "http" and parts.hostname in _LOOPBACK
-    return bool(parts.hostname) and (parts.scheme == "https" or is_loopback)
 
 
 class OpenIdConnect:

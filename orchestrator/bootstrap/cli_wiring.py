@@ -197,7 +197,7 @@ class CommandWiring:
         return found is not None and found.role == "serve"
 
     def backup(self, path: Path) -> BackupReport:
-        """Copy database and blobs into a new file, whoever uses them."""
+        """Copy database and blobs into a new file, also while controllers use them."""
         from orchestrator.bootstrap.backup import backup
 
         return backup(self.settings, path)

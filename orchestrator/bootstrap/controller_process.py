@@ -51,7 +51,7 @@ from orchestrator.bootstrap.local_job_policy import LocalJobs, jobs_as, jobs_as_
 from orchestrator.bootstrap.sign_in import public_host, sign_in_ports
 from orchestrator.bootstrap.tls import TlsFiles
 from orchestrator.cli.errors import RefusedError
-from orchestrator.config import Settings
+from orchestrator.config import Settings, SettingsError, read_setting
 from orchestrator.controller import HURRY, Controller, Listener, end_process
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.app import create_dashboard
@@ -269,7 +269,7 @@ def _local_jobs(settings: Settings, options: ServeOptions) -> LocalJobs:
 
 
 def _require_signing_key(settings: Settings, context: Context) -> None:
-    """Require that a key that was handed in can sign. Raises RefusedError."""
+    """Check that the key of SEATRIAL_SIGNING_KEY_FILE can sign. Raises RefusedError."""
     if settings.signing_key_file is None:
         return
     try:
@@ -279,7 +279,10 @@ def _require_signing_key(settings: Settings, context: Context) -> None:
 
 
 def _require_alone(local: LocalJobs, context: Context, operator: str) -> None:
-    """Require that nobody else can launch where jobs run as the operator. Raises RefusedError."""
+    """Refuse local jobs as the controller's own user while others have tokens that can launch.
+
+    Raises RefusedError.
+    """
     if not local.reached or local.refusal or local.account:
         return
     now = context.clock.now()
@@ -393,13 +396,12 @@ def _first_secret(settings: Settings) -> str:
 def _given_secret(file: Path) -> str:
     """Return the operator's token from their file; controllers of one database may share it."""
     try:
-        secret = file.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeError) as error:
-        said = getattr(error, "strerror", None) or "not ASCII"
-        raise RefusedError(f"SEATRIAL_ADMIN_TOKEN_FILE cannot be read: {file}: {said}") from None
-    if len(secret) < 20 or not secret.isprintable() or " " in secret:
+        secret = read_setting("SEATRIAL_ADMIN_TOKEN_FILE", file)
+    except SettingsError as error:
+        raise RefusedError(str(error)) from None
+    if len(secret) < 20 or not (secret.isascii() and secret.isprintable()) or " " in secret:
         raise RefusedError(
-            f"{file}: a token must have at least 20 characters, on one line, without spaces"
+            f"{file}: a token must have at least 20 ASCII characters, on one line, without spaces"
         )
     return secret
 

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.application.context import SignInPorts
-from orchestrator.application.ports.identity_provider import IdentityProvider
+from orchestrator.application.ports.identity_provider import IdentityProvider, is_safe
 from orchestrator.cli.errors import RefusedError
-from orchestrator.config import Settings
+from orchestrator.config import Settings, SettingsError, read_setting
 from orchestrator.dashboard import urls
 from orchestrator.domain.browser_session import SessionLimits
 from orchestrator.extras import MissingExtraError, require
@@ -24,7 +24,6 @@ _NEEDED = {
     "client_id": "the client that the issuer knows this controller as",
     "roles": "which groups may do what: release-managers=gate,*=read",
 }
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def sign_in_ports(settings: Settings) -> SignInPorts:
@@ -111,9 +110,7 @@ def _connected(settings: Settings, issuer: str, public_url: str) -> IdentityProv
 
 
 def _check_address(name: str, url: str) -> None:
-    parts = urlsplit(url)
-    is_loopback = parts.scheme == "http" and parts.hostname in _LOOPBACK
-    if not parts.hostname or not (parts.scheme == "https" or is_loopback):
+    if not is_safe(url):
         raise RefusedError(
             f"{name} must begin with https:// where people sign in at an issuer (http:// only on"
             f" this computer's loopback), and is {url}"
@@ -132,12 +129,6 @@ def _client_secret(settings: Settings) -> str:
             " one out"
         )
     try:
-        secret = file.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeError) as error:
-        said = getattr(error, "strerror", None) or "not text"
-        raise RefusedError(
-            f"SEATRIAL_OIDC_CLIENT_SECRET_FILE cannot be read: {file}: {said}"
-        ) from None
-    if not secret:
-        raise RefusedError(f"SEATRIAL_OIDC_CLIENT_SECRET_FILE is empty: {file}")
-    return secret
+        return read_setting("SEATRIAL_OIDC_CLIENT_SECRET_FILE", file)
+    except SettingsError as error:
+        raise RefusedError(str(error)) from None

@@ -250,7 +250,10 @@ class Wiring(Protocol):
         ...
 
     def backup(self, path: Path) -> BackupReport:
-        """Copy database and blobs into a new file, whoever uses them. Raises RefusedError."""
+        """Copy database and blobs into a new file, also while controllers use them.
+
+        Raises RefusedError.
+        """
         ...
 
     def restore(

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 BEGINNING = "0" * 64
-"""Stands for the digest of an entry before the first one."""
+"""The `previous` of the first entry, which has no entry before it."""
 
 
 class AuditOutcome(StrEnum):

@@ -40,5 +40,5 @@ class BrowserSession:
     expires_at: datetime
 
     def has_ended(self, at: datetime, limits: SessionLimits) -> bool:
-        """Whether it is over at that time: its life, or nobody used it."""
+        """Whether the session has expired, or was idle for too long, at that time."""
         return at >= self.expires_at or at >= self.last_used_at + limits.idle

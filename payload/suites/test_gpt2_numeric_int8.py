@@ -250,7 +250,7 @@ class TestInt8Path:
         weight = int8.weight.double() * int8.step.double()[:, None]
         expected = F.linear(x.double(), weight, linear.bias.double() if bias else None)
         assert int8(x).dtype == torch.bfloat16
-        assert rms_error(int8(x), expected) < 4e-3  # sums are wide, what is said has 8 bits
+        assert rms_error(int8(x), expected) < 4e-3  # float32 sums, an output of 8 bits
 
     @torch.no_grad()
     @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

@@ -97,7 +97,7 @@ LARGEST_NUMBER = 10**12
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 BAD = object()
-"""Stands for a value of which nothing can be used."""
+"""Marks a value that cannot be bound; its problem is already collected."""
 
 
 class DataclassBinder:

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
+from urllib.parse import urlsplit
 
 REQUEST_LIFE_S = 600
 """Seconds that somebody has to sign in at the issuer."""
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def is_safe(url: str) -> bool:
+    """Whether secrets may travel to a URL: it is https, or on this computer's loopback."""
+    parts = urlsplit(url)
+    is_loopback = parts.scheme == "http" and parts.hostname in _LOOPBACK
+    return bool(parts.hostname) and (parts.scheme == "https" or is_loopback)
 
 
 class IssuerUnreachableError(Exception):
@@ -19,7 +28,7 @@ class SignInRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AuthorizationRequest:
-    """A request to the issuer to authenticate somebody; the browser keeps the three values."""
+    """A request to the issuer to authenticate somebody; the browser keeps all but the URL."""
 
     url: str
     """Where the browser is sent."""

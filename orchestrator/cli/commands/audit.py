@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from orchestrator.cli.client import read, read_items
-from orchestrator.cli.commands.options import JsonOption
+from orchestrator.cli.commands.options import JsonOption, LimitOption
 from orchestrator.cli.errors import FAILED, CliError
 from orchestrator.cli.safe_text import json_text, one_line
 from orchestrator.cli.session import session_of
@@ -53,9 +53,7 @@ def audit_list(
     since: SinceOption = None,
     actor: ActorOption = None,
     resource: ResourceOption = None,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", metavar="N", min=1, help="Show at most N.")
-    ] = 50,
+    limit: LimitOption = 50,
     as_json: JsonOption = False,
 ) -> None:
     """List entries of the audit log, newest first; --json has what was before and after."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 from rich.text import Text
 
-from orchestrator.cli.commands.options import CellOption, JsonOption, ReadRunArgument
+from orchestrator.cli.commands.options import CellOption, JsonOption, LimitOption, ReadRunArgument
 from orchestrator.cli.run_failures import FailureLine, failures_of
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_cells, find_run, session_of
@@ -18,9 +16,7 @@ def failures_command(
     context: typer.Context,
     run: ReadRunArgument = "latest",
     cell: CellOption = None,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", metavar="N", min=1, help="Show at most N.")
-    ] = 50,
+    limit: LimitOption = 50,
     as_json: JsonOption = False,
 ) -> None:
     """List what failed in a run: job, test, cells, error, and the command that shows its log."""

@@ -46,6 +46,9 @@ def text_option(flag: str, metavar: str, text: str) -> object:
     return typer.Option(flag, metavar=metavar, help=text)
 
 
+LimitOption = Annotated[
+    int, typer.Option("--limit", "-n", metavar="N", min=1, help="Show at most N.")
+]
 RunArgument = Annotated[
     str,
     typer.Argument(

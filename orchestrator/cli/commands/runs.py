@@ -11,9 +11,7 @@ import typer
 from rich.text import Text
 
 from orchestrator.cli.client import Client, Json, read
-from orchestrator.cli.commands.options import (
-    JsonOption,
-)
+from orchestrator.cli.commands.options import JsonOption, LimitOption
 from orchestrator.cli.errors import EmptyHomeError
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
@@ -34,9 +32,7 @@ _RUNS = Layout(
 
 def runs_command(
     context: typer.Context,
-    limit: Annotated[
-        int, typer.Option("--limit", "-n", metavar="N", min=1, help="Show at most N.")
-    ] = 20,
+    limit: LimitOption = 20,
     commit: Annotated[
         str | None, typer.Option("--commit", metavar="SHA", help="Only of commits that begin so.")
     ] = None,

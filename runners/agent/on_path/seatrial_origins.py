@@ -91,7 +91,7 @@ class InstalledFiles:
         self._folders = frozenset(os.path.dirname(path) for path in self.files)
         self._good: Dict[str, object] = {}
         self.stand_ins: Set[str] = set()
-        """Files of the payload's that stand for optional dependencies."""
+        """Files of the payload that replace optional dependencies of the subject."""
 
     @property
     def version(self) -> str:
