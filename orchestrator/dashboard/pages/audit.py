@@ -21,6 +21,7 @@ _SHOWN = 20
 _COLUMNS = (
     Column("at", "When"),
     Column("actor", "Who"),
+    Column("address", "From"),
     Column("operation", "Operation"),
     Column("resource", "Resource"),
     Column("changed", "Changed"),
@@ -66,7 +67,8 @@ def _row(one: ChainedEntry) -> Row:
     return Row(
         (
             Moment(one.at),
-            Text(one.actor or "unknown", note=" ".join((one.address, one.agent)).strip()),
+            Text(one.actor or "unknown"),
+            Text(one.address or "this computer", note=one.agent),
             Text(one.operation, is_code=True),
             Text(one.resource, note=one.product),
             Text(", ".join(changed_fields(one)[:_SHOWN])),

@@ -26,7 +26,8 @@ def test_it_says_who_changed_what(pages: PageDesk) -> None:
     assert replaced["changed"] == "cron"
     assert added["changed"] == "created"
     page = pages.page(urls.AUDIT)
-    assert "testclient curl/8" in page.one(id="entries").text
+    assert (added["address"], refused["address"]) == ("testclient", "testclient")
+    assert "curl/8" in page.one(id="entries").text
     assert "Ada <b>" in page.one(id="entries").text, "as text"
     mine = pages.rows(f"{urls.AUDIT}?actor=guest&resource=schedules", "entries")
     assert [row["number"] for row in mine] == [refused["number"]]
