@@ -456,6 +456,29 @@ def test_signing_out_ends_both_sessions(door: Door) -> None:
     assert door.client.get("/gates").is_redirect
 
 
+def test_a_controller_that_was_restarted_meanwhile_redeems_as_the_issuer_wants_it(
+    door: Door,
+) -> None:
+    """Its first question at the token endpoint is by the metadata, not by the default."""
+    door.issuer.metadata = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
+    asked = door.provider.authorize()
+    back = httpx.get(f"{asked.url}&consent=1", trust_env=False).headers["location"]
+    restarted = OpenIdConnect(door.provider._settings, door.clock)
+    found = restarted.identify(
+        back, state=asked.state, nonce=asked.nonce, code_verifier=asked.code_verifier
+    )
+    assert found.subject == door.issuer.subject
+
+
+@pytest.mark.parametrize("end", ["http://login.example/end", 7])
+def test_a_logout_that_cannot_be_asked_for_is_logged(
+    door: Door, caplog: pytest.LogCaptureFixture, end: object
+) -> None:
+    door.issuer.metadata = {"end_session_endpoint": end}
+    assert door.provider.logout_url("a token") is None
+    assert "still signed in at the issuer" in caplog.text
+
+
 def test_where_the_issuer_has_no_logout_only_ours_ends(door: Door) -> None:
     door.issuer.metadata = {"end_session_endpoint": None}
     door.sign_in()
