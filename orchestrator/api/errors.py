@@ -37,9 +37,9 @@ from orchestrator.application.machines import (
     NoMachineError,
     ProviderUnreadError,
 )
+from orchestrator.application.ports.archives import ArchiveError
 from orchestrator.application.ports.ingest import IntakeError, IntakeFullError
 from orchestrator.application.ports.signer import KeyUnusableError
-from orchestrator.application.ports.stored_bytes import ArchiveError
 from orchestrator.application.prune import PruneBusyError
 from orchestrator.application.rerun_run import NothingToRerunError, StillRunningError
 from orchestrator.application.schedules import ScheduleMissingError
