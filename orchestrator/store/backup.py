@@ -1,7 +1,8 @@
 """A copy of all rows, read in one transaction, in a form that either database takes.
 
 Values are those of the columns, not of the domain: a row that this version could not read is
-copied as it is. Rows with secrets are left out, and so is what only a living controller needs.
+copied as it is. Tables with secrets are left out; channels lose theirs, tokens keep the sha256.
+What only a living controller needs is left out, too.
 """
 
 from __future__ import annotations
@@ -64,8 +65,10 @@ from orchestrator.store.tokens import token_of_row
 
 T = TypeVar("T")
 
-_LEFT_OUT = frozenset({"browser_session", "controller", "lease_credentials", "blob", "blob_chunk"})
-"""Secrets, controllers that are alive, and blobs, which are copied by their digests."""
+_BLOBS = frozenset({"blob", "blob_chunk"})
+"""Named by their digests: they are copied apart from rows, and can be stored again."""
+_LEFT_OUT = _BLOBS | {"browser_session", "controller", "lease_credentials"}
+"""Blobs, secrets, and controllers that are alive."""
 _AT_ONCE = 500
 RESTORED = "it was restored from a backup, which has no secrets: remove it, and create it again"
 """Why a restored channel is disabled."""
@@ -79,9 +82,8 @@ _DECIMAL_DIGITS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredRows:
-    """What the rows of a backup have in them."""
+    """Audit log, tokens and schedules of the restored rows."""
 
-    rows: int
     chain: AuditVerification
     """Of its audit log."""
     tokens: Sequence[Token]
@@ -107,9 +109,9 @@ class BackupStore:
                 yield table.name, _lines(session, table)
 
     def is_empty(self) -> bool:
-        """Whether no table has a row."""
+        """Whether no table has a row, apart from blobs, which a restore stores before its rows."""
         with self._sessions.read() as session:
-            tables = TableBase.metadata.sorted_tables
+            tables = [one for one in TableBase.metadata.sorted_tables if one.name not in _BLOBS]
             return not any(
                 session.execute(select(1).select_from(t).limit(1)).first() for t in tables
             )
@@ -141,7 +143,6 @@ class BackupStore:
             after = {"rows": number, "audit_log": asdict(chain), "tokens_revoked": revoked}
             append(session, call, [AuditedChange("database", after=after)], AuditOutcome.DONE)
             return RestoredRows(
-                rows=number,
                 chain=chain,
                 tokens=_valid_tokens(session, call.at),
                 tokens_revoked=revoked,
