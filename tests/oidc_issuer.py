@@ -116,7 +116,11 @@ class Issuer:
     async def token(self, request: Request) -> Response:
         body = parse_qs((await request.body()).decode())
         scheme, _, pair = request.headers.get("authorization", "").partition(" ")
-        if scheme != "Basic" or base64.b64decode(pair).decode() != f"{CLIENT}:{SECRET}":
+        by_header = base64.b64decode(pair).decode() if scheme == "Basic" else ""
+        by_body = ":".join(body.get(name, [""])[0] for name in ("client_id", "client_secret"))
+        methods = self.metadata.get("token_endpoint_auth_methods_supported")
+        given = by_body if methods == ["client_secret_post"] else by_header
+        if given != f"{CLIENT}:{SECRET}":
             return JSONResponse({"error": "invalid_client"}, 401)
         asked = self.codes.pop(body["code"][0], None)
         digest = hashlib.sha256(body["code_verifier"][0].encode()).digest()

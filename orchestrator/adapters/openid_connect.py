@@ -6,6 +6,7 @@ Sources: OpenID Connect Core 1.0, Discovery 1.0, RP-Initiated Logout 1.0; RFC 76
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 from collections.abc import Mapping
@@ -33,6 +34,8 @@ from orchestrator.application.ports.identity_provider import (
     is_safe,
 )
 
+logger = logging.getLogger(__name__)
+
 CLOCK_SKEW_S = 60
 """How far the clocks of issuer and controller may differ."""
 _KEPT_S = 600
@@ -53,7 +56,7 @@ _NAMES_ITSELF = "authorization_response_iss_parameter_supported"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssuerSettings:
-    """What the operator says of the issuer."""
+    """Settings of the issuer."""
 
     issuer: str
     """Its identifier, as its tokens have it: ``https://login.example.com/realm``."""
@@ -96,8 +99,9 @@ class OpenIdConnect:
     def authorize(self) -> AuthorizationRequest:
         """Return a new request. Raises IssuerUnreachableError."""
         nonce, verifier = secrets.token_urlsafe(32), secrets.token_urlsafe(48)
-        with self._client() as client:
-            endpoint = self._discovered(client)["authorization_endpoint"]
+        metadata = self._discovered()
+        with self._client(metadata) as client:
+            endpoint = metadata["authorization_endpoint"]
             url, state = client.create_authorization_url(
                 endpoint, state=secrets.token_urlsafe(32), code_verifier=verifier, nonce=nonce
             )
@@ -112,15 +116,13 @@ class OpenIdConnect:
             raise SignInRefusedError("the response is of another issuer")
         if said.get("state") != [state]:
             raise SignInRefusedError("the response is not to a request of this browser")
-        with self._client() as client:
-            metadata = self._discovered(client)
-            if metadata.get(_NAMES_ITSELF) is True and "iss" not in said:
-                raise SignInRefusedError(
-                    "the response does not name its issuer, which it always does"
-                )
-            if "error" in said:
-                raise SignInRefusedError(_error_text(said))
-            self._consume(state)
+        metadata = self._discovered()
+        if metadata.get(_NAMES_ITSELF) is True and "iss" not in said:
+            raise SignInRefusedError("the response does not name its issuer, which it always does")
+        if "error" in said:
+            raise SignInRefusedError(_error_text(said))
+        self._consume(state)
+        with self._client(metadata) as client:
             try:
                 token = client.fetch_token(
                     metadata["token_endpoint"],
@@ -153,11 +155,17 @@ class OpenIdConnect:
     def logout_url(self, id_token: str) -> str | None:
         """Return the end-session address; None without one, or if the issuer cannot be asked."""
         try:
-            with self._client() as client:
-                endpoint = self._discovered(client).get("end_session_endpoint")
-        except IssuerUnreachableError:
+            endpoint = self._discovered().get("end_session_endpoint")
+        except IssuerUnreachableError as error:
+            logger.warning("a person is still signed in at the issuer: %s", error)
             return None
-        if not isinstance(endpoint, str) or not is_safe(endpoint):
+        if endpoint is None:
+            return None
+        if not is_safe(str(endpoint)):
+            said = (
+                "a person is still signed in at the issuer: its end_session_endpoint is not https"
+            )
+            logger.warning(said)
             return None
         query = {
             "id_token_hint": id_token,
@@ -166,8 +174,7 @@ class OpenIdConnect:
         }
         return f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(query)}"
 
-    def _client(self) -> OAuth2Client:
-        metadata = self._metadata[1] if self._metadata else {}
+    def _client(self, metadata: Mapping[str, Any]) -> OAuth2Client:
         offered = metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
         method = "none"
         if self._settings.client_secret:
@@ -223,7 +230,7 @@ class OpenIdConnect:
             raise SignInRefusedError(f"the issuer's ID token is not valid: {error}") from error
         return dict(claims)
 
-    def _discovered(self, client: OAuth2Client) -> dict[str, Any]:
+    def _discovered(self) -> dict[str, Any]:
         """Return the issuer's metadata. Raises IssuerUnreachableError."""
         now = self._clock.now().timestamp()
         with self._lock:
@@ -232,16 +239,17 @@ class OpenIdConnect:
             if self._failed is not None and now - self._failed[0] < _FAILED_S:
                 raise self._failed[1]
             try:
-                self._metadata = (now, self._discover(client))
+                self._metadata = (now, self._discover())
             except IssuerUnreachableError as error:
                 self._failed = (self._clock.now().timestamp(), error)
                 raise
             return self._metadata[1]
 
-    def _discover(self, client: OAuth2Client) -> dict[str, Any]:
+    def _discover(self) -> dict[str, Any]:
         """Fetch the issuer's metadata. Raises IssuerUnreachableError."""
         url = f"{self._settings.issuer.rstrip('/')}/.well-known/openid-configuration"
-        found = self._json(client, url)
+        with self._client({}) as client:
+            found = self._json(client, url)
         if found.get("issuer") != self._settings.issuer:
             raise IssuerUnreachableError(
                 f"{url} is of the issuer {found.get('issuer')!r}, and SEATRIAL_OIDC_ISSUER is"

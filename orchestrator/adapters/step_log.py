@@ -13,7 +13,7 @@ _NAMES = ("run", "cell", "attempt")
 
 @contextmanager
 def step_of(key: str) -> Iterator[None]:
-    """Let the log lines of this thread name what they are about.
+    """Prefix the log lines of this context with run, cell and attempt.
 
     Args:
         key: A cell's id (``RUN-NUMBER``) or an attempt's (``RUN-NUMBER-NUMBER``).

@@ -23,7 +23,7 @@ router = APIRouter(
 
 Since = Annotated[
     AwareDatetime | None,
-    Query(description="Only entries from then on", examples=["2026-11-01T00:00:00Z"]),
+    Query(description="Only entries at or after this time", examples=["2026-11-01T00:00:00Z"]),
 ]
 Actor = Annotated[str, Query(description="Name of a token's owner", max_length=300)]
 Resource = Annotated[str, Query(description="`schedules`, or `schedules/nightly`", max_length=300)]

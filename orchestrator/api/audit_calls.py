@@ -1,4 +1,4 @@
-"""Announces every call that may change something to the audit log."""
+"""Entries of the audit log for the calls of an application."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CHANGES_NOTHING = frozenset(
 
 
 class AuditCalls:
-    """Records every call of an application, except calls that only read."""
+    """Records calls that change something, and refused or failed calls; not 404 and 422."""
 
     def __init__(
         self,

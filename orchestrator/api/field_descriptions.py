@@ -1,7 +1,7 @@
 """Descriptions of fields: the text below each, read when a JSON Schema is asked for.
 
-pydantic reads them where a class is made (``use_attribute_docstrings``), which parses a source file
-for each: a third of what a controller did until it was ready.
+pydantic would read them where a class is made (``use_attribute_docstrings``), which parses a source
+file for each at the start of a controller.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ _REFUSED = frozenset({401, 403, 409})
 
 @dataclass(slots=True)
 class CallEnds:
-    """Records the ends of calls."""
+    """Writes the entry of a call that stored none, and limits entries of refused calls."""
 
     context: Context
     _minute_began: datetime | None = field(default=None, init=False)

@@ -1,4 +1,4 @@
-"""Browser sessions: short, revocable, and kept only as a digest of their secret."""
+"""Browser sessions: short and revocable; the secret is stored as its SHA-256."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Annotated
 from orchestrator.application.context import Context
 from orchestrator.application.evaluate_gate import VerdictMissingError, find_verdict
 from orchestrator.application.gate_policies import find_policy, policy_of
-from orchestrator.domain.caller_identity import SOCKET, Person, person_key, person_of_issuer
+from orchestrator.domain.caller_identity import SOCKET, Person, person_key
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.gate.exception_terms import longest_exception
 from orchestrator.domain.gate.rule_context import rule_fault
@@ -101,16 +101,16 @@ def approve_waiver(context: Context, waiver_id: str, *, by: Person) -> StoredWai
 def _token_fault(context: Context, by: Person) -> str:
     """Return why a token cannot approve where people sign in at an issuer; empty if they can.
 
-    A token's name says nothing of who holds it: somebody could approve with a token of another
-    name what they asked for as themselves.
+    A token's name says nothing of who holds it: an administrator gives it, and somebody could
+    approve with a token of another name what they asked for as themselves.
     """
     issuer = context.sign_in.issuer
-    if issuer is None or by.name.startswith(person_of_issuer(issuer.issuer, "")):
+    if issuer is None or by.is_signed_in:
         return ""
     return (
-        f"{by.name!r} is nobody of the issuer {issuer.issuer}, where people sign in here: only"
-        " they approve, so that nobody approves with a token what they asked for themselves. Sign"
-        f" in at {context.sign_in.public_url} and approve it on the gate's page"
+        f"{by.name!r} did not sign in at the issuer {issuer.issuer}, as people do here: only they"
+        " approve, so that nobody approves with a token what they asked for themselves. Sign in at"
+        f" {context.sign_in.public_url} and approve it on the gate's page"
     )
 
 

@@ -46,7 +46,7 @@ def _as_browsers_name_it(url: str) -> str:
 
 
 def public_host(settings: Settings) -> tuple[str, ...]:
-    """Return the host of the public address, to which an issuer sends browsers back."""
+    """Return the host that an issuer sends browsers back to; empty without an issuer or an URL."""
     host = urlsplit(settings.public_url or "").hostname
     return (host,) if host and settings.oidc_issuer else ()
 

@@ -28,9 +28,12 @@ class AuditEntry:
     at: datetime
     """When the call arrived, by the controller's clock."""
     actor: str
-    """Name of the caller's token, or of the operating-system user; empty for an unknown caller."""
+    """Owner of the caller's token, `ISSUER#SUBJECT` of a person, or the operating-system user.
+
+    Empty for an unknown caller.
+    """
     token: str
-    """The token's id, or `socket`; empty for an unknown caller."""
+    """Id of the token, or of a person's session, or `socket`; empty for an unknown caller."""
     address: str
     """The client's address; empty for a process on this computer."""
     agent: str
@@ -80,6 +83,9 @@ class AuditVerification:
     head: str
     """Digest of the last of them."""
     broken_at: int | None = None
-    """Number of the first entry that does not fit the chain; null if all do."""
+    """Number of the first entry that does not fit the chain; null if all do.
+
+    The number after the last entry if none has the digest that was asked for.
+    """
     reason: str = ""
     """What is wrong there."""

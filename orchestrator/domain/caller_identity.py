@@ -48,6 +48,8 @@ class Person:
     """The token's name at that time, or the operating-system user's, or `person_of_issuer`."""
     token: str
     """The token's id, the session's of a person who signed in at an issuer, or `SOCKET`."""
+    is_signed_in: bool = False
+    """Whether the caller signed in at an issuer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class Caller:
     @property
     def person(self) -> Person:
         """Return who signs."""
-        return Person(self.name, self.id)
+        return Person(self.name, self.id, self.is_person)
 
     @property
     def shown(self) -> str:

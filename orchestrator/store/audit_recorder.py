@@ -151,7 +151,10 @@ _AUDITED: Mapping[type[TableBase], _Audited] = {
     VerdictRow: _Audited("verdicts/{pk}", frozenset({"document"})),
     WaiverRow: _Audited("waivers/W-{pk:04d}"),
 }
-"""The tables that calls change; all others are results, or the engine's and the outbox's own."""
+"""The tables of settings and decisions, whose entries have before and after.
+
+    Calls that change others (sessions, annotations, retests) have an entry without them.
+    """
 
 
 @contextmanager

@@ -8,6 +8,6 @@ from orchestrator.store.tables import KnownIssueRow
 
 
 class KnownIssueStore(ProductRecordStore[KnownIssue]):
-    """Known issues: failures that are explained."""
+    """Stores known issues; their ids are ``KI-0001`` and so on."""
 
     _table, _prefix = KnownIssueRow, "KI"

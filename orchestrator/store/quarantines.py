@@ -8,6 +8,6 @@ from orchestrator.store.tables import QuarantineRow
 
 
 class QuarantineStore(ProductRecordStore[Quarantine]):
-    """Quarantines: flaky tests whose failures a gate may tolerate."""
+    """Stores quarantines; their ids are ``Q-0001`` and so on."""
 
     _table, _prefix = QuarantineRow, "Q"

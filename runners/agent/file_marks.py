@@ -13,7 +13,7 @@ Mark = Optional[Tuple[int, int, int, int]]
 
 
 def mark_of(file: Union[Path, str], *, is_link: bool = False) -> Mark:
-    """Return a value that changes with the file, or with the link itself; None without a file."""
+    """Return what changes with the file, or with the link itself; None if it cannot be seen."""
     try:
         found = os.lstat(file) if is_link else os.stat(file)
     except OSError:

@@ -1,7 +1,8 @@
 """Interpreters that were described before: while nothing of theirs changes, none is started again.
 
-Kept beside the agent, where jobs cannot write: what an interpreter said, and a mark of its program,
-of every folder that it imports from, and of the metadata of each installed package.
+The file beside the agent has what an interpreter said, and a mark of its program, of every folder
+that it imports from, and of the metadata of each installed package. Where jobs run as the agent's
+own user, they could write it, as they could write the interpreter's packages.
 """
 
 from __future__ import annotations
@@ -31,6 +32,9 @@ def describe(candidate: str, file: Path = _FILE) -> Dict[str, JsonValue]:
     Args:
         candidate: Its path, or its name on PATH.
         file: Where descriptions are kept.
+
+    Returns:
+        The description; `error` has the reason if it cannot be described.
     """
     path = shutil.which(interpreters.at_home(candidate))
     known = _read(file)
@@ -55,6 +59,7 @@ def _marks(paths: Any) -> Dict[str, Any]:  # noqa: ANN401 - names, or a table by
 
 
 def _boot() -> str:
+    """Return the id of the machine's start; empty where the system has none."""
     try:
         return _BOOT.read_text().strip()
     except OSError:
@@ -62,12 +67,17 @@ def _boot() -> str:
 
 
 def _read(file: Path) -> Dict[str, Any]:
-    """Return what was kept since the machine started, by path."""
+    """Return what was kept since the machine started, by path; nothing of a damaged file."""
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        if not kept["boot"] or kept["boot"] != _boot():
+            return {}
+        return {
+            path: {"found": dict(one["found"]), "marks": dict(one["marks"])}
+            for path, one in kept["known"].items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
-    return kept["known"] if kept["boot"] == _boot() else {}
 
 
 def _write(file: Path, known: Dict[str, Any]) -> None:

@@ -204,7 +204,8 @@ def test_a_launch_and_a_cancel_are_written_with_the_run(api: Desk) -> None:
 def test_pages_filters_and_the_export_agree(api: Desk) -> None:
     ada = api.with_token("admin", name="Ada")
     for number in range(7):
-        assert api.client.post(f"{API}/tokens", json={"name": f"n{number}", "scope": "read"})
+        created = api.client.post(f"{API}/tokens", json={"name": f"n{number}", "scope": "read"})
+        assert created.status_code == 201
         api.clock.move(minutes=1)
     since = api.clock.now().isoformat()
     ada.post(f"{API}/tokens", json={"name": "last", "scope": "read"})

@@ -77,9 +77,9 @@ class IdentityProvider(Protocol):
 
         Args:
             response_url: The address that the browser was sent back to, with its query.
-            state: Of the request, as are `nonce` and `code_verifier`.
-            nonce: See there.
-            code_verifier: See there.
+            state: State of the request.
+            nonce: Nonce of the request.
+            code_verifier: PKCE verifier of the request.
 
         Raises SignInRefusedError, IssuerUnreachableError.
         """

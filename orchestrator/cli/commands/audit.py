@@ -33,7 +33,7 @@ SinceOption = Annotated[
         "--since",
         metavar="TIME",
         formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%SZ", "%Y-%m-%dT%H:%M:%S"],
-        help="Only entries from then on (UTC): 2026-11-01, or 2026-11-01T12:00:00Z.",
+        help="Only entries at or after this time (UTC): 2026-11-01, or 2026-11-01T12:00:00Z.",
     ),
 ]
 ActorOption = Annotated[

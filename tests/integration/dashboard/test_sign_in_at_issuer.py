@@ -5,120 +5,28 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
-from starlette.testclient import TestClient
 
-from orchestrator.adapters.openid_connect import CLOCK_SKEW_S, IssuerSettings, OpenIdConnect
-from orchestrator.api.app import create_app
-from orchestrator.api.audit_calls import AuditCalls
+from orchestrator.adapters.openid_connect import CLOCK_SKEW_S, OpenIdConnect
 from orchestrator.application.browser_sessions import cookie_of, list_sessions
-from orchestrator.application.context import Context, SignInPorts
+from orchestrator.application.context import SignInPorts
 from orchestrator.application.ports.identity_provider import (
     AuthorizationRequest,
     IssuedIdentity,
     IssuerUnreachableError,
 )
 from orchestrator.application.tokens import Credential, check_credential, create_token
-from orchestrator.bootstrap.http_server import AsgiDispatch
 from orchestrator.domain.caller_identity import Scope
-from tests.integration.api_context import Desk
 from tests.integration.dashboard.desk import HOST, dashboard
+from tests.integration.dashboard.issuer_door import CALLBACK, PUBLIC, Door
 from tests.integration.dashboard.shown import read_page
-from tests.integration.gate_world import check, put, ran
-from tests.integration.test_api_gate_signoff import FAILS, WAIVER
-from tests.oidc_issuer import CLIENT, SECRET, Issuer, issuing
-
-ROLES = (("release-managers", Scope.GATE), ("dev", Scope.RUN), ("sre", Scope.ADMIN))
-WAIVER_FORM = {name: str(WAIVER[name]) for name in ("rule", "reason", "days")}
-PUBLIC = f"https://{HOST}"
-CALLBACK = "/login/oidc/callback"
-
-
-class WallClock:
-    """The issuer's clock, moved."""
-
-    moved = timedelta()
-
-    def now(self) -> datetime:
-        return datetime.fromtimestamp(time.time(), UTC) + self.moved
-
-    def sleep(self, seconds: float) -> None:
-        raise AssertionError(f"nothing waits {seconds} s")
-
-
-@dataclass
-class Door:
-    """A browser without a session, and both sides of the sign-in."""
-
-    api: Desk
-    issuer: Issuer
-    provider: OpenIdConnect
-    clock: WallClock
-    client: TestClient
-    context: Context
-    """Of the pages."""
-
-    def begin(self, after: str = "/gates") -> str:
-        """Where the issuer is asked."""
-        answer = self.client.get("/login/oidc", params={"next": after})
-        assert answer.status_code == 303, answer.text
-        address: str = answer.headers["location"]
-        assert address.startswith(f"{self.issuer.url}/authorize?")
-        return address
-
-    def agree(self, address: str) -> str:
-        """The path and query that the issuer sends the browser back to."""
-        answer = httpx.get(f"{address}&consent=1", trust_env=False)
-        parts = urlsplit(answer.headers["location"])
-        assert f"{parts.scheme}://{parts.netloc}{parts.path}" == f"https://{HOST}{CALLBACK}"
-        return f"{parts.path}?{parts.query}"
-
-    def sign_in(self, after: str = "/gates") -> Any:
-        return self.client.get(self.agree(self.begin(after)))
-
-    def refused(self, why: str, *, status: int = 401) -> None:
-        """Nobody is signed in, and the page says why."""
-        answer = self.sign_in()
-        assert answer.status_code == status, answer.text
-        assert why in read_page(answer.text).one(id="refused").text
-        assert cookie_of(HOST) not in self.client.cookies
-        assert self.api.database.stores.browser_sessions.list() == []
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[Issuer]:
-    with issuing() as issuer:
-        yield issuer
-
-
-@pytest.fixture
-def door(api: Desk, running: Issuer) -> Door:
-    fresh = Issuer(running.url, keys=running.keys)
-    vars(running).update(vars(fresh))
-    settings = IssuerSettings(
-        issuer=running.url,
-        client_id=CLIENT,
-        client_secret=SECRET,
-        redirect_uri=f"https://{HOST}{CALLBACK}",
-        after_logout=f"https://{HOST}/login",
-        scopes="openid profile",
-        groups_claim="groups",
-    )
-    clock = WallClock()
-    provider = OpenIdConnect(settings, clock)
-    ports = SignInPorts(issuer=provider, roles=ROLES, public_url=f"https://{HOST}")
-    context = replace(api.context, sign_in=ports)
-    pages = AuditCalls(dashboard(context), context=context, sign_in=CALLBACK)
-    faces = AsgiDispatch(api.guarded, pages)
-    client = api.speak(faces, base=f"https://{HOST}", follow_redirects=False)
-    return Door(api, running, provider, clock, client, context)
+from tests.oidc_issuer import CLIENT
 
 
 def test_a_person_signs_in_with_the_role_of_their_group(door: Door) -> None:
@@ -456,88 +364,35 @@ def test_signing_out_ends_both_sessions(door: Door) -> None:
     assert door.client.get("/gates").is_redirect
 
 
+def test_a_controller_that_was_restarted_meanwhile_redeems_as_the_issuer_wants_it(
+    door: Door,
+) -> None:
+    """Its first question at the token endpoint is by the metadata, not by the default."""
+    door.issuer.metadata = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
+    asked = door.provider.authorize()
+    back = httpx.get(f"{asked.url}&consent=1", trust_env=False).headers["location"]
+    restarted = OpenIdConnect(door.provider._settings, door.clock)
+    found = restarted.identify(
+        back, state=asked.state, nonce=asked.nonce, code_verifier=asked.code_verifier
+    )
+    assert found.subject == door.issuer.subject
+
+
+@pytest.mark.parametrize("end", ["http://login.example/end", 7])
+def test_a_logout_that_cannot_be_asked_for_is_logged(
+    door: Door, caplog: pytest.LogCaptureFixture, end: object
+) -> None:
+    door.issuer.metadata = {"end_session_endpoint": end}
+    assert door.provider.logout_url("a token") is None
+    assert "still signed in at the issuer" in caplog.text
+
+
 def test_where_the_issuer_has_no_logout_only_ours_ends(door: Door) -> None:
     door.issuer.metadata = {"end_session_endpoint": None}
     door.sign_in()
     csrf = read_page(door.client.get("/gates").text).all("input", name="csrf")[0]["value"]
     answer = door.client.post("/logout", data={"csrf": csrf})
     assert (answer.status_code, answer.headers["location"]) == (303, "/login")
-
-
-# Who signs
-
-
-def test_a_person_signs_as_issuer_and_subject_whatever_they_are_called(door: Door) -> None:
-    run = ran(door.api, tests=FAILS)
-    put(door.api)
-    check(door.api, "before", runs=[run])
-    ana, other = (f"{door.issuer.url}#{subject}" for subject in ("ana", "other"))
-    door.issuer.subject = "ana"
-    door.sign_in()
-    posted(door, "/gates/release/waivers", **WAIVER_FORM)
-    [asked] = door.api.client.get("/api/v1/waivers").json()["items"]
-    assert asked["author"] == ana
-
-    door.issuer.name = "Somebody else"  # who can change that, is still who they are
-    door.client.cookies.clear()
-    door.sign_in()
-    approve = f"/gates/release/waivers/{asked['id']}/approve"
-    assert "cannot approve it" in posted(door, approve, status=422)
-    token = door.api.with_token("gate", name=ana)
-    refused = token.post(f"/api/v1/waivers/{asked['id']}/approve")
-    assert refused.status_code == 422
-
-    door.issuer.subject = "other"  # another account with the same display name
-    door.client.cookies.clear()
-    door.sign_in()
-    posted(door, approve)
-    [approved] = door.api.client.get("/api/v1/waivers").json()["items"]
-    sessions = {one.id: one.name for one in door.api.database.stores.browser_sessions.list()}
-    assert approved["approver"] == sessions[approved["approver_token"]] == other
-    verdict = check(door.api, "after", runs=[run])
-    assert verdict["decision"] == "PASS_WITH_EXCEPTIONS"
-    [row] = read_page(door.client.get("/gates/release").text).rows("waivers")
-    assert row["Requested by"] == f"{ana} Somebody else"
-    assert row["Approved by"] == f"{other} Somebody else"
-
-
-def test_where_there_is_an_issuer_no_token_approves(door: Door) -> None:
-    """Whoever asked as themselves could approve with a token of any name."""
-    run = ran(door.api, tests=FAILS)
-    put(door.api)
-    check(door.api, "before", runs=[run])
-    door.sign_in()
-    posted(door, "/gates/release/waivers", **WAIVER_FORM)
-    [asked] = door.api.client.get("/api/v1/waivers").json()["items"]
-    rest = door.api.speak(AuditCalls(create_app(door.context, guard=None), context=door.context))
-    for client, body in (
-        (rest, None),
-        (rest, {"gate": "release"}),
-    ):
-        path = "approvals" if body else f"waivers/{asked['id']}/approve"
-        answer = client.post(f"/api/v1/{path}", json=body)
-        assert answer.status_code == 422
-        assert f"nobody of the issuer {door.issuer.url}" in answer.text
-        entry = door.api.with_token("admin").get("/api/v1/audit").json()["items"][0]
-        assert (entry["outcome"], entry["status"]) == ("refused", 422)
-    assert (
-        door.api.client.get("/api/v1/approvals", params={"gate": "release"}).json()["items"] == []
-    )
-    [waiver] = door.api.client.get("/api/v1/waivers").json()["items"]
-    assert waiver["approver"] == ""
-
-
-def test_one_s_own_waiver_leaves_an_entry_of_its_refusal(door: Door) -> None:
-    run = ran(door.api, tests=FAILS)
-    put(door.api)
-    check(door.api, "before", runs=[run])
-    door.sign_in()
-    posted(door, "/gates/release/waivers", **WAIVER_FORM)
-    [asked] = door.api.client.get("/api/v1/waivers").json()["items"]
-    posted(door, f"/gates/release/waivers/{asked['id']}/approve", status=422)
-    entry = door.api.with_token("admin").get("/api/v1/audit").json()["items"][0]
-    assert (entry["operation"], entry["outcome"]) == ("approve_one_waiver", "refused")
-    assert (entry["actor"], entry["status"]) == (asked["author"], 422)
 
 
 @pytest.mark.parametrize("change", ["no issuer", "another issuer", "other roles"])
@@ -559,14 +414,6 @@ def test_a_session_ends_with_the_issuer_and_the_roles_it_was_begun_with(
     assert check_credential(restarted, credential) is None
     assert list_sessions(restarted) == []
     assert list_sessions(door.context) != []
-
-
-def posted(door: Door, path: str, *, status: int = 303, **fields: object) -> str:
-    page = read_page(door.client.get("/gates/release").text)
-    csrf = page.all("input", name="csrf")[0]["value"]
-    answer = door.client.post(path, data={"csrf": csrf, **fields})
-    assert answer.status_code == status, answer.text
-    return answer.text
 
 
 @pytest.mark.parametrize("ending", [".json", ".csv", ".md"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -112,11 +113,16 @@ def test_what_may_still_be_changing_is_not_kept(python: Path, tmp_path: Path) ->
     assert not file.exists()
 
 
-@pytest.mark.parametrize("said", ["", "{", '{"boot": "x", "known": {}}'])
+@pytest.mark.parametrize(
+    "said", ["", "{", "{}", "[]", '{"boot": "x", "known": {}}', "BOOT []", 'BOOT {"PYTHON": {}}']
+)
 def test_a_damaged_file_is_nothing_known(
     python: Path, asked: list[str], tmp_path: Path, said: str
 ) -> None:
     file = tmp_path / "known.json"
+    if said.startswith("BOOT "):
+        known = said.removeprefix("BOOT ").replace("PYTHON", str(python))
+        said = f'{{"boot": {json.dumps(known_interpreters._boot())}, "known": {known}}}'
     file.write_text(said)
     assert known_interpreters.describe(str(python), file)["error"] is None
     assert len(asked) == 1
