@@ -54,6 +54,8 @@ class BackupReport:
     """When the backup was made."""
     blobs: int
     """Number of blobs."""
+    blobs_missing: int
+    """Number of blobs that its rows name and that are not in it, since they were gone."""
     size_bytes: int
     """Size of the file."""
 

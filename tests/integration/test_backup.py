@@ -19,6 +19,7 @@ from sqlalchemy import text
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.application.janitor import ORPHAN_GRACE, Janitor
 from orchestrator.bootstrap.backup import backup, restore
+from orchestrator.bootstrap.controller_wiring import controller_id
 from orchestrator.cli.errors import RefusedError
 from orchestrator.config import Settings
 from orchestrator.domain.audit import AuditFilters
@@ -81,6 +82,7 @@ def rows_of(place: Place) -> dict[str, list[str]]:
 
 def fill(place: Place) -> dict[str, str]:
     """A finished run, one with a machine, a channel, tokens; secrets by name."""
+    controller_id(place.settings.home)
     with desk(place.settings.home, place.url) as api:
         ran(api, "one", TESTS)
         stores = api.context.stores
@@ -452,7 +454,7 @@ def test_a_restore_that_fails_stores_no_row_and_can_be_repeated(places, tmp_path
     twice = runs + runs
     listed["members"]["rows/run"] = hashlib.sha256(twice).hexdigest()
     rewritten(archive, "rows/run", twice, {"members": listed["members"]})
-    with pytest.raises(RefusedError, match="(?i)unique"):
+    with pytest.raises(RefusedError, match=r"(?i)unique"):
         restore(target, archive)
     archive.write_bytes(good)
     restore(target, archive)

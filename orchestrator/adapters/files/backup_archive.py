@@ -13,7 +13,7 @@ import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import IO, Annotated, Self
 
@@ -34,9 +34,13 @@ class BackupArchiveError(Exception):
     """An archive cannot be written or read; the text says why, for a person."""
 
 
+class MemberGoneError(Exception):
+    """What was to be a member is not there any more."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupFacts:
-    """What a backup is of."""
+    """Time, program version, schema revision, project and controller id of a backup."""
 
     at: AwareDatetime
     version: Fact
@@ -96,10 +100,13 @@ class BackupArchive:
 
 def write_archive(
     path: Path, facts: BackupFacts, members: Iterable[tuple[str, Iterable[bytes]]]
-) -> int:
-    """Write a new file, readable by its owner only; return its size in bytes.
+) -> BackupArchive:
+    """Write and verify a new file, readable by its owner only.
 
-    Raises BackupArchiveError if it exists, or cannot be written or read back.
+    It has its name once it is verified, and `.part` behind it until then. A member whose chunks
+    raise MemberGoneError is left out.
+
+    Raises BackupArchiveError if it exists, cannot be written, or is not what was to be written.
     """
     try:
         _LISTED.validate_json(_list(facts, {}), strict=True)
@@ -114,18 +121,40 @@ def write_archive(
                 _write(file, facts, members, path.parent)
                 file.flush()
                 os.fsync(file.fileno())
-                part.rename(path)
-            except BaseException:
+                archive = _verified(path, part)
+                _link(part, path)
+            finally:
                 with suppress(OSError):
                     part.unlink()
-                raise
     except FileExistsError:
         raise BackupArchiveError(
             f"{part} exists: another backup is written there; remove it if none is"
         ) from None
     except OSError as error:
         raise BackupArchiveError(f"{path} cannot be written: {error.strerror or error}") from error
-    return path.stat().st_size
+    return archive
+
+
+def _verified(path: Path, part: Path) -> BackupArchive:
+    try:
+        return replace(verify_archive(part), path=path)
+    except BackupArchiveError as error:
+        raise BackupArchiveError(
+            f"{path} is not written: {error}: check the disk, and back up again"
+        ) from error
+
+
+def _link(part: Path, path: Path) -> None:
+    """Give the file its name, unless another one has it by now."""
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        raise BackupArchiveError(f"{path} exists already: name a new file") from None
+    except OSError as error:
+        raise BackupArchiveError(
+            f"{part} cannot be linked to {path}: {error.strerror or error}: name a file on a file"
+            " system that has hard links"
+        ) from error
 
 
 def _write(
@@ -140,7 +169,7 @@ def _write(
         tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive,
     ):
         for name, chunks in members:
-            with tempfile.TemporaryFile(dir=scratch) as copy:
+            with suppress(MemberGoneError), tempfile.TemporaryFile(dir=scratch) as copy:
                 seen = hashlib.sha256()
                 for chunk in chunks:
                     seen.update(chunk)
@@ -229,7 +258,7 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
 
 def damaged(path: Path, why: str) -> BackupArchiveError:
     """Return the error of an archive that is not as it was written."""
-    return BackupArchiveError(f"{path} is no whole backup: {why}; nothing was restored")
+    return BackupArchiveError(f"{path} is no whole backup: {why}")
 
 
 def chunks_of(file: IO[bytes]) -> Iterator[bytes]:

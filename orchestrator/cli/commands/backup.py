@@ -25,7 +25,8 @@ FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The backup: 
 def backup_command(context: typer.Context, file: FileArgument, as_json: JsonOption = False) -> None:
     """Copy the controller's database and files into one file, also while runs go on.
 
-    It has no secrets: keys, tokens and channels' addresses stay where they are.
+    It has rows, logs, artifacts and payloads, but no keys, no tokens and no addresses of channels.
+    Logs have what jobs printed.
     """
     session = session_of(context)
     report = _here(session, session.wiring.backup, file)
@@ -33,8 +34,20 @@ def backup_command(context: typer.Context, file: FileArgument, as_json: JsonOpti
         session.print_json(asdict(report))
         return
     session.print(report.file)
+    for line in _backed_up(report):
+        session.say(line)
+
+
+def _backed_up(report: BackupReport) -> Iterator[str]:
     blobs = plural(report.blobs, "blob")
-    session.say(f"All rows of {report.database} and {blobs}, {size(report.size_bytes)}, verified.")
+    yield f"All rows of {report.database} and {blobs}, {size(report.size_bytes)}, verified."
+    yield from _missing(report)
+
+
+def _missing(report: BackupReport) -> Iterator[str]:
+    if report.blobs_missing:
+        blobs = plural(report.blobs_missing, "blob")
+        yield f"Not in it: {blobs} that rows name and that were gone when they were copied."
 
 
 RevokeOption = Annotated[
@@ -78,6 +91,7 @@ def restore_command(
 def _restored(report: RestoreReport) -> Iterator[str]:
     log = report.audit_log
     yield f"{report.database} is as it was at {report.at}."
+    yield from _missing(report)
     if log.broken_at is not None:
         yield f"Its audit log is broken at entry {log.broken_at}: {log.reason}."
     entries = plural(log.entries, "entry", "entries")
