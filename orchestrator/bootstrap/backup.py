@@ -1,8 +1,13 @@
-"""Backup and restore of a controller: its database, its blobs and its id."""
+"""Backup and restore of a controller: its database, its blobs and its id.
+
+docs/how-to/backup.md says what a backup contains, and what a restore changes.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO
@@ -52,7 +57,19 @@ _NO_ROW = "; no row was restored"
 
 
 def backup(settings: Settings, path: Path) -> BackupReport:
-    """Copy rows and blobs into a new file, also while controllers run. Raises RefusedError."""
+    """Copy rows and blobs into a new file, also while controllers run.
+
+    Args:
+        settings: The home and the database of the controller, which are only read.
+        path: The file; its folder takes a second copy of the largest table or blob for a moment.
+
+    Returns:
+        What is in the file, which was read back and compared with its digests.
+
+    Raises:
+        RefusedError: The database cannot be read or is damaged, the home has no controller id, a
+            blob is damaged, or the file exists or cannot be written. No file is left.
+    """
     try:
         database = open_database(app_url(settings), read_only=True)
         try:
@@ -63,7 +80,7 @@ def backup(settings: Settings, path: Path) -> BackupReport:
                 project=settings.project,
                 controller=_required_id(settings.home),
             )
-            named = database.stores.retention.named_blobs()
+            named = database.stores.backup.named_blobs()
             archive = write_archive(path, facts, _members(database, _blobs(settings, database)))
         finally:
             database.close()
@@ -127,11 +144,27 @@ def restore(
     revoke_tokens: bool = False,
     accept_broken_chain: bool = False,
 ) -> RestoreReport:
-    """Verify a backup, and fill an empty home and database with it. Raises RefusedError."""
+    """Verify a backup, and fill an empty home and database with it.
+
+    Args:
+        settings: The home, which may be missing, and the database.
+        path: The backup.
+        revoke_tokens: Revoke every API token of the backup.
+        accept_broken_chain: Restore an audit log whose chain of digests is broken, too.
+
+    Returns:
+        What was restored: numbers of blobs, tokens and schedules that are valid, the audit log.
+
+    Raises:
+        RefusedError: The backup is damaged, or of another project or schema; the home is in use, or
+            another controller's; the database has rows, or cannot be used. No row is stored; blobs
+            and the controller id may be, and the restore can be repeated.
+    """
     clock = SystemClock()
     try:
         archive = verify_archive(path)
-        with HomeLock(settings.home, clock=clock, sleep=clock.sleep).acquire("restore"):
+        home = HomeLock(settings.home, clock=clock, sleep=clock.sleep)
+        with _for_owner_alone(), home.acquire("restore"):
             database = open_database(app_url(settings), migrate=True)
             try:
                 _require_fitting(settings, archive, database)
@@ -143,7 +176,7 @@ def restore(
                     revoke_tokens=revoke_tokens,
                     accept_broken_chain=accept_broken_chain,
                 )
-                report = _report(settings, archive, database.stores.retention.named_blobs())
+                report = _report(settings, archive, restored.named_blobs)
             finally:
                 database.close()
     except (BlobMismatchError, DamagedError) as error:
@@ -159,6 +192,16 @@ def restore(
         tokens_revoked=restored.tokens_revoked,
         schedules=restored.schedules,
     )
+
+
+@contextmanager
+def _for_owner_alone() -> Iterator[None]:
+    """Let new files and folders be their owner's alone, as those of a controller are."""
+    umask = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(umask)
 
 
 def _require_whole(archive: BackupArchive) -> None:

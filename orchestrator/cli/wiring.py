@@ -55,7 +55,8 @@ class BackupReport:
     blobs: int
     """Number of blobs."""
     blobs_missing: int
-    """Number of blobs that its rows name and that are not in it, since they were gone."""
+    """Number of payloads, artifacts and evidence of verdicts that its rows name, and that were gone
+    when the backup was made."""
     size_bytes: int
     """Size of the file."""
 

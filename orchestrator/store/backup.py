@@ -19,6 +19,7 @@ from sqlalchemy import (
     JSON,
     Boolean,
     Column,
+    Engine,
     Float,
     Integer,
     Text,
@@ -28,6 +29,7 @@ from sqlalchemy import (
     or_,
     select,
     text,
+    union,
     update,
 )
 from sqlalchemy import Table as SqlTable
@@ -50,16 +52,19 @@ from orchestrator.store.column_types import (
     Words,
     storable,
 )
-from orchestrator.store.errors import DamagedError
-from orchestrator.store.sessions import Sessions
+from orchestrator.store.errors import RESTORE_ADVICE, DamagedError
+from orchestrator.store.sessions import Sessions, as_store_errors
 from orchestrator.store.sql import changed
 from orchestrator.store.tables import (
+    ArtifactRow,
     AuditRow,
     ChannelRow,
+    PrunedBlobRow,
     RunRow,
     ScheduleRow,
     TableBase,
     TokenRow,
+    VerdictRow,
 )
 from orchestrator.store.tokens import token_of_row
 
@@ -91,22 +96,34 @@ class RestoredRows:
     tokens_revoked: int
     schedules: Mapping[str, datetime]
     """When they fire next, by name; without paused ones."""
+    named_blobs: frozenset[str]
+    """As of `BackupStore.named_blobs`."""
 
 
 class BackupStore:
-    """Copies of all rows."""
+    """Copies all rows of a database, and fills an empty one with them."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def copy(self) -> Iterator[tuple[str, Iterator[str]]]:
-        """Yield each table's name and its rows as lines of JSON, all of one moment.
+        """Yield each table's name and its rows, all of one moment.
 
-        A table's lines must be read before the next table.
+        A row is a line of JSON: a list of its columns' values in their order, times in ISO 8601,
+        decimals as text, bytes in base64. A table's lines must be read before the next table.
+        Raises DamagedError for a row that cannot be read, StoreError for a database that cannot.
         """
         with self._sessions.read() as session:
             for table in _tables():
-                yield table.name, _lines(session, table)
+                yield table.name, _lines(session, self._sessions.engine, table)
+
+    def named_blobs(self) -> frozenset[str]:
+        """Return digests of payloads, artifacts and evidence of verdicts, apart from pruned ones.
+
+        It reads no document, so that rows of any form can be copied.
+        """
+        with self._sessions.read() as session:
+            return _named_blobs(session)
 
     def is_empty(self) -> bool:
         """Whether no table has a row, apart from blobs, which a restore stores before its rows."""
@@ -124,11 +141,20 @@ class BackupStore:
         revoke_tokens: bool = False,
         accept_broken_chain: bool = False,
     ) -> RestoredRows:
-        """Insert the rows of all tables in one transaction.
+        """Insert the rows of all tables in one transaction, with an entry of the audit log.
 
-        Runs that were going on are cancelled: their machines are ended, and what was finished is
-        kept. Raises DamagedError for lines that are no rows of this schema, and for an audit log
-        with a broken chain, unless it is accepted.
+        Runs that are not finished are marked as cancelled, so that a controller ends their
+        machines; channels are disabled.
+
+        Args:
+            copies: Names of tables and their lines, as `copy` yields them.
+            call: The call that the entry of the audit log names.
+            revoke_tokens: Revoke every API token.
+            accept_broken_chain: Accept an audit log whose chain of digests is broken.
+
+        Raises:
+            DamagedError: A line is no row of this schema, or the chain is broken.
+            StoreError: The database refuses a row.
         """
         tables = {table.name: table for table in _tables()}
         number = 0
@@ -147,7 +173,19 @@ class BackupStore:
                 tokens=_valid_tokens(session, call.at),
                 tokens_revoked=revoked,
                 schedules=_schedules(session),
+                named_blobs=_named_blobs(session),
             )
+
+
+def _named_blobs(session: Session) -> frozenset[str]:
+    named = union(
+        select(RunRow.payload_digest),
+        select(ArtifactRow.digest).where(ArtifactRow.pruned_at.is_(None)),
+        select(VerdictRow.snapshot_digest),
+        select(VerdictRow.envelope_digest),
+    )
+    pruned = frozenset(session.scalars(select(PrunedBlobRow.digest)))
+    return frozenset(digest for digest in session.scalars(named) if digest) - pruned
 
 
 def _chain(session: Session, *, accept_broken: bool) -> AuditVerification:
@@ -200,15 +238,23 @@ def _bare(table: SqlTable) -> TableClause:
     return table_clause(table.name, *(column(one.name, _plain(one)) for one in table.columns))
 
 
-def _lines(session: Session, table: SqlTable) -> Iterator[str]:
+def _lines(session: Session, engine: Engine, table: SqlTable) -> Iterator[str]:
+    """Yield rows as lines; errors are this generator's own, not those of the one who made it."""
     bare = _bare(table)
-    rows = session.execute(select(*bare.columns), execution_options={"yield_per": _AT_ONCE})
     channel = ChannelRow.__table__
-    for row in rows:
-        values = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name
-        if table is channel:
-            values = _without_secrets(values)
-        yield json.dumps([_written(one) for one in values.values()], ensure_ascii=False) + "\n"
+    try:
+        with as_store_errors(engine):
+            every = select(*bare.columns)
+            for row in session.execute(every, execution_options={"yield_per": _AT_ONCE}):
+                values = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name
+                if table is channel:
+                    values = _without_secrets(values)
+                written = [_written(one) for one in values.values()]
+                yield json.dumps(written, ensure_ascii=False) + "\n"
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise DamagedError(
+            f"a row of the table {table.name} cannot be read: {error}; {RESTORE_ADVICE}"
+        ) from error
 
 
 def _without_secrets(values: dict[str, object]) -> dict[str, object]:

@@ -264,14 +264,6 @@ class RetentionStore:
                     found.update((firing.resolved.subject_digest, firing.resolved.baseline_digest))
         return frozenset(digest for digest in found if digest)
 
-    def named_blobs(self) -> frozenset[str]:
-        """Return digests of the blobs that rows name, except those that rows call pruned."""
-        with self._sessions.read() as session:
-            kept = select(ArtifactRow.digest).where(ArtifactRow.pruned_at.is_(None)).distinct()
-            artifacts = frozenset(session.scalars(kept))
-            pruned = frozenset(session.scalars(select(PrunedBlobRow.digest)))
-        return (self.digests_in_use(payloads=None, artifacts=None) | artifacts) - pruned
-
     def artifacts_in_use(self, digests: Sequence[str], before: datetime | None) -> set[str]:
         """Return which of these digests belong to kept artifacts; without `before` all are kept."""
         query = select(ArtifactRow.digest).where(ArtifactRow.digest.in_(digests))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from orchestrator.adapters.clock import new_id
 from orchestrator.adapters.files import backup_archive
@@ -16,7 +19,16 @@ from orchestrator.bootstrap.backup import backup, restore
 from orchestrator.bootstrap.controller_wiring import keep_controller_id
 from orchestrator.cli.commands.backup import _backed_up, _restored
 from orchestrator.cli.errors import RefusedError
-from tests.integration.test_backup import fill, filled, made, places, refused
+from tests.integration.test_backup import (
+    Place,
+    empty,
+    fill,
+    filled,
+    made,
+    places,
+    refused,
+    rows_of,
+)
 
 __all__ = ["filled", "made", "places"]
 ID = "controller.id"
@@ -117,7 +129,7 @@ def test_blobs_that_rows_name_and_that_are_gone_are_counted(
     fill(here)
     whole = backup(here.settings, tmp_path / "whole.tar.gz")
     with closing(here.opened()) as database:
-        named = database.stores.retention.named_blobs()
+        named = database.stores.backup.named_blobs()
         is_embedded = here.settings.database_url is None
         blobs = FileBlobs(here.settings.home / "blobs") if is_embedded else database.blobs
         digest = min(one.digest for one in blobs.stored(idle_s=0) if one.digest in named)
@@ -179,3 +191,50 @@ def test_a_file_system_without_hard_links_is_said(made, tmp_path, monkeypatch) -
     with pytest.raises(RefusedError, match=r"cannot be linked.*hard links"):
         backup(here.settings, tmp_path / "two.tar.gz")
     assert not list(tmp_path.glob("two*"))
+
+
+@pytest.mark.parametrize("damage", ["a page", "no database", "a value"])
+def test_a_damaged_database_is_said_with_what_to_do(made, tmp_path, damage) -> None:
+    here, _ = made
+    path = here.settings.home / "app.db"
+    with closing(sqlite3.connect(path)) as connection:
+        [page] = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'run'")
+        [size] = connection.execute("PRAGMA page_size").fetchone()
+        if damage == "a value":
+            connection.execute("UPDATE run SET created_at = 'yesterday'")
+            connection.commit()
+    if damage != "a value":
+        with path.open("r+b") as file:
+            file.seek((page[0] - 1) * size if damage == "a page" else 0)
+            file.write(b"\xa5" * size)
+    said = (
+        "a row of the table run cannot be read" if damage == "a value" else r"app\.db.* is damaged"
+    )
+    with pytest.raises(RefusedError, match=f"{said}: .*; restore the last backup"):
+        backup(here.settings, tmp_path / "two.tar.gz")
+    assert not list(tmp_path.glob("two*"))
+
+
+def test_a_restore_writes_for_its_owner_alone(places, tmp_path) -> None:
+    here, there = places
+    fill(here)
+    backup(here.settings, tmp_path / "one.tar.gz")
+    umask = os.umask(0o022)
+    try:
+        restore(there.settings, tmp_path / "one.tar.gz")
+    finally:
+        assert os.umask(umask) == 0o022
+    written = list(there.settings.home.rglob("*"))
+    assert {one.name for one in written} >= {ID}
+    assert [one for one in written if one.stat().st_mode & 0o077] == []
+
+
+def test_rows_that_this_version_cannot_read_are_copied(made, tmp_path) -> None:
+    here, _ = made
+    with closing(here.opened()) as database, database.sessions.write() as session:
+        session.execute(text("UPDATE run_spec SET spec = '{'"))
+    backup(here.settings, tmp_path / "two.tar.gz")
+    target = empty(tmp_path)
+    restore(target, tmp_path / "two.tar.gz")
+    specs = [json.loads(row)[1] for row in rows_of(Place(target))["run_spec"]]
+    assert specs == ["{", "{"]

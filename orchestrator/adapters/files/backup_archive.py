@@ -1,6 +1,7 @@
-"""Backup archives: a gzipped tar of copies with their digests, listed by its last member.
+"""Backup archives: gzipped tar files whose last member lists the sha256 of every other member.
 
-An archive that was cut off has no list; whatever else happened to it shows in a digest.
+An archive that was cut off has no list. Any other damage makes a member differ from its digest; the
+digests are no protection against somebody who changes a member and the list.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class _Format:
 class _Listed(BackupFacts):
     format: int
     members: dict[str, str]
-    """Digests by name."""
+    """The sha256 of each member, by its name, in hexadecimal."""
 
 
 _FORMAT = TypeAdapter(_Format)
@@ -81,15 +82,18 @@ class _PlainFile(tarfile.TarInfo):
 
 @dataclass(frozen=True, slots=True)
 class BackupArchive:
-    """A verified archive."""
+    """An archive whose members were compared with their digests."""
 
     path: Path
     facts: BackupFacts
     members: Mapping[str, str]
-    """Digests by name."""
+    """The sha256 of each member, by its name, in hexadecimal."""
 
     def read(self, prefix: str) -> Iterator[tuple[str, IO[bytes]]]:
-        """Yield the members below `prefix`, in their order; each is read before the next."""
+        """Yield the members whose names begin with `prefix`: the rest of the name, and the file.
+
+        A file must be read before the next member. Raises BackupArchiveError for a damaged archive.
+        """
         with _opened(self.path) as archive:
             for member in archive:
                 if member.name.startswith(prefix) and member.name in self.members:
@@ -103,10 +107,14 @@ def write_archive(
 ) -> BackupArchive:
     """Write and verify a new file, readable by its owner only.
 
-    It has its name once it is verified, and `.part` behind it until then. A member whose chunks
-    raise MemberGoneError is left out.
+    Args:
+        path: The file. Until it is verified its name ends with `.part`.
+        facts: What the archive is of.
+        members: Names and contents. A member whose contents raise MemberGoneError is left out.
 
-    Raises BackupArchiveError if it exists, cannot be written, or is not what was to be written.
+    Raises:
+        BackupArchiveError: The file exists, cannot be written, or differs when it is read back.
+            Errors of `members` are passed on. No file is left.
     """
     try:
         _LISTED.validate_json(_list(facts, {}), strict=True)
@@ -197,9 +205,9 @@ def _add(archive: tarfile.TarFile, name: str, copy: IO[bytes]) -> None:
 
 
 def verify_archive(path: Path) -> BackupArchive:
-    """Read all of an archive, and compare every member with its digest.
+    """Read all of an archive, and compare every member with its sha256.
 
-    Raises BackupArchiveError for anything that is not as it was written.
+    Raises BackupArchiveError if the archive is missing, cut off, changed, or of another format.
     """
     digests: dict[str, str] = {}
     listed = b""
@@ -257,11 +265,11 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
 
 
 def damaged(path: Path, why: str) -> BackupArchiveError:
-    """Return the error of an archive that is not as it was written."""
+    """Return the error for an archive that differs from what was written; `why` says where."""
     return BackupArchiveError(f"{path} is no whole backup: {why}")
 
 
 def chunks_of(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield the bytes of a member."""
+    """Yield the bytes of a member, at most 1 MiB at a time."""
     while chunk := file.read(_CHUNK):
         yield chunk
