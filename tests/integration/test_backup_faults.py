@@ -121,6 +121,32 @@ def test_a_blob_that_cannot_be_read_is_named(made, tmp_path) -> None:
     assert not list(tmp_path.glob("two*"))
 
 
+def prune_during_backup(monkeypatch, blobs, digest: str, when: str) -> None:
+    """Let somebody prune the blob at a moment of a backup."""
+    kind = type(blobs)
+    read, stored = kind.open, kind.stored
+
+    def prune() -> None:
+        blobs.remove(digest, idle_s=-60)
+
+    def listed(self, **how):
+        prune()
+        return stored(self, **how)
+
+    def opened(self, wanted):
+        if wanted == digest and when == "while it is opened":
+            prune()
+        chunks = read(self, wanted)
+        if wanted == digest:
+            prune()
+        return chunks
+
+    if when == "after rows":
+        monkeypatch.setattr(kind, "stored", listed)
+    else:
+        monkeypatch.setattr(kind, "open", opened)
+
+
 @pytest.mark.parametrize("when", ["before", "after rows", "while it is opened", "while it is read"])
 def test_blobs_that_rows_name_and_that_are_gone_are_counted(
     places, tmp_path, monkeypatch, when
@@ -133,27 +159,10 @@ def test_blobs_that_rows_name_and_that_are_gone_are_counted(
         is_embedded = here.settings.database_url is None
         blobs = FileBlobs(here.settings.home / "blobs") if is_embedded else database.blobs
         digest = min(one.digest for one in blobs.stored(idle_s=0) if one.digest in named)
-        kind = type(blobs)
-        read, stored = kind.open, kind.stored
-
-        def prune(self, **how):
-            blobs.remove(digest, idle_s=-60)
-            return stored(self, **how)
-
-        def opened(self, wanted):
-            if wanted == digest and when == "while it is opened":
-                blobs.remove(digest, idle_s=-60)
-            chunks = read(self, wanted)
-            if wanted == digest:
-                blobs.remove(digest, idle_s=-60)
-            return chunks
-
         if when == "before":
             assert blobs.remove(digest, idle_s=-60)
-        elif when == "after rows":
-            monkeypatch.setattr(kind, "stored", prune)
         else:
-            monkeypatch.setattr(kind, "open", opened)
+            prune_during_backup(monkeypatch, blobs, digest, when)
         report = backup(here.settings, tmp_path / "one.tar.gz")
         assert not blobs.has(digest)
     assert report.blobs == whole.blobs - 1
