@@ -31,7 +31,7 @@ from orchestrator.adapters.files.home_folder import (
     HomeUnusableError,
     system_user,
 )
-from orchestrator.application.ports.stored_bytes import Blobs
+from orchestrator.application.ports.blobs import Blobs
 from orchestrator.bootstrap.controller_wiring import (
     CONTROLLER_ID,
     app_url,

@@ -338,7 +338,10 @@ def _port(
         revision=_revision(parts),
     )
     pages = AuditCalls(
-        create_dashboard(parts.context), context=parts.context, sign_in=urls.SIGNED_IN_AT_ISSUER
+        create_dashboard(parts.context),
+        context=parts.context,
+        sign_in=urls.SIGNED_IN_AT_ISSUER,
+        resources=urls.RESOURCES,
     )
     application = AsgiDispatch(api, HostNameCheck(pages, allowed=hosts))
     name = f"[{host}]" if ":" in host else host

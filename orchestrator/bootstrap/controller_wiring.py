@@ -51,9 +51,10 @@ from orchestrator.application.context import (
 from orchestrator.application.emergency_stop import EmergencyStop
 from orchestrator.application.end_run import publish_report
 from orchestrator.application.janitor import Janitor
+from orchestrator.application.ports.archives import PayloadArchives
+from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.ports.engine import Durable
-from orchestrator.application.ports.stored_bytes import Blobs, PayloadArchives
 from orchestrator.application.ports.wheels import Subjects
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.assets import asset_dir
