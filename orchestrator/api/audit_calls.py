@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import partial
 
 from starlette.concurrency import run_in_threadpool
@@ -38,6 +39,7 @@ class AuditCalls:
         caller: Person | None = None,
         prefix: str = "",
         sign_in: str = "",
+        resources: Mapping[str, str] | None = None,
     ) -> None:
         """Store the settings.
 
@@ -46,6 +48,7 @@ class AuditCalls:
             context: What the operations work with.
             caller: Who calls where no token is asked for; None where tokens are.
             prefix: What the paths of the application begin with.
+            resources: Paths of routes with the path that names what they change, if it is another.
             sign_in: The path to which an issuer sends browsers back: a GET that changes something.
         """
         self._app = app
@@ -54,6 +57,7 @@ class AuditCalls:
         self._caller = caller
         self._prefix = prefix
         self._sign_in = sign_in
+        self._resources = resources or {}
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Answer as the application does; the entry is written before the answer begins."""
@@ -94,6 +98,7 @@ class AuditCalls:
     def _resource(self, scope: Connection) -> str:
         """Return the path of what is changed: up to the last name in it, or all of it."""
         path = str(getattr(scope.get("route"), "path", "") or scope["path"])
+        path = self._resources.get(path, path)
         found = _LAST_PARAMETER.match(path)
         named = scope.get("path_params", {})
         path = _PARAMETER.sub(

@@ -37,13 +37,13 @@ from orchestrator.application.machines import (
     NoMachineError,
     ProviderUnreadError,
 )
+from orchestrator.application.ports.archives import ArchiveError
 from orchestrator.application.ports.ingest import IntakeError, IntakeFullError
 from orchestrator.application.ports.signer import KeyUnusableError
-from orchestrator.application.ports.stored_bytes import ArchiveError
 from orchestrator.application.prune import PruneBusyError
 from orchestrator.application.rerun_run import NothingToRerunError, StillRunningError
 from orchestrator.application.schedules import ScheduleMissingError
-from orchestrator.application.sign_off import WaiverMissingError
+from orchestrator.application.sign_off import WaiverApprovedError, WaiverMissingError
 from orchestrator.application.signing_keys import KeyMissingError
 from orchestrator.domain.blobs import BlobMismatchError, BlobMissingError, BlobTooLargeError
 from orchestrator.domain.document_problems import InvalidDocumentError, Path, Problem
@@ -156,6 +156,7 @@ TABLE: Mapping[type[Exception], ErrorAnswer] = {
     PolicyMissingError: ErrorAnswer(409, "policy-missing", "The gate never had this policy"),
     VerdictMissingError: ErrorAnswer(404, "not-found", "There is no such verdict"),
     WaiverMissingError: ErrorAnswer(404, "not-found", "There is no such waiver"),
+    WaiverApprovedError: ErrorAnswer(409, "waiver-approved", "The waiver is approved already"),
     KeyMissingError: ErrorAnswer(404, "not-found", "There is no such key"),
     WrongProductError: ErrorAnswer(422, "wrong-product", "The run is of another product"),
     KeyUnusableError: ErrorAnswer(500, "signing-key", "Verdicts cannot be signed"),

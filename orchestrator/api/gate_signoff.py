@@ -12,9 +12,16 @@ from fastapi.responses import Response
 from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.models import ListResponse, RequestModel
 from orchestrator.api.security import CallerDep, bearer, secured
+from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import find_policy
 from orchestrator.application.payloads import NewReview, review_payload
-from orchestrator.application.sign_off import NewWaiver, approve, approve_waiver, request_waiver
+from orchestrator.application.sign_off import (
+    NewWaiver,
+    approval_page,
+    approve,
+    approve_waiver,
+    request_waiver,
+)
 from orchestrator.application.signing_keys import keyring, retire_key, rotate_key
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.extend_record import extended
@@ -75,7 +82,7 @@ def list_waivers(context: ContextDep, gate: OfGate = None) -> ListResponse[Waive
     """List every waiver, expired ones included."""
     at = context.clock.now()
     found = context.stores.gates.waivers(gate=gate)
-    return ListResponse(items=[_waiver(one, at=at) for one in found])
+    return ListResponse(items=[_waiver(context, one, at=at) for one in found])
 
 
 @writing.post("/waivers", status_code=201)
@@ -84,14 +91,15 @@ def create_waiver(context: ContextDep, body: Waive, caller: CallerDep) -> Waiver
 
     It is shown in every verdict that it changes.
     """
-    return _waiver(request_waiver(context, body, author=caller), at=context.clock.now())
+    asked = request_waiver(context, body, author=caller)
+    return _waiver(context, asked, at=context.clock.now())
 
 
 @writing.post("/waivers/{waiver_id}/approve")
 def approve_one_waiver(context: ContextDep, waiver_id: str, caller: CallerDep) -> WaiverResponse:
-    """Approve another person's waiver; idempotent."""
+    """Approve another person's waiver; idempotent, and 409 where somebody else approved it."""
     approved = approve_waiver(context, waiver_id, by=caller)
-    return _waiver(approved, at=context.clock.now())
+    return _waiver(context, approved, at=context.clock.now())
 
 
 @reading.get("/payload-reviews")
@@ -158,7 +166,7 @@ def retire_signing_key(context: ContextDep, key_id: str) -> KeyResponse:
     return key_answer(retire_key(context, key_id), context.clock.now())
 
 
-def _waiver(stored: StoredWaiver, *, at: datetime) -> WaiverResponse:
+def _waiver(context: Context, stored: StoredWaiver, *, at: datetime) -> WaiverResponse:
     waiver = stored.waiver
     return extended(
         WaiverResponse,
@@ -166,4 +174,5 @@ def _waiver(stored: StoredWaiver, *, at: datetime) -> WaiverResponse:
         verdict=stored.verdict,
         evidence_digest=stored.evidence_digest,
         is_expired=at >= waiver.expires,
+        approval_page=approval_page(context, waiver.gate),
     )

@@ -9,6 +9,8 @@ from typing import Protocol
 
 from orchestrator.application.cell.flow_context import Locks
 from orchestrator.application.janitor import Janitor
+from orchestrator.application.ports.archives import PackedPayload
+from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock, Cron, NewId
 from orchestrator.application.ports.documents import Documents
 from orchestrator.application.ports.identity_provider import IdentityProvider
@@ -17,7 +19,6 @@ from orchestrator.application.ports.notification_sender import Courier
 from orchestrator.application.ports.retention import FinishedFlows, HomeFiles
 from orchestrator.application.ports.signer import Notary
 from orchestrator.application.ports.statistics import Detector, TextSimilarity
-from orchestrator.application.ports.stored_bytes import Blobs, PackedPayload
 from orchestrator.application.ports.wheels import Subjects, Wheels
 from orchestrator.application.ports.workspaces import OpenWorkspace
 from orchestrator.application.read_log import LogIndexes

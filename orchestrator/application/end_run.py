@@ -10,8 +10,8 @@ from typing import Protocol
 
 from orchestrator.application.context import Context, Render
 from orchestrator.application.describe_run import evidence_of_record, find_run
+from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock
-from orchestrator.application.ports.stored_bytes import Blobs
 from orchestrator.application.quarantine import settle_after
 from orchestrator.domain.cell import Cell, CellState, Run, RunState, run_outcome
 from orchestrator.domain.outcome import Outcome

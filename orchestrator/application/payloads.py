@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, BinaryIO
 
 from orchestrator.application.context import Context
-from orchestrator.application.ports.stored_bytes import ArchiveError
+from orchestrator.application.ports.archives import ArchiveError
 from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.gate.payload_review import (

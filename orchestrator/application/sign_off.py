@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Annotated
+from urllib.parse import quote
 
 from orchestrator.application.context import Context
 from orchestrator.application.evaluate_gate import VerdictMissingError, find_verdict
@@ -17,12 +18,17 @@ from orchestrator.domain.gate.rule_context import rule_fault
 from orchestrator.domain.gate.snapshot import Approval, ApprovalResponse, Waiver
 from orchestrator.domain.gate.verdict import RuleResult, StoredPolicy, StoredVerdict
 from orchestrator.domain.limits import STRICT, Filled, ValueLimits, Word
+from orchestrator.domain.units import utc
 from orchestrator.store.audit_recorder import refuse
 from orchestrator.store.gates import StoredWaiver
 
 
 class WaiverMissingError(LookupError):
     """No waiver of this id is stored."""
+
+
+class WaiverApprovedError(Exception):
+    """Another person has approved the waiver before; the text says who and when."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,29 +82,54 @@ def request_waiver(context: Context, new: NewWaiver, *, author: Person) -> Store
 
 
 def approve_waiver(context: Context, waiver_id: str, *, by: Person) -> StoredWaiver:
-    """Approve a waiver; the first approval counts, later ones change nothing.
+    """Approve a waiver; idempotent for the person who approved it first.
 
-    Raises WaiverMissingError, InvalidDocumentError.
+    Raises WaiverMissingError, WaiverApprovedError, InvalidDocumentError.
     """
     known = next((w for w in context.stores.gates.waivers() if w.waiver.id == waiver_id), None)
     if known is None:
-        raise WaiverMissingError(
-            f"there is no waiver {waiver_id!r}; `seatrial gate waivers` lists them"
-        )
+        raise _no_waiver(waiver_id)
     at, waiver = context.clock.now(), known.waiver
     if waiver.approved_at is not None:
-        return known
-    fault = _token_fault(context, by) or _own_fault(waiver, by)
+        return _approved_by(known, by)
+    fault = token_fault(context, by) or _own_fault(waiver, by)
     if fault:
         refuse()
     if at >= waiver.expires:
         fault = f"{waiver.id} expired at {waiver.expires:%Y-%m-%d %H:%M} UTC: ask for another one"
     if fault:
         raise InvalidDocumentError("the approval", [Problem((), fault)])
-    return context.stores.gates.approve_waiver(waiver_id, by=by, at=at) or known
+    approved = context.stores.gates.approve_waiver(waiver_id, by=by, at=at)
+    if approved is None:
+        raise _no_waiver(waiver_id)
+    return _approved_by(approved, by)
 
 
-def _token_fault(context: Context, by: Person) -> str:
+def _no_waiver(waiver_id: str) -> WaiverMissingError:
+    return WaiverMissingError(
+        f"there is no waiver {waiver_id!r}; `seatrial gate waivers` lists them"
+    )
+
+
+def _approved_by(approved: StoredWaiver, by: Person) -> StoredWaiver:
+    """Return a waiver that this person approved. Raises WaiverApprovedError."""
+    waiver = approved.waiver
+    if person_key(waiver.approver) == person_key(by.name):
+        return approved
+    when = f" at {utc(waiver.approved_at)}" if waiver.approved_at else ""
+    raise WaiverApprovedError(
+        f"{waiver.id} is approved already, by {waiver.approver}{when}; nothing was changed"
+    )
+
+
+def approval_page(context: Context, gate: str) -> str:
+    """Return the URL of the page on which people approve; empty where tokens approve, too."""
+    if context.sign_in.issuer is None:
+        return ""
+    return f"{context.sign_in.public_url}/gates/{quote(gate, safe='')}"
+
+
+def token_fault(context: Context, by: Person) -> str:
     """Return why a token cannot approve where people sign in at an issuer; empty if they can.
 
     A token's name says nothing of who holds it: an administrator gives it, and somebody could
@@ -118,7 +149,7 @@ def _own_fault(waiver: Waiver, by: Person) -> str:
     """Return why this person cannot approve it; empty if they can."""
     if person_key(waiver.author) != person_key(by.name):
         return ""
-    others = "whoever approves it needs a token of their own"
+    others = "somebody else has to"
     if by.token == SOCKET:
         others = (
             "everybody who uses this home by its socket is the operating-system user that owns it."
@@ -136,7 +167,7 @@ def approve(context: Context, gate: str, *, by: Person, verdict: str = "") -> Ap
     Raises GateMissingError, VerdictMissingError, InvalidDocumentError.
     """
     find_policy(context, gate)
-    if fault := _token_fault(context, by):
+    if fault := token_fault(context, by):
         refuse()
         raise InvalidDocumentError("the approval", [Problem((), fault)])
     read = _read(context, gate, verdict)
@@ -161,7 +192,7 @@ def idle_remark(read: StoredVerdict, by: str) -> str:
     if isinstance(authors, list | tuple) and person_key(by) in authors:
         return (
             f"{by} asked for something that {read.id} excuses, and an author's own approval"
-            " does not count: somebody else approves it with a token of their own"
+            " does not count: somebody else has to approve it"
         )
     return ""
 

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     import httpx
 
     from orchestrator.application.emergency_stop import EmergencyStop
+    from orchestrator.application.ports.archives import PackedPayload
     from orchestrator.application.ports.clock import NewId
     from orchestrator.application.ports.documents import Documents
     from orchestrator.application.ports.signer import Verified
-    from orchestrator.application.ports.stored_bytes import PackedPayload
     from orchestrator.application.ports.wheels import Revisions, SubjectWheel
     from orchestrator.cli.wiring import BackupReport, DatabaseState, RestoreReport
     from orchestrator.config import Settings
@@ -79,7 +79,7 @@ class CommandWiring:
     def pack(self, source: Path, scratch: Path) -> PackedPayload:
         """Pack a payload folder, or return a ready .tar.gz."""
         from orchestrator.adapters.files.archive import FilePayloadArchives
-        from orchestrator.application.ports.stored_bytes import ArchiveError
+        from orchestrator.application.ports.archives import ArchiveError
         from orchestrator.cli.errors import RefusedError
 
         try:
@@ -99,7 +99,7 @@ class CommandWiring:
     def pack_artifacts(self, source: Path, scratch: Path) -> Path:
         """Pack a folder of results; a file or an archive is left in place."""
         from orchestrator.adapters.files.ingest_upload import pack_artifacts
-        from orchestrator.application.ports.stored_bytes import ArchiveError
+        from orchestrator.application.ports.archives import ArchiveError
         from orchestrator.cli.errors import RefusedError
 
         try:

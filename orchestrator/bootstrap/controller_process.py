@@ -87,7 +87,7 @@ _FIRING_THREADS = 4
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """Options of serving."""
+    """The options of `seatrial serve` that settings do not replace."""
 
     until_idle: bool
     host: str | None
@@ -338,7 +338,10 @@ def _port(
         revision=_revision(parts),
     )
     pages = AuditCalls(
-        create_dashboard(parts.context), context=parts.context, sign_in=urls.SIGNED_IN_AT_ISSUER
+        create_dashboard(parts.context),
+        context=parts.context,
+        sign_in=urls.SIGNED_IN_AT_ISSUER,
+        resources=urls.RESOURCES,
     )
     application = AsgiDispatch(api, HostNameCheck(pages, allowed=hosts))
     name = f"[{host}]" if ":" in host else host

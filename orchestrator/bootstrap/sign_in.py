@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from orchestrator.adapters.clock import SystemClock
@@ -16,9 +14,6 @@ from orchestrator.config import Settings, SettingsError, read_setting
 from orchestrator.dashboard import urls
 from orchestrator.domain.browser_session import SessionLimits
 from orchestrator.extras import MissingExtraError, require
-
-if TYPE_CHECKING:
-    from orchestrator.adapters import openid_connect
 
 _NEEDED = {
     "client_id": "the client that the issuer knows this controller as",
@@ -94,19 +89,21 @@ def _issuer(settings: Settings, public_url: str) -> IdentityProvider:
 
 
 def _connected(settings: Settings, issuer: str, public_url: str) -> IdentityProvider:
-    # The libraries are imported only where there is an issuer.
-    adapter = import_module("orchestrator.adapters.openid_connect")
-    given: openid_connect.IssuerSettings = adapter.IssuerSettings(
+    from orchestrator.adapters.openid_connect import (  # noqa: PLC0415 (an extra's libraries)
+        IssuerSettings,
+        OpenIdConnect,
+    )
+
+    given = IssuerSettings(
         issuer=issuer,
-        client_id=settings.oidc_client_id,
+        client_id=settings.oidc_client_id or "",
         client_secret=_client_secret(settings),
         redirect_uri=public_url + urls.SIGNED_IN_AT_ISSUER,
         after_logout=public_url + urls.SIGN_IN,
         scopes=settings.oidc_scopes,
         groups_claim=settings.oidc_groups_claim,
     )
-    provider: IdentityProvider = adapter.OpenIdConnect(given, SystemClock())
-    return provider
+    return OpenIdConnect(given, SystemClock())
 
 
 def _check_address(name: str, url: str) -> None:

@@ -12,8 +12,8 @@ from typing import Union, cast, get_args, get_origin, get_type_hints
 
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
+from orchestrator.application.ports.archives import PackedPayload
 from orchestrator.application.ports.documents import Source
-from orchestrator.application.ports.stored_bytes import PackedPayload
 from orchestrator.application.ports.wheels import SubjectWheel
 from orchestrator.cli.client import Client
 from orchestrator.cli.errors import USAGE, CliError, RefusedError, document_error

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     import httpx
 
     from orchestrator.application.emergency_stop import EmergencyStop
+    from orchestrator.application.ports.archives import PackedPayload
     from orchestrator.application.ports.clock import NewId
     from orchestrator.application.ports.documents import Documents
     from orchestrator.application.ports.signer import Verified
-    from orchestrator.application.ports.stored_bytes import PackedPayload
     from orchestrator.application.ports.wheels import Revisions, SubjectWheel
     from orchestrator.domain.cloud_account import AccountSetup
     from orchestrator.domain.commit import Commit
@@ -54,6 +54,9 @@ class BackupReport:
     """When the backup was made."""
     blobs: int
     """Number of blobs."""
+    blobs_missing: int
+    """Number of payloads, artifacts and evidence of verdicts that its rows name, and that were gone
+    when the backup was made."""
     size_bytes: int
     """Size of the file."""
 

@@ -32,6 +32,15 @@ KEYRING = f"{API}/keyring"
 SUFFIXES = ("json", "csv", "md")
 """Endings of a page's address, by format."""
 CHANNEL_TEST = "/channels/{channel}/test"
+RESOURCES = {
+    LAUNCH: "/runs",
+    FLAKY: "/quarantines",
+    f"{FLAKY}/{{quarantine}}/end": "/quarantines/{quarantine}/end",
+    f"{GATES}/{{gate}}/waivers": "/waivers",
+    f"{GATES}/{{gate}}/waivers/{{waiver}}/approve": "/waivers/{waiver}/approve",
+    f"{GATES}/{{gate}}/approvals": "/approvals",
+}
+"""Paths that REST has for what forms of pages change, where theirs are others."""
 
 
 def run_url(run: str) -> str:

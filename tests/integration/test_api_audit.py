@@ -16,6 +16,7 @@ from sqlalchemy import text
 
 from orchestrator.api.audit_calls import CHANGES_NOTHING, AuditCalls
 from orchestrator.application.audit import REFUSED_A_MINUTE
+from orchestrator.dashboard import urls
 from orchestrator.dashboard.app import create_dashboard
 from orchestrator.domain.audit import AuditFilters
 from orchestrator.store.errors import StoreError
@@ -65,6 +66,12 @@ def filled(path: str) -> str:
     return path.replace("{sha256}", "0" * 64).replace("{", "").replace("}", "")
 
 
+def shape(resource: str) -> tuple[str, int]:
+    """What a resource is of, and how many names follow."""
+    kind, *names = resource.split("/")
+    return kind, len(names)
+
+
 def test_every_operation_that_changes_something_has_an_entry_when_it_is_refused(api: Desk) -> None:
     guest = api.with_token("read", name="a guest")
     for method, path, operation in mutating(api):
@@ -88,10 +95,14 @@ def test_every_operation_that_changes_something_has_an_entry_when_it_is_refused(
 
 def test_every_form_of_the_pages_has_an_entry_when_it_is_refused(api: Desk) -> None:
     dashboard = create_dashboard(api.context)
-    pages = api.speak(AuditCalls(dashboard, context=api.context))
+    pages = api.speak(AuditCalls(dashboard, context=api.context, resources=urls.RESOURCES))
     pages.headers["Authorization"] = api.with_token("read", name="a guest").headers["Authorization"]
     forms = [(one.path, one.name) for one in routes_below(dashboard) if "POST" in one.methods]
     assert len(forms) > 20
+    guest = api.with_token("read", name="a guest")
+    for method, path, _ in mutating(api):
+        guest.request(method, filled(path))
+    known = {shape(one["resource"]) for one in entries(api)}
     for path, operation in forms:
         answer = pages.post(filled(path).replace(":path", ""))
         if operation not in ("sign_in", "sign_out", *CHANGES_NOTHING):
@@ -99,6 +110,7 @@ def test_every_form_of_the_pages_has_an_entry_when_it_is_refused(api: Desk) -> N
             entry = entries(api)[0]
             assert (entry["operation"], entry["outcome"]) == (operation, "refused")
             assert entry["actor"] == "a guest"
+            assert shape(entry["resource"]) in known, (path, entry["resource"])
 
 
 def as_ada(api: Desk) -> Callable[..., dict[str, Any]]:

@@ -38,7 +38,12 @@ def test_nobody_approves_what_they_asked_for_with_any_token_of_theirs(api: Desk)
     tokens = {one["id"]: one["name"] for one in api.client.get(f"{API}/tokens").json()["items"]}
     assert (approved["approver"], tokens[approved["approver_token"]]) == ("bo", "bo")
     assert tokens[approved["author_token"]] == "Ann Lee"
-    assert approve(api.with_token("gate", name="cy"), asked["id"]).json() == approved
+    assert approve(bo, asked["id"]).json() == approved
+    late = approve(api.with_token("gate", name="cy"), asked["id"])
+    assert late.status_code == 409
+    assert "W-0001 is approved already, by bo at 2026-" in late.json()["detail"]
+    [kept] = api.client.get(f"{API}/waivers").json()["items"]
+    assert kept == approved
     assert check(api, "after", runs=[run])["decision"] == "PASS_WITH_EXCEPTIONS"
 
 

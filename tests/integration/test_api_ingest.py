@@ -18,8 +18,8 @@ from orchestrator.api.app import create_app
 from orchestrator.application.finish_ingestion import finish_ingestion, resume_ingestions
 from orchestrator.application.ingest_artifacts import IngestOrder, ingest_artifacts
 from orchestrator.application.machines import ssh_access
+from orchestrator.application.ports.archives import ArchiveLimits
 from orchestrator.application.ports.ingest import IntakeFullError
-from orchestrator.application.ports.stored_bytes import ArchiveLimits
 from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.event_facts import fold
 from orchestrator.domain.evidence import read_events

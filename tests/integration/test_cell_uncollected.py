@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from orchestrator.application.cell.flow import run_cell
-from orchestrator.application.ports.stored_bytes import BundleError
+from orchestrator.application.ports.archives import BundleError
 from orchestrator.domain.matrix import Limits
 from orchestrator.domain.outcome import Counts, Outcome
 from tests.integration.fake_world import FakeWorld

@@ -389,6 +389,16 @@ def test_a_rule_is_waived_and_evidence_approved(cli: Cli, gate: FakeController) 
     assert asked.json == {"gate": "release", "verdict": "V-0003"}
 
 
+def test_who_asks_for_a_waiver_reads_where_it_is_approved(cli: Cli, gate: FakeController) -> None:
+    page = "https://seatrial.example.com/gates/release"
+    gate.answers["POST", f"{API}/waivers"] = Answer.of({**WAIVER, "approval_page": page}, 201)
+    words = ("--reason", "late", "--days", "7", "--verdict", "V-0003")
+    assert cli("gate", "waive", "release", "platform/tpu", *words) == 0
+    said = " ".join(cli.err.split())
+    assert f"somebody else signs in and approves it at {page}" in said
+    assert "token" not in said
+
+
 def test_an_approval_that_counts_for_nothing_says_so(cli: Cli, gate: FakeController) -> None:
     yes = {"gate": "release", "by": "bo", "evidence": "c" * 64, "remark": "bo asked for it"}
     gate.answers["POST", f"{API}/approvals"] = Answer.of(yes, 201)

@@ -31,12 +31,8 @@ from orchestrator.adapters.files.tar_stream import (
     read_members,
     safe_name,
 )
+from orchestrator.application.ports.archives import ArchiveError, ArchiveLimits, PackedPayload
 from orchestrator.application.ports.documents import Documents
-from orchestrator.application.ports.stored_bytes import (
-    ArchiveError,
-    ArchiveLimits,
-    PackedPayload,
-)
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.manifest import Manifest
 
@@ -46,7 +42,7 @@ _LEVEL = 0
 
 
 class FilePayloadArchives:
-    """Implements `orchestrator.application.ports.stored_bytes.PayloadArchives`."""
+    """Implements `orchestrator.application.ports.archives.PayloadArchives`."""
 
     def __init__(self, documents: Documents, limits: ArchiveLimits | None = None) -> None:
         self._documents = documents

@@ -26,6 +26,7 @@ from orchestrator.adapters.files.tar_stream import (
     read_members,
     safe_name,
 )
+from orchestrator.application.ports.archives import ArchiveError, ArchiveLimits
 from orchestrator.application.ports.ingest import (
     HEAD_BYTES,
     TAIL_BYTES,
@@ -34,7 +35,6 @@ from orchestrator.application.ports.ingest import (
     IntakeError,
     IntakeFullError,
 )
-from orchestrator.application.ports.stored_bytes import ArchiveError, ArchiveLimits
 from orchestrator.domain.assembly.results_pass import Record
 from orchestrator.domain.run_record import ArtifactRecord
 
@@ -211,7 +211,7 @@ class FileTray:
 
     @property
     def notes(self) -> Handed | None:
-        """Return ``ingest.yaml``."""
+        """Return the file ``ingest.yaml``; None if the upload has none."""
         return next((file for file in self.files if file.name.lower() in NOTES), None)
 
     def tape(self) -> FileTape:

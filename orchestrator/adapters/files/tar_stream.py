@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from orchestrator.application.ports.stored_bytes import (
+from orchestrator.application.ports.archives import (
     ARTIFACT_LIMITS,
     ArchiveError,
     ArchiveLimits,
@@ -292,7 +292,7 @@ def safe_name(name: str) -> str:
 def unpack_bundle(
     chunks: Iterable[bytes], limits: ArchiveLimits = ARTIFACT_LIMITS
 ) -> Iterator[tuple[str, Iterable[bytes]]]:
-    """Yield (flat file name, its chunks); see `orchestrator.application.ports.stored_bytes`.
+    """Yield (flat file name, its chunks); see `orchestrator.application.ports.archives`.
 
     The unread rest of a file is skipped when the next file is requested.
     """

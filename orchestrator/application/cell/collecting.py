@@ -14,8 +14,9 @@ from orchestrator.application.cell.flow_context import (
     record_failure,
     workspace_of,
 )
+from orchestrator.application.ports.archives import UnpackBundle
+from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
-from orchestrator.application.ports.stored_bytes import Blobs, UnpackBundle
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.application.pull_evidence import drained, pull_evidence
 from orchestrator.domain.cell import Attempt, CellState

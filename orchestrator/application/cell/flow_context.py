@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from orchestrator.application.ports.archives import UnpackBundle
+from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.ports.engine import Value
 from orchestrator.application.ports.ingest import ReadMetrics
-from orchestrator.application.ports.stored_bytes import Blobs, UnpackBundle
 from orchestrator.application.ports.wheels import Wheels
 from orchestrator.application.ports.workspaces import OpenWorkspace, Workspace
 from orchestrator.domain.budget import Budget

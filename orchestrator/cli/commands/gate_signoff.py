@@ -116,10 +116,10 @@ def waive_command(
         return
     name = str(answer.get("id"))
     _say_failing(session, answer)
-    session.say(
-        f"It ends at {answer.get('expires')}, and does not count yet: somebody else approves it"
-        f" with a token of their own, `seatrial gate approve {gate} --waiver {name}`."
-    )
+    page = one_line(str(answer.get("approval_page") or ""))
+    with_token = f"with a token of their own, `seatrial gate approve {gate} --waiver {name}`"
+    how = f"signs in and approves it at {page}" if page else f"approves it {with_token}"
+    session.say(f"It ends at {answer.get('expires')}, and does not count yet: somebody else {how}.")
     session.print(name)
 
 

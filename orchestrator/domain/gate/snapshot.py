@@ -280,6 +280,8 @@ class WaiverResponse(Waiver):
     evidence_digest: str
     """sha256 of the evidence of that verdict."""
     is_expired: bool
+    approval_page: str = ""
+    """URL of the page on which people who signed in approve it; empty where tokens approve, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

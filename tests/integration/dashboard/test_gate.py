@@ -113,6 +113,9 @@ def test_a_rule_is_waived_once_however_often_the_form_is_sent(pages: PageDesk) -
     assert other.page("/gates/release").all("form", action=address)
     for _ in range(2):
         assert other.post(address).headers["location"] == "/gates/release#W-0001"
+    late = pages.post(address, status=409)
+    said = read_page(late.text).one(class_="refused").text
+    assert "W-0001 is approved already, by a gate at" in said
     [row] = pages.page("/gates/release").rows("waivers")
     assert (row["State"], row["Approved by"]) == ("● active", "a gate")
     made = pages.post("/gates/release/verdicts", key="k", runs="V-0001").headers["location"]

@@ -7,6 +7,7 @@ from orchestrator.api.audit_calls import AuditCalls
 from orchestrator.api.security import token_guard
 from orchestrator.application.tokens import create_token
 from orchestrator.domain.caller_identity import Scope
+from tests.integration.dashboard.desk import HOST
 from tests.integration.dashboard.issuer_door import Door
 from tests.integration.dashboard.shown import read_page
 from tests.integration.gate_world import check, put, ran
@@ -61,6 +62,8 @@ def test_where_there_is_an_issuer_no_token_approves(door: Door) -> None:
     _, named = create_token(door.context, f"{door.issuer.url}#other", Scope.GATE, days=1)
     guarded = create_app(door.context, guard=token_guard(door.context))
     token = door.api.speak(guarded, headers={"Authorization": f"Bearer {named}"})
+    page = f"https://{HOST}/gates/release"
+    assert rest.get("/api/v1/waivers").json()["items"][0]["approval_page"] == page
     for client, body in (
         (rest, None),
         (rest, {"gate": "release"}),
@@ -80,6 +83,33 @@ def test_where_there_is_an_issuer_no_token_approves(door: Door) -> None:
     )
     [waiver] = door.api.client.get("/api/v1/waivers").json()["items"]
     assert waiver["approver"] == ""
+
+
+def test_the_gate_s_page_offers_no_approval_to_a_token(door: Door) -> None:
+    """The buttons are for those whose approval is taken; the others read where to sign in."""
+    put(door.api)
+    check(door.api, "before", runs=[ran(door.api, tests=FAILS)])
+    door.sign_in()
+    posted(door, "/gates/release/waivers", **WAIVER_FORM)
+    [asked] = door.api.client.get("/api/v1/waivers").json()["items"]
+    forms = [f"/gates/release/waivers/{asked['id']}/approve", "/gates/release/approvals"]
+    door.client.cookies.clear()
+    door.issuer.subject = "other"
+    door.sign_in()
+    shown = read_page(door.client.get("/gates/release").text)
+    assert all(shown.all("form", action=one) for one in forms)
+    assert "with a token of their own" not in shown.text
+
+    door.client.cookies.clear()
+    _, secret = create_token(door.context, "a robot", Scope.ADMIN, days=1)
+    door.client.post("/login", data={"token": secret})
+    shown = read_page(door.client.get("/gates/release").text)
+    assert not any(shown.all("form", action=one) for one in forms)
+    assert f"Only people who sign in at {door.provider.host} approve" in shown.text
+    refused = posted(door, forms[1], status=422, verdict="V-0001")
+    assert "did not sign in at the issuer" in refused
+    entry = door.api.with_token("admin").get("/api/v1/audit").json()["items"][0]
+    assert (entry["operation"], entry["outcome"]) == ("add_approval", "refused")
 
 
 def test_one_s_own_waiver_leaves_an_entry_of_its_refusal(door: Door) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.adapters.clock import SystemClock, new_id
 from orchestrator.adapters.files.documents import FileDocuments
-from orchestrator.application.ports.stored_bytes import PackedPayload
+from orchestrator.application.ports.archives import PackedPayload
 from orchestrator.application.ports.wheels import SubjectWheel
 from orchestrator.bootstrap.cli_wiring import CommandWiring
 from orchestrator.cli.app import main

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.adapters.files.archive import payload_files
 from orchestrator.adapters.files.git_work_tree import checkout_of
-from orchestrator.application.ports.stored_bytes import ArchiveError
+from orchestrator.application.ports.archives import ArchiveError
 from orchestrator.config import ci_commit
 from orchestrator.domain.commit import Commit, completed
 

@@ -16,8 +16,8 @@ import pytest
 
 from orchestrator.adapters.files.ingest_upload import FileIntake, FileTape, pack_artifacts
 from orchestrator.application.ingest_artifacts import flat_names
+from orchestrator.application.ports.archives import ArchiveError, ArchiveLimits
 from orchestrator.application.ports.ingest import IntakeError
-from orchestrator.application.ports.stored_bytes import ArchiveError, ArchiveLimits
 
 LIMITS = ArchiveLimits(members=5, total_bytes=1_000_000, file_bytes=500_000, ratio=200)
 

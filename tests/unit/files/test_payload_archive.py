@@ -12,7 +12,7 @@ import pytest
 
 from orchestrator.adapters.files.archive import FilePayloadArchives, file_chunks
 from orchestrator.adapters.files.documents import FileDocuments
-from orchestrator.application.ports.stored_bytes import ArchiveError, ArchiveLimits
+from orchestrator.application.ports.archives import ArchiveError, ArchiveLimits
 from orchestrator.domain.document_problems import InvalidDocumentError
 from tests.unit.files.tars import MANIFEST, entry, link, payload, pieces, tar
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from orchestrator.adapters.files import tar_stream
 from orchestrator.adapters.files.tar_stream import MemberKind, open_tar, read_members, unpack_bundle
-from orchestrator.application.ports.stored_bytes import ArchiveError, ArchiveLimits, BundleError
+from orchestrator.application.ports.archives import ArchiveError, ArchiveLimits, BundleError
 from tests.unit.files.tars import entry, link, pieces, tar
 
 LIMITS = ArchiveLimits()

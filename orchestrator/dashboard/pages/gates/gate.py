@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -17,11 +18,13 @@ from orchestrator.application.gather_evidence import WrongProductError
 from orchestrator.application.ports.signer import KeyUnusableError
 from orchestrator.application.sign_off import (
     NewWaiver,
+    WaiverApprovedError,
     WaiverMissingError,
     approve,
     approve_waiver,
     idle_remark,
     request_waiver,
+    token_fault,
 )
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages.gates.dry_run import DiffLine, Listing, diff_of, lines_of
@@ -39,6 +42,7 @@ from orchestrator.dashboard.responses import (
     PageMissingError,
     PageRequest,
     PageRequestDep,
+    cursor_of,
 )
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import (
@@ -218,6 +222,7 @@ class Refused:
     """(field, what is wrong with it)."""
     written: Mapping[str, str] = field(default_factory=dict)
     """The submitted values of the form."""
+    status: int = 422
 
     def of(self, name: str) -> str:
         """Return the error of a field; empty without one."""
@@ -228,7 +233,7 @@ def waiver_table(request: PageRequest, gate: str) -> Table:
     """Return the table of waivers: pending approval first, then valid ones; newest first."""
     waivers = request.context.stores.gates.waivers(gate=gate)[::-1]
     by_state = {state: [w for w in waivers if _state(request, w) == state] for state in _STATES}
-    acts = request.wanted is Format.HTML and request.viewer.may(Scope.GATE)
+    acts = request.wanted is Format.HTML and may_approve(request)
     told = ", ".join(f"{len(found)} {state}" for state, found in by_state.items())
     shown = list(chain(*by_state.values()))[:SHOWN]
     people = {name for one in shown for name in (one.waiver.author, one.waiver.approver)}
@@ -242,6 +247,12 @@ def waiver_table(request: PageRequest, gate: str) -> Table:
         total=len(waivers),
         is_caption_hidden=True,
     )
+
+
+def may_approve(request: PageRequest) -> bool:
+    """Whether an approval of the viewer can count: by scope, and by how they signed in."""
+    viewer = request.viewer
+    return viewer.may(Scope.GATE) and not token_fault(request.context, viewer.person)
 
 
 def waivable(rules: Sequence[RuleResult]) -> list[str]:
@@ -293,6 +304,7 @@ _VERDICTS = (
     Column("policy", "Policy"),
     Column("decided", "Decided"),
 )
+_CURSOR = re.compile(r"V-0*[1-9][0-9]{0,8}")
 _WRITTEN = ("rule", "reason", "days", "verdict")
 
 
@@ -340,7 +352,7 @@ def gate_page(request: PageRequest, gate: str, refused: Refused | None = None) -
             data={"gate": gate, "policy": _policy_document(status)},
             section=urls.GATES,
         ),
-        status=422 if refused else 200,
+        status=refused.status if refused else 200,
     )
 
 
@@ -401,11 +413,14 @@ def _form(
     refused: Refused | None,
 ) -> Mapping[str, object]:
     """Return the values of the waiver form: those sent, or the rule in the address."""
+    issuer = request.context.sign_in.issuer
     written = refused.written if refused and refused.about == "waiver" else {}
     shown = newest.id if newest else ""
     given = {"rule": request.query.get("rule", ""), "days": "7", "verdict": shown, **written}
     return {
         "refused": refused,
+        "may_approve": may_approve(request),
+        "issuer": issuer.host if issuer else "",
         "refused_about": refused.about if refused else "",
         "written": {name: given.get(name, "") for name in _WRITTEN},
         "only_this": bool(written.get("only_this")),
@@ -417,7 +432,7 @@ def _form(
 
 
 def _history(request: PageRequest, status: GateStatus, line: VerdictLineage | None) -> Table:
-    before = request.query.get("before", "")
+    before = cursor_of(request, _CURSOR)
     lineage = line.head.newest.lineage if line else None
     found = request.context.stores.gates.verdict_lines(
         status.stored.gate, lineage=lineage, limit=PAGE_SIZE + 1, before=before
@@ -530,9 +545,11 @@ def add_waiver(
 def approve_one_waiver(
     request: PageRequestDep, gate: str, viewer: Decider, waiver: str
 ) -> Response:
-    """Approve another person's waiver; idempotent."""
+    """Approve another person's waiver; idempotent, and refused where somebody else approved it."""
     try:
         approve_waiver(request.context, waiver, by=viewer.person)
+    except WaiverApprovedError as error:
+        return gate_page(request, gate, Refused("waivers", [("", str(error))], status=409))
     except (InvalidDocumentError, WaiverMissingError) as error:
         return gate_page(request, gate, Refused("waivers", [("", str(error))]))
     return request.go(f"{urls.gate_url(gate)}#{waiver}")
@@ -545,7 +562,7 @@ def add_approval(
     """Approve the evidence of a verdict; each person counts once."""
     try:
         approve(request.context, gate, by=viewer.person, verdict=verdict)
-    except VerdictMissingError as error:
+    except (InvalidDocumentError, VerdictMissingError) as error:
         return gate_page(request, gate, Refused("approval", [("", str(error))]))
     return request.go(f"{urls.gate_url(gate)}#approvals")
 

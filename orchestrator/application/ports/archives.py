@@ -1,4 +1,4 @@
-"""Ports of stored bytes: blobs, payload archives and artifact bundles."""
+"""Ports of archives: payloads as they are shipped, and bundles of artifacts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from orchestrator.domain.blobs import CLAIM_S, StoredBlob
 from orchestrator.domain.manifest import Manifest, StoredPayload
 
 
@@ -66,39 +65,3 @@ class BundleError(Exception):
 
 UnpackBundle = Callable[[Iterable[bytes]], Iterator[tuple[str, Iterable[bytes]]]]
 """Yields (flat file name, its chunks), bounded in number and size. Raises BundleError."""
-
-
-class Blobs(Protocol):
-    """Stores payload archives, subjects and artifacts: chunked, compressed, named by sha256."""
-
-    def put(
-        self, chunks: Iterable[bytes], *, digest: str | None = None, limit_bytes: int | None = None
-    ) -> tuple[str, int]:
-        """Store the bytes; return (sha256, size in bytes). Idempotent.
-
-        Raises BlobMismatchError or BlobTooLargeError.
-        """
-        ...
-
-    def open(self, digest: str) -> Iterator[bytes]:
-        """Yield the bytes. Raises BlobMissingError at once."""
-        ...
-
-    def has(self, digest: str) -> bool:
-        """Whether the blob is stored."""
-        ...
-
-    def claim(self, digest: str) -> bool:
-        """Whether the blob is stored; if so, a row may refer to it within `CLAIM_S`.
-
-        Until then it is not removed.
-        """
-        ...
-
-    def stored(self, *, idle_s: float = CLAIM_S) -> Iterator[StoredBlob]:
-        """Yield the blobs that were neither stored nor claimed for so long, by digest."""
-        ...
-
-    def remove(self, digest: str, *, idle_s: float = CLAIM_S) -> bool:
-        """Remove a blob, unless it was stored or claimed since; return whether it was removed."""
-        ...

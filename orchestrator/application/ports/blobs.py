@@ -1,0 +1,47 @@
+"""Port of stored blobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from orchestrator.domain.blobs import CLAIM_S, StoredBlob
+
+
+class Blobs(Protocol):
+    """Stores payload archives, subjects and artifacts: chunked, compressed, named by sha256."""
+
+    def put(
+        self, chunks: Iterable[bytes], *, digest: str | None = None, limit_bytes: int | None = None
+    ) -> tuple[str, int]:
+        """Store the bytes; return (sha256, size in bytes). Idempotent.
+
+        Raises BlobMismatchError or BlobTooLargeError.
+        """
+        ...
+
+    def open(self, digest: str) -> Iterator[bytes]:
+        """Yield the bytes. Raises BlobMissingError at once."""
+        ...
+
+    def has(self, digest: str) -> bool:
+        """Whether the blob is stored."""
+        ...
+
+    def claim(self, digest: str) -> bool:
+        """Whether the blob is stored; if so, a row may refer to it within `CLAIM_S`.
+
+        Until then it is not removed.
+        """
+        ...
+
+    def stored(self, *, idle_s: float = CLAIM_S) -> Iterator[StoredBlob]:
+        """Yield the blobs that nobody stored or claimed for `idle_s` seconds, by digest."""
+        ...
+
+    def remove(self, digest: str, *, idle_s: float = CLAIM_S) -> bool:
+        """Remove a blob that was neither stored nor claimed within the last `idle_s` seconds.
+
+        Returns whether it was removed.
+        """
+        ...
