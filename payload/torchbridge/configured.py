@@ -1,7 +1,6 @@
 """What a configuration says, done: models made ready, attention built, training set up.
 
-Backends carry out the level, the kernels and their own vendor's settings, `torchbridge.process`
-what concerns the whole process; the rest is here.
+Backends carry out the level, the kernels and their own vendor's settings; the rest is here.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -128,29 +126,3 @@ def train_config(config: Config, **settings: object) -> TrainConfig:
         )
     precision = "auto" if config.precision.mixed_precision else "float32"
     return TrainConfig(**{"precision": precision, **settings})
-
-
-class HostStates:
-    """An optimizer whose states are on the host between steps (`deep_optimizer_states`).
-
-    The device's memory then goes to activations; each step moves the states there and back.
-    """
-
-    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        self.optimizer = optimizer
-
-    def step(self) -> None:
-        """One update of the weights."""
-        self._move(to_host=False)
-        self.optimizer.step()
-        self._move(to_host=True)
-
-    def zero_grad(self) -> None:
-        """Forget the gradients."""
-        self.optimizer.zero_grad()
-
-    def _move(self, *, to_host: bool) -> None:
-        for parameter, state in self.optimizer.state.items():
-            for name, value in state.items():
-                if isinstance(value, Tensor) and value.dim():  # counters stay
-                    state[name] = value.to("cpu" if to_host else parameter.device)

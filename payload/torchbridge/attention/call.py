@@ -19,7 +19,6 @@ PATHS = (
     "flex",  # compiled FlexAttention
     "flex_eager",  # FlexAttention uncompiled: it materialises all scores
     "explicit",  # two matrix products and a softmax: materialises all scores
-    "flash_attn",  # the optional packages
 )
 
 
@@ -28,7 +27,7 @@ class Path:
     """A way that was taken.
 
     `form` is what the pattern became there (`no mask`, `is_causal`, `mask`, `bias`, `block mask`,
-    `scores`, for flash_attn the package); `backend` the kernel torch chose for SDPA, None where it
+    `scores`); `backend` the kernel torch chose for SDPA, None where it
     does not tell; `fallback` why it is not the way that such a call should take; `reason` why that
     back-end is not left to torch (`sdpa.rule`).
     """

@@ -128,8 +128,8 @@ class MultiHeadAttention(nn.Module):
 
 
 class FlashAttention3(MultiHeadAttention):
-    """Attention by the best kernel there is: FlashAttention-3 on Hopper with its package, else
-    SDPA's. Causal is causal on every path.
+    """Attention by SDPA's best kernel, FlashAttention-3 where torch was switched to it
+    (`torch.nn.attention.activate_flash_attention_impl`). Causal is causal on every path.
     """
 
     def __init__(
