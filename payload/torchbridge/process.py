@@ -1,4 +1,4 @@
-"""A process as its configuration has it: anomalies, profiles, memory, its part in a group."""
+"""Apply a Config to the process: anomaly detection, profiler, memory limit, process group."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from torchbridge.config import Config, DistributedConfig
 
 @contextlib.contextmanager
 def running(config: Config) -> Iterator[torch.profiler.profile | None]:
-    """A process as `config` has it: anomalies found (`debug`), calls counted (`profile`).
+    """Apply the process-wide settings of `config` in the block; undo them afterwards.
 
-    Gives the profile, None without one. On NVIDIA's devices no more than `memory_fraction` is used.
-    One of several processes meets the others first.
+    `debug` enables anomaly detection; `profile` yields a torch profiler (else None); on NVIDIA GPUs
+    `memory_fraction` limits the memory; a `world_size` above 1 initialises the process group.
     """
     device = config.device
     with contextlib.ExitStack() as stack:

@@ -1,7 +1,7 @@
-"""The optional flash-attn packages: found by importing them, used only where they are faster.
+"""The optional flash-attn packages, used only where they are faster than SDPA.
 
-flash_attn_interface (FlashAttention-3) is for Hopper, flash_attn (FlashAttention-2) for sm_80 on.
-torch's own SDPA has FlashAttention-2 and cuDNN in it, so only the former is ever preferred.
+flash_attn_interface (FlashAttention-3) is for Hopper, flash_attn (FlashAttention-2) for sm_80 and
+later. SDPA includes FlashAttention-2 and cuDNN, so only the former is ever preferred.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PACKAGES = (("flash_attn_interface", range(9, 10)), ("flash_attn", range(8, 13))
 def find_package(
     hardware: Hardware, load: Callable[[str], ModuleType] = importlib.import_module
 ) -> ModuleType | None:
-    """The package for this hardware with a `flash_attn_func`; None without one."""
+    """Import the package for this hardware that has `flash_attn_func`; None if there is none."""
     if hardware.vendor != "nvidia" or hardware.capability is None:
         return None
     for name, generations in PACKAGES:
@@ -40,7 +40,7 @@ def find_package(
 
 
 def is_newer(package: ModuleType | None) -> bool:
-    """Is it FlashAttention-3, which SDPA does not have in it?"""
+    """Return whether the package is FlashAttention-3, which SDPA does not include."""
     return package is not None and package.__name__ == PACKAGES[0][0]
 
 
@@ -50,7 +50,7 @@ def _package(device: torch.device) -> ModuleType | None:
 
 
 def preferred(call: Call) -> bool:
-    """Is there a package that is faster than SDPA for this?"""
+    """Return whether a package is faster than SDPA for this call."""
     if not call.q.is_cuda or torch.compiler.is_compiling():
         return False
     package = _package(call.q.device)
@@ -58,7 +58,7 @@ def preferred(call: Call) -> bool:
 
 
 def why_not(call: Call, package: ModuleType | None) -> str | None:
-    """Why the package cannot compute this; None when it can."""
+    """Return why the package cannot compute this call; None if it can."""
     if package is None:
         return "neither flash_attn_interface (Hopper) nor flash_attn (sm_80) can be imported"
     if call.q.dtype not in (torch.float16, torch.bfloat16):
@@ -75,10 +75,10 @@ def why_not(call: Call, package: ModuleType | None) -> str | None:
 
 
 def by_package(call: Call, package: ModuleType | None = None) -> tuple[Tensor, Path]:
-    """Through `package`, by default the one for the device.
+    """Compute the call by `package`, by default the device's.
 
     Raises:
-        PathRefused: there is none, or it cannot compute this.
+        PathRefused: there is no package, or it cannot compute this call.
     """
     package = package or (_package(call.q.device) if call.q.device.type == "cuda" else None)
     reason = why_not(call, package)

@@ -1,4 +1,4 @@
-"""What a device can do with float8, found by doing it, and how fast one layer is."""
+"""Test what a device can do with float8, and measure one layer."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _USE = {FP8Dtype.E4M3: "weights and activations", FP8Dtype.E5M2: "gradients"}
 
 
 def is_fp8_available(device: torch.device | None = None) -> bool:
-    """Does the device multiply e4m3 matrices, with the right numbers?"""
+    """Return whether the device multiplies e4m3 matrices with correct results."""
     return _product(device or pick_device()).fallback is None
 
 
 def get_fp8_info(device: torch.device | None = None) -> dict[str, Any]:
-    """What float8 is on this device: the formats, the kernel or why there is none, the units."""
+    """Describe float8 on a device: formats, kernel or why there is none, FP8 units."""
     device = device or pick_device()
     product = _product(device)
     return {
@@ -55,7 +55,7 @@ def _product(device: torch.device) -> Path:
 
 
 def validate_fp8_setup(device: torch.device | None = None) -> dict[str, Any]:
-    """Try casts, product and gradients on normal numbers against float32.
+    """Compare casts, product and gradients on normally distributed numbers with float32.
 
     Returns `passed`, and `checks`: by name the `error` (relative RMS), `limit` and `passed`.
     """
@@ -95,9 +95,9 @@ def _layer_errors(x: Tensor, generator: torch.Generator) -> dict[str, tuple[floa
 
 
 def why_not_compiled(device: torch.device, hardware: Hardware) -> str | None:
-    """Why float8 layers cannot be compiled for a device; None where they can.
+    """Return why float8 layers cannot be compiled for a device; None if they can.
 
-    Triton refuses float8 numbers that a GPU has no units for, and Inductor asks it for them.
+    Triton, which Inductor uses, rejects float8 on GPUs without FP8 units.
     """
     reason = None if device.type == "cpu" else no_units(hardware)
     return reason and f"{reason}: Triton has no float8 there, so that nothing can be compiled"
@@ -116,16 +116,16 @@ def benchmark_fp8_layer(
     granularity: str = "tensor",
     device: torch.device | None = None,
 ) -> dict[str, Any]:
-    """FP8InferenceLinear, its quantising included, against nn.Linear of `dtype`, x [batch, in].
+    """Time FP8InferenceLinear, including quantisation, against nn.Linear of `dtype`.
 
-    At most `iterations` pairs, at least 3, within `budget_s` seconds. Returns samples in seconds
-    (`fp8_s`, `baseline_s`), `speedup` (median of the pairs, above 1 is faster), `interval`,
-    `error` (relative RMS of the outputs, against float32), `path_taken`, bytes of both weights.
-    With `compiled`, both arms are; `compile_s` is what their first calls took, and not timed.
+    The input is [batch, in]. At least 3 and at most `iterations` pairs are timed within `budget_s`
+    seconds. Returns samples in seconds (`fp8_s`, `baseline_s`), `speedup` (median ratio, above 1 is
+    faster), `interval`, `error` (relative RMS of the outputs against float32), `path_taken`, and
+    bytes of both weights. With `compiled`, both arms are compiled; `compile_s` is the untimed
+    duration of their first calls.
 
     Raises:
-        RuntimeError: the two layers do not compute the same, so that nothing is timed; or this
-            hardware cannot compile float8.
+        RuntimeError: the layers' outputs differ, or this hardware cannot compile float8.
     """
     device = device or pick_device()
     if compiled and (reason := why_not_compiled(device, probe(device))) is not None:

@@ -1,7 +1,7 @@
-"""act(x gate^T) * (x up^T): the library's way, and one kernel in Triton for the rows of decoding.
+"""Gated linear layer act(x gate^T) * (x up^T), by the library or one Triton kernel for few rows.
 
-These are few: the weights are all that is read, and neither product goes through memory. With
-gradients, and for many rows, the library multiplies faster by more than that traffic.
+With few rows, as in decoding, reading the weights dominates, and the kernel keeps both products out
+of memory. With gradients or many rows the library's products are faster.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ TABLE = (
 def gated_linear(
     x: Tensor, gate: Tensor, up: Tensor, activation: str = "silu", *, path: str = "auto"
 ) -> Tensor:
-    """act(x gate^T) * (x up^T): x [..., d], gate and up [h, d] -> [..., h].
+    """Compute act(x gate^T) * (x up^T): x [..., d], gate and up [h, d] -> [..., h].
 
-    `activation` is relu, gelu, gelu_tanh or silu; `path` as in `kernel_for`. Differentiable, by the
-    library's way.
+    `activation` is relu, gelu, gelu_tanh or silu; `path` as in `kernel_for`. Only the library's
+    kernel is differentiable.
 
     Raises:
-        KernelRefused: the kernel asked for cannot compute this here.
-        ValueError: an unknown activation, or shapes, dtypes or devices that do not go together.
+        KernelRefused: the requested kernel cannot compute this on this device.
+        ValueError: the activation is unknown, or shapes, dtypes or devices do not fit.
     """
     rows = 0 if traced() else x.numel() // max(x.shape[-1], 1)
     kernel = kernel_for("gated_linear", (x, gate, up), path, rows_variant(rows, 1, x, gate, up))
@@ -58,7 +58,7 @@ def gated_linear(
 
 
 def by_library(x: Tensor, gate: Tensor, up: Tensor, activation: str = "silu") -> Tensor:
-    """Two products and their gate."""
+    """Compute `gated_linear` by two products."""
     return activation_of(activation)(F.linear(x, gate)) * F.linear(x, up)
 
 
@@ -68,7 +68,7 @@ def gated_linear_kernel(
     activation: tl.constexpr, group: tl.constexpr,
     block_m: tl.constexpr, block_n: tl.constexpr, block_k: tl.constexpr,
 ):  # fmt: skip
-    """One tile of y [rows, columns]: x is read once for both products."""
+    """Compute one tile of y [rows, columns], reading x once for both products."""
     m, n = place(tl.program_id(0), rows, columns, block_m, block_n, group)
     row = (m * block_m + tl.arange(0, block_m)).to(tl.int64)
     column = (n * block_n + tl.arange(0, block_n)).to(tl.int64)
@@ -88,7 +88,7 @@ def gated_linear_kernel(
 
 
 def in_triton(x: Tensor, gate: Tensor, up: Tensor, activation: str = "silu") -> Tensor:
-    """As `gated_linear`, on x of any strides."""
+    """Compute `gated_linear` in Triton, for x of any strides."""
     activation_of(activation)
     _check(x, gate, up)
     flat, gate, up = rowwise(x.reshape(-1, x.shape[-1])), rowwise(gate), rowwise(up)

@@ -1,6 +1,4 @@
-"""A layer's forward for batches of one shape as a CUDA graph: for decoding, where a call has little
-to compute and its launches are what takes the time.
-"""
+"""Capture a layer's forward in a CUDA graph, for decoding, where kernel launches dominate."""
 
 from __future__ import annotations
 
@@ -15,18 +13,18 @@ WARM_UPS = 3
 
 
 class CapturedLayer:
-    """An MoE layer in eval for x of one shape, dtype and device; called like it, without aux.
+    """A captured MoE layer in evaluation mode for x of one shape, dtype and device.
 
-    Every call copies x in, replays and copies the output out. The layer's counters `computed` and
-    `dropped` count each replay, and nothing of the capture. Weights may change in place (an
-    optimiser, `load_state_dict`); when they move, or the layer goes to training, calls raise.
+    A call copies x in, replays and copies the output out; there is no aux output. The layer's
+    counters `computed` and `dropped` count replays, not the capture. Weights may change in place;
+    if they move, or the layer is set to training, calls raise.
     """
 
     def __init__(self, layer: MoELayer, x: Tensor, *, graphs: Graphs | None = None) -> None:
-        """Capture for batches like x [..., d], whose values do not matter; by CUDA's graphs.
+        """Capture for batches like x [..., d], whose values do not matter.
 
         Raises:
-            RuntimeError: it cannot be captured, with the reason.
+            RuntimeError: the layer cannot be captured; the message has the reason.
         """
         reason = (graphs is None and why_no_graphs(x.device)) or why_not_captured(layer, x)
         if reason:
@@ -53,11 +51,11 @@ class CapturedLayer:
 
     @torch.no_grad()
     def __call__(self, x: Tensor) -> Tensor:
-        """x like the captured one -> the layer's output, in memory of its own.
+        """Return a copy of the layer's output for x.
 
         Raises:
-            ValueError: another shape, dtype or device.
-            RuntimeError: the layer is not what was captured any more.
+            ValueError: x has another shape, dtype or device than the captured one.
+            RuntimeError: the layer has changed since the capture.
         """
         self._check(x)
         self._input.copy_(x)
@@ -75,7 +73,7 @@ class CapturedLayer:
 
 
 def why_not_captured(layer: MoELayer, x: Tensor) -> str | None:
-    """Why `layer` cannot be captured for batches like x [..., d]; None when it can."""
+    """Return why `layer` cannot be captured for batches like x [..., d]; None if it can."""
     if layer.training:
         return "it is in training; call eval() first"
     with torch.no_grad():
