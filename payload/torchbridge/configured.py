@@ -1,7 +1,6 @@
 """Apply a Config: prepare and validate models, build attention layers, set up training.
 
-Backends apply the optimization level, the kernels and their vendor's settings;
-`torchbridge.process` applies what concerns the whole process.
+Backends apply the optimization level, the kernels and their vendor's settings.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -130,29 +128,3 @@ def train_config(config: Config, **settings: object) -> TrainConfig:
         )
     precision = "auto" if config.precision.mixed_precision else "float32"
     return TrainConfig(**{"precision": precision, **settings})
-
-
-class HostStates:
-    """Wrap an optimizer to keep its states in host memory between steps (`deep_optimizer_states`).
-
-    This frees device memory; each step copies the states to the device and back.
-    """
-
-    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        self.optimizer = optimizer
-
-    def step(self) -> None:
-        """Copy the states to the device, update the weights and copy the states back."""
-        self._move(to_host=False)
-        self.optimizer.step()
-        self._move(to_host=True)
-
-    def zero_grad(self) -> None:
-        """Reset the gradients of the wrapped optimizer."""
-        self.optimizer.zero_grad()
-
-    def _move(self, *, to_host: bool) -> None:
-        for parameter, state in self.optimizer.state.items():
-            for name, value in state.items():
-                if isinstance(value, Tensor) and value.dim():  # counters stay
-                    state[name] = value.to("cpu" if to_host else parameter.device)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from torchbridge.attention import flash, flex
+from torchbridge.attention import flex
 from torchbridge.attention.call import PATHS, Call, Path, PathRefused
 from torchbridge.attention.patterns import FULL, Causal, Pattern, Shifted
 from torchbridge.attention.sdpa import by_matrices, by_sdpa, why_not_sdpa
@@ -107,11 +107,8 @@ def _check_mask(mask: Tensor, scores: tuple[int, ...]) -> None:
 
 
 def _fastest(call: Call) -> tuple[Tensor, Path]:
-    """Kernels without a mask where there are, FlexAttention where blocks can be skipped."""
-    simple = call.mask is None and type(call.pattern) in (Pattern, Causal)
-    if simple and flash.preferred(call):
-        return flash.by_package(call)
-    reason = None
+    """FlexAttention where blocks can be skipped, SDPA where it can say the pattern."""
+    reason, simple = None, type(call.pattern) in (Pattern, Causal)
     if not simple and call.mask is None and call.scores[2] * call.scores[3] >= LONG:
         try:
             return flex.by_flex(call)
@@ -127,8 +124,6 @@ def _fastest(call: Call) -> tuple[Tensor, Path]:
 def _by_name(call: Call, path: str) -> tuple[Tensor, Path]:
     if path in ("flex", "flex_eager"):
         return flex.by_flex(call, compiled=path == "flex")
-    if path == "flash_attn":
-        return flash.by_package(call)
     if path == "explicit":
         output, _, taken = by_matrices(call)
         return output, taken

@@ -19,7 +19,6 @@ PATHS = (
     "flex",  # compiled FlexAttention
     "flex_eager",  # FlexAttention uncompiled: it materialises all scores
     "explicit",  # two matrix products and a softmax: materialises all scores
-    "flash_attn",  # the optional packages
 )
 
 
@@ -28,9 +27,8 @@ class Path:
     """The path that computed a call.
 
     `form` is what the pattern became (`no mask`, `is_causal`, `mask`, `bias`, `block mask`,
-    `scores`; the package for flash_attn); `backend` the kernel that SDPA chose, None if unknown;
-    `fallback` why it is not the preferred path; `reason` why SDPA's choice was overridden
-    (`sdpa.rule`).
+    `scores`); `backend` the kernel that SDPA chose, None if unknown; `fallback` why it is not the
+    preferred path; `reason` why SDPA's choice was overridden (`sdpa.rule`).
     """
 
     name: str

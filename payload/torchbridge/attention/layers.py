@@ -128,7 +128,11 @@ class MultiHeadAttention(nn.Module):
 
 
 class FlashAttention3(MultiHeadAttention):
-    """Attention by FlashAttention-3 if its package is installed (Hopper), else by SDPA."""
+    """Attention by SDPA's best kernel.
+
+    That is FlashAttention-3 where torch was switched to it
+    (`torch.nn.attention.activate_flash_attention_impl`).
+    """
 
     def __init__(
         self,

@@ -32,6 +32,8 @@ BACKENDS = {
 _NAMES = {int(value): name for name, value in BACKENDS.items()}
 _ASKED = ("cuda", "xpu")
 _choose = getattr(torch, "_fused_sdp_choice", None)
+# the FlashAttention that somebody has put into SDPA's flash kernel, None for torch's own
+_switched = getattr(torch.nn.attention, "current_flash_attention_impl", lambda: None)
 Shape = tuple[int, int, int, int]  # (B, H, Q, K)
 
 
@@ -92,10 +94,13 @@ def rule(hardware: Hardware, call: Call, form: str) -> tuple[str | None, str | N
     """Return ("cudnn", reason) for large calls on Hopper and sm_100, else (None, None).
 
     torch prefers FlashAttention-2, which does not use the units introduced by sm_90. On other
-    generations torch's order is at least as fast (figures of six:
-    https://github.com/huggingface/transformers/pull/48163).
+    generations it is at least as fast (figures of six:
+    https://github.com/huggingface/transformers/pull/48163), so torch's order is kept, as it is
+    where another FlashAttention was switched on.
     """
     if hardware.vendor != "nvidia" or (hardware.capability or (0, 0))[0] not in (9, 10):
+        return None, None
+    if _switched() is not None:
         return None, None
     narrow = max(call.q.shape[3], call.v.shape[3]) <= 128
     plain = form in ("no mask", "is_causal") and not call.dropout

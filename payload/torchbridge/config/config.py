@@ -43,10 +43,9 @@ class PrecisionConfig(Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryConfig(Settings):
-    """Gradient checkpointing, optimizer offloading and the factor on memory estimates."""
+    """Gradient checkpointing, and the factor on memory estimates."""
 
     gradient_checkpointing: bool = False
-    deep_optimizer_states: bool = False  # kept on the host between steps
     safety_margin: float = 1.2
 
     def check(self) -> None:
@@ -76,21 +75,14 @@ class AttentionConfig(Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistributedConfig(Settings):
-    """One process among `world_size`; `backend` None means the device's default collectives.
-
-    `init_method` is torch.distributed's: MASTER_ADDR and MASTER_PORT, or the URL of a file.
-    """
+    """Number of processes; `backend` None means the device's default collectives."""
 
     world_size: int = 1
-    rank: int = 0
     backend: str | None = None
-    init_method: str = "env://"
 
     def check(self) -> None:
         """Check the ranges and the name of the collectives."""
         self.require(self.world_size >= 1, "world_size must be at least 1", self.world_size)
-        inside = 0 <= self.rank < self.world_size
-        self.require(inside, f"rank must be in 0..{self.world_size - 1}", self.rank)
         names = COLLECTIVES.values()
         known = self.backend is None or self.backend in names
         self.require(known, f"backend must be one of {', '.join(names)}", self.backend)
@@ -161,8 +153,6 @@ class Config(Settings):
     distributed: DistributedConfig = field(default_factory=DistributedConfig)
     validation: ValidationConfig = field(default_factory=ValidationConfig)
     kernels: KernelConfig = field(default_factory=KernelConfig)
-    debug: bool = False
-    profile: bool = False
 
     @property
     def device(self) -> torch.device:
@@ -183,13 +173,12 @@ class Config(Settings):
 
     @classmethod
     def for_training(cls, **changes: Any) -> Self:
-        """Return a preset: gradient checkpointing and offloaded optimizer states."""
-        memory = {"gradient_checkpointing": True, "deep_optimizer_states": True}
-        return cls().update(memory=memory).update(**changes)
+        """Return a preset with gradient checkpointing; `changes` override it."""
+        return cls().update(memory={"gradient_checkpointing": True}).update(**changes)
 
     @classmethod
     def for_development(cls, **changes: Any) -> Self:
-        """Return a preset: conservative, debug, profile, strict validation, no compilation."""
-        preset = cls(optimization_level=OptimizationLevel.CONSERVATIVE, debug=True, profile=True)
+        """Return a preset: level conservative, strict validation, no compilation."""
+        preset = cls(optimization_level=OptimizationLevel.CONSERVATIVE)
         careful = {"validation": {"level": "strict"}, "kernels": {"compile": False}}
         return preset.update(**careful).update(**changes)

@@ -12,7 +12,6 @@ from torchbridge.kernels.fused import (
     linear_gelu,
     linear_silu,
 )
-from torchbridge.kernels.gated import gated_linear
 from torchbridge.kernels.grouped import grouped_mm
 from torchbridge.kernels.quantise import quantise_rows
 from torchbridge.kernels.registry import (

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchbridge.kernels.registry import hardware_of, kernel_for, traced
+from torchbridge.kernels.registry import kernel_for, traced
 from torchbridge.kernels.tiles import (
     DTYPES,
     Tiles,
@@ -288,7 +288,7 @@ def in_triton(
         return y.zero_()
     x, experts = rowwise(x), experts.contiguous()
     each = -(-experts.numel() // len(up))  # as many as all have when all have as many
-    tiles = pick_tiles(TABLE, hardware_of(x.device).target, x.dtype, each)
+    tiles = pick_tiles(TABLE, x.dtype, each)
     index = expert_index(experts, len(up), tiles.m)
     hidden = _hidden(x, index, up.contiguous(), up_bias, activation, tiles, top_k, gated)
     parts = _parts(hidden, index, down.contiguous(), down_bias, weights.contiguous(), tiles)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from torchbridge.kernels.experts import most_blocks
-from torchbridge.kernels.registry import Request, hardware_of, kernel_for, traced
+from torchbridge.kernels.registry import Request, kernel_for, traced
 from torchbridge.kernels.tiles import (
     ACROSS,
     DTYPES,
@@ -180,7 +180,7 @@ def _gradient(upstream: Tensor, rows: Tensor, weights: Tensor, ends: Tensor) -> 
 
 def _tiles(rows: Tensor, experts: int) -> Tiles:
     each = -(-len(rows) // experts)
-    return pick_tiles(TABLE, hardware_of(rows.device).target, rows.dtype, each)
+    return pick_tiles(TABLE, rows.dtype, each)
 
 
 def in_triton(rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor:

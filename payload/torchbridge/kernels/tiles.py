@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -33,8 +34,6 @@ VENDORS = frozenset({"nvidia", "amd"})
 DTYPES = frozenset({torch.float32, torch.float16, torch.bfloat16})
 LEAST_CAPABILITY = (8, 0)  # asynchronous copies, bfloat16
 AMD_TARGETS = ("gfx90a", "gfx942")
-# chips that multiply out of shared memory, of which they have 227 KiB for one block
-ASYNCHRONOUS = ("sm_90", "sm_100", "sm_103")
 
 FEW_ROWS = 64  # for one weight: the time goes into reading the weight
 FEW_WIDE_ROWS = 16  # of float32 where no matrix instruction multiplies it
@@ -138,8 +137,8 @@ def rowwise(matrix: Tensor) -> Tensor:
 class Tiles:
     """Tile sizes: a program computes `m` x `n` results in steps of `k` along the depth.
 
-    `rows` is the maximum number of rows it is meant for, 0 for any; `targets` the chips it is for,
-    all if empty. Tables are fixed, because autotuning cannot be captured in a CUDA graph.
+    `rows` is the maximum number of rows it is meant for, 0 for any. Tables are fixed, because
+    autotuning cannot be captured in a CUDA graph.
     """
 
     m: int
@@ -149,14 +148,9 @@ class Tiles:
     stages: int
     bits: int  # of a number that is multiplied
     rows: int = 0
-    targets: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}/{self.warps}w{self.stages}s"
-
-    def suits(self, target: str, bits: int) -> bool:
-        """Return whether it is for numbers of `bits` bits on this chip."""
-        return self.bits == bits and (not self.targets or target in self.targets)
 
     def blocks(self) -> dict[str, int]:
         """Return the kernel's tile constants."""
@@ -167,19 +161,16 @@ class Tiles:
         return {**self.blocks(), "num_warps": self.warps, "num_stages": self.stages}
 
 
-def pick_tiles(table: Iterable[Tiles], target: str, dtype: torch.dtype, rows: int) -> Tiles:
-    """Return the table's first tiles for this chip and dtype with the smallest `rows` >= `rows`.
+def pick_tiles(table: Iterable[Tiles], dtype: torch.dtype, rows: int) -> Tiles:
+    """Return the table's tiles for this dtype with the smallest bound on rows >= `rows`.
 
     Raises:
         ValueError: the table has none.
     """
-    able = [tiles for tiles in table if tiles.suits(target, dtype.itemsize * 8)]
-    bounds = sorted(tiles.rows for tiles in able if tiles.rows >= rows)
-    wanted = bounds[0] if bounds else 0
-    for tiles in able:
-        if tiles.rows == wanted:
-            return tiles
-    raise ValueError(f"no tiles for {rows} rows of {dtype} on {target or 'this device'}")
+    able = [one for one in table if one.bits == dtype.itemsize * 8 and not 0 < one.rows < rows]
+    if not able:
+        raise ValueError(f"no tiles for {rows} rows of {dtype}")
+    return min(able, key=lambda one: one.rows or math.inf)
 
 
 @jit
