@@ -26,16 +26,25 @@ from torch import Tensor, nn
 from torchbridge import __version__, evidence
 from torchbridge.bench import Arm, Duel, Equality, Outcome, Work, run_duel
 from torchbridge.device import describe, pick_device
-from torchbridge.fp8 import FP8InferenceLinear, Job, choose, get_fp8_info, why_not_compiled
+from torchbridge.fp8 import (
+    FP8Dtype,
+    FP8InferenceLinear,
+    Job,
+    checks,
+    choose,
+    get_fp8_info,
+    why_not_compiled,
+)
 from torchbridge.hardware import Hardware, probe
 from torchbridge.kernels import KernelRefused
+from torchbridge.numbers import relative_rms
 
 Size = tuple[int, int, int]  # in, out, batch
 SIZES: tuple[Size, ...] = ((512, 512, 32), (1024, 1024, 32), (2048, 2048, 16))
 LARGE: tuple[Size, ...] = ((1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096))
 LARGE += ((8192, 8192, 8192), (4096, 14336, 4096), (4096, 4096, 16))
 BASELINES = {"bf16": torch.bfloat16, "fp32": torch.float32}
-PRODUCT_LIMIT = 0.045  # relative RMS of an e4m3 product
+PRODUCT_LIMIT = checks.PRODUCT_LIMIT[FP8Dtype.E4M3]
 GOALS = {"ada": 1.3, "hopper": 1.5}  # of sizes from 4096 on, against bfloat16
 PICK_GOAL = 0.97  # of the better arm's speed
 SCALES_LIMIT = 0.01  # of the weight's bytes
@@ -109,9 +118,7 @@ def duel_of(layers: Layers, size: Size, device: torch.device, baseline: str, who
 
 def nearly(subject: Tensor, baseline: Tensor) -> Equality:
     """As near as e4m3 products are, in relative RMS."""
-    expected = baseline.float()
-    square = (subject.float() - expected).square().mean() / expected.square().mean()
-    error = square.sqrt().item()
+    error = relative_rms(subject, baseline)
     return Equality(error <= PRODUCT_LIMIT, error, PRODUCT_LIMIT, "relative RMS")
 
 

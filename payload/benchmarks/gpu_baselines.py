@@ -17,16 +17,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
 
-from benchmarks import gpu_duels
+from benchmarks import gpu_duels, moe_arms
 from benchmarks.floor_duels import NotHereError
 from benchmarks.gpu_duels import Make
 from benchmarks.kernels import NEAR, drawn, dtype_on, path_on
 from torchbridge.bench import Arm, Duel, Equality, Work
-from torchbridge.graphs import CudaGraphs
 
-WARM_UPS = 3
 SMALL_GPT2 = {"vocabulary": 600, "positions": 64, "layers": 2, "heads": 2, "width": 32}
 TEXT_TOKENS = 64  # that narrow models are told
 
@@ -57,20 +54,10 @@ def as_graph(work: Callable[[], Any], device: torch.device) -> Callable[[], Any]
     """
     if device.type != "cuda":
         return work
-    graphs = CudaGraphs(device)
     try:
-        with graphs.aside():
-            for _ in range(WARM_UPS):
-                work()
-        replay, outputs = graphs.record(work)
+        return moe_arms.recorded(work, device)
     except RuntimeError as error:
         raise NotHereError(f"the baseline cannot be recorded: {error}") from error
-
-    def again() -> Any:
-        replay()
-        return tree_map(lambda t: t.clone() if isinstance(t, Tensor) else t, outputs)
-
-    return again
 
 
 def as_compiled(work: Callable[[], Any], device: torch.device) -> Callable[[], Any]:
@@ -87,8 +74,6 @@ def moe(
     hidden: int, tokens: int, opponent: str, how: str, device: torch.device, small: bool
 ) -> Duel:
     """Our layer as a graph against experts of torch, transformers or vLLM, helped as well."""
-    from benchmarks import moe_arms
-
     hidden, tokens = (64, 8) if small else (hidden, tokens)
     sizes = {"batch": tokens, "sequence": 1, "dtype": str(dtype_on(device)).split(".")[-1]}
     shape = moe_arms.Shape.gated(hidden, **sizes)
@@ -97,15 +82,13 @@ def moe(
     work = HELPED[how](opponents(opponent, layer, x), device)
     baseline = Arm(f"{opponent}, {how}", work, compiled=how == "compile")
     replay = moe_arms.captured(layer, x)
-    subject = Arm("layer as a graph", partial(replay, x)) if replay else None
+    subject = Arm("layer as a graph", replay) if replay else None
     duel = moe_arms.layer_duel(layer, x, shape, baseline, subject=subject, goal=1.0)
     return replace(duel, name=f"moe/{hidden}/{tokens}/{opponent}/{how}")
 
 
 def opponents(name: str, layer: Any, x: Tensor) -> Callable[[], Tensor]:
     """The layer's experts by another library, with its weights."""
-    from benchmarks import moe_arms
-
     if name == "torch_grouped_mm":
         return partial(moe_arms.plain_grouped_mm, layer, x)
     if name == "vllm":
@@ -144,8 +127,6 @@ def _vllm(fused: Callable[..., Tensor], layer: Any, x: Tensor) -> Tensor:
 
 def moe_training(opponent: str, device: torch.device, small: bool) -> Duel:
     """Forward and the gradients of x and all experts' weights, 4,096 tokens of width 1,024."""
-    from benchmarks import moe_arms
-
     tokens = 64 if small else 4096
     sizes = {"batch": tokens, "sequence": 1, "dtype": str(dtype_on(device)).split(".")[-1]}
     shape = moe_arms.Shape.gated(64 if small else 1024, **sizes)

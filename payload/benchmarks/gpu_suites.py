@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parents[1] / "suites"
 PREFIX = "correctness/"
 GROUPS = {  # by what they prove; each pattern names files of `suites/`
     "kernels": ("kernel_cross_entropy", "kernel_experts", "kernel_g*", "kernel_quantise"),
-    "moe": ("moe_paths", "moe_waits", "moe_graph", "moe_numeric"),
+    "moe": ("moe_arms", "moe_paths", "moe_waits", "moe_numeric"),
     "training": ("graphs", "train_graphed", "train_numeric"),
     "gpt2": ("gpt2_numeric_cache", "gpt2_numeric_decode"),
     "attention": ("attention_numeric*", "flash_attention", "flex_attention"),

@@ -95,20 +95,6 @@ def _steps(numbers: Tensor) -> Tensor:
     return torch.where(code >= 128, 128 - code, code)
 
 
-def gated_linear(device: torch.device, small: bool) -> Duel:
-    """A gated layer of few rows, against torch.compile of two products and their gate."""
-    rows, width, hidden = (4, 64, 96) if small else (16, 4096, 14_336)
-    x = drawn(device, rows, width)
-    gate, up = (drawn(device, hidden, width, scale=width**-0.5) for _ in range(2))
-    kernel = partial(ours.gated_linear, x, gate, up, path=path_on(device))
-
-    def formula(x: Tensor, gate: Tensor, up: Tensor) -> Tensor:
-        return F.silu(F.linear(x, gate)) * F.linear(x, up)
-
-    work = Work(4 * rows * width * hidden, 2 * gate.nbytes, number="bf16")
-    return against_compiled("gated_linear", kernel, formula, (x, gate, up), work=work)
-
-
 def linear_cross_entropy(
     tokens: int, memory_goal: float | None, device: torch.device, small: bool
 ) -> Duel:
@@ -163,7 +149,6 @@ def moe_experts(device: torch.device, small: bool) -> Duel:
 
 DUELS: dict[str, Make] = {
     "quantise_rows/compile": quantise_rows,
-    "gated_linear/compile": gated_linear,
     "linear_cross_entropy/compile": partial(linear_cross_entropy, 16_384, 0.3),
     "linear_cross_entropy/compile/4096": partial(linear_cross_entropy, 4096, None),
     "moe_experts/compile": moe_experts,

@@ -10,20 +10,24 @@ import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from torchbridge import evidence
 from torchbridge.bench import Arm, Duel, Equality, Work, close_to
-from torchbridge.moe import CapturedLayer, MoEConfig, MoELayer
+from torchbridge.graphs import CudaGraphs, why_no_graphs
+from torchbridge.moe import MoEConfig, MoELayer
 from torchbridge.moe.dispatch import path_for
 from torchbridge.moe.paths import FEW_ROWS
 
 TOLERANCE = 1e-5  # relative error between float32 arms
 TOLERANCES = {torch.float32: TOLERANCE, torch.bfloat16: 2e-2}
 HF_IMPLEMENTATIONS = ("eager", "grouped_mm")
+WARM_UPS = 3
 
 
 class SwiGLUMoE(MoELayer):
@@ -212,7 +216,7 @@ def hf_duels(
     layer, x = make_layer(shape, device, SwiGLUMoE), make_tokens(shape, device)
     subject = None
     if replay := captured(layer, x) if graph or shape.tokens <= FEW_ROWS else None:
-        subject = Arm("layer as a graph", partial(replay, x))
+        subject = Arm("layer as a graph", replay)
     floors, goals = floors or {}, goals or {}
     return [
         layer_duel(
@@ -228,10 +232,34 @@ def hf_duels(
     ]
 
 
-def captured(layer: MoELayer, x: Tensor) -> CapturedLayer | None:
-    """A CUDA graph of the layer; None, and it is said why, where it cannot be captured."""
+def recorded(work: Callable[[], Any], device: torch.device) -> Callable[[], Any]:
+    """`work` as a CUDA graph: a call replays it and copies the outputs.
+
+    Raises:
+        RuntimeError: it cannot be recorded, with the reason.
+    """
+    if reason := why_no_graphs(device):
+        raise RuntimeError(reason)
+    graphs = CudaGraphs(device)
+    with graphs.aside():
+        for _ in range(WARM_UPS):
+            work()
+    replay, outputs = graphs.record(work)
+
+    def again() -> Any:
+        replay()
+        return tree_map_only(Tensor, torch.clone, outputs)
+
+    return again
+
+
+def captured(layer: MoELayer, x: Tensor) -> Callable[[], Tensor] | None:
+    """The layer's output for x by a CUDA graph; None, and it is said why, where there is none."""
+    path = path_for(layer.experts, x, layer.config)
     try:
-        return CapturedLayer(layer, x)
+        if path.asks_host:
+            raise RuntimeError(f"by {path} the host waits for the device")
+        return recorded(torch.no_grad()(partial(layer, x)), x.device)
     except RuntimeError as refused:
         if x.device.type != "cpu":
             evidence.degraded(f"moe/{layer.hidden_size}: {refused}")
