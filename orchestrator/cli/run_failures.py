@@ -136,7 +136,7 @@ class FailingTests:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._seen: dict[tuple[str, str, str], int] = {}
-        self._told: set[tuple[str, str, str]] = set()
+        self._printed: set[tuple[str, str, str]] = set()
 
     def fresh(self, run: RunResponse) -> list[BadTest]:
         """Return new ones, at most `TOLD_PER_JOB` per job and outcome.
@@ -165,6 +165,6 @@ class FailingTests:
         self._seen[key] = count
         for test in found:
             name = (cell.id, test.job, test.nodeid)
-            if name not in self._told:
-                self._told.add(name)
+            if name not in self._printed:
+                self._printed.add(name)
                 yield BadTest(cell.id, test)

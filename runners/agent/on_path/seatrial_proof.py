@@ -96,7 +96,7 @@ class Prover:
         self._config = config
         self._write = write
         self._code = code
-        self._told: List[List[str]] = []
+        self._reported_hooks: List[List[str]] = []
         self._tests = 0
         self._worker = str((getattr(config, "workerinput", None) or {}).get("workerid", ""))
         self._own: FrozenSet[str] = frozenset()
@@ -165,8 +165,8 @@ class Prover:
         """Record other plugins' hooks that can change outcomes, whenever they change."""
         own = _PYTEST_HOOKS.union(self._code.values())
         hooks = [*_foreign_hooks(self._config, own), *_replacements(self._config, compared)]
-        if hooks != self._told:
-            self._told = hooks
+        if hooks != self._reported_hooks:
+            self._reported_hooks = hooks
             self._write({"record": "hooks", "hooks": hooks})
 
     def _conftests(self) -> FrozenSet[str]:
