@@ -112,22 +112,52 @@ def _check(line: Fields) -> Dict[str, JsonValue]:
         _copy(line, data, key, _scalar)
     for key in ("unit", "reason"):
         _copy(line, data, key, _optional_text)
-    away = _outside(data)
-    if away and data["outcome"] == "passed":
-        data["outcome"], data["reason"] = "failed", f"said to have passed, but {away}"
+    wrong = _outside(line, data) if data["outcome"] == "passed" else ""
+    if wrong:
+        data["outcome"], data["reason"] = "failed", f"said to have passed, but {wrong}"
     return data
 
 
-def _outside(data: Fields) -> str:
-    """Return the deviation of a value outside of its tolerance, as text; else an empty text."""
-    given = [data.get(key) for key in ("value", "expected", "tolerance")]
-    numbers = [x for x in given if isinstance(x, (int, float)) and not isinstance(x, bool)]
-    if len(numbers) < len(given):
+def _outside(line: Fields, data: Fields) -> str:
+    """Return why a value is not within its tolerance, as text; empty if it is, or without one."""
+    tolerance = data.get("tolerance")
+    if tolerance is None:
         return ""
-    value, expected, tolerance = numbers
-    if abs(value - expected) <= tolerance:
+    for key in ("value", "expected"):
+        if data.get(key) is None and (key in line or "expected" in data):
+            return f"there is a tolerance, and {key} is null or missing, so nothing was compared"
+    if "expected" not in data:
+        return ""  # the limit that the job itself compared with
+    value, expected = _truth(data["value"]), _truth(data["expected"])
+    if isinstance(value, bool) or isinstance(expected, bool):
+        return "" if value == expected else f"{value!r} is not {expected!r}"
+    numbers = []
+    for key in ("value", "expected", "tolerance"):
+        number = _number(data[key])
+        if number is None:
+            return f"there is a tolerance, and {key} is {data[key]!r:.80}, which is no number"
+        numbers.append(number)
+    if abs(numbers[0] - numbers[1]) <= numbers[2]:
         return ""
-    return f"{value!r} is more than {tolerance!r} away from {expected!r}"
+    return f"{data['value']!r} is more than {tolerance!r} away from {data['expected']!r}"
+
+
+def _truth(value: object) -> object:
+    """Return the boolean of a text such as ``True``; anything else as it is."""
+    named = {"true": True, "false": False}
+    return named.get(value.strip().lower(), value) if isinstance(value, str) else value
+
+
+def _number(value: object) -> Union[int, float, None]:
+    """Return a number or the number of a text; None if it is neither."""
+    if isinstance(value, str):
+        for kind in (int, float):
+            try:
+                return _finite(kind(value), "text")
+            except ValueError:
+                continue
+        return None
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def _metric(line: Fields) -> Dict[str, JsonValue]:
