@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional, Set, Tuple, Union
@@ -80,6 +81,7 @@ _TEXT_CHARS = 4_000
 _SAMPLES = 100_000
 _PARAMS = 100
 _WHOLE = 2**63
+_WHOLE_NUMBER = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
 _LARGEST = 1e300
 """Floats are smaller: sums and squares of larger ones are not finite."""
 
@@ -131,6 +133,10 @@ def _outside(line: Fields, data: Fields) -> str:
     value, expected = _truth(data["value"]), _truth(data["expected"])
     if isinstance(value, bool) or isinstance(expected, bool):
         return "" if value == expected else f"{value!r} is not {expected!r}"
+    return _distance_problem(data)
+
+
+def _distance_problem(data: Fields) -> str:
     numbers = []
     for key in ("value", "expected", "tolerance"):
         number = _number(data[key])
@@ -139,7 +145,7 @@ def _outside(line: Fields, data: Fields) -> str:
         numbers.append(number)
     if abs(numbers[0] - numbers[1]) <= numbers[2]:
         return ""
-    return f"{data['value']!r} is more than {tolerance!r} away from {data['expected']!r}"
+    return f"{data['value']!r} is more than {data['tolerance']!r} away from {data['expected']!r}"
 
 
 def _truth(value: object) -> object:
@@ -150,14 +156,12 @@ def _truth(value: object) -> object:
 
 def _number(value: object) -> Union[int, float, None]:
     """Return a number or the number of a text; None if it is neither."""
-    if isinstance(value, str):
-        for kind in (int, float):
-            try:
-                return _finite(kind(value), "text")
-            except ValueError:
-                continue
+    try:
+        if isinstance(value, str):
+            value = int(value) if _WHOLE_NUMBER.fullmatch(value) else float(value)
+        return _finite(value, "a figure")
+    except ValueError:
         return None
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def _metric(line: Fields) -> Dict[str, JsonValue]:
