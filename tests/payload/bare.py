@@ -28,7 +28,6 @@ OPTIONAL = frozenset(
         "torchao",
         "torchaudio",
         "torchvision",
-        "transformer_engine",
         "transformers",
         "triton",
     }
