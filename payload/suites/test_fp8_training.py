@@ -234,7 +234,7 @@ class TestFP8Integration:
             )  # the bad step is left out, counted, and the scale backs off
         found = engine.statistics()
         assert (found["steps"], found["overflows"], found["loss_scale"]) == (3, 1, 512.0)
-        assert (found["layers"], found["path_taken"]) == (2, "native")
+        assert found["layers"] == 2
         assert set(found["scales"]) == {"0", "2"}
         limit = ref.LIMITS[native_dtype(FP8Format.E4M3, device)]
         largest = x.abs().max().item()
