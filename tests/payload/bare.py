@@ -11,7 +11,6 @@ OPTIONAL = frozenset(
         "accelerate",
         "apex",
         "deepspeed",
-        "hypothesis",
         "liger_kernel",
         "matplotlib",
         "ml_dtypes",
