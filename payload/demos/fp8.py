@@ -25,14 +25,14 @@ MIB = 2**20
 
 
 def told(fallback: str | None) -> None:
-    """Report that float8 numbers were not multiplied as such."""
+    """Report degraded if float8 units were not used."""
     if fallback:
         evidence.degraded(fallback)
         print(f"  Fell back: {fallback}")
 
 
 def availability(device: torch.device) -> None:
-    """What this device does with float8."""
+    """Show what this device does with float8."""
     info = fp8.get_fp8_info(device)
     print(f"PyTorch: {info['torch']} on {info['device']}")
     print(f"Native float8 types: {', '.join(n for n in dir(torch) if n.startswith('float8'))}")
@@ -49,7 +49,7 @@ def availability(device: torch.device) -> None:
 
 
 def quantization(device: torch.device) -> None:
-    """There and back in both formats."""
+    """Show quantisation and dequantisation in both formats."""
     x = torch.randn(4, 256, device=device)
     print(f"Input: {tuple(x.shape)}, normal numbers")
     squares = {}
@@ -68,7 +68,7 @@ def quantization(device: torch.device) -> None:
 
 
 def native_linear(device: torch.device) -> None:
-    """Forward and backward of one layer."""
+    """Show forward and backward of one layer."""
     layer = NativeFP8Linear(512, 256, path="auto", device=device)
     x = torch.randn(4, 512, device=device, requires_grad=True)
     out = layer(x)
@@ -91,7 +91,7 @@ def native_linear(device: torch.device) -> None:
 
 @torch.no_grad()
 def inference_engine(device: torch.device) -> None:
-    """A block whose weights are stored in float8 only."""
+    """Show a block whose weights are stored in float8 only."""
     block = Block(256, 4, 512).to(device).eval()
     x = torch.randn(2, 32, 256, device=device)
     expected = block(x)
@@ -117,7 +117,7 @@ def inference_engine(device: torch.device) -> None:
 
 
 def model_conversion(device: torch.device) -> None:
-    """A whole model, without and with its parameters copied."""
+    """Show the conversion of a model in place and as a copy."""
     block = Block(256, 4, 512).to(device)
     converted = fp8.convert_model_to_native_fp8(block, path="auto")
     count = sum(isinstance(one, NativeFP8Linear) for one in converted.modules())
@@ -137,7 +137,7 @@ def model_conversion(device: torch.device) -> None:
 
 
 def training(device: torch.device) -> None:
-    """Ten steps of AdamW beside float32's."""
+    """Compare ten steps of AdamW with float32."""
     model = Block(128, 4, 512).to(device)
     plain = copy.deepcopy(model)
     before = copy.deepcopy(model)
@@ -167,7 +167,7 @@ def training(device: torch.device) -> None:
 
 
 def benchmark(device: torch.device) -> None:
-    """A float8 layer, its quantising included, against a bfloat16 one."""
+    """Time a float8 layer, including quantisation, against a bfloat16 one."""
     print("In/out/batch: at most 100 runs each, in turns, medians")
     for size in SIZES:
         layers = Layers.of(size, torch.bfloat16, "tensor", device)
@@ -189,7 +189,7 @@ def benchmark(device: torch.device) -> None:
 
 
 def numerical_stability(device: torch.device) -> None:
-    """The scale follows the size of the numbers."""
+    """Show that the scale follows the magnitude of the numbers."""
     numbers = torch.randn(100, 256, device=device)
     for size in (1, 10, 0.01, 100):
         x = numbers * size

@@ -66,7 +66,7 @@ def _note(history: History, event: Mapping[str, object]) -> None:
         history.done.setdefault(job, set()).add(str(data.get("nodeid")))
 
 
-Said = Tuple[str, Dict[str, JsonValue]]
+ParsedEvent = Tuple[str, Dict[str, JsonValue]]
 """An event's kind and its data."""
 
 Scalar = Union[None, bool, int, float, str]
@@ -88,7 +88,7 @@ class BadLineError(ValueError):
     """A line is invalid; the text gives the reason."""
 
 
-def understand(line: Fields) -> Said:
+def understand(line: Fields) -> ParsedEvent:
     """Turn one line into an event.
 
     Raises:

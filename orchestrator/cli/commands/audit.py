@@ -21,8 +21,8 @@ audit_app = typer.Typer(
     help="The audit log: who changed what, from where, and when.", no_args_is_help=True
 )
 _LAYOUT = Layout(
-    titles=("number", "at", "actor", "from", "operation", "resource", "outcome"),
-    first_to_go=("from", "number"),
+    titles=("number", "at", "actor", "from", "operation", "resource", "outcome", "reason"),
+    first_to_go=("reason", "from", "number"),
     whole=("at", "outcome"),
     right=("number",),
 )
@@ -143,4 +143,5 @@ def _row(one: ChainedEntry) -> dict[str, Text]:
         one.operation,
         one.resource,
         f"{one.outcome}{status}",
+        one.reason,
     )

@@ -73,7 +73,7 @@ def _row(one: ChainedEntry) -> Row:
             Text(one.operation, is_code=True),
             Text(one.resource, note=one.product),
             Text(", ".join(changed_fields(one)[:_SHOWN])),
-            Text(f"{one.outcome}{status}"),
+            Text(f"{one.outcome}{status}", note=one.reason),
             Number(one.number),
         ),
         tone="" if one.outcome is AuditOutcome.DONE else "warn",

@@ -1,4 +1,4 @@
-"""Float8 matrix products for inference and training. `scale` quantises: q = x * scale."""
+"""Float8 matrix products for inference and training; scales quantise: q = x * scale."""
 
 from torchbridge.float8 import (
     FP8Dtype,

@@ -1,4 +1,4 @@
-"""What a device can do with float8, found by doing it."""
+"""Test what a device can do with float8."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _USE = {FP8Dtype.E4M3: "weights and activations", FP8Dtype.E5M2: "gradients"}
 
 
 def is_fp8_available(device: torch.device | None = None) -> bool:
-    """Does the device multiply e4m3 matrices, with the right numbers?"""
+    """Return whether the device multiplies e4m3 matrices with correct results."""
     return _product(device or pick_device()).fallback is None
 
 
 def get_fp8_info(device: torch.device | None = None) -> dict[str, Any]:
-    """What float8 is on this device: the formats, the kernel or why there is none, the units."""
+    """Describe float8 on a device: formats, kernel or why there is none, FP8 units."""
     device = device or pick_device()
     product = _product(device)
     return {
@@ -53,7 +53,7 @@ def _product(device: torch.device) -> Path:
 
 
 def validate_fp8_setup(device: torch.device | None = None) -> dict[str, Any]:
-    """Try casts, product and gradients on normal numbers against float32.
+    """Compare casts, product and gradients on normally distributed numbers with float32.
 
     Returns `passed`, and `checks`: by name the `error` (relative RMS), `limit` and `passed`.
     """
@@ -93,9 +93,9 @@ def _layer_errors(x: Tensor, generator: torch.Generator) -> dict[str, tuple[floa
 
 
 def why_not_compiled(device: torch.device, hardware: Hardware) -> str | None:
-    """Why float8 layers cannot be compiled for a device; None where they can.
+    """Return why float8 layers cannot be compiled for a device; None if they can.
 
-    Triton refuses float8 numbers that a GPU has no units for, and Inductor asks it for them.
+    Triton, which Inductor uses, rejects float8 on GPUs without FP8 units.
     """
     reason = None if device.type == "cpu" else no_units(hardware)
     return reason and f"{reason}: Triton has no float8 there, so that nothing can be compiled"

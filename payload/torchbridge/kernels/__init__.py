@@ -1,4 +1,4 @@
-"""Operations with kernels of our own, one module each, and the registry that picks the kernel."""
+"""Fused and Triton kernels, one module per operation, and the registry that selects them."""
 
 from torchbridge.kernels.cross_entropy import linear_cross_entropy
 from torchbridge.kernels.experts import moe_experts
