@@ -13,6 +13,7 @@ from orchestrator.domain.attestation import mismatch
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.extend_record import filled
+from orchestrator.domain.failure_signature import Failure
 from orchestrator.domain.gate.snapshot import (
     CellEvidence,
     FailedTest,
@@ -24,7 +25,6 @@ from orchestrator.domain.matrix import ExpectedHardware
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.retests import reruns_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
-from orchestrator.domain.signature import Failure
 from orchestrator.domain.test_identity import normal_nodeid
 
 _EXPECTED = "expected to fail: {}"

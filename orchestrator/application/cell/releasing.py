@@ -17,7 +17,7 @@ from orchestrator.application.cell.flow_context import (
     record_failure,
     record_machine_ended_at,
 )
-from orchestrator.application.cell.launching import (
+from orchestrator.application.cell.lease_machine import (
     is_gone,
     note_still_ordered,
     resolve_unanswered_launch,
