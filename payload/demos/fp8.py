@@ -11,11 +11,11 @@ import sys
 import torch
 import torch.nn.functional as F
 
-from benchmarks.fp8 import SIZES, Layers, duel_of, storage
+from benchmarks.fp8 import SIZES, Layers, benchmark_of, storage
 from demos.fp8_transformer import Block
 from demos.stage import Part, require, show_all
 from torchbridge import evidence, fp8
-from torchbridge.bench import run_duel
+from torchbridge.bench import run_benchmark
 from torchbridge.fp8 import FP8Dtype, FP8InferenceEngine, FP8QuantizedTensor, NativeFP8Linear
 from torchbridge.fp8.checks import ROUND_TRIP_LIMIT as ROUND_TRIP
 from torchbridge.numbers import relative_rms as error
@@ -145,7 +145,7 @@ def training(device: torch.device) -> None:
     target = x.roll(1, dims=1)  # what a causal block can learn: the token before
     engine = fp8.create_fp8_trainer(model, path="auto")
     optimizers = [torch.optim.AdamW(one.parameters(), lr=1e-4) for one in (model, plain)]
-    print(f"Block d=128, 4 heads, ff 512; batch 4 x 32; AdamW 1e-4; by {engine.path_taken}")
+    print("Block d=128, 4 heads, ff 512; batch 4 x 32; AdamW 1e-4")
     losses = []
     for step in range(1, 11):
         losses.append(engine.training_step(x, target).item())
@@ -156,8 +156,7 @@ def training(device: torch.device) -> None:
         optimizers[1].zero_grad()
         if step % 5 == 0:
             print(f"  Step {step}: loss {losses[-1]:.4f} (float32: {wanted.item():.4f})")
-    if engine.path_taken == "native":
-        told(model.up.fallback)
+    told(model.up.fallback)
     found = engine.statistics()
     print(f"Steps: {found['steps']}, left out: {found['overflows']}; float32 needs no loss scale")
     moved = error(model.up.weight, before.up.weight)
@@ -173,8 +172,11 @@ def benchmark(device: torch.device) -> None:
     for size in SIZES:
         layers = Layers.of(size, torch.bfloat16, "tensor", device)
         with torch.inference_mode():
-            outcome = run_duel(
-                duel_of(layers, size, device, "bf16", False), pairs=100, budget_s=2.0, quiet=True
+            outcome = run_benchmark(
+                benchmark_of(layers, size, device, "bf16", False),
+                pairs=100,
+                budget_s=2.0,
+                quiet=True,
             )
         require(outcome.equality.equal, "bfloat16's numbers within float8's rounding")
         ours, theirs = (Spread.of(outcome.seconds(arm)).median for arm in ("subject", "baseline"))
