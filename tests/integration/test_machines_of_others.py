@@ -7,13 +7,15 @@ import logging
 
 import pytest
 
+from orchestrator.application.cell.flow_context import require_machine_of
 from orchestrator.application.janitor import Janitor
 from orchestrator.domain.cell import Cause, CellState
-from orchestrator.domain.machine import MachineState
+from orchestrator.domain.machine import ForeignMachineError, Machine, MachineState
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.audit_recorder import Call
 from orchestrator.store.tables import TableBase
 from runners import registry
+from tests.databases import lease
 from tests.integration.fake_world import FakeWorld
 from tests.integration.test_backup import died_in_the_middle
 from tests.integration.test_janitor import rent
@@ -93,3 +95,15 @@ def test_the_janitor_does_not_end_a_machine_of_others(restored, caplog) -> None:
     assert states[stranger] is not MachineState.STOPPING
     assert f"{stranger} is not ended: it" in caplog.text
     assert [one.machine_id for one in stores.leases.open()] == [stranger]
+
+
+@pytest.mark.parametrize("state", MachineState)
+@pytest.mark.parametrize("token", ["", "l-1", "l-2"])
+def test_a_machine_without_tags_is_of_a_lease_only_until_it_is_granted(state, token) -> None:
+    machine = Machine("m-1", token, state)
+    may_be_it = token == "l-1" or state is MachineState.TERMINATED
+    if may_be_it or (not token and state is MachineState.REQUESTED):
+        require_machine_of(lease("l-1", "a-1"), machine, "test")
+        return
+    with pytest.raises(ForeignMachineError, match=r"m-1 is not ended: it has .*end it at the"):
+        require_machine_of(lease("l-1", "a-1"), machine, "test")
