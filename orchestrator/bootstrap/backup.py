@@ -1,8 +1,13 @@
-"""Backup and restore of a controller: its database, its blobs and its id."""
+"""Backup and restore of a controller: its database, its blobs and its id.
+
+docs/how-to/backup.md says what a backup contains, and what a restore changes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO
@@ -13,6 +18,7 @@ from orchestrator.adapters.files.backup_archive import (
     BackupArchive,
     BackupArchiveError,
     BackupFacts,
+    MemberGoneError,
     chunks_of,
     damaged,
     verify_archive,
@@ -27,16 +33,17 @@ from orchestrator.adapters.files.home_folder import (
 )
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.bootstrap.controller_wiring import (
+    CONTROLLER_ID,
     app_url,
-    controller_id,
     is_embedded,
     keep_controller_id,
+    known_controller_id,
     shown_url,
 )
 from orchestrator.cli.errors import RefusedError
 from orchestrator.cli.wiring import BackupReport, RestoreReport
 from orchestrator.config import Settings
-from orchestrator.domain.blobs import BlobCorruptError, BlobMismatchError
+from orchestrator.domain.blobs import BlobCorruptError, BlobMismatchError, BlobMissingError
 from orchestrator.domain.caller_identity import SOCKET, Person
 from orchestrator.store.audit_recorder import Call
 from orchestrator.store.backup import table_names
@@ -46,10 +53,23 @@ from orchestrator.store.errors import DamagedError, StoreError
 _ROWS, _BLOBS = "rows/", "blobs/"
 _ROW_LIMIT = 64 << 20
 """Maximum bytes of a row: twice the largest chunk or document, in base64 or escaped."""
+_NO_ROW = "; no row was restored"
 
 
 def backup(settings: Settings, path: Path) -> BackupReport:
-    """Copy everything into a new file, also while controllers run. Raises RefusedError."""
+    """Copy rows and blobs into a new file, also while controllers run.
+
+    Args:
+        settings: The home and the database of the controller, which are only read.
+        path: The file; its folder takes a second copy of the largest table or blob for a moment.
+
+    Returns:
+        What is in the file, which was read back and compared with its digests.
+
+    Raises:
+        RefusedError: The database cannot be read or is damaged, the home has no controller id, a
+            blob is damaged, or the file exists or cannot be written. No file is left.
+    """
     try:
         database = open_database(app_url(settings), read_only=True)
         try:
@@ -58,24 +78,55 @@ def backup(settings: Settings, path: Path) -> BackupReport:
                 version=orchestrator.__version__,
                 revision=str(database.check().current),
                 project=settings.project,
-                controller=controller_id(settings.home),
+                controller=_required_id(settings.home),
             )
-            size = write_archive(path, facts, _members(database, _blobs(settings, database)))
+            named = database.stores.backup.named_blobs()
+            archive = write_archive(path, facts, _members(database, _blobs(settings, database)))
         finally:
             database.close()
-        archive = verify_archive(path)
-    except (StoreError, BackupArchiveError, BlobCorruptError) as error:
+    except (StoreError, BackupArchiveError) as error:
         raise RefusedError(str(error)) from error
-    return _report(archive, size, shown_url(app_url(settings)))
+    return _report(settings, archive, named)
+
+
+def _required_id(home: Path) -> str:
+    found = _known_id(home)
+    if found is None:
+        raise RefusedError(
+            f"{home} has no {CONTROLLER_ID}, by which a controller's machines are known: set"
+            " SEATRIAL_HOME to the home of a controller of this database, or start one there first"
+        )
+    return found
+
+
+def _known_id(home: Path) -> str | None:
+    try:
+        return known_controller_id(home)
+    except (OSError, UnicodeError) as error:
+        why = (isinstance(error, OSError) and error.strerror) or "it is no text"
+        raise RefusedError(f"{home / CONTROLLER_ID} cannot be read: {why}") from error
 
 
 def _members(database: Database, blobs: Blobs) -> Iterator[tuple[str, Iterable[bytes]]]:
     """Yield rows before blobs: whatever a row refers to was stored before it."""
     for name, lines in database.stores.backup.copy():
         yield f"{_ROWS}{name}", _written(name, lines)
-    for blob in blobs.stored(idle_s=0):
-        if blobs.has(blob.digest):
-            yield f"{_BLOBS}{blob.digest}", blobs.open(blob.digest)
+    try:
+        for blob in blobs.stored(idle_s=0):
+            yield f"{_BLOBS}{blob.digest}", _read(blobs, blob.digest)
+    except OSError as error:
+        raise BackupArchiveError(f"blobs cannot be listed: {error.strerror or error}") from error
+
+
+def _read(blobs: Blobs, digest: str) -> Iterator[bytes]:
+    """Yield a blob's bytes. Raises MemberGoneError if it was pruned, also in the middle."""
+    try:
+        yield from blobs.open(digest)
+    except (BlobMissingError, BlobCorruptError, OSError) as error:
+        if not blobs.has(digest):
+            raise MemberGoneError(digest) from error
+        why = (isinstance(error, OSError) and error.strerror) or str(error)
+        raise BackupArchiveError(f"the blob {digest} cannot be read: {why}") from error
 
 
 def _written(table: str, lines: Iterator[str]) -> Iterator[bytes]:
@@ -93,11 +144,27 @@ def restore(
     revoke_tokens: bool = False,
     accept_broken_chain: bool = False,
 ) -> RestoreReport:
-    """Verify a backup, and fill an empty home and database with it. Raises RefusedError."""
+    """Verify a backup, and fill an empty home and database with it.
+
+    Args:
+        settings: The home, which may be missing, and the database.
+        path: The backup.
+        revoke_tokens: Revoke every API token of the backup.
+        accept_broken_chain: Restore an audit log whose chain of digests is broken, too.
+
+    Returns:
+        What was restored: numbers of blobs, tokens and schedules that are valid, the audit log.
+
+    Raises:
+        RefusedError: The backup is damaged, or of another project or schema; the home is in use, or
+            another controller's; the database has rows, or cannot be used. No row is stored; blobs
+            and the controller id may be, and the restore can be repeated.
+    """
     clock = SystemClock()
     try:
         archive = verify_archive(path)
-        with HomeLock(settings.home, clock=clock, sleep=clock.sleep).acquire("restore"):
+        home = HomeLock(settings.home, clock=clock, sleep=clock.sleep)
+        with _for_owner_alone(), home.acquire("restore"):
             database = open_database(app_url(settings), migrate=True)
             try:
                 _require_fitting(settings, archive, database)
@@ -109,13 +176,15 @@ def restore(
                     revoke_tokens=revoke_tokens,
                     accept_broken_chain=accept_broken_chain,
                 )
+                report = _report(settings, archive, restored.named_blobs)
             finally:
                 database.close()
     except (BlobMismatchError, DamagedError) as error:
-        raise RefusedError(str(damaged(path, str(error)))) from error
-    except (StoreError, BackupArchiveError, HomeHeldError, HomeUnusableError) as error:
+        raise RefusedError(f"{damaged(path, str(error))}{_NO_ROW}") from error
+    except BackupArchiveError as error:
+        raise RefusedError(f"{error}{_NO_ROW}") from error
+    except (StoreError, HomeHeldError, HomeUnusableError) as error:
         raise RefusedError(str(error)) from error
-    report = _report(archive, path.stat().st_size, shown_url(app_url(settings)))
     return RestoreReport(
         **asdict(report),
         audit_log=restored.chain,
@@ -125,10 +194,20 @@ def restore(
     )
 
 
-def _require_whole(archive: BackupArchive) -> None:
-    """Raise BackupArchiveError unless every member is a table or a blob, and no table is missing.
+@contextmanager
+def _for_owner_alone() -> Iterator[None]:
+    """Let new files and folders be their owner's alone, as those of a controller are."""
+    umask = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(umask)
 
-    A blob's name is the digest of its content.
+
+def _require_whole(archive: BackupArchive) -> None:
+    """Raise BackupArchiveError for a table that is missing, or a member that does not belong there.
+
+    Members are the tables of this version, and blobs named by the digest of their content.
     """
     expected = {f"{_ROWS}{name}" for name in table_names()}
     faults = [f"{one!r} is missing" for one in sorted(expected - archive.members.keys())]
@@ -155,6 +234,12 @@ def _require_fitting(settings: Settings, archive: BackupArchive, database: Datab
         raise RefusedError(
             f"{archive.path} is of the project {facts.project!r}, and SEATRIAL_PROJECT is"
             f" {settings.project!r}: the machines of its runs would not be found"
+        )
+    known = _known_id(settings.home)
+    if known not in (None, facts.controller):
+        raise RefusedError(
+            f"{settings.home} is the home of the controller {known}, and {archive.path} is of"
+            f" {facts.controller}: restore into a new home, by which its machines are known"
         )
     if not database.stores.backup.is_empty():
         raise RefusedError(f"{where} is not empty: restore into a new home, or an empty database")
@@ -193,7 +278,12 @@ def _blobs(settings: Settings, database: Database) -> Blobs:
     return FileBlobs(settings.home / "blobs") if is_embedded(settings) else database.blobs
 
 
-def _report(archive: BackupArchive, size: int, where: str) -> BackupReport:
-    blobs = sum(name.startswith(_BLOBS) for name in archive.members)
-    at = archive.facts.at.isoformat()
-    return BackupReport(str(archive.path), where, at, blobs, size)
+def _report(settings: Settings, archive: BackupArchive, named: Collection[str]) -> BackupReport:
+    return BackupReport(
+        file=str(archive.path),
+        database=shown_url(app_url(settings)),
+        at=archive.facts.at.isoformat(),
+        blobs=sum(name.startswith(_BLOBS) for name in archive.members),
+        blobs_missing=sum(f"{_BLOBS}{one}" not in archive.members for one in named),
+        size_bytes=archive.path.stat().st_size,
+    )

@@ -87,7 +87,7 @@ _FIRING_THREADS = 4
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """Options of serving."""
+    """The options of `seatrial serve` that settings do not replace."""
 
     until_idle: bool
     host: str | None

@@ -471,10 +471,19 @@ def _engine_url(settings: Settings) -> str:
 
 def controller_id(home: Path) -> str:
     """Return the controller's id, created once per home: the tag of its machines."""
-    path = home / CONTROLLER_ID
-    if not path.exists():
-        keep_controller_id(home, new_id())
-    return path.read_text(encoding="ascii").strip()
+    found = known_controller_id(home)
+    if found is None:
+        found = new_id()
+        keep_controller_id(home, found)
+    return found
+
+
+def known_controller_id(home: Path) -> str | None:
+    """Return the controller's id; None for a home that has none, or that does not exist."""
+    try:
+        return (home / CONTROLLER_ID).read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        return None
 
 
 def keep_controller_id(home: Path, controller: str) -> None:

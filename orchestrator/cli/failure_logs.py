@@ -99,7 +99,7 @@ class Gaps:
 
 @dataclass(frozen=True, slots=True)
 class LogSelection:
-    """Selection of logs."""
+    """Which part of a cell's log is shown; without any choice all of it."""
 
     job: str | None = None
     """Only this job."""

@@ -54,6 +54,9 @@ class BackupReport:
     """When the backup was made."""
     blobs: int
     """Number of blobs."""
+    blobs_missing: int
+    """Number of payloads, artifacts and evidence of verdicts that its rows name, and that were gone
+    when the backup was made."""
     size_bytes: int
     """Size of the file."""
 

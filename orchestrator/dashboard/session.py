@@ -49,7 +49,7 @@ class Viewer:
 
     @property
     def name(self) -> str:
-        """Identifies who signs."""
+        """Name of the caller, as approvals and waivers store it."""
         return self.caller.name
 
     @property

@@ -69,7 +69,7 @@ class Attribution:
 
     @property
     def sentence(self) -> str:
-        """The deciding sentence."""
+        """The sentence of the evidence that the root cause follows from; empty if there is none."""
         return self.evidence[_DECIDING[self.answer]] if self.evidence else ""
 
     def as_text(self) -> dict[str, str]:

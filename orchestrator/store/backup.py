@@ -1,7 +1,8 @@
 """A copy of all rows, read in one transaction, in a form that either database takes.
 
 Values are those of the columns, not of the domain: a row that this version could not read is
-copied as it is. Rows with secrets are left out, and so is what only a living controller needs.
+copied as it is. Tables with secrets are left out; channels lose theirs, tokens keep the sha256.
+What only a living controller needs is left out, too.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from sqlalchemy import (
     JSON,
     Boolean,
     Column,
+    Engine,
     Float,
     Integer,
     Text,
@@ -27,6 +29,7 @@ from sqlalchemy import (
     or_,
     select,
     text,
+    union,
     update,
 )
 from sqlalchemy import Table as SqlTable
@@ -49,23 +52,28 @@ from orchestrator.store.column_types import (
     Words,
     storable,
 )
-from orchestrator.store.errors import DamagedError
-from orchestrator.store.sessions import Sessions
+from orchestrator.store.errors import RESTORE_ADVICE, DamagedError
+from orchestrator.store.sessions import Sessions, as_store_errors
 from orchestrator.store.sql import changed
 from orchestrator.store.tables import (
+    ArtifactRow,
     AuditRow,
     ChannelRow,
+    PrunedBlobRow,
     RunRow,
     ScheduleRow,
     TableBase,
     TokenRow,
+    VerdictRow,
 )
 from orchestrator.store.tokens import token_of_row
 
 T = TypeVar("T")
 
-_LEFT_OUT = frozenset({"browser_session", "controller", "lease_credentials", "blob", "blob_chunk"})
-"""Secrets, controllers that are alive, and blobs, which are copied by their digests."""
+_BLOBS = frozenset({"blob", "blob_chunk"})
+"""Named by their digests: they are copied apart from rows, and can be stored again."""
+_LEFT_OUT = _BLOBS | {"browser_session", "controller", "lease_credentials"}
+"""Blobs, secrets, and controllers that are alive."""
 _AT_ONCE = 500
 RESTORED = "it was restored from a backup, which has no secrets: remove it, and create it again"
 """Why a restored channel is disabled."""
@@ -79,9 +87,8 @@ _DECIMAL_DIGITS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestoredRows:
-    """What the rows of a backup have in them."""
+    """Audit log, tokens and schedules of the restored rows."""
 
-    rows: int
     chain: AuditVerification
     """Of its audit log."""
     tokens: Sequence[Token]
@@ -89,27 +96,39 @@ class RestoredRows:
     tokens_revoked: int
     schedules: Mapping[str, datetime]
     """When they fire next, by name; without paused ones."""
+    named_blobs: frozenset[str]
+    """As of `BackupStore.named_blobs`."""
 
 
 class BackupStore:
-    """Copies of all rows."""
+    """Copies all rows of a database, and fills an empty one with them."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def copy(self) -> Iterator[tuple[str, Iterator[str]]]:
-        """Yield each table's name and its rows as lines of JSON, all of one moment.
+        """Yield each table's name and its rows, all of one moment.
 
-        A table's lines must be read before the next table.
+        A row is a line of JSON: a list of its columns' values in their order, times in ISO 8601,
+        decimals as text, bytes in base64. A table's lines must be read before the next table.
+        Raises DamagedError for a row that cannot be read, StoreError for a database that cannot.
         """
         with self._sessions.read() as session:
             for table in _tables():
-                yield table.name, _lines(session, table)
+                yield table.name, _lines(session, self._sessions.engine, table)
+
+    def named_blobs(self) -> frozenset[str]:
+        """Return digests of payloads, artifacts and evidence of verdicts, apart from pruned ones.
+
+        It reads no document, so that rows of any form can be copied.
+        """
+        with self._sessions.read() as session:
+            return _named_blobs(session)
 
     def is_empty(self) -> bool:
-        """Whether no table has a row."""
+        """Whether no table has a row, apart from blobs, which a restore stores before its rows."""
         with self._sessions.read() as session:
-            tables = TableBase.metadata.sorted_tables
+            tables = [one for one in TableBase.metadata.sorted_tables if one.name not in _BLOBS]
             return not any(
                 session.execute(select(1).select_from(t).limit(1)).first() for t in tables
             )
@@ -122,11 +141,20 @@ class BackupStore:
         revoke_tokens: bool = False,
         accept_broken_chain: bool = False,
     ) -> RestoredRows:
-        """Insert the rows of all tables in one transaction.
+        """Insert the rows of all tables in one transaction, with an entry of the audit log.
 
-        Runs that were going on are cancelled: their machines are ended, and what was finished is
-        kept. Raises DamagedError for lines that are no rows of this schema, and for an audit log
-        with a broken chain, unless it is accepted.
+        Runs that are not finished are marked as cancelled, so that a controller ends their
+        machines; channels are disabled.
+
+        Args:
+            copies: Names of tables and their lines, as `copy` yields them.
+            call: The call that the entry of the audit log names.
+            revoke_tokens: Revoke every API token.
+            accept_broken_chain: Accept an audit log whose chain of digests is broken.
+
+        Raises:
+            DamagedError: A line is no row of this schema, or the chain is broken.
+            StoreError: The database refuses a row.
         """
         tables = {table.name: table for table in _tables()}
         number = 0
@@ -141,12 +169,23 @@ class BackupStore:
             after = {"rows": number, "audit_log": asdict(chain), "tokens_revoked": revoked}
             append(session, call, [AuditedChange("database", after=after)], AuditOutcome.DONE)
             return RestoredRows(
-                rows=number,
                 chain=chain,
                 tokens=_valid_tokens(session, call.at),
                 tokens_revoked=revoked,
                 schedules=_schedules(session),
+                named_blobs=_named_blobs(session),
             )
+
+
+def _named_blobs(session: Session) -> frozenset[str]:
+    named = union(
+        select(RunRow.payload_digest),
+        select(ArtifactRow.digest).where(ArtifactRow.pruned_at.is_(None)),
+        select(VerdictRow.snapshot_digest),
+        select(VerdictRow.envelope_digest),
+    )
+    pruned = frozenset(session.scalars(select(PrunedBlobRow.digest)))
+    return frozenset(digest for digest in session.scalars(named) if digest) - pruned
 
 
 def _chain(session: Session, *, accept_broken: bool) -> AuditVerification:
@@ -199,15 +238,23 @@ def _bare(table: SqlTable) -> TableClause:
     return table_clause(table.name, *(column(one.name, _plain(one)) for one in table.columns))
 
 
-def _lines(session: Session, table: SqlTable) -> Iterator[str]:
+def _lines(session: Session, engine: Engine, table: SqlTable) -> Iterator[str]:
+    """Yield rows as lines; errors are this generator's own, not those of the one who made it."""
     bare = _bare(table)
-    rows = session.execute(select(*bare.columns), execution_options={"yield_per": _AT_ONCE})
     channel = ChannelRow.__table__
-    for row in rows:
-        values = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name
-        if table is channel:
-            values = _without_secrets(values)
-        yield json.dumps([_written(one) for one in values.values()], ensure_ascii=False) + "\n"
+    try:
+        with as_store_errors(engine):
+            every = select(*bare.columns)
+            for row in session.execute(every, execution_options={"yield_per": _AT_ONCE}):
+                values = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name
+                if table is channel:
+                    values = _without_secrets(values)
+                written = [_written(one) for one in values.values()]
+                yield json.dumps(written, ensure_ascii=False) + "\n"
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise DamagedError(
+            f"a row of the table {table.name} cannot be read: {error}; {RESTORE_ADVICE}"
+        ) from error
 
 
 def _without_secrets(values: dict[str, object]) -> dict[str, object]:

@@ -141,13 +141,13 @@ def checks_of(session: Session, mine: Mine) -> dict[str, list[CheckFact]]:
 
 
 def metrics_of(session: Session, mine: Mine) -> dict[str, list[MetricFact]]:
-    """Return metrics by cell id, in order."""
+    """Return metrics by cell id, by attempt, in the order in which they were reported."""
     query = _current(MetricRow, mine).order_by(MetricRow.attempt, MetricRow.seq)
     return _gathered(session, query, metric_of)
 
 
 def notices_of(session: Session, mine: Mine) -> dict[str, list[Notice]]:
-    """Return notices of every attempt by cell id, in order."""
+    """Return the notices of every attempt by cell id, oldest first."""
     query = (
         select(CellRow.id, NoticeRow)
         .join(AttemptRow, AttemptRow.pk == NoticeRow.attempt)

@@ -21,6 +21,7 @@ from orchestrator.assets import asset_dir
 from orchestrator.domain.units import plural
 from orchestrator.store.blobs import DbBlobs
 from orchestrator.store.errors import (
+    RESTORE_ADVICE,
     DamagedError,
     DatabaseNewerError,
     DatabaseOutdatedError,
@@ -231,7 +232,6 @@ logger = logging.getLogger(__name__)
 _HEADER = struct.Struct(">8I")
 _FRAME = struct.Struct(">6I")
 _MAGIC = (0x377F0682, 0x377F0683)
-_RESTORE = "restore the last backup into a new home (docs/how-to/backup.md)"
 
 
 def check_file(path: Path) -> None:
@@ -252,11 +252,13 @@ def check_file(path: Path) -> None:
         )
         if not (kept.is_file() and filecmp.cmp(log, kept, shallow=False)):
             shutil.copyfile(log, kept)
-            raise DamagedError(f"{said}; {_RESTORE}, or start again to go on with what is left")
+            raise DamagedError(
+                f"{said}; {RESTORE_ADVICE}, or start again to go on with what is left"
+            )
         logger.error("%s; it goes on with what is left", said)
     fault = _quick_check(path)
     if fault:
-        raise DamagedError(f"the database {path} is damaged: {fault}; {_RESTORE}")
+        raise DamagedError(f"the database {path} is damaged: {fault}; {RESTORE_ADVICE}")
 
 
 def lost_commits(log: Path) -> int:

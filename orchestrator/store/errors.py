@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+RESTORE_ADVICE = "restore the last backup into a new home (docs/how-to/backup.md)"
+"""What to do about a damaged database."""
+
 
 class StoreError(Exception):
     """The database rejected the call, or is unreachable; nothing was stored."""

@@ -283,7 +283,7 @@ class GateStore(VerdictLines):
             return _approval(session.scalars(select(ApprovalRow).where(*same)).one())
 
     def approvals(self, gate: str, *, evidence: str | None = None) -> list[Approval]:
-        """Return approvals in order."""
+        """Return the gate's approvals, or those of one evidence digest, oldest first."""
         query = select(ApprovalRow).where(ApprovalRow.gate == gate).order_by(ApprovalRow.pk)
         if evidence is not None:
             query = query.where(ApprovalRow.evidence == evidence)

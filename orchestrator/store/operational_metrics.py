@@ -73,7 +73,7 @@ class Figures:
     """The oldest of the last events of all attempts that run."""
 
     def of(self, figure: LabelledCount) -> Mapping[tuple[str, str], float]:
-        """Return one count."""
+        """Return one kind of count by its labels; empty if nothing is counted."""
         return self.counts.get(figure, {})
 
 

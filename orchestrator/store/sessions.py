@@ -20,7 +20,7 @@ from sqlalchemy.pool import NullPool
 
 from orchestrator.store.audit_recorder import recorded
 from orchestrator.store.column_types import storable_json
-from orchestrator.store.errors import StoreError, StoreUnusableError
+from orchestrator.store.errors import RESTORE_ADVICE, StoreError, StoreUnusableError
 
 if TYPE_CHECKING:
     import psycopg
@@ -39,6 +39,7 @@ _ADVICE = (
     (("readonly", "read-only"), "the database cannot be written to: see the rights of its files"),
     (("disk I/O error",), "the database's disk fails: see the system's log"),
 )
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _NOW = "the database cannot be reached now"
 _NOTHING = "UPDATE alembic_version SET version_num = version_num"
 _WRITES = "seatrial_writes"
@@ -172,7 +173,11 @@ def as_store_errors(engine: Engine) -> Iterator[None]:
         cause = getattr(error, "orig", None) or error
         first_line = str(cause).strip().split("\n", 1)[0]
         where = engine.url.render_as_string(hide_password=True)
-        raise StoreError(f"the database {where} failed: {first_line}") from error
+        is_damaged = getattr(cause, "sqlite_errorcode", None) in _DAMAGED
+        said = (
+            f"is damaged: {first_line}; {RESTORE_ADVICE}" if is_damaged else f"failed: {first_line}"
+        )
+        raise StoreError(f"the database {where} {said}") from error
 
 
 _PASSING = (OperationalError, InterfaceError, PoolTimeout)

@@ -34,7 +34,7 @@ TOLERANCE = 1e-4  # largest difference over the largest score
 
 @dataclass(frozen=True, slots=True)
 class Arms:
-    """A loaded file, the model it is compared with, and both their device."""
+    """A loaded file, the model to compare it with, and their device."""
 
     file_format: str
     file: export.Exported
@@ -42,7 +42,7 @@ class Arms:
     device: torch.device
 
     def duel(self, shape: tuple[int, int]) -> Duel:
-        """The file against the model, on ids of a shape."""
+        """Return the benchmark of the file against the model, on ids of a shape."""
         ids = torch.randint(0, VOCABULARY, shape, device=self.device)
         return Duel(
             name=f"export/{self.file_format}/{shape[0]}x{shape[1]}",
@@ -56,7 +56,7 @@ class Arms:
 
 
 def prepare(file_format: str, model: nn.Module, device: torch.device, folder: Path) -> Arms | None:
-    """Export and load one format; None where it cannot be written here, said as a skipped check.
+    """Export and load one format; None if it cannot be written here (a skipped check).
 
     Raises:
         ExportMismatch: the file disagrees with the model.
@@ -84,7 +84,7 @@ def prepare(file_format: str, model: nn.Module, device: torch.device, folder: Pa
 
 @torch.no_grad()
 def main(arguments: list[str] | None = None) -> int:
-    """All formats and shapes; 0 if all checks passed."""
+    """Run all formats and shapes; return 0 if all checks passed."""
     parser = argparse.ArgumentParser(description="Latency of exported files against eager")
     parser.add_argument("--formats", nargs="+", choices=FORMATS, default=list(DEFAULT))
     parser.add_argument("--budget", type=float, default=24.0, help="seconds of timing in all")

@@ -1,4 +1,4 @@
-"""What the floors on the CPU compare: the arms of the benchmarks, as duels."""
+"""The benchmarks whose speed-ups on the CPU have thresholds (`benchmarks.floors`)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ PROMPT_TOKENS, NEW_TOKENS = 32, 50
 
 
 class NotHereError(Exception):
-    """This machine lacks what a duel needs; the message says what."""
+    """This machine lacks what a benchmark needs; the message says what."""
 
 
 def moe_duel(hidden: int, baseline: str, device: torch.device) -> Duel:
-    """8 experts, top-2, float32, against all experts or the loop over their masks."""
+    """Compare the MoE layer (8 experts, top-2, float32) with all experts or a loop over masks."""
     from benchmarks.moe_arms import Shape, own_duels
 
     batch, sequence = TOKENS[hidden]
@@ -32,7 +32,7 @@ def moe_duel(hidden: int, baseline: str, device: torch.device) -> Duel:
 
 
 def strong_moe_duel(hidden: int, opponent: str, device: torch.device) -> Duel:
-    """The gated layer against experts by transformers, or by torch's grouped product by hand.
+    """Compare the gated layer with transformers' experts, or torch's grouped product.
 
     Raises:
         NotHereError: the library is missing.
@@ -49,7 +49,7 @@ def strong_moe_duel(hidden: int, opponent: str, device: torch.device) -> Duel:
 
 
 def loss_duel(opponent: str, device: torch.device) -> Duel:
-    """Loss and both gradients, 1,024 tokens of 512 numbers, 32,000 classes, float32."""
+    """Compare loss and both gradients: 1,024 tokens of width 512, 32,000 classes, float32."""
     from benchmarks import gpu_baselines
 
     sizes = {"tokens": 1024, "width": 512, "classes": 32_000}
@@ -57,20 +57,20 @@ def loss_duel(opponent: str, device: torch.device) -> Duel:
 
 
 def generate_duel(device: torch.device) -> Duel:
-    """As `gpt2_duel`, against transformers' generate() itself."""
+    """Compare generation of `gpt2_duel` with transformers' generate()."""
     duel = gpt2_duel(device, "hf_generate")
     return replace(duel, name="floors/strong/gpt2/hf_generate")
 
 
 def narrow_duel(opponent: str, device: torch.device) -> Duel:
-    """Our bfloat16 decode of GPT-2 124M against narrower weights."""
+    """Compare bfloat16 decoding of GPT-2 124M with int8 weights."""
     from benchmarks import gpu_baselines
 
     return gpu_baselines.decode(opponent, device, False, compiled=False)
 
 
 def gpt2_duel(device: torch.device, opponent: str = "hf_kv_loop") -> Duel:
-    """GPT-2 124M, batch 1, prompt 32, 50 tokens: static cache against transformers' own cache.
+    """Compare a static cache with transformers' cache: GPT-2 124M, batch 1, prompt 32, 50 tokens.
 
     Raises:
         NotHereError: transformers is missing.
@@ -96,9 +96,9 @@ def gpt2_duel(device: torch.device, opponent: str = "hf_kv_loop") -> Duel:
 
 
 def training_duel(device: torch.device) -> Duel:
-    """UC4's loop as it comes, against the plain one, from the same weights and seed.
+    """Compare the default training loop of UC4 with a plain one, from the same weights and seed.
 
-    Their losses must be equal within the rounding of the dtype that the loop chooses here.
+    The losses must agree within the rounding of the dtype that the loop chooses.
     """
     from benchmarks import plain_training, training
     from torchbridge.hardware import probe
@@ -123,7 +123,7 @@ def training_duel(device: torch.device) -> Duel:
 
 
 def window_duel(device: torch.device) -> Duel:
-    """FlexAttention with a window of 128 of 2048, against SDPA with a dense mask.
+    """Compare FlexAttention, window 128 of 2048, with SDPA and a dense mask.
 
     Raises:
         NotHereError: FlexAttention cannot be compiled here.
@@ -146,9 +146,9 @@ def window_duel(device: torch.device) -> Duel:
 
 
 def level_duels(device: torch.device, model: str) -> Iterator[tuple[str, Duel | int]]:
-    """(level, the model at it against the model in eager mode), the lowest level first.
+    """Yield (level, model at this level against eager mode), lowest level first.
 
-    Where a level runs the very same operators as eager mode, their count instead of a duel.
+    If a level runs the same operators as eager mode, their count is yielded instead.
     """
     from benchmarks import optimisation_levels as benchmark
     from torchbridge.backends import create_backend
@@ -170,14 +170,14 @@ def level_duels(device: torch.device, model: str) -> Iterator[tuple[str, Duel | 
 
 
 def models() -> list[str]:
-    """Those of the benchmark of levels."""
+    """Return the names of the models in `benchmarks.optimisation_levels`."""
     from benchmarks.optimisation_levels import MODELS
 
     return list(MODELS)
 
 
 def fp8_storage() -> tuple[float, float]:
-    """(bytes of a float8 weight over bfloat16's, bytes of its scales over bfloat16's)."""
+    """Return the bytes of a float8 weight, and of its scales, over those of bfloat16."""
     from torchbridge.fp8 import FP8InferenceLinear
 
     linear = nn.Linear(1024, 1024, bias=False, dtype=torch.bfloat16)

@@ -1,9 +1,9 @@
-"""The floors on the CPU: each of our ways against what a user would otherwise take, in one run.
+"""Check the speed-up thresholds on the CPU: each of our ways against the usual alternative.
 
-Arms are equal before they are timed and take turns. A floor is kept when the median ratio is at it
-(of a level: the interval's lower end); whether the whole interval is too, the line says. Rows of
-the strongest baselines have no floor: they are ahead, even or lost. Ends with one line of figures,
-and with 1 where a floor is missed. Run: `python -m benchmarks.floors`.
+Outputs are compared before timing, and arms run alternately. A threshold is reached if the median
+ratio is at least it (of a level: the interval's lower end). Rows of the strongest baselines have no
+threshold: they are ahead, even or lost. Prints one line of figures at the end and exits with 1 if a
+threshold is missed. Run: `python -m benchmarks.floors`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from torchbridge.device import describe
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A floor: how its duel is made, and what its ratio is held against.
+    """A benchmark and the threshold for its ratio.
 
-    `make` gives the duel, or how many operators both arms share where they run the very same.
-    `bound`: the interval's lower end must be at the floor, not only the median. Without a floor it
-    is shown how it stands.
+    `make` returns the benchmark, or the number of operators if both arms run the same ones.
+    `bound`: the interval's lower end must reach the threshold, not only the median. Without a
+    threshold the result is only shown.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Row:
 
 
 def rows(device: torch.device) -> Iterator[Row]:
-    """All that are timed; what a row needs is imported when its turn comes."""
+    """Yield the timed rows with thresholds; their modules are imported when they run."""
     for hidden in (512, 1024):
         for baseline, floor in (("dense_all_experts", 2.8), ("mask_loop", 0.9)):
             duel = partial(floor_duels.moe_duel, hidden, baseline, device)
@@ -53,7 +53,7 @@ def rows(device: torch.device) -> Iterator[Row]:
 
 
 def strongest_rows(device: torch.device) -> Iterator[Row]:
-    """Against what a user who knows the libraries would take; none has a floor."""
+    """Yield rows against the best alternatives, without thresholds."""
     for hidden in (512, 1024):
         for opponent in ("hf_grouped_mm", "hf_eager", "torch_grouped_mm"):
             duel = partial(floor_duels.strong_moe_duel, hidden, opponent, device)
@@ -69,7 +69,7 @@ def strongest_rows(device: torch.device) -> Iterator[Row]:
 
 
 def level_rows(device: torch.device) -> Iterator[Row]:
-    """No level of any model below eager mode."""
+    """Yield a row per model and level: no level may be slower than eager mode."""
     for model in floor_duels.models():
         for level, made in floor_duels.level_duels(device, model):
             name = f"levels/{model}/{level}"
@@ -81,7 +81,7 @@ def _as_it_is(made: Duel | int) -> Duel | int:
 
 
 def judge(row: Row) -> str:
-    """Run one row, print its line; "kept", "missed" or "skipped". What breaks is missed."""
+    """Run one row and print its line; return "kept", "missed" or "skipped". Errors are "missed"."""
     try:
         return _judge(row)
     except floor_duels.NotHereError as reason:
@@ -107,7 +107,7 @@ def _judge(row: Row) -> str:
 
 
 def judge_ratio(row: Row, ratio: Ratio, baseline: str) -> str:
-    """By the median, or the interval's lower end, as the row has it."""
+    """Judge by the median, or by the interval's lower end if `row.bound`."""
     if row.floor is None:
         word = "LOST" if ratio.high < 1 else "ahead" if ratio.low > 1 else "even"
         return _say(
@@ -130,7 +130,7 @@ def _say(row: Row, word: str, words: str) -> str:
 
 
 def judge_storage() -> str:
-    """float8's bytes are half of bfloat16's, the scales apart: counted, not timed."""
+    """Check that float8 takes half of bfloat16's bytes, without the scales."""
     half, scales = floor_duels.fp8_storage()
     kept = half == 0.5
     evidence.check("floors/fp8/storage", kept, value=half, unit="x", tolerance=0.5)
@@ -140,7 +140,7 @@ def judge_storage() -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 if no floor is missed."""
+    """Run all rows; return 0 if no threshold is missed."""
     parser = argparse.ArgumentParser(description="The floors on the CPU, in one interleaved run")
     parser.add_argument("--only", default="", help="rows whose name begins so")
     options = parser.parse_args(arguments)

@@ -52,9 +52,9 @@ LIMITS = {  # of random weights, whose best two tokens are often within a hundre
 
 
 def subject(model: GPT2, capacity: int, *, compiled: bool) -> tuple[str, Generate]:
-    """Our generation with a cache that is allocated once, and the name of its decode path.
+    """Return the name of our decode path and our generation with a static cache.
 
-    The model is made ready for its device in place. `compiled` on CUDA is captured as well.
+    The model is prepared for its device in place. `compiled` on CUDA is captured, too.
     """
     make_ready(model)
     slots = min(-(-capacity // 8) * 8, model.config.positions)  # rows of a mask that CUDA can load
@@ -75,9 +75,9 @@ def make_ready(model: GPT2) -> None:
 
 
 def ready_decode(model: GPT2, cache: KVCache) -> tuple[CompiledDecode | GraphedDecode, float]:
-    """The compiled step for this cache, on CUDA within graphs of our own, and the seconds it took.
+    """Return the compiled step for this cache, captured on CUDA, and the seconds taken.
 
-    Where the compiled step cannot be captured, the eager one is; the evidence says so.
+    If the compiled step cannot be captured, the eager one is; the evidence says so.
     """
     if why_no_graphs(cache.device):
         decode = CompiledDecode(model)
@@ -93,7 +93,7 @@ def ready_decode(model: GPT2, cache: KVCache) -> tuple[CompiledDecode | GraphedD
 
 
 def against(baseline: Baseline, ids: Tensor, new: int, compiled: bool, budget_s: float) -> bool:
-    """Our generation against each loop and the baseline, token for token."""
+    """Compare our generation with each loop and the baseline, token for token."""
     path, ours = subject(baseline.model, ids.shape[1] + new, compiled=compiled)
     device = baseline.model.device
     params = {"dtype": "float32", "new_tokens": new, "prompt": ids.shape[1], "path": path}
@@ -115,7 +115,7 @@ def against(baseline: Baseline, ids: Tensor, new: int, compiled: bool, budget_s:
 
 
 def report(outcome: Outcome, new: int) -> bool:
-    """Emit what a person asks first, tokens per second; False if the duel failed."""
+    """Emit tokens per second; return False if the benchmark failed."""
     if outcome.samples:
         speeds = [new / s for s in outcome.seconds("subject")]
         name = f"{outcome.duel.name}/tokens_per_s"
@@ -125,7 +125,7 @@ def report(outcome: Outcome, new: int) -> bool:
 
 
 def narrow_models(model: GPT2) -> dict[str, GPT2]:
-    """The models of fewer bits, of one that is not laid out yet."""
+    """Return the models with fewer bits, built from a model before `lay_out`."""
     half = copy.deepcopy(model).to(torch.bfloat16)
     return {
         "bfloat16": half,
@@ -135,7 +135,7 @@ def narrow_models(model: GPT2) -> dict[str, GPT2]:
 
 
 def judge(name: str, model: GPT2, reference: GPT2, text: Tensor) -> Agreement:
-    """How a narrow model's whole texts and decode steps agree; the worse of each measure."""
+    """Compare a narrow model's whole texts and decode steps; return the worse of each measure."""
     part = text[:1, : text.shape[1] // 4]
     whole = teacher_forced(model, reference, text)
     steps = teacher_forced(stepwise(model), reference, part)
@@ -160,7 +160,7 @@ def judge(name: str, model: GPT2, reference: GPT2, text: Tensor) -> Agreement:
 def measure_narrow(
     name: str, model: GPT2, reference: GPT2, text: Tensor, *, compiled: bool, budget_s: float
 ) -> bool:
-    """Agreement, bytes and speed of a narrow model; False if it is too far off."""
+    """Measure agreement, bytes and speed of a narrow model; False if it deviates too far."""
     worst = judge(name, model, reference, text)
     before, after = model_bytes(reference), model_bytes(model)
     print(f"  weights {before / 1e6:.1f} MB are {after / 1e6:.1f} MB ({after / before:.1%})")
@@ -182,7 +182,7 @@ def measure_narrow(
 
 
 def generation(model: GPT2, capacity: int, compiled: bool) -> tuple[str, Generate]:
-    """As `subject`, of a model as it is."""
+    """Return the decode path and generation of a model as it is, as `subject`."""
     cache = KVCache.of(model, 1, capacity)
     if not compiled:
         return "eager", partial(generate, model, cache=cache)
@@ -191,7 +191,7 @@ def generation(model: GPT2, capacity: int, compiled: bool) -> tuple[str, Generat
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """All arms; 0 if every check passed."""
+    """Run all arms; return 0 if every check passed."""
     parser = argparse.ArgumentParser(description="GPT-2 124M generation against named baselines")
     parser.add_argument("--tokens", type=int, default=50)
     parser.add_argument("--budget", type=float, default=20.0, help="seconds per duel")

@@ -1,8 +1,7 @@
-"""The strongest baselines: what a user who knows the libraries would take instead of ours.
+"""The strongest baselines: what a user who knows the libraries would use instead of torchbridge.
 
-Each row is a duel of `benchmarks.gpu`; what is not installed is refused by name. Baselines are
-given what we are: a CUDA graph or the compiler, bfloat16, a static cache. A row that is lost says
-so. Where a library is at hand as a package only, it is called as its documentation has it.
+Each row is a benchmark of `benchmarks.gpu`; missing packages are refused by name. Baselines get the
+same means: a CUDA graph or the compiler, bfloat16, a static cache.
 """
 
 from __future__ import annotations
@@ -17,25 +16,22 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
 
-from benchmarks import gpu_duels
+from benchmarks import gpu_duels, moe_arms
 from benchmarks.floor_duels import NotHereError
 from benchmarks.gpu_duels import Make
 from benchmarks.kernels import NEAR, drawn, dtype_on, path_on
 from torchbridge.bench import Arm, Duel, Equality, Work
-from torchbridge.graphs import CudaGraphs
 
-WARM_UPS = 3
 SMALL_GPT2 = {"vocabulary": 600, "positions": 64, "layers": 2, "heads": 2, "width": 32}
 TEXT_TOKENS = 64  # that narrow models are told
 
 
 def package(name: str) -> Any:
-    """A module of a library.
+    """Import a module of an optional library.
 
     Raises:
-        NotHereError: it is not installed, or does not import here.
+        NotHereError: it is not installed, or cannot be imported.
     """
     try:
         return importlib.import_module(name)
@@ -44,37 +40,27 @@ def package(name: str) -> Any:
 
 
 def needs_cuda(name: str, device: torch.device) -> None:
-    """Raises NotHereError on another device than those that the library's kernels are for."""
+    """Raise NotHereError unless `device` is CUDA, which the library's kernels need."""
     if device.type != "cuda":
         raise NotHereError(f"{name} has kernels for CUDA, not for {device.type}")
 
 
 def as_graph(work: Callable[[], Any], device: torch.device) -> Callable[[], Any]:
-    """`work` as a CUDA graph: a call replays it and copies the outputs, as ours do; eager on a CPU.
+    """Capture `work` as a CUDA graph; a call replays it and copies the outputs. Eager on the CPU.
 
     Raises:
         NotHereError: it cannot be recorded.
     """
     if device.type != "cuda":
         return work
-    graphs = CudaGraphs(device)
     try:
-        with graphs.aside():
-            for _ in range(WARM_UPS):
-                work()
-        replay, outputs = graphs.record(work)
+        return moe_arms.recorded(work, device)
     except RuntimeError as error:
         raise NotHereError(f"the baseline cannot be recorded: {error}") from error
 
-    def again() -> Any:
-        replay()
-        return tree_map(lambda t: t.clone() if isinstance(t, Tensor) else t, outputs)
-
-    return again
-
 
 def as_compiled(work: Callable[[], Any], device: torch.device) -> Callable[[], Any]:
-    """`work` by torch.compile, on CUDA with CUDA graphs of its own; elsewhere only captured."""
+    """Compile `work`, on CUDA with torch's CUDA graphs."""
     if device.type != "cuda":
         return torch.compile(work, backend="aot_eager", dynamic=False)
     return torch.compile(work, mode="reduce-overhead", dynamic=False)
@@ -86,9 +72,7 @@ HELPED = {"graph": as_graph, "compile": as_compiled}
 def moe(
     hidden: int, tokens: int, opponent: str, how: str, device: torch.device, small: bool
 ) -> Duel:
-    """Our layer as a graph against experts of torch, transformers or vLLM, helped as well."""
-    from benchmarks import moe_arms
-
+    """Compare our captured layer with experts of torch, transformers or vLLM, also accelerated."""
     hidden, tokens = (64, 8) if small else (hidden, tokens)
     sizes = {"batch": tokens, "sequence": 1, "dtype": str(dtype_on(device)).split(".")[-1]}
     shape = moe_arms.Shape.gated(hidden, **sizes)
@@ -97,15 +81,13 @@ def moe(
     work = HELPED[how](opponents(opponent, layer, x), device)
     baseline = Arm(f"{opponent}, {how}", work, compiled=how == "compile")
     replay = moe_arms.captured(layer, x)
-    subject = Arm("layer as a graph", partial(replay, x)) if replay else None
+    subject = Arm("layer as a graph", replay) if replay else None
     duel = moe_arms.layer_duel(layer, x, shape, baseline, subject=subject, goal=1.0)
     return replace(duel, name=f"moe/{hidden}/{tokens}/{opponent}/{how}")
 
 
 def opponents(name: str, layer: Any, x: Tensor) -> Callable[[], Tensor]:
-    """The layer's experts by another library, with its weights."""
-    from benchmarks import moe_arms
-
+    """Compute the layer's experts by another library, with its weights."""
     if name == "torch_grouped_mm":
         return partial(moe_arms.plain_grouped_mm, layer, x)
     if name == "vllm":
@@ -143,9 +125,7 @@ def _vllm(fused: Callable[..., Tensor], layer: Any, x: Tensor) -> Tensor:
 
 
 def moe_training(opponent: str, device: torch.device, small: bool) -> Duel:
-    """Forward and the gradients of x and all experts' weights, 4,096 tokens of width 1,024."""
-    from benchmarks import moe_arms
-
+    """Compare forward and all gradients for 4,096 tokens of width 1,024."""
     tokens = 64 if small else 4096
     sizes = {"batch": tokens, "sequence": 1, "dtype": str(dtype_on(device)).split(".")[-1]}
     shape = moe_arms.Shape.gated(64 if small else 1024, **sizes)
@@ -186,9 +166,9 @@ def _slopes(
 
 
 def decode(opponent: str, device: torch.device, small: bool, *, compiled: bool = True) -> Duel:
-    """50 greedy tokens of GPT-2 124M in bfloat16, batch 1, against narrower or other decodes.
+    """Compare 50 greedy tokens of GPT-2 124M in bfloat16, batch 1, with other decodes.
 
-    Greedy texts of random weights part at near-ties, so the models are compared on one text.
+    Greedy texts of random weights diverge at near-ties, so models are compared on one text.
     """
     from benchmarks import gpt2 as own
     from benchmarks.plain_generation import PROMPT, make_baseline
@@ -216,7 +196,7 @@ def decode(opponent: str, device: torch.device, small: bool, *, compiled: bool =
 
 
 def agreeing(ours: Any, theirs: Any, text: Tensor, limits: str) -> Equality:
-    """Do both say nearly the same after every token of a text?"""
+    """Check that both models agree on every token of a text within `limits`."""
     from benchmarks.gpt2 import LIMITS
     from torchbridge.llm import teacher_forced
 
@@ -227,7 +207,7 @@ def agreeing(ours: Any, theirs: Any, text: Tensor, limits: str) -> Equality:
 def rivals(
     opponent: str, model: Any, baseline: Any, capacity: int, compiled: bool
 ) -> tuple[str, Callable[..., Tensor], Any]:
-    """(name, how it generates, the model as ids -> logits)."""
+    """Return the baseline's name, its generation, and its model as ids -> logits."""
     from benchmarks import gpt2 as own
     from torchbridge.llm import CompiledDecode, KVCache, generate, quantise_int8
 
@@ -282,7 +262,7 @@ def cross_entropy(
     width: int = 2048,
     classes: int = 131_072,
 ) -> Duel:
-    """Loss and both gradients at a vocabulary of 128k against torch's or Liger's own."""
+    """Compare loss and both gradients at 128k classes with torch or Liger."""
     from torchbridge import kernels as ours
 
     if small:
@@ -317,7 +297,7 @@ def cross_entropy(
 
 
 def losses(opponent: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """x [T, d], weight [V, d], target [T] -> the mean loss, by another library.
+    """Return another library's mean loss of x [T, d], weight [V, d], target [T].
 
     Raises:
         NotHereError: it is not here.
@@ -335,7 +315,7 @@ def losses(opponent: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 
 
 def attention(kind: str, opponent: str, device: torch.device, small: bool) -> Duel:
-    """Our path for a window, ALiBi or packed documents against a dense mask or torch's varlen."""
+    """Compare our path for a window, ALiBi or packed documents with a dense mask or varlen."""
     from torchbridge.attention import attend
 
     batch, heads, length, width = (1, 2, 64, 16) if small else (2, 16, 8192, 128)
@@ -362,7 +342,7 @@ def attention(kind: str, opponent: str, device: torch.device, small: bool) -> Du
 def pattern_of(
     kind: str, heads: int, length: int, device: torch.device, small: bool
 ) -> tuple[Any, Tensor, Tensor]:
-    """(our pattern, the scores' additive mask, where documents end)."""
+    """Return our pattern, the scores' additive mask, and the ends of documents."""
     from torchbridge import attention as ours
 
     window, parts = (16, 4) if small else (1024, 8)
@@ -393,9 +373,9 @@ def _varlen(varlen: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor, ends
 
 
 def flash(version: str, causal: bool, device: torch.device, small: bool) -> Duel:
-    """Our fastest exact path against the FlashAttention that torch's switch puts into SDPA.
+    """Compare our fastest exact path with the FlashAttention that torch's switch enables in SDPA.
 
-    The switch stays on in this process, which is one duel's.
+    The switch stays on in this process, which runs only this benchmark.
     """
     needs_cuda(version, device)
     switch = getattr(torch.nn.attention, "activate_flash_attention_impl", None)
@@ -411,7 +391,7 @@ def flash(version: str, causal: bool, device: torch.device, small: bool) -> Duel
 
 
 def fp8(granularity: str, device: torch.device, small: bool) -> Duel:
-    """A float8 layer with scales by row or block, its quantising included, against bfloat16's."""
+    """Compare a float8 layer with row or block scales, including quantisation, with bfloat16."""
     from benchmarks.fp8 import fp8_arms
 
     size = (256,) * 3 if small else (4096,) * 3
@@ -419,7 +399,7 @@ def fp8(granularity: str, device: torch.device, small: bool) -> Duel:
 
 
 def fp8_torchao(device: torch.device, small: bool) -> Duel:
-    """A float8 layer with scales by row against torchao's of the same weights, both compiled."""
+    """Compare a float8 layer with row scales with torchao's, same weights, both compiled."""
     from benchmarks.fp8 import PRODUCT_LIMIT, Layers, nearly
 
     needs_cuda("torchao's float8", device)

@@ -1,7 +1,7 @@
-"""The targets on a CUDA device as duels: what is promised, against what a user would else take.
+"""Benchmarks of the promised speed-ups on a CUDA device, against the usual alternatives.
 
-`DUELS` has a maker for each, called with a device and whether to be small; a maker raises
-`NotHereError`, or what the library raises, where this machine cannot do it.
+`DUELS` has a function for each, called with a device and whether to be small; it raises
+`NotHereError`, or the library's own error, if this machine cannot run it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ BACKENDS = {  # of scaled_dot_product_attention, by what torch calls them
 def moe(
     hidden: int, tokens: int, way: str, goal: float | None, device: torch.device, small: bool
 ) -> Duel:
-    """Our layer against Hugging Face's Mixtral experts, routing included; with a goal as a graph.
+    """Compare our layer with Hugging Face's Mixtral experts, including routing.
 
-    Launches are what takes the time. Theirs, and ours without a goal, run as they come.
+    With a `goal` ours is captured, because launches dominate; without, both run as they are.
 
     Raises:
         NotHereError: transformers is missing, or older than its experts in one tensor.
@@ -51,7 +51,7 @@ def moe(
 
 
 def gpt2(device: torch.device, small: bool) -> Duel:
-    """50 greedy tokens of GPT-2 124M, batch 1, against Hugging Face's generate(), exact tokens.
+    """Compare 50 greedy tokens of GPT-2 124M, batch 1, with Hugging Face's generate(), exactly.
 
     Raises:
         NotHereError: transformers is missing.
@@ -80,14 +80,14 @@ def gpt2(device: torch.device, small: bool) -> Duel:
 
 
 def fp8_linear(size: int, device: torch.device, small: bool) -> Duel:
-    """A float8 layer, its quantising included, against bfloat16's; both compiled."""
+    """Compare a float8 layer, including quantisation, with bfloat16, both compiled."""
     from benchmarks.fp8 import fp8_arms
 
     return fp8_arms((64,) * 3 if small else (size,) * 3, device, compiled=not small)
 
 
 def attention(backend: str, causal: bool, device: torch.device, small: bool) -> Duel:
-    """Our fastest exact path against one back-end of SDPA; what it refuses is said."""
+    """Compare our fastest exact path with one back-end of SDPA."""
     from torchbridge.attention import FULL, Causal, attend
 
     batch, heads, length, width = (1, 2, 64, 16) if small else (4, 16, 4096, 128)

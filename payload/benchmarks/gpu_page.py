@@ -1,4 +1,4 @@
-"""The page of `benchmarks.gpu`: its JSON as Markdown."""
+"""Render the JSON of `benchmarks.gpu` as a Markdown page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SAVED = (
 
 
 def page(told: Told) -> str:
-    """The machine, a row for each target, then which kernels to keep."""
+    """Render the machine, a row per target, and which kernels to keep."""
     parts = ["# Kernels and speed on this device", "", *_machine(told), ""]
     if told["small"]:
         parts += ["**Tiny sizes: a trial of the machinery. No figure here means anything.**", ""]
@@ -46,7 +46,7 @@ def page(told: Told) -> str:
 
 
 def verdict(one: Told) -> str:
-    """Keep a kernel that is faster for sure, or that saves the memory it was built to save."""
+    """Say whether to keep a kernel: if it is certainly faster, or saves the memory it should."""
     if "refused" in one:
         return f"not asked: {_short(one['refused'])}"
     if "ratio" not in one:

@@ -37,7 +37,7 @@ DECODED = 64  # tokens
 
 
 def duels(hidden: int, batch: int, device: torch.device, *, full: bool) -> Iterator[Duel]:
-    """All of one hidden size; on the CPU, unless `full`, those that a minute has room for."""
+    """Yield the benchmarks of one hidden size; on the CPU, unless `full`, those for one minute."""
     on_cpu = device.type == "cpu"
     brief = on_cpu and not full
     for dtype in ("float32",) if on_cpu else ("float32", "bfloat16"):
@@ -57,7 +57,7 @@ def duels(hidden: int, batch: int, device: torch.device, *, full: bool) -> Itera
 
 
 def report(outcome: Outcome) -> None:
-    """The throughput, which a duel's own lines do not have."""
+    """Print and emit the throughput."""
     duel, seconds = outcome.duel, outcome.seconds("subject")
     tokens, hidden = int(duel.params["tokens"]), duel.params["hidden"]
     speeds = [tokens / s for s in seconds]
@@ -72,7 +72,7 @@ def report(outcome: Outcome) -> None:
 
 @torch.inference_mode()
 def main(arguments: list[str] | None = None) -> int:
-    """All sizes; 0 if all checks passed."""
+    """Run all sizes; return 0 if all checks passed."""
     parser = argparse.ArgumentParser(description="MoE throughput against named baselines")
     parser.add_argument("--hidden", type=int, nargs="+", default=[512, 1024])
     parser.add_argument("--batch", type=int, default=32, help="of 128 tokens each")

@@ -42,7 +42,7 @@ FLOOR = 0.97  # of eager's speed, and of the level's below: the lower end of the
 
 
 def mlp(device: torch.device) -> tuple[nn.Module, Tensor]:
-    """[64, 512] -> [64, 10]"""
+    """Return an MLP [64, 512] -> [64, 10] and its input."""
     widths = (512, 256, 128, 10)
     layers = [nn.Linear(i, o) for i, o in itertools.pairwise(widths)]
     model = nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), layers[2])
@@ -50,14 +50,14 @@ def mlp(device: torch.device) -> tuple[nn.Module, Tensor]:
 
 
 def resnet(device: torch.device) -> tuple[nn.Module, Tensor]:
-    """ResNet-50; on the CPU with two blocks of every kind, half as wide, on smaller pictures."""
+    """Return ResNet-50 and its input; on the CPU two blocks per kind, half as wide."""
     if device.type != "cpu":
         return bottleneck_resnet(), torch.randn(32, 3, 224, 224)
     return bottleneck_resnet((2, 2, 2, 2), 32), torch.randn(2, 3, 96, 96)
 
 
 def gpt2(device: torch.device) -> tuple[nn.Module, Tensor]:
-    """GPT-2 on whole texts; on the CPU of four layers."""
+    """Return GPT-2 on whole texts and its input; on the CPU with four layers."""
     config, shape = GPT2Config(dropout=0.0), (8, 512)
     if device.type == "cpu":
         sizes = {"vocabulary": 4096, "positions": 64, "layers": 4, "heads": 4, "width": 256}
@@ -74,7 +74,7 @@ MODELS: dict[str, Callable[[torch.device], tuple[nn.Module, Tensor]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A model at a level, and the eager model that it comes from."""
+    """A model at a level, with its eager original."""
 
     level: str
     prepared: Prepared
@@ -83,14 +83,14 @@ class Stage:
 
     @property
     def model(self) -> nn.Module:
-        """To be called with `x`."""
+        """The prepared model, called with `x`."""
         return self.prepared.model
 
 
 def stages(name: str, backend: Backend, budget_s: float) -> Iterator[Stage]:
-    """One model at each level, prepared from its weights anew; `budget_s` per pass for measuring.
+    """Yield a model prepared at each level from the same weights; `budget_s` per measured pass.
 
-    Where the levels differ by no pass, they are one model.
+    Levels that apply the same passes share one model.
     """
     torch.manual_seed(0)
     model, x = MODELS[name](backend.device)
@@ -103,7 +103,7 @@ def stages(name: str, backend: Backend, budget_s: float) -> Iterator[Stage]:
 def levels(
     name: str, backend: Backend, budget_s: float = 1.0
 ) -> Iterator[tuple[str, nn.Module, nn.Module, Tensor]]:
-    """(level, model, eager, x), the lowest level first; `budget_s` per pass for measuring."""
+    """Yield (level, model, eager, x), lowest level first; `budget_s` per measured pass."""
     for stage in stages(name, backend, budget_s):
         yield stage.level, stage.model, stage.eager, stage.x
 
@@ -123,9 +123,9 @@ class _Trace(TorchDispatchMode):
 
 @torch.no_grad()
 def same_operators(model: nn.Module, other: nn.Module, x: Tensor) -> int:
-    """How many operators both run, the very same on alike tensors; 0 where they differ.
+    """Return how many operators both models run if they are identical; 0 if they differ.
 
-    A compiled model runs kernels of its own, which no operator tells of: it is never the same.
+    A compiled model runs its own kernels, so it is never identical.
     """
     if any(hasattr(one, "_orig_mod") for one in (model, other)):
         return 0
@@ -138,7 +138,7 @@ def same_operators(model: nn.Module, other: nn.Module, x: Tensor) -> int:
 
 
 def tell(name: str, stage: Stage) -> None:
-    """What each pass did, and what that was worth."""
+    """Print what each pass did, and its effect."""
     for result in stage.prepared.passes:
         print(f"  {'+' if result.applied else '-'} {describe_pass(result)}")
         if result.name == "compile" and not result.applied and result.effect is None:
@@ -151,7 +151,7 @@ def tell(name: str, stage: Stage) -> None:
 
 
 def describe_pass(result: PassResult) -> str:
-    """One line: the evidence or the reason, and the measured effect."""
+    """Return one line: evidence or reason, and the measured effect."""
     if not result.applied:
         return f"{result.name}: {result.reason}"
     effect = "" if result.effect is None else f"; {result.effect} in {result.effect.pairs} pairs"
@@ -159,7 +159,7 @@ def describe_pass(result: PassResult) -> str:
 
 
 def equals_float64(name: str, stage: Stage, expected: Tensor) -> bool:
-    """The numbers come first."""
+    """Check the outputs against float64."""
     error = relative_error(stage.model(stage.x), expected)
     limit = LIMITS[stage.level]
     print(f"  relative error {error:.1e} against float64, {limit:g} allowed")
@@ -170,9 +170,9 @@ def equals_float64(name: str, stage: Stage, expected: Tensor) -> bool:
 def against(
     name: str, stage: Stage, other: nn.Module, title: str, budget_s: float, floor: float | None
 ) -> bool:
-    """The level against another model in turns; False if they differ or the floor is missed.
+    """Compare the level with another model; False if outputs differ or the threshold is missed.
 
-    Without a floor the lower end of the interval is reported, and fails nothing.
+    Without a threshold the interval's lower end is only reported.
     """
     told = f"levels/{name}/{stage.level}/{title.replace(' ', '_')}"
     if count := same_operators(stage.model, other, stage.x):
@@ -203,7 +203,7 @@ def against(
 
 @torch.no_grad()
 def measure(name: str, backend: Backend, budget_s: float) -> bool:
-    """One model at all levels; False if a check failed."""
+    """Measure one model at all levels; False if a check failed."""
     good, below, expected = True, None, None
     for stage in stages(name, backend, budget_s / 15):
         if expected is None:
@@ -223,7 +223,7 @@ def measure(name: str, backend: Backend, budget_s: float) -> bool:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """All models; 0 if all checks passed."""
+    """Run all models; return 0 if all checks passed."""
     parser = argparse.ArgumentParser(description="Levels and passes on real models")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds, compilation apart")
     parser.add_argument("--only", choices=sorted(MODELS), help="one of the models")

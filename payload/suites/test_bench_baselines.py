@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from benchmarks import gpu_baselines
+from benchmarks import gpu_baselines, moe_arms
 from benchmarks.floor_duels import NotHereError
 from torchbridge.attention import PathRefused
 from torchbridge.bench.run import compare_outputs
@@ -61,7 +61,7 @@ def test_what_cannot_be_recorded_is_refused(monkeypatch):
         def record(self, work):
             raise RuntimeError("it waits")
 
-    monkeypatch.setattr(gpu_baselines, "CudaGraphs", Graphs)
+    monkeypatch.setattr(moe_arms, "CudaGraphs", Graphs)
     with pytest.raises(NotHereError, match="cannot be recorded: it waits"):
         gpu_baselines.as_graph(lambda: None, torch.device("cuda"))
     assert gpu_baselines.as_graph(int, CPU) is int

@@ -11,7 +11,6 @@ from torch import nn
 from suites.numerics import TOLERANCE, relative_error, rms_error
 from torchbridge.config import AttentionConfig, Config
 from torchbridge.configured import (
-    HostStates,
     attention_layer,
     checkpoint_blocks,
     make_ready,
@@ -144,21 +143,6 @@ class TestTraining:
         fit(model, batches, train_config(Config(), epochs=1, seed=0), device=device)
         changed = [not torch.equal(before[n], v) for n, v in model.state_dict().items()]
         assert changed == [True] * 4
-
-    def test_states_on_the_host(self, device):
-        models = [mlp().to(device)]
-        models.append(copy.deepcopy(models[0]))
-        x = torch.randn(8, 32, device=device)
-        plain, moved = (torch.optim.AdamW(model.parameters(), lr=1e-2) for model in models)
-        for optimizer, model in ((plain, models[0]), (HostStates(moved), models[1])):
-            for _ in range(3):
-                optimizer.zero_grad()
-                model(x).square().sum().backward()
-                optimizer.step()
-        pairs = zip(models[0].parameters(), models[1].parameters(), strict=True)
-        assert all(torch.equal(a, b) for a, b in pairs)
-        states = [v for state in moved.state.values() for v in state.values() if v.dim()]
-        assert [state.device.type for state in states] == ["cpu"] * 8  # two of each parameter
 
 
 class TestAttention:

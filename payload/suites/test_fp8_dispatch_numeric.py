@@ -20,7 +20,6 @@ from torchbridge.fp8 import (
     FP8InferenceLinear,
     Job,
     NativeFP8Linear,
-    checks,
     choose,
     dispatch,
     linear,
@@ -245,12 +244,6 @@ class TestWithoutUnits:
         assert fp8.why_not_compiled(torch.device("cuda"), A10G) == wanted
         assert fp8.why_not_compiled(torch.device("cuda"), L4) is None
         assert fp8.why_not_compiled(torch.device("cpu"), CPU) is None
-
-    def test_a_compiled_layer_is_not_timed(self, monkeypatch):
-        """The reason comes before anything is put on the device."""
-        monkeypatch.setattr(checks, "probe", lambda device: A10G)
-        with pytest.raises(RuntimeError, match="no FP8 units on sm_86: Triton"):
-            fp8.benchmark_fp8_layer(64, 64, 8, compiled=True, device=torch.device("cuda"))
 
     def test_the_benchmark_is_refused(self, monkeypatch, capsys, tmp_path):
         """As a job, and as a duel of `benchmarks.gpu`; nothing is put on the device before."""

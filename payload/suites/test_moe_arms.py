@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from benchmarks import moe_arms, moe_throughput
+from suites.moe_reference import CUDA
 from suites.numerics import TOLERANCE, relative_error
 from torchbridge.bench import run_duel
 from torchbridge.moe.grouped import why_not
@@ -56,13 +57,34 @@ def test_duels_name_and_measure_what_they_compare():
 @needs_hf
 @pytest.mark.parametrize(("rows", "graph"), [(64, None), (65, False), (65, True)])
 def test_few_rows_read_the_weights_and_are_captured_as_others_when_asked(monkeypatch, rows, graph):
-    monkeypatch.setattr(moe_arms, "captured", lambda layer, x: lambda x: x)
+    monkeypatch.setattr(moe_arms, "captured", lambda layer, x: lambda: x)
     shape = replace(SHAPE, batch=rows, sequence=1)
     asked = {} if graph is None else {"graph": graph}
     for duel in moe_arms.hf_duels(shape, CPU, **asked):
         assert duel.subject.name == ("layer" if graph is False else "layer as a graph")
         weights = 4 * (4 * 3 * 32 * 64 + 4 * 32)  # float32; up and gate, down; the router
         assert duel.work.bytes == (weights if rows == 64 else 0)
+
+
+@CUDA
+@torch.no_grad()
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_captured_layer_computes_what_is_in_its_input(dtype):
+    shape, device = replace(SHAPE, batch=16, sequence=1, dtype=dtype), torch.device("cuda")
+    layer, x = moe_arms.make_layer(shape, device), moe_arms.make_tokens(shape, device)
+    replay = moe_arms.captured(layer, x)
+    for _ in range(3):
+        x.normal_()
+        assert relative_error(replay(), layer(x)) <= TOLERANCE[x.dtype]
+
+
+def test_what_waits_for_the_device_is_not_captured(capsys):
+    layer = moe_arms.make_layer(SHAPE, torch.device("meta"))
+    assert moe_arms.captured(layer, torch.empty(65, 32, device="meta", dtype=torch.float64)) is None
+    assert moe_arms.captured(moe_arms.make_layer(SHAPE, CPU), torch.zeros(2, 32)) is None
+    told = capsys.readouterr().out.splitlines()
+    assert "the host waits for the device" in told[0]
+    assert told[1] == "  no graph: a CUDA graph needs a CUDA device, not cpu"
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
-"""What a machine has and lacks, by 14 diagnostics, each by trying.
+"""Check a machine's software and hardware by 14 diagnostics.
 
-Run: `python -m torchbridge.doctor`. A warning is about something optional; the exit code is 1 if
-anything failed.
+Run: `python -m torchbridge.doctor`. A warning concerns something optional; the exit code is 1 if a
+diagnostic failed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ LEAST_MEMORY = 4 * 2**30  # bytes of a GPU below which the demonstrations do not
 
 @dataclass(frozen=True, slots=True)
 class Patient(machine.Machine):
-    """The machine as its checks see it; by default as it is."""
+    """The machine under test, with the functions that the checks call; tests replace them."""
 
     python: tuple[int, ...] = sys.version_info[:3]
     torch_version: str = torch.__version__
@@ -60,7 +60,7 @@ class Patient(machine.Machine):
 
 
 def check_python(patient: Patient) -> Finding:
-    """Is it recent enough?"""
+    """Check that the Python version is at least LEAST_PYTHON."""
     version = ".".join(map(str, patient.python))
     if patient.python < LEAST_PYTHON:
         least = ".".join(map(str, LEAST_PYTHON))
@@ -71,7 +71,7 @@ def check_python(patient: Patient) -> Finding:
 
 
 def check_torch(patient: Patient) -> Finding:
-    """Is it recent enough, and does it differentiate?"""
+    """Check that torch is at least LEAST_TORCH and computes a gradient."""
     version = patient.torch_version
     found = re.match(r"(\d+)\.(\d+)", version)
     if found is None or tuple(map(int, found.groups())) < LEAST_TORCH:
@@ -89,7 +89,7 @@ def check_torch(patient: Patient) -> Finding:
 
 
 def check_numpy(patient: Patient) -> Finding:
-    """Can torch and NumPy share memory?"""
+    """Check that torch and NumPy share memory."""
     try:
         numpy = patient.load("numpy")
     except ImportError:
@@ -103,7 +103,7 @@ def check_numpy(patient: Patient) -> Finding:
 
 
 def check_package(patient: Patient) -> Finding:
-    """Can every module of this library be imported?"""
+    """Import every module of this library."""
     found = pkgutil.walk_packages(torchbridge.__path__, "torchbridge.")
     names = [module.name for module in found]
     tried = {name: _import_error(name, patient) for name in names}
@@ -127,7 +127,7 @@ def _import_error(name: str, patient: Patient) -> str:
 
 
 def check_gpu(patient: Patient) -> Finding:
-    """Is there one that computes?"""
+    """Check that a GPU is present and computes correctly; a CPU alone is a warning."""
     if patient.device.type == "cpu":
         return doubtful("no GPU: everything runs on the CPU", "use a machine with one for speed")
     finding = machine.compute(patient)
@@ -135,7 +135,7 @@ def check_gpu(patient: Patient) -> Finding:
 
 
 def check_capability(patient: Patient) -> Finding:
-    """Is torch built for it, and what does it compute natively?"""
+    """Check that torch supports the GPU, and list the formats it computes natively."""
     hardware = patient.hardware
     if hardware.vendor == "cpu":
         return doubtful("no GPU: no compute capability", "none is needed on a CPU")
@@ -147,7 +147,7 @@ def check_capability(patient: Patient) -> Finding:
 
 
 def check_memory(patient: Patient) -> Finding:
-    """Is there enough on the GPU, and does it hold what is written?"""
+    """Check that the GPU has at least LEAST_MEMORY bytes and returns what is written to them."""
     if patient.hardware.vendor == "cpu":
         return doubtful("no GPU: no GPU memory", "none is needed on a CPU")
     size = patient.hardware.memory_bytes
@@ -160,7 +160,7 @@ def check_memory(patient: Patient) -> Finding:
 
 
 def check_cores(patient: Patient, usable: int | None = None) -> Finding:
-    """How many may this process use, and does torch use more than there are?"""
+    """Check that torch uses no more threads than the cores that this process may run on."""
     usable = usable or _usable_cores()
     threads = torch.get_num_threads()
     details = {"usable": usable, "present": os.cpu_count(), "threads": threads}
@@ -179,7 +179,7 @@ def _usable_cores() -> int:
 
 
 def check_compile(patient: Patient) -> Finding:
-    """Does torch.compile build a kernel that gives the same numbers?"""
+    """Check that torch.compile builds a kernel that computes the same as eager mode."""
     x = torch.linspace(-3, 3, 1000, device=patient.device)
     try:
         with _known_deprecations():
@@ -203,7 +203,7 @@ def _known_deprecations() -> Iterator[None]:
 
 
 def check_torchscript(patient: Patient) -> Finding:
-    """Does a traced model give the same numbers? (A legacy format: torch.export is the newer.)"""
+    """Check that a traced TorchScript model computes the same as the original."""
     model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4)).eval()
     x = torch.linspace(-1, 1, 24).reshape(3, 8)
     with torch.no_grad(), _known_deprecations():
@@ -212,7 +212,7 @@ def check_torchscript(patient: Patient) -> Finding:
 
 
 def check_optimization(patient: Patient) -> Finding:
-    """Does a backend change a model, with evidence, and keep its numbers?"""
+    """Check that a backend's passes change a model and preserve its outputs."""
     backends = patient.load("torchbridge.backends")
     backend = backends.create_backend(device=patient.device)
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).eval()
@@ -230,7 +230,7 @@ def check_optimization(patient: Patient) -> Finding:
 
 
 def check_triton(patient: Patient) -> Finding:
-    """Is it installed, and has it a driver for a device here?"""
+    """Check that Triton is installed and has a driver for a device of this machine."""
     try:
         triton = patient.load("triton")
     except ImportError:
@@ -246,7 +246,7 @@ def check_triton(patient: Patient) -> Finding:
 
 
 def check_flash(patient: Patient) -> Finding:
-    """Does SDPA's flash kernel run on the device, asked for by name, and mask the future?"""
+    """Check that SDPA's flash kernel runs on the device and applies the causal mask."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     dtype = torch.float32 if patient.device.type == "cpu" else torch.float16
@@ -266,7 +266,7 @@ def check_flash(patient: Patient) -> Finding:
 
 
 def check_toolkit(patient: Patient) -> Finding:
-    """Is there a CUDA compiler, and of torch's major version? Only own CUDA kernels need it."""
+    """Check for a CUDA compiler of torch's major version; only custom CUDA kernels need it."""
     program = patient.find_program("nvcc")
     if program is None:
         return doubtful("no nvcc on PATH", "only needed to build CUDA extensions")
@@ -326,10 +326,10 @@ SIGNS = {PASS: "+", WARNING: "!", FAIL: "x"}
 def diagnose(
     categories: Sequence[str] = tuple(DIAGNOSTICS), patient: Patient | None = None
 ) -> list[Report]:
-    """One report per category, by default all of them on this machine.
+    """Run the diagnostics of some categories; return one report per category.
 
     Raises:
-        ValueError: there is no such category.
+        ValueError: a category is unknown.
     """
     for category in categories:
         if category not in DIAGNOSTICS:
@@ -341,7 +341,7 @@ def diagnose(
 
 
 def show(reports: Sequence[Report]) -> None:
-    """For a person: one line per diagnostic, and what to do where something is amiss."""
+    """Print one line per diagnostic, recommendations and the counts."""
     for report in reports:
         print(f"\n{report.title.capitalize()}")
         for finding in report:
@@ -354,7 +354,7 @@ def show(reports: Sequence[Report]) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """All diagnostics; 1 if one failed."""
+    """Run the diagnostics and print them; return 1 if one failed, else 0."""
     parser = argparse.ArgumentParser(description="What this machine has and lacks")
     parser.add_argument("--category", choices=DIAGNOSTICS, action="append")
     parser.add_argument("--json", action="store_true", help="for programs")

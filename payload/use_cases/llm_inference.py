@@ -50,7 +50,7 @@ def banner(number: int, title: str) -> None:
 
 
 def load(device: torch.device) -> Baseline:
-    """The baseline, and our model with its weights; prints what they are."""
+    """Load the baseline and our model with its weights, and print them."""
     baseline = make_baseline(GPT2Config(), device)
     count = sum(p.numel() for p in baseline.model.parameters())
     print(f"GPT-2: {count:,} parameters (random, float32), on {device}")
@@ -60,7 +60,7 @@ def load(device: torch.device) -> Baseline:
 
 
 def optimise(baseline: Baseline, ids: Tensor) -> tuple[str, Generate]:
-    """A static cache; on accelerators the decode step is compiled and captured: launches rule."""
+    """Return our generation with a static cache; on accelerators compiled and captured."""
     ready = LLMOptimizer(device=ids.device).optimize(baseline.model)
     model = ready.model
     for one in ready.prepared.passes:
@@ -84,7 +84,7 @@ def optimise(baseline: Baseline, ids: Tensor) -> tuple[str, Generate]:
 
 
 def judge_int8(model: GPT2, reference: GPT2, device: torch.device) -> bool:
-    """int8 weights as an option: what they save, how far they are off on a text told to both."""
+    """Measure int8 weights: bytes saved and deviation on the same text."""
     text = torch.randint(0, 50257, TEXT_SHAPE, generator=torch.Generator().manual_seed(8))
     found = teacher_forced(model, reference, text.to(device))
     before, after = model_bytes(reference), model_bytes(model)
@@ -98,7 +98,7 @@ def judge_int8(model: GPT2, reference: GPT2, device: torch.device) -> bool:
 
 
 def outputs_match(ours: Tensor, theirs: Tensor) -> bool:
-    """Every new token, not the beginning of a text."""
+    """Check that all new tokens are equal."""
     equal = int((ours == theirs)[:, len(PROMPT) :].sum())
     good = ours.shape == theirs.shape and equal == NEW_TOKENS
     print(f"Outputs match: {good} ({equal} of {NEW_TOKENS} new tokens)")
@@ -108,7 +108,7 @@ def outputs_match(ours: Tensor, theirs: Tensor) -> bool:
 
 
 def main() -> int:
-    """All steps; 0 if the outputs match and int8 weights stay within their limits."""
+    """Run all steps; return 0 if outputs match and int8 weights are within their limits."""
     device = pick_device()
     banner(1, "Environment and model")
     print(f"torchbridge {__version__}, {describe(device)}")

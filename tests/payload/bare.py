@@ -11,7 +11,6 @@ OPTIONAL = frozenset(
         "accelerate",
         "apex",
         "deepspeed",
-        "flash_attn",
         "hypothesis",
         "liger_kernel",
         "matplotlib",

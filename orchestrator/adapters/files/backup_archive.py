@@ -1,6 +1,7 @@
-"""Backup archives: a gzipped tar of copies with their digests, listed by its last member.
+"""Backup archives: gzipped tar files whose last member lists the sha256 of every other member.
 
-An archive that was cut off has no list; whatever else happened to it shows in a digest.
+An archive that was cut off has no list. Any other damage makes a member differ from its digest; the
+digests are no protection against somebody who changes a member and the list.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import IO, Annotated, Self
 
@@ -34,9 +35,13 @@ class BackupArchiveError(Exception):
     """An archive cannot be written or read; the text says why, for a person."""
 
 
+class MemberGoneError(Exception):
+    """What was to be a member is not there any more."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupFacts:
-    """What a backup is of."""
+    """Time, program version, schema revision, project and controller id of a backup."""
 
     at: AwareDatetime
     version: Fact
@@ -57,7 +62,7 @@ class _Format:
 class _Listed(BackupFacts):
     format: int
     members: dict[str, str]
-    """Digests by name."""
+    """The sha256 of each member, by its name, in hexadecimal."""
 
 
 _FORMAT = TypeAdapter(_Format)
@@ -77,15 +82,18 @@ class _PlainFile(tarfile.TarInfo):
 
 @dataclass(frozen=True, slots=True)
 class BackupArchive:
-    """A verified archive."""
+    """An archive whose members were compared with their digests."""
 
     path: Path
     facts: BackupFacts
     members: Mapping[str, str]
-    """Digests by name."""
+    """The sha256 of each member, by its name, in hexadecimal."""
 
     def read(self, prefix: str) -> Iterator[tuple[str, IO[bytes]]]:
-        """Yield the members below `prefix`, in their order; each is read before the next."""
+        """Yield the members whose names begin with `prefix`: the rest of the name, and the file.
+
+        A file must be read before the next member. Raises BackupArchiveError for a damaged archive.
+        """
         with _opened(self.path) as archive:
             for member in archive:
                 if member.name.startswith(prefix) and member.name in self.members:
@@ -96,10 +104,17 @@ class BackupArchive:
 
 def write_archive(
     path: Path, facts: BackupFacts, members: Iterable[tuple[str, Iterable[bytes]]]
-) -> int:
-    """Write a new file, readable by its owner only; return its size in bytes.
+) -> BackupArchive:
+    """Write and verify a new file, readable by its owner only.
 
-    Raises BackupArchiveError if it exists, or cannot be written or read back.
+    Args:
+        path: The file. Until it is verified its name ends with `.part`.
+        facts: What the archive is of.
+        members: Names and contents. A member whose contents raise MemberGoneError is left out.
+
+    Raises:
+        BackupArchiveError: The file exists, cannot be written, or differs when it is read back.
+            Errors of `members` are passed on. No file is left.
     """
     try:
         _LISTED.validate_json(_list(facts, {}), strict=True)
@@ -114,18 +129,40 @@ def write_archive(
                 _write(file, facts, members, path.parent)
                 file.flush()
                 os.fsync(file.fileno())
-                part.rename(path)
-            except BaseException:
+                archive = _verified(path, part)
+                _link(part, path)
+            finally:
                 with suppress(OSError):
                     part.unlink()
-                raise
     except FileExistsError:
         raise BackupArchiveError(
             f"{part} exists: another backup is written there; remove it if none is"
         ) from None
     except OSError as error:
         raise BackupArchiveError(f"{path} cannot be written: {error.strerror or error}") from error
-    return path.stat().st_size
+    return archive
+
+
+def _verified(path: Path, part: Path) -> BackupArchive:
+    try:
+        return replace(verify_archive(part), path=path)
+    except BackupArchiveError as error:
+        raise BackupArchiveError(
+            f"{path} is not written: {error}: check the disk, and back up again"
+        ) from error
+
+
+def _link(part: Path, path: Path) -> None:
+    """Give the file its name, unless another one has it by now."""
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        raise BackupArchiveError(f"{path} exists already: name a new file") from None
+    except OSError as error:
+        raise BackupArchiveError(
+            f"{part} cannot be linked to {path}: {error.strerror or error}: name a file on a file"
+            " system that has hard links"
+        ) from error
 
 
 def _write(
@@ -140,7 +177,7 @@ def _write(
         tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as archive,
     ):
         for name, chunks in members:
-            with tempfile.TemporaryFile(dir=scratch) as copy:
+            with suppress(MemberGoneError), tempfile.TemporaryFile(dir=scratch) as copy:
                 seen = hashlib.sha256()
                 for chunk in chunks:
                     seen.update(chunk)
@@ -168,9 +205,9 @@ def _add(archive: tarfile.TarFile, name: str, copy: IO[bytes]) -> None:
 
 
 def verify_archive(path: Path) -> BackupArchive:
-    """Read all of an archive, and compare every member with its digest.
+    """Read all of an archive, and compare every member with its sha256.
 
-    Raises BackupArchiveError for anything that is not as it was written.
+    Raises BackupArchiveError if the archive is missing, cut off, changed, or of another format.
     """
     digests: dict[str, str] = {}
     listed = b""
@@ -228,11 +265,11 @@ def _opened(path: Path) -> Iterator[tarfile.TarFile]:
 
 
 def damaged(path: Path, why: str) -> BackupArchiveError:
-    """Return the error of an archive that is not as it was written."""
-    return BackupArchiveError(f"{path} is no whole backup: {why}; nothing was restored")
+    """Return the error for an archive that differs from what was written; `why` says where."""
+    return BackupArchiveError(f"{path} is no whole backup: {why}")
 
 
 def chunks_of(file: IO[bytes]) -> Iterator[bytes]:
-    """Yield the bytes of a member."""
+    """Yield the bytes of a member, at most 1 MiB at a time."""
     while chunk := file.read(_CHUNK):
         yield chunk

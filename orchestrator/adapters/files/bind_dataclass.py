@@ -127,7 +127,7 @@ class DataclassBinder:
         return self._scalar(item, hint, path)
 
     def say(self, path: Path, message: str, at: DocumentPosition | None) -> object:
-        """Add a problem."""
+        """Store a problem of the value at `path`; return `BAD`."""
         self.problems.append(placed(path, message, at))
         return BAD
 

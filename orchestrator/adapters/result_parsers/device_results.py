@@ -89,7 +89,7 @@ class DeviceResults:
 
 
 class _Document:
-    """One document."""
+    """Collects what one JSON document has about the machine, its parts and its verdict."""
 
     def __init__(self, root: Mapping[str, object]) -> None:
         self._facts: Facts = {}
@@ -103,7 +103,7 @@ class _Document:
         self._sort(root, depth=0)
 
     def statements(self, *, is_torn: bool) -> Iterator[Said]:
-        """All of it."""
+        """Yield the environment, the times, the job with its results, and the problems."""
         missing = self._missing
         if self._devices and not missing:
             self._machine["devices"] = self._devices

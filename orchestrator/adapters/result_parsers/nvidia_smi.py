@@ -192,7 +192,7 @@ class _Rows:
         self._kept = 0
 
     def add(self, number: int, line: str) -> None:
-        """One row."""
+        """Read one row of the CSV; a row that is no sample is counted as left out."""
         if line.startswith((_NONE, _BROKEN)):
             self._leave_out(f"from line {number} on nvidia-smi says: {line[:100]}")
             return
@@ -210,7 +210,7 @@ class _Rows:
             self._sample(device, head, cell)
 
     def statements(self) -> Iterator[Said]:
-        """All of it."""
+        """Yield the devices, the problems, and for a series its metrics."""
         facts = [dict(device.facts) for device in self._devices.values()]
         yield ParsedEnvironment({"machine": {"devices": facts}})
         for why, count in self._left_out.items():

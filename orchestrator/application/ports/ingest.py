@@ -99,7 +99,7 @@ class IntakeFullError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """An uploaded file."""
+    """One file of an upload, as it came and as parsers read it."""
 
     name: str
     """Path below the folder or archive."""

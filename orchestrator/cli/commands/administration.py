@@ -36,8 +36,8 @@ _TOKENS = Layout(
     first_to_go=("prefix",),
 )
 _SESSIONS = Layout(
-    titles=("id", "name", "display name", "scope", "signed in", "last used", "expires"),
-    first_to_go=("display name",),
+    titles=("id", "name", "display name", "scope", "from", "signed in", "last used", "expires"),
+    first_to_go=("display name", "from"),
 )
 LocalJobsOption = Annotated[
     str | None,
@@ -190,7 +190,8 @@ def session_list(context: typer.Context, as_json: JsonOption = False) -> None:
 
 def _session_row(one: BrowserSession) -> dict[str, Text]:
     times = (utc(at) for at in (one.created_at, one.last_used_at, one.expires_at))
-    return row_of(_SESSIONS, one.id, one.name, one.display_name or "–", one.scope, *times)
+    whose = (one.id, one.name, one.display_name or "–", one.scope)
+    return row_of(_SESSIONS, *whose, f"{one.address} {one.agent}".strip() or "–", *times)
 
 
 @session_app.command("revoke")

@@ -1,4 +1,4 @@
-"""backup and restore: a controller's database and files in one file."""
+"""The commands `backup` and `restore`: a controller's database and blobs in one file."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The backup: 
 
 
 def backup_command(context: typer.Context, file: FileArgument, as_json: JsonOption = False) -> None:
-    """Copy the controller's database and files into one file, also while runs go on.
+    """Copy the controller's database and files into one new file, also while runs go on.
 
-    It has no secrets: keys, tokens and channels' addresses stay where they are.
+    The file has rows, logs, artifacts and payloads, but no keys, no tokens and no addresses of
+    channels. A secret that a job printed may be in the logs.
     """
     session = session_of(context)
     report = _here(session, session.wiring.backup, file)
@@ -33,8 +34,20 @@ def backup_command(context: typer.Context, file: FileArgument, as_json: JsonOpti
         session.print_json(asdict(report))
         return
     session.print(report.file)
+    for line in _backed_up(report):
+        session.say(line)
+
+
+def _backed_up(report: BackupReport) -> Iterator[str]:
     blobs = plural(report.blobs, "blob")
-    session.say(f"All rows of {report.database} and {blobs}, {size(report.size_bytes)}, verified.")
+    yield f"All rows of {report.database} and {blobs}, {size(report.size_bytes)}, verified."
+    yield from _missing(report)
+
+
+def _missing(report: BackupReport) -> Iterator[str]:
+    if report.blobs_missing:
+        blobs = plural(report.blobs_missing, "blob")
+        yield f"Not in the backup: {blobs} that its rows name, which the controller had no more."
 
 
 RevokeOption = Annotated[
@@ -56,10 +69,10 @@ def restore_command(
     accept_broken_chain: BrokenOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Fill an empty home, or an empty database, from a backup.
+    """Fill an empty home and an empty database from a backup.
 
     Runs that were going on are cancelled, and their machines ended, once a controller starts.
-    What was revoked after the backup is valid again: valid tokens and schedules are listed.
+    Tokens that were revoked after the backup are valid again: it lists valid tokens and schedules.
     """
     session = session_of(context)
     act = partial(
@@ -78,6 +91,7 @@ def restore_command(
 def _restored(report: RestoreReport) -> Iterator[str]:
     log = report.audit_log
     yield f"{report.database} is as it was at {report.at}."
+    yield from _missing(report)
     if log.broken_at is not None:
         yield f"Its audit log is broken at entry {log.broken_at}: {log.reason}."
     entries = plural(log.entries, "entry", "entries")

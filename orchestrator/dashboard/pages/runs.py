@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Response
 
 from orchestrator.application.list_runs import ListedRun, list_runs
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.responses import Page, PageRequest, PageRequestDep
+from orchestrator.dashboard.responses import Page, PageRequest, PageRequestDep, cursor_of
 from orchestrator.dashboard.table import (
     Badge,
     Column,
@@ -64,7 +63,6 @@ def show_runs(
     commit: str = "",
     branch: str = "",
     author: str = "",
-    before: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
     """Show a page of runs."""
     wanted = outcome.strip()
@@ -79,7 +77,7 @@ def show_runs(
         author=author.strip(),
     )
     stores, now = request.context.stores, request.now
-    cursor = before if _CURSOR.fullmatch(before) else None
+    cursor = cursor_of(request, _CURSOR)
     runs, following = list_runs(stores, limit=PAGE_SIZE, before=cursor, at=now, filters=chosen)
     facts = {
         "chosen": chosen,

@@ -129,11 +129,10 @@ _SLACK, _SLACK_S = 1.1, 0.5
 
 
 def cover_unnamed(accounts: Sequence[ArtifactSummary]) -> Iterator[tuple[Finding, int]]:
-    """Match unnamed counted tests with tests that other artifacts name.
+    """Match artifacts that only count tests (``29 passed``) with artifacts that list them.
 
-    Yield each with its artifact's number.
-
-    Afterwards `Section.covered` has those that need not be counted.
+    Yield (finding, index of the counting artifact) for each match. Afterwards `Section.covered`
+    of the counting artifact has the tests that must not be counted a second time.
     """
     named = [account for account in accounts if _is_plain(account) and account.told.tests]
     for account in accounts:

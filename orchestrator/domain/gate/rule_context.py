@@ -147,7 +147,7 @@ class RuledJob:
 
     @property
     def name(self) -> str:
-        """``moe@gcp-l4``."""
+        """Job and cell: ``moe@gcp-l4``."""
         return f"{self.job.id}@{self.cell.id}"
 
 

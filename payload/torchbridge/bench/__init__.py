@@ -1,6 +1,6 @@
-"""The benchmark core: a subject against a named baseline, equal first, then timed in turns.
+"""Compare a subject with a named baseline: check equal outputs, then time both alternately.
 
-It stands on torch and the standard library alone, so that any payload can take it along:
+It needs only torch and the standard library, so any payload can copy it:
 
     duel = Duel(
         name="norm/4096",
@@ -8,15 +8,14 @@ It stands on torch and the standard library alone, so that any payload can take 
         baseline=Arm("eager", lambda: F.layer_norm(x, (4096,))),
         equal=close_to(1e-5),
         device=x.device,
-        floor=0.9,  # fails when the whole interval is below
+        floor=0.9,  # fails if the whole interval is below
         goal=1.5,  # printed, never fails
     )
     sys.exit(not run_duel(duel, budget_s=10).ok)
 
-What it prints and emits is the ratio of the baseline's time to the subject's with an interval that
-covers what it says, both arms' medians and quartiles, first calls and peak memory apart, clocks and
-heat where gauges tell them, and fractions of what the device can do where that is known. A process
-that stays and measures when it is told, for comparing two versions of a payload, is `take_turns`.
+It prints and emits the ratio of baseline to subject time with its confidence interval, each arm's
+median, quartiles, first call and peak memory, sensor readings, and fractions of the device's peaks.
+`take_turns` runs a benchmark as a resident process, to compare two versions of a payload.
 """
 
 from torchbridge.bench.cold import Flush

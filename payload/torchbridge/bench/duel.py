@@ -1,4 +1,4 @@
-"""What is compared: two arms that compute one thing, and how their outputs must agree first."""
+"""Define a benchmark of two arms, and how their outputs must agree."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _TAKEN = {"name", "samples", "unit", "direction", "device", "baseline", "cache",
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One way to do the work.
+    """One implementation of the work.
 
-    `work` does it once and returns its output, which nobody changes. `setup` is called before every
-    sample and is not timed: it undoes what the work changes. `compiled`: its first call compiles.
+    `work` runs it once and returns its output. `setup` is called before every sample, untimed, to
+    undo what the work changes. `compiled` tells that the first call compiles.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Equality:
-    """Do two outputs agree? `error` was measured against `tolerance`, both in `unit`."""
+    """Whether two outputs agree: `error` against `tolerance`, both in `unit`."""
 
     equal: bool
     error: float = 0.0
@@ -38,9 +38,9 @@ class Equality:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one call needs at least: operations (a multiply-add is two) on `number`s, bytes moved.
+    """Minimum cost of one call: FLOPs (a multiply-add is two) and bytes moved; 0 if unknown.
 
-    `number` is one of `torchbridge.peaks`: fp32, tf32, fp16, bf16, fp8. 0: not said.
+    `number` is the format of the factors, one of `torchbridge.peaks`: fp32, tf32, fp16, bf16, fp8.
     """
 
     flops: float = 0.0
@@ -83,9 +83,10 @@ class Duel:
 
 
 def close_to(tolerance: float) -> Callable[[object, object], Equality]:
-    """Tensors, or lists of them, whose largest difference is within `tolerance` of the largest.
+    """Return a check that the largest difference is within `tolerance` of the largest magnitude.
 
-    Of the baseline's largest number, that is; NaN and infinity are close to nothing.
+    The check takes tensors or lists of them, subject first; the magnitude is the baseline's. NaN
+    and infinity never agree.
     """
 
     def equal(subject: object, baseline: object) -> Equality:
@@ -100,7 +101,7 @@ def close_to(tolerance: float) -> Callable[[object, object], Equality]:
 
 
 def identical(subject: object, baseline: object) -> Equality:
-    """Every number is the very same, tokens say; the error counts those that are not."""
+    """Check that all numbers are equal; the error counts those that differ."""
     ours, theirs = _tensors(subject), _tensors(baseline)
     if [t.shape for t in ours] != [t.shape for t in theirs] or not ours:
         return Equality(False, float("inf"), unit="numbers")

@@ -1,4 +1,4 @@
-"""What came of a duel: every sample, the ratio and its interval, what is printed and emitted."""
+"""The result of a benchmark: samples, ratio and interval, printed lines and evidence."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ARMS = ("subject", "baseline")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One sample: seconds of one call, when it began after the first, what the gauges said."""
+    """One sample: seconds per call, start since the first sample, sensor readings."""
 
     arm: str  # "subject" or "baseline"
     seconds: float
@@ -30,9 +30,10 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A duel as it went. Without samples where the arms were not equal: `equality` says it.
+    """Result of a benchmark; it has no samples if the arms' outputs differ (`equality`).
 
-    `first_s` and `peaks` are by arm: seconds of its first call, compiling included; peak memory.
+    `first_s` are the seconds of each arm's first call, including compilation; `peaks` its peak
+    memory.
     """
 
     duel: Duel
@@ -46,7 +47,7 @@ class Outcome:
     roofline: Roofline | None = None
 
     def seconds(self, arm: str) -> list[float]:
-        """Samples of "subject" or "baseline", in the order of time."""
+        """Return the samples of "subject" or "baseline" in chronological order."""
         return [sample.seconds for sample in self.samples if sample.arm == arm]
 
     @property
@@ -56,47 +57,47 @@ class Outcome:
         return quad_ratios([s.arm for s in samples], [s.seconds for s in samples])
 
     def ratio(self, confidence: float = 0.95) -> Ratio:
-        """The median of `ratios` and its interval.
+        """Return the median of `ratios` with its confidence interval.
 
         Raises:
-            ValueError: nothing was timed.
+            ValueError: there are no samples.
         """
         return Ratio.of(self.ratios, confidence)
 
     @property
     def ok(self) -> bool:
-        """Equal, and the floor is not missed: that is when the whole interval lies below it."""
+        """Whether the outputs agree and the interval is not wholly below the floor."""
         if not self.equality.equal:
             return False
         return self.duel.floor is None or self.ratio().high >= self.duel.floor
 
     @property
     def goal_met(self) -> bool | None:
-        """Is the median ratio at the goal, or above? None without a goal, or without samples."""
+        """Whether the median ratio reaches the goal; None without a goal or samples."""
         if self.duel.goal is None or not self.samples:
             return None
         return self.ratio().median >= self.duel.goal
 
     @property
     def memory_ratio(self) -> float | None:
-        """Peak memory of the subject over the baseline's; None where one is not known, or 0."""
+        """Peak memory of the subject over the baseline's; None if one is unknown or 0."""
         ours, theirs = (self.peaks[arm].bytes if arm in self.peaks else None for arm in ARMS)
         return ours / theirs if ours is not None and theirs else None
 
     @property
     def memory_goal_met(self) -> bool | None:
-        """Is the subject's share of memory within the goal? None where nothing can be said."""
+        """Whether `memory_ratio` is within the goal; None if unknown or without a goal."""
         if self.duel.memory_goal is None or self.memory_ratio is None:
             return None
         return self.memory_ratio <= self.duel.memory_goal
 
     def agrees(self, confidence: float = 0.99) -> bool:
-        """Of an A/A, the same arm twice: does the interval hold 1?"""
+        """Return whether the interval contains 1, as it must for two identical arms (A/A test)."""
         ratio = self.ratio(confidence)
         return ratio.low <= 1 <= ratio.high
 
     def emit(self) -> None:
-        """Say it as evidence: metrics with all their samples, and the checks."""
+        """Report metrics with all samples, and the checks, as evidence."""
         duel, equality = self.duel, self.equality
         evidence.check(
             f"{duel.name}/equal",
@@ -130,7 +131,7 @@ class Outcome:
             )
 
     def lines(self) -> list[str]:
-        """The block that is printed: the ratio first, then each arm, then what else is known."""
+        """Return the lines to print: the ratio, each arm, then roofline, sensors and goals."""
         duel = self.duel
         if not self.equality.equal:
             return [f"{duel.name}: {self._said_equal()}: the arms differ, nothing is timed"]
@@ -181,7 +182,7 @@ class Outcome:
         return [f"  {'; '.join(marks)}"] if marks else []
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it in JSON's types, every sample included."""
+        """Return everything, including all samples, in JSON's types."""
         duel = self.duel
         told: dict[str, Any] = {
             "name": duel.name,

@@ -1,4 +1,4 @@
-"""A duel from beginning to end: equal first, then warm, then in turns until enough is known."""
+"""Run a benchmark: compare outputs, warm up, then sample both arms alternately."""
 
 from __future__ import annotations
 
@@ -35,13 +35,12 @@ def run_duel(
     confidence: float = 0.95,
     quiet: bool = False,
 ) -> Outcome:
-    """Check that the arms are equal, then time them; print the block and emit the evidence.
+    """Check that the arms agree, then time them; print the result and emit the evidence.
 
-    `pairs` samples of each arm are taken at most and, come what may, `at_least`; in between until
-    `budget_s` seconds of sampling are over, or the interval at `confidence` is no wider than
-    `precision` of its median. A quarter of the budget more may go into warming up.
-
-    Arms that are not equal are never timed.
+    At least `at_least` samples of each arm are taken and at most `pairs`. In between, sampling
+    stops after `budget_s` seconds, or when the interval at `confidence` is no wider than
+    `precision` times its median. Warm-up may take a quarter of the budget more. Arms that disagree
+    are not timed.
     """
     outcome = _fight(duel, Limits(pairs, at_least, budget_s, precision, confidence))
     outcome.emit()
@@ -68,14 +67,14 @@ def _fight(duel: Duel, limits: Limits) -> Outcome:
 
 
 def arms_of(duel: Duel) -> dict[str, Arm]:
-    """By what the samples call them."""
+    """Return the arms by the names "subject" and "baseline"."""
     return dict(zip(ARMS, (duel.subject, duel.baseline), strict=True))
 
 
 def compare_outputs(duel: Duel) -> tuple[dict[str, float], Equality]:
-    """Seconds of the first calls, and the worst agreement of all rounds.
+    """Return seconds of the first calls by arm, and the worst agreement of all rounds.
 
-    A round that is not equal ends it. The first input is in the arms' hands afterwards.
+    It stops at the first disagreement. Afterwards the first input is set again.
     """
     first_s: dict[str, float] = {}
     worst: Equality | None = None
@@ -106,7 +105,7 @@ def _first_call(arm: Arm, watch: Stopwatch) -> tuple[object, float]:
 
 
 def warm_to_steady(watch: Stopwatch, arm: Arm, budget_s: float) -> float:
-    """Call until it is steady, or the budget is over; the median of the last three calls."""
+    """Call until times are steady or the budget is spent; return the median of the last three."""
     samples = until_steady(lambda: watch.seconds(arm), budget_s=budget_s)
     return Spread.of(samples[-3:]).median
 
@@ -114,11 +113,11 @@ def warm_to_steady(watch: Stopwatch, arm: Arm, budget_s: float) -> float:
 def repeats(
     arms: Iterable[Arm], device: torch.device, steady_s: float, *, cold: bool = False
 ) -> tuple[int, int]:
-    """(calls in a row, times that) of a sample: the same for both arms, by the faster one.
+    """Return (calls in a row, repetitions) of one sample, by the faster arm's seconds per call.
 
-    One and one, where each call needs its own set-up or a cold cache. By a clock, a sample is the
-    median of many short times, so that what interrupts one of them does not show; by events the
-    device is kept busy, as waiting for it in between would be measured too.
+    Both are 1 if each call needs its own set-up or a cold cache. By the host's clock a sample is
+    the median of many short times, which suppresses interruptions; by device events the calls are
+    queued in a row, because synchronising in between would be measured.
     """
     if cold or any(arm.setup is not None for arm in arms):
         return 1, 1
@@ -130,7 +129,7 @@ def repeats(
 
 
 class Limits:
-    """When samples are enough."""
+    """Decide when enough samples were taken."""
 
     def __init__(
         self,
@@ -148,7 +147,7 @@ class Limits:
         self._look_at = float(self._least)
 
     def enough(self, samples: list[Sample], spent_s: float) -> bool:
-        """After a quad: is it time to stop?"""
+        """Return whether to stop, after a complete quad."""
         quads = len(samples) // 4
         if quads < self._least:
             return False
@@ -165,7 +164,7 @@ class Limits:
 
 
 class Sampling:
-    """Takes the samples of a duel in quads, with what the gauges say beside each."""
+    """Take the samples of a benchmark in quads, with sensor readings."""
 
     def __init__(
         self,
@@ -182,7 +181,7 @@ class Sampling:
         self._read = read or Gauges(duel.device).read
 
     def take(self, limits: Limits) -> tuple[Sample, ...]:
-        """Whole quads, until the limits say that they are enough."""
+        """Take complete quads until the limits are reached."""
         samples: list[Sample] = []
         start = self._watch.clock()
         while not limits.enough(samples, self._watch.clock() - start):

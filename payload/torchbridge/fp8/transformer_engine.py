@@ -1,7 +1,7 @@
-"""NVIDIA's Transformer Engine as another way to train in FP8, where it is installed.
+"""Train in FP8 by NVIDIA's Transformer Engine, if it is installed.
 
-Its API: https://docs.nvidia.com/deeplearning/transformer-engine/user-guide/api/common.html. The
-package comes as an argument, so that what it is asked for can be seen without it.
+API: https://docs.nvidia.com/deeplearning/transformer-engine/user-guide/api/common.html. Functions
+take the package as an argument, so that tests need no installation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _FORMATS = {  # forward and backward
 
 
 def why_not(device: torch.device, config: FP8Config) -> str | None:
-    """Why Transformer Engine cannot train by `config` on `device`; None when it can."""
+    """Return why Transformer Engine cannot train by `config` on `device`; None if it can."""
     if importlib.util.find_spec("transformer_engine") is None:
         return "transformer_engine not installed"
     hardware = probe(device)
@@ -52,7 +52,7 @@ def _lacking(config: FP8Config) -> str | None:
 
 
 def load() -> ModuleType:
-    """The package, with the parts that are used here.
+    """Import the package with the parts used here.
 
     Raises:
         ImportError: it is not installed, or does not fit this torch.
@@ -63,12 +63,12 @@ def load() -> ModuleType:
 
 
 def recipe(config: FP8Config, te: ModuleType) -> Any:
-    """Transformer Engine's recipe for `config`.
+    """Return Transformer Engine's recipe for `config`.
 
-    `scaling_factor_compute_algo` is None or a function, never a word: its own formula is taken.
+    `scaling_factor_compute_algo` is None, which selects its default formula.
 
     Raises:
-        ValueError: formats, scales or a path that this Transformer Engine does not have.
+        ValueError: this Transformer Engine lacks the formats, scales or path.
     """
     recipes = te.common.recipe
     if (reason := _lacking(config)) is not None:
@@ -89,7 +89,7 @@ def recipe(config: FP8Config, te: ModuleType) -> Any:
 
 
 def linear(original: nn.Linear, te: ModuleType) -> nn.Module:
-    """Transformer Engine's layer with the very parameters of `original`."""
+    """Create Transformer Engine's layer with the parameters of `original`."""
     layer = te.pytorch.Linear(
         original.in_features,
         original.out_features,
@@ -101,10 +101,10 @@ def linear(original: nn.Linear, te: ModuleType) -> nn.Module:
 
 
 def autocast(config: FP8Config, te: ModuleType) -> AbstractContextManager[Any]:
-    """Within it, Transformer Engine's layers compute by the recipe of `config`."""
+    """Return a context in which its layers compute by the recipe of `config`."""
     return te.pytorch.fp8_autocast(enabled=True, fp8_recipe=recipe(config, te))
 
 
 def fits(layer: nn.Linear) -> bool:
-    """Are its widths those of an FP8 product?"""
+    """Return whether a layer's widths fit FP8 products."""
     return layer.in_features % ALIGNMENT == layer.out_features % ALIGNMENT == 0

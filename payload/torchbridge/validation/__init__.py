@@ -1,4 +1,4 @@
-"""Checks of models, machines and configurations, each of which can fail."""
+"""Checks of models, machines and configurations."""
 
 from torchbridge.validation.findings import Finding, Report, doubtful, examine, failed, passed
 from torchbridge.validation.validator import PRESETS, UnifiedValidator

@@ -1,4 +1,4 @@
-"""Can this machine do what a configuration asks for? Five checks, each by trying it."""
+"""Check by five trials whether this machine can do what a configuration requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from torchbridge.validation.findings import Check, Finding, doubtful, failed, pa
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A configuration, the machine that is to fulfil it, and the attention to try there."""
+    """A configuration with the machine to check it on, and the attention function to try."""
 
     config: Config
     device: torch.device
@@ -28,7 +28,7 @@ class Wish:
 
 
 def precision(wish: Wish) -> Finding:
-    """Do numbers of the format exist on the device, and does its arithmetic know them?"""
+    """Check that the device stores the format and computes it natively."""
     asked = wish.config.precision
     number, hardware = asked.default_format, wish.hardware
     if number.bits < 8:
@@ -49,7 +49,7 @@ def precision(wish: Wish) -> Finding:
 
 
 def memory(wish: Wish) -> Finding:
-    """Are gradients the same when activations are computed again, and is there room for work?"""
+    """Check that recomputed activations give the same gradients, and that 256 MiB are usable."""
     share = _fraction(wish)
     room = wish.hardware.memory_bytes * share / wish.config.memory.safety_margin
     details = {"room_bytes": room, "fraction": share}
@@ -79,7 +79,7 @@ def _checkpointing_works(device: torch.device) -> bool:
 
 
 def attention(wish: Wish) -> Finding:
-    """Is the pattern implemented, and right against float64 on a small case?"""
+    """Check that the pattern is implemented and agrees with float64 on a small case."""
     asked = wish.config.attention
     window = {} if asked.window_size is None else {"window": asked.window_size}
     pattern = create_pattern(asked.pattern, **window)  # refuses what is not implemented
@@ -96,7 +96,7 @@ def attention(wish: Wish) -> Finding:
 
 
 def dense(q: Tensor, k: Tensor, v: Tensor, asked: AttentionConfig) -> Tensor:
-    """The reference: [..., S, D] by matrices, the pattern as a mask over distances."""
+    """Compute the reference [..., S, D] with a dense mask."""
     places = torch.arange(q.shape[-2])
     distance = places[:, None] - places
     seen = {
@@ -109,7 +109,7 @@ def dense(q: Tensor, k: Tensor, v: Tensor, asked: AttentionConfig) -> Tensor:
 
 
 def hardware(wish: Wish) -> Finding:
-    """Is the backend that is asked for the machine's, and can it do what its settings say?"""
+    """Check that the requested backend is this machine's and supports its settings."""
     asked, found = wish.config.hardware, wish.hardware
     chosen, own = asked.chosen(found), asked.update(backend=None).chosen(found)
     if chosen not in (own, "cpu"):
@@ -124,7 +124,7 @@ def hardware(wish: Wish) -> Finding:
 
 
 def distributed(wish: Wish) -> Finding:
-    """Are the collectives in this build of torch, and is there a device for the process?"""
+    """Check that torch has the collectives and supports the process's device."""
     asked = wish.config.distributed
     if not dist.is_available():
         message = "torch is built without torch.distributed"

@@ -210,7 +210,7 @@ class Spent:
 
     @property
     def words(self) -> str:
-        """``$1.20``."""
+        """The amount as ``$1.20``."""
         return usd(self.spent_usd)
 
     @property
