@@ -72,6 +72,7 @@ _NEVER = {
     "known_issue": "informational only",
     "quarantine": "informational only",
     "own_environment": "informational only",
+    "lost_attempts": "informational only",
 }
 
 
