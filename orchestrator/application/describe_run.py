@@ -72,7 +72,7 @@ class _Book:
     decisions: Mapping[str, Sequence[PlacementDecision]]
     attestations: Mapping[str, Attestation]
     ingested: Mapping[str, Ingested]
-    lenders: ReuseSources
+    sources: ReuseSources
 
     @classmethod
     def of(
@@ -293,7 +293,7 @@ def _maker(cell: Cell, jobs: Sequence[JobRecord], book: _Book) -> ReusedFrom:
     Of the cell's machine, or of the cell that evidence is reused from.
     """
     known = book.known
-    lent = reused_from(known.decided.get(cell.id, {}), book.lenders, known.results)
+    lent = reused_from(known.decided.get(cell.id, {}), book.sources, known.results)
     if jobs and all(job.reused_from for job in jobs):
         return lent
     own = known.results.get(cell.id, CellResults()).environment or {}

@@ -22,7 +22,7 @@ from orchestrator.domain.matrix import CellPlan, Platform
 def inventory_answer(context: Context, *, orphans: bool = False) -> InventoryResponse:
     """Return the inventory of all providers; with `orphans`, only resources without an owner."""
     report = context.janitor.take_inventory()
-    wanted = [one for one in report.sights if not orphans or one.ownership in DOOMED]
+    wanted = [one for one in report.resources if not orphans or one.ownership in DOOMED]
     items = tuple(resource_answer(context, one) for one in wanted)
     return InventoryResponse(items, report.unread, report.asked)
 
@@ -88,7 +88,7 @@ def _find(context: Context, provider: str, machine_id: str) -> CloudResource:
     survey = context.janitor.take_inventory([provider])
     if provider in survey.unread:
         raise ProviderUnreadError(f"{provider} cannot be asked: {survey.unread[provider]}")
-    for sight in survey.sights:
+    for sight in survey.resources:
         if sight.machine.id == machine_id:
             return sight
     raise MachineMissingError(

@@ -215,7 +215,7 @@ class ParsedTime:
     """The written time; naive if it has no zone."""
 
 
-Said = (
+ParsedItem = (
     ParsedTest
     | ParsedDetail
     | ParsedTally

@@ -62,7 +62,7 @@ class CellResults:
 class Depth(IntEnum):
     """The depth to which cells are read."""
 
-    JUDGED = 0
+    EVALUATED = 0
     """The inputs of outcomes: jobs, counts and checks."""
     SHOWN = 1
     """With notices and the environment."""

@@ -113,7 +113,7 @@ class Refusals:
     """Reason of the refusals: ``capacity``, ``quota`` ..."""
     count: int
     last_at: datetime
-    last_said: str
+    last_message: str
     """The provider's last answer."""
 
 

@@ -1,5 +1,5 @@
 """Overheads of the backends and of configurations: every iteration is a sample, the device waited
-for, each first result checked. What has a baseline is a duel: equal first, then in turns.
+for, each first result checked. What has a baseline is a benchmark: equal first, then in turns.
 
 Without the vendor's device its rules are tried with the processor's numbers, and it says
 `degraded`. Run: `python -m benchmarks.overheads nvidia` (amd, tpu, config); `--budget` bounds the
@@ -46,7 +46,7 @@ from torchbridge.backends.tpu import (
     validate_model,
 )
 from torchbridge.backends.xla import XLA, load
-from torchbridge.bench import Arm, Duel, Equality, close_to, run_duel
+from torchbridge.bench import Arm, Benchmark, Equality, close_to, run_benchmark
 from torchbridge.config import AMDConfig, Config, NVIDIAConfig, TPUConfig, detect_architecture
 from torchbridge.config.vendors import detect_tpu_version
 from torchbridge.device import describe, pick_device
@@ -104,7 +104,7 @@ class Iterated:
         return evidence.check(f"{name}/limit", spread.median <= self.limit_ms, **value)
 
 
-Section = Iterator["Iterated | Duel"]
+Section = Iterator["Iterated | Benchmark"]
 
 
 def evaluating(prepared: object) -> bool:
@@ -159,7 +159,7 @@ def nvidia_parts(here: dict[str, Any]) -> Section:
     explicit.path = "explicit"
     ours = Arm("flash attention 3's layer", lambda: layer(x))
     theirs = Arm("explicit softmax", lambda: explicit(x))
-    yield Duel(name="attention", subject=ours, baseline=theirs, equal=EXACT, device=device)
+    yield Benchmark(name="attention", subject=ours, baseline=theirs, equal=EXACT, device=device)
 
 
 def bias_gelu(x: Tensor, bias: Tensor) -> Tensor:
@@ -221,7 +221,7 @@ def amd_kernels(hardware: Hardware, device: torch.device) -> Section:
             warm = partial(compiler.compile_kernel, function, inputs)
             right = lambda found, kernel=kernel: found is kernel  # noqa: E731
             yield Iterated(f"{name}_warm", 10, warm, right)
-            yield Duel(
+            yield Benchmark(
                 name=f"kernel/{function.__name__}",
                 subject=Arm(kernel.path_taken, partial(kernel.call, *inputs)),
                 baseline=Arm("eager function", partial(function, *inputs)),
@@ -273,13 +273,13 @@ def tpu_backend(backend: TPUBackend) -> Section:
     plain, image = resnet().to(backend.device).eval(), torch.randn(8, 3, 32, 32)
     image = image.to(backend.device)
     prepared = backend.prepare_model(copy.deepcopy(plain), level="balanced").model
-    yield Duel(
+    yield Benchmark(
         name="preparation",
         subject=Arm("prepared, balanced", lambda: prepared(image)),
         baseline=Arm("unprepared model", lambda: plain(image)),
         equal=NEAR,
         device=backend.device,
-        floor=0.8,
+        threshold=0.8,
     )
 
 
@@ -315,7 +315,7 @@ def config(device: torch.device) -> Section:
         yield Iterated(f"create/{name}", 100, preset, ready.__eq__, limit_ms=LIMIT_MS)
         validate = partial(validator.validate_config, ready)
         yield Iterated(f"validate/{name}", 10, validate, lambda report: report.ok)
-        yield Duel(
+        yield Benchmark(
             name=f"create/{name}",
             subject=Arm(name, preset),
             baseline=Arm("deepcopy", partial(copy.deepcopy, ready)),
@@ -339,10 +339,10 @@ SECTIONS: dict[str, Callable[[torch.device], Section]] = {
 }
 
 
-def held(duel: Duel, budget_s: float) -> bool:
+def held(benchmark: Benchmark, budget_s: float) -> bool:
     """Run a benchmark; return whether outputs agree and its threshold is reached."""
     with torch.inference_mode():
-        return run_duel(duel, budget_s=budget_s).ok
+        return run_benchmark(benchmark, budget_s=budget_s).ok
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

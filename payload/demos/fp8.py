@@ -11,11 +11,11 @@ import sys
 import torch
 import torch.nn.functional as F
 
-from benchmarks.fp8 import SIZES, Layers, duel_of, storage
+from benchmarks.fp8 import SIZES, Layers, benchmark_of, storage
 from demos.fp8_transformer import Block
 from demos.stage import Part, require, show_all
 from torchbridge import evidence, fp8
-from torchbridge.bench import run_duel
+from torchbridge.bench import run_benchmark
 from torchbridge.fp8 import FP8Dtype, FP8InferenceEngine, FP8QuantizedTensor, NativeFP8Linear
 from torchbridge.fp8.checks import ROUND_TRIP_LIMIT as ROUND_TRIP
 from torchbridge.numbers import relative_rms as error
@@ -173,8 +173,11 @@ def benchmark(device: torch.device) -> None:
     for size in SIZES:
         layers = Layers.of(size, torch.bfloat16, "tensor", device)
         with torch.inference_mode():
-            outcome = run_duel(
-                duel_of(layers, size, device, "bf16", False), pairs=100, budget_s=2.0, quiet=True
+            outcome = run_benchmark(
+                benchmark_of(layers, size, device, "bf16", False),
+                pairs=100,
+                budget_s=2.0,
+                quiet=True,
             )
         require(outcome.equality.equal, "bfloat16's numbers within float8's rounding")
         ours, theirs = (Spread.of(outcome.seconds(arm)).median for arm in ("subject", "baseline"))

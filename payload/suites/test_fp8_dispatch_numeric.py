@@ -246,7 +246,7 @@ class TestWithoutUnits:
         assert fp8.why_not_compiled(torch.device("cpu"), CPU) is None
 
     def test_the_benchmark_is_refused(self, monkeypatch, capsys, tmp_path):
-        """As a job, and as a duel of `benchmarks.gpu`; nothing is put on the device before."""
+        """As a job, and as a benchmark of `benchmarks.gpu`; nothing is put on the device before."""
         for name, value in (("probe", A10G), ("describe", "an A10G")):
             monkeypatch.setattr(benchmark, name, lambda device, value=value: value)
         monkeypatch.setattr(benchmark, "pick_device", lambda: torch.device("cuda"))

@@ -22,7 +22,7 @@ from torch import Tensor
 from benchmarks.gpt2 import LIMITS, TEXT_SHAPE, ready_decode
 from benchmarks.plain_generation import PROMPT, TEXT, Baseline, Generate, make_baseline
 from torchbridge import __version__, evidence
-from torchbridge.bench import Arm, Duel, identical, run_duel
+from torchbridge.bench import Arm, Benchmark, identical, run_benchmark
 from torchbridge.device import describe, pick_device
 from torchbridge.llm import (
     GPT2,
@@ -124,7 +124,7 @@ def main() -> int:
         return 1
     print(f"Tokens: {theirs[0, len(PROMPT) :][:12].tolist()} ...")
     banner(4, "Latency")
-    duel = Duel(
+    benchmark = Benchmark(
         name="llm_inference/generation",
         subject=Arm(path, lambda: ours(ids, NEW_TOKENS)),
         baseline=Arm(baseline.name, lambda: baseline.generate(ids, NEW_TOKENS)),
@@ -132,7 +132,7 @@ def main() -> int:
         device=device,
         params={"dtype": "float32", "new_tokens": NEW_TOKENS},
     )
-    good = run_duel(duel, pairs=12, at_least=4, budget_s=BUDGET_S).ok
+    good = run_benchmark(benchmark, pairs=12, at_least=4, budget_s=BUDGET_S).ok
     banner(5, "int8 weights, which are another model")
     good &= judge_int8(int8, baseline.model, device)
     banner(6, "Result")

@@ -34,7 +34,7 @@ from benchmarks.plain_training import (
     training_set,
 )
 from torchbridge import __version__, evidence
-from torchbridge.bench import Arm, Duel, run_duel
+from torchbridge.bench import Arm, Benchmark, run_benchmark
 from torchbridge.device import describe, pick_device
 from torchbridge.train import TensorBatches, TrainConfig, TrainResult, accuracy, fit
 
@@ -93,7 +93,7 @@ def time_both(device: torch.device, result: TrainResult) -> bool:
     """Time whole runs of both arms alternately, from the same weights."""
     data, config = training_set(device), TrainConfig(epochs=EPOCHS, seed=SEED)
     dtype = result.precision.dtype or torch.float32
-    duel = Duel(
+    benchmark = Benchmark(
         name="training_loop/run",
         subject=Arm(
             "torchbridge", lambda: fit(perceptron(device), data, config, device=device).losses
@@ -103,7 +103,7 @@ def time_both(device: torch.device, result: TrainResult) -> bool:
         device=device,
         params={"dtype": str(dtype).removeprefix("torch."), "epochs": EPOCHS},
     )
-    return run_duel(duel, pairs=16, at_least=4, budget_s=BUDGET_S).ok
+    return run_benchmark(benchmark, pairs=16, at_least=4, budget_s=BUDGET_S).ok
 
 
 def export(model: nn.Module, device: torch.device) -> bool:

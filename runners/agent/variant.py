@@ -112,7 +112,7 @@ def _ask(subject: PlanSubject, asker: Asker) -> Optional[str]:
 
 _VENV_TIMEOUT_S = 120.0
 _INSTALL_TIMEOUT_S = 7_200.0
-_SAID_CHARS = 4_000
+_OUTPUT_CHARS = 4_000
 
 
 class Overlay:
@@ -278,7 +278,7 @@ def _error_text(answer: bounded_process.ProgramOutput) -> str:
         return "it took too long"
     lines = [line for line in answer.text.splitlines() if line.startswith("ERROR")]
     said = "\n".join(lines) or answer.text.strip() or f"exit code {answer.exit_code}"
-    return said[-_SAID_CHARS:]
+    return said[-_OUTPUT_CHARS:]
 
 
 BASELINE = "baseline"

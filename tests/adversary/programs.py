@@ -100,6 +100,18 @@ LIES = (
         "a check that passes outside its tolerance",
         f"{_EVENTS}say(check='double', outcome='passed', value=5.0, expected=4.0, tolerance=0.1)",
     ),
+    *(
+        _says(
+            f"a check whose {what} cannot be compared, or is outside its tolerance as a text",
+            f"{_EVENTS}say(check='double', outcome='passed', expected=4, tolerance='0.1', {value})",
+        )
+        for what, value in {
+            "text": "value='5'",
+            "null": "value=None",
+            "boolean": "value=False",
+            "word": "value='about 4'",
+        }.items()
+    ),
     _says("checks that are all skipped", f"{_EVENTS}say(check='double', outcome='skipped')"),
     _says(
         "a check whose outcome is no word of ours",

@@ -9,13 +9,13 @@ import torch
 from torch import nn
 
 from suites.numerics import TOLERANCE, relative_error, rms_error
-from torchbridge.config import AttentionConfig, Config
-from torchbridge.configured import (
+from torchbridge.apply_config import (
     attention_layer,
     checkpoint_blocks,
     make_ready,
     train_config,
 )
+from torchbridge.config import AttentionConfig, Config
 from torchbridge.fp8 import NativeFP8Linear
 from torchbridge.hardware import probe
 from torchbridge.train import TensorBatches, fit
