@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -183,6 +185,18 @@ def test_the_signed_verdict_is_written(cli: Cli, gate: FakeController) -> None:
     assert json.loads(cli.out) == VERDICT
     nowhere = cli.folder / "none" / "verdict.json"
     assert cli("gate", "check", "release", "-o", str(nowhere)) == 2
+
+
+def test_the_signed_verdict_is_written_though_nobody_reads_the_rest(
+    cli: Cli, gate: FakeController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = cli.folder / "verdict.json"
+    read, write = os.pipe()
+    os.close(read)  # as `head` does, once it has its lines
+    with contextlib.suppress(SystemExit, BrokenPipeError), os.fdopen(write, "w") as unread:
+        monkeypatch.setattr("sys.stdout", unread)
+        cli("gate", "check", "release", "-o", str(output))
+    assert output.read_text() == LINE
 
 
 def test_runs_that_go_on_are_waited_for(cli: Cli, gate: FakeController) -> None:

@@ -319,7 +319,7 @@ def _usd_per_s(record: RunRecord) -> Decimal:
         lease.price_usd_per_hour or Decimal(0)
         for cell in record.cells
         for lease in cell.leases
-        if lease.state in (LeaseState.HELD, LeaseState.RELEASING) and lease.machine_id
+        if lease.state in (LeaseState.ACTIVE, LeaseState.RELEASING) and lease.machine_id
     )
     return sum(held, Decimal(0)) / _HOUR_S
 
