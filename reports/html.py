@@ -75,7 +75,7 @@ def _image(
     if plot is None:
         return html.escape(token.content)
     data = base64.b64encode(plot.svg.encode()).decode("ascii")
-    told = html.escape(f"{plot.title}. {plot.told}", quote=True)
+    told = html.escape(f"{plot.title}. {plot.alt_text}", quote=True)
     return f'<img alt="{told}" src="data:image/svg+xml;base64,{data}">'
 
 

@@ -15,14 +15,14 @@ from reports.model.summary import SummaryReport, SummaryRow
 from reports.model.values import Contradiction, ReportModel
 from reports.rules.authored import claims_rule
 from reports.rules.backend import BACKEND_PARTS
-from reports.rules.blocks import RULES, Said, differs
-from reports.rules.ingested import TOLD_PARTS, recorded_rule
+from reports.rules.blocks import RULES, RuleFinding, differs
+from reports.rules.ingested import INGESTED_PARTS, recorded_rule
 from reports.rules.metrics import METRIC_RULES, paired_rule, reported_rule
 from reports.rules.money import MONEY_RULES
 from reports.rules.registry import kind_evidence, kind_rules
 from reports.rules.whole_report import platform_rules, summary_rules
 
-EVERY_RULE = {**RULES, **BACKEND_PARTS, **TOLD_PARTS, **METRIC_RULES, **MONEY_RULES}
+EVERY_RULE = {**RULES, **BACKEND_PARTS, **INGESTED_PARTS, **METRIC_RULES, **MONEY_RULES}
 """By the type of the part."""
 
 
@@ -62,7 +62,7 @@ def errors(findings: Iterable[Contradiction]) -> tuple[Contradiction, ...]:
     return tuple(finding for finding in findings if finding.level == "error")
 
 
-def _named(statements: Iterable[Said], where: str) -> Iterator[Contradiction]:
+def _named(statements: Iterable[RuleFinding], where: str) -> Iterator[Contradiction]:
     return (Contradiction(level, rule, where, message) for level, rule, message in statements)
 
 
@@ -78,7 +78,7 @@ def _parts(part: object, path: str) -> Iterator[Contradiction]:
             yield from _parts(getattr(part, field.name), f"{path}.{field.name}")
 
 
-def _measured(report: ReportModel, cell: CellRecord) -> Iterator[Said]:
+def _measured(report: ReportModel, cell: CellRecord) -> Iterator[RuleFinding]:
     """Compare the figures of a cell with what its jobs reported."""
     parts: Sequence[PlatformReport | SummaryRow] = ()
     if isinstance(report, PlatformReport):

@@ -250,6 +250,7 @@ def _access() -> None:
         *_needed(TEXT, "name", "display_name", "scope", "roles_digest"),
         *_optional(NAME, "token"),
         *_needed(TIME, "created_at", "last_used_at", "expires_at"),
+        *_needed(TEXT, "address", "agent"),
         *_optional(TEXT, "id_token"),
         _key("browser_session", "token", "token.id"),
         _unique("browser_session", "secret_sha256"),

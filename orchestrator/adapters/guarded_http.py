@@ -73,7 +73,7 @@ class GuardedHttpError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request."""
+    """An HTTP request to an address that has to pass the check."""
 
     method: str
     url: str

@@ -50,6 +50,7 @@ from orchestrator.domain.document_problems import InvalidDocumentError, Path, Pr
 from orchestrator.domain.machine import ProviderError
 from orchestrator.extras import MissingExtraError
 from orchestrator.store.aliases import AliasConflictError
+from orchestrator.store.audit_recorder import explain
 from orchestrator.store.errors import PrunedError, StoreUnusableError
 from orchestrator.store.ingests import CellTakenError, RunBusyError
 from orchestrator.store.retests import NoRetestsError
@@ -246,8 +247,9 @@ def answer(
 
 
 def answer_known(path: str, error: Exception) -> Response:
-    """Answer an error of the mapping."""
+    """Answer an error of the mapping, with whose words the audit log has why."""
     refusal = next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
+    explain(error.advice if isinstance(error, StoreUnusableError) else str(error) or refusal.title)
     if isinstance(error, InvalidDocumentError):
         return _answer_document(path, refusal, error)
     if isinstance(error, StoreUnusableError):

@@ -22,7 +22,7 @@ from orchestrator.domain.manifest import StoredPayload
 
 
 class PayloadResponse(ResponseModel):
-    """An uploaded payload."""
+    """An uploaded payload, by the sha256 of its archive."""
 
     digest: str
     size_bytes: int
@@ -33,7 +33,7 @@ class PayloadResponse(ResponseModel):
 
 
 class SubjectFileResponse(ResponseModel):
-    """An uploaded wheel."""
+    """An uploaded wheel, by the sha256 of its bytes."""
 
     digest: str
     size_bytes: int

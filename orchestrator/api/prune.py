@@ -25,7 +25,7 @@ router = APIRouter(
 
 
 class PruneRequest(RequestModel):
-    """What to prune."""
+    """Body of a prune; without `days` only the retention policy is applied."""
 
     days: int | None = Field(default=None, ge=1, le=_MOST_DAYS)
     """Nothing is kept for longer, except for what the policy keeps for ever."""

@@ -44,7 +44,7 @@ router = APIRouter(
 
 
 class PlotResponse(ResponseModel):
-    """A plot."""
+    """A plot of a report as an SVG text."""
 
     path: str
     """Path relative to the document."""

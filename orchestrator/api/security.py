@@ -25,6 +25,7 @@ from orchestrator.application.browser_sessions import cookie_of
 from orchestrator.application.context import Context
 from orchestrator.application.tokens import Credential, check_credential, is_valid
 from orchestrator.domain.caller_identity import SOCKET, Caller, Person, Scope, missing_scope
+from orchestrator.domain.loopback import is_loopback
 
 Guard = Callable[[Credential | None, Scope], Caller]
 """Checks a request's credential against the required scope and returns its caller. Raises
@@ -37,7 +38,6 @@ BODY_LIMIT_BYTES = 1024 * 1024
 bearer = HTTPBearer(auto_error=False, description="A token of `seatrial token create`.")
 """OpenAPI's description of bearer tokens; `secured` enforces them."""
 
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::[0-9]+)?")
 _RANK = list(Scope)
 _SAFE = frozenset({"GET", "HEAD"})
@@ -134,13 +134,13 @@ class HostNameCheck:
     def __init__(self, app: ASGIApp, *, allowed: tuple[str, ...] = ()) -> None:
         """`allowed` are host names without a port, in addition to the loopback's."""
         self._app = app
-        self._allowed = _LOOPBACK | {_bracketed(name.lower()) for name in allowed}
+        self._allowed = {_bracketed(name.lower()) for name in allowed}
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Pass the request on, or reject it."""
         if scope["type"] == "http":
             named = Headers(scope=scope).getlist("host")
-            if len(named) != 1 or _name(named[0]) not in self._allowed:
+            if len(named) != 1 or not self._is_ours(_name(named[0])):
                 said = ", ".join(named)[:200] or "missing"
                 error = HostRefusedError(
                     f"the Host header is {said!r}, which is no name of this server"
@@ -148,6 +148,9 @@ class HostNameCheck:
                 await answer_known(scope["path"], error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
+
+    def _is_ours(self, name: str) -> bool:
+        return name in self._allowed or is_loopback(name)
 
 
 def _name(host: str) -> str:

@@ -26,5 +26,5 @@ def list_sessions(context: ContextDep) -> ListResponse[BrowserSession]:
 @router.delete("/sessions/{session_id}", status_code=204, response_class=Response)
 def revoke_session(context: ContextDep, session_id: str) -> None:
     """Revoke a browser session: the browser has to sign in again."""
-    if not context.stores.browser_sessions.end(session_id):
+    if not browser_sessions.revoke_session(context, session_id):
         raise NotFoundError(f"there is no session {session_id!r}; GET /api/v1/sessions lists them")

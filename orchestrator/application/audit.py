@@ -31,10 +31,11 @@ class CallEnds:
     """Entries of this minute by the caller's name; empty for unknown callers."""
 
     def end(self, call: Call, resource: str, status: int) -> None:
-        """Record a call that stored no entry with a change, or did not end well.
+        """Write the audit entry of a finished request, unless the operation wrote it.
 
-        A call that nothing was found for, or that could not be understood, changed nothing and is
-        not recorded. A database that does not answer is logged: it must not keep a machine alive.
+        401, 403 and 409 are refused, 5xx failed; other 4xx changed nothing and are not recorded.
+        A StoreError is logged and not raised: otherwise a machine that was terminated, or is to be,
+        would depend on the audit log.
         """
         outcome = AuditOutcome.REFUSED if call.is_refused else _outcome(status)
         if outcome is None or (call.is_recorded and not call.changes and status < 400):

@@ -216,7 +216,7 @@ class _BaselineFinder:
         gate_platforms: GatePlatforms,
         present: Sequence[CellRecord],
     ) -> None:
-        self._context, self._judged = context, gate_platforms
+        self._context, self._gate_platforms = context, gate_platforms
         self._present = frozenset(cell.id for cell in present)
         self._environments: dict[str, dict[str, str]] = {}
         self._required = [cell for cell in present if cell.platform.id in gate_platforms.required]
@@ -291,7 +291,9 @@ class _BaselineFinder:
                 for each in policies
             )
 
-        while len(policies) < _REFUSED and (then := self._judged.policies.get(accepted.policy)):
+        while len(policies) < _REFUSED and (
+            then := self._gate_platforms.policies.get(accepted.policy)
+        ):
             if all(rule.level == "blocking" for rule in then.spec.jobs):
                 return
             policies.append(then)
@@ -322,7 +324,7 @@ class _BaselineFinder:
         elif here:  # environments have other names
             yield [cell for cell in here if cell.name not in self._present] or here
         else:
-            gone = [cell for cell in cells if _platform(cell) in self._judged.gone]
+            gone = [cell for cell in cells if _platform(cell) in self._gate_platforms.gone]
             yield from [gone] if gone else []
 
     def _dropped(self, one: CountedCell, accepted: _Accepted) -> list[Cell]:
@@ -334,7 +336,10 @@ class _BaselineFinder:
         required = {cell.platform.id for cell in self._required}
         if one.parts[0].cell.platform.id not in required or not required <= known:
             return []
-        dropped = self._judged.then.get(accepted.policy, frozenset()) - self._judged.required
+        dropped = (
+            self._gate_platforms.then.get(accepted.policy, frozenset())
+            - self._gate_platforms.required
+        )
         return [cell for cell in accepted.cells if _platform(cell) in dropped]
 
     def _environments_gone(self, one: CountedCell, cells: Sequence[Cell]) -> list[BaselineTests]:
@@ -398,8 +403,8 @@ class _BaselineFinder:
         machine, gates = _machine(one), self._context.stores.gates
         found = [
             last
-            for platform in sorted(self._judged.gone)
-            if one.parts[0].cell.platform.id in self._judged.named
+            for platform in sorted(self._gate_platforms.gone)
+            if one.parts[0].cell.platform.id in self._gate_platforms.named
             and (
                 last := gates.last_green(
                     self._product,

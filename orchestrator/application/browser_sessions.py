@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
 from orchestrator.application.context import Context
@@ -20,7 +20,7 @@ from orchestrator.domain.caller_identity import (
     person_of_issuer,
     shown_name,
 )
-from orchestrator.store.audit_recorder import identify
+from orchestrator.store.audit_recorder import identify, note, origin
 
 USED_EVERY = timedelta(minutes=1)
 """How exactly the last use of a token or a session is known."""
@@ -90,6 +90,7 @@ def _begin(
     ends = at + context.sign_in.sessions.life
     ends = min(ends, until) if until is not None else ends
     secret = secrets.token_urlsafe(32)
+    address, agent = origin()
     session = BrowserSession(
         id=context.new_id(),
         name=caller.name,
@@ -100,8 +101,11 @@ def _begin(
         created_at=at,
         last_used_at=at,
         expires_at=ends,
+        address=address,
+        agent=agent,
     )
     context.stores.browser_sessions.add(session, digest_of(secret), id_token=id_token)
+    note(_resource(session), after=_shown(session))
     return NewSession(secret, ends - at)
 
 
@@ -138,8 +142,27 @@ def end_session(context: Context, secret: str) -> str | None:
     if session is None:
         return None
     id_token = sessions.id_token(session.id)
-    sessions.end(session.id)
+    revoke_session(context, session.id)
     return id_token
+
+
+def revoke_session(context: Context, session_id: str) -> bool:
+    """End a session by its id; False for an unknown or ended one."""
+    ended = context.stores.browser_sessions.end(session_id)
+    if ended is None:
+        return False
+    note(_resource(ended), before=_shown(ended))
+    return True
+
+
+def _resource(session: BrowserSession) -> str:
+    return f"sessions/{session.id}"
+
+
+def _shown(session: BrowserSession) -> Mapping[str, object]:
+    """Return what the audit log has of a session."""
+    unshown = ("id", "roles_digest", "last_used_at")
+    return {name: value for name, value in asdict(session).items() if name not in unshown}
 
 
 def list_sessions(context: Context) -> list[BrowserSession]:

@@ -151,6 +151,8 @@ class Context:
     """Chooses the interpreter of an environment."""
     sign_in: SignInPorts = TOKENS_ALONE
     """Ports of signing in on the dashboard."""
+    sole_launcher: str = ""
+    """Who alone may have tokens that launch, as local jobs run as their user; empty: anybody."""
     budgets: tuple[Budget, ...] = ()
     """Budgets across runs; the budget of a single run is in its matrix."""
     locks: Locks = field(default_factory=Locks)

@@ -139,7 +139,8 @@ def stop_everything(context: Context) -> StopReport:
     stop = EmergencyStop(context.provider, context.traits, project, in_ledger)
     report = stop.end_all()
     for one in report.items:
-        note(f"machines/{one.provider}/{one.id}", {"state": one.state, "failure": one.failure})
+        ended = {"state": one.state, "failure": one.failure}
+        note(f"machines/{one.provider}/{one.id}", after=ended)
     return replace(report, cancelled=tuple(cancelled), not_cancelled=failure)
 
 

@@ -108,7 +108,7 @@ class _RunCells:
     cells: Mapping[tuple[str, str], CellEvidence]
     """Cells by run and name, without ingested ones."""
     quarantines: Sequence[Quarantine]
-    judged: GatePlatforms
+    gate_platforms: GatePlatforms
 
     @classmethod
     def of(
@@ -156,8 +156,8 @@ class _RunCells:
         return found
 
     def _is_renamed(self, other: CellEvidence, cell: CellEvidence) -> bool:
-        was_judged = other.platform in self.judged.gone
-        if (other.platform in self.judged.named and not was_judged) or not cell.machines:
+        was_judged = other.platform in self.gate_platforms.gone
+        if (other.platform in self.gate_platforms.named and not was_judged) or not cell.machines:
             return False
         is_alike = (other.environment, set(other.machines)) == (
             cell.environment,
@@ -210,10 +210,10 @@ def freeze(
 ) -> Snapshot:
     """Freeze gathered runs, for a verdict at that time."""
     product, gate = policy.metadata.product, policy.metadata.name
-    judged = GatePlatforms.of(context, policy)
+    gate_platforms = GatePlatforms.of(context, policy)
     quarantines = tuple(context.stores.quarantines.list(product=product))
     counted = counted_cells(taken)
-    then = baselines(context, policy, judged, counted)
+    then = baselines(context, policy, gate_platforms, counted)
     cells = tuple(
         _frozen(one, known.before, quarantines) for one, known in zip(counted, then, strict=True)
     )
@@ -226,7 +226,7 @@ def freeze(
         product=product,
         subject=_agreed(cells),
         runs=tuple(one.id for one in taken),
-        cells=with_failed_before(with_test_sets(cells, taken), others, quarantines, judged),
+        cells=with_failed_before(with_test_sets(cells, taken), others, quarantines, gate_platforms),
         known_issues=_known_issues(context, product),
         quarantines=quarantines,
         cost_usd=sum((one.evidence.record.cost_usd for one in taken), Decimal(0)),

@@ -38,7 +38,7 @@ class GatheredRun:
 
     @property
     def id(self) -> str:
-        """The run's."""
+        """Id of the run."""
         return self.evidence.record.run.id
 
 

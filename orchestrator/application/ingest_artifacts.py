@@ -39,7 +39,7 @@ from orchestrator.domain.ingest_notes import IngestNotes, NotedSubject
 from orchestrator.domain.ingested import Ingested, RunAnnotation, SourceState
 from orchestrator.domain.manifest import IDENTIFIER, Manifest
 from orchestrator.domain.matrix import CellPlan, JobSelection, Matrix, Metadata, Platform, Subject
-from orchestrator.domain.parsed_results import ParsedProblem, Said
+from orchestrator.domain.parsed_results import ParsedItem, ParsedProblem
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.ingests import Begun
 
@@ -66,7 +66,7 @@ def foreign_files(dialects: Dialects, files: Sequence[Handed]) -> Iterator[Forei
             dialect=f"{dialect.name} {dialect.version}",
             provenance=dialect.provenance,
             confidence=min(max(float(confidence), 0.0), 1.0),
-            said=_statements(dialect, file),
+            items=_statements(dialect, file),
             remarks=file.remarks,
         )
 
@@ -99,7 +99,7 @@ def _best(dialects: Dialects, file: Handed) -> tuple[Dialect, float] | None:
         return None
 
 
-def _statements(dialect: Dialect, file: Handed) -> Iterator[Said]:
+def _statements(dialect: Dialect, file: Handed) -> Iterator[ParsedItem]:
     """Yield a file's statements; an error that stops parsing is the last one."""
     try:
         yield from dialect.read(file.artifact)

@@ -59,7 +59,7 @@ class CloudResource:
 class InventoryReport:
     """All cloud resources of the project."""
 
-    sights: tuple[CloudResource, ...]
+    resources: tuple[CloudResource, ...]
     unread: Mapping[str, str]
     """Providers that could not be read, with the reason."""
     asked: tuple[str, ...] = ()
@@ -71,7 +71,7 @@ class LastLook:
     """The last inventory of a provider."""
 
     at: datetime
-    sights: tuple[CloudResource, ...] = ()
+    resources: tuple[CloudResource, ...] = ()
     """Resources at the last success."""
     read_at: datetime | None = None
     """Time of the last success; None without one."""
@@ -152,7 +152,7 @@ class Janitor:
         survey = self.take_inventory(self._known() if known_only else None)
         for name, why in survey.unread.items():
             logger.warning("janitor: %s cannot be swept: %s", name, why)
-        due = (sight for sight in survey.sights if self._is_due(sight, is_leaving=is_leaving))
+        due = (sight for sight in survey.resources if self._is_due(sight, is_leaving=is_leaving))
         return [sight for sight in due if self.end(sight)]
 
     def end(self, cloud_resource: CloudResource) -> bool:

@@ -94,7 +94,7 @@ class IdempotencyKey:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """A launched run."""
+    """The run of an order; `replayed` if an earlier request with the same key launched it."""
 
     run: Run
     replayed: bool
@@ -139,7 +139,12 @@ def _claim(context: Context, key: IdempotencyKey) -> Run | None:
 def prepare_launch(
     context: Context, order: LaunchOrder
 ) -> tuple[Run, RunSpec, list[tuple[str, CellPlan]]]:
-    """Validate an order and return what would be stored; changes nothing."""
+    """Validate an order and return (run, spec, [(cell id, cell's plan)]); stores nothing.
+
+    Raises:
+        InvalidDocumentError: The matrix, a selection or an option is not valid.
+        PayloadMissingError: A file that the order names was not uploaded.
+    """
     payload = find_payload(context, order.payload)
     matrix, plans = check_order(context, order, payload)
     run = Run(

@@ -38,7 +38,7 @@ _Seen = tuple[int, TestOutcome, tuple[TestOutcome, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlakyTest:
-    """A flaky test."""
+    """A test with contradicting outcomes, with the evidence for it."""
 
     test: KnownTest
     how: FlakySignal

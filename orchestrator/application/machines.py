@@ -22,7 +22,7 @@ from orchestrator.domain.matrix import CellPlan, Platform
 def inventory_answer(context: Context, *, orphans: bool = False) -> InventoryResponse:
     """Return the inventory of all providers; with `orphans`, only resources without an owner."""
     report = context.janitor.take_inventory()
-    wanted = [one for one in report.sights if not orphans or one.ownership in DOOMED]
+    wanted = [one for one in report.resources if not orphans or one.ownership in DOOMED]
     items = tuple(resource_answer(context, one) for one in wanted)
     return InventoryResponse(items, report.unread, report.asked)
 
@@ -88,7 +88,7 @@ def _find(context: Context, provider: str, machine_id: str) -> CloudResource:
     survey = context.janitor.take_inventory([provider])
     if provider in survey.unread:
         raise ProviderUnreadError(f"{provider} cannot be asked: {survey.unread[provider]}")
-    for sight in survey.sights:
+    for sight in survey.resources:
         if sight.machine.id == machine_id:
             return sight
     raise MachineMissingError(
@@ -206,7 +206,7 @@ def ssh_access(context: Context, cell: Cell) -> SshAccess:
         raise NoMachineError(f"cell {cell.name} was ingested: it has no machine that one can enter")
     attempts = context.stores.cells.attempts(cell.id)
     leases = context.stores.leases.of_attempt(attempts[-1].id) if attempts else []
-    lease = next((one for one in reversed(leases) if one.state is LeaseState.HELD), None)
+    lease = next((one for one in reversed(leases) if one.state is LeaseState.ACTIVE), None)
     if lease is None:
         raise NoMachineError(
             f"cell {cell.name} holds no machine ({cell.state}); "

@@ -77,7 +77,7 @@ def prune(
         report = _Prune(context, _policy(context, days), dry=False, is_late=is_late).run()
         if report.is_complete:
             context.stores.retention.end(at=context.clock.now())
-    note("prune", {"days": days, "rows": report.rows, "size_bytes": report.size_bytes})
+    note("prune", after={"days": days, "rows": report.rows, "size_bytes": report.size_bytes})
     if report.rows:
         said = ", ".join(f"{line.rows} {line.what}" for line in report.lines if line.rows)
         logger.info("pruned %s (%d bytes)", said, report.size_bytes)

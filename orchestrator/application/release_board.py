@@ -88,7 +88,7 @@ class BoardFilter:
     """Empty includes all."""
     limit: int = 20
     before: str | None = None
-    believed: timedelta | None = None
+    max_age: timedelta | None = None
     """Maximum age of evidence for the gates."""
 
 
@@ -107,8 +107,8 @@ def release_board(stores: Stores, wanted: BoardFilter, *, at: datetime) -> Board
     rows = []
     for place, release in enumerate(page.items):
         is_current = place == 0 and not wanted.before
-        believed = wanted.believed if is_current else None
-        oldest = at - believed if believed is not None else None
+        max_age = wanted.max_age if is_current else None
+        oldest = at - max_age if max_age is not None else None
         rows.append(
             BoardRow(
                 of=release.of,

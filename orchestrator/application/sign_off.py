@@ -94,7 +94,7 @@ def approve_waiver(context: Context, waiver_id: str, *, by: Person) -> StoredWai
         return _approved_by(known, by)
     fault = token_fault(context, by) or _own_fault(waiver, by)
     if fault:
-        refuse()
+        refuse(fault)
     if at >= waiver.expires:
         fault = f"{waiver.id} expired at {waiver.expires:%Y-%m-%d %H:%M} UTC: ask for another one"
     if fault:
@@ -117,9 +117,9 @@ def _approved_by(approved: StoredWaiver, by: Person) -> StoredWaiver:
     if person_key(waiver.approver) == person_key(by.name):
         return approved
     when = f" at {utc(waiver.approved_at)}" if waiver.approved_at else ""
-    raise WaiverApprovedError(
-        f"{waiver.id} is approved already, by {waiver.approver}{when}; nothing was changed"
-    )
+    fault = f"{waiver.id} is approved already, by {waiver.approver}{when}; nothing was changed"
+    refuse(fault)
+    raise WaiverApprovedError(fault)
 
 
 def approval_page(context: Context, gate: str) -> str:
@@ -168,7 +168,7 @@ def approve(context: Context, gate: str, *, by: Person, verdict: str = "") -> Ap
     """
     find_policy(context, gate)
     if fault := token_fault(context, by):
-        refuse()
+        refuse(fault)
         raise InvalidDocumentError("the approval", [Problem((), fault)])
     read = _read(context, gate, verdict)
     if read is None:

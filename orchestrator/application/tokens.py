@@ -28,6 +28,11 @@ from orchestrator.store.audit_recorder import identify
 
 PREFIX = "seatrial_"
 """Prefix by which secret scanners recognise a token."""
+_NOT_ALONE = (
+    "jobs of `provider: local` run as the user {}, as `serve --local-jobs-as` says, and whoever has"
+    " a token that launches can read what that user can, the signing key included: give it scope"
+    " read, or restart the controller with an account for its jobs that owns nothing else"
+)
 _SHOWN = 4
 """Random characters of a secret that are shown; 39 are left."""
 
@@ -39,14 +44,22 @@ def create_token(
 
     The token's name identifies its owner: an existing person's name keeps its spelling.
 
-    Raises InvalidDocumentError if the name is not valid.
+    Raises InvalidDocumentError if the name is not valid, or may have no token that launches.
     """
     if fault := name_fault(name):
         raise InvalidDocumentError("the token", [Problem(("name",), fault)])
     known = (one.name for one in context.stores.tokens.list())
     owner = next((one for one in known if person_key(one) == person_key(name)), shown_name(name))
+    sole = context.sole_launcher
+    if sole and launches_beside(sole, owner, scope):
+        raise InvalidDocumentError("the token", [Problem(("scope",), _NOT_ALONE.format(sole))])
     secret = PREFIX + secrets.token_urlsafe(32)
     return keep_token(context, owner, scope, secret, days=days), secret
+
+
+def launches_beside(sole: str, name: str, scope: Scope) -> bool:
+    """Whether a token lets somebody else than this one person launch runs."""
+    return scope is not Scope.READ and person_key(name) != person_key(sole)
 
 
 def keep_token(

@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from ipaddress import ip_address
 from pathlib import Path
 from socket import socket
 
@@ -38,7 +37,7 @@ from orchestrator.application.finish_ingestion import resume_ingestions
 from orchestrator.application.fire_schedules import fire
 from orchestrator.application.ports.signer import KeyUnusableError
 from orchestrator.application.prune import prune_when_due
-from orchestrator.application.tokens import PREFIX, keep_token
+from orchestrator.application.tokens import PREFIX, keep_token, launches_beside
 from orchestrator.bootstrap.controller_wiring import Parts, build, is_embedded
 from orchestrator.bootstrap.http_server import (
     AsgiDispatch,
@@ -55,7 +54,9 @@ from orchestrator.config import Settings, SettingsError, read_setting
 from orchestrator.controller import HURRY, Controller, Listener, end_process
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.app import create_dashboard
-from orchestrator.domain.caller_identity import Scope, person_key
+from orchestrator.domain.caller_identity import SOCKET, Person, Scope
+from orchestrator.domain.loopback import is_loopback
+from orchestrator.store.audit_recorder import Call, recording
 from orchestrator.store.errors import StoreError
 from runners.shell.local_account import AccountError
 
@@ -81,13 +82,17 @@ _NOT_ALONE = (
     " which they can launch: {}. Revoke them (`seatrial token list`, `seatrial token revoke`), or"
     " name an account that owns nothing else"
 )
+_NO_ACCOUNT = (
+    "--local-jobs-as names no account: is a variable unset? Your own user is"
+    ' `--local-jobs-as "$(id -un)"`'
+)
 _FIRING_THREADS = 4
 """Maximum subjects of schedules that are built concurrently."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """Options of serving."""
+    """The options of `seatrial serve` that settings do not replace."""
 
     until_idle: bool
     host: str | None
@@ -142,6 +147,8 @@ def _serve(settings: Settings, options: ServeOptions, umask: int) -> int:
     own = home_socket(path)
     operator, secret = _operator(settings, options, parts.context)
     _require_alone(local, parts.context, operator)
+    if local.as_ourselves:
+        parts = replace(parts, context=replace(parts.context, sole_launcher=operator))
     near = create_app(parts.context, guard=None, revision=_revision(parts), operator=operator)
     listeners = [Listener(near, own, near.state.streams.close, HttpServer)]
     said = ""
@@ -248,13 +255,15 @@ def _local_jobs(settings: Settings, options: ServeOptions) -> LocalJobs:
 
     Others reach a controller by its port, or through a database that it shares.
     """
+    if options.local_jobs_as is not None and not options.local_jobs_as.strip():
+        raise RefusedError(_NO_ACCOUNT)
     account, own = options.local_jobs_as or settings.local_jobs_as, system_user()
     far = "with a database that controllers share" if not is_embedded(settings) else ""
     if settings.public_url:
         far = f"behind SEATRIAL_PUBLIC_URL={settings.public_url}"
     if settings.oidc_issuer is not None:
         far = "where people sign in at an issuer"
-    if options.listens and not _is_loopback(options.address):
+    if options.listens and not is_loopback(options.address):
         far = f"on the address {options.address}"
     reached = options.listens or bool(far)
     if account is None:
@@ -283,25 +292,16 @@ def _require_alone(local: LocalJobs, context: Context, operator: str) -> None:
 
     Raises RefusedError.
     """
-    if not local.reached or local.refusal or local.account:
+    if not local.as_ourselves:
         return
     now = context.clock.now()
     others = sorted(
         token.name
         for token in context.stores.tokens.list()
-        if token.is_valid(now)
-        and token.scope is not Scope.READ
-        and person_key(token.name) != person_key(operator)
+        if token.is_valid(now) and launches_beside(operator, token.name, token.scope)
     )
     if others:
         raise RefusedError(_NOT_ALONE.format(system_user(), ", ".join(others)))
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _revision(parts: Parts) -> Callable[[], str]:
@@ -316,8 +316,15 @@ def _operator(settings: Settings, options: ServeOptions, context: Context) -> tu
     has_token = settings.admin_token_file is not None or (settings.home / "token").exists()
     if not (options.listens or has_token):
         return system_user(), ""
-    secret = _first_secret(settings)
-    return keep_token(context, system_user(), Scope.ADMIN, secret, days=None).name, secret
+    secret, me = _first_secret(settings), system_user()
+    call = Call(
+        operation=lambda: _SERVE,
+        at=context.clock.now(),
+        project=settings.project,
+        caller=Person(me, SOCKET),
+    )
+    with recording(call):
+        return keep_token(context, me, Scope.ADMIN, secret, days=None).name, secret
 
 
 def _port(

@@ -39,6 +39,11 @@ class LocalJobs:
     reached: bool = False
     """Whether others can reach this controller."""
 
+    @property
+    def as_ourselves(self) -> bool:
+        """Whether jobs run as the controller's own user although others can reach it."""
+        return self.reached and not self.refusal and not self.account
+
     def refusal_as(self, account: str) -> str:
         """Return why no job may run as this account (empty: our own user); empty if it may."""
         if self.refusal or account == self.account:

@@ -48,7 +48,7 @@ _WHAT = "the comparison of benchmarks"
 
 
 def _statistics() -> Statistics:
-    """Raises MissingExtraError."""
+    """Import the statistics of pairs. Raises MissingExtraError."""
     require("statistics", _WHAT)
     from orchestrator.adapters.statistics import PairedStatistics
 
@@ -56,7 +56,7 @@ def _statistics() -> Statistics:
 
 
 def _detector() -> Detector:
-    """Raises MissingExtraError."""
+    """Import the detector of steps. Raises MissingExtraError."""
     require("statistics", _WHAT)
     from orchestrator.adapters.statistics import StepDetector
 

@@ -24,6 +24,8 @@ _IN_FLIGHT = 409
 _UNKNOWN = frozenset({404, 405, 501})
 _CHUNK_BYTES = 1 << 20
 _LOG_PART_BYTES = 1 << 20
+_PAGE = 200
+"""Maximum items that the controller answers at once."""
 _WORK_S = 3600.0
 """Maximum seconds that the controller may take to process an upload."""
 
@@ -360,6 +362,25 @@ def read(kind: type[T], answer: object) -> T:
             code=NO_VERDICT,
         ) from None
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _ListedPage:
+    items: tuple[dict[str, Any], ...]
+    next: str | int | None = None
+
+
+def newest(client: Client, path: str, *, limit: int, **filters: str | int | None) -> Iterator[Json]:
+    """Yield the first items of a list that the controller answers in pages. Raises CliError."""
+    cursor: str | int | None = None
+    while limit > 0:
+        answer = client.get(path, limit=min(limit, _PAGE), before=cursor, **filters)
+        page = read(_ListedPage, answer)
+        yield from page.items[:limit]
+        limit -= len(page.items)
+        cursor = page.next
+        if cursor is None:
+            return
 
 
 def read_items(kind: type[T], answer: Json) -> tuple[T, ...]:

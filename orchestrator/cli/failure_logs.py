@@ -78,7 +78,7 @@ class CellLog:
 class Gaps:
     """What was asked for and was pruned: all else is printed, and then this."""
 
-    told: list[str] = field(default_factory=list)
+    sentences: list[str] = field(default_factory=list)
     """Why and when, in sentences."""
 
     def besides(self, text: Iterator[bytes]) -> Iterator[bytes]:
@@ -88,18 +88,18 @@ class Gaps:
         except RefusalError as error:
             if error.status != HTTPStatus.GONE:
                 raise
-            if error.lines[0] not in self.told:
-                self.told.append(error.lines[0])
+            if error.lines[0] not in self.sentences:
+                self.sentences.append(error.lines[0])
 
     def refuse(self) -> None:
         """Raise CliError if something was pruned."""
-        if self.told:
-            raise CliError(*self.told)
+        if self.sentences:
+            raise CliError(*self.sentences)
 
 
 @dataclass(frozen=True, slots=True)
 class LogSelection:
-    """Selection of logs."""
+    """Which part of a cell's log is shown; without any choice all of it."""
 
     job: str | None = None
     """Only this job."""
@@ -174,7 +174,7 @@ def _failures(
         yield f"===== {cell.id} =====\n".encode()
         log = CellLog(client, run, cell, prefixed=False).new(to_the_end=True)
         lines = list(gaps.besides(log))
-        if not lines and not gaps.told:
+        if not lines and not gaps.sentences:
             lines = [f"{_nothing('', cell, cell)}\n".encode()]
         yield from lines
 

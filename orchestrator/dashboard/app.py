@@ -55,6 +55,7 @@ from orchestrator.dashboard.session import (
 )
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.extras import MissingExtraError
+from orchestrator.store.audit_recorder import explain, refuse
 from orchestrator.store.errors import PrunedError, StoreError
 
 _POLICY = "; ".join(
@@ -255,6 +256,7 @@ def _version(folder: Path) -> str:
 
 
 def _refuse(request: Request, status: int, title: str, detail: str) -> Response:
+    explain(detail or title)
     if getattr(request.state, "format", Format.HTML) is not Format.HTML:
         return PlainTextResponse(f"{title}: {detail}\n", status)
     words = {
@@ -278,6 +280,7 @@ async def _on_known(request: Request, error: Exception) -> Response:
 
 
 async def _on_signed_out(request: Request, _error: Exception) -> Response:
+    refuse("nobody is signed in")
     if getattr(request.state, "format", Format.HTML) is not Format.HTML:
         said = "sign in, or send `Authorization: Bearer seatrial_...`\n"
         return PlainTextResponse(said, 401, {"WWW-Authenticate": 'Bearer realm="seatrial"'})

@@ -22,13 +22,13 @@ class Form:
     values: Mapping[str, str] = field(default_factory=dict)
     mistakes: dict[str, str] = field(default_factory=dict)
     """The correction to make, by field."""
-    said: str = ""
+    problem: str = ""
     """The problem of the form as a whole."""
 
     @property
     def is_refused(self) -> bool:
         """Whether the form has errors."""
-        return bool(self.mistakes or self.said)
+        return bool(self.mistakes or self.problem)
 
     def value(self, name: str) -> str:
         """Return the value of a field."""
@@ -88,4 +88,4 @@ class Form:
                 self.mistakes[name] = problem.message
             else:
                 rest.append(str(problem))
-        self.said = "\n".join(rest)
+        self.problem = "\n".join(rest)

@@ -180,6 +180,20 @@ async def _page_request_of(request: Request, viewer: ViewerDep) -> PageRequest:
 PageRequestDep = Annotated[PageRequest, Depends(_page_request_of)]
 
 
+def cursor_of(request: PageRequest, form: re.Pattern[str]) -> str | None:
+    """Return the address's place in a list; None for its beginning.
+
+    Raises PageMissingError for one that is not of this form.
+    """
+    before = request.query.get("before", "")
+    if before and not form.fullmatch(before):
+        raise PageMissingError(
+            f"before={before[:100]!r} is no place in this list: without it, the list begins at its"
+            " newest entry"
+        )
+    return before or None
+
+
 def _chosen(page: Page, table: str) -> Sequence[Table]:
     found = [one for one in page.tables if table in ("", one.id)]
     if not found:

@@ -17,11 +17,11 @@ from orchestrator.application.browser_sessions import NewSession, cookie_of
 from orchestrator.application.context import Context
 from orchestrator.application.tokens import Credential, check_credential
 from orchestrator.domain.caller_identity import Caller, Person, Scope, missing_scope
+from orchestrator.domain.loopback import is_loopback
 
 CSRF_FIELD = "csrf"
 _NONCE_BYTES = 12
 _RANK = list(Scope)
-_LOOPBACK = ("127.0.0.1", "::1")
 
 
 class SignedOutError(Exception):
@@ -49,7 +49,7 @@ class Viewer:
 
     @property
     def name(self) -> str:
-        """Identifies who signs."""
+        """Name of the caller, as approvals and waivers store it."""
         return self.caller.name
 
     @property
@@ -196,4 +196,4 @@ def _is_https_of_proxy(request: Request) -> bool:
     """Whether a proxy on this computer says that the browser speaks HTTPS to it."""
     peer = request.client.host if request.client else ""
     said = request.headers.get("x-forwarded-proto", "")
-    return peer in _LOOPBACK and said.strip().lower() == "https"
+    return is_loopback(peer) and said.strip().lower() == "https"

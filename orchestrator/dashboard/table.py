@@ -215,7 +215,7 @@ class Drawn:
     """The same information in words."""
 
     def plain(self) -> Plain:
-        """The drawn values."""
+        """Return the drawn values as a list."""
         return list(self.values)
 
     def text(self) -> str:
@@ -235,7 +235,7 @@ class Trace:
     """The address of JSON that has it under ``shown``."""
 
     def plain(self) -> Plain:
-        """The whole text."""
+        """Return the text without abbreviation."""
         return self.value
 
     def text(self) -> str:

@@ -26,7 +26,7 @@ class Device:
 
     @property
     def label(self) -> str:
-        """``nvidia NVIDIA L4``."""
+        """Vendor and name: ``nvidia NVIDIA L4``."""
         return f"{self.vendor} {self.name}".strip()
 
 

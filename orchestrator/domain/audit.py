@@ -48,6 +48,8 @@ class AuditEntry:
     outcome: AuditOutcome
     status: int | None
     """HTTP status; null for a change that was stored with its entry."""
+    reason: str
+    """Why it was refused or failed, as its caller was told; empty if it was done."""
     before: Mapping[str, object] | None
     """The resource before, without secrets; null for a new one, or where no row was changed."""
     after: Mapping[str, object] | None

@@ -38,6 +38,10 @@ class BrowserSession:
     created_at: datetime
     last_used_at: datetime
     expires_at: datetime
+    address: str
+    """The address from which it was begun; empty where that is not known."""
+    agent: str
+    """The User-Agent header with which it was begun."""
 
     def has_ended(self, at: datetime, limits: SessionLimits) -> bool:
         """Whether the session has expired, or was idle for too long, at that time."""

@@ -59,7 +59,7 @@ class BudgetUse:
 
     @property
     def used_usd(self) -> Decimal:
-        """Spent or reserved."""
+        """US dollars that are spent or reserved."""
         return self.settled_usd + self.reserved_usd
 
     @property

@@ -104,7 +104,7 @@ def shipments_in_words(shipments: Iterable[Shipment]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A launch plan."""
+    """What launching a matrix would do and cost at most, before anything is launched."""
 
     payload: str
     """Digest of the payload's archive."""

@@ -137,7 +137,7 @@ METRIC_WHOLE = 2**63
 
 @dataclass(frozen=True, slots=True)
 class ParsedMetric:
-    """One measured quantity."""
+    """One measured quantity with all its samples in their order."""
 
     name: str
     samples: tuple[float, ...]
@@ -215,7 +215,7 @@ class ParsedTime:
     """The written time; naive if it has no zone."""
 
 
-Said = (
+ParsedItem = (
     ParsedTest
     | ParsedDetail
     | ParsedTally

@@ -130,7 +130,7 @@ class PruneReport:
 
     @property
     def rows(self) -> int:
-        """Everything counted."""
+        """Number of rows of all lines."""
         return sum(line.rows for line in self.lines)
 
     @property

@@ -69,7 +69,7 @@ class Attribution:
 
     @property
     def sentence(self) -> str:
-        """The deciding sentence."""
+        """The sentence of the evidence that the root cause follows from; empty if there is none."""
         return self.evidence[_DECIDING[self.answer]] if self.evidence else ""
 
     def as_text(self) -> dict[str, str]:
@@ -300,7 +300,7 @@ def _rows(rows: Sequence[Row]) -> str:
     return ", ".join([*shown, *more])
 
 
-_TOLD = (RetestKind.RERUN, RetestKind.BASELINE, RetestKind.LAST_GREEN)
+_COUNTED_KINDS = (RetestKind.RERUN, RetestKind.BASELINE, RetestKind.LAST_GREEN)
 """A bisection reports its own steps."""
 
 
@@ -352,7 +352,7 @@ def diagnosed_of(
     cell: str, blames: Iterable[Attribution], retests: Iterable[Retest]
 ) -> tuple[DiagnosedTest, ...]:
     """Return the tests of a cell that were retested at least once."""
-    told = [retest for retest in retests if retest.kind in _TOLD]
+    told = [retest for retest in retests if retest.kind in _COUNTED_KINDS]
     found = (
         filled(DiagnosedTest, one, cell=cell, again=_again(key_of(one.job, one.nodeid), told))
         for one in blames

@@ -42,7 +42,7 @@ def split_nodeid(nodeid: str) -> tuple[str, str, str, str]:
 
 
 def take_apart(nodeid: str) -> TestName:
-    """Parse a node id."""
+    """Split a node id into path, classes, function and the sorted parts of its parameters."""
     path, classes, function, param = split_nodeid(nodeid)
     path = path.replace("\\", "/").removeprefix("./")
     return TestName(path, classes, function, tuple(sorted(_PARTS.split(param))) if param else ())

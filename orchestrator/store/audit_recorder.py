@@ -47,6 +47,7 @@ from orchestrator.store.tables import (
 ENTRY = TypeAdapter(AuditEntry)
 _CHAIN_LOCK = 7_328_417_255
 """Number of the advisory lock in Postgres under which the chain grows."""
+_LONGEST_REASON = 500
 Values = Mapping[str, Any]
 
 
@@ -76,8 +77,10 @@ class Call:
     """Whether an entry was stored with a change."""
     is_refused: bool = False
     """Whether it is refused for who calls, whatever the status of the answer."""
+    reason: str = ""
+    """Why it is refused or fails, in the words of its answer."""
     changes: list[AuditedChange] = field(default_factory=list)
-    """Changes outside of the database, to be recorded at the end of the call."""
+    """Changes without a setting's row, to be recorded at the end of the call."""
 
 
 _CALL: ContextVar[Call | None] = ContextVar("call", default=None)
@@ -100,18 +103,36 @@ def identify(caller: Person) -> None:
         call.caller = caller
 
 
-def refuse() -> None:
+def refuse(reason: str) -> None:
     """Say that the present call, if there is one, is refused for who makes it."""
     call = _CALL.get()
     if call is not None:
-        call.is_refused = True
+        call.is_refused, call.reason = True, reason
 
 
-def note(resource: str, after: Mapping[str, object]) -> None:
-    """Add a change outside of the database to the present call, if there is one."""
+def explain(reason: str) -> None:
+    """Say why the present call, if there is one, is refused or fails, if it does."""
     call = _CALL.get()
     if call is not None:
-        call.changes.append(AuditedChange(resource, after=after))
+        call.reason = reason
+
+
+def note(
+    resource: str,
+    *,
+    before: Mapping[str, object] | None = None,
+    after: Mapping[str, object] | None = None,
+) -> None:
+    """Add a change, to be recorded at the end of the present call, if there is one."""
+    call = _CALL.get()
+    if call is not None:
+        call.changes.append(AuditedChange(resource, before, after))
+
+
+def origin() -> tuple[str, str]:
+    """Return the client's address and user agent of the present call; empty without one."""
+    call = _CALL.get()
+    return (call.address, call.agent) if call is not None else ("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +174,8 @@ _AUDITED: Mapping[type[TableBase], _Audited] = {
 }
 """The tables of settings and decisions, whose entries have before and after.
 
-    Calls that change others (sessions, annotations, retests) have an entry without them.
+    Calls that change others (annotations, retests) have an entry without them, and sessions are
+    noted.
     """
 
 
@@ -341,6 +363,7 @@ def _entry(
         product=change.product,
         outcome=outcome,
         status=status,
+        reason="" if outcome is AuditOutcome.DONE else call.reason[:_LONGEST_REASON],
         before=change.before,
         after=change.after,
         previous=previous,

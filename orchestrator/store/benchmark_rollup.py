@@ -123,7 +123,7 @@ class _Benchmark:
     """A benchmark with all measurements of the cell."""
 
     row: dict[str, object]
-    said: list[_StatedMetric]
+    measurements: list[_StatedMetric]
 
 
 def write_points(session: Session, cell_pk: int) -> int:
@@ -133,7 +133,7 @@ def write_points(session: Session, cell_pk: int) -> int:
     points: list[dict[str, Any]] = [
         {"cell": cell_pk, "benchmark": numbers[digest], **point}
         for digest, one in found.items()
-        if (point := _point(one.said)) is not None
+        if (point := _point(one.measurements)) is not None
     ]
     if points:
         statement = insert_into(session, BenchmarkPointRow).on_conflict_do_nothing()
@@ -211,7 +211,7 @@ def _found(session: Session, cell_pk: int) -> dict[bytes, _Benchmark]:
             known: dict[str, object] = dict(zip(_NAMES, (product, *identity), strict=True))
             row = known | {"digest": digest, "params": params}
             said = _StatedMetric(attempt, seq, samples, bool(arm))
-            found.setdefault(digest, _Benchmark(row, [])).said.append(said)
+            found.setdefault(digest, _Benchmark(row, [])).measurements.append(said)
     return found
 
 

@@ -62,7 +62,7 @@ class CellResults:
 class Depth(IntEnum):
     """The depth to which cells are read."""
 
-    JUDGED = 0
+    EVALUATED = 0
     """The inputs of outcomes: jobs, counts and checks."""
     SHOWN = 1
     """With notices and the environment."""
@@ -141,13 +141,13 @@ def checks_of(session: Session, mine: Mine) -> dict[str, list[CheckFact]]:
 
 
 def metrics_of(session: Session, mine: Mine) -> dict[str, list[MetricFact]]:
-    """Return metrics by cell id, in order."""
+    """Return metrics by cell id, by attempt, in the order in which they were reported."""
     query = _current(MetricRow, mine).order_by(MetricRow.attempt, MetricRow.seq)
     return _gathered(session, query, metric_of)
 
 
 def notices_of(session: Session, mine: Mine) -> dict[str, list[Notice]]:
-    """Return notices of every attempt by cell id, in order."""
+    """Return the notices of every attempt by cell id, oldest first."""
     query = (
         select(CellRow.id, NoticeRow)
         .join(AttemptRow, AttemptRow.pk == NoticeRow.attempt)

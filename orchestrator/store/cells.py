@@ -373,7 +373,7 @@ class CellStore:
         return self._launched[cell.id]
 
     def attempts(self, cell_id: str) -> list[Attempt]:
-        """Return the cell's attempts, in order."""
+        """Return the cell's attempts by number."""
         with self._sessions.read() as session:
             return _attempts(session, CellRow.id == cell_id).get(cell_id, [])
 
@@ -385,13 +385,13 @@ class CellStore:
                 _blame(attempt, cause)
 
     def transitions(self, cell_id: str) -> list[Transition]:
-        """Return the cell's transitions, in order."""
+        """Return the cell's transitions, oldest first."""
         with self._sessions.read() as session:
             return _steps(session, CellRow.id == cell_id).get(cell_id, [])
 
 
 def _attempts(session: Session, mine: ColumnElement[bool]) -> dict[str, list[Attempt]]:
-    """Return attempts by cell id, in order."""
+    """Return attempts by cell id, in the order of their numbers."""
     query = select(CellRow.id, AttemptRow).join(AttemptRow, AttemptRow.cell == CellRow.pk)
     found: dict[str, list[Attempt]] = {}
     for cell_id, row in session.execute(query.where(mine).order_by(AttemptRow.number)):
@@ -400,7 +400,7 @@ def _attempts(session: Session, mine: ColumnElement[bool]) -> dict[str, list[Att
 
 
 def _steps(session: Session, mine: ColumnElement[bool]) -> dict[str, list[Transition]]:
-    """Return transitions by cell id, in order."""
+    """Return transitions by cell id, oldest first."""
     query = select(CellRow.id, TransitionRow).join(TransitionRow, TransitionRow.cell == CellRow.pk)
     found: dict[str, list[Transition]] = {}
     for cell_id, row in session.execute(query.where(mine).order_by(TransitionRow.pk)):

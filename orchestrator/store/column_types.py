@@ -57,7 +57,7 @@ def storable_json(value: object) -> str:
 
 
 class Words(TypeDecorator[str]):
-    """Untrusted text."""
+    """Text from payloads and tools; characters that Postgres rejects are replaced."""
 
     impl = Text
     cache_ok = True

@@ -70,7 +70,7 @@ class DailyCost:
 
 @dataclass(frozen=True, slots=True)
 class RunSum:
-    """Cost of a run."""
+    """What one run's leases cost, with the run's subject and outcome."""
 
     run: str
     matrix: str
@@ -113,7 +113,7 @@ class Refusals:
     """Reason of the refusals: ``capacity``, ``quota`` ..."""
     count: int
     last_at: datetime
-    last_said: str
+    last_message: str
     """The provider's last answer."""
 
 
@@ -124,7 +124,7 @@ Number = ColumnElement[float]
 
 
 class CostStore:
-    """Cost aggregates."""
+    """Reads costs by day, platform, provider and version, and by run, from the ledger's leases."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions

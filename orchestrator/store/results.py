@@ -277,12 +277,12 @@ class ResultStore:
             return checks_of(session, CellRow.id == cell_id).get(cell_id, [])
 
     def metrics(self, cell_id: str) -> list[MetricFact]:
-        """Return metrics in order."""
+        """Return the cell's metrics by attempt, in the order in which they were reported."""
         with self._sessions.read() as session:
             return metrics_of(session, CellRow.id == cell_id).get(cell_id, [])
 
     def notices(self, cell_id: str) -> list[Notice]:
-        """Return notices of every attempt, in order."""
+        """Return the notices of every attempt of the cell, oldest first."""
         with self._sessions.read() as session:
             return notices_of(session, CellRow.id == cell_id).get(cell_id, [])
 

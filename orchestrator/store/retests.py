@@ -118,7 +118,7 @@ class RetestStore:
             )
 
     def of_attempt(self, attempt_id: str) -> tuple[RetestSession, ...]:
-        """Return sessions in order."""
+        """Return the attempt's retest sessions, oldest first."""
         query = (
             select(RetestSessionRow)
             .join(AttemptRow, AttemptRow.pk == RetestSessionRow.attempt)

@@ -176,7 +176,7 @@ def _lent(side: int, cells: Mapping[int, int]) -> Select[int, int, int, str]:
 
 
 def _results(cells: CTE) -> Select[int, int, int, int, int]:
-    """Select their results."""
+    """Select the test results of the cells with their pair and side."""
     told = (cells.c.pair, cells.c.side, TestResultRow.test_id.label("test"))
     return select(*told, COUNTED.label("counted"), TestResultRow.cell).join_from(
         cells, TestResultRow, TestResultRow.cell == cells.c.cell
@@ -293,7 +293,7 @@ class DifferenceCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedTest:
-    """A test with a difference."""
+    """One test of a pair of cells, with its outcomes on both sides and their difference."""
 
     pair: int
     test: int

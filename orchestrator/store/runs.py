@@ -171,8 +171,10 @@ class RunStore:
         """Request cancellation, once and only of an unfinished run; return the run.
 
         Nothing is interrupted: each poll of a cell's flow reads the row
-        (`application/cell/flow_context.record_cancel`), at the latest two seconds later
-        (`adapters/wakeups.CALM_S`). A run event informs the clients that follow the run.
+        (`application/cell/flow_context.record_cancel`). The poll that is under way ends first; one
+        that prepares a machine uploads the payload and installs packages, which takes minutes. The
+        next poll follows within `adapters/wakeups.CALM_S`. A run event informs the clients that
+        follow the run.
 
         Raises:
             UnknownIdError: There is no such run.

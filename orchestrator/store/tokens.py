@@ -116,11 +116,15 @@ class BrowserSessionStore:
         with self._sessions.read() as session:
             return session.scalar(query)
 
-    def end(self, session_id: str) -> bool:
-        """End a session; False for an unknown or ended one."""
-        mine = BrowserSessionRow.id == session_id
+    def end(self, session_id: str) -> BrowserSession | None:
+        """End a session and return it; None for an unknown or ended one."""
         with self._sessions.write() as session:
-            return changed(session, delete(BrowserSessionRow).where(mine)) == 1
+            row = session.get(BrowserSessionRow, session_id, with_for_update=True)
+            if row is None:
+                return None
+            ended = filled(BrowserSession, row)
+            session.delete(row)
+            return ended
 
 
 _OF_VALID_TOKENS = (

@@ -1,1 +1,1 @@
-"""Benchmarks."""
+"""Benchmarks of torchbridge against named baselines."""

@@ -4,7 +4,7 @@ Both arms are compared before anything is timed; they take turns in one process.
 no time for is left out and said so. Floors are low, goals are what is hoped for.
 
 Run: `python -m benchmarks.attention`. For other programs, all of them as `Comparison`s, whose
-`duel(device)` is one of `torchbridge.bench`; to be run in inference mode:
+`benchmark(device)` is one of `torchbridge.bench`; to be run in inference mode:
 
     attention_arms(shape, device)  `auto` against each of SDPA's back-ends that runs
     forwards(shape, device)        the layer of 512 and 8 heads against softmax and SDPA
@@ -44,7 +44,7 @@ Arm = Callable[[], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Sizes of one measurement; they are its metrics' params."""
+    """Sizes of one measurement, which are the parameters of its metrics."""
 
     batch: int
     sequence: int
@@ -53,12 +53,12 @@ class Shape:
     dtype: str = "float32"
 
     def tensors(self, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-        """Normal q, k, v [B, H, S, D]."""
+        """Return normally distributed q, k, v [B, H, S, D]."""
         shape = (3, self.batch, self.heads, self.sequence, self.head_dim)
         return tuple(torch.randn(shape, device=device, dtype=getattr(torch, self.dtype)))
 
     def work(self, seen: float) -> bench.Work:
-        """Two products of the scores that are seen; q, k, v and the output are moved once."""
+        """Return the cost of two products of `seen` of the scores; q, k, v and output move once."""
         scores = self.batch * self.heads * self.sequence**2 * seen
         number = "fp32" if self.dtype == "float32" else "bf16"
         size = getattr(torch, self.dtype).itemsize
@@ -68,40 +68,40 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two arms that compute one thing, and the least ratio (and the hoped for) of their times."""
+    """Two arms that compute the same, with the required and the hoped-for ratio of their times."""
 
     name: str
     baseline_name: str
     subject: Arm
     baseline: Arm
     shape: Shape
-    floor: float
+    threshold: float
     goal: float | None = None
     seen: float = 1.0  # the share of the scores that the pattern sees
 
     @property
     def metric(self) -> str:
-        """What its metrics' names begin with."""
+        """The prefix of its metrics' names."""
         return f"attention/{self.name}/{self.baseline_name}"
 
-    def duel(self, device: torch.device) -> bench.Duel:
-        """For `bench.run_duel`."""
+    def benchmark(self, device: torch.device) -> bench.Benchmark:
+        """Return the benchmark for `bench.run_benchmark`."""
         dtype = getattr(torch, self.shape.dtype)
-        return bench.Duel(
+        return bench.Benchmark(
             name=self.metric,
             subject=bench.Arm(self.name, self.subject, compiled="flex" in self.name),
             baseline=bench.Arm(self.baseline_name, self.baseline),
             equal=bench.close_to(TOLERANCE[dtype]),
             device=device,
             params={**asdict(self.shape), "threads": torch.get_num_threads()},
-            floor=self.floor,
+            threshold=self.threshold,
             goal=self.goal,
             work=self.shape.work(self.seen) if "forward" not in self.name else None,
         )
 
 
 def explicit_softmax(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None) -> Tensor:
-    """Two matrix products and a softmax."""
+    """Compute attention by two matrix products and a softmax."""
     scores = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
     if seen is not None:
         scores = scores.masked_fill(~seen, float("-inf"))
@@ -109,13 +109,13 @@ def explicit_softmax(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None = None
 
 
 def layer_by(layer: FlashAttention3, x: Tensor, mix: Callable[..., Tensor]) -> Tensor:
-    """The layer's own projections around another attention."""
+    """Compute the layer with `mix` as its attention."""
     heads = layer.qkv(x).unflatten(-1, (3, layer.num_heads, -1)).permute(2, 0, 3, 1, 4)
     return layer.out(mix(*heads).transpose(1, 2).flatten(2))
 
 
 def attention_arms(shape: Shape, device: torch.device) -> list[Comparison]:
-    """`auto` against each of SDPA's back-ends that computes it; goal 1 against the best of them."""
+    """Compare `auto` with each of SDPA's back-ends that runs; the goal is 1 against the best."""
     q, k, v = shape.tensors(device)
     made = []
     for pattern in (FULL, Causal()):
@@ -141,7 +141,7 @@ def attention_arms(shape: Shape, device: torch.device) -> list[Comparison]:
 
 
 def forwards(shape: Shape, device: torch.device) -> list[Comparison]:
-    """The layer of 512 and 8 heads against both baselines, with the same weights."""
+    """Compare the layer of width 512 and 8 heads with both baselines, with the same weights."""
     dtype = getattr(torch, shape.dtype)
     layer = FlashAttention3(512, shape.heads).to(device, dtype).eval()
     x = torch.randn(shape.batch, shape.sequence, 512, device=device, dtype=dtype)
@@ -163,7 +163,7 @@ def forwards(shape: Shape, device: torch.device) -> list[Comparison]:
 
 
 def flexes(shape: Shape, device: torch.device) -> list[Comparison]:
-    """Compiled FlexAttention: causal, and a window of 128."""
+    """Compare compiled FlexAttention, causal and with a window of 128."""
     q, k, v = shape.tensors(device)
     window = CausalSlidingWindow(128)
     band = visible(window, (1, 1, shape.sequence, shape.sequence), device)
@@ -175,7 +175,7 @@ def flexes(shape: Shape, device: torch.device) -> list[Comparison]:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
 
     slow, sizes = device.type == "cpu", f"{shape.batch}x{shape.sequence}"
-    of_window = (2.5, 3.7) if slow else (1.0, 4.0)  # floor and goal
+    of_window = (2.5, 3.7) if slow else (1.0, 4.0)  # threshold and goal
     of_causal = (0.8, 1.0) if slow else (0.3, 0.9)  # cuDNN may be SDPA's
     windowed = (lambda: flex(window)), (lambda: sdpa(band))
     causal = (lambda: flex(Causal())), sdpa
@@ -190,13 +190,13 @@ def flexes(shape: Shape, device: torch.device) -> list[Comparison]:
 
 @torch.inference_mode()
 def measure(comparison: Comparison, device: torch.device, budget_s: float) -> bool:
-    """Run the duel; False if a check failed."""
+    """Run one comparison; return False if a check failed."""
     print()
-    return bench.run_duel(comparison.duel(device), budget_s=budget_s, pairs=50).ok
+    return bench.run_benchmark(comparison.benchmark(device), budget_s=budget_s, pairs=50).ok
 
 
 def plan(device: torch.device, sequences: list[int]) -> list[Callable[[], list[Comparison]]]:
-    """What is measured, the slowest last; nothing is allocated before its turn."""
+    """Return the measurements, the slowest last; tensors are allocated when each runs."""
     dtype = "float32" if device.type == "cpu" else "bfloat16"
     shapes = [Shape(2, 100), *(Shape(4, length, dtype=dtype) for length in sequences)]
     entries = [lambda shape=shape: forwards(shape, device) for shape in shapes]
@@ -213,7 +213,7 @@ def plan(device: torch.device, sequences: list[int]) -> list[Callable[[], list[C
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """All that the budget has time for; 0 if no check failed."""
+    """Run all that the budget allows; return 0 if no check failed."""
     parser = argparse.ArgumentParser(description="Attention forward against named baselines")
     parser.add_argument("--sequences", type=int, nargs="+", default=[512, 1024, 2048])
     parser.add_argument("--budget", type=float, default=60.0, help="seconds, compiling included")

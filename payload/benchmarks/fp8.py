@@ -8,7 +8,7 @@ won, and what the dispatcher (path "predicted") picks there.
 
 Run: `python -m benchmarks.fp8`. For other programs:
 
-    fp8_arms(size, device)       a Duel of `torchbridge.bench`: size is (in, out, batch)
+    fp8_arms(size, device)       a Benchmark of `torchbridge.bench`: size is (in, out, batch)
     storage(layer, plain)        shares of the weight's bytes
     pick(size, device, ratios)   what the dispatcher picks, and its share of the better arm's speed
 """
@@ -24,18 +24,27 @@ import torch
 from torch import Tensor, nn
 
 from torchbridge import __version__, evidence
-from torchbridge.bench import Arm, Duel, Equality, Outcome, Work, run_duel
+from torchbridge.bench import Arm, Benchmark, Equality, Outcome, Work, run_benchmark
 from torchbridge.device import describe, pick_device
-from torchbridge.fp8 import FP8InferenceLinear, Job, choose, get_fp8_info, why_not_compiled
+from torchbridge.fp8 import (
+    FP8Dtype,
+    FP8InferenceLinear,
+    Job,
+    checks,
+    choose,
+    get_fp8_info,
+    why_not_compiled,
+)
 from torchbridge.hardware import Hardware, probe
 from torchbridge.kernels import KernelRefused
+from torchbridge.numbers import relative_rms
 
 Size = tuple[int, int, int]  # in, out, batch
 SIZES: tuple[Size, ...] = ((512, 512, 32), (1024, 1024, 32), (2048, 2048, 16))
 LARGE: tuple[Size, ...] = ((1024, 1024, 1024), (2048, 2048, 2048), (4096, 4096, 4096))
 LARGE += ((8192, 8192, 8192), (4096, 14336, 4096), (4096, 4096, 16))
 BASELINES = {"bf16": torch.bfloat16, "fp32": torch.float32}
-PRODUCT_LIMIT = 0.045  # relative RMS of an e4m3 product
+PRODUCT_LIMIT = checks.PRODUCT_LIMIT[FP8Dtype.E4M3]
 GOALS = {"ada": 1.3, "hopper": 1.5}  # of sizes from 4096 on, against bfloat16
 PICK_GOAL = 0.97  # of the better arm's speed
 SCALES_LIMIT = 0.01  # of the weight's bytes
@@ -43,14 +52,14 @@ SCALES_LIMIT = 0.01  # of the weight's bytes
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """Both arms' layers, and how the float8 one is made."""
+    """Both arms' layers, with the settings of the float8 one."""
 
     float8: FP8InferenceLinear
     plain: nn.Linear
 
     @classmethod
     def of(cls, size: Size, dtype: torch.dtype, granularity: str, device: torch.device) -> Layers:
-        """With the same weights, float8's quantised from float32."""
+        """Create both layers with the same weights; float8's are quantised from float32."""
         plain = nn.Linear(size[0], size[1], device=device)
         float8 = FP8InferenceLinear(plain, granularity=granularity, path="auto")
         return cls(float8, plain.to(dtype))
@@ -63,11 +72,11 @@ def fp8_arms(
     baseline: str = "bf16",
     granularity: str = "tensor",
     compiled: bool | None = None,
-) -> Duel:
-    """FP8InferenceLinear, quantising included, against nn.Linear; to be run in inference mode.
+) -> Benchmark:
+    """Compare FP8InferenceLinear, including quantisation, with nn.Linear; run in inference mode.
 
-    Both compiled unless told otherwise, but on the CPU. The goal is that of the device's
-    generation; there is a floor only where there are FP8 units to reach it with.
+    By default both are compiled, except on the CPU. The goal depends on the device's generation;
+    there is a threshold only on devices with FP8 units.
 
     Raises:
         KernelRefused: compiled, for hardware without FP8 units.
@@ -76,11 +85,13 @@ def fp8_arms(
     if whole and (reason := why_not_compiled(device, probe(device))) is not None:
         raise KernelRefused(reason)
     layers = Layers.of(size, BASELINES[baseline], granularity, device)
-    return duel_of(layers, size, device, baseline, whole)
+    return benchmark_of(layers, size, device, baseline, whole)
 
 
-def duel_of(layers: Layers, size: Size, device: torch.device, baseline: str, whole: bool) -> Duel:
-    """The duel of two layers that are there; `whole`: both compiled."""
+def benchmark_of(
+    layers: Layers, size: Size, device: torch.device, baseline: str, whole: bool
+) -> Benchmark:
+    """Compare two existing layers; `whole`: both are compiled."""
     hardware, (inner, columns, batch) = probe(device), size
     x = torch.randn(batch, inner, device=device, dtype=BASELINES[baseline])
     make = _compiled if whole else _as_it_is
@@ -88,11 +99,11 @@ def duel_of(layers: Layers, size: Size, device: torch.device, baseline: str, who
     large = min(size) >= 4096
     flops = 2.0 * inner * columns * batch
     moved = inner * columns + (batch * inner + batch * columns) * x.element_size()
-    return Duel(
+    return Benchmark(
         name=f"fp8/{inner}x{columns}x{batch}/{baseline}",
         subject=Arm(f"float8, a scale per {layers.float8.input_kind.value}", lambda: subject(x)),
         baseline=Arm(f"F.linear in {baseline}", lambda: other(x), compiled=whole),
-        equal=nearly,
+        equal=close_within_fp8,
         device=device,
         params={
             "in": inner,
@@ -101,17 +112,15 @@ def duel_of(layers: Layers, size: Size, device: torch.device, baseline: str, who
             "threads": torch.get_num_threads(),
             "compiled": whole,
         },
-        floor=0.9 if large and hardware.has("fp8") else None,
+        threshold=0.9 if large and hardware.has("fp8") else None,
         goal=GOALS.get(hardware.architecture) if large and baseline == "bf16" else None,
         work=Work(flops=flops, bytes=moved, number="fp8"),
     )
 
 
-def nearly(subject: Tensor, baseline: Tensor) -> Equality:
-    """As near as e4m3 products are, in relative RMS."""
-    expected = baseline.float()
-    square = (subject.float() - expected).square().mean() / expected.square().mean()
-    error = square.sqrt().item()
+def close_within_fp8(subject: Tensor, baseline: Tensor) -> Equality:
+    """Check agreement within the error of e4m3 products, by relative RMS."""
+    error = relative_rms(subject, baseline)
     return Equality(error <= PRODUCT_LIMIT, error, PRODUCT_LIMIT, "relative RMS")
 
 
@@ -125,14 +134,14 @@ def _as_it_is(layer: nn.Module) -> nn.Module:
 
 
 def storage(layer: FP8InferenceLinear, plain: nn.Linear) -> tuple[float, float]:
-    """Bytes of the float8 weight over those of the plain one, and of its scales over its own."""
+    """Return the bytes of the float8 weight, and of its scales, over those of the plain weight."""
     ours = layer.weight.untyped_storage().nbytes()
     scales = layer.weight_scale.untyped_storage().nbytes()
     return ours / plain.weight.untyped_storage().nbytes(), scales / ours
 
 
 def check_storage(name: str, baseline: str, layers: Layers) -> bool:
-    """A byte for each number of the weight: half of bfloat16, a quarter of float32; and scales."""
+    """Check that a weight takes one byte per number, plus scales."""
     share, scales = storage(layers.float8, layers.plain)
     wanted = 1 / BASELINES[baseline].itemsize
     print(f"  weight {share:g} of {baseline}'s, its scales {scales:.4%} of that", end="")
@@ -147,9 +156,9 @@ def check_storage(name: str, baseline: str, layers: Layers) -> bool:
 def pick(
     size: Size, hardware: Hardware, ratio: float, *, compiled: bool = True
 ) -> tuple[str, float, str]:
-    """What the dispatcher picks with a kept weight, its share of the better arm's speed, and why.
+    """Return the dispatcher's choice, its share of the better arm's speed, and its reason.
 
-    `ratio`: bfloat16's time over float8's, as measured; `compiled`: both arms were.
+    `ratio` is bfloat16's measured time over float8's; `compiled`: both arms were compiled.
     """
     made = choose(Job(size[2], size[0], size[1], kept=True, fused=compiled), hardware)
     share = min(1.0, ratio if made.float8 else 1 / ratio)
@@ -159,24 +168,24 @@ def pick(
 def measure(
     size: Size, device: torch.device, *, granularity: str, compiled: bool, budget_s: float
 ) -> tuple[bool, Outcome]:
-    """Both baselines of one size: (did all checks pass, the outcome against bfloat16)."""
+    """Compare one size with both baselines; return (all checks passed, result for bfloat16)."""
     outcomes, good = {}, True
     for baseline, dtype in BASELINES.items():
         torch.manual_seed(0)
         if compiled:
             torch.compiler.reset()  # every size is compiled for itself, none is one too many
         layers = Layers.of(size, dtype, granularity, device)
-        duel = duel_of(layers, size, device, baseline, compiled)
-        outcomes[baseline] = run_duel(duel, budget_s=budget_s)
+        benchmark = benchmark_of(layers, size, device, baseline, compiled)
+        outcomes[baseline] = run_benchmark(benchmark, budget_s=budget_s)
         if layers.float8.fallback:
-            evidence.degraded(f"{duel.name}: {layers.float8.fallback}")
+            evidence.degraded(f"{benchmark.name}: {layers.float8.fallback}")
         good &= outcomes[baseline].ok
-        good &= check_storage(duel.name, baseline, layers)
+        good &= check_storage(benchmark.name, baseline, layers)
     return good, outcomes["bf16"]
 
 
 def table(outcomes: dict[Size, Outcome], device: torch.device, *, compiled: bool) -> None:
-    """Where float8 won, and what the dispatcher would have picked."""
+    """Print where float8 was faster, and what the dispatcher would have chosen."""
     hardware = probe(device)
     print(f"\n{'in x out x batch':<22}{'float8 / bf16':>14}  picks      share of the better arm")
     for size, outcome in outcomes.items():
@@ -196,7 +205,7 @@ def table(outcomes: dict[Size, Outcome], device: torch.device, *, compiled: bool
 
 @torch.inference_mode()
 def main(arguments: list[str] | None = None) -> int:
-    """All sizes; 0 if all checks passed."""
+    """Run all sizes; return 0 if all checks passed."""
     device = pick_device()
     accelerator = device.type != "cpu"
     parser = argparse.ArgumentParser(description="FP8 linear layer against bf16 and fp32")

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from benchmarks.plain_generation import PROMPT, Baseline, Generate, make_baseline
 from torchbridge import __version__, evidence
-from torchbridge.bench import Arm, Duel, Equality, Outcome, Work, identical, run_duel
+from torchbridge.bench import Arm, Benchmark, Equality, Outcome, Work, identical, run_benchmark
 from torchbridge.device import describe, pick_device
 from torchbridge.graphs import why_no_graphs
 from torchbridge.llm import (
@@ -42,7 +42,7 @@ from torchbridge.llm import (
 from torchbridge.memory import model_bytes
 
 GOALS = {"cpu": 1.10}  # of the baseline's speed; on other devices 3x
-FLOOR = 0.9  # fails when the whole confidence interval is below
+THRESHOLD = 0.9  # fails when the whole confidence interval is below
 TEXT_SHAPE = (2, 96)  # of the text that models are told; the decode path sees a quarter of one row
 LIMITS = {  # of random weights, whose best two tokens are often within a hundredth of each other
     "bfloat16": Agreement(top1=0.85, kl=3e-4, max_difference=0.25),
@@ -52,9 +52,9 @@ LIMITS = {  # of random weights, whose best two tokens are often within a hundre
 
 
 def subject(model: GPT2, capacity: int, *, compiled: bool) -> tuple[str, Generate]:
-    """Our generation with a cache that is allocated once, and the name of its decode path.
+    """Return the name of our decode path and our generation with a static cache.
 
-    The model is made ready for its device in place. `compiled` on CUDA is captured as well.
+    The model is prepared for its device in place. `compiled` on CUDA is captured, too.
     """
     make_ready(model)
     slots = min(-(-capacity // 8) * 8, model.config.positions)  # rows of a mask that CUDA can load
@@ -75,9 +75,9 @@ def make_ready(model: GPT2) -> None:
 
 
 def ready_decode(model: GPT2, cache: KVCache) -> tuple[CompiledDecode | GraphedDecode, float]:
-    """The compiled step for this cache, on CUDA within graphs of our own, and the seconds it took.
+    """Return the compiled step for this cache, captured on CUDA, and the seconds taken.
 
-    Where the compiled step cannot be captured, the eager one is; the evidence says so.
+    If the compiled step cannot be captured, the eager one is; the evidence says so.
     """
     if why_no_graphs(cache.device):
         decode = CompiledDecode(model)
@@ -93,39 +93,39 @@ def ready_decode(model: GPT2, cache: KVCache) -> tuple[CompiledDecode | GraphedD
 
 
 def against(baseline: Baseline, ids: Tensor, new: int, compiled: bool, budget_s: float) -> bool:
-    """Our generation against each loop and the baseline, token for token."""
+    """Compare our generation with each loop and the baseline, token for token."""
     path, ours = subject(baseline.model, ids.shape[1] + new, compiled=compiled)
     device = baseline.model.device
     params = {"dtype": "float32", "new_tokens": new, "prompt": ids.shape[1], "path": path}
     good = True
     for name, generation in {**baseline.loops, baseline.name: baseline.generate}.items():
-        duel = Duel(
+        benchmark = Benchmark(
             name=f"gpt2/{'compiled' if compiled else 'static'}/{name}",
             subject=Arm(path, partial(ours, ids, new)),
             baseline=Arm(name, partial(generation, ids, new)),
             equal=identical,
             device=device,
             params=params | {"threads": torch.get_num_threads()},
-            floor=FLOOR,
+            threshold=THRESHOLD,
             goal=GOALS.get(device.type, 3.0),
             work=Work(bytes=new * model_bytes(baseline.model)),
         )
-        good &= report(run_duel(duel, at_least=6, budget_s=budget_s), new)
+        good &= report(run_benchmark(benchmark, at_least=6, budget_s=budget_s), new)
     return good
 
 
 def report(outcome: Outcome, new: int) -> bool:
-    """Emit what a person asks first, tokens per second; False if the duel failed."""
+    """Emit tokens per second; return False if the benchmark failed."""
     if outcome.samples:
         speeds = [new / s for s in outcome.seconds("subject")]
-        name = f"{outcome.duel.name}/tokens_per_s"
-        params = {"baseline": outcome.duel.baseline.name, **outcome.duel.params}
+        name = f"{outcome.benchmark.name}/tokens_per_s"
+        params = {"baseline": outcome.benchmark.baseline.name, **outcome.benchmark.params}
         evidence.metric(name, speeds, unit="tokens/s", direction="higher", **params)
     return outcome.ok
 
 
 def narrow_models(model: GPT2) -> dict[str, GPT2]:
-    """The models of fewer bits, of one that is not laid out yet."""
+    """Return the models with fewer bits, built from a model before `lay_out`."""
     half = copy.deepcopy(model).to(torch.bfloat16)
     return {
         "bfloat16": half,
@@ -135,7 +135,7 @@ def narrow_models(model: GPT2) -> dict[str, GPT2]:
 
 
 def judge(name: str, model: GPT2, reference: GPT2, text: Tensor) -> Agreement:
-    """How a narrow model's whole texts and decode steps agree; the worse of each measure."""
+    """Compare a narrow model's whole texts and decode steps; return the worse of each measure."""
     part = text[:1, : text.shape[1] // 4]
     whole = teacher_forced(model, reference, text)
     steps = teacher_forced(stepwise(model), reference, part)
@@ -160,7 +160,7 @@ def judge(name: str, model: GPT2, reference: GPT2, text: Tensor) -> Agreement:
 def measure_narrow(
     name: str, model: GPT2, reference: GPT2, text: Tensor, *, compiled: bool, budget_s: float
 ) -> bool:
-    """Agreement, bytes and speed of a narrow model; False if it is too far off."""
+    """Measure agreement, bytes and speed of a narrow model; False if it deviates too far."""
     worst = judge(name, model, reference, text)
     before, after = model_bytes(reference), model_bytes(model)
     print(f"  weights {before / 1e6:.1f} MB are {after / 1e6:.1f} MB ({after / before:.1%})")
@@ -170,7 +170,7 @@ def measure_narrow(
     ids, new = text[:1, : len(PROMPT)], 10
     arms = [generation(one, len(PROMPT) + new, compiled) for one in (model, reference)]
     missed = worst.misses(LIMITS[name])
-    duel = Duel(
+    benchmark = Benchmark(
         name=f"gpt2/{name}",
         subject=Arm(f"{name}, {arms[0][0]}", partial(arms[0][1], ids, new)),
         baseline=Arm(f"float32, {arms[1][0]}", partial(arms[1][1], ids, new)),
@@ -178,11 +178,11 @@ def measure_narrow(
         device=reference.device,
         params={"new_tokens": new, "threads": torch.get_num_threads()},
     )
-    return run_duel(duel, at_least=4, pairs=20, budget_s=budget_s).ok
+    return run_benchmark(benchmark, at_least=4, pairs=20, budget_s=budget_s).ok
 
 
 def generation(model: GPT2, capacity: int, compiled: bool) -> tuple[str, Generate]:
-    """As `subject`, of a model as it is."""
+    """Return the decode path and generation of a model as it is, as `subject`."""
     cache = KVCache.of(model, 1, capacity)
     if not compiled:
         return "eager", partial(generate, model, cache=cache)
@@ -191,10 +191,10 @@ def generation(model: GPT2, capacity: int, compiled: bool) -> tuple[str, Generat
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """All arms; 0 if every check passed."""
+    """Run all arms; return 0 if every check passed."""
     parser = argparse.ArgumentParser(description="GPT-2 124M generation against named baselines")
     parser.add_argument("--tokens", type=int, default=50)
-    parser.add_argument("--budget", type=float, default=20.0, help="seconds per duel")
+    parser.add_argument("--budget", type=float, default=20.0, help="seconds per benchmark")
     parser.add_argument("--compile", action="store_true", help="on the CPU too")
     options = parser.parse_args(arguments)
     device = pick_device()

@@ -1,14 +1,12 @@
-"""Every target on this machine's CUDA device, for one that is at hand for minutes.
+"""Run correctness suites and benchmarks on this machine's CUDA device within a time budget.
 
 `python -m benchmarks.gpu --budget 540` needs no package index and nothing but this folder. First
-comes correctness (`gpu_suites`), then the duels, the most valuable first. Each target runs in a
-process of its own with a time limit, so that one that crashes or hangs does not cost the others;
-`gpu.json` and the page `gpu.md` are written after each. The next call goes on where this one
-stopped: what is settled at this commit on such a device stays, what failed is tried again last. A
-row that was taken while the device was throttled is no row.
-
-`--only` does what it names anew, `--anew` everything. Without a CUDA device it ends with 2;
-`--device cpu --small` tries all of it on the CPU, where no figure means anything.
+come the correctness suites (`gpu_suites`), then the benchmarks, the most important first. Each runs
+in its own process with a time limit, so that a crash or hang does not affect the others; `gpu.json`
+and the page `gpu.md` are written after each. The next call resumes: what is complete at this commit
+on such a device is kept, and what failed is tried again last. Rows measured while the device was
+throttled are rejected. `--only` repeats what it names, `--anew` everything. Without a CUDA device
+it exits with 2; `--device cpu --small` tries everything on the CPU, without meaningful figures.
 """
 
 from __future__ import annotations
@@ -35,15 +33,21 @@ from benchmarks import gpu_suites
 from benchmarks.gpu_page import page
 from benchmarks.gpu_profile import profile_of
 from torchbridge import __version__, evidence, memory
-from torchbridge.bench import Duel, Gauges, last_level_cache, measured_bandwidth, run_duel
-from torchbridge.bench.gauges import driver
+from torchbridge.bench import (
+    Benchmark,
+    Sensors,
+    last_level_cache,
+    measured_bandwidth,
+    run_benchmark,
+)
 from torchbridge.bench.run import arms_of
+from torchbridge.bench.sensors import driver
 from torchbridge.device import describe
 from torchbridge.hardware import probe
 from torchbridge.numbers import whole_float32
 from torchbridge.peaks import peak_bandwidth, peak_flops
 
-LIMIT_S = 240.0  # of one duel, compiling included
+LIMIT_S = 240.0  # of one benchmark, compiling included
 LIMITS_S = {"gpt2": 540.0}  # of those that need longer
 BUDGET_S = 15.0  # of its sampling
 PATIENCE_S = 10.0  # for a child that was told to end
@@ -56,25 +60,25 @@ WORTH = ("correctness/", "gpt2", "moe/decode", "decode/", "moe", "training/", "f
 
 
 def makers() -> dict[str, Any]:
-    """All duels by name; imported here, as they need much."""
-    from benchmarks import gpu_baselines, gpu_duels, kernels
+    """Return the functions that build each benchmark, by name."""
+    from benchmarks import gpu_baselines, gpu_comparisons, kernels
 
-    ours = {f"kernels/{name}": make for name, make in kernels.DUELS.items()}
-    return ours | gpu_duels.DUELS | gpu_baselines.DUELS
+    ours = {f"kernels/{name}": make for name, make in kernels.BENCHMARKS.items()}
+    return ours | gpu_comparisons.BENCHMARKS | gpu_baselines.BENCHMARKS
 
 
-def targets(duels: list[str], small: bool) -> list[str]:
-    """All names in the order of their worth; suites are for a device, not for a trial."""
+def targets(benchmarks: list[str], small: bool) -> list[str]:
+    """Return all names by priority; suites are omitted if `small`."""
 
     def worth(name: str) -> int:
         places = [at for at, prefix in enumerate(WORTH) if name.startswith(prefix)]
         return places[0] if places else len(WORTH)
 
-    return sorted([*duels, *([] if small else gpu_suites.names())], key=worth)
+    return sorted([*benchmarks, *([] if small else gpu_suites.names())], key=worth)
 
 
 def machine(device: torch.device) -> dict[str, Any]:
-    """What the figures belong to."""
+    """Describe device, commit, versions and peaks that the figures belong to."""
     hardware = probe(device)
     told = {
         "device": describe(device),
@@ -90,9 +94,9 @@ def machine(device: torch.device) -> dict[str, Any]:
         "copy_bytes_per_s": measured_bandwidth(device),
         "peak_bytes_per_s": peak_bandwidth(hardware),
         "peak_flops": {n: peak_flops(hardware, n) for n in ("fp32", "bf16", "fp8")},
-        "gauges": Gauges(device).read(),
+        "sensors": Sensors(device).read_sensors(),
     }
-    memory.empty_cache(device)  # the duels need it
+    memory.empty_cache(device)  # the benchmarks need it
     for package in ("triton", "transformers"):
         found = importlib.util.find_spec(package)
         told[package] = importlib.import_module(package).__version__ if found else None
@@ -106,7 +110,7 @@ def _uuid(device: torch.device) -> str | None:
 
 
 def commit() -> str:
-    """Which code: git's short name where it is unchanged, a digest of the files otherwise."""
+    """Return git's short commit name, or a digest of the files if they were changed."""
     words = ["git", "-C", str(HERE)]
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
         changed = subprocess.check_output(
@@ -121,8 +125,8 @@ def commit() -> str:
     return f"sha256:{digest.hexdigest()[:12]}"
 
 
-def fight(name: str, device: torch.device, small: bool, out: Path) -> int:
-    """The child: one duel, its outcome as JSON in `out`; a refusal is an outcome too."""
+def run_child(name: str, device: torch.device, small: bool, out: Path) -> int:
+    """Run one benchmark in this child process and write its outcome, or refusal, as JSON."""
     limits = {"pairs": 24, "at_least": 12, "budget_s": 0.5} if small else {}
     limits = {"pairs": 200, "budget_s": BUDGET_S, "precision": 0.01, **limits}
     start = time.monotonic()
@@ -131,12 +135,12 @@ def fight(name: str, device: torch.device, small: bool, out: Path) -> int:
         torch.manual_seed(0)
         with torch.no_grad(), whole_float32():  # arms that need gradients switch them on
             with refusing():
-                duel = makers()[name](device, small)
-                outcome = run_duel(duel, **limits)
+                benchmark = makers()[name](device, small)
+                outcome = run_benchmark(benchmark, **limits)
             told |= outcome.to_dict()
             if False in (outcome.goal_met, outcome.memory_goal_met):
                 put(out, json.dumps(told | {"unprofiled": ""}))  # a profiler may take us along
-                told |= profiles(duel)
+                told |= profiles(benchmark)
     except RefusedError as refusal:
         print(f"{name}: refused: {refusal}", flush=True)
         told |= {"refused": str(refusal), "absent": refusal.absent}
@@ -144,25 +148,27 @@ def fight(name: str, device: torch.device, small: bool, out: Path) -> int:
     return 0
 
 
-def profiles(duel: Duel) -> dict[str, Any]:
-    """Where the time of both arms goes, or why that is not known."""
+def profiles(benchmark: Benchmark) -> dict[str, Any]:
+    """Profile both arms, or return why that failed."""
     try:
-        found = {arm: profile_of(work, duel.device) for arm, work in arms_of(duel).items()}
+        found = {
+            arm: profile_of(work, benchmark.device) for arm, work in arms_of(benchmark).items()
+        }
     except Exception as error:  # the outcome is worth more
         return {"unprofiled": f"{type(error).__name__}: {error}"}
     return {"profile": found}
 
 
 class RefusedError(Exception):
-    """The duel cannot be held here; the message says why. `absent`: a package is what it lacks."""
+    """The benchmark cannot run here; the message says why. `absent`: a package is missing."""
 
     absent = False
 
 
 @contextlib.contextmanager
 def refusing() -> Any:
-    """What the library refuses within is a refusal; anything else stays an error."""
-    from benchmarks.floor_duels import NotHereError
+    """Convert the library's refusals in the block to RefusedError."""
+    from benchmarks.cpu_comparisons import NotHereError
     from torchbridge.attention import PathRefused
     from torchbridge.kernels import KernelRefused
 
@@ -175,7 +181,7 @@ def refusing() -> Any:
 
 
 def put(path: Path, text: str) -> None:
-    """All of it or nothing, whenever this process ends."""
+    """Write a file atomically."""
     whole = path.with_suffix(".part")
     whole.write_text(text)
     whole.replace(path)
@@ -184,9 +190,9 @@ def put(path: Path, text: str) -> None:
 def in_a_process(
     name: str, options: argparse.Namespace, most: float = float("inf")
 ) -> dict[str, Any]:
-    """The parent: one target in a process of its own, of `most` seconds at most.
+    """Run one target in its own process for at most `most` seconds; return its row.
 
-    What went wrong with it is in the answer.
+    Errors are described in the row.
     """
     if name.startswith(gpu_suites.PREFIX):
         return suites_in_a_process(name, min(options.limit or gpu_suites.LIMIT_S, most))
@@ -209,7 +215,7 @@ def in_a_process(
 
 
 def suites_in_a_process(name: str, limit: float) -> dict[str, Any]:
-    """A target of suites: pytest's tests, counted."""
+    """Run a target's pytest suites in a process; return the counts of its tests."""
     with tempfile.TemporaryDirectory(prefix="torchbridge-gpu-") as folder:
         log = Path(folder, "said")
         code = child(gpu_suites.words(name), log, limit)
@@ -224,7 +230,7 @@ def suites_in_a_process(name: str, limit: float) -> dict[str, Any]:
 
 
 def unthrottled(told: dict[str, Any]) -> dict[str, Any]:
-    """The row; rejected, if its samples were taken while the device was throttled."""
+    """Return the row, or a rejected row if the device was throttled during its samples."""
     samples = told.get("samples", ())
     share = sum(one["readings"].get("throttled", 0.0) for one in samples) / max(1, len(samples))
     if share <= THROTTLED:
@@ -234,7 +240,7 @@ def unthrottled(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def ended(code: int) -> str:
-    """How a process that was not good ended, in words."""
+    """Describe how a failed process ended."""
     if code >= 0:
         return f"failed with {code}"
     hint = ", which the kernel sends for want of memory" if -code == signal.SIGKILL else ""
@@ -242,7 +248,7 @@ def ended(code: int) -> str:
 
 
 def child(words: list[str], log: Path, limit: float) -> int | None:
-    """The exit code; None: killed, as it took more than `limit` seconds. It never outlives us."""
+    """Run a command and return its exit code, or None if it was killed after `limit` seconds."""
     with log.open("wb") as said:
         streams = {"stdin": subprocess.PIPE, "stdout": said, "stderr": subprocess.STDOUT}
         process = subprocess.Popen(words, **streams, start_new_session=True)
@@ -259,28 +265,28 @@ def child(words: list[str], log: Path, limit: float) -> int | None:
 
 
 def end_with_parent() -> None:
-    """Who is killed cannot kill its child, but closes the pipe between them."""
+    """Wait until the parent closes the pipe, then kill this process group."""
     os.read(0, 1)
     os.killpg(os.getpid(), signal.SIGKILL)
 
 
 def earlier(folder: Path, now: dict[str, Any]) -> dict[str, Any]:
-    """By target: what a run before has left in `folder`, of such a machine and this torch."""
+    """Return the rows of an earlier run in `folder` by target, if device and torch are the same."""
     try:
         then = json.loads((folder / "gpu.json").read_text())
     except FileNotFoundError:
         return {}
     whose = [(t["small"], t["machine"]["device"], t["machine"]["torch"]) for t in (then, now)]
-    return {one["target"]: one for one in then["duels"]} if whose[0] == whose[1] else {}
+    return {one["target"]: one for one in then["benchmarks"]} if whose[0] == whose[1] else {}
 
 
 def settled(row: dict[str, Any], now: str) -> bool:
-    """Need it not be tried again? `now` is the commit."""
+    """Return whether a row is complete at commit `now`."""
     return row.get("commit") == now and "error" not in row and "rejected" not in row
 
 
 def missing(wanted: list[str], done: dict[str, Any], options: argparse.Namespace, now: str) -> list:
-    """What is to be done, in order; what failed before comes last, as it may hang again."""
+    """Return the targets to run, in order; those that failed before come last."""
     if options.only or options.anew:
         return wanted
     left = [name for name in wanted if name not in done or not settled(done[name], now)]
@@ -288,7 +294,7 @@ def missing(wanted: list[str], done: dict[str, Any], options: argparse.Namespace
 
 
 def summarise(results: list[dict[str, Any]]) -> tuple[str, bool]:
-    """(the line of figures, whether any duel was held, and every one that was not refused)."""
+    """Return the summary line, and whether anything ran and nothing failed."""
     held = [one for one in results if "ratio" in one]
     refused = sum("refused" in one for one in results)
     goals = [one["goal_met"] for one in held if one["goal"] is not None]
@@ -297,9 +303,9 @@ def summarise(results: list[dict[str, Any]]) -> tuple[str, bool]:
     proper = [one for one in proved if not one["failed"] and "error" not in one]
     broken = len(results) - len(held) - refused - len(proper)
     good = evidence.check(
-        "gpu/held", held + proved != [] and broken == 0, value=len(held), unit="duels"
+        "gpu/held", held + proved != [] and broken == 0, value=len(held), unit="benchmarks"
     )
-    figures = f"{len(held)} duels held, {refused} refused, {broken} failed"
+    figures = f"{len(held)} benchmarks held, {refused} refused, {broken} failed"
     if proved:
         tests = sum(one["passed"] for one in proved)
         figures = f"{tests} tests passed in {len(proper)} of {len(proved)} groups, {figures}"
@@ -307,7 +313,7 @@ def summarise(results: list[dict[str, Any]]) -> tuple[str, bool]:
 
 
 def measured(results: list[dict[str, Any]], options: argparse.Namespace) -> bool:
-    """Name what was refused; False where that is for want of a package, and not allowed."""
+    """Print what was refused; return False if a package is missing and that is not allowed."""
     refused = [one for one in results if "refused" in one]
     if refused:
         print("refused:", ", ".join(one["target"] for one in refused))
@@ -319,7 +325,7 @@ def measured(results: list[dict[str, Any]], options: argparse.Namespace) -> bool
 
 
 def why_not(device: torch.device, small: bool) -> str | None:
-    """Why nothing can be measured on `device`; None when it can."""
+    """Return why nothing can be measured on `device`; None if it can."""
     if device.type != "cuda":
         return None if small else f"On {device.type} it is only tried: --small is needed"
     if torch.cuda.is_available():
@@ -334,7 +340,7 @@ def why_not(device: torch.device, small: bool) -> str | None:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(description="All targets on the CUDA device of this machine")
     parser.add_argument(
         "--out", type=Path, default=Path("gpu-results"), help="folder of the file and the page"
@@ -344,7 +350,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true", help="tiny sizes: a trial, no figures")
     parser.add_argument("--only", nargs="*", default=[], help="names, or how they begin")
-    parser.add_argument("--limit", type=float, help="seconds per duel, instead of ours")
+    parser.add_argument("--limit", type=float, help="seconds per benchmark, instead of ours")
     parser.add_argument(
         "--allow-refused",
         action="store_true",
@@ -355,7 +361,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0 if every duel that is not refused was held; 2 without the device."""
+    """Run the command; return 0 if nothing failed, 2 without the device."""
     options = parse(arguments)
     device = torch.device(options.device)
     if reason := why_not(device, options.small):
@@ -363,12 +369,12 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     if options.one:
         threading.Thread(target=end_with_parent, daemon=True).start()
-        return fight(options.one, device, options.small, options.out)
+        return run_child(options.one, device, options.small, options.out)
     return everything(options, device)
 
 
 def everything(options: argparse.Namespace, device: torch.device) -> int:
-    """What is missing, until the budget is over; 0 if all that was done is good."""
+    """Run what is missing until the budget is spent; return 0 if all results are good."""
     until = time.monotonic() + options.budget
     told = {"schema": 1, "machine": machine(device), "small": options.small}
     now = told["machine"].get("commit", "")
@@ -384,7 +390,7 @@ def everything(options: argparse.Namespace, device: torch.device) -> int:
             wanted = [one for one in wanted if one not in left[count:]]
             break
         done[name] = in_a_process(name, options, until - time.monotonic()) | {"commit": now}
-        told["duels"] = [done[n] for n in names if n in done]
+        told["benchmarks"] = [done[n] for n in names if n in done]
         put(options.out / "gpu.json", json.dumps(told, indent=1))
         put(options.out / "gpu.md", page(told))
     results = [done[name] for name in wanted if name in done]

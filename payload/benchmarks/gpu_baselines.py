@@ -1,8 +1,7 @@
-"""The strongest baselines: what a user who knows the libraries would take instead of ours.
+"""The strongest baselines: what a user who knows the libraries would use instead of torchbridge.
 
-Each row is a duel of `benchmarks.gpu`; what is not installed is refused by name. Baselines are
-given what we are: a CUDA graph or the compiler, bfloat16, a static cache. A row that is lost says
-so. Where a library is at hand as a package only, it is called as its documentation has it.
+Each row is a benchmark of `benchmarks.gpu`; missing packages are refused by name. Baselines get the
+same means: a CUDA graph or the compiler, bfloat16, a static cache.
 """
 
 from __future__ import annotations
@@ -17,25 +16,22 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils._pytree import tree_map
 
-from benchmarks import gpu_duels
-from benchmarks.floor_duels import NotHereError
-from benchmarks.gpu_duels import Make
+from benchmarks import gpu_comparisons, moe_arms
+from benchmarks.cpu_comparisons import NotHereError
+from benchmarks.gpu_comparisons import Make
 from benchmarks.kernels import NEAR, drawn, dtype_on, path_on
-from torchbridge.bench import Arm, Duel, Equality, Work
-from torchbridge.graphs import CudaGraphs
+from torchbridge.bench import Arm, Benchmark, Equality, Work
 
-WARM_UPS = 3
 SMALL_GPT2 = {"vocabulary": 600, "positions": 64, "layers": 2, "heads": 2, "width": 32}
 TEXT_TOKENS = 64  # that narrow models are told
 
 
 def package(name: str) -> Any:
-    """A module of a library.
+    """Import a module of an optional library.
 
     Raises:
-        NotHereError: it is not installed, or does not import here.
+        NotHereError: it is not installed, or cannot be imported.
     """
     try:
         return importlib.import_module(name)
@@ -44,37 +40,27 @@ def package(name: str) -> Any:
 
 
 def needs_cuda(name: str, device: torch.device) -> None:
-    """Raises NotHereError on another device than those that the library's kernels are for."""
+    """Raise NotHereError unless `device` is CUDA, which the library's kernels need."""
     if device.type != "cuda":
         raise NotHereError(f"{name} has kernels for CUDA, not for {device.type}")
 
 
 def as_graph(work: Callable[[], Any], device: torch.device) -> Callable[[], Any]:
-    """`work` as a CUDA graph: a call replays it and copies the outputs, as ours do; eager on a CPU.
+    """Capture `work` as a CUDA graph; a call replays it and copies the outputs. Eager on the CPU.
 
     Raises:
         NotHereError: it cannot be recorded.
     """
     if device.type != "cuda":
         return work
-    graphs = CudaGraphs(device)
     try:
-        with graphs.aside():
-            for _ in range(WARM_UPS):
-                work()
-        replay, outputs = graphs.record(work)
+        return moe_arms.recorded(work, device)
     except RuntimeError as error:
         raise NotHereError(f"the baseline cannot be recorded: {error}") from error
 
-    def again() -> Any:
-        replay()
-        return tree_map(lambda t: t.clone() if isinstance(t, Tensor) else t, outputs)
-
-    return again
-
 
 def as_compiled(work: Callable[[], Any], device: torch.device) -> Callable[[], Any]:
-    """`work` by torch.compile, on CUDA with CUDA graphs of its own; elsewhere only captured."""
+    """Compile `work`, on CUDA with torch's CUDA graphs."""
     if device.type != "cuda":
         return torch.compile(work, backend="aot_eager", dynamic=False)
     return torch.compile(work, mode="reduce-overhead", dynamic=False)
@@ -85,10 +71,8 @@ HELPED = {"graph": as_graph, "compile": as_compiled}
 
 def moe(
     hidden: int, tokens: int, opponent: str, how: str, device: torch.device, small: bool
-) -> Duel:
-    """Our layer as a graph against experts of torch, transformers or vLLM, helped as well."""
-    from benchmarks import moe_arms
-
+) -> Benchmark:
+    """Compare our captured layer with experts of torch, transformers or vLLM, also accelerated."""
     hidden, tokens = (64, 8) if small else (hidden, tokens)
     sizes = {"batch": tokens, "sequence": 1, "dtype": str(dtype_on(device)).split(".")[-1]}
     shape = moe_arms.Shape.gated(hidden, **sizes)
@@ -97,15 +81,13 @@ def moe(
     work = HELPED[how](opponents(opponent, layer, x), device)
     baseline = Arm(f"{opponent}, {how}", work, compiled=how == "compile")
     replay = moe_arms.captured(layer, x)
-    subject = Arm("layer as a graph", partial(replay, x)) if replay else None
-    duel = moe_arms.layer_duel(layer, x, shape, baseline, subject=subject, goal=1.0)
-    return replace(duel, name=f"moe/{hidden}/{tokens}/{opponent}/{how}")
+    subject = Arm("layer as a graph", replay) if replay else None
+    benchmark = moe_arms.layer_benchmark(layer, x, shape, baseline, subject=subject, goal=1.0)
+    return replace(benchmark, name=f"moe/{hidden}/{tokens}/{opponent}/{how}")
 
 
 def opponents(name: str, layer: Any, x: Tensor) -> Callable[[], Tensor]:
-    """The layer's experts by another library, with its weights."""
-    from benchmarks import moe_arms
-
+    """Compute the layer's experts by another library, with its weights."""
     if name == "torch_grouped_mm":
         return partial(moe_arms.plain_grouped_mm, layer, x)
     if name == "vllm":
@@ -142,10 +124,8 @@ def _vllm(fused: Callable[..., Tensor], layer: Any, x: Tensor) -> Tensor:
     return fused(x, layer.experts.up, layer.experts.down, weights, experts)
 
 
-def moe_training(opponent: str, device: torch.device, small: bool) -> Duel:
-    """Forward and the gradients of x and all experts' weights, 4,096 tokens of width 1,024."""
-    from benchmarks import moe_arms
-
+def moe_training(opponent: str, device: torch.device, small: bool) -> Benchmark:
+    """Compare forward and all gradients for 4,096 tokens of width 1,024."""
     tokens = 64 if small else 4096
     sizes = {"batch": tokens, "sequence": 1, "dtype": str(dtype_on(device)).split(".")[-1]}
     shape = moe_arms.Shape.gated(64 if small else 1024, **sizes)
@@ -162,7 +142,7 @@ def moe_training(opponent: str, device: torch.device, small: bool) -> Duel:
     made = [
         Arm(name, _slopes(work, [x, *params], upstream)) for name, (work, params) in arms.items()
     ]
-    return Duel(
+    return Benchmark(
         name=f"training/moe/{opponent}",
         subject=made[0],
         baseline=made[1],
@@ -185,10 +165,10 @@ def _slopes(
     return slopes
 
 
-def decode(opponent: str, device: torch.device, small: bool, *, compiled: bool = True) -> Duel:
-    """50 greedy tokens of GPT-2 124M in bfloat16, batch 1, against narrower or other decodes.
+def decode(opponent: str, device: torch.device, small: bool, *, compiled: bool = True) -> Benchmark:
+    """Compare 50 greedy tokens of GPT-2 124M in bfloat16, batch 1, with other decodes.
 
-    Greedy texts of random weights part at near-ties, so the models are compared on one text.
+    Greedy texts of random weights diverge at near-ties, so models are compared on one text.
     """
     from benchmarks import gpt2 as own
     from benchmarks.plain_generation import PROMPT, make_baseline
@@ -203,7 +183,7 @@ def decode(opponent: str, device: torch.device, small: bool, *, compiled: bool =
     name, other, told = rivals(opponent, model, baseline, ids.shape[1] + new, compiled)
     path, ours = own.generation(model, ids.shape[1] + new, compiled)
     text = torch.randint(0, model.config.vocabulary, (1, TEXT_TOKENS - new), device=device)
-    return Duel(
+    return Benchmark(
         name=f"decode/bf16/{opponent}",
         subject=Arm(f"bfloat16, {path}", partial(ours, ids, new)),
         baseline=Arm(name, partial(other, ids, new)),
@@ -216,7 +196,7 @@ def decode(opponent: str, device: torch.device, small: bool, *, compiled: bool =
 
 
 def agreeing(ours: Any, theirs: Any, text: Tensor, limits: str) -> Equality:
-    """Do both say nearly the same after every token of a text?"""
+    """Check that both models agree on every token of a text within `limits`."""
     from benchmarks.gpt2 import LIMITS
     from torchbridge.llm import teacher_forced
 
@@ -227,7 +207,7 @@ def agreeing(ours: Any, theirs: Any, text: Tensor, limits: str) -> Equality:
 def rivals(
     opponent: str, model: Any, baseline: Any, capacity: int, compiled: bool
 ) -> tuple[str, Callable[..., Tensor], Any]:
-    """(name, how it generates, the model as ids -> logits)."""
+    """Return the baseline's name, its generation, and its model as ids -> logits."""
     from benchmarks import gpt2 as own
     from torchbridge.llm import CompiledDecode, KVCache, generate, quantise_int8
 
@@ -281,8 +261,8 @@ def cross_entropy(
     tokens: int = 16_384,
     width: int = 2048,
     classes: int = 131_072,
-) -> Duel:
-    """Loss and both gradients at a vocabulary of 128k against torch's or Liger's own."""
+) -> Benchmark:
+    """Compare loss and both gradients at 128k classes with torch or Liger."""
     from torchbridge import kernels as ours
 
     if small:
@@ -303,7 +283,7 @@ def cross_entropy(
         return work
 
     mine = partial(ours.linear_cross_entropy, x, weight, target, path=path_on(device))
-    return Duel(
+    return Benchmark(
         name=f"kernels/linear_cross_entropy/{opponent}",
         subject=Arm(path_on(device), both(mine)),
         baseline=Arm(opponent, both(partial(theirs, x, weight, target))),
@@ -317,7 +297,7 @@ def cross_entropy(
 
 
 def losses(opponent: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
-    """x [T, d], weight [V, d], target [T] -> the mean loss, by another library.
+    """Return another library's mean loss of x [T, d], weight [V, d], target [T].
 
     Raises:
         NotHereError: it is not here.
@@ -334,8 +314,8 @@ def losses(opponent: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     return partial(F.linear_cross_entropy, options=options)
 
 
-def attention(kind: str, opponent: str, device: torch.device, small: bool) -> Duel:
-    """Our path for a window, ALiBi or packed documents against a dense mask or torch's varlen."""
+def attention(kind: str, opponent: str, device: torch.device, small: bool) -> Benchmark:
+    """Compare our path for a window, ALiBi or packed documents with a dense mask or varlen."""
     from torchbridge.attention import attend
 
     batch, heads, length, width = (1, 2, 64, 16) if small else (2, 16, 8192, 128)
@@ -348,7 +328,7 @@ def attention(kind: str, opponent: str, device: torch.device, small: bool) -> Du
         varlen = package("torch.nn.attention.varlen").varlen_attn
         work = partial(_varlen, varlen, q, k, v, ends if kind == "documents" else None)
     _, path = attend(q, k, v, pattern=pattern)
-    return Duel(
+    return Benchmark(
         name=f"attention/{kind}/{opponent}",
         subject=Arm(f"attend, {path.name}", lambda: attend(q, k, v, pattern=pattern)[0]),
         baseline=Arm(opponent, work),
@@ -362,7 +342,7 @@ def attention(kind: str, opponent: str, device: torch.device, small: bool) -> Du
 def pattern_of(
     kind: str, heads: int, length: int, device: torch.device, small: bool
 ) -> tuple[Any, Tensor, Tensor]:
-    """(our pattern, the scores' additive mask, where documents end)."""
+    """Return our pattern, the scores' additive mask, and the ends of documents."""
     from torchbridge import attention as ours
 
     window, parts = (16, 4) if small else (1024, 8)
@@ -392,10 +372,10 @@ def _varlen(varlen: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor, ends
     return output.unflatten(0, (batch, length)).transpose(1, 2)
 
 
-def flash(version: str, causal: bool, device: torch.device, small: bool) -> Duel:
-    """Our fastest exact path against the FlashAttention that torch's switch puts into SDPA.
+def flash(version: str, causal: bool, device: torch.device, small: bool) -> Benchmark:
+    """Compare our fastest exact path with the FlashAttention that torch's switch enables in SDPA.
 
-    The switch stays on in this process, which is one duel's.
+    The switch stays on in this process, which runs only this benchmark.
     """
     needs_cuda(version, device)
     switch = getattr(torch.nn.attention, "activate_flash_attention_impl", None)
@@ -405,22 +385,24 @@ def flash(version: str, causal: bool, device: torch.device, small: bool) -> Duel
         switch(version)
     except Exception as error:  # of what is not installed, or not for this chip
         raise NotHereError(f"{version}: {type(error).__name__}: {error}") from error
-    duel = gpu_duels.attention("flash", causal, device, small)
-    name = duel.name.replace("flash", version)
-    return replace(duel, name=name, baseline=replace(duel.baseline, name=f"SDPA, {version}"))
+    benchmark = gpu_comparisons.attention("flash", causal, device, small)
+    name = benchmark.name.replace("flash", version)
+    return replace(
+        benchmark, name=name, baseline=replace(benchmark.baseline, name=f"SDPA, {version}")
+    )
 
 
-def fp8(granularity: str, device: torch.device, small: bool) -> Duel:
-    """A float8 layer with scales by row or block, its quantising included, against bfloat16's."""
+def fp8(granularity: str, device: torch.device, small: bool) -> Benchmark:
+    """Compare a float8 layer with row or block scales, including quantisation, with bfloat16."""
     from benchmarks.fp8 import fp8_arms
 
     size = (256,) * 3 if small else (4096,) * 3
     return fp8_arms(size, device, granularity=granularity, compiled=not small)
 
 
-def fp8_torchao(device: torch.device, small: bool) -> Duel:
-    """A float8 layer with scales by row against torchao's of the same weights, both compiled."""
-    from benchmarks.fp8 import PRODUCT_LIMIT, Layers, nearly
+def fp8_torchao(device: torch.device, small: bool) -> Benchmark:
+    """Compare a float8 layer with row scales with torchao's, same weights, both compiled."""
+    from benchmarks.fp8 import PRODUCT_LIMIT, Layers, close_within_fp8
 
     needs_cuda("torchao's float8", device)
     library = package("torchao.quantization")
@@ -434,10 +416,10 @@ def fp8_torchao(device: torch.device, small: bool) -> Duel:
 
     def equal(mine: Tensor, expected: Tensor) -> Equality:
         """Both are e4m3's products, each with its own rounding."""
-        found = nearly(mine, expected)
+        found = close_within_fp8(mine, expected)
         return replace(found, equal=found.error <= 2 * PRODUCT_LIMIT, tolerance=2 * PRODUCT_LIMIT)
 
-    return Duel(
+    return Benchmark(
         name="fp8/torchao",
         subject=Arm("float8, a scale per row", lambda: ours(x), compiled=True),
         baseline=Arm("torchao float8", lambda: other(x), compiled=True),
@@ -449,7 +431,7 @@ def fp8_torchao(device: torch.device, small: bool) -> Duel:
     )
 
 
-DUELS: dict[str, Make] = {
+BENCHMARKS: dict[str, Make] = {
     **{
         f"moe/{hidden}/{opponent}/{how}": partial(moe, hidden, 4096, opponent, how)
         for hidden in (512, 1024)

@@ -1,4 +1,4 @@
-"""The page of `benchmarks.gpu`: its JSON as Markdown."""
+"""Render the JSON of `benchmarks.gpu` as a Markdown page."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _SAVED = (
 
 
 def page(told: Told) -> str:
-    """The machine, a row for each target, then which kernels to keep."""
+    """Render the machine, a row per target, and which kernels to keep."""
     parts = ["# Kernels and speed on this device", "", *_machine(told), ""]
     if told["small"]:
         parts += ["**Tiny sizes: a trial of the machinery. No figure here means anything.**", ""]
-    proved = [one for one in told["duels"] if "passed" in one]
+    proved = [one for one in told["benchmarks"] if "passed" in one]
     if proved:
         parts += ["## Correctness", ""]
         parts += [*_table(("suites", "passed", "failed", "skipped"), [*map(_proof, proved)]), ""]
@@ -28,9 +28,9 @@ def page(told: Told) -> str:
     parts += ["A ratio is the baseline's time over ours, with its confidence interval.", ""]
     parts += _table(
         ("target", "ours", "baseline", "ratio", "goal", "of the roofline", "peak memory"),
-        [_target(one) for one in told["duels"] if "passed" not in one],
+        [_target(one) for one in told["benchmarks"] if "passed" not in one],
     )
-    kernels = [one for one in told["duels"] if one["target"].startswith("kernels/")]
+    kernels = [one for one in told["benchmarks"] if one["target"].startswith("kernels/")]
     against = [one for one in kernels if one["target"].endswith("/compile")]
     parts += ["", "## Kernels against torch.compile", ""]
     parts += [
@@ -38,7 +38,7 @@ def page(told: Told) -> str:
         "",
         _SAVED,
     ]
-    short = [one for one in told["duels"] if "profile" in one or "unprofiled" in one]
+    short = [one for one in told["benchmarks"] if "profile" in one or "unprofiled" in one]
     if short:
         parts += ["", "## Where the time goes, of what falls short", ""]
         parts += _table(("target", "arm", "µs a call", "calls", "kernel"), _profiles(short))
@@ -46,11 +46,11 @@ def page(told: Told) -> str:
 
 
 def verdict(one: Told) -> str:
-    """Keep a kernel that is faster for sure, or that saves the memory it was built to save."""
+    """Say whether to keep a kernel: if it is certainly faster, or saves the memory it should."""
     if "refused" in one:
         return f"not asked: {_short(one['refused'])}"
     if "ratio" not in one:
-        return "not known: the duel failed"
+        return "not known: the benchmark failed"
     low, high = one["ratio"]["low"], one["ratio"]["high"]
     if low > 1:
         return "keep: faster than torch.compile"

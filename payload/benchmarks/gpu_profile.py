@@ -1,4 +1,4 @@
-"""Where an arm's time goes: its kernels by the profiler, for what falls short of its goal."""
+"""Profile an arm's kernels, for benchmarks that miss their goal."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ NAME = 90  # characters of a kernel's name
 
 
 def profile_of(arm: Arm, device: torch.device) -> list[dict[str, Any]]:
-    """The kernels that take the most of the device's time: name, microseconds and count per call.
+    """Return the kernels that take the most device time: name, microseconds and count per call.
 
-    On the CPU the operators stand in. Raises whatever the profiler does.
+    On the CPU, operators are returned instead of kernels.
     """
     kinds = [torch.profiler.ProfilerActivity.CPU]
     if device.type == "cuda":

@@ -1,4 +1,4 @@
-"""Correctness before speed: the suites that a GPU can fail, as targets of `benchmarks.gpu`."""
+"""The correctness suites that may fail on a GPU, as targets of `benchmarks.gpu`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parents[1] / "suites"
 PREFIX = "correctness/"
 GROUPS = {  # by what they prove; each pattern names files of `suites/`
     "kernels": ("kernel_cross_entropy", "kernel_experts", "kernel_g*", "kernel_quantise"),
-    "moe": ("moe_paths", "moe_waits", "moe_graph", "moe_numeric"),
+    "moe": ("moe_arms", "moe_paths", "moe_waits", "moe_numeric"),
     "training": ("graphs", "train_graphed", "train_numeric"),
     "gpt2": ("gpt2_numeric_cache", "gpt2_numeric_decode"),
     "attention": ("attention_numeric*", "flash_attention", "flex_attention"),
@@ -28,15 +28,15 @@ _FAILED = re.compile(r"^(?:FAILED|ERROR) (suites/\S+)", re.MULTILINE)
 
 
 def names() -> list[str]:
-    """The targets."""
+    """Return the names of the targets."""
     return [PREFIX + group for group in GROUPS]
 
 
 def files(group: str) -> list[str]:
-    """Of a group, below `payload/`.
+    """Return the suites of a group, relative to `payload/`.
 
     Raises:
-        FileNotFoundError: a pattern names no suite any more.
+        FileNotFoundError: a pattern matches no suite.
     """
     found = []
     for pattern in GROUPS[group]:
@@ -48,7 +48,7 @@ def files(group: str) -> list[str]:
 
 
 def words(target: str) -> list[str]:
-    """The command line of a target."""
+    """Return the command line of a target."""
     command = [sys.executable, "-m", "pytest", "-v", "-rfE", "--tb=short", "-p", "no:cacheprovider"]
     if importlib.util.find_spec("xdist"):
         command += ["-n", str(min(WORKERS, os.cpu_count() or 1)), "--dist", "loadfile"]
@@ -56,9 +56,9 @@ def words(target: str) -> list[str]:
 
 
 def row(target: str, said: str, why: str | None) -> dict[str, Any]:
-    """What pytest said, counted test by test: one that hung has told of those before.
+    """Count the tests in pytest's output, which may be incomplete.
 
-    `why` is what ended it other than its tests.
+    `why` says what ended it other than its tests.
     """
     counts = dict.fromkeys(("PASSED", "FAILED", "ERROR", "SKIPPED"), 0)
     for word in _WORD.findall(said.partition("short test summary info")[0]):

@@ -1,8 +1,8 @@
-"""Our kernels as duels, against torch.compile of the same formula.
+"""Benchmarks of our kernels against torch.compile of the same formula.
 
-A kernel that torch.compile is not slower than has no reason to be: the page of `benchmarks.gpu`
-says which to keep. On the CPU, where the kernels are refused, the library's ways stand in, so that
-the duels can be tried. `DUELS` has a maker for each, called with a device and whether to be small.
+The page of `benchmarks.gpu` says which kernels to keep: those that are faster. On the CPU the
+library's ways replace the kernels, to test the benchmarks. `BENCHMARKS` has a function for each,
+called with a device and whether to be small.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torchbridge import kernels as ours
-from torchbridge.bench import Arm, Duel, Equality, Work, close_to
+from torchbridge.bench import Arm, Benchmark, Equality, Work, close_to
 from torchbridge.fp8 import FP8Dtype, FP8QuantizedTensor, Granularity
 
-Make = Callable[[torch.device, bool], Duel]
+Make = Callable[[torch.device, bool], Benchmark]
 NEAR = close_to(2e-2)  # bfloat16's rounding, of the largest number
 
 
 def path_on(device: torch.device) -> str:
-    """Our kernel by name, used or refused; on the CPU the library's way."""
+    """Return the path: our kernel by name, or on the CPU the library's."""
     return "auto" if device.type == "cpu" else "triton"
 
 
 def dtype_on(device: torch.device) -> torch.dtype:
-    """bfloat16; on the CPU float32."""
+    """Return bfloat16, or float32 on the CPU."""
     return torch.float32 if device.type == "cpu" else torch.bfloat16
 
 
 def drawn(device: torch.device, *shape: int, scale: float = 1.0) -> Tensor:
-    """Normal numbers in the device's dtype, other ones at each call."""
+    """Draw normal numbers in the device's dtype, different at each call."""
     return (scale * torch.randn(shape, device=device)).to(dtype_on(device))
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The whole of it as one graph of fixed shapes."""
+    """Compile the function as one graph of fixed shapes."""
     return torch.compile(function, fullgraph=True, dynamic=False)
 
 
@@ -50,12 +50,12 @@ def against_compiled(
     formula: Callable[..., object],
     inputs: tuple[Tensor, ...],
     **told: Any,
-) -> Duel:
-    """A kernel against the compiled formula of `inputs`; cold caches."""
+) -> Benchmark:
+    """Compare a kernel with the compiled formula of `inputs`, with cold caches."""
     x = inputs[0]
     params = {"dtype": str(x.dtype).removeprefix("torch."), "shape": "x".join(map(str, x.shape))}
     fused = compiled(formula)
-    return Duel(
+    return Benchmark(
         name=f"kernels/{name}/compile",
         subject=Arm(path_on(x.device), kernel),
         baseline=Arm("torch.compile", lambda: fused(*inputs), compiled=True),
@@ -67,8 +67,8 @@ def against_compiled(
     )
 
 
-def quantise_rows(device: torch.device, small: bool) -> Duel:
-    """Rows to float8 with their scales, against torch.compile of the library's steps."""
+def quantise_rows(device: torch.device, small: bool) -> Benchmark:
+    """Compare float8 quantisation of rows with torch.compile of the library's operations."""
     x = drawn(device, *((32, 256) if small else (8192, 8192)))
 
     def formula(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -95,24 +95,10 @@ def _steps(numbers: Tensor) -> Tensor:
     return torch.where(code >= 128, 128 - code, code)
 
 
-def gated_linear(device: torch.device, small: bool) -> Duel:
-    """A gated layer of few rows, against torch.compile of two products and their gate."""
-    rows, width, hidden = (4, 64, 96) if small else (16, 4096, 14_336)
-    x = drawn(device, rows, width)
-    gate, up = (drawn(device, hidden, width, scale=width**-0.5) for _ in range(2))
-    kernel = partial(ours.gated_linear, x, gate, up, path=path_on(device))
-
-    def formula(x: Tensor, gate: Tensor, up: Tensor) -> Tensor:
-        return F.silu(F.linear(x, gate)) * F.linear(x, up)
-
-    work = Work(4 * rows * width * hidden, 2 * gate.nbytes, number="bf16")
-    return against_compiled("gated_linear", kernel, formula, (x, gate, up), work=work)
-
-
 def linear_cross_entropy(
     tokens: int, memory_goal: float | None, device: torch.device, small: bool
-) -> Duel:
-    """Loss and both gradients at a vocabulary of 128k, against torch.compile."""
+) -> Benchmark:
+    """Compare loss and both gradients at 128k classes with torch.compile."""
     tokens, width, classes = (32, 64, 1000) if small else (tokens, 2048, 131_072)
     x = drawn(device, tokens, width).requires_grad_()
     weight = drawn(device, classes, width, scale=width**-0.5).requires_grad_()
@@ -134,15 +120,15 @@ def linear_cross_entropy(
     def library() -> tuple[Tensor, ...]:
         return gradients(fused(x, weight, target))
 
-    duel = against_compiled("linear_cross_entropy", kernel, formula, (x, weight, target))
+    benchmark = against_compiled("linear_cross_entropy", kernel, formula, (x, weight, target))
     baseline = Arm("torch.compile", library, compiled=True)
     work = Work(flops=6 * tokens * width * classes, number="bf16")
     told = {"goal": 1.5, "memory_goal": memory_goal, "work": work, "cold": False}
-    return replace(duel, baseline=baseline, **told)
+    return replace(benchmark, baseline=baseline, **told)
 
 
-def moe_experts(device: torch.device, small: bool) -> Duel:
-    """64 tokens, 8 experts, top-2, against torch.compile of every expert for every token."""
+def moe_experts(device: torch.device, small: bool) -> Benchmark:
+    """Compare 64 tokens, 8 experts, top-2 with torch.compile of all experts for all tokens."""
     tokens, width, experts = (8, 64, 4) if small else (64, 1024, 8)
     x = drawn(device, tokens, width)
     up = drawn(device, experts, 4 * width, width, scale=width**-0.5)
@@ -161,9 +147,8 @@ def moe_experts(device: torch.device, small: bool) -> Duel:
     return against_compiled("moe_experts", kernel, formula, inputs, work=work)
 
 
-DUELS: dict[str, Make] = {
+BENCHMARKS: dict[str, Make] = {
     "quantise_rows/compile": quantise_rows,
-    "gated_linear/compile": gated_linear,
     "linear_cross_entropy/compile": partial(linear_cross_entropy, 16_384, 0.3),
     "linear_cross_entropy/compile/4096": partial(linear_cross_entropy, 4096, None),
     "moe_experts/compile": moe_experts,

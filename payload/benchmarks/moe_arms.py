@@ -1,6 +1,6 @@
-"""The MoE layer's opponents, as arms of duels: every one computes what the layer computes.
+"""Baselines of the MoE layer; every one computes the same as the layer.
 
-T tokens, k choices each, E experts, width d. Importing this module imports no transformers.
+T tokens, k choices each, E experts, width d. Importing this module does not import transformers.
 """
 
 from __future__ import annotations
@@ -10,31 +10,35 @@ import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
 from torchbridge import evidence
-from torchbridge.bench import Arm, Duel, Equality, Work, close_to
-from torchbridge.moe import CapturedLayer, MoEConfig, MoELayer
+from torchbridge.bench import Arm, Benchmark, Equality, Work, close_to
+from torchbridge.graphs import CudaGraphs, why_no_graphs
+from torchbridge.moe import MoEConfig, MoELayer
 from torchbridge.moe.dispatch import path_for
 from torchbridge.moe.paths import FEW_ROWS
 
 TOLERANCE = 1e-5  # relative error between float32 arms
 TOLERANCES = {torch.float32: TOLERANCE, torch.bfloat16: 2e-2}
 HF_IMPLEMENTATIONS = ("eager", "grouped_mm")
+WARM_UPS = 3
 
 
 class SwiGLUMoE(MoELayer):
-    """A layer whose experts are Mixtral's: silu(a) * b of two projections."""
+    """MoE layer with Mixtral's experts: silu(a) * b of two projections."""
 
     gated = True
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Sizes of one measurement; they are its metrics' params."""
+    """Sizes of one measurement, which are the parameters of its metrics."""
 
     hidden: int
     expert_hidden: int
@@ -46,24 +50,24 @@ class Shape:
 
     @property
     def tokens(self) -> int:
-        """Tokens in one batch."""
+        """Number of tokens in one batch."""
         return self.batch * self.sequence
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        """`dtype` as torch's."""
+        """The torch dtype named by `dtype`."""
         return getattr(torch, self.dtype)
 
     @classmethod
     def gated(cls, hidden: int, **sizes) -> Shape:
-        """Three matrices with as many operations as two of 4 * hidden, rounded to whole tiles."""
+        """Return sizes of gated experts with as many operations as two matrices of 4 * hidden."""
         return cls(hidden, round(8 * hidden / 3 / 64) * 64, **sizes)
 
 
 def mask_loop(layer: MoELayer, x: Tensor) -> Tensor:
-    """For each expert find its tokens, compute them, add them in: x [T, d] -> [T, d].
+    """Loop over the experts and compute the tokens of each: x [T, d] -> [T, d].
 
-    `layer` has feed-forward experts with relu and biases, and is in eval.
+    `layer` has feed-forward experts with relu and biases, and is in evaluation mode.
     """
     bank, routing = layer.experts, layer.router(x)
     indices, weights = routing["expert_indices"], routing["expert_weights"].to(x.dtype)
@@ -79,7 +83,7 @@ def mask_loop(layer: MoELayer, x: Tensor) -> Tensor:
 
 
 def dense_all_experts(layer: MoELayer, x: Tensor) -> Tensor:
-    """Every expert on every token, 0 for those not chosen: x [T, d] -> [T, d]; see `mask_loop`."""
+    """Compute every expert on every token with weight 0 if not chosen; see `mask_loop`."""
     bank, routing = layer.experts, layer.router(x)
     shares = x.new_zeros(x.shape[0], len(bank))
     shares.scatter_(1, routing["expert_indices"], routing["expert_weights"].to(x.dtype))
@@ -92,9 +96,9 @@ def dense_all_experts(layer: MoELayer, x: Tensor) -> Tensor:
 
 
 def plain_grouped_mm(layer: MoELayer, x: Tensor) -> Tensor:
-    """A gated layer by torch's grouped product, as one would write it: x [T, d] -> [T, d].
+    """Compute a gated layer by torch's grouped product, as a user would: x [T, d] -> [T, d].
 
-    Its router is not ours: probabilities, the best k, their weights. It waits for nothing.
+    The router is a plain softmax and top-k. Nothing synchronises.
     """
     bank, top_k = layer.experts, layer.config.top_k
     probs = F.linear(x.float(), layer.router.gate.weight.float()).softmax(dim=-1)
@@ -112,7 +116,7 @@ def plain_grouped_mm(layer: MoELayer, x: Tensor) -> Tensor:
 
 
 def why_no_hf() -> str | None:
-    """Why transformers' Mixtral experts cannot be an opponent here; None when they can."""
+    """Return why transformers' Mixtral experts cannot be a baseline here; None if they can."""
     try:
         mixtral = importlib.import_module("transformers.models.mixtral.modeling_mixtral")
     except ImportError as error:
@@ -122,10 +126,10 @@ def why_no_hf() -> str | None:
 
 
 def hf_arms(layer: MoELayer, x: Tensor) -> dict[str, Callable[[], Tensor]]:
-    """transformers' Mixtral experts by implementation, x [T, d] -> [T, d] at each call.
+    """Return transformers' Mixtral experts by implementation; calls map x [T, d] to [T, d].
 
-    `layer` is a `SwiGLUMoE` without biases, with silu; they have copies of its weights. Their
-    router, like the layer's, is given float32: in bfloat16 it would choose other experts.
+    `layer` is a `SwiGLUMoE` without biases, with silu; they have copies of its weights. Routers get
+    float32, because in bfloat16 they would choose other experts.
 
     Raises:
         ImportError: see `why_no_hf`.
@@ -138,7 +142,7 @@ def hf_arms(layer: MoELayer, x: Tensor) -> dict[str, Callable[[], Tensor]]:
 def hf_trained(
     layer: MoELayer, implementation: str, x: Tensor
 ) -> tuple[Callable[[], Tensor], list[Tensor]]:
-    """The same experts by one implementation, and their weights, in the order of ours."""
+    """Return one implementation of these experts, and their weights in the order of ours."""
     router, experts = _hf_parts(layer, implementation)
     return partial(_hf_forward, router, experts, x), [experts.gate_up_proj, experts.down_proj]
 
@@ -167,7 +171,7 @@ def _hf_forward(router: nn.Module, experts: nn.Module, x: Tensor) -> Tensor:
 
 
 def make_layer(shape: Shape, device: torch.device, kind: type[MoELayer] = MoELayer) -> MoELayer:
-    """A layer in eval: relu and biases, or as Mixtral has it; the same weights at every call."""
+    """Create a layer in evaluation mode, with relu and biases or as Mixtral, with fixed weights."""
     torch.manual_seed(0)
     mixtral = {"activation": "silu", "use_bias": False} if kind is SwiGLUMoE else {}
     config = MoEConfig(num_experts=shape.experts, top_k=shape.top_k, **mixtral)
@@ -176,35 +180,35 @@ def make_layer(shape: Shape, device: torch.device, kind: type[MoELayer] = MoELay
 
 
 def make_tokens(shape: Shape, device: torch.device) -> Tensor:
-    """[T, d] normal numbers, the same at every call."""
+    """Return fixed normal numbers [T, d]."""
     generator = torch.Generator().manual_seed(1)
     return torch.randn(shape.tokens, shape.hidden, generator=generator).to(
         device, shape.torch_dtype
     )
 
 
-def own_duels(shape: Shape, device: torch.device) -> list[Duel]:
-    """The layer against `mask_loop` and `dense_all_experts`."""
+def own_benchmarks(shape: Shape, device: torch.device) -> list[Benchmark]:
+    """Compare the layer with `mask_loop` and `dense_all_experts`."""
     layer, x = make_layer(shape, device), make_tokens(shape, device)
     opponents = {"mask_loop": (mask_loop, 0.9), "dense_all_experts": (dense_all_experts, 2.8)}
-    kind = "floor" if device.type == "cpu" else "goal"  # these are known of a CPU only
+    kind = "threshold" if device.type == "cpu" else "goal"  # these are known of a CPU only
     return [
-        layer_duel(layer, x, shape, Arm(name, partial(work, layer, x)), **{kind: bound})
+        layer_benchmark(layer, x, shape, Arm(name, partial(work, layer, x)), **{kind: bound})
         for name, (work, bound) in opponents.items()
     ]
 
 
-def hf_duels(
+def hf_benchmarks(
     shape: Shape,
     device: torch.device,
     *,
-    floors: Mapping[str, float] | None = None,
+    thresholds: Mapping[str, float] | None = None,
     goals: Mapping[str, float | None] | None = None,
     graph: bool = False,
-) -> list[Duel]:
-    """The layer against transformers' experts; floors and goals by implementation.
+) -> list[Benchmark]:
+    """Compare the layer with transformers' experts; thresholds and goals by implementation.
 
-    Up to 64 tokens, and with `graph`, the layer is captured as a graph where it can be.
+    Up to 64 tokens, and with `graph`, the layer is captured if possible.
 
     Raises:
         ImportError: see `why_no_hf`.
@@ -212,26 +216,50 @@ def hf_duels(
     layer, x = make_layer(shape, device, SwiGLUMoE), make_tokens(shape, device)
     subject = None
     if replay := captured(layer, x) if graph or shape.tokens <= FEW_ROWS else None:
-        subject = Arm("layer as a graph", partial(replay, x))
-    floors, goals = floors or {}, goals or {}
+        subject = Arm("layer as a graph", replay)
+    thresholds, goals = thresholds or {}, goals or {}
     return [
-        layer_duel(
+        layer_benchmark(
             layer,
             x,
             shape,
             Arm(f"hf_{name}", work),
             subject=subject,
-            floor=floors.get(name),
+            threshold=thresholds.get(name),
             goal=goals.get(name),
         )
         for name, work in hf_arms(layer, x).items()
     ]
 
 
-def captured(layer: MoELayer, x: Tensor) -> CapturedLayer | None:
-    """A CUDA graph of the layer; None, and it is said why, where it cannot be captured."""
+def recorded(work: Callable[[], Any], device: torch.device) -> Callable[[], Any]:
+    """Capture `work` as a CUDA graph; a call replays it and copies the outputs.
+
+    Raises:
+        RuntimeError: it cannot be captured; the message has the reason.
+    """
+    if reason := why_no_graphs(device):
+        raise RuntimeError(reason)
+    graphs = CudaGraphs(device)
+    with graphs.aside():
+        for _ in range(WARM_UPS):
+            work()
+    replay, outputs = graphs.record(work)
+
+    def again() -> Any:
+        replay()
+        return tree_map_only(Tensor, torch.clone, outputs)
+
+    return again
+
+
+def captured(layer: MoELayer, x: Tensor) -> Callable[[], Tensor] | None:
+    """Capture the layer's output for x as a CUDA graph; None, with a message, if impossible."""
+    path = path_for(layer.experts, x, layer.config)
     try:
-        return CapturedLayer(layer, x)
+        if path.synchronises:
+            raise RuntimeError(f"by {path} the host waits for the device")
+        return recorded(torch.no_grad()(partial(layer, x)), x.device)
     except RuntimeError as refused:
         if x.device.type != "cpu":
             evidence.degraded(f"moe/{layer.hidden_size}: {refused}")
@@ -239,11 +267,11 @@ def captured(layer: MoELayer, x: Tensor) -> CapturedLayer | None:
         return None
 
 
-def layer_duel(
+def layer_benchmark(
     layer: MoELayer, x: Tensor, shape: Shape, baseline: Arm, *, subject: Arm | None = None, **marks
-) -> Duel:
-    """The layer, or `subject`, against `baseline`: equal is who computes all assignments, too."""
-    name = duel_name(shape, baseline.name)
+) -> Benchmark:
+    """Compare the layer, or `subject`, with `baseline`; all assignments must be computed."""
+    name = benchmark_name(shape, baseline.name)
     wanted = shape.tokens * shape.top_k
     close = close_to(TOLERANCES[shape.torch_dtype])
 
@@ -264,7 +292,7 @@ def layer_duel(
     reads = sum(p.nbytes for p in layer.parameters()) if shape.tokens <= FEW_ROWS else 0
     number = {"float32": "fp32", "bfloat16": "bf16"}[shape.dtype]
     sizes = asdict(shape) | {"tokens": shape.tokens, "path": path.name}
-    return Duel(
+    return Benchmark(
         name=name,
         subject=subject or Arm("layer", partial(layer, x)),
         baseline=baseline,
@@ -278,8 +306,8 @@ def layer_duel(
     )
 
 
-def duel_name(shape: Shape, baseline: str) -> str:
-    """`moe/512` against the mask loop; further words say what else is compared."""
+def benchmark_name(shape: Shape, baseline: str) -> str:
+    """Return the benchmark's name: `moe/512` for the mask loop, with further words for others."""
     words = ["moe", str(shape.hidden)]
     words += ["decode"] * (shape.tokens <= FEW_ROWS) + ["bf16"] * (shape.dtype == "bfloat16")
     return "/".join([*words, *([baseline] if baseline != "mask_loop" else [])])

@@ -8,8 +8,8 @@ benchmarks.optimisation_levels`.
 
 For others: `levels(name, backend, budget_s)`, name one of `MODELS`, yields (level, model, eager, x)
 from the lowest level to the highest; `LIMITS[level]` is how far its outputs may be from eager's
-(`torchbridge.bench.close_to`), `FLOOR` what the lower end of the ratio's interval must reach, and
-`same_operators(model, eager, x)` says whether there is anything to time.
+(`torchbridge.bench.close_to`), `THRESHOLD` what the ratio's interval must reach at its lower end,
+and `same_operators(model, eager, x)` says whether there is anything to time.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from suites.backend_models import bottleneck_resnet, in_float64
 from torchbridge import __version__, evidence
 from torchbridge.backends import Backend, create_backend
 from torchbridge.backends.optimise import LEVELS
-from torchbridge.bench import Arm, Duel, close_to, run_duel
+from torchbridge.bench import Arm, Benchmark, close_to, run_benchmark
 from torchbridge.device import describe, pick_device
 from torchbridge.llm import GPT2, GPT2Config
 from torchbridge.numbers import relative_error
 from torchbridge.passes import PassResult, Prepared
 
 LIMITS = {"conservative": 2e-3, "balanced": 2e-3, "aggressive": 3e-2}  # cuDNN may take TF32
-FLOOR = 0.97  # of eager's speed, and of the level's below: the lower end of the interval
+THRESHOLD = 0.97  # of eager's speed, and of the level's below: the lower end of the interval
 
 
 def mlp(device: torch.device) -> tuple[nn.Module, Tensor]:
-    """[64, 512] -> [64, 10]"""
+    """Return an MLP [64, 512] -> [64, 10] and its input."""
     widths = (512, 256, 128, 10)
     layers = [nn.Linear(i, o) for i, o in itertools.pairwise(widths)]
     model = nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), layers[2])
@@ -50,14 +50,14 @@ def mlp(device: torch.device) -> tuple[nn.Module, Tensor]:
 
 
 def resnet(device: torch.device) -> tuple[nn.Module, Tensor]:
-    """ResNet-50; on the CPU with two blocks of every kind, half as wide, on smaller pictures."""
+    """Return ResNet-50 and its input; on the CPU two blocks per kind, half as wide."""
     if device.type != "cpu":
         return bottleneck_resnet(), torch.randn(32, 3, 224, 224)
     return bottleneck_resnet((2, 2, 2, 2), 32), torch.randn(2, 3, 96, 96)
 
 
 def gpt2(device: torch.device) -> tuple[nn.Module, Tensor]:
-    """GPT-2 on whole texts; on the CPU of four layers."""
+    """Return GPT-2 on whole texts and its input; on the CPU with four layers."""
     config, shape = GPT2Config(dropout=0.0), (8, 512)
     if device.type == "cpu":
         sizes = {"vocabulary": 4096, "positions": 64, "layers": 4, "heads": 4, "width": 256}
@@ -74,7 +74,7 @@ MODELS: dict[str, Callable[[torch.device], tuple[nn.Module, Tensor]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A model at a level, and the eager model that it comes from."""
+    """A model at a level, with its eager original."""
 
     level: str
     prepared: Prepared
@@ -83,14 +83,14 @@ class Stage:
 
     @property
     def model(self) -> nn.Module:
-        """To be called with `x`."""
+        """The prepared model, called with `x`."""
         return self.prepared.model
 
 
 def stages(name: str, backend: Backend, budget_s: float) -> Iterator[Stage]:
-    """One model at each level, prepared from its weights anew; `budget_s` per pass for measuring.
+    """Yield a model prepared at each level from the same weights; `budget_s` per measured pass.
 
-    Where the levels differ by no pass, they are one model.
+    Levels that apply the same passes share one model.
     """
     torch.manual_seed(0)
     model, x = MODELS[name](backend.device)
@@ -103,7 +103,7 @@ def stages(name: str, backend: Backend, budget_s: float) -> Iterator[Stage]:
 def levels(
     name: str, backend: Backend, budget_s: float = 1.0
 ) -> Iterator[tuple[str, nn.Module, nn.Module, Tensor]]:
-    """(level, model, eager, x), the lowest level first; `budget_s` per pass for measuring."""
+    """Yield (level, model, eager, x), lowest level first; `budget_s` per measured pass."""
     for stage in stages(name, backend, budget_s):
         yield stage.level, stage.model, stage.eager, stage.x
 
@@ -123,9 +123,9 @@ class _Trace(TorchDispatchMode):
 
 @torch.no_grad()
 def same_operators(model: nn.Module, other: nn.Module, x: Tensor) -> int:
-    """How many operators both run, the very same on alike tensors; 0 where they differ.
+    """Return how many operators both models run if they are identical; 0 if they differ.
 
-    A compiled model runs kernels of its own, which no operator tells of: it is never the same.
+    A compiled model runs its own kernels, so it is never identical.
     """
     if any(hasattr(one, "_orig_mod") for one in (model, other)):
         return 0
@@ -138,7 +138,7 @@ def same_operators(model: nn.Module, other: nn.Module, x: Tensor) -> int:
 
 
 def tell(name: str, stage: Stage) -> None:
-    """What each pass did, and what that was worth."""
+    """Print what each pass did, and its effect."""
     for result in stage.prepared.passes:
         print(f"  {'+' if result.applied else '-'} {describe_pass(result)}")
         if result.name == "compile" and not result.applied and result.effect is None:
@@ -151,7 +151,7 @@ def tell(name: str, stage: Stage) -> None:
 
 
 def describe_pass(result: PassResult) -> str:
-    """One line: the evidence or the reason, and the measured effect."""
+    """Return one line: evidence or reason, and the measured effect."""
     if not result.applied:
         return f"{result.name}: {result.reason}"
     effect = "" if result.effect is None else f"; {result.effect} in {result.effect.pairs} pairs"
@@ -159,7 +159,7 @@ def describe_pass(result: PassResult) -> str:
 
 
 def equals_float64(name: str, stage: Stage, expected: Tensor) -> bool:
-    """The numbers come first."""
+    """Check the outputs against float64."""
     error = relative_error(stage.model(stage.x), expected)
     limit = LIMITS[stage.level]
     print(f"  relative error {error:.1e} against float64, {limit:g} allowed")
@@ -168,21 +168,21 @@ def equals_float64(name: str, stage: Stage, expected: Tensor) -> bool:
 
 
 def against(
-    name: str, stage: Stage, other: nn.Module, title: str, budget_s: float, floor: float | None
+    name: str, stage: Stage, other: nn.Module, title: str, budget_s: float, threshold: float | None
 ) -> bool:
-    """The level against another model in turns; False if they differ or the floor is missed.
+    """Compare the level with another model; False if outputs differ or the threshold is missed.
 
-    Without a floor the lower end of the interval is reported, and fails nothing.
+    Without a threshold the interval's lower end is only reported.
     """
     told = f"levels/{name}/{stage.level}/{title.replace(' ', '_')}"
     if count := same_operators(stage.model, other, stage.x):
         print(f"  runs the same {count} operators as {title}: 1x, nothing to time")
-        return evidence.check(f"{told}/floor", True, value=1.0, unit="x", tolerance=FLOOR)
+        return evidence.check(f"{told}/threshold", True, value=1.0, unit="x", tolerance=THRESHOLD)
     arms = [
         Arm(label, lambda model=model: model(stage.x), compiled=hasattr(model, "_orig_mod"))
         for label, model in ((stage.level, stage.model), (title, other))
     ]
-    duel = Duel(
+    benchmark = Benchmark(
         name=told,
         subject=arms[0],
         baseline=arms[1],
@@ -190,20 +190,21 @@ def against(
         device=stage.x.device,
         params={"model": name, "level": stage.level, "batch": len(stage.x)},
     )
-    outcome = run_duel(duel, pairs=200, budget_s=budget_s, precision=0.02)
-    if not outcome.samples or floor is None:
+    outcome = run_benchmark(benchmark, pairs=200, budget_s=budget_s, precision=0.02)
+    if not outcome.samples or threshold is None:
         return outcome.ok
     low = outcome.ratio().low
-    kept = evidence.check(f"{told}/floor", low >= floor, value=low, unit="x", tolerance=floor)
-    print(
-        f"  floor {floor:g}x of {title} {'kept' if kept else 'MISSED'} by the lower end {low:.3f}"
+    kept = evidence.check(
+        f"{told}/threshold", low >= threshold, value=low, unit="x", tolerance=threshold
     )
+    word = "kept" if kept else "MISSED"
+    print(f"  threshold {threshold:g}x of {title} {word} by the lower end {low:.3f}")
     return kept
 
 
 @torch.no_grad()
 def measure(name: str, backend: Backend, budget_s: float) -> bool:
-    """One model at all levels; False if a check failed."""
+    """Measure one model at all levels; False if a check failed."""
     good, below, expected = True, None, None
     for stage in stages(name, backend, budget_s / 15):
         if expected is None:
@@ -214,16 +215,16 @@ def measure(name: str, backend: Backend, budget_s: float) -> bool:
         tell(name, stage)
         if not equals_float64(name, stage, expected):
             return False
-        good &= against(name, stage, stage.eager, "eager", budget_s / 5, FLOOR)
+        good &= against(name, stage, stage.eager, "eager", budget_s / 5, THRESHOLD)
         if below is not None and below.model is not stage.eager:
             title = f"{below.level} level"
-            good &= against(name, stage, below.model, title, budget_s / 5, FLOOR)
+            good &= against(name, stage, below.model, title, budget_s / 5, THRESHOLD)
         below = stage
     return good
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """All models; 0 if all checks passed."""
+    """Run all models; return 0 if all checks passed."""
     parser = argparse.ArgumentParser(description="Levels and passes on real models")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds, compilation apart")
     parser.add_argument("--only", choices=sorted(MODELS), help="one of the models")

@@ -1,5 +1,5 @@
 """Overheads of the backends and of configurations: every iteration is a sample, the device waited
-for, each first result checked. What has a baseline is a duel: equal first, then in turns.
+for, each first result checked. What has a baseline is a benchmark: equal first, then in turns.
 
 Without the vendor's device its rules are tried with the processor's numbers, and it says
 `degraded`. Run: `python -m benchmarks.overheads nvidia` (amd, tpu, config); `--budget` bounds the
@@ -46,7 +46,7 @@ from torchbridge.backends.tpu import (
     validate_model,
 )
 from torchbridge.backends.xla import XLA, load
-from torchbridge.bench import Arm, Duel, Equality, close_to, run_duel
+from torchbridge.bench import Arm, Benchmark, Equality, close_to, run_benchmark
 from torchbridge.config import AMDConfig, Config, NVIDIAConfig, TPUConfig, detect_architecture
 from torchbridge.config.vendors import detect_tpu_version
 from torchbridge.device import describe, pick_device
@@ -62,10 +62,9 @@ Fresh = Callable[[], object]
 
 @dataclass(frozen=True, slots=True)
 class Iterated:
-    """`work` is timed so often, on what `fresh` makes anew for each iteration.
+    """Work that is timed `iterations` times, each on a new result of `fresh`.
 
-    `right` tells of the first result whether it is what the work is for; a median over `limit_ms`
-    fails.
+    `right` checks the first result; a median above `limit_ms` fails.
     """
 
     name: str
@@ -76,13 +75,13 @@ class Iterated:
     limit_ms: float | None = None
 
     def once(self, device: torch.device) -> tuple[float, object]:
-        """Seconds, and what came of it."""
+        """Run once; return (seconds, result)."""
         made = [] if self.fresh is None else [self.fresh()]
         results: list[object] = []
         return timed(lambda: results.append(self.work(*made)), device), results[0]
 
     def run(self, prefix: str, device: torch.device, budget_s: float) -> bool:
-        """Check, time, print and emit; False if the result was wrong (nothing is timed then)."""
+        """Check, time, print and emit; False if the result was wrong or too slow."""
         name = f"{prefix}/{self.name}"
         result, *_ = [self.once(device)[1] for _ in range(UNCOUNTED)]
         if not evidence.check(f"{name}/right", self.right(result)):
@@ -105,24 +104,24 @@ class Iterated:
         return evidence.check(f"{name}/limit", spread.median <= self.limit_ms, **value)
 
 
-Section = Iterator["Iterated | Duel"]
+Section = Iterator["Iterated | Benchmark"]
 
 
 def evaluating(prepared: object) -> bool:
-    """Is the model in evaluation mode? So are optimizers' results."""
+    """Return whether a prepared model, or an optimizer's result, is in evaluation mode."""
     model = getattr(prepared, "model", None) or prepared.optimized_model
     return not model.training
 
 
 def degraded(reason: str | None) -> None:
-    """Say so, if there is one."""
+    """Report the job as degraded if there is a reason."""
     if reason:
         evidence.degraded(reason)
         print(f"[DEGRADED] {reason}")
 
 
 def nvidia(device: torch.device) -> Section:
-    """Backend and optimizer, then the other parts."""
+    """Yield the work of backend and optimizer, then of the other parts."""
     hardware, reason = nvidia_rules(device)
     degraded(reason)
     here = {"hardware": hardware, "device": device}
@@ -137,7 +136,7 @@ def nvidia(device: torch.device) -> Section:
 
 
 def nvidia_parts(here: dict[str, Any]) -> Section:
-    """FP8 compiler, memory manager, CUDA's utilities; attention."""
+    """Yield the work of FP8 compiler, memory manager, CUDA utilities and attention."""
     hardware, device = here["hardware"], here["device"]
     compiler, linear = FP8Compiler(**here), nn.Linear(128, 128).to(device)
     if compiler.supported:
@@ -160,22 +159,22 @@ def nvidia_parts(here: dict[str, Any]) -> Section:
     explicit.path = "explicit"
     ours = Arm("flash attention 3's layer", lambda: layer(x))
     theirs = Arm("explicit softmax", lambda: explicit(x))
-    yield Duel(name="attention", subject=ours, baseline=theirs, equal=EXACT, device=device)
+    yield Benchmark(name="attention", subject=ours, baseline=theirs, equal=EXACT, device=device)
 
 
 def bias_gelu(x: Tensor, bias: Tensor) -> Tensor:
-    """A kernel to compile."""
+    """Compute gelu(x + bias), a function to compile."""
     return nn.functional.gelu(x + bias)
 
 
 def gated(x: Tensor, bias: Tensor) -> Tensor:
-    """A longer one: a gate, a norm, a residual."""
+    """Compute a gate, a norm and a residual, a longer function to compile."""
     y = torch.sigmoid(x + bias) * torch.tanh(x - bias)
     return x + (y - y.mean(dim=-1, keepdim=True)) * torch.rsqrt(y.var(dim=-1, keepdim=True) + 1e-5)
 
 
 def amd(device: torch.device) -> Section:
-    """Backend, levels, matrix cores, architectures; then kernels."""
+    """Yield the work of backend, levels, matrix cores and architectures, then kernels."""
     hardware = probe(device)
     if hardware.vendor != "amd":
         degraded(f"no ROCm device: an MI300X's rules, the numbers of {device}")
@@ -201,7 +200,7 @@ def amd(device: torch.device) -> Section:
 
 
 def amd_kernels(hardware: Hardware, device: torch.device) -> Section:
-    """HIP's streams, events and regions; compile times, and kernels against their sources."""
+    """Yield the work of HIP utilities, compilation, and kernels against their sources."""
     utilities = HIPUtilities(device, profiling=True)
 
     def pass_through() -> object:
@@ -222,7 +221,7 @@ def amd_kernels(hardware: Hardware, device: torch.device) -> Section:
             warm = partial(compiler.compile_kernel, function, inputs)
             right = lambda found, kernel=kernel: found is kernel  # noqa: E731
             yield Iterated(f"{name}_warm", 10, warm, right)
-            yield Duel(
+            yield Benchmark(
                 name=f"kernel/{function.__name__}",
                 subject=Arm(kernel.path_taken, partial(kernel.call, *inputs)),
                 baseline=Arm("eager function", partial(function, *inputs)),
@@ -232,7 +231,7 @@ def amd_kernels(hardware: Hardware, device: torch.device) -> Section:
 
 
 def tpu(_: torch.device) -> Section:
-    """Configuration, validation and tiles; the backend; what torch_xla has a part in."""
+    """Yield the work of configuration, validation and tiles, backend, and torch_xla."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # said below, in full
         backend = TPUBackend()
@@ -247,7 +246,7 @@ def tpu(_: torch.device) -> Section:
 
 
 def tpu_rules() -> Section:
-    """What no device has a part in."""
+    """Yield the work that needs no device."""
     config, model = TPUConfig(version="v5e"), mlp()
     read = partial(TPUConfig.from_dict, config.to_dict())
     yield Iterated("configuration/creation", 100, TPUConfig, limit_ms=LIMIT_MS)
@@ -261,7 +260,7 @@ def tpu_rules() -> Section:
 
 
 def tpu_backend(backend: TPUBackend) -> Section:
-    """Its overheads, and a prepared model against it unprepared."""
+    """Yield the backend's overheads, and a prepared model against the original."""
     data = {"x": torch.randn(64, 128), "rest": [torch.ones(3)]}
     move, on = partial(backend.prepare_data, data), lambda moved: moved["x"].device
     yield Iterated("backend/device_info", 100, backend.get_device_info)
@@ -274,18 +273,18 @@ def tpu_backend(backend: TPUBackend) -> Section:
     plain, image = resnet().to(backend.device).eval(), torch.randn(8, 3, 32, 32)
     image = image.to(backend.device)
     prepared = backend.prepare_model(copy.deepcopy(plain), level="balanced").model
-    yield Duel(
+    yield Benchmark(
         name="preparation",
         subject=Arm("prepared, balanced", lambda: prepared(image)),
         baseline=Arm("unprepared model", lambda: plain(image)),
         equal=NEAR,
         device=backend.device,
-        floor=0.8,
+        threshold=0.8,
     )
 
 
 def tpu_compiler(xla: XLA) -> Section:
-    """What torch_xla has a part in."""
+    """Yield the work that uses torch_xla."""
     config, model, x = TPUConfig(), mlp(), torch.randn(8, 128)
     warm = XLACompiler(config, xla)
     cold = lambda m: XLACompiler(config, xla).compile_model(m, (x,))  # noqa: E731
@@ -303,12 +302,12 @@ def tpu_compiler(xla: XLA) -> Section:
 
 
 def same(subject: object, baseline: object) -> Equality:
-    """Are two configurations the same?"""
+    """Check that two configurations are equal."""
     return Equality(subject == baseline, unit="settings")
 
 
 def config(device: torch.device) -> Section:
-    """Making, telling and validating configurations; presets against deep copies of them."""
+    """Yield creation, conversion and validation of configurations, and presets against copies."""
     presets = {"basic": Config, **PRESETS}
     validator = UnifiedValidator(device=device)
     for name, preset in presets.items():
@@ -316,7 +315,7 @@ def config(device: torch.device) -> Section:
         yield Iterated(f"create/{name}", 100, preset, ready.__eq__, limit_ms=LIMIT_MS)
         validate = partial(validator.validate_config, ready)
         yield Iterated(f"validate/{name}", 10, validate, lambda report: report.ok)
-        yield Duel(
+        yield Benchmark(
             name=f"create/{name}",
             subject=Arm(name, preset),
             baseline=Arm("deepcopy", partial(copy.deepcopy, ready)),
@@ -340,14 +339,14 @@ SECTIONS: dict[str, Callable[[torch.device], Section]] = {
 }
 
 
-def held(duel: Duel, budget_s: float) -> bool:
-    """Equal, and not below its floor."""
+def held(benchmark: Benchmark, budget_s: float) -> bool:
+    """Run a benchmark; return whether outputs agree and its threshold is reached."""
     with torch.inference_mode():
-        return run_duel(duel, budget_s=budget_s).ok
+        return run_benchmark(benchmark, budget_s=budget_s).ok
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """All of a section; 0 if all checks passed."""
+    """Run one section; return 0 if all checks passed."""
     parser = argparse.ArgumentParser(description="Overheads, in iterations")
     parser.add_argument("section", choices=SECTIONS)
     parser.add_argument("--budget", type=float, default=60.0, help="seconds, without compiling")

@@ -1,6 +1,6 @@
-"""GPT-2 124M with the same random weights for all arms, and what our generation is compared with.
+"""GPT-2 124M with the same random weights for all arms, and the baselines of our generation.
 
-Nothing is fetched: weights are drawn, the prompt is its token ids.
+Nothing is downloaded: weights are random, the prompt is token ids.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Generate = Callable[[Tensor, int], Tensor]  # ids [B, T], new tokens -> [B, T + 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What is compared with: its name and how it generates, next to our model of its weights.
+    """A baseline: its name and generation, and our model with its weights.
 
-    `loops` are the same weights in loops that one would write by hand, by name: `hf_kv_loop`
-    around transformers' model, or `plain_kv_loop` where it is not installed.
+    `loops` are hand-written loops with the same weights, by name: `hf_kv_loop` around transformers'
+    model, or `plain_kv_loop` if transformers is missing.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Baseline:
 
 
 def make_baseline(config: GPT2Config, device: torch.device) -> Baseline:
-    """transformers' generate() with its KV cache where it is installed, else a plain loop."""
+    """Return transformers' generate() with its KV cache if installed, else a plain loop."""
     torch.manual_seed(0)
     if importlib.util.find_spec("transformers") is None:
         model = _stirred(GPT2(config)).to(device).eval()
@@ -53,7 +53,7 @@ def make_baseline(config: GPT2Config, device: torch.device) -> Baseline:
 
 @torch.no_grad()
 def hf_kv_loop(model: nn.Module, ids: Tensor, new_tokens: int) -> Tensor:
-    """Greedy: transformers' model and its DynamicCache, without generate()'s bookkeeping."""
+    """Decode greedily by transformers' model and DynamicCache, without generate()'s overhead."""
     from transformers import DynamicCache
 
     tokens, fed, cache = ids, ids, DynamicCache()
@@ -65,14 +65,14 @@ def hf_kv_loop(model: nn.Module, ids: Tensor, new_tokens: int) -> Tensor:
 
 
 def hf_generate(model: nn.Module, ids: Tensor, new_tokens: int) -> Tensor:
-    """Greedy, with the KV cache and the attention that transformers chooses by itself."""
+    """Decode greedily by generate() with transformers' default cache and attention."""
     settings = {"do_sample": False, "use_cache": True, "attention_mask": torch.ones_like(ids)}
     return model.generate(ids, max_new_tokens=new_tokens, **settings)
 
 
 @torch.no_grad()
 def plain_kv_loop(model: GPT2, ids: Tensor, new_tokens: int) -> Tensor:
-    """Greedy, with a KV cache that grows by concatenation."""
+    """Decode greedily with a KV cache that grows by concatenation."""
     cache = _GrowingCache(len(model.blocks))
     tokens, fed = ids, ids
     for _ in range(new_tokens):

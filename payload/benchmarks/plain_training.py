@@ -1,4 +1,4 @@
-"""The training problem of UC4, and the plain loop that our own is compared with."""
+"""The training problem of UC4, and the plain loop that is the baseline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SEPARATION = 0.15  # of the classes' centres, in standard deviations of the nois
 
 
 def samples(count: int, seed: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """x [count, 784], y [count]: noise around one of ten centres, the same for every seed."""
+    """Draw x [count, 784], y [count]: noise around one of ten fixed centres."""
     centres = torch.randn(CLASSES, FEATURES, generator=torch.Generator().manual_seed(0))
     generator = torch.Generator().manual_seed(seed)
     y = torch.randint(0, CLASSES, (count,), generator=generator)
@@ -27,12 +27,12 @@ def samples(count: int, seed: int, device: torch.device) -> tuple[Tensor, Tensor
 
 
 def training_set(device: torch.device) -> TensorBatches:
-    """2048 samples in batches of 64, shuffled the same way for everybody."""
+    """Return 2048 samples in batches of 64 with a fixed shuffle."""
     return TensorBatches(*samples(SAMPLES, 1, device), BATCH, seed=0)
 
 
 def perceptron(device: torch.device) -> nn.Module:
-    """784-256-256-10 with ReLU and dropout 0.2; the same weights every time."""
+    """Create an MLP 784-256-256-10 with ReLU, dropout 0.2 and fixed weights."""
     torch.manual_seed(42)
     layers = [nn.Linear(FEATURES, 256), nn.ReLU(), nn.Dropout(0.2)]
     layers += [nn.Linear(256, 256), nn.ReLU(), nn.Dropout(0.2), nn.Linear(256, CLASSES)]
@@ -40,7 +40,7 @@ def perceptron(device: torch.device) -> nn.Module:
 
 
 def plain_loop(model: nn.Module, batches: TensorBatches, epochs: int, seed: int) -> list[float]:
-    """What a tutorial writes: float32, default AdamW, the loss read off after every step."""
+    """Train as a tutorial does: float32, default AdamW, the loss read after every step."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     model.train()
     torch.manual_seed(seed)
@@ -57,13 +57,13 @@ def plain_loop(model: nn.Module, batches: TensorBatches, epochs: int, seed: int)
 
 
 def epoch_means(losses: Sequence[float], epochs: int) -> list[float]:
-    """Mean loss of each epoch, from the losses of all steps."""
+    """Return the mean loss of each epoch, from the losses of all steps."""
     steps = len(losses) // epochs
     return [sum(losses[n * steps : (n + 1) * steps]) / steps for n in range(epochs)]
 
 
 def apart(ours: Sequence[float], theirs: Sequence[float], epochs: int) -> float:
-    """Largest difference of an epoch's mean loss."""
+    """Return the largest difference of an epoch's mean loss."""
     pairs = zip(epoch_means(ours, epochs), epoch_means(theirs, epochs), strict=True)
     return max(abs(a - b) for a, b in pairs)
 
@@ -71,6 +71,6 @@ def apart(ours: Sequence[float], theirs: Sequence[float], epochs: int) -> float:
 def same_losses(
     limit: float, epochs: int, ours: Sequence[float], theirs: Sequence[float]
 ) -> Equality:
-    """Are no two epochs' mean losses further apart than `limit`?"""
+    """Check that mean losses of epochs differ by at most `limit`."""
     found = apart(ours, theirs, epochs)
     return Equality(found <= limit, found, limit, "loss")

@@ -1,7 +1,7 @@
-"""A product and a small network, timed in turns: two versions of the payload, side by side.
+"""Time a product and a small network in turns, to compare two versions of the payload.
 
-Whoever pairs them keeps a process of each alive and tells it when its turn is; alone it takes one.
-Run: `python -m benchmarks.resident`.
+The caller keeps a process of each version and gives turns; alone it takes one turn. Run: `python -m
+benchmarks.resident`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torchbridge.device import describe, pick_device
 
 
 def arms(device: torch.device) -> dict[str, Arm]:
-    """By the metric's name."""
+    """Return the arms by the metric's name."""
     torch.manual_seed(0)
     x = torch.randn(256, 256, device=device)
     model = nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 10)).to(device)
@@ -31,7 +31,7 @@ def arms(device: torch.device) -> dict[str, Arm]:
 
 @torch.inference_mode()
 def main(arguments: list[str] | None = None) -> int:
-    """0 when the turns are over."""
+    """Take turns until they end; return 0."""
     parser = argparse.ArgumentParser(description="Two works, timed in turns")
     parser.add_argument("--samples", type=int, default=9, help="of each work, in a turn")
     options = parser.parse_args(arguments)

@@ -1,1 +1,1 @@
-"""Demonstrations."""
+"""Demonstrations of torchbridge."""

@@ -36,7 +36,7 @@ SOURCE = 'extern "C" __attribute__((global)) void empty() {}'
 
 
 def rules(device: torch.device) -> Hardware:
-    """This device's hardware; an MI300X's, and `degraded`, where it is not AMD's."""
+    """Return this device's hardware, or an MI300X's and report degraded if it is not AMD's."""
     found = probe(device)
     if found.vendor == "amd":
         return found
@@ -47,7 +47,7 @@ def rules(device: torch.device) -> Hardware:
 
 
 def architectures(_: torch.device) -> None:
-    """What each chip computes natively, and what is decided by it."""
+    """Show what each chip computes natively, and the settings resolved by it."""
     print(f"| {'chip':<8} | {'family':<6} | " + " | ".join(FEATURES) + " |")
     for target in CHIPS:
         chip = Hardware.amd(target)
@@ -58,7 +58,7 @@ def architectures(_: torch.device) -> None:
 
 
 def backend(device: torch.device) -> None:
-    """The device, and the settings that it decides."""
+    """Show the device, and the settings that it resolves."""
     made = AMDBackend(hardware=rules(device), device=device)
     for name, value in made.get_device_info().items():
         print(f"  {name:<13} {value}")
@@ -70,7 +70,7 @@ def backend(device: torch.device) -> None:
 
 
 def levels(device: torch.device) -> None:
-    """A network with norms at each level: passes, evidence, distance from float64."""
+    """Show a network with norms at each level: passes, evidence, error against float64."""
     hardware = rules(device)
     made = AMDBackend(hardware=hardware, device=device)
     x = torch.randn(4, 3, 32, 32, device=device)
@@ -89,12 +89,12 @@ def levels(device: torch.device) -> None:
 
 
 def bias_gelu(x: Tensor, bias: Tensor) -> Tensor:
-    """A kernel to compile."""
+    """Compute gelu(x + bias), a function to compile."""
     return nn.functional.gelu(x + bias)
 
 
 def kernels(device: torch.device) -> None:
-    """A torch function compiled, compared, remembered; HIP source where hipcc is."""
+    """Show compilation of a torch function, comparison and cache; of HIP source with hipcc."""
     compiler = ROCmCompiler(AMDConfig(), rules(device))
     inputs = torch.randn(256, 512, device=device), torch.randn(512, device=device)
     cold, warm = (compiler.compile_kernel(bias_gelu, inputs) for _ in range(2))
@@ -115,7 +115,7 @@ def kernels(device: torch.device) -> None:
 
 
 def memory(device: torch.device) -> None:
-    """Tensors within a share of the device, and one that does not fit."""
+    """Show allocation within a share of the device, and one that does not fit."""
     rules(device)
     manager = AMDMemoryManager(AMDConfig(memory_fraction=0.5), device)
     print(f"Free within half of {device}: {manager.free_bytes() / GIB:.2f} GiB")
@@ -131,7 +131,7 @@ def memory(device: torch.device) -> None:
 
 
 def clocks(device: torch.device) -> None:
-    """Streams, events and regions."""
+    """Show profiling regions: time 5 products and print the median in ms."""
     rules(device)
     utilities = HIPUtilities(device, profiling=True)
     print(f"Clock: {utilities.clock}")

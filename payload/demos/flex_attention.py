@@ -24,7 +24,7 @@ TOLERANCE = 1e-4  # relative, of float32 on whatever device
 
 
 def path_for(device: torch.device) -> str:
-    """FlexAttention on accelerators; on the CPU what `auto` finds fastest, compiling included."""
+    """Return FlexAttention on accelerators, on the CPU `auto`."""
     if device.type == "cpu":
         return "auto"
     reason = att.why_not_on(device)
@@ -36,7 +36,7 @@ def path_for(device: torch.device) -> str:
 
 
 def show(layer: MultiHeadAttention, x: Tensor) -> Tensor:
-    """Run the layer, say how it was computed, compare with an explicit softmax in float64."""
+    """Run the layer, print its path, and compare it with an explicit softmax in float64."""
     layer = layer.to(x.device).eval()
     output = layer(x)
     if layer.fallback:
@@ -51,12 +51,12 @@ def show(layer: MultiHeadAttention, x: Tensor) -> Tensor:
 
 
 def input_of(device: torch.device, length: int) -> Tensor:
-    """[2, length, 256] normal numbers."""
+    """Return normal numbers [2, length, 256]."""
     return torch.randn(2, length, EMBED, device=device)
 
 
 def positions_moved(layer: MultiHeadAttention, x: Tensor, changed: int) -> list[int]:
-    """The positions whose output moves when position `changed` of x does."""
+    """Return the positions whose output changes when position `changed` of x does."""
     other = x.clone()
     other[:, changed] += 1
     moved = (layer(x) - layer(other)).abs().amax(dim=(0, 2)) > 1e-6
@@ -64,7 +64,7 @@ def positions_moved(layer: MultiHeadAttention, x: Tensor, changed: int) -> list[
 
 
 def availability(device: torch.device) -> None:
-    """What there is on this device."""
+    """Show what FlexAttention offers on this device."""
     info = att.get_flex_info(device)
     print(f"FlexAttention compiled on {device}: {'yes' if info['available'] else info['reason']}")
     print("Patterns: " + ", ".join(info["patterns"]))
@@ -88,7 +88,7 @@ EIGHT = (
 
 @torch.no_grad()
 def basic(device: torch.device) -> None:
-    """Every key is seen."""
+    """Show full attention."""
     layer = att.FlexAttentionLayer(EMBED, HEADS, path=path_for(device))
     show(layer, input_of(device, 128))
     print("  Stats:")
@@ -99,7 +99,7 @@ def basic(device: torch.device) -> None:
 
 @torch.no_grad()
 def causal(device: torch.device) -> None:
-    """No position sees what comes after it."""
+    """Show that no position sees later ones."""
     layer = att.FlexAttentionCausal(EMBED, HEADS, path=path_for(device))
     x = input_of(device, 64)
     show(layer, x)
@@ -110,7 +110,7 @@ def causal(device: torch.device) -> None:
 
 @torch.no_grad()
 def sliding_window(device: torch.device) -> None:
-    """A position sees the 31 on either side of it."""
+    """Show that a position sees 31 positions on either side."""
     layer = att.FlexAttentionSlidingWindow(EMBED, HEADS, window=32, path=path_for(device))
     x = input_of(device, 128)
     show(layer, x)
@@ -124,7 +124,7 @@ def sliding_window(device: torch.device) -> None:
 
 @torch.no_grad()
 def custom_score_mod(device: torch.device) -> None:
-    """Scores capped by a function of one's own, and by the pattern that there is for it."""
+    """Show scores capped by a custom function, and by the built-in pattern."""
 
     def capped(score: Tensor, b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
         return 0.5 * torch.tanh(score / 0.5)
@@ -145,7 +145,7 @@ def custom_score_mod(device: torch.device) -> None:
 
 @torch.no_grad()
 def alibi(device: torch.device) -> None:
-    """Scores fall with distance, every head at its rate."""
+    """Show scores that decrease with distance at a rate per head."""
     slopes = att.alibi_slopes(HEADS)
     print("  Slopes of the heads: " + ", ".join(f"{slope:.4f}" for slope in slopes))
     layer = att.FlexAttentionALiBi(EMBED, HEADS, path=path_for(device))
@@ -159,7 +159,7 @@ def alibi(device: torch.device) -> None:
 
 @torch.no_grad()
 def performance(device: torch.device) -> None:
-    """A compiled window of 32 against SDPA with a dense mask, in turns, compiling apart."""
+    """Time a compiled window of 32 against SDPA with a dense mask."""
     reason = att.why_not_on(device)
     if reason is not None:
         evidence.degraded(reason)
@@ -190,7 +190,7 @@ def performance(device: torch.device) -> None:
 
 
 def transformer_block(device: torch.device) -> None:
-    """Attention in a block of 256, 4 heads, 1024: gradients, and a step that learns."""
+    """Show a block of width 256, 4 heads, 1024 hidden: gradients and a training step."""
     attention = att.FlexAttentionCausal(EMBED, HEADS)
     before = nn.LayerNorm(EMBED)
     mlp = nn.Sequential(
@@ -224,7 +224,7 @@ def transformer_block(device: torch.device) -> None:
 
 @torch.no_grad()
 def registry(device: torch.device) -> None:
-    """Layers by name."""
+    """Show layers created by name."""
     x = input_of(device, 64)
     for name, kind in att.REGISTRY.items():
         options = {"window": 16} if name == "flex_sliding_window" else {}

@@ -10,33 +10,29 @@ import sys
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
+from benchmarks.fp8 import SIZES, Layers, benchmark_of, storage
 from demos.fp8_transformer import Block
 from demos.stage import Part, require, show_all
 from torchbridge import evidence, fp8
+from torchbridge.bench import run_benchmark
 from torchbridge.fp8 import FP8Dtype, FP8InferenceEngine, FP8QuantizedTensor, NativeFP8Linear
+from torchbridge.fp8.checks import ROUND_TRIP_LIMIT as ROUND_TRIP
+from torchbridge.numbers import relative_rms as error
 from torchbridge.timing import Spread
 
 MIB = 2**20
-ROUND_TRIP = {FP8Dtype.E4M3: 0.03, FP8Dtype.E5M2: 0.06}  # relative RMS on normal numbers
-SIZES = ((512, 512, 32), (1024, 1024, 32), (2048, 2048, 16))  # in, out, batch
 
 
-def error(actual: Tensor, expected: Tensor) -> float:
-    """Relative root mean square of the difference."""
-    return ((actual - expected).square().mean() / expected.square().mean()).sqrt().item()
-
-
-def told(fallback: str | None) -> None:
-    """Report that float8 numbers were not multiplied as such."""
+def report_fallback(fallback: str | None) -> None:
+    """Report degraded if float8 units were not used."""
     if fallback:
         evidence.degraded(fallback)
         print(f"  Fell back: {fallback}")
 
 
 def availability(device: torch.device) -> None:
-    """What this device does with float8."""
+    """Show what this device does with float8."""
     info = fp8.get_fp8_info(device)
     print(f"PyTorch: {info['torch']} on {info['device']}")
     print(f"Native float8 types: {', '.join(n for n in dir(torch) if n.startswith('float8'))}")
@@ -44,7 +40,7 @@ def availability(device: torch.device) -> None:
     print(f"FP8 units in hardware: {'yes' if info['hardware_accelerated'] else 'no'}")
     for name, facts in info["formats"].items():
         print(f"  {name}: {facts['dtype']}, max {facts['max']:g}, for {facts['use']}")
-    told(info["why_not"])
+    report_fallback(info["why_not"])
     print("\nTried here, relative RMS errors:")
     checks = fp8.validate_fp8_setup(device)["checks"]
     for name, check in checks.items():
@@ -53,7 +49,7 @@ def availability(device: torch.device) -> None:
 
 
 def quantization(device: torch.device) -> None:
-    """There and back in both formats."""
+    """Show quantisation and dequantisation in both formats."""
     x = torch.randn(4, 256, device=device)
     print(f"Input: {tuple(x.shape)}, normal numbers")
     squares = {}
@@ -72,7 +68,7 @@ def quantization(device: torch.device) -> None:
 
 
 def native_linear(device: torch.device) -> None:
-    """Forward and backward of one layer."""
+    """Show forward and backward of one layer."""
     layer = NativeFP8Linear(512, 256, path="auto", device=device)
     x = torch.randn(4, 512, device=device, requires_grad=True)
     out = layer(x)
@@ -89,13 +85,13 @@ def native_linear(device: torch.device) -> None:
     for name, path in layer.paths.items():
         print(f"  {name:<12} {path.name}")
     print(f"Errors: output {off:.2%}, weight gradient {off_gradient:.2%}")
-    told(layer.fallback)
+    report_fallback(layer.fallback)
     require(off <= 0.045 and off_gradient <= 0.09, "at most 4.5 % and 9 %")
 
 
 @torch.no_grad()
 def inference_engine(device: torch.device) -> None:
-    """A block whose weights are stored in float8 only."""
+    """Show a block whose weights are stored in float8 only."""
     block = Block(256, 4, 512).to(device).eval()
     x = torch.randn(2, 32, 256, device=device)
     expected = block(x)
@@ -115,13 +111,13 @@ def inference_engine(device: torch.device) -> None:
     print(f"  Whole model: {whole[0]:.2f} MiB -> {whole[1]:.2f} MiB")
     print(f"  Saved: {found['saved_fraction']:.1%} (of the weights {1 - after / before:.0%})")
     print(f"\nOutput: {tuple(out.shape)}, {error(out, expected):.2%} from float32's")
-    told(next(iter(layers.values()))["fallback"])
+    report_fallback(next(iter(layers.values()))["fallback"])
     require(len(layers) == 6 and after * 4 == before, "six layers of a quarter of the bytes")
     require(error(out, expected) <= 0.05, "an output within 5 %")
 
 
 def model_conversion(device: torch.device) -> None:
-    """A whole model, without and with its parameters copied."""
+    """Show the conversion of a model in place and as a copy."""
     block = Block(256, 4, 512).to(device)
     converted = fp8.convert_model_to_native_fp8(block, path="auto")
     count = sum(isinstance(one, NativeFP8Linear) for one in converted.modules())
@@ -141,7 +137,7 @@ def model_conversion(device: torch.device) -> None:
 
 
 def training(device: torch.device) -> None:
-    """Ten steps of AdamW beside float32's."""
+    """Compare ten steps of AdamW with float32."""
     model = Block(128, 4, 512).to(device)
     plain = copy.deepcopy(model)
     before = copy.deepcopy(model)
@@ -149,7 +145,7 @@ def training(device: torch.device) -> None:
     target = x.roll(1, dims=1)  # what a causal block can learn: the token before
     engine = fp8.create_fp8_trainer(model, path="auto")
     optimizers = [torch.optim.AdamW(one.parameters(), lr=1e-4) for one in (model, plain)]
-    print(f"Block d=128, 4 heads, ff 512; batch 4 x 32; AdamW 1e-4; by {engine.path_taken}")
+    print("Block d=128, 4 heads, ff 512; batch 4 x 32; AdamW 1e-4")
     losses = []
     for step in range(1, 11):
         losses.append(engine.training_step(x, target).item())
@@ -160,8 +156,7 @@ def training(device: torch.device) -> None:
         optimizers[1].zero_grad()
         if step % 5 == 0:
             print(f"  Step {step}: loss {losses[-1]:.4f} (float32: {wanted.item():.4f})")
-    if engine.path_taken == "native":
-        told(model.up.fallback)
+    report_fallback(model.up.fallback)
     found = engine.statistics()
     print(f"Steps: {found['steps']}, left out: {found['overflows']}; float32 needs no loss scale")
     moved = error(model.up.weight, before.up.weight)
@@ -172,27 +167,32 @@ def training(device: torch.device) -> None:
 
 
 def benchmark(device: torch.device) -> None:
-    """A float8 layer, its quantising included, against a bfloat16 one."""
+    """Time a float8 layer, including quantisation, against a bfloat16 one."""
     print("In/out/batch: at most 100 runs each, in turns, medians")
-    for in_features, out_features, batch in SIZES:
-        result = fp8.benchmark_fp8_layer(
-            in_features, out_features, batch, iterations=100, budget_s=2.0, device=device
-        )
-        ours, theirs = (Spread.of(result[name]).median for name in ("fp8_s", "baseline_s"))
-        low, high = result["interval"]
-        print(f"\n{in_features}/{out_features}/{batch}: {len(result['fp8_s'])} pairs")
-        print(f"  FP8:  {1e3 * ours:.3f} ms by {result['path_taken']}")
+    for size in SIZES:
+        layers = Layers.of(size, torch.bfloat16, "tensor", device)
+        with torch.inference_mode():
+            outcome = run_benchmark(
+                benchmark_of(layers, size, device, "bf16", False),
+                pairs=100,
+                budget_s=2.0,
+                quiet=True,
+            )
+        require(outcome.equality.equal, "bfloat16's numbers within float8's rounding")
+        ours, theirs = (Spread.of(outcome.seconds(arm)).median for arm in ("subject", "baseline"))
+        print(f"\n{'/'.join(map(str, size))}: {len(outcome.seconds('subject'))} pairs")
+        print(f"  FP8:  {1e3 * ours:.3f} ms by {layers.float8.path_taken}")
         print(f"  BF16: {1e3 * theirs:.3f} ms")
-        print(f"  Speedup: {result['speedup']:.2f}x [{low:.2f}, {high:.2f}]")
-        print(f"  Output {result['error']:.2%} from float32's; half of the bytes")
-        told(result["fallback"])
-        require(result["fp8_bytes"] * 2 == result["baseline_bytes"], "half of bfloat16's bytes")
+        print(f"  Speedup: {outcome.ratio()}")
+        print(f"  Output {outcome.equality.error:.2%} from bfloat16's; half of the bytes")
+        report_fallback(layers.float8.fallback)
+        require(storage(layers.float8, layers.plain)[0] == 0.5, "half of bfloat16's bytes")
     if not fp8.get_fp8_info(device)["hardware_accelerated"]:
         print("\nThis device has no FP8 units: all that float8 can save here is memory.")
 
 
 def numerical_stability(device: torch.device) -> None:
-    """The scale follows the size of the numbers."""
+    """Show that the scale follows the magnitude of the numbers."""
     numbers = torch.randn(100, 256, device=device)
     for size in (1, 10, 0.01, 100):
         x = numbers * size

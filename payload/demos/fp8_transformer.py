@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class Block(nn.Module):
-    """Causal attention, then a feed-forward part; both with a residual, normalised before."""
+    """Causal attention and a feed-forward layer, both with pre-normalisation and residual."""
 
     def __init__(self, width: int, heads: int, feed_forward: int) -> None:
         super().__init__()
@@ -18,7 +18,7 @@ class Block(nn.Module):
         self.up, self.down = nn.Linear(width, feed_forward), nn.Linear(feed_forward, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, S, d] -> [B, S, d]."""
+        """Map [B, S, d] to [B, S, d]."""
         normed = self.attention_norm(x)
         query, key, value = (
             part(normed).unflatten(-1, (self.heads, -1)).transpose(1, 2)

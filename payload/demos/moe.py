@@ -21,12 +21,12 @@ HIDDEN = 256
 
 
 def parameters(*modules: nn.Module) -> int:
-    """How many numbers the modules learn."""
+    """Count the parameters of the modules."""
     return sum(p.numel() for module in modules for p in module.parameters())
 
 
 def run(layer: MoELayer, x: torch.Tensor) -> torch.Tensor:
-    """The layer's output; right in shape, finite, all assignments computed, fallbacks reported."""
+    """Run the layer; check shape, values and assignments, and report fallbacks."""
     layer.reset_expert_utilization()
     output = layer(x)
     if layer.fallback:
@@ -39,7 +39,7 @@ def run(layer: MoELayer, x: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 def basic(device: torch.device) -> None:
-    """A layer, and the shortcut to it."""
+    """Show a layer and the shortcut that creates it."""
     layer = MoELayer(MoEConfig(num_experts=8, top_k=2), HIDDEN).to(device).eval()
     x = torch.randn(4, 32, HIDDEN, device=device)
     print("Config: 8 experts, top-2 routing")
@@ -55,7 +55,7 @@ def basic(device: torch.device) -> None:
 
 @torch.no_grad()
 def layer_types(device: torch.device) -> None:
-    """The five kinds of layer."""
+    """Show the five kinds of layer."""
     x = torch.randn(2, 16, HIDDEN, device=device)
     for name, kind in moe.LAYERS.items():
         layer = moe.create_moe_layer(name, HIDDEN).to(device).eval()
@@ -67,7 +67,7 @@ def layer_types(device: torch.device) -> None:
 
 @torch.no_grad()
 def routing(device: torch.device) -> None:
-    """The five routers."""
+    """Show the five routers."""
     x = torch.randn(100, HIDDEN, device=device)
     for name, kind in moe.ROUTERS.items():
         router = moe.create_router(name, HIDDEN).to(device).eval()
@@ -91,7 +91,7 @@ def routing(device: torch.device) -> None:
 
 @torch.no_grad()
 def experts(device: torch.device) -> None:
-    """The four expert networks."""
+    """Show the four kinds of expert."""
     x = torch.randn(100, HIDDEN, device=device)
     kinds = {
         "FeedForward": moe.FeedForwardExpert,
@@ -112,7 +112,7 @@ def experts(device: torch.device) -> None:
 
 @torch.no_grad()
 def balancing(device: torch.device) -> None:
-    """Capacity, drops and the balance losses."""
+    """Show capacity, drops and the balance losses."""
     config = MoEConfig(num_experts=8, top_k=2, capacity_factor=1.25, drop_tokens=True)
     layer = MoELayer(config, HIDDEN).to(device).eval()
     x = torch.randn(1000, HIDDEN, device=device)
@@ -137,7 +137,7 @@ def balancing(device: torch.device) -> None:
 
 
 def training(device: torch.device) -> None:
-    """Five steps of Adam on one batch."""
+    """Show five steps of Adam on one batch."""
     layer = moe.create_moe(HIDDEN)
     model = nn.Sequential(nn.Linear(64, HIDDEN), layer, nn.Linear(HIDDEN, 10)).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
@@ -166,7 +166,7 @@ def training(device: torch.device) -> None:
 
 @torch.no_grad()
 def transformer(device: torch.device) -> None:
-    """A two-layer language model with MoE feed-forward parts."""
+    """Show a two-layer language model with MoE feed-forward layers."""
     model = MoETransformer(vocabulary=1000, hidden=HIDDEN, heads=4, layers=2, experts=8)
     model = model.to(device).eval()
     tokens = torch.randint(0, 1000, (2, 32), device=device)
@@ -187,7 +187,7 @@ def transformer(device: torch.device) -> None:
 
 @torch.no_grad()
 def performance(device: torch.device) -> None:
-    """A dense feed-forward layer against the MoE layer, in turns."""
+    """Time a dense feed-forward layer against the MoE layer."""
     config = MoEConfig(num_experts=8, top_k=2)
     dense = moe.FeedForwardExpert(512, 2048, config).to(device).eval()
     layer = MoELayer(config, 512, 2048).to(device).eval()

@@ -1,4 +1,4 @@
-"""A small language model whose feed-forward parts are MoE layers."""
+"""A small language model whose feed-forward layers are MoE layers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LOSSES = ("load_balance_loss", "router_z_loss", "expert_utilization", "tokens_dr
 
 
 class Block(nn.Module):
-    """Causal attention, then MoE; both with a residual, normalised before."""
+    """Causal attention and an MoE layer, both with pre-normalisation and residual."""
 
     def __init__(self, hidden: int, heads: int, config: MoEConfig) -> None:
         super().__init__()
@@ -21,7 +21,7 @@ class Block(nn.Module):
         self.moe = MoELayer(config, hidden)
 
     def forward(self, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """[B, S, d] -> [B, S, d] and the MoE layer's four auxiliary values."""
+        """Map [B, S, d] to [B, S, d] and the MoE layer's auxiliary values."""
         ahead = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool, device=x.device).triu(1)
         normed = self.attention_norm(x)
         x = x + self.attention(normed, normed, normed, attn_mask=ahead, need_weights=False)[0]
@@ -30,7 +30,7 @@ class Block(nn.Module):
 
 
 class MoETransformer(nn.Module):
-    """Token ids [B, S] -> logits [B, S, vocabulary], and each block's auxiliary values."""
+    """Map token ids [B, S] to logits [B, S, vocabulary] and each block's auxiliary values."""
 
     def __init__(
         self, *, vocabulary: int, hidden: int, heads: int, layers: int, experts: int
@@ -48,7 +48,7 @@ class MoETransformer(nn.Module):
         return [block.moe for block in self.blocks]
 
     def forward(self, tokens: Tensor) -> tuple[Tensor, list[dict[str, Tensor]]]:
-        """See the class."""
+        """Return logits and auxiliary values; see the class."""
         places = torch.arange(tokens.shape[1], device=tokens.device)
         x = self.tokens(tokens) + self.positions(places)
         collected = []

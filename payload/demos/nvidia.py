@@ -44,7 +44,7 @@ CHIPS = {
 
 
 def setting(device: torch.device) -> dict[str, Any]:
-    """Device and hardware for the classes under demonstration; degraded if they do not match."""
+    """Return device and hardware for the classes shown; report degraded if they do not match."""
     hardware, trouble = nvidia_rules(device)
     if trouble:
         evidence.degraded(trouble)
@@ -53,7 +53,7 @@ def setting(device: torch.device) -> dict[str, Any]:
 
 
 def backend(device: torch.device) -> None:
-    """What the device is, and what its generation can do."""
+    """Show what the device is, and what its generation supports."""
     made = NVIDIABackend(**setting(device))
     info = made.get_device_info()
     for name in ("device", "name", "architecture", "target", "units", "features"):
@@ -71,7 +71,7 @@ def backend(device: torch.device) -> None:
 
 
 def levels(device: torch.device) -> None:
-    """Three levels on a small ResNet: what each did, with what evidence, and how exact it is."""
+    """Show three levels on a small ResNet: passes, evidence and error."""
     optimizer = NVIDIAOptimizer(**setting(device))
     model, x = resnet().to(device), torch.randn(4, 3, 32, 32, device=device)
     expected = in_float64(model, x)
@@ -90,7 +90,7 @@ def levels(device: torch.device) -> None:
 
 @torch.no_grad()
 def fp8(device: torch.device) -> None:
-    """Linear layers in FP8: bytes from storage, error, and the most that can be gained."""
+    """Show linear layers in FP8: storage bytes, error, and the predicted speedup."""
     compiler = FP8Compiler(**setting(device))
     model = nn.Sequential(nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 512)).to(device).eval()
     x = torch.randn(64, 512, device=device)
@@ -117,7 +117,7 @@ def fp8(device: torch.device) -> None:
 
 
 def memory(device: torch.device) -> None:
-    """What is used, a pool that is bounded, and an allocation that is refused in time."""
+    """Show usage, a bounded pool, and a refused allocation."""
     manager = NVIDIAMemoryManager(device=setting(device)["device"], pool_limit_bytes=4 * MIB)
     stats = manager.get_memory_stats()
     for name in ("total_bytes", "free_bytes", "allocated_bytes", "peak_bytes"):
@@ -142,7 +142,7 @@ def memory(device: torch.device) -> None:
 
 @torch.no_grad()
 def attention(device: torch.device) -> None:
-    """FlashAttention-3's layer: how it was computed, how exact, and that causal is causal."""
+    """Show FlashAttention3: its path, its error, and that causal is causal."""
     setting(device)
     x = torch.randn(2, 100, 512, device=device)
     for causal in (False, True):
@@ -161,7 +161,7 @@ def attention(device: torch.device) -> None:
 
 
 def cuda(device: torch.device) -> None:
-    """What is installed, what the switches would be, and how long a product takes."""
+    """Show versions, flags, and the time of a product."""
     hardware = setting(device)["hardware"]
     utilities = CUDAUtilities()
     for name, value in utilities.get_cuda_env_info().items():
@@ -185,7 +185,7 @@ def cuda(device: torch.device) -> None:
 
 
 def pipeline(device: torch.device) -> None:
-    """A transformer encoder from eager to aggressive, verified, then timed in turns."""
+    """Prepare a transformer encoder at level aggressive, verify it, and time it against eager."""
     optimizer = NVIDIAOptimizer(**setting(device))
     model = nn.Sequential(encoder(), nn.Flatten(), mlp_head()).to(device).eval()
     x = torch.randn(8, 16, 32, device=device)
@@ -214,7 +214,7 @@ def pipeline(device: torch.device) -> None:
 
 
 def mlp_head() -> nn.Module:
-    """[B, 512] -> [B, 128]"""
+    """Return a network that maps [B, 512] to [B, 128]."""
     return nn.Sequential(nn.Linear(16 * 32, 128), nn.GELU(), mlp())
 
 

@@ -1,4 +1,4 @@
-"""Runs a demonstration's parts one after another; each also checks what it shows."""
+"""Run the parts of a demonstration one after another."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Part = tuple[str, Callable[[torch.device], None]]
 
 
 class Skip(Exception):
-    """This part cannot be shown here; the message says what is missing."""
+    """The part cannot be shown here; the message says what is missing."""
 
 
 def require(condition: bool, expected: str) -> None:
-    """Stop this part unless what it shows is right."""
+    """Fail this part unless the condition holds."""
     if not condition:
         raise AssertionError(f"expected {expected}")
 
 
 def attempt(heading: str, show: Callable[[torch.device], None], device: torch.device) -> str:
-    """Run one part: `passed`, `failed` or `skipped`."""
+    """Run one part; return `passed`, `failed` or `skipped`."""
     print(f"\n{RULE}\n{heading}\n{RULE}", flush=True)
     torch.manual_seed(0)
     try:
@@ -46,7 +46,7 @@ def attempt(heading: str, show: Callable[[torch.device], None], device: torch.de
 
 
 def show_all(title: str, parts: Sequence[Part]) -> int:
-    """All parts in turn; the exit code is 0 if none of them failed."""
+    """Run all parts; return 0 if none failed."""
     device = pick_device()
     print(f"{RULE}\n{title}\ntorchbridge v{__version__}\n{describe(device)}\n{RULE}")
     headings = [f"Demo {number}: {name}" for number, (name, _) in enumerate(parts, start=1)]

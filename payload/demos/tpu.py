@@ -34,10 +34,10 @@ GIB = 2**30
 
 
 def installed() -> XLA:
-    """torch_xla, `degraded` if it computes on something that is not a TPU.
+    """Return torch_xla; report degraded if its device is not a TPU.
 
     Raises:
-        Skip: there is none.
+        Skip: torch_xla is missing.
     """
     try:
         xla = load()
@@ -50,7 +50,7 @@ def installed() -> XLA:
 
 
 def backend() -> TPUBackend:
-    """The backend, `degraded` where no TPU is behind it."""
+    """Return the backend; report degraded if it uses no TPU."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # said below, in full
         made = TPUBackend()
@@ -61,7 +61,7 @@ def backend() -> TPUBackend:
 
 
 def configuration(_: torch.device) -> None:
-    """The chips, and what their names tell."""
+    """Show the chips, and what their names imply."""
     print("| chip | memory  | bf16 TFLOP/s | GB/s  | FLOP per byte |")
     for version in list(TPUVersion)[1:]:
         chip = Hardware.tpu(version.value)
@@ -78,7 +78,7 @@ def configuration(_: torch.device) -> None:
 
 
 def device_info(_: torch.device) -> None:
-    """What is behind the backend."""
+    """Show the backend's device."""
     made = backend()
     for name, value in made.get_device_info().items():
         print(f"  {name:<13} {value}")
@@ -87,7 +87,7 @@ def device_info(_: torch.device) -> None:
 
 
 def preparation(_: torch.device) -> None:
-    """The levels: what was done, with its evidence, and how far the output is from float64's."""
+    """Show the levels: passes, evidence, and error against float64."""
     made = backend()
     x = torch.randn(32, 128)
     limits = dict(zip(LEVELS, (1e-2, 1e-2, 3e-2), strict=True))  # a TPU multiplies in bfloat16
@@ -106,7 +106,7 @@ def preparation(_: torch.device) -> None:
 
 
 def compilation(_: torch.device) -> None:
-    """Shapes, graphs, the cache; then one training step as one graph."""
+    """Show shapes, graphs and cache, then a training step as one graph."""
     xla = installed()
     compiler, model = XLACompiler(TPUConfig(), xla), mlp()
     for rows in (8, 16, 8):
@@ -128,7 +128,7 @@ def compilation(_: torch.device) -> None:
 
 
 def memory(_: torch.device) -> None:
-    """What shapes take in tiles, and what the device has."""
+    """Show the tiles of some shapes, and the device's memory."""
     print("| shape            | dtype    | bytes      | in tiles   | padding |")
     for shape in ((4096, 4096), (1000, 1000), (8, 2049, 65), (512, 1)):
         for dtype in (torch.float32, torch.bfloat16):
@@ -143,7 +143,7 @@ def memory(_: torch.device) -> None:
 
 
 def validation(_: torch.device) -> None:
-    """What is found out before anything is compiled."""
+    """Show findings before compilation."""
     narrow = nn.Sequential(nn.Linear(4096, 4096), nn.Linear(4096, 3))
     phase = nn.Linear(8, 8, dtype=torch.complex128)
     for name, model in (("a narrow head", narrow), ("complex weights", phase)):

@@ -36,7 +36,7 @@ needs_triton = pytest.mark.skipif(
 
 
 def run(function: str, *args: Any, **kwargs: Any) -> Any:
-    """What `function` of the kernel package, "gated.in_triton" say, returns for these arguments."""
+    """What `function` of the kernel package, "experts.in_triton" say, returns."""
     return _send(_call, function, args, kwargs)
 
 

@@ -42,11 +42,6 @@ def gradients(output: Tensor, inputs: Sequence[Tensor | None], upstream: Tensor)
     return list(torch.autograd.grad(output, [o for o in inputs if o is not None], double(upstream)))
 
 
-def gated_linear(x: Tensor, gate: Tensor, up: Tensor, activation: str) -> Tensor:
-    """act(x gate^T) * (x up^T) of float64 tensors."""
-    return ACTIVATION[activation](x @ gate.T) * (x @ up.T)
-
-
 def cross_entropy(
     x: Tensor,
     weight: Tensor,

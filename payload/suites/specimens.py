@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from torchbridge.kernels import cross_entropy, experts, gated, grouped, quantise
+from torchbridge.kernels import cross_entropy, experts, grouped, quantise
 from torchbridge.kernels.tiles import ACTIVATION, AMD_TARGETS, Tiles, triton
 
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
@@ -84,7 +84,7 @@ def tiled(name: str, kernel: Any, tiles: Tiles, dtype: torch.dtype, types, const
 
     if tiles.bits == 32:
         return [one("", False, NVIDIA), one("-amd", True, AMD_TARGETS)]
-    return [one("", True, tiles.targets)]
+    return [one("", True, ())]
 
 
 def _dtypes(tiles: Tiles) -> tuple[torch.dtype, ...]:
@@ -95,25 +95,6 @@ def _dtypes(tiles: Tiles) -> tuple[torch.dtype, ...]:
 def _widest(table: Iterable[Tiles]) -> list[tuple[Tiles, torch.dtype]]:
     """All tiles of a table, each with its dtypes."""
     return [(tiles, dtype) for tiles in table for dtype in _dtypes(tiles)]
-
-
-def _gated() -> list[Specimen]:
-    wanted = [(*one, "silu") for one in _widest(gated.TABLE)]
-    wanted += [(gated.TABLE[0], BF16, name) for name in ACTIVATION if name != "silu"]
-    return [
-        one
-        for tiles, dtype, activation in wanted
-        for one in tiled(
-            activation,
-            gated.gated_linear_kernel,
-            tiles,
-            dtype,
-            pointers("x gate up y", dtype),
-            {"activation": activation, "group": gated.GROUP},
-            operation="gated_linear",
-            odd=frozenset({"rows"}),
-        )
-    ]
 
 
 def _grouped() -> list[Specimen]:
@@ -215,7 +196,6 @@ def _quantised() -> list[Specimen]:
 MAKERS = {  # by the module of the kernel package that launches them
     "cross_entropy": _cross_entropy,
     "experts": _experts,
-    "gated": _gated,
     "grouped": _grouped,
     "quantise": _quantised,
 }

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import types
-
 import pytest
 import torch
-import torch.nn.functional as F
 
 from suites import attention_reference as ref
 from suites.attention_reference import CASES, NOT_FOR_SDPA, by_case, inputs
-from suites.numerics import assert_close, needs_cuda
+from suites.numerics import assert_close
 from torchbridge import attention as att
-from torchbridge.attention import attend, flash, flex, sdpa
+from torchbridge.attention import attend, flex, sdpa
 from torchbridge.attention.attend import LONG
 from torchbridge.attention.call import Call
 from torchbridge.hardware import Hardware
@@ -212,6 +209,10 @@ class TestRule:
             assert sdpa.rule(HOPPER, call, form) == (None, None)
         assert sdpa.rule(HOPPER, self.call(longest + 1), "no mask")[0] == "cudnn"
 
+    def test_another_flash_attention_that_was_switched_on_is_left_to_torch(self, monkeypatch):
+        monkeypatch.setattr(sdpa, "_switched", lambda: "FA3")
+        assert sdpa.rule(HOPPER, self.call(), "no mask") == (None, None)
+
     def test_it_is_heeded_or_told(self, monkeypatch):
         """A back-end that the rule wants and torch has not: torch's choice, and why."""
         q, k, v = inputs(torch.device("cpu"))
@@ -295,81 +296,3 @@ class TestOutOfMemory:
         q = torch.zeros(1, 1, 1024, 8)
         with pytest.raises(torch.OutOfMemoryError, match="16 GiB more"):
             attend(q, q, q, pattern=att.SlidingWindow(8))
-
-
-class TestFlashPackages:
-    def fake(self, name="flash_attn_interface"):
-        """A package that computes by SDPA, with positions first, and counts its calls."""
-        package = types.ModuleType(name)
-        package.calls = []
-
-        def flash_attn_func(q, k, v, softmax_scale, causal):
-            package.calls.append(causal)
-            heads = (x.transpose(1, 2).float() for x in (q, k, v))
-            out = F.scaled_dot_product_attention(*heads, is_causal=causal, scale=softmax_scale)
-            return out.transpose(1, 2).to(q.dtype), None
-
-        package.flash_attn_func = flash_attn_func
-        return package
-
-    def load_only(self, *names):
-        """An importer that knows these."""
-
-        def load(name):
-            if name not in names:
-                raise ImportError(name)
-            return self.fake(name)
-
-        return load
-
-    def test_found_by_capability(self):
-        both = self.load_only("flash_attn", "flash_attn_interface")
-        assert flash.find_package(HOPPER, both).__name__ == "flash_attn_interface"
-        assert flash.find_package(ADA, both).__name__ == "flash_attn"
-        assert flash.find_package(HOPPER, self.load_only("flash_attn")).__name__ == "flash_attn"
-        assert flash.find_package(AMPERE, self.load_only("flash_attn_interface")) is None
-        assert flash.find_package(Hardware.amd("gfx942"), both) is None
-
-    @pytest.mark.parametrize("hardware", BLACKWELL, ids=lambda one: one.target)
-    def test_hoppers_package_is_not_for_blackwell(self, hardware):
-        """FlashAttention-3's kernels are made of sm_90a's instructions, which later chips lack."""
-        both = self.load_only("flash_attn", "flash_attn_interface")
-        assert flash.find_package(hardware, both).__name__ == "flash_attn"
-        assert flash.find_package(hardware, self.load_only("flash_attn_interface")) is None
-
-    @pytest.mark.parametrize("pattern", [att.FULL, att.Causal()], ids=["full", "causal"])
-    def test_its_layout(self, pattern):
-        q, k, v = inputs(torch.device("cpu"), dtype=torch.bfloat16)
-        package = self.fake()
-        output, taken = flash.by_package(Call(q, k, v, pattern, None, 0.25), package)
-        assert str(taken) == "flash_attn[flash_attn_interface]"
-        assert package.calls == [pattern == att.Causal()]
-        assert_close(output, by_case(q, k, v, CASES[pattern.name]))
-
-    def test_what_it_cannot(self):
-        q, k, v = inputs(torch.device("cpu"), dtype=torch.float16)
-        longer = torch.cat([k, k], dim=2)
-        calls = {
-            "16 bit": Call(q.float(), k.float(), v.float(), att.FULL, None, 1.0),
-            "no masks but": Call(q, k, v, att.SlidingWindow(3), None, 1.0),
-            "last key": Call(q, longer, longer, att.Causal(), None, 1.0),
-            "dropout": Call(q, k, v, att.FULL, None, 1.0, dropout=0.1),
-            "up to 256": Call(*inputs(q.device, 3, width=257, dtype=q.dtype), att.FULL, None, 1.0),
-        }
-        for reason, call in calls.items():
-            with pytest.raises(att.PathRefused, match=reason):
-                flash.by_package(call, self.fake())
-
-    def test_absent(self):
-        q, k, v = inputs(torch.device("cpu"))
-        with pytest.raises(att.PathRefused, match="neither flash_attn_interface"):
-            attend(q, k, v, path="flash_attn")
-
-    @needs_cuda((8, 0))
-    def test_real_package(self, device):
-        call = Call(*inputs(device, 64, dtype=torch.bfloat16), att.Causal(), None, 0.25)
-        reason = flash.why_not(call, flash.find_package(flash.probe(device)))
-        if reason:
-            pytest.skip(reason)
-        expected = ref.by_mask(call.q, call.k, call.v, ref.lower_triangle(64, 64))
-        assert_close(flash.by_package(call)[0], expected)

@@ -20,7 +20,6 @@ from torchbridge.fp8 import (
     FP8InferenceLinear,
     Job,
     NativeFP8Linear,
-    checks,
     choose,
     dispatch,
     linear,
@@ -246,14 +245,8 @@ class TestWithoutUnits:
         assert fp8.why_not_compiled(torch.device("cuda"), L4) is None
         assert fp8.why_not_compiled(torch.device("cpu"), CPU) is None
 
-    def test_a_compiled_layer_is_not_timed(self, monkeypatch):
-        """The reason comes before anything is put on the device."""
-        monkeypatch.setattr(checks, "probe", lambda device: A10G)
-        with pytest.raises(RuntimeError, match="no FP8 units on sm_86: Triton"):
-            fp8.benchmark_fp8_layer(64, 64, 8, compiled=True, device=torch.device("cuda"))
-
     def test_the_benchmark_is_refused(self, monkeypatch, capsys, tmp_path):
-        """As a job, and as a duel of `benchmarks.gpu`; nothing is put on the device before."""
+        """As a job, and as a benchmark of `benchmarks.gpu`; nothing is put on the device before."""
         for name, value in (("probe", A10G), ("describe", "an A10G")):
             monkeypatch.setattr(benchmark, name, lambda device, value=value: value)
         monkeypatch.setattr(benchmark, "pick_device", lambda: torch.device("cuda"))
@@ -359,7 +352,7 @@ class TestLayers:
 
     def test_training_by_config(self, device):
         model = ref.mlp(device)
-        engine = fp8.create_fp8_trainer(model, path="predicted", use_te_linear=False)
+        engine = fp8.create_fp8_trainer(model, path="predicted")
         x = torch.randn(64, 64, device=device)
         loss = engine.training_step(x, torch.randn(64, 10, device=device))
         assert loss > 0

@@ -173,7 +173,7 @@ class TestRefusal:
 
 @needs_triton
 class TestDispatch:
-    @pytest.mark.parametrize("operation", ["gated_linear", "grouped_mm", "linear_cross_entropy"])
+    @pytest.mark.parametrize("operation", ["moe_experts", "grouped_mm", "linear_cross_entropy"])
     def test_old_and_other_chips_are_refused(self, operation):
         turing, rdna = Hardware.nvidia((7, 5)), Hardware.amd("gfx1100")
         for hardware, reason in (
@@ -186,7 +186,7 @@ class TestDispatch:
                 REGISTRY.named(operation, "triton", Request(hardware))
             assert REGISTRY.lookup(operation, Request(hardware)).kernel.name == "torch"
 
-    @pytest.mark.parametrize("operation", ["gated_linear", "moe_experts", "linear_cross_entropy"])
+    @pytest.mark.parametrize("operation", ["moe_experts", "grouped_mm", "linear_cross_entropy"])
     def test_dtypes_that_do_not_fit_are_refused(self, operation):
         hopper = Hardware.nvidia((9, 0))
         for request, reason in (
@@ -197,8 +197,8 @@ class TestDispatch:
                 REGISTRY.named(operation, "triton", request)
             assert REGISTRY.lookup(operation, request).kernel.name == "torch"
 
-    @pytest.mark.parametrize("operation", ["gated_linear", "moe_experts"])
-    def test_few_rows_in_triton_many_by_the_library(self, operation):
+    def test_few_rows_in_triton_many_by_the_library(self):
+        operation = "moe_experts"
         hopper, bf16 = Hardware.nvidia((9, 0)), torch.bfloat16
         for hardware, dtype, rows, taken in (
             (hopper, bf16, 64, "triton"),
@@ -229,7 +229,7 @@ class TestDispatch:
             ((x, weight, torch.ones(2, 64, 32).mT), across),
         ):
             request = Request(Hardware.nvidia((9, 0)), variant=rows_variant(2, 1, *tensors))
-            choice = REGISTRY.lookup("gated_linear", request)
+            choice = REGISTRY.lookup("moe_experts", request)
             assert (choice.kernel.name == "triton") == (reason is None)
             assert (reason or "") in choice.refused.get("triton", "")
             assert rows_variant(0, 1, *tensors) == ""  # traced: sizes are not looked at
@@ -238,7 +238,6 @@ class TestDispatch:
         """A device's choices, on the CPU: where Triton were taken it would find no driver."""
         monkeypatch.setattr(registry_module, "hardware_of", lambda _: Hardware.nvidia((9, 0)))
         x, weight, experts = torch.ones(2, 40), torch.ones(64, 40), torch.zeros(2, 1).long()
-        assert kernels.gated_linear(x, weight, weight).shape == (2, 64)
         given = (x, experts, torch.ones(2, 1), weight[None], torch.ones(1, 40, 64))
         assert kernels.moe_experts(*given).shape == (2, 40)
 
@@ -246,6 +245,5 @@ class TestDispatch:
         """Autocast does not answer for "meta"."""
         x = torch.empty(2, 8, device="meta", requires_grad=True)
         assert kernels.linear_gelu(x, x)[0].is_meta
-        assert kernels.gated_linear(x, x, x).shape == (2, 2)
         loss = kernels.linear_cross_entropy(x, x, x[:, 0].long())
         assert torch.autograd.grad(loss, x)[0].shape == x.shape

@@ -359,8 +359,8 @@ class TestFlashAttention3:
         layer.path = "explicit"
         assert_close(layer(x), expected)
         assert layer.path_taken == "explicit[scores]"
-        layer.path = "flash_attn"  # float32 is never its
-        with pytest.raises(PathRefused, match="flash_attn"):
+        layer.path = "sdpa_cudnn"  # float32 is never its
+        with pytest.raises(PathRefused, match="sdpa_cudnn"):
             layer(x)
 
 

@@ -1,3 +1,3 @@
-"""torchbridge: the library that this payload proves."""
+"""torchbridge: the PyTorch library that this payload tests, demonstrates and benchmarks."""
 
 __version__ = "0.4.40"

@@ -1,4 +1,4 @@
-"""Which device to use, and how to wait for it. Devices are probed, never guessed by name."""
+"""Choose a device by trying it, synchronise it and describe it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ _VARIABLE = "TORCHBRIDGE_DEVICE"
 
 
 def pick_device() -> torch.device:
-    """The accelerator of this machine, or the CPU; `TORCHBRIDGE_DEVICE` overrules.
+    """Return the accelerator of this machine, or the CPU; `TORCHBRIDGE_DEVICE` overrides the
+    choice.
 
     Raises:
-        RuntimeError: the device asked for by the variable cannot be used.
+        RuntimeError: the device cannot be used, or computes wrongly.
     """
     wanted = os.environ.get(_VARIABLE)
     if wanted:
@@ -51,7 +52,7 @@ def synchronise(device: torch.device) -> None:
 
 
 def describe(device: torch.device) -> str:
-    """One line for a person: device, torch, threads."""
+    """Describe device, torch version and, for a CPU, the threads in one line."""
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)
         gib = properties.total_memory / 2**30

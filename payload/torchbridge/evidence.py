@@ -1,4 +1,4 @@
-"""Saying more than an exit code: JSON lines to `SEATRIAL_EVENTS`; silent without it."""
+"""Report checks and metrics as JSON lines to the file `SEATRIAL_EVENTS`; without it do nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def check(name: str, outcome: bool | str, **details: Any) -> bool:
-    """Report a check (`value`, `unit`, `tolerance`, `reason` as details); True unless it failed."""
+    """Report a check with details (`value`, `unit`, `tolerance`, `reason`); False if it failed."""
     if not isinstance(outcome, str):  # a bool, NumPy's and a tensor's too
         outcome = "passed" if outcome else "failed"
     _append({"check": name, "outcome": outcome, **details})
@@ -19,10 +19,10 @@ def check(name: str, outcome: bool | str, **details: Any) -> bool:
 def metric(
     name: str, samples: Sequence[float], *, unit: str, direction: str, **params: Any
 ) -> None:
-    """Report a metric with all of its samples; `direction`: is "higher" or "lower" better.
+    """Report a metric with all of its samples; `direction`: whether higher or lower is better.
 
     Raises:
-        TypeError: a param is neither a number nor a text, so that nobody could compare by it.
+        TypeError: a parameter is neither a number nor a string.
     """
     for param, value in params.items():
         if not isinstance(value, (str, int, float)):
@@ -32,12 +32,12 @@ def metric(
 
 
 def degraded(reason: str) -> None:
-    """Say that the job ran, but not the way it should have."""
+    """Report that the job ran in a degraded way, and why."""
     _append({"degraded": reason})
 
 
 def turn(said: int | str) -> None:
-    """Report "ready" for the first turn, or the number of the turn that is over."""
+    """Report "ready" before the first turn, or the number of a turn that has ended."""
     _append({"turn": said})
 
 

@@ -1,8 +1,8 @@
-"""Float8 numbers: their formats, scales and tensors. `torchbridge.fp8` computes with them.
+"""Float8 formats, quantisation scales and quantised tensors.
 
 `scale` is always the quantisation scale: q = x * scale and x = q / scale. A matrix [M, K] has one
-scale for all of it, one per row, per 128 columns of a row, or per tile of 128 x 128; the last two
-keep an outlier's harm in its block.
+scale, one per row, one per 128 columns of a row, or one per tile of 128 x 128; the last two limit
+the effect of an outlier to its block. `torchbridge.fp8` computes with these tensors.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _LARGEST_SCALE = 2.0**126  # its inverse is still a normal float32
 
 
 class FP8Dtype(str, Enum):
-    """E4M3: 4 bits of exponent, 3 of mantissa, for weights and activations; E5M2 for gradients.
+    """Float8 formats: E4M3 (4 exponent, 3 mantissa bits) for weights and activations, or E5M2.
 
-    Named after OCP's encodings (https://arxiv.org/abs/2209.05433), whose largest numbers they have.
+    E5M2 is for gradients. Encodings: https://arxiv.org/abs/2209.05433, standardised by OCP.
     """
 
     E4M3 = "e4m3fn"
@@ -38,14 +38,14 @@ class FP8Dtype(str, Enum):
 
     @property
     def mantissa_bits(self) -> int:
-        """3 or 2; rounding is off by at most 2 ** -(mantissa_bits + 1) of a normal number."""
+        """Number of mantissa bits, 3 or 2; rounding errs by at most 2 ** -(bits + 1), relative."""
         return 3 if self is FP8Dtype.E4M3 else 2
 
 
 def get_fp8_dtype(fmt: FP8Dtype, hardware: Hardware | None = None) -> torch.dtype:
-    """torch's dtype for `fmt`: OCP's encoding, or the one that `hardware` has units for.
+    """Return torch's dtype for `fmt`: OCP's encoding, or the one that `hardware` computes natively.
 
-    AMD's CDNA3 has no negative zero and another exponent bias (fnuz): its e4m3 ends at 240.
+    AMD's CDNA3 computes fnuz encodings: no negative zero, another exponent bias, e4m3 up to 240.
     """
     fnuz = hardware is not None and hardware.target.startswith(_FNUZ_TARGETS)
     if FP8Dtype(fmt) is FP8Dtype.E4M3:
@@ -54,7 +54,7 @@ def get_fp8_dtype(fmt: FP8Dtype, hardware: Hardware | None = None) -> torch.dtyp
 
 
 def native_dtype(fmt: FP8Dtype, device: torch.device) -> torch.dtype:
-    """torch's dtype for `fmt` on `device`."""
+    """Return torch's dtype for `fmt` in the encoding that `device` computes natively."""
     return _native_dtype(fmt, device.index) if device.type == "cuda" else get_fp8_dtype(fmt)
 
 
@@ -77,10 +77,10 @@ _FORMATS = {
 
 
 def format_of(dtype: torch.dtype) -> FP8Dtype:
-    """The format of a float8 dtype, whatever its encoding.
+    """Return the format of a float8 dtype in either encoding.
 
     Raises:
-        ValueError: not a float8 dtype of these two formats.
+        ValueError: the dtype is not one of e4m3 and e5m2.
     """
     if dtype not in _FORMATS:
         raise ValueError(f"{dtype} is not e4m3 or e5m2")
@@ -88,7 +88,7 @@ def format_of(dtype: torch.dtype) -> FP8Dtype:
 
 
 class Granularity(str, Enum):
-    """How many numbers share a scale."""
+    """The group of numbers that share one scale."""
 
     TENSOR = "tensor"  # scale []
     ROW = "row"  # scale [M, 1]
@@ -97,10 +97,12 @@ class Granularity(str, Enum):
 
 
 def amax_of(x: Tensor, granularity: Granularity = Granularity.TENSOR) -> Tensor:
-    """Largest magnitude of those that share a scale, float32; x [M, K], any shape for TENSOR.
+    """Return the largest magnitude of each group that shares a scale, in float32.
+
+    `x` is [M, K], or of any shape for TENSOR; the result has the shape of the scales.
 
     Raises:
-        ValueError: `x` is no matrix, and the granularity needs one.
+        ValueError: `x` is not a matrix, and the granularity is not TENSOR.
     """
     magnitude = x.detach().abs().float()
     if granularity is Granularity.TENSOR:
@@ -116,7 +118,7 @@ def amax_of(x: Tensor, granularity: Granularity = Granularity.TENSOR) -> Tensor:
 
 
 def scale_from_amax(amax: Tensor, limit: float, margin: float = 0.0) -> Tensor:
-    """The scale that puts `amax` at `limit` / 2 ** margin; 1 where amax is 0."""
+    """Return the scale that maps `amax` to `limit` / 2 ** margin; 1 where amax is 0."""
     scale = limit / (amax * 2.0**margin)
     return torch.where(amax == 0, 1.0, scale.clamp(max=_LARGEST_SCALE))
 
@@ -128,18 +130,18 @@ def compute_fp8_scale(
     *,
     granularity: Granularity = Granularity.TENSOR,
 ) -> Tensor:
-    """Quantisation scale of `x`, float32: q = x * scale.
+    """Compute the quantisation scale of `x` in float32: q = x * scale.
 
-    `margin` binary orders of magnitude are left free above the largest number.
+    `margin` leaves a headroom of 2 ** margin above the largest number.
     """
     limit = torch.finfo(native_dtype(fmt, x.device)).max
     return scale_from_amax(amax_of(x, granularity), limit, margin)
 
 
 def quantize_to_fp8(x: Tensor, scale: Tensor, fmt: FP8Dtype = FP8Dtype.E4M3) -> Tensor:
-    """x * scale, rounded to float8: of x's shape, in the encoding of its device.
+    """Return x * scale rounded to float8, of x's shape, in the native encoding of its device.
 
-    What is finite but too large saturates; infinities become NaN, so that they are not lost.
+    Finite values out of range saturate; infinities become NaN.
     """
     dtype = native_dtype(fmt, x.device)
     limit = torch.finfo(dtype).max
@@ -150,15 +152,15 @@ def quantize_to_fp8(x: Tensor, scale: Tensor, fmt: FP8Dtype = FP8Dtype.E4M3) -> 
 def dequantize_from_fp8(
     quantized: Tensor, scale: Tensor, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """quantized / scale, where `scale` is the quantisation scale."""
+    """Return quantized / scale in `dtype`; `scale` is the quantisation scale."""
     return (quantized.float() / spread(scale, quantized.shape)).to(dtype)
 
 
 def spread(scale: Tensor, shape: torch.Size) -> Tensor:
-    """`scale` made to broadcast against `shape`: block scales are repeated over their blocks.
+    """Expand `scale` so that it broadcasts against `shape`; scales of blocks are repeated.
 
     Raises:
-        ValueError: the scale fits neither way.
+        ValueError: the scales match neither the sizes nor the blocks of `shape`.
     """
     if scale.ndim == 0:
         return scale
@@ -173,7 +175,7 @@ def spread(scale: Tensor, shape: torch.Size) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class FP8QuantizedTensor:
-    """`data` is float8, `scale` the quantisation scale (data = x * scale), `dtype` that of x."""
+    """A quantised tensor: `data` (float8) = x * `scale`; `dtype` is the dtype of x."""
 
     data: Tensor
     scale: Tensor
@@ -189,39 +191,39 @@ class FP8QuantizedTensor:
         granularity: Granularity = Granularity.TENSOR,
         margin: float = 0.0,
     ) -> FP8QuantizedTensor:
-        """Quantise `x`, with its own scale or with a given one."""
+        """Quantise `x` with `scale`, or with a scale computed from `x` if None."""
         if scale is None:
             scale = compute_fp8_scale(x, fmt, margin, granularity=granularity)
         return cls(quantize_to_fp8(x, scale, fmt), scale, x.dtype)
 
     @property
     def shape(self) -> torch.Size:
-        """Shape of the numbers."""
+        """Shape of the quantised data."""
         return self.data.shape
 
     @property
     def format(self) -> FP8Dtype:
-        """E4M3 or E5M2."""
+        """The float8 format, E4M3 or E5M2."""
         return format_of(self.data.dtype)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the storages of numbers and scales."""
+        """Bytes of the storages of data and scales."""
         return self.data.untyped_storage().nbytes() + self.scale.untyped_storage().nbytes()
 
     def dequantize(self, dtype: torch.dtype | None = None) -> Tensor:
-        """data / scale, in the dtype it came from unless told."""
+        """Return data / scale in `dtype`, by default the original dtype."""
         return dequantize_from_fp8(self.data, self.scale, dtype or self.dtype)
 
     def to(self, device: torch.device | str) -> FP8QuantizedTensor:
-        """The same numbers on another device."""
+        """Return a copy on another device."""
         return replace(self, data=self.data.to(device), scale=self.scale.to(device))
 
     def t(self) -> FP8QuantizedTensor:
-        """Transposed, without a copy.
+        """Return the transposed matrix as a view.
 
         Raises:
-            ValueError: the scales run along rows, so that they do not fit the columns.
+            ValueError: the tensor has more than one scale.
         """
         if self.scale.ndim:
             raise ValueError("only a matrix with a single scale can be transposed; quantise x.t()")

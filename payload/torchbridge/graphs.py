@@ -1,9 +1,9 @@
-"""CUDA graphs, and ROCm's by the same names: work recorded once, then repeated by one launch.
+"""Capture work in CUDA graphs (and ROCm's, by the same interface) and replay it by one launch.
 
-Recording runs the work's Python and computes nothing. A replay repeats what the device was asked
-for, from the same memory to the same memory. Before, the work runs some times *aside*, on the
-stream that will record it: libraries make their handles, kernels are compiled, what stays is
-allocated. https://docs.pytorch.org/docs/stable/notes/cuda.html#whole-network-capture
+Capturing runs the Python code and computes nothing; a replay reads and writes the same memory as
+the capture. Beforehand the work is run a few times on the capture stream (`aside`), so that
+libraries create handles, kernels are compiled and persistent memory is allocated.
+https://docs.pytorch.org/docs/stable/notes/cuda.html#whole-network-capture
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ Replay = Callable[[], object]
 
 
 class Graphs(Protocol):
-    """What records work; tests have one that needs no device."""
+    """Interface for capturing work; tests implement it without a device."""
 
     def aside(self) -> AbstractContextManager[None]:
-        """Where work runs before it is recorded, in order with what is queued."""
+        """Return a context for work before its capture, ordered with the current stream."""
 
     def record(self, work: Callable[[], T]) -> tuple[Replay, T]:
-        """How to repeat `work`, and what it returned: tensors that a replay fills."""
+        """Capture `work`; return (replay function, outputs, overwritten by each replay)."""
 
 
 class CudaGraphs:
-    """Those of one device. They share memory, so no two are to be replayed at the same time."""
+    """CUDA graphs of one device; they share a memory pool, so do not replay two concurrently."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -39,7 +39,7 @@ class CudaGraphs:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """On the recording's stream, between what is queued already and what comes."""
+        """Run the block on the capture stream, after queued work and before later work."""
         current = torch.cuda.current_stream(self._device)
         self._stream.wait_stream(current)
         with torch.cuda.stream(self._stream), warnings.catch_warnings():
@@ -48,11 +48,13 @@ class CudaGraphs:
         current.wait_stream(self._stream)
 
     def record(self, work: Callable[[], T]) -> tuple[Replay, T]:
-        """Waits for the device once.
+        """Capture one call of `work`; return (replay function, outputs, overwritten by each
+        replay).
+
+        Synchronises the device once.
 
         Raises:
-            RuntimeError: something in `work` cannot be recorded, such as a wait for the device,
-                whose random numbers are unusable in this process from then on.
+            RuntimeError: `work` cannot be captured. CUDA random numbers are unusable afterwards.
         """
         graph = torch.cuda.CUDAGraph()
         # a thread that loads batches may page-lock memory meanwhile
@@ -66,5 +68,5 @@ class CudaGraphs:
 
 
 def why_no_graphs(device: torch.device) -> str | None:
-    """Why nothing can be recorded on `device`; None where it can."""
+    """Return why no graph can be captured on `device`, or None if it can."""
     return None if device.type == "cuda" else f"a CUDA graph needs a CUDA device, not {device}"

@@ -1,7 +1,7 @@
-"""What a machine's accelerator is and what it can do.
+"""Identify an accelerator and the features it computes natively.
 
-Told by capability and properties, never by marketing name: the name is for people to read.
-Tests and dispatchers take a `Hardware`, so that every rule can be tried without the device.
+Features follow from compute capability and device properties, never from the marketing name. Tests
+and dispatchers take a `Hardware`, so that every rule can be tested without the device.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _AMD = (
 
 @dataclass(frozen=True, slots=True)
 class TPUChip:
-    """A generation: what accelerator types and PJRT call it, and what one chip has and can do.
+    """One TPU generation: its names, memory and peak rates per chip.
 
     https://cloud.google.com/tpu/docs/system-architecture-tpu-vm
     """
@@ -85,10 +85,10 @@ _CPU_FEATURES = {
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
-    """What it is called: in a configuration, in `torchbridge.backends`, as a device of torch.
+    """Names of a vendor: in a Config, in `torchbridge.backends`, as torch device type.
 
-    `kind` is the backend's class. `build` is what torch must be built for, by `torch.version`'s
-    name; empty: it needs nothing.
+    `kind` is the backend's class. `build` is the attribute of `torch.version` that is set if torch
+    is built for this vendor; empty if no special build is needed.
     """
 
     choice: str
@@ -109,12 +109,11 @@ VENDORS = {
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """An accelerator, or the CPU.
+    """Properties of an accelerator or CPU.
 
     `capability` is CUDA's compute capability; `target` the compiler's name of the chip (`sm_89`,
-    `gfx942`); `features` are what its units compute natively: fp16, bf16, tf32, int8, fp8, fp4,
-    tensor_cores, matrix_cores, tma. `clock_hz` and `memory_bytes_per_s` are their highest; 0: not
-    told.
+    `gfx942`); `features` what it computes natively: fp16, bf16, tf32, int8, fp8, fp4, tensor_cores,
+    matrix_cores, tma. `clock_hz` and `memory_bytes_per_s` are maxima, 0 if unknown.
     """
 
     vendor: str  # of VENDORS
@@ -129,12 +128,12 @@ class Hardware:
     memory_bytes_per_s: float = 0.0
 
     def has(self, feature: str) -> bool:
-        """Is `feature` computed natively?"""
+        """Return whether `feature` is computed natively."""
         return feature in self.features
 
     @classmethod
     def nvidia(cls, capability: tuple[int, int], *, name: str = "", **facts: float) -> Hardware:
-        """By compute capability, (8, 9) say; facts are further fields."""
+        """Build an NVIDIA GPU from a compute capability, e.g. (8, 9); `facts` set other fields."""
         target = f"sm_{capability[0]}{capability[1]}"
         known = [architecture for least, architecture in _NVIDIA if capability >= least]
         features = frozenset(feature for least, feature in _NVIDIA_FEATURES if capability >= least)
@@ -144,7 +143,7 @@ class Hardware:
 
     @classmethod
     def amd(cls, gcn_arch: str, *, name: str = "", **facts: float) -> Hardware:
-        """By ROCm's architecture name, `gfx942:sramecc+:xnack-` say; facts are further fields."""
+        """Build an AMD GPU from a gcnArchName, `gfx942:sramecc+` say; `facts` set other fields."""
         target = gcn_arch.split(":")[0]
         rows = [row for row in _AMD if target.startswith(row[0])]
         _, architecture, features = rows[0] if rows else (target, "unsupported", set())
@@ -153,7 +152,7 @@ class Hardware:
 
     @classmethod
     def tpu(cls, accelerator: str, *, name: str = "", **facts: float) -> Hardware:
-        """By Google's accelerator type (`v5litepod-8`) or PJRT's kind of device (`TPU v5 lite`)."""
+        """Build a TPU from an accelerator type (`v5litepod-8`) or PJRT device kind."""
         version = tpu_version(accelerator)
         told = {"target": "tpu", "features": frozenset({"bf16", "matrix_cores"})}
         if version:
@@ -164,7 +163,7 @@ class Hardware:
 
     @classmethod
     def cpu(cls, flags: Iterable[str] = (), *, name: str = "", **facts: float) -> Hardware:
-        """By the flags that Linux lists for a processor."""
+        """Build a CPU from the feature flags in /proc/cpuinfo."""
         flags = set(flags)
         features = frozenset(one for one, any_of in _CPU_FEATURES.items() if flags & any_of)
         machine, target = platform.machine(), torch.backends.cpu.get_cpu_capability().lower()
@@ -173,7 +172,7 @@ class Hardware:
 
 
 def tpu_version(told: str) -> str:
-    """Of `TPU_CHIPS`, by an accelerator type or PJRT's kind of device; empty for any other."""
+    """Return the `TPU_CHIPS` key of an accelerator type or PJRT device kind; "" if unknown."""
     kind, slice_ = re.fullmatch(r"TPU ?(.+)", told), re.fullmatch(r"([a-z0-9]+)-\d+", told)
     name = kind[1] if kind else slice_[1] if slice_ else told
     known = (v for v, chip in TPU_CHIPS.items() if name in (chip.kinds if kind else chip.names))
@@ -181,13 +180,13 @@ def tpu_version(told: str) -> str:
 
 
 def nvidia_architecture_has(architecture: str, feature: str) -> bool:
-    """Do all chips of an architecture ("ada", say) have a feature?"""
+    """Return whether all chips of an architecture, e.g. "ada", have a feature."""
     least = {name: capability for capability, name in _NVIDIA}[architecture]
     return Hardware.nvidia(least).has(feature)
 
 
 def probe(device: torch.device | None = None) -> Hardware:
-    """The hardware behind `device`, by default the best one of this machine."""
+    """Return the hardware behind `device`, by default of `pick_device()`."""
     device = device or pick_device()
     if device.type == "cuda":
         return _probe_cuda(device)
@@ -212,7 +211,7 @@ def _probe_cuda(device: torch.device) -> Hardware:
 
 
 def speeds(properties: Any) -> dict[str, float]:
-    """Of the units and of the memory, by a torch that tells (in kHz); CUDA's own formula."""
+    """Return maximum clock (Hz) and memory bandwidth (bytes/s), 0 where torch does not tell."""
     clock, memory = (getattr(properties, n, 0) for n in ("clock_rate", "memory_clock_rate"))
     width = getattr(properties, "memory_bus_width", 0)
     # two transfers per cycle; ROCm's clock of HBM3 is a quarter of its rate, so it is not told

@@ -1,4 +1,4 @@
-"""Bounded caches that forget what was not used for the longest time, and count."""
+"""Thread-safe bounded caches that evict the least recently used entry and count hits and misses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class CacheStats:
-    """Counted since the cache was made; `size` of `capacity` entries are held."""
+    """Counts since the cache was created; `size` is the current number of entries."""
 
     hits: int
     misses: int
@@ -23,7 +23,7 @@ class CacheStats:
 
 
 class LRUCache(Generic[Value]):
-    """At most `capacity` entries; `get` counts a hit or a miss and renews its entry. Any thread.
+    """Cache of at most `capacity` entries; usable from several threads.
 
     Raises:
         ValueError: a capacity below 1.
@@ -38,7 +38,7 @@ class LRUCache(Generic[Value]):
         self._lock = threading.Lock()
 
     def get(self, key: Hashable, make: Callable[[], Value] | None = None) -> Value | None:
-        """The entry, now the newest; else what `make` makes, which is put (other threads go on)."""
+        """Return the entry, now the most recent, or store and return what `make` returns."""
         with self._lock:
             if key in self._entries:
                 self.hits += 1
@@ -52,7 +52,7 @@ class LRUCache(Generic[Value]):
         return value
 
     def put(self, key: Hashable, value: Value) -> None:
-        """Hold `value` as the newest entry; the oldest goes if there is no room."""
+        """Store `value` as the most recently used entry; evict the oldest if the cache is full."""
         with self._lock:
             self._entries[key] = value
             self._entries.move_to_end(key)
@@ -61,27 +61,27 @@ class LRUCache(Generic[Value]):
                 self.evictions += 1
 
     def clear(self) -> None:
-        """Forget all entries; the counts stay."""
+        """Remove all entries; the counts stay."""
         with self._lock:
             self._entries.clear()
 
     @property
     def stats(self) -> CacheStats:
-        """Counts so far."""
+        """Counts since the cache was created."""
         return CacheStats(self.hits, self.misses, self.evictions, len(self), self.capacity)
 
     def __len__(self) -> int:
-        """Entries held."""
+        """Return the number of entries."""
         return len(self._entries)
 
     def __contains__(self, key: Hashable) -> bool:
-        """Is it held? Neither counts nor renews."""
+        """Return whether the key is cached, without counting or changing the order."""
         return key in self._entries
 
 
 @dataclass(frozen=True, slots=True)
 class CompilerStats:
-    """Since the compiler was made; what comes from the cache is not compiled again."""
+    """Compilations (count and total seconds) and cache counts since the cache was created."""
 
     cache: CacheStats
     compiled: int
@@ -89,12 +89,12 @@ class CompilerStats:
 
 
 class CompileCache(LRUCache[Value]):
-    """Of what was compiled: how much, and in how many seconds, is counted over its whole life."""
+    """Cache of compiled artifacts that counts compilations and their seconds."""
 
     compiled, seconds = 0, 0.0
 
     def once(self, key: Hashable, make: Callable[[], tuple[Value, float]]) -> Value:
-        """The entry, or the one that `make` compiles, which tells its seconds too."""
+        """Return the entry, or compile it by `make`, which returns (artifact, seconds)."""
 
         def counted() -> Value:
             value, seconds = make()
@@ -105,6 +105,6 @@ class CompileCache(LRUCache[Value]):
         return self.get(key, counted)
 
     @property
-    def told(self) -> CompilerStats:
-        """So far."""
+    def compiler_stats(self) -> CompilerStats:
+        """Counts and seconds since the cache was created."""
         return CompilerStats(self.stats, self.compiled, self.seconds)

@@ -1,7 +1,7 @@
-"""Device memory: what is used, whether more fits, and how to try again when it did not.
+"""Device memory: usage, size estimates, retry after an out-of-memory error, and a tensor pool.
 
-torch's caching allocator does the work. On the CPU, which it does not count, the figures are those
-of the process and the machine (Linux).
+On the CPU, which torch's allocator does not count, figures are those of the process and machine
+(Linux).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """All in bytes. `reserved` includes what is cached but unused; `peak` is of `allocated`."""
+    """Memory in bytes; `reserved` includes unused cache, `peak` is the maximum of `allocated`."""
 
     total: int
     free: int
@@ -31,12 +31,12 @@ class Stats:
     peak: int
 
     def to_dict(self) -> dict[str, int]:
-        """`total_bytes`, `free_bytes` and so on."""
+        """Return the fields as `total_bytes`, `free_bytes` and so on."""
         return {f"{name}_bytes": value for name, value in asdict(self).items()}
 
 
 def stats(device: torch.device) -> Stats:
-    """The memory of a device now."""
+    """Return the current memory usage of a device."""
     if device.type in ("cuda", "xpu"):
         module = getattr(torch, device.type)
         free, total = module.mem_get_info(device)
@@ -51,17 +51,17 @@ def stats(device: torch.device) -> Stats:
 
 
 def empty_cache(device: torch.device) -> None:
-    """Collect garbage and give cached memory back to the device."""
+    """Collect garbage and release cached memory to the device."""
     gc.collect()
     if device.type in ("cuda", "xpu"):
         getattr(torch, device.type).empty_cache()
 
 
 def bytes_of(shape: Sequence[int], dtype: torch.dtype) -> int:
-    """What a tensor of this shape takes.
+    """Return the bytes of a tensor of this shape and dtype.
 
     Raises:
-        ValueError: a negative size.
+        ValueError: a size is negative.
     """
     count = 1
     for size in shape:
@@ -72,21 +72,21 @@ def bytes_of(shape: Sequence[int], dtype: torch.dtype) -> int:
 
 
 def storage_bytes(tensors: Sequence[Tensor]) -> int:
-    """What these tensors hold in memory; a storage that several share counts once."""
+    """Return the bytes of the storages of `tensors`; a shared storage counts once."""
     storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors}
     return sum(storages.values())
 
 
 def model_bytes(model: nn.Module) -> int:
-    """What the parameters and buffers of a model hold in memory."""
+    """Return the bytes of the parameters and buffers of a model."""
     return storage_bytes([*model.parameters(), *model.buffers()])
 
 
 def guard(work: Callable[[], T], *, clean_up: Callable[[], object]) -> T:
-    """The result of `work`; where memory ran out, it is tried once more after `clean_up`.
+    """Return the result of `work`; on an out-of-memory error call `clean_up` and try once more.
 
     Raises:
-        torch.OutOfMemoryError: it ran out both times.
+        torch.OutOfMemoryError: the second try ran out of memory, too.
     """
     try:
         return work()
@@ -97,9 +97,9 @@ def guard(work: Callable[[], T], *, clean_up: Callable[[], object]) -> T:
 
 
 class TensorPool:
-    """Tensors to be used again, the least recently used given up beyond `limit_bytes`.
+    """Pool of reusable tensors; beyond `limit_bytes` the least recently used are released.
 
-    Their contents are whatever they last were.
+    Contents of a reused tensor are undefined.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -114,7 +114,7 @@ class TensorPool:
         return len(self._kept)
 
     def take(self, shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> Tensor:
-        """A kept tensor exactly like that, the youngest, or a new one."""
+        """Return the most recently given tensor of this shape, dtype and device, or a new one."""
         wanted = (torch.Size(shape), dtype, device)
         for key in reversed(self._kept):
             tensor = self._kept[key]
@@ -125,9 +125,9 @@ class TensorPool:
         return torch.empty(shape, dtype=dtype, device=device)
 
     def give(self, tensor: Tensor) -> None:
-        """Keep a tensor that nobody uses any more; one that is kept already stays once.
+        """Put an unused tensor into the pool; one that is in it already is not duplicated.
 
-        One that shares its storage's rest with others, a view say, is not kept.
+        Tensors that do not cover their whole storage, such as views, are ignored.
         """
         storage = tensor.untyped_storage()
         if storage.nbytes() != tensor.nbytes or not tensor.is_contiguous():
@@ -142,7 +142,7 @@ class TensorPool:
             self.evictions += 1
 
     def clear(self) -> int:
-        """Give all up; how many bytes that were."""
+        """Release all tensors; return their total bytes."""
         freed = self.bytes
         self._kept.clear()
         self.bytes = 0

@@ -1,4 +1,4 @@
-"""How far results are from what they should be."""
+"""Compare numerical results, and control TF32 rounding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOLERANCE = {
 
 @contextlib.contextmanager
 def tf32(*, allowed: bool) -> Iterator[None]:
-    """Within, products of float32 numbers may be rounded to TF32, or not; afterwards as before."""
+    """Allow or forbid TF32 rounding of float32 products in the block."""
     cudnn = torch.backends.cudnn
     before = torch.get_float32_matmul_precision(), cudnn.allow_tf32
     torch.set_float32_matmul_precision("high" if allowed else "highest")
@@ -33,15 +33,15 @@ def tf32(*, allowed: bool) -> Iterator[None]:
 
 
 def whole_float32() -> contextlib.AbstractContextManager[None]:
-    """float32 computed in float32 within: torch lets cuDNN round it to TF32, some images all."""
+    """Forbid TF32 in the block; torch lets cuDNN use it by default."""
     return tf32(allowed=False)
 
 
 def float_tensors(output: object) -> list[Tensor]:
-    """All floating-point tensors in nested tuples, lists and dictionaries.
+    """Return all floating-point tensors in nested tuples, lists and dictionaries.
 
     Raises:
-        TypeError: there is none.
+        TypeError: there is no such tensor.
     """
     leaves = [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor)]
     found = [leaf for leaf in leaves if leaf.is_floating_point()]
@@ -51,7 +51,7 @@ def float_tensors(output: object) -> list[Tensor]:
 
 
 def relative_error(actual: Tensor, expected: Tensor) -> float:
-    """Largest difference over the largest expected magnitude, in float64; NaN counts as infinite.
+    """Return max |actual - expected| / max |expected|, computed in float64; infinite for NaN.
 
     Raises:
         ValueError: the shapes differ.
@@ -67,6 +67,6 @@ def relative_error(actual: Tensor, expected: Tensor) -> float:
 
 
 def relative_rms(actual: Tensor, expected: Tensor) -> float:
-    """Root mean square of the difference over that of what is expected, in float64."""
+    """Return the RMS of the difference over the RMS of `expected`, computed in float64."""
     actual, expected = actual.detach().double(), expected.detach().double()
     return ((actual - expected).square().mean() / expected.square().mean()).sqrt().item()

@@ -1,20 +1,14 @@
-"""One optimisation each: what it changed, seen on the model afterwards, or why it changed nothing.
+"""Run optimization passes; record evidence that each changed the model, or why it did not.
 
-A pass never claims: its evidence is read off the model that it leaves behind.
-
-Whether it makes a model faster depends on the model, the inputs and the machine, and no rule of
-thumb knows all three. So passes whose only purpose is speed are measured, where sample inputs and
-time (`Setting.measure_s`) are given: a copy of the model is changed, must compute what the model
-computes, and is timed in turns with it. Then
-
-- a pass that costs nothing else is kept unless it is seen to lose: the interval of its effect lies
-  below 1 and reaches below `UNNOTICED`. Undecided, it is kept: its purpose may show elsewhere.
-- a pass that costs something, precision or compilation, is kept only if it is seen to win: the
-  whole interval lies above 1. Undecided, it is not: what it costs is certain.
-
-Every pass is measured against what the ones before it left, and a level has the passes of the level
-below it first, so none is slower than the level below, as far as the time given can tell. Measuring
-changes no number: what was kept is applied to the model itself, as if nothing had been measured.
+Evidence is read from the model after the pass. Whether a pass makes a model faster depends on the
+model, the inputs and the machine. So passes whose only purpose is speed are measured if sample
+inputs and time (`Setting.measure_s`) are given: the pass is applied to a copy, whose outputs must
+agree and whose calls are timed in turn with the original's. A pass without other cost is kept
+unless it is slower: the confidence interval of its speedup lies below 1 and reaches below
+`UNNOTICED`. A pass that costs precision or compilation is kept only if the whole interval lies
+above 1. Every pass is measured against the model that the previous passes left, and a level starts
+with the passes of the level below, so no level is slower than the one below it, within the
+measurement's resolution. A kept pass is then applied to the model itself.
 """
 
 from __future__ import annotations
@@ -45,8 +39,10 @@ FP8_TOLERANCE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Time of a call before a pass over the time after it, above 1 it is faster: the median of
-    `pairs`, and the interval of that median that is 95 % sure."""
+    """Speedup of a call by a pass (time before / time after).
+
+    `ratio` is the median of `pairs` measurements, `low` and `high` its 95 % confidence interval.
+    """
 
     ratio: float
     low: float
@@ -55,12 +51,12 @@ class Effect:
 
     @classmethod
     def of(cls, times: Comparison) -> Effect:
-        """The subject is the model after the pass."""
+        """Compute the speedup from a comparison whose subject is the model after the pass."""
         low, high = times.interval()
         return cls(statistics.median(times.ratios), low, high, len(times.ratios))
 
     def suffices(self, *, costly: bool) -> bool:
-        """Is the pass kept, by the rule above?"""
+        """Return whether the pass is kept, by the rule in this module's docstring."""
         if costly:
             return self.low > 1
         return self.high >= 1 or self.low >= UNNOTICED
@@ -71,10 +67,10 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class PassResult:
-    """`evidence` is what was seen on the model afterwards; `reason` why it was not applied.
+    """Outcome of one pass.
 
-    `seconds` is how long the pass took, `effect` what it did to the model's speed, where that was
-    measured: which took longer, and is not in `seconds`.
+    `evidence` is what was observed on the model afterwards; `reason` says why the pass was not
+    applied. `seconds` is the duration of the pass without the measurement of its `effect`.
 
     Raises:
         ValueError: applied without evidence, or not applied without a reason.
@@ -96,11 +92,11 @@ class PassResult:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What a pass may go by. `sample_inputs` are positional arguments of the model's forward.
+    """What passes read of the device and configuration.
 
-    `fusion` says whether layers may be folded; `compile_backend` and `compile_mode` are given to
-    torch.compile, no backend forbids it. For speed's sake passes are measured for `measure_s`
-    seconds each, and however long 6 pairs of calls take; 0 applies them unmeasured.
+    `sample_inputs` are positional arguments of the model's forward; `fusion` allows folding layers;
+    a `compile_backend` of None forbids compilation. Passes for speed are measured for `measure_s`
+    seconds each, at least 6 pairs of calls; 0 applies them unmeasured.
     """
 
     device: torch.device
@@ -115,7 +111,7 @@ class Setting:
 
     @property
     def measures(self) -> bool:
-        """Can it be told what a pass does to the speed?"""
+        """Whether passes for speed can be measured."""
         return self.measure_s > 0 and bool(self.sample_inputs)
 
 
@@ -125,9 +121,10 @@ Pass = Callable[[nn.Module, Setting], Result]
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """On which a pass for speed is measured. `costly`: does it cost something besides time?
+    """How a pass for speed is measured.
 
-    `gradients`: it is timed while they are recorded; `in_place`: it changes the model itself.
+    `costly`: it costs something besides time. `gradients`: time it with gradients recorded.
+    `in_place`: it changes the model itself.
     """
 
     costly: bool = False
@@ -136,7 +133,7 @@ class Terms:
 
 
 def for_speed(**terms: bool) -> Callable[[Pass], Pass]:
-    """Mark a pass as one whose only purpose is speed, on these `Terms`."""
+    """Mark a pass as one whose only purpose is speed; `terms` are the fields of `Terms`."""
 
     def marked(one: Pass) -> Pass:
         one.terms = Terms(**terms)
@@ -146,9 +143,9 @@ def for_speed(**terms: bool) -> Callable[[Pass], Pass]:
 
 
 def difference(name: str, before: str, after: str, *, reason: str) -> PassResult:
-    """Applied if the model looks different from before, with what is seen now as the evidence.
+    """Return a result that is applied if the descriptions before and after differ.
 
-    `reason` says why nothing changed, where nothing did. What was done in between has no say.
+    The evidence is "before -> after"; `reason` is used if they are equal.
     """
     if after == before:
         return PassResult(name, False, reason=reason)
@@ -157,7 +154,7 @@ def difference(name: str, before: str, after: str, *, reason: str) -> PassResult
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A model that is ready for its device, with the passes that were tried, in order."""
+    """A prepared model with the results of the passes, in the order they were tried."""
 
     model: nn.Module
     level: str
@@ -170,7 +167,7 @@ class Prepared:
         return tuple(result.name for result in self.passes if result.applied)
 
     def result(self, name: str) -> PassResult:
-        """The result of one pass.
+        """Return the result of the named pass.
 
         Raises:
             KeyError: no pass of that name was tried.
@@ -182,7 +179,7 @@ class Prepared:
 
 
 def apply(model: nn.Module, setting: Setting, passes: Sequence[Pass], *, level: str) -> Prepared:
-    """Run the passes in order, each on what the one before it left."""
+    """Run the passes in order, each on the model that the previous one left."""
     results = []
     for one in passes:
         terms = getattr(one, "terms", None)
@@ -207,7 +204,7 @@ def _if_it_helps(one: Pass, terms: Terms, model: nn.Module, setting: Setting) ->
     if not result.applied:
         return model, result
     refusal, effect = None, None
-    with undisturbed(model, setting):
+    with preserve_state(model, setting):
         error = 0.0 if setting.training else _moved(trial, model, setting)
         if error > tolerance(trial):
             refusal = f"it would move the outputs by {error:.1e} (relative): not kept"
@@ -226,7 +223,7 @@ def _if_it_helps(one: Pass, terms: Terms, model: nn.Module, setting: Setting) ->
 def measure(
     after: nn.Module, before: nn.Module, setting: Setting, *, gradients: bool = False
 ) -> Effect:
-    """Both on the sample inputs, in turns, after warming up; a training's with its backward."""
+    """Time both models in turn on the sample inputs, after warm-up; in training with backward."""
     arms = [_call(model, setting, gradients) for model in (after, before)]
     timing = {"device": setting.device, "clock": setting.clock}
     for arm in arms:
@@ -250,7 +247,7 @@ def _call(model: nn.Module, setting: Setting, gradients: bool) -> Callable[[], N
 
 
 class AttentionOperators(TorchDispatchMode):
-    """The `names` of the attention operators that are run within, as the dispatcher sees them."""
+    """Record the `names` of the attention operators that are dispatched in the block."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -265,7 +262,7 @@ class AttentionOperators(TorchDispatchMode):
 
 @contextlib.contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Every module in evaluation mode, and back in its own afterwards."""
+    """Set every module to evaluation mode in the block; restore the modes afterwards."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -276,8 +273,8 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def undisturbed(model: nn.Module, setting: Setting) -> Iterator[None]:
-    """Buffers, gradients and random numbers afterwards as they were."""
+def preserve_state(model: nn.Module, setting: Setting) -> Iterator[None]:
+    """Restore buffers, gradients and random number states after the block."""
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     gradients = [(parameter, parameter.grad) for parameter in model.parameters()]
     for parameter, _ in gradients:
@@ -301,14 +298,14 @@ def _moved(after: nn.Module, before: nn.Module, setting: Setting) -> float:
 
 
 def relative_error(actual: object, expected: object) -> float:
-    """The worst of all outputs; infinite where a number is none."""
+    """Return the largest relative error of all output tensors; infinite for NaN."""
     pairs = zip(tree_leaves(actual), tree_leaves(expected), strict=True)
     errors = (numbers.relative_error(a, e) for a, e in pairs if isinstance(e, Tensor))
     return max(errors, default=0.0)
 
 
 def tolerance(model: nn.Module) -> float:
-    """Of the coarsest numbers that the model is made of."""
+    """Return the tolerance of the model's least precise dtype."""
     tensors = [*model.parameters(), *model.buffers()]
     dtypes = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
     return max((TOLERANCE.get(dtype, FP8_TOLERANCE) for dtype in dtypes), default=1e-4)

@@ -1,8 +1,7 @@
-"""What a device can compute and move per second at most, from its properties or its maker's pages.
+"""Peak compute and memory rates of a device, from its properties or the vendor's documents.
 
-A peak is an upper bound: units x clock x operations per unit and cycle. Chips of one capability may
-be cut down further (the consumer ones halve 16-bit products summed in 32 bit), which no property
-tells; none is faster.
+A peak is an upper bound: units x clock x operations per unit and cycle. Some consumer chips of a
+capability are slower (half rate with fp32 accumulation), which no property reports.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _AMD = {
 
 
 def operations_per_cycle(hardware: Hardware, number: str) -> int | None:
-    """Of one unit, for products of `number`s: fp32, tf32, fp16, bf16, fp8, fp4. None: not known."""
+    """Return operations per cycle of one unit for fp32, tf32, fp16, bf16, fp8 or fp4, or None."""
     if hardware.vendor == "nvidia" and hardware.capability is not None:
         known = [least for least in _NVIDIA if _of_its_family(hardware.capability, least)]
         return _NVIDIA[max(known)].get(number) if known else None
@@ -43,7 +42,7 @@ def operations_per_cycle(hardware: Hardware, number: str) -> int | None:
 
 
 def peak_flops(hardware: Hardware, number: str) -> float | None:
-    """Operations per second of the whole device, dense; None where its properties do not tell."""
+    """Return the dense peak in FLOP/s of the whole device; None if unknown."""
     if hardware.vendor == "google":
         chip = TPU_CHIPS.get(hardware.architecture)
         return chip.flops.get(number) if chip else None
@@ -54,7 +53,7 @@ def peak_flops(hardware: Hardware, number: str) -> float | None:
 
 
 def peak_bandwidth(hardware: Hardware) -> float | None:
-    """Bytes per second from and to the device's memory; None where its properties do not tell."""
+    """Return the peak memory bandwidth in bytes/s; None if unknown."""
     return hardware.memory_bytes_per_s or None
 
 

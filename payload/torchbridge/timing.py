@@ -1,6 +1,6 @@
-"""Timing that can be believed: warm-up to steady state, interleaved arms, every sample kept.
+"""Time work: warm-up to steady state, interleaved comparison, confidence intervals.
 
-All times are seconds of wall clock around work that has been waited for.
+All times are wall-clock seconds, measured with the device synchronised before and after.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ROUND = 1e-12  # of 1 - confidence
 
 
 def timed(work: Work, device: torch.device, *, clock: Clock = time.perf_counter) -> float:
-    """Seconds of `clock` that `work` takes, the device idle before and after."""
+    """Return the seconds of one call of `work`, synchronised before and after."""
     synchronise(device)
     start = clock()
     work()
@@ -32,8 +32,9 @@ def timed(work: Work, device: torch.device, *, clock: Clock = time.perf_counter)
 def until_steady(
     seconds: Callable[[], float], *, budget_s: float, at_least: int = 1
 ) -> list[float]:
-    """What `seconds` tells until three in a row are within a tenth of each other, or the budget is
-    over; `at_least` of them.
+    """Call `seconds` until 3 results in a row are within 10 %, or their sum reaches `budget_s`.
+
+    Returns all results, at least `at_least` of them.
     """
     samples: list[float] = []
     while len(samples) < at_least or sum(samples) < budget_s:
@@ -53,14 +54,14 @@ def warm_up(
     at_least: int = 2,
     clock: Clock = time.perf_counter,
 ) -> int:
-    """Run until it is steady, as `until_steady` has it; how many calls were made."""
+    """Call `work` until steady as `until_steady`; return the number of calls."""
     limits = {"budget_s": budget_s, "at_least": at_least}
     return len(until_steady(lambda: timed(work, device, clock=clock), **limits))
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Median and quartiles of some samples, in the samples' unit."""
+    """Median and quartiles of samples, in the samples' unit."""
 
     median: float
     low: float
@@ -68,7 +69,7 @@ class Spread:
 
     @classmethod
     def of(cls, samples: Sequence[float]) -> Spread:
-        """Spread of one sample or more."""
+        """Compute median and quartiles of one or more samples."""
         if len(samples) == 1:
             return cls(samples[0], samples[0], samples[0])
         low, median, high = statistics.quantiles(samples, n=4, method="inclusive")
@@ -76,15 +77,14 @@ class Spread:
 
 
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Confidence interval of the median that `values` were drawn around, whatever their spread.
+    """Return a distribution-free confidence interval of the median of independent values.
 
-    Its ends are two of the values: each of n lies below the median as often as a coin shows heads,
-    which says how many may be left out at either end. So it covers at least as often as it says,
-    for heavy tails too, as long as no value knows of another. Where n values cannot be so sure it
-    is their range, which is as sure as `attained` says: 6 are needed for 95 %, 8 for 99 %.
+    Its ends are order statistics, chosen by the binomial distribution: each value lies below the
+    median with probability 1/2. Where there are too few values for `confidence` it is their range,
+    whose confidence `attained` returns; 6 values are needed for 95 %, 8 for 99 %.
 
     Raises:
-        ValueError: no value, or `confidence` is not between 0 and 1.
+        ValueError: there is no value, or `confidence` is not between 0 and 1.
     """
     if not values or not 0 < confidence < 1:
         raise ValueError(f"no interval of {len(values)} values at confidence {confidence}")
@@ -94,7 +94,7 @@ def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[
 
 
 def attained(count: int, confidence: float = 0.95) -> float:
-    """How sure the `median_interval` of so many values is: `confidence` or more, if it can be."""
+    """Return the confidence of `median_interval` for `count` values."""
     return _beyond(count, confidence)[1]
 
 
@@ -113,18 +113,18 @@ def _beyond(count: int, confidence: float) -> tuple[int, float]:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two arms timed in turn; `subject_s[i]` and `baseline_s[i]` are neighbours in time."""
+    """Times of two arms, measured alternately; index i of both is one pair."""
 
     subject_s: tuple[float, ...]
     baseline_s: tuple[float, ...]
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """Baseline time over subject time, per pair; above 1 the subject is faster."""
+        """Baseline time over subject time of each pair; above 1 the subject is faster."""
         return tuple(b / s for s, b in zip(self.subject_s, self.baseline_s, strict=True))
 
     def interval(self, *, confidence: float = 0.95) -> tuple[float, float]:
-        """Confidence interval of the median ratio, as `median_interval` has it."""
+        """Return the confidence interval of the median ratio by `median_interval`."""
         return median_interval(self.ratios, confidence)
 
 
@@ -138,9 +138,9 @@ def compare(
     budget_s: float = 30.0,
     clock: Clock = time.perf_counter,
 ) -> Comparison:
-    """Time both arms in ABBA order: until `pairs`, or past `budget_s` with `at_least` pairs.
+    """Time both arms in ABBA order, so that slow drift of the machine affects both equally.
 
-    Neither arm profits from a slow drift of the machine, since each goes first every other time.
+    Stops after `pairs` pairs, or after `budget_s` seconds with at least `at_least` pairs.
     """
     subject_s: list[float] = []
     baseline_s: list[float] = []

@@ -29,7 +29,7 @@ LEAST_SHARE = 0.5  # of the loop's wall time that the single latencies must expl
 
 
 class Block(nn.Module):
-    """512 -> 2048 -> GELU -> 512, then LayerNorm."""
+    """Feed-forward block 512 -> 2048 -> GELU -> 512 with LayerNorm."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,7 +38,7 @@ class Block(nn.Module):
         self.norm = nn.LayerNorm(512)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, 512] -> [B, 512]"""
+        """Map [B, 512] to [B, 512]."""
         return self.norm(self.down(nn.functional.gelu(self.up(x))))
 
 
@@ -52,7 +52,7 @@ class Row:
 
     @property
     def share(self) -> float:
-        """How much of the wall time the latencies explain: little, were they not waited for."""
+        """Share of the wall time that the latencies explain; low if calls were not synchronised."""
         return sum(self.latencies_s) / self.wall_s
 
 
@@ -62,7 +62,7 @@ def banner(number: int, title: str) -> None:
 
 
 def verify(model: nn.Module, device: torch.device) -> bool:
-    """Each batch equals its samples one by one, and the float64 result on the CPU."""
+    """Check that each batch equals its samples one by one, and float64 on the CPU."""
     good = True
     reference = Block().double()
     reference.load_state_dict({k: v.cpu().double() for k, v in model.state_dict().items()})
@@ -119,7 +119,7 @@ def report(row: Row, device: torch.device) -> bool:
 
 @torch.inference_mode()
 def main() -> int:
-    """All steps; 0 if every check passed."""
+    """Run all steps; return 0 if every check passed."""
     device = pick_device()
     torch.manual_seed(42)
     banner(1, "Environment and model")

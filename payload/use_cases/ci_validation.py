@@ -47,7 +47,7 @@ def check(name: str, finding: Finding) -> dict[str, Any]:
 
 
 def diagnostics() -> Results:
-    """The doctor's 14."""
+    """Run the doctor's 14 diagnostics."""
     reports = diagnose()
     show(reports)
     for finding in (finding for report in reports for finding in report):
@@ -57,7 +57,7 @@ def diagnostics() -> Results:
 
 
 def consistency(model: Block, devices: list[torch.device]) -> Results:
-    """The model on [4, 512] on each device against float64 on the CPU."""
+    """Compare the model on [4, 512] on each device with float64 on the CPU."""
     x = torch.randn(4, 512, generator=torch.Generator().manual_seed(0))
     expected = copy.deepcopy(model).double()(x.double())
     results = {}
@@ -72,7 +72,7 @@ def consistency(model: Block, devices: list[torch.device]) -> Results:
 
 
 def exports(model: Block, sample: Tensor) -> Results:
-    """Each format written, read back and compared on several batch sizes."""
+    """Write each format, re-load it and compare it for several batch sizes."""
     from torchbridge.export import EXPORTERS, ExportUnavailable
 
     results: Results = {}
@@ -96,7 +96,7 @@ def exports(model: Block, sample: Tensor) -> Results:
 
 
 def exported(name: str, done: Any) -> dict[str, Any]:
-    """Print and emit what an export was verified with."""
+    """Print and emit the verification of an export."""
     print(
         f"[pass] {name}: {done.size_bytes / 2**20:.1f} MiB in {done.seconds:.1f} s, difference "
         f"{done.max_difference:.1e} on {done.inputs_verified} inputs of "
@@ -108,7 +108,7 @@ def exported(name: str, done: Any) -> dict[str, Any]:
 
 
 def failures(results: dict[str, Any]) -> list[str]:
-    """Paths of all that failed, in nested results."""
+    """Return the paths of all failures in nested results."""
     found = []
     for name, value in results.items():
         if isinstance(value, dict):
@@ -123,7 +123,7 @@ def failures(results: dict[str, Any]) -> list[str]:
 
 @torch.no_grad()
 def main(arguments: list[str] | None = None) -> int:
-    """All steps; 0 if nothing failed."""
+    """Run all steps; return 0 if nothing failed."""
     parser = argparse.ArgumentParser(description="UC3: diagnostics, numbers, exports")
     parser.add_argument("--report", type=Path, help="write the results to this file as JSON")
     options = parser.parse_args(arguments)

@@ -33,7 +33,7 @@ SLIP = 1.01  # what one weight is multiplied with, to see that a difference woul
 
 
 class Block(nn.Module):
-    """A projection, attention and a feed-forward part, each of the latter with a LayerNorm."""
+    """A projection, attention and a feed-forward layer, the latter two with LayerNorm."""
 
     def __init__(self, hidden: int = HIDDEN, heads: int = HEADS) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Block(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(hidden) for _ in range(2))
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, S, d] -> [B, S, d]"""
+        """Map [B, S, d] to [B, S, d]."""
         x = self.project(x)
         x = self.norms[0](x + self.attention(x, x, x, need_weights=False)[0])
         return self.norms[1](x + self.down(nn.functional.gelu(self.up(x))))
@@ -52,14 +52,14 @@ class Block(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """From the reference, as a share of its largest magnitude."""
+    """Difference from the reference, relative to its largest magnitude."""
 
     most: float
     mean: float
 
     @classmethod
     def of(cls, actual: Tensor, expected: Tensor) -> Difference:
-        """Both in float64 on the CPU; an output that is not finite is infinitely far."""
+        """Compare in float64 on the CPU; an output that is not finite is infinitely far."""
         apart = (actual.cpu().double() - expected).abs().nan_to_num(nan=torch.inf)
         largest = expected.abs().max()
         return cls((apart.max() / largest).item(), (apart.mean() / largest).item())
@@ -77,13 +77,13 @@ def tell(report: Report, where: str) -> bool:
 
 
 def outcome(backend: Backend, model: Block, x: Tensor, dtype: torch.dtype) -> Tensor:
-    """What the backend makes of the model in `dtype`: [B, S, d]."""
+    """Return the model's output [B, S, d] in `dtype` on the backend."""
     prepared = backend.prepare_model(copy.deepcopy(model).to(dtype), level="balanced")
     return prepared.model(backend.to_device(x.to(dtype)))
 
 
 def consistent(backend: Backend, model: Block, x: Tensor) -> bool:
-    """Is each format that the device computes within its tolerance of float64?"""
+    """Check each format that the device computes against float64."""
     expected = copy.deepcopy(model).double()(x.double())
     good = True
     for dtype, limit in TOLERANCE.items():
@@ -103,7 +103,7 @@ def consistent(backend: Backend, model: Block, x: Tensor) -> bool:
 
 
 def slip_shows(backend: Backend, model: Block, x: Tensor) -> bool:
-    """Would the comparison tell, were one weight of the backend's model a hundredth too large?"""
+    """Check that the comparison detects one weight that is 1 % too large."""
     expected = copy.deepcopy(model).double()(x.double())
     slipped = copy.deepcopy(model)
     with torch.no_grad():
@@ -121,7 +121,7 @@ def slip_shows(backend: Backend, model: Block, x: Tensor) -> bool:
 
 
 def validate(backends: list[Backend], model: Block) -> bool:
-    """Model, hardware and presets on every backend."""
+    """Validate model, hardware and presets on every backend."""
     sample = torch.randn(4, 16, HIDDEN)
     good = True
     for backend in backends:
@@ -134,7 +134,7 @@ def validate(backends: list[Backend], model: Block) -> bool:
 
 @torch.no_grad()
 def main() -> int:
-    """All steps; 0 if every check passed."""
+    """Run all steps; return 0 if every check passed."""
     torch.manual_seed(SEED)
     banner(1, "Backends and model")
     backends = [create_backend(name) for name in list_available_backends()]

@@ -22,7 +22,7 @@ from torch import Tensor
 from benchmarks.gpt2 import LIMITS, TEXT_SHAPE, ready_decode
 from benchmarks.plain_generation import PROMPT, TEXT, Baseline, Generate, make_baseline
 from torchbridge import __version__, evidence
-from torchbridge.bench import Arm, Duel, identical, run_duel
+from torchbridge.bench import Arm, Benchmark, identical, run_benchmark
 from torchbridge.device import describe, pick_device
 from torchbridge.llm import (
     GPT2,
@@ -50,7 +50,7 @@ def banner(number: int, title: str) -> None:
 
 
 def load(device: torch.device) -> Baseline:
-    """The baseline, and our model with its weights; prints what they are."""
+    """Load the baseline and our model with its weights, and print them."""
     baseline = make_baseline(GPT2Config(), device)
     count = sum(p.numel() for p in baseline.model.parameters())
     print(f"GPT-2: {count:,} parameters (random, float32), on {device}")
@@ -60,7 +60,7 @@ def load(device: torch.device) -> Baseline:
 
 
 def optimise(baseline: Baseline, ids: Tensor) -> tuple[str, Generate]:
-    """A static cache; on accelerators the decode step is compiled and captured: launches rule."""
+    """Return our generation with a static cache; on accelerators compiled and captured."""
     ready = LLMOptimizer(device=ids.device).optimize(baseline.model)
     model = ready.model
     for one in ready.prepared.passes:
@@ -84,7 +84,7 @@ def optimise(baseline: Baseline, ids: Tensor) -> tuple[str, Generate]:
 
 
 def judge_int8(model: GPT2, reference: GPT2, device: torch.device) -> bool:
-    """int8 weights as an option: what they save, how far they are off on a text told to both."""
+    """Measure int8 weights: bytes saved and deviation on the same text."""
     text = torch.randint(0, 50257, TEXT_SHAPE, generator=torch.Generator().manual_seed(8))
     found = teacher_forced(model, reference, text.to(device))
     before, after = model_bytes(reference), model_bytes(model)
@@ -98,7 +98,7 @@ def judge_int8(model: GPT2, reference: GPT2, device: torch.device) -> bool:
 
 
 def outputs_match(ours: Tensor, theirs: Tensor) -> bool:
-    """Every new token, not the beginning of a text."""
+    """Check that all new tokens are equal."""
     equal = int((ours == theirs)[:, len(PROMPT) :].sum())
     good = ours.shape == theirs.shape and equal == NEW_TOKENS
     print(f"Outputs match: {good} ({equal} of {NEW_TOKENS} new tokens)")
@@ -108,7 +108,7 @@ def outputs_match(ours: Tensor, theirs: Tensor) -> bool:
 
 
 def main() -> int:
-    """All steps; 0 if the outputs match and int8 weights stay within their limits."""
+    """Run all steps; return 0 if outputs match and int8 weights are within their limits."""
     device = pick_device()
     banner(1, "Environment and model")
     print(f"torchbridge {__version__}, {describe(device)}")
@@ -124,7 +124,7 @@ def main() -> int:
         return 1
     print(f"Tokens: {theirs[0, len(PROMPT) :][:12].tolist()} ...")
     banner(4, "Latency")
-    duel = Duel(
+    benchmark = Benchmark(
         name="llm_inference/generation",
         subject=Arm(path, lambda: ours(ids, NEW_TOKENS)),
         baseline=Arm(baseline.name, lambda: baseline.generate(ids, NEW_TOKENS)),
@@ -132,7 +132,7 @@ def main() -> int:
         device=device,
         params={"dtype": "float32", "new_tokens": NEW_TOKENS},
     )
-    good = run_duel(duel, pairs=12, at_least=4, budget_s=BUDGET_S).ok
+    good = run_benchmark(benchmark, pairs=12, at_least=4, budget_s=BUDGET_S).ok
     banner(5, "int8 weights, which are another model")
     good &= judge_int8(int8, baseline.model, device)
     banner(6, "Result")

@@ -33,7 +33,7 @@ SUFFIX = {"torch_export": "pt2", "aotinductor": "aot.pt2", "onnx": "onnx", "torc
 
 
 class Encoder(nn.Module):
-    """Token ids [B, S] -> scores [B, S, vocabulary]."""
+    """Encoder from token ids [B, S] to scores [B, S, vocabulary]."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Encoder(nn.Module):
         self.head = nn.Linear(WIDTH, VOCABULARY)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """[B, S] -> [B, S, vocabulary]"""
+        """Map [B, S] to [B, S, vocabulary]."""
         return self.head(self.encoder(self.tokens(ids)))
 
 
@@ -54,13 +54,13 @@ def banner(number: int, title: str) -> None:
 
 @torch.no_grad()
 def latencies_ms(run, ids: Tensor) -> list[float]:
-    """Every one of `ITERATIONS` calls, warm and waited for."""
+    """Time each of `ITERATIONS` synchronised calls after warm-up, in ms."""
     warm_up(lambda: run(ids), ids.device, budget_s=2.0)
     return [1e3 * timed(lambda: run(ids), ids.device) for _ in range(ITERATIONS)]
 
 
 def load(file_format: str, path: Path, device: torch.device) -> export.Exported:
-    """Read a file back as its user would: SafeTensors into a model with other weights."""
+    """Load a file as its user would: SafeTensors into a model with other weights."""
     if file_format == "safetensors":
         return export.load_safetensors(path, Encoder().to(device).eval())
     return getattr(export, f"load_{file_format}")(path)
@@ -96,7 +96,7 @@ def attempt(file_format: str, model: nn.Module, ids: Tensor, folder: Path) -> bo
 
 
 def report(result: export.ExportResult, samples: list[float], device: torch.device) -> None:
-    """One row of the table, and the format's metrics."""
+    """Print one row of the table and emit the format's metrics."""
     name, params = f"model_export/{result.format}", {"device": str(device), "dtype": "float32"}
     megabytes = result.size_bytes / 1e6
     evidence.metric(f"{name}/size", [megabytes], unit="MB", direction="lower", **params)
@@ -122,7 +122,7 @@ def baseline(model: nn.Module, ids: Tensor) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """All steps; 0 if every file that could be written agrees with the model."""
+    """Run all steps; return 0 if every written file agrees with the model."""
     parser = argparse.ArgumentParser(description="UC1: export formats of a transformer encoder")
     known = list(export.EXPORTERS)
     parser.add_argument("--formats", nargs="+", choices=known, default=known)

@@ -34,7 +34,7 @@ from benchmarks.plain_training import (
     training_set,
 )
 from torchbridge import __version__, evidence
-from torchbridge.bench import Arm, Duel, run_duel
+from torchbridge.bench import Arm, Benchmark, run_benchmark
 from torchbridge.device import describe, pick_device
 from torchbridge.train import TensorBatches, TrainConfig, TrainResult, accuracy, fit
 
@@ -61,7 +61,7 @@ def metric(name: str, numbers: list[float], unit: str, direction: str, **params:
 
 
 def train_both(device: torch.device) -> tuple[nn.Module, TrainResult, bool]:
-    """Our trained model and its result; False if the arms disagree or did not learn."""
+    """Train both; return our model, its result, and False if losses disagree or do not fall."""
     data, config = training_set(device), TrainConfig(epochs=EPOCHS, seed=SEED)
     plain, ours = perceptron(device), perceptron(device)
     expected = plain_loop(plain, data, EPOCHS, SEED)
@@ -90,10 +90,10 @@ def train_both(device: torch.device) -> tuple[nn.Module, TrainResult, bool]:
 
 
 def time_both(device: torch.device, result: TrainResult) -> bool:
-    """Whole runs of both arms in turn, from the same weights."""
+    """Time whole runs of both arms alternately, from the same weights."""
     data, config = training_set(device), TrainConfig(epochs=EPOCHS, seed=SEED)
     dtype = result.precision.dtype or torch.float32
-    duel = Duel(
+    benchmark = Benchmark(
         name="training_loop/run",
         subject=Arm(
             "torchbridge", lambda: fit(perceptron(device), data, config, device=device).losses
@@ -103,11 +103,11 @@ def time_both(device: torch.device, result: TrainResult) -> bool:
         device=device,
         params={"dtype": str(dtype).removeprefix("torch."), "epochs": EPOCHS},
     )
-    return run_duel(duel, pairs=16, at_least=4, budget_s=BUDGET_S).ok
+    return run_benchmark(benchmark, pairs=16, at_least=4, budget_s=BUDGET_S).ok
 
 
 def export(model: nn.Module, device: torch.device) -> bool:
-    """The trained model as TorchScript and SafeTensors, each read back and compared."""
+    """Export the trained model to TorchScript and SafeTensors, and compare the files."""
     from torchbridge.export import (
         ExportUnavailable,
         export_to_safetensors,
@@ -137,7 +137,7 @@ def export(model: nn.Module, device: torch.device) -> bool:
 
 
 def main() -> int:
-    """All steps; 0 if every check passed."""
+    """Run all steps; return 0 if every check passed."""
     device = pick_device()
     banner(1, "Environment and model")
     count = sum(p.numel() for p in perceptron(device).parameters())

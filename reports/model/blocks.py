@@ -16,7 +16,7 @@ class Plot:
     name: str
     """Names its file: lower-case letters, digits and dashes."""
     title: str
-    told: str
+    alt_text: str
     """A sentence that describes the plot, as its alternative text."""
     svg: str
 

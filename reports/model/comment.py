@@ -26,7 +26,7 @@ class FailingEntry:
     """Empty for a failure of the cell outside of its jobs."""
     tests: tuple[str, ...]
     """Empty if the job or the cell failed for another reason than its tests."""
-    said: str
+    description: str
     cells: tuple[str, ...]
 
 

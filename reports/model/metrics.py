@@ -123,7 +123,7 @@ class PairedFigure:
 
     @property
     def change(self) -> str:
-        """``1.3% slower``."""
+        """The change in words: ``1.3% slower``."""
         word = "slower" if self.slower_percent > 0 else "faster"
         return f"{abs(self.slower_percent):.1f}% {word}"
 

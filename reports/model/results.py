@@ -21,7 +21,7 @@ class FailureGroupRow:
     id: str
     kind: str
     """Whose failure it probably is."""
-    said: str
+    description: str
     """The exception, its location, and its masked message."""
     count: int
     tests: tuple[str, ...]

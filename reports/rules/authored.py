@@ -21,7 +21,7 @@ from reports.model.blocks import CommandTable
 from reports.model.platform import PlatformReport
 from reports.model.summary import SummaryReport
 from reports.model.values import Absent, Claim, Contradiction, ReportModel, Status, Tally
-from reports.rules.blocks import Said, differs
+from reports.rules.blocks import RuleFinding, differs
 from reports.rules.registry import kind_figures
 
 Figures = tuple[int, ...]
@@ -30,7 +30,7 @@ ABSOLUTE = re.compile(r"\b(all|every|fully|100\s?%|perfect|production.ready)\b",
 _NUMERAL = re.compile(r"(?<![\w.-])\d[\d,]*")
 
 
-def claims_rule(report: ReportModel) -> Iterator[Said]:
+def claims_rule(report: ReportModel) -> Iterator[RuleFinding]:
     """Check each claim's figures against the report."""
     known, status = _known(report)
     for claim in report.conclusion:
@@ -46,13 +46,13 @@ def claims_rule(report: ReportModel) -> Iterator[Said]:
             yield "error", "claim", f"nothing in the report backs the figures of {claim.rule}"
 
 
-def _numerals(claim: Claim) -> Iterator[Said]:
+def _numerals(claim: Claim) -> Iterator[RuleFinding]:
     said = tuple(int(found.replace(",", "")) for found in _NUMERAL.findall(claim.text))
     if claim.figures:
         yield from differs("claim", f"numbers in {claim.text!r}", said, claim.figures)
 
 
-def _outcome(claim: Claim, status: Status) -> Iterator[Said]:
+def _outcome(claim: Claim, status: Status) -> Iterator[RuleFinding]:
     word = term(status.code).word.upper()
     if not re.search(rf"Outcome(?: of the run)?: \S+ {word}\b", claim.text):
         yield "error", "claim", f"the outcome is {word}, the claim says: {claim.text}"
@@ -161,7 +161,7 @@ def _sentences(text: str) -> Iterator[str]:
                 yield part.strip()
 
 
-def _judge(sentence: str, scope: _Scope) -> Iterator[Said]:
+def _judge(sentence: str, scope: _Scope) -> Iterator[RuleFinding]:
     found = [*_shares(sentence, scope), *_rates(sentence, scope), *_places(sentence, scope)]
     found += _degraded(sentence, scope)
     found += [] if found else [*_absolute(sentence, scope)]
@@ -215,7 +215,7 @@ def _checks(job: JobRecord) -> tuple[int, int]:
     return len([check for check in judged if check.outcome == "passed"]), len(judged)
 
 
-def _shares(sentence: str, scope: _Scope) -> Iterator[Said]:
+def _shares(sentence: str, scope: _Scope) -> Iterator[RuleFinding]:
     """``x/y tests`` and ``z % of the tests`` are among the results' own."""
     demos = bool(_DEMOS.search(sentence)) and not _TESTS.search(sentence)
     if not demos and not _TESTS.search(sentence):
@@ -243,7 +243,7 @@ def _claim_text(scope: _Scope, *, demos: bool) -> str:
     return f"{share} ({share.percent:.1f}%) judged tests passed, {counts.skipped} skipped"
 
 
-def _every_test(number: int, scope: _Scope) -> Iterator[Said]:
+def _every_test(number: int, scope: _Scope) -> Iterator[RuleFinding]:
     every = [scope.counts, *(c.counts for c in scope.cells), *(j.counts for _, j in scope.jobs)]
     same = [counts for counts in every if counts.collected == number]
     if not any(counts.passed == number for counts in same):
@@ -252,7 +252,7 @@ def _every_test(number: int, scope: _Scope) -> Iterator[Said]:
         yield "error", "figure", f"{message}, {found.skipped} were skipped"
 
 
-def _rates(sentence: str, scope: _Scope) -> Iterator[Said]:
+def _rates(sentence: str, scope: _Scope) -> Iterator[RuleFinding]:
     """Check that claimed throughputs were measured."""
     measured = [
         sorted(fact.samples)[len(fact.samples) // 2]
@@ -268,7 +268,7 @@ def _rates(sentence: str, scope: _Scope) -> Iterator[Said]:
             yield "error", "figure", message
 
 
-def _places(sentence: str, scope: _Scope) -> Iterator[Said]:
+def _places(sentence: str, scope: _Scope) -> Iterator[RuleFinding]:
     """Check that a feature claimed on a platform has a job there."""
     if not _SUCCESS.search(sentence) or not re.search(r"\bon\b", sentence):
         return
@@ -307,7 +307,7 @@ def _is_at(cell: CellRecord, place: str) -> bool:
     return place.lower() in said
 
 
-def _degraded(sentence: str, scope: _Scope) -> Iterator[Said]:
+def _degraded(sentence: str, scope: _Scope) -> Iterator[RuleFinding]:
     """Find praise of degraded jobs."""
     if not _SUCCESS.search(sentence) or _DENIED.search(sentence):
         return
@@ -322,7 +322,7 @@ def _names(sentence: str, job: JobRecord) -> bool:
     return bool(about) and about <= words(sentence)
 
 
-def _absolute(sentence: str, scope: _Scope) -> Iterator[Said]:
+def _absolute(sentence: str, scope: _Scope) -> Iterator[RuleFinding]:
     """Check absolute claims: contradicted ones are errors, unknown ones warnings."""
     said = _ABSOLUTE.search(sentence)
     if not said or not _SUCCESS.search(sentence) or _DENIED.search(sentence):
@@ -353,7 +353,7 @@ def _state(job: JobRecord) -> str:
     return f"{job.title or job.id} {ended}{beside if counts.collected else ''}"
 
 
-def _facts(text: str) -> Iterator[Said]:
+def _facts(text: str) -> Iterator[RuleFinding]:
     """Check known facts of boards and prices."""
     document = read(ForeignDocument("annotation", text))
     for rule, check in (

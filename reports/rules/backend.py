@@ -22,13 +22,13 @@ from reports.model.backend import (
 )
 from reports.model.metrics import MetricFigure
 from reports.model.values import Absent, Tally
-from reports.rules.blocks import ARCHITECTURE_OF, OUTCOMES, Said, close, differs, total_is
+from reports.rules.blocks import ARCHITECTURE_OF, OUTCOMES, RuleFinding, close, differs, total_is
 
 _SIMILAR_UP_TO = 5.0
 _UNSETTLED = ("running", "queued")
 
 
-def class_rule(part: ClassRow) -> Iterator[Said]:
+def class_rule(part: ClassRow) -> Iterator[RuleFinding]:
     """Check that tests are listed or counted, and that tallies match the tests."""
     yield from differs("class", f"{part.name}: tests", part.tests, len(part.rows) + part.hidden)
     if part.hidden < 0:
@@ -44,7 +44,7 @@ def class_rule(part: ClassRow) -> Iterator[Said]:
 
 def _class_cell(
     part: ClassRow, cell: ClassCell, column: int, counts: Counter[str]
-) -> Iterator[Said]:
+) -> Iterator[RuleFinding]:
     if not part.hidden:
         for name in OUTCOMES:
             found = counts[name]
@@ -63,7 +63,7 @@ def _word(cell: ClassCell) -> str:
     return "passed" if tally.passed + tally.xfailed + tally.xpassed else "skipped"
 
 
-def suite_columns_rule(part: BackendSuite) -> Iterator[Said]:
+def suite_columns_rule(part: BackendSuite) -> Iterator[RuleFinding]:
     """Check that a suite's values are the sums of its classes and unnamed tests."""
     yield from differs("total", f"{part.id}: tests", part.tests, sum(c.tests for c in part.classes))
     for index, column in enumerate(part.columns):
@@ -75,7 +75,7 @@ def suite_columns_rule(part: BackendSuite) -> Iterator[Said]:
             yield from _column(part.id, column, named)
 
 
-def _column(suite: str, column: SuiteColumn, named: Sequence[ClassCell]) -> Iterator[Said]:
+def _column(suite: str, column: SuiteColumn, named: Sequence[ClassCell]) -> Iterator[RuleFinding]:
     extra = [column.unnamed] if column.unnamed is not None else []
     tallies: list[Tally | Absent] = [cell.tally for cell in named]
     if not isinstance(column.tally, Absent) or named or extra:
@@ -87,7 +87,7 @@ def _column(suite: str, column: SuiteColumn, named: Sequence[ClassCell]) -> Iter
         yield "error", "outcome", f"{suite} is over, and a class of it runs"
 
 
-def contrast_rule(part: Contrast) -> Iterator[Said]:
+def contrast_rule(part: Contrast) -> Iterator[RuleFinding]:
     """Check that each platform but the reference has a difference."""
     measured = sum(figure is not None for figure in part.figures)
     yield from differs("comparison", "differences", len(part.differences), measured - 1)
@@ -95,7 +95,7 @@ def contrast_rule(part: Contrast) -> Iterator[Said]:
         yield "error", "comparison", f"{part.name}: the reference is set against itself"
 
 
-def backend_rules(report: BackendReport) -> Iterator[Said]:
+def backend_rules(report: BackendReport) -> Iterator[RuleFinding]:
     """Check sums of platforms, and recompute differences."""
     for index, platform in enumerate(report.platforms):
         columns = [suite.columns[index] for suite in report.suites]
@@ -108,7 +108,9 @@ def backend_rules(report: BackendReport) -> Iterator[Said]:
         yield from _differences(contrast, report.platforms)
 
 
-def _architecture(platform: BackendPlatform, blocks: Sequence[BenchmarkBlock]) -> Iterator[Said]:
+def _architecture(
+    platform: BackendPlatform, blocks: Sequence[BenchmarkBlock]
+) -> Iterator[RuleFinding]:
     """Check that no benchmark names the architecture of another device."""
     devices = platform.hardware.devices
     mine = [device.compute_capability for device in devices]
@@ -132,7 +134,7 @@ def _architecture(platform: BackendPlatform, blocks: Sequence[BenchmarkBlock]) -
                 )
 
 
-def _measured(platform: BackendPlatform, blocks: Sequence[BenchmarkBlock]) -> Iterator[Said]:
+def _measured(platform: BackendPlatform, blocks: Sequence[BenchmarkBlock]) -> Iterator[RuleFinding]:
     count = platform.benchmarks
     entries = [e for block in blocks for section in block.sections for e in section.entries]
     if isinstance(count, Absent):
@@ -148,12 +150,12 @@ def _measured(platform: BackendPlatform, blocks: Sequence[BenchmarkBlock]) -> It
             yield "error", "total", f"{platform.cell}: {jobs.part} of {jobs.whole} benchmarks"
 
 
-def _not_better(platform: BackendPlatform, codes: Sequence[str]) -> Iterator[Said]:
+def _not_better(platform: BackendPlatform, codes: Sequence[str]) -> Iterator[RuleFinding]:
     if platform.status.code == "passed" and any(code != "passed" for code in codes):
         yield "error", "outcome", f"{platform.cell} passed, and a suite of it did not"
 
 
-def _differences(part: Contrast, platforms: Sequence[BackendPlatform]) -> Iterator[Said]:
+def _differences(part: Contrast, platforms: Sequence[BackendPlatform]) -> Iterator[RuleFinding]:
     by_cell = {p.cell: (p, f) for p, f in zip(platforms, part.figures, strict=True)}
     first, reference = by_cell[part.reference]
     for said in part.differences:
@@ -168,7 +170,7 @@ def _differences(part: Contrast, platforms: Sequence[BackendPlatform]) -> Iterat
 
 def _difference(
     part: Contrast, difference: ReferenceDifference, figure: MetricFigure, reference: MetricFigure
-) -> Iterator[Said]:
+) -> Iterator[RuleFinding]:
     mine, other = figure.median, reference.median
     if (
         isinstance(mine, Absent)
@@ -198,7 +200,7 @@ def _touch(one: MetricFigure, other: MetricFigure) -> bool:
     return max(a, c) <= min(b, d)
 
 
-def backend_evidence(report: BackendReport, evidence: Evidence) -> Iterator[Said]:
+def backend_evidence(report: BackendReport, evidence: Evidence) -> Iterator[RuleFinding]:
     """Check that the report has exactly the tests and values of the evidence."""
     cells = {cell.id: cell for cell in evidence.record.cells}
     for index, platform in enumerate(report.platforms):
@@ -210,7 +212,7 @@ def backend_evidence(report: BackendReport, evidence: Evidence) -> Iterator[Said
                 yield from _figures(block, cell)
 
 
-def _tests(suite: BackendSuite, column: int, tests: Sequence[TestFact]) -> Iterator[Said]:
+def _tests(suite: BackendSuite, column: int, tests: Sequence[TestFact]) -> Iterator[RuleFinding]:
     known = {_module_and_rest(test.nodeid): test for test in tests}
     counted = 0
     for row in suite.classes:
@@ -234,7 +236,7 @@ def _outcome(fact: TestFact) -> str:
     return (fact.outcome if settled else TestOutcome.MISSING).word
 
 
-def _figures(block: BenchmarkBlock, cell: CellRecord) -> Iterator[Said]:
+def _figures(block: BenchmarkBlock, cell: CellRecord) -> Iterator[RuleFinding]:
     facts = [fact for job in cell.jobs if job.id == block.job for fact in job.metrics]
     known = {(f.unit, f.direction, tuple(map(repr, f.samples))): f.name for f in facts}
     for section in block.sections:
@@ -260,7 +262,7 @@ def _counted(tally: Tally | Absent) -> tuple[int, ...]:
     return (tally.passed, judged, tally.skipped, tally.missing, *seldom)
 
 
-BACKEND_PARTS: dict[type, Callable[[Any], Iterator[Said]]] = {
+BACKEND_PARTS: dict[type, Callable[[Any], Iterator[RuleFinding]]] = {
     ClassRow: class_rule,
     BackendSuite: suite_columns_rule,
     Contrast: contrast_rule,

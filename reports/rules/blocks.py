@@ -18,7 +18,7 @@ from reports.model.blocks import (
 )
 from reports.model.values import Absent, CheckTally, Rate, Tally
 
-Said = tuple[str, str, str]
+RuleFinding = tuple[str, str, str]
 """Level, rule, message."""
 
 OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed", "missing", "not_run")
@@ -34,13 +34,13 @@ def close(a: float, b: float) -> bool:
     return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
 
 
-def differs(rule: str, what: str, stated: object, recomputed: object) -> Iterator[Said]:
+def differs(rule: str, what: str, stated: object, recomputed: object) -> Iterator[RuleFinding]:
     """Return an error if a stated value differs from the recomputed one."""
     if stated != recomputed:
         yield "error", rule, f"{what} is {stated}, recomputed {recomputed}"
 
 
-def rate_rule(part: Rate) -> Iterator[Said]:
+def rate_rule(part: Rate) -> Iterator[RuleFinding]:
     """Check ``percent = 100 * part / whole``."""
     if not 0 <= part.part <= part.whole:
         yield "error", "rate", f"{part.part} of {part.whole} is no share"
@@ -52,7 +52,7 @@ def rate_rule(part: Rate) -> Iterator[Said]:
             yield "error", "rate", f"percent is {part.percent}, recomputed {found}"
 
 
-def tally_rule(part: Tally) -> Iterator[Said]:
+def tally_rule(part: Tally) -> Iterator[RuleFinding]:
     """Check that the eight counts add up, and the pass rate."""
     figures = [getattr(part, name) for name in OUTCOMES]
     if min(figures) < 0:
@@ -63,13 +63,13 @@ def tally_rule(part: Tally) -> Iterator[Said]:
     yield from differs("pass_rate", "the rate's whole", part.rate.whole, judged)
 
 
-def checks_rule(part: CheckTally) -> Iterator[Said]:
+def checks_rule(part: CheckTally) -> Iterator[RuleFinding]:
     """Check the pass rate of checks."""
     yield from differs("checks", "the rate's part", part.rate.part, part.passed)
     yield from differs("checks", "the rate's whole", part.rate.whole, part.passed + part.failed)
 
 
-def suite_rule(part: SuiteRow) -> Iterator[Said]:
+def suite_rule(part: SuiteRow) -> Iterator[RuleFinding]:
     """Check that a passed suite collected tests, and that all are accounted for."""
     if part.status.code != "passed":
         return
@@ -79,7 +79,7 @@ def suite_rule(part: SuiteRow) -> Iterator[Said]:
         yield "error", "outcome", f"the suite passed with {part.tally.bad} tests that did not"
 
 
-def total_is(total: Tally | Absent, rows: Sequence[Tally | Absent]) -> Iterator[Said]:
+def total_is(total: Tally | Absent, rows: Sequence[Tally | Absent]) -> Iterator[RuleFinding]:
     """Check that a total is the sum of its rows, and absent only without any."""
     known = [row for row in rows if not isinstance(row, Absent)]
     if isinstance(total, Absent):
@@ -90,19 +90,19 @@ def total_is(total: Tally | Absent, rows: Sequence[Tally | Absent]) -> Iterator[
         yield from differs("total", f"total {name}", getattr(total, name), found)
 
 
-def suites_rule(part: SuiteTable) -> Iterator[Said]:
+def suites_rule(part: SuiteTable) -> Iterator[RuleFinding]:
     """Check the total of the suites."""
     yield from total_is(part.total, [row.tally for row in part.rows])
 
 
-def problems_rule(part: SuiteProblems) -> Iterator[Said]:
+def problems_rule(part: SuiteProblems) -> Iterator[RuleFinding]:
     """Check that listed and unlisted tests are all that did not pass."""
     yield from differs("listed", "bad tests", part.bad, len(part.shown) + part.hidden)
     if part.hidden < 0:
         yield "error", "listed", f"{-part.hidden} more tests are listed than were counted"
 
 
-def skips_rule(part: SuiteSkips) -> Iterator[Said]:
+def skips_rule(part: SuiteSkips) -> Iterator[RuleFinding]:
     """Check that the groups contain every skipped test."""
     found = sum(group.tests for group in part.groups) + part.hidden
     yield from differs("skips", "skipped tests", part.skipped, found)
@@ -110,7 +110,7 @@ def skips_rule(part: SuiteSkips) -> Iterator[Said]:
         yield "error", "skips", f"{-part.hidden} more tests are grouped than were skipped"
 
 
-def command_rule(part: CommandRow) -> Iterator[Said]:
+def command_rule(part: CommandRow) -> Iterator[RuleFinding]:
     """Check that a command's checks add up, and that none failed if the command passed."""
     checks = part.checks
     listed = len(part.lines) + part.hidden
@@ -123,7 +123,7 @@ def command_rule(part: CommandRow) -> Iterator[Said]:
         yield "error", "outcome", f"the job passed with {checks.failed} failed checks"
 
 
-def commands_rule(part: CommandTable) -> Iterator[Said]:
+def commands_rule(part: CommandTable) -> Iterator[RuleFinding]:
     """Check the totals of demos, use cases or benchmarks."""
     passed = len([row for row in part.rows if row.status.code == "passed"])
     yield from differs("total", "passed jobs", part.jobs.part, passed)
@@ -137,7 +137,7 @@ def commands_rule(part: CommandTable) -> Iterator[Said]:
         yield from differs("total", f"{name} checks", getattr(part.checks, name), found)
 
 
-def device_rule(part: ProbedDevice) -> Iterator[Said]:
+def device_rule(part: ProbedDevice) -> Iterator[RuleFinding]:
     """Check the architecture of the compute capability."""
     if isinstance(part.architecture, Absent) or isinstance(part.compute_capability, Absent):
         return
@@ -145,7 +145,7 @@ def device_rule(part: ProbedDevice) -> Iterator[Said]:
     yield from differs("architecture", "architecture", part.architecture, found)
 
 
-def timeline_rule(part: TimelineRow) -> Iterator[Said]:
+def timeline_rule(part: TimelineRow) -> Iterator[RuleFinding]:
     """Check ``until - at``."""
     if isinstance(part.until, Absent) or isinstance(part.duration_s, Absent):
         both = isinstance(part.until, Absent) and isinstance(part.duration_s, Absent)
@@ -158,7 +158,7 @@ def timeline_rule(part: TimelineRow) -> Iterator[Said]:
         yield "warning", "clock", f"the clock ran backwards by {-found:.3f} s in {part.target}"
 
 
-RULES: dict[type, Callable[[Any], Iterator[Said]]] = {
+RULES: dict[type, Callable[[Any], Iterator[RuleFinding]]] = {
     Rate: rate_rule,
     Tally: tally_rule,
     CheckTally: checks_rule,

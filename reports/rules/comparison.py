@@ -20,10 +20,10 @@ from reports.model.comparison import (
 )
 from reports.model.metrics import MetricFigure
 from reports.model.values import Absent, Tally
-from reports.rules.blocks import Said, close, differs
+from reports.rules.blocks import RuleFinding, close, differs
 
 
-def compare_rules(report: CompareReport) -> Iterator[Said]:
+def compare_rules(report: CompareReport) -> Iterator[RuleFinding]:
     """Yield the contradictions between the parts of a comparison."""
     for pair in report.pairs:
         yield from _results_of_pair(pair)
@@ -59,7 +59,7 @@ def _count(changes: Changes, name: str) -> int:
     return next((group.count for group in changes.groups if group.category == name), 0)
 
 
-def _results_of_pair(pair: PairedCell) -> Iterator[Said]:
+def _results_of_pair(pair: PairedCell) -> Iterator[RuleFinding]:
     where = pair.head_cell
     for what, changes in (("tests", pair.tests), ("checks", pair.checks)):
         yield from _changes(f"{where}: {what}", changes)
@@ -77,7 +77,7 @@ def _results_of_pair(pair: PairedCell) -> Iterator[Said]:
     yield from _money(pair.base_usd, pair.head_usd, pair.usd_difference)
 
 
-def _changes(where: str, changes: Changes) -> Iterator[Said]:
+def _changes(where: str, changes: Changes) -> Iterator[RuleFinding]:
     for group in changes.groups:
         listed = len(group.shown) + group.hidden
         yield from differs("listed", f"{where}: {group.category}", group.count, listed)
@@ -95,7 +95,7 @@ def _went(changes: Changes) -> int:
     return sum(group.count for group in changes.groups if group.category in ("gone", "hidden"))
 
 
-def _delta(delta: MetricDelta) -> Iterator[Said]:
+def _delta(delta: MetricDelta) -> Iterator[RuleFinding]:
     name = f"{delta.job}: {delta.metric}"
     base, head = delta.base.median, delta.head.median
     if isinstance(base, Absent) or isinstance(head, Absent) or not base:
@@ -131,7 +131,7 @@ def _high(figure: MetricFigure) -> float:
 
 def _money(
     base: Decimal | Absent, head: Decimal | Absent, difference: Decimal | Absent
-) -> Iterator[Said]:
+) -> Iterator[RuleFinding]:
     if isinstance(base, Absent) or isinstance(head, Absent):
         both = isinstance(difference, Absent)
         yield from differs("cost", "a difference to an unknown cost", both, True)
@@ -146,7 +146,7 @@ Names = set[tuple[str, str]]
 """Job, name."""
 
 
-def compare_evidence(report: CompareReport, evidence: Evidence) -> Iterator[Said]:
+def compare_evidence(report: CompareReport, evidence: Evidence) -> Iterator[RuleFinding]:
     """Check the groups against the tests of both runs."""
     if evidence.base is None:
         yield "error", "comparison", "there is no base to compare with"
@@ -173,7 +173,7 @@ def compare_evidence(report: CompareReport, evidence: Evidence) -> Iterator[Said
                 yield from differs("recount", f"{pair.head_cell}: {name}", said[name], found)
 
 
-def _side(side: Side, alone: Iterable[UnmatchedCell], evidence: Evidence) -> Iterator[Said]:
+def _side(side: Side, alone: Iterable[UnmatchedCell], evidence: Evidence) -> Iterator[RuleFinding]:
     yield from differs("comparison", "the run", side.run_id, evidence.record.run.id)
     wheel = "" if isinstance(side.wheel_sha256, Absent) else side.wheel_sha256
     yield from differs("comparison", "the subject's wheel", wheel, evidence.record.subject.wheel)
@@ -184,7 +184,7 @@ def _side(side: Side, alone: Iterable[UnmatchedCell], evidence: Evidence) -> Ite
         yield from differs("recount", f"{lonely.cell}: tests", lonely.tests, found)
 
 
-def _pair(pair: PairedCell, base: Evidence, head: Evidence) -> Iterator[Said]:
+def _pair(pair: PairedCell, base: Evidence, head: Evidence) -> Iterator[RuleFinding]:
     old, new = base.record.cell(pair.base_cell), head.record.cell(pair.head_cell)
     if old is None or new is None:
         yield "error", "comparison", f"no cell {pair.base_cell}, or {pair.head_cell}"

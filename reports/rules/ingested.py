@@ -17,10 +17,10 @@ from reports.model.platform import PlatformReport
 from reports.model.results import FailureGroupRow, FailureTable
 from reports.model.summary import SummaryReport, SummaryRow
 from reports.model.values import Absent, ReportModel, Status, Tally
-from reports.rules.blocks import ARCHITECTURE_OF, OUTCOMES, Said, close, differs
+from reports.rules.blocks import ARCHITECTURE_OF, OUTCOMES, RuleFinding, close, differs
 
 
-def recorded_rule(report: ReportModel, evidence: Evidence) -> Iterator[Said]:
+def recorded_rule(report: ReportModel, evidence: Evidence) -> Iterator[RuleFinding]:
     """Look everything up that no other figure of the report would betray."""
     cells = {cell.id: cell for cell in evidence.record.cells}
     yield from _footer(report, evidence)
@@ -33,7 +33,7 @@ def recorded_rule(report: ReportModel, evidence: Evidence) -> Iterator[Said]:
             yield from _row(row, cells[row.cell]) if row.cell in cells else ()
 
 
-def _footer(report: ReportModel, evidence: Evidence) -> Iterator[Said]:
+def _footer(report: ReportModel, evidence: Evidence) -> Iterator[RuleFinding]:
     """Check that the digest is of the evidence that the report was checked against."""
     said = report.footer.evidence_sha256
     known = {cell.id: _brought(cell) for cell in evidence.record.cells}
@@ -57,7 +57,7 @@ def _brought(cell: CellRecord) -> str:
     return came.get("events.jsonl") or (cell.ingested.fingerprint if cell.ingested else "")
 
 
-def _platform(report: PlatformReport, cell: CellRecord) -> Iterator[Said]:
+def _platform(report: PlatformReport, cell: CellRecord) -> Iterator[RuleFinding]:
     rows: list[SuiteRow | CommandRow] = [*report.suites.rows]
     for table in (report.demos, report.use_cases, report.benchmarks):
         rows += table.rows
@@ -73,7 +73,7 @@ def _platform(report: PlatformReport, cell: CellRecord) -> Iterator[Said]:
     yield from _files(report.files, cell)
 
 
-def _job(row: SuiteRow | CommandRow, job: JobRecord) -> Iterator[Said]:
+def _job(row: SuiteRow | CommandRow, job: JobRecord) -> Iterator[RuleFinding]:
     yield from _status(row.id, row.status, job)
     if job.outcome is not None:
         yield from differs("degraded", f"{row.id}: the mark", row.status.degraded, job.degraded)
@@ -86,13 +86,13 @@ def _job(row: SuiteRow | CommandRow, job: JobRecord) -> Iterator[Said]:
             yield from differs("recorded", f"{row.id}: {name}", getattr(row.checks, name), found)
 
 
-def _duration(row: SuiteRow | CommandRow, figure: float | None) -> Iterator[Said]:
+def _duration(row: SuiteRow | CommandRow, figure: float | None) -> Iterator[RuleFinding]:
     said = row.duration_s
     if not isinstance(said, Absent) and figure is not None and not close(said, figure):
         yield "error", "recorded", f"{row.id} took {said} s, recorded {figure} s"
 
 
-def _status(what: str, status: Status, job_record: CellRecord | JobRecord) -> Iterator[Said]:
+def _status(what: str, status: Status, job_record: CellRecord | JobRecord) -> Iterator[RuleFinding]:
     if job_record.outcome is not None:
         yield from differs(
             "recorded", f"{what}: the outcome", status.code, job_record.outcome.value
@@ -102,7 +102,7 @@ def _status(what: str, status: Status, job_record: CellRecord | JobRecord) -> It
         yield from differs("recorded", f"{what}: flaky", status.flaky, flaky_mark(job_record))
 
 
-def _tally(what: str, tally: Tally | Absent, counts: Counts) -> Iterator[Said]:
+def _tally(what: str, tally: Tally | Absent, counts: Counts) -> Iterator[RuleFinding]:
     if isinstance(tally, Absent):
         finished = counts.collected - counts.missing - counts.not_run
         yield from differs("recorded", f"{what}: tests behind no tally", 0, finished)
@@ -112,14 +112,14 @@ def _tally(what: str, tally: Tally | Absent, counts: Counts) -> Iterator[Said]:
         yield from differs("recorded", f"{what}: {name}", said, found)
 
 
-def _hardware(hardware: Hardware, probed: Mapping[str, object]) -> Iterator[Said]:
+def _hardware(hardware: Hardware, probed: Mapping[str, object]) -> Iterator[RuleFinding]:
     for name in ("torch", "python"):
         said, found = getattr(hardware, name), probed.get(name)
         if not isinstance(said, Absent) and isinstance(found, str):
             yield from differs("recorded", name, said, found)
 
 
-def _files(files: Sequence[FileRow], cell: CellRecord) -> Iterator[Said]:
+def _files(files: Sequence[FileRow], cell: CellRecord) -> Iterator[RuleFinding]:
     known = {artifact.name: artifact for artifact in cell.artifacts}
     for file in files:
         artifact = known.get(file.name)
@@ -131,7 +131,7 @@ def _files(files: Sequence[FileRow], cell: CellRecord) -> Iterator[Said]:
         yield from differs("recorded", f"sha256 of {file.name}", file.sha256, artifact.digest)
 
 
-def _row(row: SummaryRow, cell: CellRecord) -> Iterator[Said]:
+def _row(row: SummaryRow, cell: CellRecord) -> Iterator[RuleFinding]:
     yield from _status(row.cell, row.status, cell)
     yield from differs("simulated", row.cell, row.provenance.simulated, cell.simulated)
     yield from _tally(row.cell, row.tally, cell.counts)
@@ -144,7 +144,7 @@ def _row(row: SummaryRow, cell: CellRecord) -> Iterator[Said]:
 BAD = ("failed", "error")
 
 
-def origin_rule(part: Origin) -> Iterator[Said]:
+def origin_rule(part: Origin) -> Iterator[RuleFinding]:
     """Check that listed and hidden files add up to the total, and so do the files of each kind."""
     yield from differs("files", "files", part.files, len(part.sources) + part.hidden)
     yield from differs("files", "files by kind", sum(n for _, n in part.kinds), part.files)
@@ -159,7 +159,7 @@ def origin_rule(part: Origin) -> Iterator[Said]:
             yield "warning", "files", f"{source.name} has {sorted(said)} tests by its own words"
 
 
-def catalogued_rule(part: Catalogued) -> Iterator[Said]:
+def catalogued_rule(part: Catalogued) -> Iterator[RuleFinding]:
     """Check that the architecture matches the compute capability."""
     if isinstance(part.compute_capability, Absent) or isinstance(part.architecture, Absent):
         return
@@ -167,7 +167,7 @@ def catalogued_rule(part: Catalogued) -> Iterator[Said]:
     yield from differs("architecture", "the catalogue's architecture", part.architecture, found)
 
 
-def failure_group_rule(part: FailureGroupRow) -> Iterator[Said]:
+def failure_group_rule(part: FailureGroupRow) -> Iterator[RuleFinding]:
     """Check that results are named or counted."""
     yield from differs(
         "failure_groups", f"results of {part.id}", part.count, len(part.tests) + part.hidden
@@ -176,7 +176,7 @@ def failure_group_rule(part: FailureGroupRow) -> Iterator[Said]:
         yield "error", "failure_groups", f"{part.id} names more tests than it counts"
 
 
-def failures_rule(part: FailureTable) -> Iterator[Said]:
+def failures_rule(part: FailureTable) -> Iterator[RuleFinding]:
     """Check that the failure groups add up to the failing results."""
     found = sum(row.count for row in part.rows) + part.hidden
     yield from differs("failure_groups", "failing results", part.failing, found)
@@ -186,7 +186,7 @@ def failures_rule(part: FailureTable) -> Iterator[Said]:
         yield from differs("failure_groups", "signatures", part.signatures, len(part.rows))
 
 
-def platform_origin_rule(report: PlatformReport) -> Iterator[Said]:
+def platform_origin_rule(report: PlatformReport) -> Iterator[RuleFinding]:
     """Check that failures do not exceed the suites', and recompute comparisons."""
     total = report.suites.total
     if report.failures is not None and not isinstance(total, Absent):
@@ -203,7 +203,7 @@ def platform_origin_rule(report: PlatformReport) -> Iterator[Said]:
         yield from slower_rule(report.metrics)
 
 
-def summary_origin_rule(report: SummaryReport) -> Iterator[Said]:
+def summary_origin_rule(report: SummaryReport) -> Iterator[RuleFinding]:
     """Check that failures do not exceed the cells'."""
     if report.failures is not None and not isinstance(report.total.tally, Absent):
         bad = report.total.tally.failed + report.total.tally.error
@@ -214,7 +214,9 @@ def summary_origin_rule(report: SummaryReport) -> Iterator[Said]:
             yield "error", "unnamed", f"{row.unnamed} of {row.tally.collected} have no name"
 
 
-def _compared(comparison: Comparison, row: ComparedRow, first: ComparedRow) -> Iterator[Said]:
+def _compared(
+    comparison: Comparison, row: ComparedRow, first: ComparedRow
+) -> Iterator[RuleFinding]:
     if not isinstance(row.relative, Absent):
         a, b = row.median, first.median
         found = a / b if comparison.direction == "higher" else b / a
@@ -229,7 +231,7 @@ def _compared(comparison: Comparison, row: ComparedRow, first: ComparedRow) -> I
 
 def _measured(
     comparison: Comparison, rows: Sequence[ComparedRow], tables: Sequence[MetricTable]
-) -> Iterator[Said]:
+) -> Iterator[RuleFinding]:
     mine = [table for table in tables if table.job == comparison.job]
     cells = [cell for table in mine for line in table.rows for cell in line.cells]
     known = {(c.name, c.median, c.low, c.high, c.n, c.spread) for c in cells if c is not None}
@@ -239,7 +241,7 @@ def _measured(
             yield "error", "comparison", f"{comparison.metric} is {said}, which was not measured"
 
 
-def slower_rule(tables: Sequence[MetricTable]) -> Iterator[Said]:
+def slower_rule(tables: Sequence[MetricTable]) -> Iterator[RuleFinding]:
     """Yield findings on speed-ups over a baseline that are slowdowns: ratios below 1."""
     for table in tables:
         for index, column in enumerate(table.columns):
@@ -262,7 +264,9 @@ def slower_rule(tables: Sequence[MetricTable]) -> Iterator[Said]:
                 )
 
 
-def origin_evidence(report: PlatformReport | SummaryReport, evidence: Evidence) -> Iterator[Said]:
+def origin_evidence(
+    report: PlatformReport | SummaryReport, evidence: Evidence
+) -> Iterator[RuleFinding]:
     """Check that the origin of ingested evidence is as stored."""
     pairs = [(report.cell, report.origin)] if isinstance(report, PlatformReport) else []
     if isinstance(report, SummaryReport):
@@ -282,7 +286,7 @@ def origin_evidence(report: PlatformReport | SummaryReport, evidence: Evidence) 
         yield from differs("failure_groups", "failing results", report.failures.failing, found)
 
 
-def _as_stored(origin: Origin | None, cell: CellRecord) -> Iterator[Said]:
+def _as_stored(origin: Origin | None, cell: CellRecord) -> Iterator[RuleFinding]:
     stored = cell.ingested
     if origin is None or stored is None:
         yield from differs("files", f"{cell.id}: handed in", origin is None, stored is None)
@@ -300,7 +304,7 @@ def _as_stored(origin: Origin | None, cell: CellRecord) -> Iterator[Said]:
             yield "error", "files", f"{cell.id}: {s.name} is not told of as it is stored"
 
 
-TOLD_PARTS: dict[type, Callable[[Any], Iterator[Said]]] = {
+INGESTED_PARTS: dict[type, Callable[[Any], Iterator[RuleFinding]]] = {
     Origin: origin_rule,
     Catalogued: catalogued_rule,
     FailureGroupRow: failure_group_rule,

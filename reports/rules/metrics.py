@@ -10,7 +10,7 @@ from typing import Any
 from orchestrator.domain.run_record import CellRecord
 from reports.model.metrics import MetricColumn, MetricFigure, MetricLine, MetricTable, PairedFigure
 from reports.model.values import Absent
-from reports.rules.blocks import Said, close, differs
+from reports.rules.blocks import RuleFinding, close, differs
 
 TOLERANCE = 0.01
 _TOKENS = frozenset({"tok/s", "token/s", "tokens/s"})
@@ -19,7 +19,7 @@ _BATCH = ("batch", "batch_size")
 _SEQUENCE = ("seq", "seq_len", "sequence", "sequence_length")
 
 
-def throughput_rule(tables: Sequence[MetricTable]) -> Iterator[Said]:
+def throughput_rule(tables: Sequence[MetricTable]) -> Iterator[RuleFinding]:
     """Check that a throughput is explained by a time of the same job and parameters.
 
     Where a table does not show every figure, the time that explains it may be among the others.
@@ -33,7 +33,7 @@ def throughput_rule(tables: Sequence[MetricTable]) -> Iterator[Said]:
 
 def _judge(
     table: MetricTable, line: MetricLine, column: MetricColumn, figure: MetricFigure
-) -> Iterator[Said]:
+) -> Iterator[RuleFinding]:
     found = list(_expected(line, table))
     if found and not any(_agrees(figure, expected) for expected in found):
         params = ", ".join(f"{k}={v}" for k, v in line.params)
@@ -82,7 +82,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (at - below)
 
 
-def figure_rule(part: MetricFigure) -> Iterator[Said]:
+def figure_rule(part: MetricFigure) -> Iterator[RuleFinding]:
     """Number of samples, middle and spread."""
     yield from differs("samples", "n", part.n, len(part.samples))
     if isinstance(part.median, Absent) or not part.samples:
@@ -99,7 +99,7 @@ def figure_rule(part: MetricFigure) -> Iterator[Said]:
     yield from differs("samples", "kind of spread", part.spread, kind)
 
 
-def table_rule(part: MetricTable) -> Iterator[Said]:
+def table_rule(part: MetricTable) -> Iterator[RuleFinding]:
     """Check that figures are in their metric's column, and parameters are shown once."""
     for line in part.rows:
         yield from _line(line, part)
@@ -118,7 +118,7 @@ def table_rule(part: MetricTable) -> Iterator[Said]:
         yield "error", "table", f"{part.job} has fewer figures than are shown"
 
 
-def _line(line: MetricLine, table: MetricTable) -> Iterator[Said]:
+def _line(line: MetricLine, table: MetricTable) -> Iterator[RuleFinding]:
     yield from differs("table", "cells of a row", len(line.cells), len(table.columns))
     for column, cell in zip(table.columns, line.cells, strict=False):
         if cell is not None:
@@ -128,7 +128,7 @@ def _line(line: MetricLine, table: MetricTable) -> Iterator[Said]:
         yield "error", "table", f"a row of {table.job} has no figure"
 
 
-def _column(column: MetricColumn, job: str) -> Iterator[Said]:
+def _column(column: MetricColumn, job: str) -> Iterator[RuleFinding]:
     """Check that a ratio names its baseline, and a column its direction."""
     if isinstance(column.baseline, Absent):
         yield "warning", "baseline", f"{column.name} of {job} is a ratio that names no baseline"
@@ -138,7 +138,7 @@ def _column(column: MetricColumn, job: str) -> Iterator[Said]:
         yield "warning", "direction", f"{column.name} of {job} does not say what is better"
 
 
-def reported_rule(tables: Sequence[MetricTable], cell: CellRecord) -> Iterator[Said]:
+def reported_rule(tables: Sequence[MetricTable], cell: CellRecord) -> Iterator[RuleFinding]:
     """Check that every value was reported, and that hidden ones are counted."""
     for table in tables:
         facts = [fact for job in cell.jobs if job.id == table.job for fact in job.metrics]
@@ -156,7 +156,7 @@ def reported_rule(tables: Sequence[MetricTable], cell: CellRecord) -> Iterator[S
         yield from differs("reported", "figures not shown", table.hidden + table.repeated, found)
 
 
-def paired_rule(figures: Sequence[PairedFigure], cell: CellRecord) -> Iterator[Said]:
+def paired_rule(figures: Sequence[PairedFigure], cell: CellRecord) -> Iterator[RuleFinding]:
     """Check each change against the turns of both arms."""
     turns = {
         (job.id, pairs.metric): list(zip(pairs.subject, pairs.baseline, strict=True))
@@ -179,7 +179,7 @@ def _exact(samples: Sequence[float]) -> tuple[str, ...]:
     return tuple(repr(sample) for sample in samples)
 
 
-METRIC_RULES: dict[type, Callable[[Any], Iterator[Said]]] = {
+METRIC_RULES: dict[type, Callable[[Any], Iterator[RuleFinding]]] = {
     MetricFigure: figure_rule,
     MetricTable: table_rule,
 }

@@ -20,7 +20,7 @@ from reports.model.money import (
 from reports.model.platform import PlatformReport
 from reports.model.summary import SummaryReport
 from reports.model.values import Absent, Tally
-from reports.rules.blocks import Said, close, differs
+from reports.rules.blocks import RuleFinding, close, differs
 
 _ROUNDED = Decimal("0.00006")
 """Half of a hundredth of a cent, and a little."""
@@ -28,7 +28,7 @@ _MILLIONTH = Decimal("0.000001")
 _NOTHING = Decimal(0)
 
 
-def bill_rule(part: CostBreakdown) -> Iterator[Said]:
+def bill_rule(part: CostBreakdown) -> Iterator[RuleFinding]:
     """Check that the parts of a bill add up and none is negative."""
     parts = (part.machine_usd, part.disk_usd, part.address_usd)
     yield from differs("cost", "the bill's total", part.total_usd, sum(parts, _NOTHING))
@@ -36,7 +36,7 @@ def bill_rule(part: CostBreakdown) -> Iterator[Said]:
         yield "error", "cost", "a part of the bill is negative"
 
 
-def row_rule(part: MoneyRow) -> Iterator[Said]:
+def row_rule(part: MoneyRow) -> Iterator[RuleFinding]:
     """Check that billed seconds times the price are the machine's part."""
     price, bill, billed_s = part.price_usd_per_hour, part.bill, part.billed_s
     if isinstance(price, Absent) or isinstance(bill, Absent) or isinstance(billed_s, Absent):
@@ -54,7 +54,7 @@ def row_rule(part: MoneyRow) -> Iterator[Said]:
         yield "error", "cost", f"seconds x price is {bill.machine_usd}, recomputed {found:.6f}"
 
 
-def costs_rule(part: Costs) -> Iterator[Said]:
+def costs_rule(part: Costs) -> Iterator[RuleFinding]:
     """Check that the totals by state and by job agree, and the cost of a test."""
     total = part.bill.total_usd
     phases = sum((share.usd for share in part.phases), _NOTHING)
@@ -69,7 +69,7 @@ def costs_rule(part: Costs) -> Iterator[Said]:
     yield from differs("cost", "the cost per test", part.usd_per_validated, found)
 
 
-def money_rule(part: Money) -> Iterator[Said]:
+def money_rule(part: Money) -> Iterator[RuleFinding]:
     """Check that the totals are the sums of the machines."""
     held = [row.seconds for row in part.rows if not isinstance(row.seconds, Absent)]
     if isinstance(part.seconds, Absent):
@@ -80,7 +80,9 @@ def money_rule(part: Money) -> Iterator[Said]:
     yield from sum_of(part.costs, bills, what="machines")
 
 
-def sum_of(costs: Costs | Absent, bills: list[CostBreakdown], *, what: str) -> Iterator[Said]:
+def sum_of(
+    costs: Costs | Absent, bills: list[CostBreakdown], *, what: str
+) -> Iterator[RuleFinding]:
     """Return the sum of bills; absent without any."""
     if isinstance(costs, Absent):
         yield from differs("total", f"{what} behind an absent cost", 0, len(bills))
@@ -90,12 +92,12 @@ def sum_of(costs: Costs | Absent, bills: list[CostBreakdown], *, what: str) -> I
         yield from differs("total", name, getattr(costs.bill, name), found)
 
 
-def platform_money_rule(report: PlatformReport) -> Iterator[Said]:
+def platform_money_rule(report: PlatformReport) -> Iterator[RuleFinding]:
     """Check that the number of validated tests is that of the suites."""
     yield from validated_rule(report.money.costs, report.suites.total)
 
 
-def summary_money_rule(report: SummaryReport) -> Iterator[Said]:
+def summary_money_rule(report: SummaryReport) -> Iterator[RuleFinding]:
     """Check that the run's sums are the sums of its cells."""
     known = [c for row in report.rows if not isinstance(c := row.money.costs, Absent)]
     for row in report.rows:
@@ -110,7 +112,7 @@ def summary_money_rule(report: SummaryReport) -> Iterator[Said]:
     yield from added_rule(total, known)
 
 
-def added_rule(total: Costs, known: Sequence[Costs]) -> Iterator[Said]:
+def added_rule(total: Costs, known: Sequence[Costs]) -> Iterator[RuleFinding]:
     """Check that the shares of several cells are the sums of the cells' shares."""
     overhead = sum((costs.overhead_usd for costs in known), _NOTHING)
     yield from differs("total", "overhead_usd", total.overhead_usd, overhead)
@@ -127,7 +129,7 @@ def _added(known: Iterable[Costs], name: str) -> dict[str, Decimal]:
     return total
 
 
-def validated_rule(costs: Costs | Absent, tally: Tally | Absent) -> Iterator[Said]:
+def validated_rule(costs: Costs | Absent, tally: Tally | Absent) -> Iterator[RuleFinding]:
     """Check that validated tests are those that passed or failed."""
     if isinstance(costs, Absent):
         return
@@ -135,7 +137,7 @@ def validated_rule(costs: Costs | Absent, tally: Tally | Absent) -> Iterator[Sai
     yield from differs("total", "validated tests", costs.validated, found)
 
 
-MONEY_RULES: dict[type, Callable[[Any], Iterator[Said]]] = {
+MONEY_RULES: dict[type, Callable[[Any], Iterator[RuleFinding]]] = {
     CostBreakdown: bill_rule,
     MoneyRow: row_rule,
     Costs: costs_rule,
@@ -144,7 +146,7 @@ MONEY_RULES: dict[type, Callable[[Any], Iterator[Said]]] = {
 """By the type of the part."""
 
 
-def cost_rules(report: CostReport) -> Iterator[Said]:
+def cost_rules(report: CostReport) -> Iterator[RuleFinding]:
     """Check that the costs by cell, by state and by job add up to the total."""
     known = [c for cell in report.cells if not isinstance(c := cell.money.costs, Absent)]
     yield from sum_of(report.costs, [costs.bill for costs in known], what="cells")
@@ -172,7 +174,7 @@ def cost_figures(report: CostReport) -> Mapping[str, tuple[int, ...]]:
     return {"charged": (len(charged), len(report.cells)), "refused": (refused,)}
 
 
-def cost_evidence(report: CostReport, evidence: Evidence) -> Iterator[Said]:
+def cost_evidence(report: CostReport, evidence: Evidence) -> Iterator[RuleFinding]:
     """Check durations of jobs and refusals of machines against the evidence."""
     for cell in report.cells:
         told = evidence.record.cell(cell.cell)
@@ -189,7 +191,7 @@ def cost_evidence(report: CostReport, evidence: Evidence) -> Iterator[Said]:
         yield from differs("reported", f"{cell.cell}: refused places", said, found)
 
 
-def _cell(cell: CostColumn) -> Iterator[Said]:
+def _cell(cell: CostColumn) -> Iterator[RuleFinding]:
     yield from validated_rule(cell.money.costs, cell.tally)
     held, busy = cell.money.seconds, cell.busy_s
     if isinstance(held, Absent) or isinstance(busy, Absent):
@@ -200,7 +202,7 @@ def _cell(cell: CostColumn) -> Iterator[Said]:
         yield "error", "idle", f"{cell.cell}: idle_s is {cell.idle_s}, recomputed {found}"
 
 
-def _row(row: PartRow, whole: Decimal, cells: int) -> Iterator[Said]:
+def _row(row: PartRow, whole: Decimal, cells: int) -> Iterator[RuleFinding]:
     yield from differs("table", f"{row.name}: columns", len(row.usd), cells)
     parts = [usd for usd in row.usd if not isinstance(usd, Absent)]
     yield from differs("cost", f"{row.name}: total", row.total_usd, sum(parts, _NOTHING))
@@ -211,7 +213,7 @@ def _row(row: PartRow, whole: Decimal, cells: int) -> Iterator[Said]:
         yield "error", "cost", f"{row.name}: percent is {row.percent} of {whole}"
 
 
-def _columns(rows: Sequence[PartRow], report: CostReport, what: str) -> Iterator[Said]:
+def _columns(rows: Sequence[PartRow], report: CostReport, what: str) -> Iterator[RuleFinding]:
     for at, cell in enumerate(report.cells):
         parts = [usd for row in rows if not isinstance(usd := row.usd[at], Absent)]
         costs = cell.money.costs
@@ -219,7 +221,7 @@ def _columns(rows: Sequence[PartRow], report: CostReport, what: str) -> Iterator
         yield from differs("cost", f"{cell.cell} {what}", sum(parts, _NOTHING), found)
 
 
-def _findings(report: CostReport) -> Iterator[Said]:
+def _findings(report: CostReport) -> Iterator[RuleFinding]:
     """Check that each refusal has a sentence, which the total's sentence quotes."""
     refused = sum(cell.refused_hidden + len(cell.refused) for cell in report.cells)
     named = any(claim.rule == "refused" for claim in report.conclusion)

@@ -15,7 +15,7 @@ from reports.model.results import ResultsReport
 from reports.model.summary import SummaryReport
 from reports.model.values import ReportModel
 from reports.rules.backend import backend_evidence, backend_figures, backend_rules
-from reports.rules.blocks import Said
+from reports.rules.blocks import RuleFinding
 from reports.rules.comparison import compare_evidence, compare_figures, compare_rules
 from reports.rules.ingested import origin_evidence, platform_origin_rule, summary_origin_rule
 from reports.rules.money import cost_evidence, cost_figures, cost_rules
@@ -30,7 +30,7 @@ def comment_figures(report: CommentReport) -> Mapping[str, tuple[int, ...]]:
 
 Figures = Mapping[str, tuple[int, ...]]
 
-_RULES: Mapping[type, Callable[[Any], Iterator[Said]]] = {
+_RULES: Mapping[type, Callable[[Any], Iterator[RuleFinding]]] = {
     BackendReport: backend_rules,
     PlatformReport: platform_origin_rule,
     SummaryReport: summary_origin_rule,
@@ -45,7 +45,7 @@ _FIGURES: Mapping[type, Callable[[Any], Figures]] = {
     CommentReport: comment_figures,
     CompareReport: compare_figures,
 }
-_REPORTED: Mapping[type, Callable[[Any, Evidence], Iterator[Said]]] = {
+_REPORTED: Mapping[type, Callable[[Any, Evidence], Iterator[RuleFinding]]] = {
     BackendReport: backend_evidence,
     PlatformReport: origin_evidence,
     SummaryReport: origin_evidence,
@@ -55,7 +55,7 @@ _REPORTED: Mapping[type, Callable[[Any, Evidence], Iterator[Said]]] = {
 }
 
 
-def kind_rules(report: ReportModel) -> Iterator[Said]:
+def kind_rules(report: ReportModel) -> Iterator[RuleFinding]:
     """Return the rules between parts of a report, by kind."""
     rule = _RULES.get(type(report))
     if rule is not None:
@@ -68,7 +68,7 @@ def kind_figures(report: ReportModel) -> Figures:
     return known(report) if known is not None else {}
 
 
-def kind_evidence(report: ReportModel, evidence: Evidence) -> Iterator[Said]:
+def kind_evidence(report: ReportModel, evidence: Evidence) -> Iterator[RuleFinding]:
     """Yield the contradictions between a report and its evidence."""
     rule = _REPORTED.get(type(report))
     if rule is not None:

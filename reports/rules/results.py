@@ -11,14 +11,14 @@ from orchestrator.domain.run_record import CellRecord, Evidence
 from reports.model.metrics import MetricFigure
 from reports.model.results import JobCell, JobGroup, MetricAcross, ResultsReport, Section, SpeedUp
 from reports.model.values import Absent, Status
-from reports.rules.blocks import Said, close, differs
+from reports.rules.blocks import RuleFinding, close, differs
 from reports.rules.money import added_rule, sum_of
 
 SEVERITY = ("passed", "not_available", "cancelled", "errored", "timed_out", "failed")
 """From the best to the worst."""
 
 
-def run_outcome_rule(code: str, cells: Sequence[tuple[str, bool]]) -> Iterator[Said]:
+def run_outcome_rule(code: str, cells: Sequence[tuple[str, bool]]) -> Iterator[RuleFinding]:
     """Check that the run's outcome is its worst cell's.
 
     Args:
@@ -38,7 +38,7 @@ def run_outcome_rule(code: str, cells: Sequence[tuple[str, bool]]) -> Iterator[S
 Figures = tuple[int, ...]
 
 
-def results_rules(report: ResultsReport) -> Iterator[Said]:
+def results_rules(report: ResultsReport) -> Iterator[RuleFinding]:
     """Yield the contradictions between the tables of a results report."""
     codes = [column.status.code for column in report.columns]
     yield from differs("total", "passed cells", report.passed_cells.part, codes.count("passed"))
@@ -78,7 +78,7 @@ def results_figures(report: ResultsReport) -> Mapping[str, Figures]:
     return known | {"degraded": (degraded,)}
 
 
-def results_reported(report: ResultsReport, evidence: Evidence) -> Iterator[Said]:
+def results_reported(report: ResultsReport, evidence: Evidence) -> Iterator[RuleFinding]:
     """Check that the platform of each column reported all of its figures and checks."""
     for at, cell in enumerate(evidence.record.cells):
         known = _Reported(cell)
@@ -89,7 +89,7 @@ def results_reported(report: ResultsReport, evidence: Evidence) -> Iterator[Said
             yield from _of_platform(section, at, known, cell.id)
 
 
-def _of_platform(section: Section, at: int, known: _Reported, cell: str) -> Iterator[Said]:
+def _of_platform(section: Section, at: int, known: _Reported, cell: str) -> Iterator[RuleFinding]:
     shown = [(row.name, row.unit, row.cells[at]) for row in section.metrics]
     for name, unit, figure in shown + list(_swept(section, at)):
         if not known.figure(section.job, name, unit, figure):
@@ -149,7 +149,7 @@ class _Reported:
         )
 
 
-def _group(group: JobGroup, columns: int) -> Iterator[Said]:
+def _group(group: JobGroup, columns: int) -> Iterator[RuleFinding]:
     yield from differs("total", f"{group.kind}: totals", len(group.totals), columns)
     for at, total in enumerate(group.totals):
         cells = [line.cells[at] for line in group.lines]
@@ -161,7 +161,7 @@ def _group(group: JobGroup, columns: int) -> Iterator[Said]:
             yield from _job(cell)
 
 
-def _job(cell: JobCell) -> Iterator[Said]:
+def _job(cell: JobCell) -> Iterator[RuleFinding]:
     if isinstance(cell.status, Absent) or cell.status.code != "passed":
         return
     if not isinstance(cell.checks, Absent) and cell.checks.failed:
@@ -173,7 +173,7 @@ def _job(cell: JobCell) -> Iterator[Said]:
 _SHARE = re.compile(r"(\d+)\s*/\s*(\d+)")
 
 
-def _partial(section: Section) -> Iterator[Said]:
+def _partial(section: Section) -> Iterator[RuleFinding]:
     """Warn of checks that passed with only a part of their items."""
     lines = [(check.name, cell) for check in section.checks for cell in check.cells]
     for name, cell in lines:
@@ -184,7 +184,7 @@ def _partial(section: Section) -> Iterator[Said]:
             yield "warning", "partial", f"{section.title}: {name} passed with {cell.value}"
 
 
-def _section(section: Section, columns: int) -> Iterator[Said]:
+def _section(section: Section, columns: int) -> Iterator[RuleFinding]:
     yield from _partial(section)
     widths = [len(check.cells) for check in section.checks]
     widths += [len(metric.cells) for metric in section.metrics]
@@ -201,7 +201,9 @@ def _section(section: Section, columns: int) -> Iterator[Said]:
                 yield from _ratio(section, metric, at, speed_up)
 
 
-def _ratio(section: Section, metric: MetricAcross, at: int, speed_up: SpeedUp) -> Iterator[Said]:
+def _ratio(
+    section: Section, metric: MetricAcross, at: int, speed_up: SpeedUp
+) -> Iterator[RuleFinding]:
     own = metric.cells[at]
     base = next(
         (
@@ -272,7 +274,7 @@ def _slower(report: ResultsReport) -> int:
     )
 
 
-def _money(report: ResultsReport) -> Iterator[Said]:
+def _money(report: ResultsReport) -> Iterator[RuleFinding]:
     known = [c for column in report.columns if not isinstance(c := column.money.costs, Absent)]
     yield from sum_of(report.costs, [costs.bill for costs in known], what="platforms")
     if not isinstance(report.costs, Absent):

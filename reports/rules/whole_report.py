@@ -10,13 +10,13 @@ from reports.model.comparison import ComparedRow, Comparison
 from reports.model.platform import PlatformReport
 from reports.model.summary import SummaryReport, SummaryRow, Total
 from reports.model.values import Absent, Tally
-from reports.rules.blocks import Said, close, differs, total_is
+from reports.rules.blocks import RuleFinding, close, differs, total_is
 from reports.rules.metrics import throughput_rule
 from reports.rules.money import platform_money_rule, summary_money_rule
 from reports.rules.results import SEVERITY, run_outcome_rule
 
 
-def platform_rules(report: PlatformReport) -> Iterator[Said]:
+def platform_rules(report: PlatformReport) -> Iterator[RuleFinding]:
     """Check that lists match rows, and that the outcome is not better than a job's."""
     yield from _lists(report)
     yield from _outcome(report)
@@ -30,7 +30,7 @@ def platform_rules(report: PlatformReport) -> Iterator[Said]:
             yield "warning", "fallback", f"the agent saw a fallback in {notice.job or 'no job'}"
 
 
-def _lists(report: PlatformReport) -> Iterator[Said]:
+def _lists(report: PlatformReport) -> Iterator[RuleFinding]:
     listed = {problem.suite: problem.bad for problem in report.problems}
     skipped = {skips.suite: skips.skipped for skips in report.skips}
     for row in report.suites.rows:
@@ -43,7 +43,7 @@ def _lists(report: PlatformReport) -> Iterator[Said]:
         yield from differs("skips", f"{row.id}: skipped", said, row.tally.skipped)
 
 
-def _outcome(report: PlatformReport) -> Iterator[Said]:
+def _outcome(report: PlatformReport) -> Iterator[RuleFinding]:
     tables = (report.demos, report.use_cases, report.benchmarks)
     commands = [(row.id, row.status.code) for table in tables for row in table.rows]
     jobs = [(row.id, row.status.code) for row in report.suites.rows] + commands
@@ -57,19 +57,19 @@ def _outcome(report: PlatformReport) -> Iterator[Said]:
             yield "error", "outcome", f"the cell passed, and its job {job} {ended(said)}"
 
 
-def _timeline(report: PlatformReport) -> Iterator[Said]:
+def _timeline(report: PlatformReport) -> Iterator[RuleFinding]:
     for before, after in zip(report.timeline, report.timeline[1:], strict=False):
         yield from differs("timeline", "a step comes from", after.origin, before.target)
         yield from differs("timeline", "a step lasts until", before.until, after.at)
 
 
-def _degraded(table: CommandTable) -> Iterator[Said]:
+def _degraded(table: CommandTable) -> Iterator[RuleFinding]:
     for row in table.rows:
         if row.status.degraded is not None and row.status.code == "passed":
             yield "warning", "degraded", f"{row.title} passed without running as it should have"
 
 
-def summary_rules(report: SummaryReport) -> Iterator[Said]:
+def summary_rules(report: SummaryReport) -> Iterator[RuleFinding]:
     """Check totals against the named cells, and the run's outcome against its worst cell."""
     for total in (report.total, report.accelerators):
         yield from _total(total, report.rows)
@@ -88,7 +88,7 @@ def summary_rules(report: SummaryReport) -> Iterator[Said]:
         yield from _comparison(comparison, {row.cell: row for row in report.rows})
 
 
-def _total(total: Total, rows: tuple[SummaryRow, ...]) -> Iterator[Said]:
+def _total(total: Total, rows: tuple[SummaryRow, ...]) -> Iterator[RuleFinding]:
     named = sorted([*total.cells, *(cell for cell, _ in total.outside)])
     cells = sorted(row.cell for row in rows)
     yield from differs("denominator", f"{total.name}: cells named", named, cells)
@@ -96,14 +96,14 @@ def _total(total: Total, rows: tuple[SummaryRow, ...]) -> Iterator[Said]:
     yield from total_is(total.tally, inside)
 
 
-def _distinct(report: SummaryReport) -> Iterator[Said]:
+def _distinct(report: SummaryReport) -> Iterator[RuleFinding]:
     known = [(row.tally, row.unnamed) for row in report.rows]
     sizes = [t.collected - extra for t, extra in known if not isinstance(t, Absent)]
     if not max(sizes, default=0) <= report.distinct_tests <= sum(sizes):
         yield "error", "distinct", f"{report.distinct_tests} distinct tests of {sum(sizes)} results"
 
 
-def _comparison(comparison: Comparison, cells: dict[str, SummaryRow]) -> Iterator[Said]:
+def _comparison(comparison: Comparison, cells: dict[str, SummaryRow]) -> Iterator[RuleFinding]:
     unknown = [row.cell for row in comparison.rows if row.cell not in cells]
     if unknown:
         yield "error", "comparison", f"cells that the report has no row of: {', '.join(unknown)}"
@@ -118,7 +118,9 @@ def _comparison(comparison: Comparison, cells: dict[str, SummaryRow]) -> Iterato
         yield from _is_measured(comparison, row, cells[row.cell])
 
 
-def _relative(comparison: Comparison, row: ComparedRow, first: ComparedRow) -> Iterator[Said]:
+def _relative(
+    comparison: Comparison, row: ComparedRow, first: ComparedRow
+) -> Iterator[RuleFinding]:
     if isinstance(row.relative, Absent):
         return
     a, b = row.median, first.median
@@ -128,7 +130,9 @@ def _relative(comparison: Comparison, row: ComparedRow, first: ComparedRow) -> I
         yield "error", "comparison", message
 
 
-def _is_measured(comparison: Comparison, row: ComparedRow, cell: SummaryRow) -> Iterator[Said]:
+def _is_measured(
+    comparison: Comparison, row: ComparedRow, cell: SummaryRow
+) -> Iterator[RuleFinding]:
     tables = [table for table in cell.metrics if table.job == comparison.job]
     measured = [
         (figure.median, figure.low, figure.high, figure.n, figure.spread)

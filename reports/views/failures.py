@@ -52,7 +52,7 @@ def _row(findings: list[_Found], known: Mapping[str, FailureGroup]) -> FailureGr
     return FailureGroupRow(
         id=signature.id,
         kind=signature.kind.value,
-        said=str(signature),
+        description=str(signature),
         count=len(findings),
         tests=tuple(tests),
         hidden=len(findings) - len(tests),

@@ -42,7 +42,7 @@ class Heartbeat:
         self._deadline = time.monotonic() + left_s
         self._next_beat = time.monotonic()
         self._signalled: Optional[int] = None
-        self._told_silence = False
+        self._has_reported_silence = False
 
     def heed_signals(self) -> None:
         """Treat SIGTERM as a request to stop, and ignore the loss of the terminal.
@@ -87,9 +87,9 @@ class Heartbeat:
             is_silent = silent_s >= _SILENT_S
             if is_silent:
                 data["silent_s"], data["idle_timeout_s"] = round(silent_s, 1), limit_s
-            elif self._told_silence:
+            elif self._has_reported_silence:
                 data["silent_s"] = 0.0
-            self._told_silence = is_silent
+            self._has_reported_silence = is_silent
         self._events.emit("heartbeat", None, data)
 
     @property

@@ -38,7 +38,7 @@ class Notices:
         self._ask = sources[cloud](url.rstrip("/")) if cloud is not None else None
         self._notice: Optional[str] = None
         self._trouble: Optional[str] = None
-        self._told = False
+        self._is_reported = False
 
     def start(self) -> None:
         """Start polling."""
@@ -52,9 +52,9 @@ class Notices:
 
     def trouble(self) -> Optional[str]:
         """Return once why a notice might be missed; else None."""
-        if self._trouble is None or self._told:
+        if self._trouble is None or self._is_reported:
             return None
-        self._told = True
+        self._is_reported = True
         return self._trouble
 
     def _listen(self) -> None:

@@ -23,11 +23,13 @@ class Sent(NamedTuple):
 def pull(
     attempt: AttemptFolder, out: BinaryIO, *, events_from: int, log_from: int, limit_bytes: int
 ) -> Sent:
-    """Write a header line, then the new bytes of both files.
+    """Write one JSON line, then the new bytes of both files: at most `limit_bytes` of each.
 
-    Whether the agent is alive is checked before the files are read: once it is not, a reader
-    that got all bytes has got all that will ever come. While it lives the events end at a line's
-    end.
+    The line has `v`, `alive`, `events_bytes` and `log_bytes` (what follows), `events_size` and
+    `log_size` (the files), and `now` (the machine's clock). Whether the agent is alive is checked
+    before the files are read: once it is not, a reader that got all bytes has got all that will
+    ever come. While it lives, or if the limit was reached, the events end with a complete line;
+    only a line longer than `limit_bytes` is sent in pieces.
     """
     alive = lock.held(attempt.lock)
     events, events_size = _read(attempt.events, events_from, limit_bytes)

@@ -24,7 +24,7 @@ class TestSetRecorder:
                 purpose.
         """
         self._arguments = tuple(arguments)
-        self._said: Dict[str, JsonValue] = {}
+        self._recorded: Dict[str, JsonValue] = {}
         self._loaded: List[Optional[int]] = []
 
     def take(self, line: Fields) -> None:
@@ -33,10 +33,10 @@ class TestSetRecorder:
         Raises:
             ValueError: the record has a wrong format.
         """
-        self._said["deselected"] = [self._cause(raw) for raw in _list(line, "deselected")]
+        self._recorded["deselected"] = [self._cause(raw) for raw in _list(line, "deselected")]
         for key in ("modules", "ignored"):
-            self._said[key] = [_pair(raw) for raw in _list(line, key)]
-        self._said["hidden"] = [_text(raw) for raw in _list(line, "hidden")]
+            self._recorded[key] = [_pair(raw) for raw in _list(line, key)]
+        self._recorded["hidden"] = [_text(raw) for raw in _list(line, "hidden")]
 
     def take_hooks(self, line: Fields) -> None:
         """Add other plugins' hooks that can change outcomes.
@@ -45,9 +45,9 @@ class TestSetRecorder:
             ValueError: the record has a wrong format.
         """
         hooks = [_pair(raw) for raw in _list(line, "hooks")]
-        known = self._said.get("hooks")
+        known = self._recorded.get("hooks")
         before = [row for row in known if row not in hooks] if isinstance(known, list) else []
-        self._said["hooks"] = [*before, *hooks][:_NAMED]
+        self._recorded["hooks"] = [*before, *hooks][:_NAMED]
 
     def take_origins(self, line: Fields) -> None:
         """Add the subject's import names, and the number of its modules that a process loaded.
@@ -57,7 +57,7 @@ class TestSetRecorder:
                 for unknown.
         """
         if "subject_names" in line:  # missing if the process was refused before it looked
-            self._said["subject_names"] = [_text(name) for name in _list(line, "subject_names")]
+            self._recorded["subject_names"] = [_text(name) for name in _list(line, "subject_names")]
         number = line.get("subject_modules")
         if number is not None and not isinstance(number, int):
             raise ValueError(f"subject_modules must be a whole number, not {number!r:.80}")
@@ -69,7 +69,7 @@ class TestSetRecorder:
         digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
         data: Dict[str, JsonValue] = {"record": "test_set", "nodeid": "", "digest": digest}
         data.update(collected=len(manifest or ()), hooks=[], subject_modules=self._most_loaded())
-        return {**data, **self._said}
+        return {**data, **self._recorded}
 
     def _most_loaded(self) -> Optional[int]:
         known = [number for number in self._loaded if number is not None]
@@ -78,19 +78,19 @@ class TestSetRecorder:
 
     def notices(self) -> Iterator[Tuple[str, str]]:
         """Yield the level and text of a log entry for each group of tests that was left out."""
-        for cause in _rows(self._said.get("deselected")):
+        for cause in _rows(self._recorded.get("deselected")):
             tests = [str(test) for test in _rows_of(cause, "tests")]
             level = "info" if cause["asked"] else "warning"
             yield level, f"{cause['count']} tests were deselected by {cause['by']}: {_some(tests)}"
         for key, word in (("modules", "skipped at collection"), ("ignored", "ignored by")):
-            for place, why in _pairs(self._said.get(key)):
+            for place, why in _pairs(self._recorded.get(key)):
                 gap = ": " if key == "modules" else " "
                 yield "info", f"{place or 'everything'} was {word}{gap}{why}"
 
     @property
     def modules(self) -> "List[Tuple[str, str]]":
         """Return the modules that were skipped as a whole, with their reasons."""
-        return _pairs(self._said.get("modules"))
+        return _pairs(self._recorded.get("modules"))
 
     def _cause(self, raw: object) -> Dict[str, JsonValue]:
         if not isinstance(raw, dict) or not isinstance(raw.get("count"), int):

@@ -71,7 +71,7 @@ class DeviceChecks:
         return f"{said}, torch_xla {importlib.import_module('torch_xla').__version__}"
 
     def see(self) -> str:
-        """Find the devices."""
+        """Find torch's devices; return a description of them."""
         if self.kind == "cuda":
             return self._cuda()
         if self.kind == "xla":

@@ -8,7 +8,13 @@ from functools import partial
 
 from orchestrator.domain.machine import ConfigError, Extent, NotOfferedError, ProviderError
 from orchestrator.domain.matrix import Accelerator
-from runners.aws.platform_config import Ec2PlatformConfig, InstanceType, is_called, may_be, shipped
+from runners.aws.platform_config import (
+    Ec2PlatformConfig,
+    InstanceType,
+    is_called,
+    may_match,
+    shipped,
+)
 from runners.aws.sdk import Answer, AwsAccount
 from runners.ttl_cache import TtlCache
 
@@ -174,7 +180,7 @@ def _has(one: InstanceType, device: Accelerator) -> bool:
 def _may_have(one: InstanceType, device: Accelerator) -> bool:
     """Return `_has` for a type that the platform names, whose data may be incomplete."""
     same_vendor = one.vendor == (device.vendor or one.vendor)
-    return same_vendor and may_be(device, one.gpu) and one.count in (0, device.count)
+    return same_vendor and may_match(device, one.gpu) and one.count in (0, device.count)
 
 
 def _family(one: InstanceType) -> str:

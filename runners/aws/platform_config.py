@@ -106,8 +106,8 @@ def is_called(device: Accelerator, name: str) -> bool:
     return bool(words) and words <= _words(device.name)
 
 
-def may_be(device: Accelerator, name: str) -> bool:
-    """Return `is_called`, or True if the API's name is only the vendor's."""
+def may_match(device: Accelerator, name: str) -> bool:
+    """Whether the API's name may mean the accelerator: `is_called`, or a vendor's name alone."""
     return is_called(device, name) or (bool(name) and not _words(name))
 
 

@@ -90,7 +90,7 @@ class FakeCloud:
     terminates: int = 0
     """Terminate calls."""
     _faults: dict[str, deque[LaunchFault]] = field(default_factory=dict)
-    _standing: dict[str, LaunchFault] = field(default_factory=dict)
+    _lasting_faults: dict[str, LaunchFault] = field(default_factory=dict)
     _verb_faults: dict[str, int] = field(default_factory=dict)
     _rented: dict[str, _Rented] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -98,7 +98,7 @@ class FakeCloud:
     def fail(self, place: str, fault: LaunchFault, *, times: int | None = None) -> None:
         """Make the next `times` launches in the place fail; all of them for None."""
         if times is None:
-            self._standing[place] = fault
+            self._lasting_faults[place] = fault
         else:
             self._faults.setdefault(place, deque()).extend([fault] * times)
 
@@ -213,7 +213,7 @@ class FakeCloud:
 
     def _next_fault(self, place: str) -> LaunchFault | None:
         queue = self._faults.get(place)
-        return queue.popleft() if queue else self._standing.get(place)
+        return queue.popleft() if queue else self._lasting_faults.get(place)
 
     def _verb(self, verb: str) -> None:
         left = self._verb_faults.get(verb, 0)

@@ -105,7 +105,7 @@ READY: tuple[Mapping[str, str], ...] = (
 
 @dataclass(slots=True)
 class FakeComputer:
-    """One machine."""
+    """The emulated operating system, disk and agents of one machine."""
 
     script: Script = passing
     """The events of an agent that is started here."""

@@ -31,7 +31,7 @@ _UNUSABLE = frozenset({"OBSOLETE", "DELETED"})
 
 @dataclass(frozen=True, slots=True)
 class ResolvedImage:
-    """One image, resolved."""
+    """The image that a family or name stood for when it was looked up."""
 
     link: str
     name: str

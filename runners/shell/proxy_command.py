@@ -15,7 +15,7 @@ from orchestrator.domain.machine import ConfigError, Extent, UnreachableError
 
 END_S = 2.0
 """How long a program that is asked to end may take."""
-SAID_BYTES = 2000
+MESSAGE_BYTES = 2000
 """How much of the end of its messages is kept."""
 
 
@@ -35,7 +35,7 @@ class ProxySocket(socket.socket):
         if program is None:
             raise UnreachableError(_missing(command[0]))
         self._ending = threading.Lock()
-        self._said = ""
+        self._stderr_text = ""
         ours, theirs = socket.socketpair()
         super().__init__(fileno=ours.detach())
         self._messages = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
@@ -61,13 +61,13 @@ class ProxySocket(socket.socket):
             if self._messages.closed:
                 return
             self._end()
-            self._said = self._read_messages()
+            self._stderr_text = self._read_messages()
             self._messages.close()
 
     def messages(self) -> str:
         """The end of what the program wrote to its standard error so far, on one line."""
         with self._ending:
-            return self._said if self._messages.closed else self._read_messages()
+            return self._stderr_text if self._messages.closed else self._read_messages()
 
     def _end(self) -> None:
         for number in (signal.SIGTERM, signal.SIGKILL):
@@ -82,7 +82,7 @@ class ProxySocket(socket.socket):
 
     def _read_messages(self) -> str:
         size = os.fstat(self._messages.fileno()).st_size
-        found = os.pread(self._messages.fileno(), SAID_BYTES, max(0, size - SAID_BYTES))
+        found = os.pread(self._messages.fileno(), MESSAGE_BYTES, max(0, size - MESSAGE_BYTES))
         return " ".join(found.decode(errors="replace").split())
 
 

@@ -68,7 +68,7 @@ class Output:
         pieces.append(data)
 
     def completed(self, status: int) -> CommandResult:
-        """The command's answer."""
+        """Return the exit status with all of stdout and stderr."""
         return CommandResult(status, b"".join(self._stdout), b"".join(self._stderr))
 
 

@@ -44,7 +44,7 @@ CODES = (
 
 @dataclass(frozen=True, slots=True)
 class ApiRefusal:
-    """An API's refusal."""
+    """Why a Google API refused a call: status, message and details."""
 
     code: str
     """Name of the gRPC status."""

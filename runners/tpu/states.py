@@ -55,7 +55,7 @@ class ListedTpu:
 
 
 def machine_of(seen: ListedTpu) -> Machine:
-    """The machine."""
+    """Convert a node, its queued resource or both to the machine that the provider reports."""
     spec = spec_of(seen)
     carried = tags(dict(spec.labels)) if spec is not None else {}
     state, ended, detail = _judge(seen, carried)

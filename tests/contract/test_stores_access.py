@@ -64,6 +64,7 @@ def test_tokens_are_listed_oldest_first(stores):
 def session_named(id_: str, **more: object) -> BrowserSession:
     values = {"token": "t1", "created_at": NOW, "last_used_at": NOW, "expires_at": after(30)}
     values |= {"name": "ci", "display_name": "", "scope": Scope.RUN, "roles_digest": ""}
+    values |= {"address": "192.0.2.7", "agent": "Firefox"}
     return BrowserSession(id=id_, **(values | more))
 
 
@@ -85,7 +86,7 @@ def test_a_session_comes_back_by_its_secret_until_it_or_its_token_is_revoked(sto
     stores.tokens.revoke("t1", at=after(6))
     assert sessions.find("1") is None
     assert sessions.list() == [of_person]
-    assert [sessions.end("two"), sessions.end("two")] == [True, False]
+    assert [sessions.end("two"), sessions.end("two")] == [of_person, None]
     assert sessions.find("2") is None
 
 

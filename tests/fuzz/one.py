@@ -21,7 +21,7 @@ from orchestrator.application.ports.ingest import (
     Artifact,
     UnreadableError,
 )
-from orchestrator.domain.parsed_results import Said
+from orchestrator.domain.parsed_results import ParsedItem
 
 LARGEST_BYTES = 20_000
 ONE_INPUT_S = 5
@@ -43,7 +43,7 @@ def main() -> None:
         said = 0
         try:
             for statement in dialect.read(artifact):
-                assert isinstance(statement, Said), statement
+                assert isinstance(statement, ParsedItem), statement
                 said += 1
         except UnreadableError as error:
             told = str(error)

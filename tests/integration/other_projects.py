@@ -22,11 +22,11 @@ from orchestrator.application.ports.ingest import HEAD_BYTES, TAIL_BYTES, Artifa
 from orchestrator.domain.assembly.results_pass import ForeignArtifact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
+    ParsedItem,
     ParsedProblem,
     ParsedTally,
     ParsedTest,
     ParsedUnnamedTests,
-    Said,
 )
 
 INSTALLED = Path(sysconfig.get_path("purelib"))
@@ -72,7 +72,7 @@ class Project:
 class Read:
     """What a dialect says of one document."""
 
-    said: list[Said]
+    items: list[ParsedItem]
     tests: dict[str, TestOutcome] = field(default_factory=dict)
     repeated_modules: int = 0
     """How often a module is told of once more."""
@@ -88,7 +88,7 @@ class Read:
     @property
     def earlier(self) -> dict[str, int]:
         """Tries before the last one, of tests that have any."""
-        tests = (each for each in self.said if isinstance(each, ParsedTest))
+        tests = (each for each in self.items if isinstance(each, ParsedTest))
         return {test.nodeid: len(test.earlier) for test in tests if test.earlier}
 
 
@@ -178,7 +178,7 @@ def _word(outcome: TestOutcome | None) -> str:
     return "-" if outcome is None else outcome.word
 
 
-def _sorted_out(said: list[Said]) -> Read:
+def _sorted_out(said: list[ParsedItem]) -> Read:
     read = Read(said)
     for each in said:
         if isinstance(each, ParsedTest):

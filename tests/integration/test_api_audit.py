@@ -86,6 +86,7 @@ def test_every_operation_that_changes_something_has_an_entry_when_it_is_refused(
             403,
         )
         assert (entry["actor"], entry["agent"]) == ("a guest", "curl/8")
+        assert "the token 'a guest' has read" in str(entry["reason"])
         assert entry["resource"]
         assert "{" not in str(entry["resource"])
     assert {one["operation"] for one in entries(api)} == {

@@ -19,10 +19,12 @@ from benchmarks.dashboard.people import NIGHTLY
 from benchmarks.dashboard.plans import PRODUCT
 from benchmarks.dashboard.sizes import SIZES
 from orchestrator.adapters.files.home_folder import prepare_home
+from orchestrator.application.sign_off import NewWaiver, request_waiver
 from orchestrator.bootstrap.cli_wiring import CommandWiring
 from orchestrator.bootstrap.controller_wiring import Parts, build
 from orchestrator.cli.app import main, whole
 from orchestrator.config import Settings
+from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.outcome import Outcome
 from tests import cli_answers
@@ -155,7 +157,7 @@ def test_every_answer_is_the_schemas(
     with controller(parts, tmp_path / "home"):
         _reads(told, filled)
         _launches(told, parts)
-        _gates(told, filled)
+        _gates(told, parts, filled)
         _exceptions(told, filled)
         _people(told, hook)
         assert told("db prune", "db", "prune")["dry_run"]
@@ -202,7 +204,7 @@ def _launches(told: Told, parts: Parts) -> None:
     told("alias list", "alias", "list")
 
 
-def _gates(told: Told, filled: Filled) -> None:
+def _gates(told: Told, parts: Parts, filled: Filled) -> None:
     verdict = filled.left.verdicts[-1]
     gate = told("gate explain", "gate", "explain", verdict)["gate"]
     told("gate explain --replay", "gate", "explain", verdict, "--replay")
@@ -217,7 +219,9 @@ def _gates(told: Told, filled: Filled) -> None:
     red = next(rule["id"] for rule in rules if rule["blocking"] and rule["outcome"] == "violated")
     words = ("gate", "waive", gate, red, "--reason", "known", "--days", "3")
     told("gate waive", *words)
-    told("gate approve --waiver", "gate", "approve", gate, "--waiver", filled.left.waivers[0])
+    new = NewWaiver(gate=gate, rule=red, reason="known", days=3)
+    theirs = request_waiver(parts.context, new, author=Person("Ann", "of her own"))
+    told("gate approve --waiver", "gate", "approve", gate, "--waiver", theirs.waiver.id)
     told("gate approve", "gate", "approve", gate)
     words = ("gate", "review", filled.payload, "--level", "reviewed", "--days", "9")
     told("gate review", *words, "--note", "read")

@@ -171,11 +171,12 @@ def test_sessions(cli: Cli, controller: FakeController) -> None:
     assert "No browser is signed in." in cli.out + cli.err
     moments = dict.fromkeys(("created_at", "last_used_at", "expires_at"), runs.at(0))
     named = {"name": "https://login.example#7", "display_name": "Ana Lee", "roles_digest": ""}
+    named |= {"address": "192.0.2.7", "agent": "Firefox"}
     one = {"id": "s1", "scope": "gate", "token": None, **named, **moments}
     controller.answers["GET", path] = Answer.of({"items": [one]})
     controller.answers["DELETE", f"{path}/s1"] = Answer(204)
     assert cli("session", "list") == 0
-    for word in ("s1", "https://login.example#7", "Ana Lee", "gate"):
+    for word in ("s1", "https://login.example#7", "Ana Lee", "gate", "192.0.2.7 Firefox"):
         assert word in cli.out
     assert cli("session", "revoke", "s1") == 0
     assert "Session s1 is revoked." in cli.err

@@ -76,7 +76,7 @@ def rent(here: FakeWorld, token: str, **tags: str) -> str:
 
 
 def standings(janitor: Janitor) -> list[Ownership]:
-    return [sight.ownership for sight in janitor.take_inventory(["fake"]).sights]
+    return [sight.ownership for sight in janitor.take_inventory(["fake"]).resources]
 
 
 def sweep_after(here: FakeWorld, janitor: Janitor, wait: timedelta) -> list[str]:

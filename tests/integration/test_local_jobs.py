@@ -15,6 +15,7 @@ from orchestrator.application.tokens import create_token
 from orchestrator.bootstrap.controller_process import (
     ServeOptions,
     _local_jobs,
+    _operator,
     _require_alone,
     _require_signing_key,
 )
@@ -22,7 +23,9 @@ from orchestrator.bootstrap.controller_wiring import WorkspacePool
 from orchestrator.bootstrap.local_job_policy import LocalJobs, not_here
 from orchestrator.cli.errors import RefusedError
 from orchestrator.config import Settings
+from orchestrator.domain.audit import AuditFilters
 from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.machine import ConfigError, Extent, LaunchRequest, LocalEndpoint, Place
 from runners.fake.provider import MemoryHostStore
 from runners.local import LocalProvider
@@ -148,6 +151,39 @@ def test_own_user_is_refused_while_others_can_launch(api: Desk) -> None:
         _require_alone(elsewhere, api.context, "me")
     api.database.stores.tokens.revoke(theirs, at=api.clock.now())
     _require_alone(LocalJobs(reached=True), api.context, "me")
+
+    alone = replace(api.context, sole_launcher="Me")
+    for name, scope in (("me", "admin"), ("a reader", "read")):
+        create_token(alone, name, Scope(scope), days=1)
+    with pytest.raises(InvalidDocumentError, match="can read what that user can") as later:
+        create_token(alone, "a pipeline", Scope.RUN, days=1)
+    assert "`serve --local-jobs-as`" in str(later.value)
+    assert {one.name for one in api.database.stores.tokens.list() if one.revoked_at is None} == {
+        "me",
+        "a reader",
+    }
+
+
+@pytest.mark.parametrize("name", ["", " "])
+def test_an_account_without_a_name_is_refused(tmp_path: Path, name: str) -> None:
+    """A shell in which a variable is unset names none."""
+    options = ServeOptions(until_idle=False, host=None, port=None, cells=True, local_jobs_as=name)
+    with pytest.raises(RefusedError, match=r"--local-jobs-as names no account.*id -un"):
+        _local_jobs(Settings(home=tmp_path, local_jobs_as="other"), options)
+
+
+def test_the_first_token_has_an_entry_once(tmp_path: Path, api: Desk) -> None:
+    settings = Settings(home=tmp_path)
+    options = ServeOptions(until_idle=False, host=None, port=None, cells=True)
+    for _ in range(2):
+        name, secret = _operator(settings, options, api.context)
+    [token] = api.database.stores.tokens.list()
+    [entry] = api.database.stores.audit.page(AuditFilters(), limit=9).items
+    assert (entry.operation, entry.resource) == ("serve", f"tokens/{token.id}")
+    assert (entry.actor, entry.token, entry.outcome) == (name, "socket", "done")
+    assert entry.after is not None
+    assert (entry.before, entry.after["scope"]) == (None, "admin")
+    assert secret not in str(entry)
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def test_tries_are_told_alike(ran):
 
 def test_they_end_as_pytest_did(ran):
     for name in ("log.txt", "log.jsonl", "report.json"):
-        (end,) = (said for said in ran.read[name].said if isinstance(said, ParsedEnd))
+        (end,) = (said for said in ran.read[name].items if isinstance(said, ParsedEnd))
         assert (end.exit_code, end.cause) == (ran.documents.exit_code, ""), name
 
 

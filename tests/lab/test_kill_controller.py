@@ -100,7 +100,7 @@ def leases(home: Home, run: str) -> list[dict[str, Any]]:
 
 def are_held(home: Home, run: str) -> bool:
     found = leases(home, run)
-    return len(found) == len(PLATFORMS) and all(lease["state"] == "held" for lease in found)
+    return len(found) == len(PLATFORMS) and all(lease["state"] == "active" for lease in found)
 
 
 def only_shared(site: Site) -> bool:
@@ -206,11 +206,13 @@ def test_another_controller_ends_what_the_first_left_behind(
     )
     janitor = second.janitor(controller="another")
     assert janitor.sweep() == []
-    kinds = {sight.ownership for sight in janitor.take_inventory().sights}
+    kinds = {sight.ownership for sight in janitor.take_inventory().resources}
     assert kinds <= {Ownership.FOREIGN, Ownership.SHARED}
     assert Ownership.FOREIGN in kinds
     (lease,) = first.leases()
-    tags = [sight for sight in janitor.take_inventory().sights if sight.machine.token == lease.id]
+    tags = [
+        sight for sight in janitor.take_inventory().resources if sight.machine.token == lease.id
+    ]
     (expires_at,) = {sight.expires_at for sight in tags}
     assert expires_at is not None
     first.clock.time = expires_at - timedelta(seconds=1)

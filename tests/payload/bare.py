@@ -11,8 +11,6 @@ OPTIONAL = frozenset(
         "accelerate",
         "apex",
         "deepspeed",
-        "flash_attn",
-        "hypothesis",
         "liger_kernel",
         "matplotlib",
         "ml_dtypes",
@@ -29,7 +27,6 @@ OPTIONAL = frozenset(
         "torchao",
         "torchaudio",
         "torchvision",
-        "transformer_engine",
         "transformers",
         "triton",
     }

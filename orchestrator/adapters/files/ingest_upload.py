@@ -211,7 +211,7 @@ class FileTray:
 
     @property
     def notes(self) -> Handed | None:
-        """Return ``ingest.yaml``."""
+        """Return the file ``ingest.yaml``; None if the upload has none."""
         return next((file for file in self.files if file.name.lower() in NOTES), None)
 
     def tape(self) -> FileTape:

@@ -138,7 +138,7 @@ class WheelFile:
 
     @property
     def name(self) -> NormalizedName:
-        """Canonical."""
+        """Name of the distribution as PyPI normalises it: lower case, with hyphens."""
         return canonicalize_name(self.distribution)
 
     @property

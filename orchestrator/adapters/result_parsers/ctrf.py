@@ -31,12 +31,12 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
     ParsedEnd,
     ParsedEnvironment,
+    ParsedItem,
     ParsedProblem,
     ParsedTally,
     ParsedTest,
     ParsedVersion,
     Provenance,
-    Said,
 )
 
 _MARK = re.compile(r'"reportFormat"\s*:\s*"CTRF"')
@@ -87,7 +87,7 @@ class Ctrf:
             return 1.0
         return 0.8 if _SHAPE.match(head) else 0.0
 
-    def read(self, artifact: Artifact) -> Iterator[Said]:
+    def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
         """Parse the artifact into statements, in order, in bounded memory."""
         reader = JsonReader(artifact, {_TESTS, _SUMMARY, _ENVIRONMENT, _TOOL, _VERSION})
         seen: Counter[str] = Counter()
@@ -121,7 +121,7 @@ def _check_version(part: object) -> None:
         raise UnreadableError(f"it is CTRF {as_line(part)}; versions 0 and 1 can be read")
 
 
-def _statements_of_tool(tool: Mapping[str, object]) -> Iterator[Said]:
+def _statements_of_tool(tool: Mapping[str, object]) -> Iterator[ParsedItem]:
     name, version = as_line(tool.get("name")), as_line(tool.get("version"))
     if name and version:
         yield ParsedEnvironment({"packages": {name: version}})
@@ -129,7 +129,7 @@ def _statements_of_tool(tool: Mapping[str, object]) -> Iterator[Said]:
 
 def _statements_of_test(
     test: Mapping[str, object], tool: str, seen: Counter[str], states: Counter[str]
-) -> Iterator[Said]:
+) -> Iterator[ParsedItem]:
     name = as_text(test.get("name"), LINE_LIMIT)
     if not name:
         yield ParsedProblem("error", "a test without a name is left out")
@@ -192,7 +192,7 @@ def _earlier(test: Mapping[str, object], outcome: TestOutcome) -> tuple[TestOutc
     return (TestOutcome.FAILED,) * retries
 
 
-def _statements_of_environment(environment: Mapping[str, object]) -> Iterator[Said]:
+def _statements_of_environment(environment: Mapping[str, object]) -> Iterator[ParsedItem]:
     words = {key: as_line(environment.get(key)) for key in ("osPlatform", "osRelease")}
     machine = {
         key: word
@@ -210,7 +210,7 @@ def _statements_of_environment(environment: Mapping[str, object]) -> Iterator[Sa
 
 def _statements_of_summary(
     summary: Mapping[str, object], seen: Counter[str], states: Counter[str]
-) -> Iterator[Said]:
+) -> Iterator[ParsedItem]:
     duration = _duration(summary)
     total = as_count(summary.get("tests"))
     if total is not None:

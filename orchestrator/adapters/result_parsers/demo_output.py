@@ -25,10 +25,10 @@ from orchestrator.application.ports.ingest import Artifact
 from orchestrator.domain.parsed_results import (
     ParsedCheck,
     ParsedEnd,
+    ParsedItem,
     ParsedJob,
     ParsedProblem,
     Provenance,
-    Said,
 )
 
 MARKS_KEPT = 10_000
@@ -57,7 +57,7 @@ class _SeenMarks:
     """Number of passed marks, and of all."""
     dropped: bool = False
 
-    def add(self, check: ParsedCheck) -> Iterator[Said]:
+    def add(self, check: ParsedCheck) -> Iterator[ParsedItem]:
         known = self.outcomes.get(check.name)
         if known is None and len(self.outcomes) >= MARKS_KEPT:
             self.dropped = True
@@ -101,7 +101,7 @@ class DemoMarks:
         has_sum = any(RESULTS.match(line) for line in lines)
         return 0.9 if has_marks and has_sum else 0.6 if has_marks else 0.45 if has_sum else 0.0
 
-    def read(self, artifact: Artifact) -> Iterator[Said]:
+    def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
         """Yield the marked checks, the metrics and remarks in order, and the end of the demo."""
         notes, narration, marks, troubles = Notes(), FreeText(), _SeenMarks(), ErrorLines()
         yield ParsedJob(kind="demo")
@@ -130,7 +130,7 @@ def _mark(line: str) -> ParsedCheck | None:
     return ParsedCheck(explained["name"].strip(), outcome or "failed", reason=reason.strip())
 
 
-def _mark_ending(marks: _SeenMarks, troubles: ErrorLines, *, torn: bool) -> Iterator[Said]:
+def _mark_ending(marks: _SeenMarks, troubles: ErrorLines, *, torn: bool) -> Iterator[ParsedItem]:
     """The job's end by its Results line, and every disagreement of it with the marks.
 
     Without a Results line the exit status is unknown: an error is reported and no end.
@@ -182,7 +182,7 @@ class _Parts:
         if match["total"]:
             self.total = int(match["total"])
 
-    def conclude(self, troubles: ErrorLines) -> Iterator[Said]:
+    def conclude(self, troubles: ErrorLines) -> Iterator[ParsedItem]:
         """End the current part; its result is inferred from the following text."""
         if self.current:
             outcome = "failed" if troubles.last else "passed"
@@ -213,7 +213,7 @@ class DemoHeadings:
         happy = any(_HAPPY.match(line) for line in tail_lines(artifact))
         return 0.8 if happy else 0.55 if headings > 1 else 0.4
 
-    def read(self, artifact: Artifact) -> Iterator[Said]:
+    def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
         """Yield a check for each heading when the next one is read, with metrics and remarks."""
         notes, narration, parts, troubles = Notes(), FreeText(), _Parts(), ErrorLines()
         yield ParsedJob(kind="demo")
@@ -234,7 +234,7 @@ class DemoHeadings:
         yield from _ending(parts, troubles, torn=is_torn(artifact))
 
 
-def _ending(parts: _Parts, troubles: ErrorLines, *, torn: bool) -> Iterator[Said]:
+def _ending(parts: _Parts, troubles: ErrorLines, *, torn: bool) -> Iterator[ParsedItem]:
     gap = parts.gap()
     if gap:
         yield ParsedProblem("error", gap)

@@ -30,6 +30,7 @@ from orchestrator.domain.parsed_results import (
     ParsedCheck,
     ParsedEnd,
     ParsedEnvironment,
+    ParsedItem,
     ParsedJob,
     ParsedMetric,
     ParsedProblem,
@@ -37,7 +38,6 @@ from orchestrator.domain.parsed_results import (
     ParsedTest,
     ParsedUnnamedTests,
     Provenance,
-    Said,
 )
 
 _AVAILABLE = re.compile(r'"(?:xpu|cuda|gpu|rocm|hip|mps|tpu|hpu|npu|ipex)_available"\s*:\s*')
@@ -80,7 +80,7 @@ class DeviceResults:
             return 0.8 if is_named else 0.6
         return 0.5 if is_named else 0.3
 
-    def read(self, artifact: Artifact) -> Iterator[Said]:
+    def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
         """Parse the artifact into statements, in order, in bounded memory."""
         reader = JsonReader(artifact, {()})
         for _, root in reader.parts():
@@ -89,7 +89,7 @@ class DeviceResults:
 
 
 class _Document:
-    """One document."""
+    """Collects what one JSON document has about the machine, its parts and its verdict."""
 
     def __init__(self, root: Mapping[str, object]) -> None:
         self._facts: Facts = {}
@@ -102,8 +102,8 @@ class _Document:
         self._times: list[object] = []
         self._sort(root, depth=0)
 
-    def statements(self, *, is_torn: bool) -> Iterator[Said]:
-        """All of it."""
+    def statements(self, *, is_torn: bool) -> Iterator[ParsedItem]:
+        """Yield the environment, the times, the job with its results, and the problems."""
         missing = self._missing
         if self._devices and not missing:
             self._machine["devices"] = self._devices
@@ -128,7 +128,7 @@ class _Document:
         absent = [name for name, is_there in self._available.items() if not is_there]
         return absent[0].upper() if absent and not any(self._available.values()) else ""
 
-    def _judge(self, missing: str) -> Iterator[Said]:
+    def _judge(self, missing: str) -> Iterator[ParsedItem]:
         state = state_of(self._verdict)
         if state is None:
             if self._verdict:
@@ -187,14 +187,14 @@ class _Document:
             facts.setdefault(key, word)
 
 
-def _statements_of_part(key: str, part: object) -> Iterator[Said]:
+def _statements_of_part(key: str, part: object) -> Iterator[ParsedItem]:
     if key in _BENCHMARKS:
         yield from metrics_of(part)
     else:
         yield from tests_of(part, key, as_checks=key in _CHECKS)
 
 
-def _kind(statements: list[Said]) -> str:
+def _kind(statements: list[ParsedItem]) -> str:
     if any(isinstance(each, ParsedTest | ParsedUnnamedTests) for each in statements):
         return "suite"
     only_metrics = any(isinstance(each, ParsedMetric) for each in statements)
@@ -264,7 +264,7 @@ def devices_of(value: object) -> list[Facts]:
     return found
 
 
-def tests_of(part: object, group: str, *, as_checks: bool) -> Iterator[Said]:
+def tests_of(part: object, group: str, *, as_checks: bool) -> Iterator[ParsedItem]:
     """Yield outcomes: counts, by name, or from a list of objects; a test is ``group::name``."""
     told = as_map(part)
     if any(k in _COUNTED and _is_count(v) for k, v in told.items()) and _is_sum(told):
@@ -281,7 +281,7 @@ def tests_of(part: object, group: str, *, as_checks: bool) -> Iterator[Said]:
         yield ParsedProblem("warning", f"{left_out} of its results are not understood")
 
 
-def metrics_of(part: object, path: tuple[str, ...] = ()) -> Iterator[Said]:
+def metrics_of(part: object, path: tuple[str, ...] = ()) -> Iterator[ParsedItem]:
     """Yield the metrics whose names contain their unit; the others are counted."""
     items = list(as_map(part).items())
     items += [(_name(as_map(each)) or str(n), each) for n, each in enumerate(as_list(part))]
@@ -323,7 +323,7 @@ def _is_sum(counts: Mapping[str, object]) -> bool:
     return set(counts) <= {*_COUNTED, *_SUMS}
 
 
-def _counted(part: Mapping[str, object]) -> Iterator[Said]:
+def _counted(part: Mapping[str, object]) -> Iterator[ParsedItem]:
     counts: dict[str, int] = {}
     for key, value in part.items():
         word, number = _COUNTED.get(key), as_count(value)
@@ -335,7 +335,7 @@ def _counted(part: Mapping[str, object]) -> Iterator[Said]:
         yield ParsedTally("footer", total, counts)
 
 
-def _outcome(name: str, value: object, group: str) -> Iterator[Said]:
+def _outcome(name: str, value: object, group: str) -> Iterator[ParsedItem]:
     told = as_map(value)
     state = state_of(value)
     for key in _STATE_KEYS if told else ():

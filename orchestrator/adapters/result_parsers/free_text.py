@@ -18,7 +18,7 @@ from orchestrator.adapters.result_parsers.measurement_lines import (
     tally_of,
 )
 from orchestrator.adapters.result_parsers.quantities import Quantity, quantity, whole
-from orchestrator.domain.parsed_results import ParsedCheck, ParsedFallback, ParsedMetric, Said
+from orchestrator.domain.parsed_results import ParsedCheck, ParsedFallback, ParsedItem, ParsedMetric
 
 COLUMNS = 20
 _GAP = re.compile(r"\s{2,}|\t")
@@ -108,7 +108,7 @@ class FreeText:
     _tables: TextTables = field(default_factory=TextTables)
     _remarks: LogNotices = field(default_factory=LogNotices)
 
-    def see(self, line: str) -> Iterator[Said]:
+    def see(self, line: str) -> Iterator[ParsedItem]:
         """Yield the remarks and measurements of a line."""
         for said in self._remarks.see(line):
             yield self._placed(said)
@@ -126,7 +126,7 @@ class FreeText:
         if found is not None and (mark is None or mark.passed):
             yield from self._metrics(found)
 
-    def _placed(self, statement: Said) -> Said:
+    def _placed(self, statement: ParsedItem) -> ParsedItem:
         """Return a fallback with the section in which it happened; other items unchanged."""
         if isinstance(statement, ParsedFallback) and self.section:
             return ParsedFallback(f"{statement.reason} (in {self.section!r})")
@@ -165,7 +165,7 @@ class FreeText:
         elif not line[: self._group[0] + 1].isspace() or not line.strip():
             self._group = (0, "")
 
-    def _checks(self, mark: Marked, measured: MeasuredLine | None) -> Iterator[Said]:
+    def _checks(self, mark: Marked, measured: MeasuredLine | None) -> Iterator[ParsedItem]:
         self.failed += not mark.passed
         name, _, value = mark.text.partition(":")
         name, value, reason, unit = name.strip(), value.strip(), "", ""
@@ -180,7 +180,7 @@ class FreeText:
         full = "/".join(part for part in (_plain(self.section), _plain(name)) if part)
         yield ParsedCheck(full, "passed" if passed else "failed", value[:200], unit, "", reason)
 
-    def _metrics(self, measured: MeasuredLine) -> Iterator[Said]:
+    def _metrics(self, measured: MeasuredLine) -> Iterator[ParsedItem]:
         pers = {figure.quantity.per for figure in measured.figures} - {""}
         params: dict[str, object] = {**measured.params, **({"per": pers.pop()} if pers else {})}
         times = [f for f in measured.figures if f.quantity.kind == "latency"]

@@ -17,7 +17,7 @@ from orchestrator.application.ports.ingest import (
     UnreadableError,
 )
 from orchestrator.domain.manifest import OUTPUT
-from orchestrator.domain.parsed_results import ParsedMetric, ParsedProblem, Said
+from orchestrator.domain.parsed_results import ParsedItem, ParsedMetric, ParsedProblem
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class JobMetrics:
             found.problems.append(f"it holds no figure that can be read{example}")
         return tuple(found.metrics), tuple(found.problems)
 
-    def _statements(self, artifact: Artifact) -> Iterator[Said]:
+    def _statements(self, artifact: Artifact) -> Iterator[ParsedItem]:
         """Read a job's output line by line, with the readers of free text."""
         if artifact.name == OUTPUT:
             yield from json_lines(artifact)
@@ -81,7 +81,7 @@ class _Found:
     units: dict[str, str] = field(default_factory=dict)
     """Unit of each metric by its name and parameters."""
 
-    def take(self, statements: Iterable[Said]) -> None:
+    def take(self, statements: Iterable[ParsedItem]) -> None:
         """Store metrics and problems; the first one beyond a limit ends the reading."""
         for said in statements:
             if isinstance(said, ParsedMetric):

@@ -27,11 +27,11 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
     ParsedEnd,
     ParsedEnvironment,
+    ParsedItem,
     ParsedProblem,
     ParsedTally,
     ParsedTest,
     Provenance,
-    Said,
 )
 
 _SHAPE = re.compile(r'^\{\s*"created"\s*:\s*[\d.eE+]+\s*,\s*"duration"\s*:[^"]*"exitcode"\s*:')
@@ -64,7 +64,7 @@ class PytestJsonReport:
         """Return the confidence from 0 (no) to 1 (its producer's mark), by the first bytes."""
         return 0.95 if _SHAPE.match(head_text(artifact)[:2000]) else 0.0
 
-    def read(self, artifact: Artifact) -> Iterator[Said]:
+    def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
         """Parse the artifact into statements, in order, in bounded memory."""
         wanted = {_TESTS, _COLLECTORS, _SUMMARY, _ENVIRONMENT, _DURATION, _EXIT, _CREATED}
         reader = JsonReader(artifact, wanted)
@@ -97,7 +97,7 @@ class _JsonReading:
     _found: Counter[str] = field(default_factory=Counter)
     _not_collected: Counter[str] = field(default_factory=Counter)
 
-    def collector(self, collector: Mapping[str, object]) -> Iterator[Said]:
+    def collector(self, collector: Mapping[str, object]) -> Iterator[ParsedItem]:
         """Read a file or class that could not be collected or was skipped; others yield nothing."""
         nodeid = as_text(collector.get("nodeid"), LINE_LIMIT)
         text = as_text(collector.get("longrepr"))
@@ -110,7 +110,7 @@ class _JsonReading:
             yield ParsedTest(nodeid, TestOutcome.SKIPPED, None, skip_reason(text))
             self._not_collected["skipped"] += 1
 
-    def test(self, test: Mapping[str, object]) -> Iterator[Said]:
+    def test(self, test: Mapping[str, object]) -> Iterator[ParsedItem]:
         """Read a test with its phases."""
         nodeid = as_text(test.get("nodeid"), LINE_LIMIT)
         if not nodeid:
@@ -130,7 +130,7 @@ class _JsonReading:
         earlier = (TestOutcome.FAILED,) if stated == _RERUN else ()
         yield ParsedTest(nodeid, outcome, duration, reason, message, text, earlier)
 
-    def end(self) -> Iterator[Said]:
+    def end(self) -> Iterator[ParsedItem]:
         """Yield the end of the document and its sums."""
         duration = as_seconds(self.facts.get("duration"))
         summary = as_map(self.facts.get("summary"))
@@ -143,7 +143,7 @@ class _JsonReading:
         code = as_count(self.facts.get("exitcode"))
         yield ParsedEnd(code if code is not None and code < 2**31 else None, duration)
 
-    def _tally(self, summary: Mapping[str, object], duration: float | None) -> Iterator[Said]:
+    def _tally(self, summary: Mapping[str, object], duration: float | None) -> Iterator[ParsedItem]:
         total = as_count(summary.get("total"))
         if total is None:
             yield ParsedProblem("warning", "it has no summary")
@@ -200,7 +200,7 @@ def _words(
     return "", "", ""
 
 
-def _statements_of_environment(environment: Mapping[str, object]) -> Iterator[Said]:
+def _statements_of_environment(environment: Mapping[str, object]) -> Iterator[ParsedItem]:
     """Yield the environment that pytest-metadata adds."""
     facts: dict[str, object] = {}
     if python := as_line(environment.get("Python")):

@@ -33,11 +33,11 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
     ParsedEnd,
     ParsedEnvironment,
+    ParsedItem,
     ParsedProblem,
     ParsedTally,
     ParsedTest,
     Provenance,
-    Said,
 )
 
 _ROOT = re.compile(r"<(?:\w+:)?(testsuites?)[\s/>]")
@@ -73,7 +73,7 @@ class JUnitXml:
         head = head_text(artifact)
         return 0.95 if head.startswith("<") and _ROOT.search(head) else 0.0
 
-    def read(self, artifact: Artifact) -> Iterator[Said]:
+    def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
         """Parse the artifact into statements, in order, in bounded memory."""
         reading = _JunitReading()
         for event in xml_events(artifact):
@@ -138,7 +138,7 @@ class _JunitReading:
         self._sums = _Sums()
         self._begun = ""
 
-    def begin(self, event: Begin) -> Iterator[Said]:
+    def begin(self, event: Begin) -> Iterator[ParsedItem]:
         """Read the beginning of an element."""
         if not self._open and event.tag not in _SUITES:
             raise UnreadableError(f"it is XML, but not JUnit's: it begins with <{event.tag}>")
@@ -152,7 +152,7 @@ class _JunitReading:
             )
         self._open.append(event)
 
-    def end(self, event: ElementEnd) -> Iterator[Said]:
+    def end(self, event: ElementEnd) -> Iterator[ParsedItem]:
         """Read the end of an element."""
         began = self._open.pop()
         parent = self._open[-1].tag if self._open else ""
@@ -164,7 +164,7 @@ class _JunitReading:
             message = as_line(began.attributes.get("message")) or as_line(event.text)
             yield ParsedProblem("error", f"a whole suite went wrong: {message}")
 
-    def tear(self, torn: Torn) -> Iterator[Said]:
+    def tear(self, torn: Torn) -> Iterator[ParsedItem]:
         """Yield the truncated testcase and the problem of a document that ends too early."""
         if self._case is not None:
             for element in self._open[-1:]:
@@ -174,13 +174,13 @@ class _JunitReading:
             yield self._waiting
         yield ParsedProblem("error", f"torn: {torn.reason}; what came before it is kept")
 
-    def finish(self) -> Iterator[Said]:
+    def finish(self) -> Iterator[ParsedItem]:
         """Yield the last testcase and the sums of the complete document."""
         if self._waiting is not None:
             yield self._waiting
         yield from self._sums.statements(is_pytest=self._names.is_pytest)
 
-    def _begin_suite(self, event: Begin) -> Iterator[Said]:
+    def _begin_suite(self, event: Begin) -> Iterator[ParsedItem]:
         self._names.see_suite(event.attributes.get("name", ""))
         self._sums.see(event.tag, event.attributes, is_outermost=self._is_outermost(event.tag))
         hostname = as_line(event.attributes.get("hostname"))
@@ -191,7 +191,7 @@ class _JunitReading:
     def _is_outermost(self, tag: str) -> bool:
         return not any(e.tag == "testsuite" for e in self._open) and tag == "testsuite"
 
-    def _tell(self, *, is_torn: bool) -> Iterator[Said]:
+    def _tell(self, *, is_torn: bool) -> Iterator[ParsedItem]:
         case, self._case = self._case, None
         if case is None:
             return
@@ -259,7 +259,7 @@ class _Sums:
         if known is not None or len(self._worst) < _MOST_TESTS:
             self._worst[key] = worst
 
-    def statements(self, *, is_pytest: bool) -> Iterator[Said]:
+    def statements(self, *, is_pytest: bool) -> Iterator[ParsedItem]:
         """Yield the tally, and a problem for each contradiction to the testcases."""
         duration = as_seconds(self._root.get("time", "")) or self._sum_of_times()
         total = self._attribute("tests")
@@ -267,7 +267,9 @@ class _Sums:
             yield from self._tally(total, duration, is_pytest=is_pytest)
         yield ParsedEnd(duration_s=duration)
 
-    def _tally(self, total: int, duration: float | None, *, is_pytest: bool) -> Iterator[Said]:
+    def _tally(
+        self, total: int, duration: float | None, *, is_pytest: bool
+    ) -> Iterator[ParsedItem]:
         stated = {word: self._attribute(name) for word, name in _STATED.items()}
         if not is_pytest:
             yield ParsedTally("footer", total, self._counts(total, stated), duration)
@@ -361,7 +363,7 @@ class JunitTestIds:
 
     def __init__(self) -> None:
         self.is_pytest = False
-        self._told: Counter[bytes] = Counter()
+        self._seen_texts: Counter[bytes] = Counter()
 
     def see_suite(self, name: str) -> None:
         """Detect the writer of the document from a suite's name."""
@@ -380,8 +382,8 @@ class JunitTestIds:
 
     def _unique(self, nodeid: str) -> str:
         digest = blake2b(nodeid.encode("utf-8", "replace"), digest_size=12).digest()
-        self._told[digest] += 1
-        number = self._told[digest]
+        self._seen_texts[digest] += 1
+        number = self._seen_texts[digest]
         return nodeid if number == 1 else f"{nodeid}#{number}"
 
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from orchestrator.domain.parsed_results import (
     ParsedEnvironment,
     ParsedFallback,
+    ParsedItem,
     ParsedProblem,
     ParsedVersion,
-    Said,
 )
 
 Facts = dict[str, object]
@@ -244,9 +244,9 @@ class LogNotices:
         self._fallback = re.compile("|".join(fallbacks), re.IGNORECASE)
         self._absence = re.compile("|".join(absences), re.IGNORECASE)
         self._surroundings = EnvironmentLines()
-        self._said: dict[str, set[str]] = {}
+        self._sentences: dict[str, set[str]] = {}
 
-    def see(self, line: str) -> tuple[Said, ...]:
+    def see(self, line: str) -> tuple[ParsedItem, ...]:
         """Return the notices of the line that no earlier line had."""
         line = line[:LOOKED_AT]
         small = line.lower()
@@ -254,14 +254,14 @@ class LogNotices:
         is_stamped, is_telling = " v" in line, is_notable(small)
         if not (speaks or is_stamped or is_telling) or _SOURCE.match(line):
             return ()
-        said: list[Said] = [*self._spoken(line)] if speaks else []
+        said: list[ParsedItem] = [*self._spoken(line)] if speaks else []
         said += self._stamps(line) if is_stamped else ()
         facts = self._surroundings.see(line) if is_telling else {}
         if facts:
             said.append(ParsedEnvironment(facts))
         return tuple(said)
 
-    def _spoken(self, line: str) -> Iterator[Said]:
+    def _spoken(self, line: str) -> Iterator[ParsedItem]:
         sentence = _sentence(line)
         if self._fallback.search(sentence) and not _NEGATED.search(sentence):
             if self._remember("fallback", _DIGITS.sub("0", sentence)):
@@ -272,12 +272,12 @@ class LogNotices:
         if unused and self._remember("unused", unused):
             yield ParsedProblem("warning", unused)
 
-    def _fell_back(self, sentence: str) -> Said:
+    def _fell_back(self, sentence: str) -> ParsedItem:
         if self._suite:
             return ParsedProblem("warning", f"a fallback: {sentence}")
         return ParsedFallback(sentence)
 
-    def _stamps(self, line: str) -> Iterator[Said]:
+    def _stamps(self, line: str) -> Iterator[ParsedItem]:
         found = _STAMP.findall(line)
         if not found or _WANTED.search(line.lower()):
             return
@@ -288,7 +288,7 @@ class LogNotices:
                 yield ParsedVersion(name, version)
 
     def _remember(self, what: str, text: str) -> bool:
-        known = self._said.setdefault(what, set())
+        known = self._sentences.setdefault(what, set())
         if text in known or len(known) >= KEPT:
             return False
         known.add(text)

@@ -32,11 +32,11 @@ from orchestrator.adapters.result_parsers.text_lines import (
 from orchestrator.application.ports.ingest import Artifact
 from orchestrator.domain.parsed_results import (
     ParsedEnd,
+    ParsedItem,
     ParsedJob,
     ParsedMetric,
     ParsedProblem,
     Provenance,
-    Said,
 )
 
 _NAME = r'"(?:name|metric)"\s*:\s*"'
@@ -62,7 +62,7 @@ class MetricJson:
             return 0.0
         return 0.7 if _LIST.match(head) or _LINES.match(head) else 0.0
 
-    def read(self, artifact: Artifact) -> Iterator[Said]:
+    def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
         """Parse the artifact into statements, in order, in bounded memory."""
         yield ParsedJob(kind="benchmark")
         if not head_text(artifact).startswith("["):
@@ -149,7 +149,7 @@ class MetricLines:
                 surest = max(surest, 0.5 if mark else 0.3)
         return surest
 
-    def read(self, artifact: Artifact) -> Iterator[Said]:
+    def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
         """Yield figures, checks by tick or cross, remarks, and an inferred end."""
         notes, troubles = Notes(), ErrorLines()
         narration = FreeText(marks_are_checks=True)
@@ -178,7 +178,7 @@ def _too_many(narration: FreeText) -> Iterator[ParsedProblem]:
         yield ParsedProblem("error", f"more than {METRICS_KEPT} figures: the rest is left out")
 
 
-def _ending(narration: FreeText, troubles: ErrorLines, *, torn: bool) -> Iterator[Said]:
+def _ending(narration: FreeText, troubles: ErrorLines, *, torn: bool) -> Iterator[ParsedItem]:
     """Yield the inferred end: passed if figures, a complete last line and no errors were read."""
     yield from _too_many(narration)
     if torn or not (narration.measures or narration.failed):

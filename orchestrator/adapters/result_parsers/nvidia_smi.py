@@ -19,11 +19,11 @@ from orchestrator.application.ports.ingest import Artifact, UnreadableError
 from orchestrator.domain.parsed_results import (
     ParsedEnd,
     ParsedEnvironment,
+    ParsedItem,
     ParsedJob,
     ParsedMetric,
     ParsedProblem,
     Provenance,
-    Said,
 )
 
 _MIB_TEXT: Final = 1024 * 1024
@@ -54,7 +54,7 @@ class TextDevices:
         self._devices: list[dict[str, object]] = []
         self._section = ""
 
-    def statements(self) -> Iterator[Said]:
+    def statements(self) -> Iterator[ParsedItem]:
         """Yield the listed devices."""
         see: Callable[[str], None] = self._see_table
         for line in self._lines:
@@ -134,7 +134,7 @@ class NvidiaSmi:
             return 0.85
         return 0.7 if guessed_columns(lines) else 0.0
 
-    def read(self, artifact: Artifact) -> Iterator[Said]:
+    def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
         """Parse the artifact into statements, in order, in bounded memory."""
         first = _first(text_lines(artifact))
         if not first:
@@ -153,12 +153,12 @@ def _first(lines: Iterator[str]) -> list[str]:
     return list(islice((line for line in told if line), _FIRST_LOOK))
 
 
-def _nothing(line: str) -> Iterator[Said]:
+def _nothing(line: str) -> Iterator[ParsedItem]:
     yield ParsedEnvironment({"machine": {"devices": []}})
     yield ParsedProblem("error", f"nvidia-smi found no device: {as_line(line)}")
 
 
-def _statements_of_rows(first: Sequence[str], lines: Iterator[str]) -> Iterator[Said]:
+def _statements_of_rows(first: Sequence[str], lines: Iterator[str]) -> Iterator[ParsedItem]:
     header = columns(first[0])
     heads = header or guessed_columns(first)
     if not heads:
@@ -192,7 +192,7 @@ class _Rows:
         self._kept = 0
 
     def add(self, number: int, line: str) -> None:
-        """One row."""
+        """Read one row of the CSV; a row that is no sample is counted as left out."""
         if line.startswith((_NONE, _BROKEN)):
             self._leave_out(f"from line {number} on nvidia-smi says: {line[:100]}")
             return
@@ -209,8 +209,8 @@ class _Rows:
         for head, cell in row.items():
             self._sample(device, head, cell)
 
-    def statements(self) -> Iterator[Said]:
-        """All of it."""
+    def statements(self) -> Iterator[ParsedItem]:
+        """Yield the devices, the problems, and for a series its metrics."""
         facts = [dict(device.facts) for device in self._devices.values()]
         yield ParsedEnvironment({"machine": {"devices": facts}})
         for why, count in self._left_out.items():
@@ -220,7 +220,7 @@ class _Rows:
         if self._is_series or any(device.rows > 1 for device in self._devices.values()):
             yield from self._series()
 
-    def _series(self) -> Iterator[Said]:
+    def _series(self) -> Iterator[ParsedItem]:
         yield ParsedJob(kind="benchmark", title="Device samples")
         for key, device in self._devices.items():
             params: dict[str, object] = {"device": as_line(device.facts.get("name")) or key}

@@ -24,12 +24,12 @@ from orchestrator.application.ports.ingest import Artifact
 from orchestrator.domain.parsed_results import (
     ParsedEnd,
     ParsedEnvironment,
+    ParsedItem,
     ParsedJob,
     ParsedMetric,
     ParsedProblem,
     ParsedVersion,
     Provenance,
-    Said,
 )
 
 MOST_SAMPLES: Final = 100_000
@@ -57,7 +57,7 @@ class PytestBenchmark:
             return 0.0
         return 0.95 if _SHAPE_LATER.search(head) else 0.6
 
-    def read(self, artifact: Artifact) -> Iterator[Said]:
+    def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
         """Parse the artifact into statements, in order, in bounded memory."""
         reader = JsonReader(artifact, {_MACHINE, _COMMIT, _BENCHMARKS, _WRITTEN})
         names = _Names()
@@ -87,7 +87,9 @@ class _Names:
         return short if self._taken.setdefault(key, full) == full else full
 
 
-def _statements_of_benchmark(benchmark: Mapping[str, object], names: _Names) -> Iterator[Said]:
+def _statements_of_benchmark(
+    benchmark: Mapping[str, object], names: _Names
+) -> Iterator[ParsedItem]:
     label = as_text(benchmark.get("name"), LINE_LIMIT)
     full = as_text(benchmark.get("fullname"), LINE_LIMIT) or label
     if not label:
@@ -139,7 +141,7 @@ def _samples(
     return (median,), [*problems, ParsedProblem("warning", words)]
 
 
-def _statements_of_machine(machine: Mapping[str, object]) -> Iterator[Said]:
+def _statements_of_machine(machine: Mapping[str, object]) -> Iterator[ParsedItem]:
     known = {
         "hostname": as_line(machine.get("node")),
         "os": as_line(machine.get("system")),
@@ -156,7 +158,7 @@ def _statements_of_machine(machine: Mapping[str, object]) -> Iterator[Said]:
         yield ParsedEnvironment(facts)
 
 
-def _statements_of_commit(commit: Mapping[str, object]) -> Iterator[Said]:
+def _statements_of_commit(commit: Mapping[str, object]) -> Iterator[ParsedItem]:
     """Yield the version in a commit's information, and a warning if its work tree is dirty."""
     project = as_line(commit.get("project"))
     for key in ("version", "tag"):

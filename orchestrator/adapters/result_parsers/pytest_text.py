@@ -21,7 +21,7 @@ from orchestrator.adapters.result_parsers.text_lines import (
     text_lines,
 )
 from orchestrator.application.ports.ingest import Artifact, UnreadableError
-from orchestrator.domain.parsed_results import ParsedEnd, ParsedProblem, Provenance, Said
+from orchestrator.domain.parsed_results import ParsedEnd, ParsedItem, ParsedProblem, Provenance
 
 STARTS = "test session starts"
 _SURE, _SUMMED, _NAMED, _COUNTED, _SHORT = 0.95, 0.9, 0.8, 0.7, 0.5
@@ -51,7 +51,7 @@ class PytestText:
         sure = _sureness(head, tail)
         return sure * _QUOTED if artifact.name.lower().endswith((".md", ".rst")) else sure
 
-    def read(self, artifact: Artifact) -> Iterator[Said]:
+    def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
         """Yield the results of the log. Raises UnreadableError if it has no session."""
         notes, remarks, reader = Notes(), LogNotices(suite=True), _SessionReader()
         for line in text_lines(artifact, notes=notes, states=True):
@@ -81,7 +81,7 @@ class _SessionReader:
         self._refusal = ""
         """Text of pytest's error stream, which comes first if its output was buffered."""
 
-    def see(self, line: str) -> Iterator[Said]:
+    def see(self, line: str) -> Iterator[ParsedItem]:
         self.outside = True
         title = grammar.banner(line, "=")
         if title == STARTS:
@@ -101,7 +101,7 @@ class _SessionReader:
         else:
             self._look_for_death(line)
 
-    def finish(self) -> Iterator[Said]:
+    def finish(self) -> Iterator[ParsedItem]:
         """Yield the end of the log. Raises UnreadableError if it has no session."""
         if self._session is not None:
             yield from self._close(self._inner_sum(self._session))
@@ -119,7 +119,7 @@ class _SessionReader:
             detail=self._fatal,
         )
 
-    def _refuse(self, footer: PytestFooter | None) -> Iterator[Said]:
+    def _refuse(self, footer: PytestFooter | None) -> Iterator[ParsedItem]:
         """Yield why pytest refused to run; pytest prints it before or after its sum."""
         is_idle = footer is not None and not footer.counts and self._codes[-1:] == [5]
         if is_idle and self._refusal:
@@ -134,7 +134,7 @@ class _SessionReader:
             return None
         return grammar.footer(line.rstrip())
 
-    def _starts(self, width: int) -> Iterator[Said]:
+    def _starts(self, width: int) -> Iterator[ParsedItem]:
         session = self._session
         if session is not None and session.is_printed:
             self._depth += 1
@@ -143,7 +143,7 @@ class _SessionReader:
             yield from self._close(None)
         self._open(width)
 
-    def _sums(self, summed: PytestFooter, line: str) -> Iterator[Said]:
+    def _sums(self, summed: PytestFooter, line: str) -> Iterator[ParsedItem]:
         if self._depth and self._session is not None:
             self._depth -= 1
             self._inner = summed
@@ -156,7 +156,7 @@ class _SessionReader:
             self._open(WIDTH)
         yield from self._close(summed)
 
-    def _inside(self, session: PytestSession, line: str) -> Iterator[Said]:
+    def _inside(self, session: PytestSession, line: str) -> Iterator[ParsedItem]:
         if self._depth:
             session.text(line)
             self.outside = False
@@ -171,7 +171,7 @@ class _SessionReader:
         self._sessions += 1
         self._depth, self._inner, self._fatal, self._is_torn = 0, None, "", False
 
-    def _close(self, footer: PytestFooter | None) -> Iterator[Said]:
+    def _close(self, footer: PytestFooter | None) -> Iterator[ParsedItem]:
         session, self._session = self._session, None
         if session is None:
             return

@@ -22,11 +22,11 @@ from orchestrator.adapters.result_parsers.pytest_text_tests import Failures, Lis
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
     ParsedDetail,
+    ParsedItem,
     ParsedProblem,
     ParsedTally,
     ParsedTest,
     ParsedUnnamedTests,
-    Said,
 )
 from orchestrator.domain.units import plural
 
@@ -294,7 +294,7 @@ class PytestSession:
     _details: int = 0
     _teardowns: int = 0
     _broken: int = 0
-    _is_broken_told: bool = False
+    _is_broken_reported: bool = False
     _skipped: int = 0
     """Number of named modules that were skipped as a whole."""
 
@@ -308,7 +308,7 @@ class PytestSession:
         """Return whether the last line was printed by a test."""
         return self._detail is not None and self._detail.is_printed
 
-    def see(self, line: str) -> Iterator[Said]:
+    def see(self, line: str) -> Iterator[ParsedItem]:
         """Read the next line."""
         self.outside = False
         if line.startswith(_INTERNAL):
@@ -335,7 +335,7 @@ class PytestSession:
         if self._detail is not None:
             self._detail.add(line)
 
-    def finish(self, footer: PytestFooter | None) -> Iterator[Said]:
+    def finish(self, footer: PytestFooter | None) -> Iterator[ParsedItem]:
         """Yield the rest of the session, with or without its sum."""
         yield from self._leave()
         yield from self.tests.finish()
@@ -386,7 +386,7 @@ class PytestSession:
             return line[: found.start()]
         return line
 
-    def _item(self, line: str) -> Iterator[Said]:
+    def _item(self, line: str) -> Iterator[ParsedItem]:
         if not line:
             return
         node = grammar.worker_line(line) or grammar.node_line(line)
@@ -406,7 +406,7 @@ class PytestSession:
             self._is_unmarked = not node.is_marked
         return not (self._is_unmarked and node.is_marked and not node.worker)
 
-    def _node(self, node: NodeLine, line: str) -> Iterator[Said]:
+    def _node(self, node: NodeLine, line: str) -> Iterator[ParsedItem]:
         if node.worker:
             self._is_shared = True
             node = self._of_worker(node)
@@ -431,7 +431,7 @@ class PytestSession:
         is_known = self.tests.knows(nodeid, node.worker)
         return replace(node, nodeid=nodeid) if is_known else node
 
-    def _printed(self, pending: _Pending, line: str) -> Iterator[Said]:
+    def _printed(self, pending: _Pending, line: str) -> Iterator[ParsedItem]:
         """Read a line that a running test printed, or its outcome."""
         alone = grammar.lone_outcome(line)
         if alone is None:
@@ -446,7 +446,7 @@ class PytestSession:
         if alone.word not in grammar.SUBTESTS:
             self._pending = None
 
-    def _settled(self, *, is_silent: bool = False) -> Iterator[Said]:
+    def _settled(self, *, is_silent: bool = False) -> Iterator[ParsedItem]:
         """Yield the running test with the outcome that was seen, or without one."""
         pending, self._pending = self._pending, None
         if pending is None:
@@ -476,7 +476,7 @@ class PytestSession:
             return
         self.outside = True
 
-    def _traceback(self, line: str) -> Iterator[Said]:
+    def _traceback(self, line: str) -> Iterator[ParsedItem]:
         title = grammar.banner(line, "_") if line.startswith("_") else None
         if title is not None and len(line.rstrip()) >= self.width - 1:
             yield from self._settled_statements()
@@ -484,7 +484,7 @@ class PytestSession:
         elif self._detail is not None:
             self._detail.add(line)
 
-    def _settled_statements(self) -> Iterator[Said]:
+    def _settled_statements(self) -> Iterator[ParsedItem]:
         detail, self._detail = self._detail, None
         if detail is None or self._place is _Place.PASSES:
             return
@@ -496,10 +496,10 @@ class PytestSession:
         if told.phase != "collection":
             yield told
             return
-        self._broken, self._is_broken_told = self._broken + 1, True
+        self._broken, self._is_broken_reported = self._broken + 1, True
         yield _broken(told.name, told.message, told.text)
 
-    def _summary(self, line: str) -> Iterator[Said]:
+    def _summary(self, line: str) -> Iterator[ParsedItem]:
         skips = grammar.summed_skips(line)
         found = grammar.summary_line(line) if skips is None else None
         if skips is not None:
@@ -507,7 +507,7 @@ class PytestSession:
         elif found is not None:
             yield from self._summed(*found)
 
-    def _skips(self, number: int, path: str, reason: str) -> Iterator[Said]:
+    def _skips(self, number: int, path: str, reason: str) -> Iterator[ParsedItem]:
         """Yield a module without tests that was skipped as a whole."""
         of_modules = self._announced.skipped if self._announced else 0
         is_left = number == 1 and (self._is_shared or self._skipped < of_modules)
@@ -515,10 +515,10 @@ class PytestSession:
             self._skipped += 1
             yield ParsedTest(path, TestOutcome.SKIPPED, reason=reason)
 
-    def _summed(self, node: NodeLine, message: str) -> Iterator[Said]:
+    def _summed(self, node: NodeLine, message: str) -> Iterator[ParsedItem]:
         message = message[:MESSAGE_LIMIT]
         if node.word == "ERROR" and "::" not in node.nodeid:
-            if not self._is_broken_told:
+            if not self._is_broken_reported:
                 self._broken += 1
                 yield _broken(node.nodeid, message, "")
         elif not self.tests.total:
@@ -528,13 +528,13 @@ class PytestSession:
         elif not self._details and message and node.word in _BAD_WORDS:
             yield ParsedDetail(node.nodeid, message=message)
 
-    def _leave(self) -> Iterator[Said]:
+    def _leave(self) -> Iterator[ParsedItem]:
         """Yield the results of the sections read so far."""
         yield from self._settled_statements()
         yield from self._settled()
         yield from self.tests.flush()
 
-    def _others(self, counts: dict[str, int] | None) -> Iterator[Said]:
+    def _others(self, counts: dict[str, int] | None) -> Iterator[ParsedItem]:
         """Yield counted tests that have no line of their own."""
         broken = Counter({"error": self._broken})
         if counts is None:
@@ -562,7 +562,7 @@ class PytestSession:
         errors = self._broken if self._is_shared else announced.errors
         return announced.items + errors + self._modules_skipped(counts)
 
-    def _tallies(self, footer: PytestFooter | None, extra: Counter[str]) -> Iterator[Said]:
+    def _tallies(self, footer: PytestFooter | None, extra: Counter[str]) -> Iterator[ParsedItem]:
         counts = footer.counts if footer is not None else None
         if self._announced is not None:
             yield ParsedTally("collected", self._total(self._announced, counts))

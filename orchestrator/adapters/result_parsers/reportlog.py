@@ -21,10 +21,10 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
     ParsedEnd,
     ParsedEnvironment,
+    ParsedItem,
     ParsedProblem,
     ParsedTest,
     Provenance,
-    Said,
 )
 
 OPEN_LIMIT = 4_096
@@ -50,7 +50,7 @@ class Reportlog:
         first = head.split(b"\n", 1)[0]
         return _SURE if b'"$report_type"' in first and _is_record(first) else _LIKELY
 
-    def read(self, artifact: Artifact) -> Iterator[Said]:
+    def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
         """Yield the results of the records. Raises UnreadableError if there are none."""
         spoilt, log = UnreadableLines(), _Log()
         number = 0
@@ -84,7 +84,7 @@ class _Log:
         self._began = 0.0
         self._ended = 0.0
 
-    def see(self, record: Mapping[str, object]) -> Iterator[Said]:
+    def see(self, record: Mapping[str, object]) -> Iterator[ParsedItem]:
         """Read the next record."""
         match record.get("$report_type"):
             case "TestReport" | "SubTestReport":
@@ -99,7 +99,7 @@ class _Log:
                 code = record.get("exitstatus")
                 self._exit_code = code if isinstance(code, int) and 0 <= code < 256 else 1
 
-    def finish(self) -> Iterator[Said]:
+    def finish(self) -> Iterator[ParsedItem]:
         """Yield the unfinished tests and the end of the session."""
         yield from self._abandoned()
         if self._exit_code is None:
@@ -108,14 +108,14 @@ class _Log:
         took = self._ended - self._began if self._ended > self._began else None
         yield ParsedEnd(exit_code=self._exit_code, duration_s=round(took, 6) if took else None)
 
-    def _started(self, record: Mapping[str, object]) -> Iterator[Said]:
+    def _started(self, record: Mapping[str, object]) -> Iterator[ParsedItem]:
         yield from self._abandoned()
         self._exit_code = None
         version = record.get("pytest_version")
         if isinstance(version, str) and version:
             yield ParsedEnvironment({"packages": {"pytest": version[:100]}})
 
-    def _test(self, record: Mapping[str, object]) -> Iterator[Said]:
+    def _test(self, record: Mapping[str, object]) -> Iterator[ParsedItem]:
         nodeid = record.get("nodeid")
         if not isinstance(nodeid, str) or not nodeid:
             return
@@ -139,14 +139,14 @@ class _Log:
         if when == "teardown":
             yield from self._over(nodeid, test)
 
-    def _over(self, nodeid: str, test: _StartedTest) -> Iterator[Said]:
+    def _over(self, nodeid: str, test: _StartedTest) -> Iterator[ParsedItem]:
         if test.is_again:
             test.fact, test.is_again = None, False
             return
         del self._open[nodeid]
         yield _parsed_test(nodeid, test)
 
-    def _lost(self, nodeid: str, record: Mapping[str, object]) -> Iterator[Said]:
+    def _lost(self, nodeid: str, record: Mapping[str, object]) -> Iterator[ParsedItem]:
         """Yield the test of a worker that crashed, as xdist reports it."""
         test = self._open.pop(nodeid, _StartedTest())
         text, _ = longrepr_of(record.get("longrepr"))
@@ -160,7 +160,7 @@ class _Log:
             earlier=tuple(test.earlier),
         )
 
-    def _collected(self, record: Mapping[str, object]) -> Iterator[Said]:
+    def _collected(self, record: Mapping[str, object]) -> Iterator[ParsedItem]:
         nodeid, outcome = record.get("nodeid"), record.get("outcome")
         if not isinstance(nodeid, str) or not nodeid or outcome not in ("failed", "skipped"):
             return
@@ -184,7 +184,7 @@ class _Log:
             text=said,
         )
 
-    def _abandoned(self, number: int | None = None) -> Iterator[Said]:
+    def _abandoned(self, number: int | None = None) -> Iterator[ParsedItem]:
         """Yield the tests that began and have no end."""
         for nodeid in list(islice(self._open, number)):
             test = self._open.pop(nodeid)

@@ -19,6 +19,7 @@ from orchestrator.domain.parsed_results import (
     ParsedEnd,
     ParsedEnvironment,
     ParsedFallback,
+    ParsedItem,
     ParsedJob,
     ParsedMetric,
     ParsedNotice,
@@ -26,7 +27,6 @@ from orchestrator.domain.parsed_results import (
     ParsedTest,
     ParsedUnnamedTests,
     Provenance,
-    Said,
 )
 
 OutcomeWord = Literal[
@@ -143,7 +143,7 @@ class Transcription:
             return 1.0 if is_named else 0.9
         return 0.6 if is_named else 0.0
 
-    def read(self, artifact: Artifact) -> Iterator[Said]:
+    def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
         """Parse the artifact into statements, in order, in bounded memory."""
         document = self._document(artifact)
         facts = _facts(document.environment)
@@ -199,7 +199,7 @@ def _bad_numbers(job: TypedJob, path: tuple[str | int, ...]) -> Iterator[Problem
             yield Problem((*path, "metrics", number, "samples"), "must be finite")
 
 
-def _statements_of_job(job: TypedJob) -> Iterator[Said]:
+def _statements_of_job(job: TypedJob) -> Iterator[ParsedItem]:
     yield ParsedJob(job.id, job.kind, job.title)
     for nodeid, test in job.tests.items():
         typed = test if isinstance(test, TypedTest) else TypedTest(outcome=test)

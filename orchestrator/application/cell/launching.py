@@ -112,7 +112,7 @@ def hold(deps: FlowDeps, lease: Lease, machine: Machine, *, is_granted: bool = F
     facts = {**machine.facts, LeaseFact.ASKED_AT: at.isoformat()}
     if is_granted:
         facts[LeaseFact.GRANTED_AT] = at.isoformat()
-    return deps.stores.leases.held(
+    return deps.stores.leases.active(
         lease.id, machine.id, at=at, facts=facts, simulated=machine.simulated
     )
 

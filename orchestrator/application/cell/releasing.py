@@ -92,7 +92,7 @@ def _release_lease(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
             return resolve_unanswered_launch(
                 deps, lease, deps.provider(lease.provider), refusal="never made"
             )
-        case LeaseState.HELD:
+        case LeaseState.ACTIVE:
             return _terminate_lease(deps, now, lease)
     return _close_if_gone(deps, now, lease)
 
@@ -153,7 +153,7 @@ def _close_if_gone(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
     return True
 
 
-_NOT_HELD = (Outcome.PASSED, Outcome.CANCELLED, Outcome.NOT_AVAILABLE)
+_NEVER_HELD = (Outcome.PASSED, Outcome.CANCELLED, Outcome.NOT_AVAILABLE)
 
 
 def hold_outcome(deps: FlowDeps, now: AttemptState) -> Outcome | None:
@@ -162,14 +162,14 @@ def hold_outcome(deps: FlowDeps, now: AttemptState) -> Outcome | None:
     Cancelling the run and the time limit end a hold.
     """
     minutes, lease = now.spec.hold_minutes, now.lease
-    if not minutes or lease is None or lease.state is not LeaseState.HELD:
+    if not minutes or lease is None or lease.state is not LeaseState.ACTIVE:
         return None
     if not isinstance(lease.endpoint, SshEndpoint) or now.run.cancel_requested_at is not None:
         return None
     if overdue(deps, now.cell, minutes * 60) or may_try_again(now):
         return None
     outcome = cell_outcome(deps, now.cell, now.spec, now.attempt.cause).outcome
-    return None if outcome in _NOT_HELD else outcome
+    return None if outcome in _NEVER_HELD else outcome
 
 
 def _notify_hold(deps: FlowDeps, now: AttemptState, outcome: Outcome) -> None:

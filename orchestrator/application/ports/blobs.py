@@ -36,9 +36,12 @@ class Blobs(Protocol):
         ...
 
     def stored(self, *, idle_s: float = CLAIM_S) -> Iterator[StoredBlob]:
-        """Yield the blobs that were neither stored nor claimed for so long, by digest."""
+        """Yield the blobs that nobody stored or claimed for `idle_s` seconds, by digest."""
         ...
 
     def remove(self, digest: str, *, idle_s: float = CLAIM_S) -> bool:
-        """Remove a blob, unless it was stored or claimed since; return whether it was removed."""
+        """Remove a blob that was neither stored nor claimed within the last `idle_s` seconds.
+
+        Returns whether it was removed.
+        """
         ...

@@ -6,16 +6,19 @@ from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
 
+from orchestrator.domain.loopback import is_loopback
+
 REQUEST_LIFE_S = 600
 """Seconds that somebody has to sign in at the issuer."""
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def is_safe(url: str) -> bool:
     """Whether secrets may travel to a URL: it is https, or on this computer's loopback."""
     parts = urlsplit(url)
-    is_loopback = parts.scheme == "http" and parts.hostname in _LOOPBACK
-    return bool(parts.hostname) and (parts.scheme == "https" or is_loopback)
+    host = parts.hostname or ""
+    return bool(host) and (
+        parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
+    )
 
 
 class IssuerUnreachableError(Exception):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orchestrator.domain.assembly.results_pass import Tape
-from orchestrator.domain.parsed_results import ParsedMetric, Provenance, Said
+from orchestrator.domain.parsed_results import ParsedItem, ParsedMetric, Provenance
 
 HEAD_BYTES = 65_536
 TAIL_BYTES = 8_192
@@ -55,7 +55,7 @@ class Dialect(Protocol):
         """Return the confidence, from 0 to 1, that the bytes begin a document of the dialect."""
         ...
 
-    def read(self, artifact: Artifact) -> Iterator[Said]:
+    def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
         """Parse the artifact into statements, in order, in bounded memory.
 
         Raises UnreadableError.
@@ -99,7 +99,7 @@ class IntakeFullError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """An uploaded file."""
+    """One file of an upload, as it came and as parsers read it."""
 
     name: str
     """Path below the folder or archive."""

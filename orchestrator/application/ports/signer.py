@@ -23,7 +23,7 @@ class KeyUnusableError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """A verified bundle."""
+    """A verdict bundle whose signature was verified, with the key that signed it."""
 
     verdict: Document
     """The verdict document."""

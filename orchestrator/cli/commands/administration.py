@@ -36,8 +36,8 @@ _TOKENS = Layout(
     first_to_go=("prefix",),
 )
 _SESSIONS = Layout(
-    titles=("id", "name", "display name", "scope", "signed in", "last used", "expires"),
-    first_to_go=("display name",),
+    titles=("id", "name", "display name", "scope", "from", "signed in", "last used", "expires"),
+    first_to_go=("display name", "from"),
 )
 LocalJobsOption = Annotated[
     str | None,
@@ -130,7 +130,10 @@ def token_create(
         ),
     ] = "run",
     days: Annotated[
-        int, typer.Option("--days", metavar="DAYS", min=1, max=3650, help="Until it expires.")
+        int,
+        typer.Option(
+            "--days", metavar="DAYS", min=1, max=3650, help="Until it expires; 90 by default."
+        ),
     ] = 90,
     as_json: JsonOption = False,
 ) -> None:
@@ -190,12 +193,14 @@ def session_list(context: typer.Context, as_json: JsonOption = False) -> None:
 
 def _session_row(one: BrowserSession) -> dict[str, Text]:
     times = (utc(at) for at in (one.created_at, one.last_used_at, one.expires_at))
-    return row_of(_SESSIONS, one.id, one.name, one.display_name or "–", one.scope, *times)
+    whose = (one.id, one.name, one.display_name or "–", one.scope)
+    return row_of(_SESSIONS, *whose, f"{one.address} {one.agent}".strip() or "–", *times)
 
 
 @session_app.command("revoke")
 def session_revoke(
-    context: typer.Context, browser: Annotated[str, typer.Argument(help="A session's id.")]
+    context: typer.Context,
+    browser: Annotated[str, typer.Argument(metavar="SESSION", help="A session's id.")],
 ) -> None:
     """Revoke a browser session: the browser has to sign in again."""
     session = session_of(context)

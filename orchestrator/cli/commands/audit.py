@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from orchestrator.cli.client import read, read_items
+from orchestrator.cli.client import Json, newest, read
 from orchestrator.cli.commands.options import JsonOption, LimitOption
-from orchestrator.cli.errors import FAILED, CliError
+from orchestrator.cli.errors import FAILED, CliError, EmptyHomeError
 from orchestrator.cli.safe_text import json_text, one_line
 from orchestrator.cli.session import session_of
 from orchestrator.cli.view.tables import Layout, fitting, row_of
@@ -20,10 +20,9 @@ from orchestrator.domain.units import plural, utc
 audit_app = typer.Typer(
     help="The audit log: who changed what, from where, and when.", no_args_is_help=True
 )
-_PAGE = 200
 _LAYOUT = Layout(
-    titles=("number", "at", "actor", "from", "operation", "resource", "outcome"),
-    first_to_go=("from", "number"),
+    titles=("number", "at", "actor", "from", "operation", "resource", "outcome", "reason"),
+    first_to_go=("reason", "from", "number"),
     whole=("at", "outcome"),
     right=("number",),
 )
@@ -58,29 +57,22 @@ def audit_list(
 ) -> None:
     """List entries of the audit log, newest first; --json has what was before and after."""
     session = session_of(context)
-    client = session.reader()
-    entries: list[object] = []
-    cursor: int | None = None
-    while len(entries) < limit:
-        page = client.get(
-            "/audit",
-            limit=min(limit - len(entries), _PAGE),
-            before=cursor,
-            since=_moment(since),
-            actor=actor,
-            resource=resource,
-        )
-        items, cursor = page.get("items"), page.get("next")  # type: ignore[assignment]
-        entries += items if isinstance(items, list) else []
-        if cursor is None:
-            break
+    asked = {"since": _moment(since), "actor": actor, "resource": resource}
+    entries: list[Json] = []
+    try:
+        entries += newest(session.reader(), "/audit", limit=limit, **asked)
+    except EmptyHomeError as empty:
+        if not as_json:
+            session.say(str(empty))
+            return
     if as_json:
         session.print_json(entries)
         return
-    found = read_items(ChainedEntry, {"items": entries})
-    if not found:
-        session.say("The audit log has no such entry.")
+    if not entries:
+        filtered = "No entry is like that; `seatrial audit list` lists all of them."
+        session.say(filtered if any(asked.values()) else "No entry yet: nothing was changed.")
         return
+    found = [read(ChainedEntry, entry) for entry in entries]
     session.out.print(fitting(session.out, _LAYOUT, [_row(one) for one in found]))
 
 
@@ -151,4 +143,5 @@ def _row(one: ChainedEntry) -> dict[str, Text]:
         one.operation,
         one.resource,
         f"{one.outcome}{status}",
+        one.reason,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
@@ -10,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from orchestrator.cli.client import Client, Json, read
+from orchestrator.cli.client import Json, newest, read
 from orchestrator.cli.commands.options import JsonOption, LimitOption
 from orchestrator.cli.errors import EmptyHomeError
 from orchestrator.cli.safe_text import one_line
@@ -19,8 +18,6 @@ from orchestrator.cli.view.glyphs import sign_of, tally, word
 from orchestrator.cli.view.tables import Layout, fitting
 from orchestrator.domain.run_record import RunSummary
 from orchestrator.domain.units import usd
-
-_PAGE = 100
 
 _RUNS = Layout(
     titles=("run", "launched (UTC)", "matrix", "subject", "commit", "outcome", "tests", "cost"),
@@ -49,7 +46,7 @@ def runs_command(
     session = session_of(context)
     shown: list[Json] = []
     try:
-        shown += _newest(session.reader(), limit, asked)
+        shown += newest(session.reader(), "/runs", limit=limit, **asked)
     except EmptyHomeError as empty:
         if not as_json:
             session.say(str(empty))
@@ -68,19 +65,6 @@ def runs_command(
     if not any(one.commit for one in found):
         layout = replace(_RUNS, titles=tuple(title for title in _RUNS.titles if title != "commit"))
     session.out.print(fitting(session.out, layout, [_row(one) for one in found]))
-
-
-def _newest(client: Client, limit: int, filters: Mapping[str, str | None]) -> Iterator[Json]:
-    cursor: str | None = None
-    while limit > 0:
-        page = client.get("/runs", limit=min(limit, _PAGE), before=cursor, **filters)
-        items = page.get("items")
-        for item in items if isinstance(items, list) else []:
-            yield item
-            limit -= 1
-        cursor = str(page["next"]) if page.get("next") else None
-        if cursor is None:
-            return
 
 
 def _without_cells(run: Json) -> Json:

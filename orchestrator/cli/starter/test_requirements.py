@@ -21,7 +21,7 @@ _FILE_LIMIT = 20_000
 
 @dataclass(frozen=True, slots=True)
 class PytestArguments:
-    """Arguments of pytest."""
+    """What a project's pytest is called with, as found in its configuration."""
 
     arguments: tuple[str, ...]
     """Files and folders, relative to the project."""

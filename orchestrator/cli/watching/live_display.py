@@ -35,7 +35,7 @@ class PlainTeller:
 
     _cells: dict[str, CellRecord] = field(default_factory=dict)
     _state: str = ""
-    _told_at: datetime | None = None
+    _printed_at: datetime | None = None
     _cancelling: bool = False
 
     def tell(self, run: RunResponse, now: datetime) -> list[str]:
@@ -45,14 +45,14 @@ class PlainTeller:
         """
         news = list(self._news(run, now))
         self._cells = {cell.id: cell for cell in run.cells}
-        if not news and since(self._told_at, now) >= PULSE_S:
+        if not news and since(self._printed_at, now) >= PULSE_S:
             news = [(now, line) for cell in run.cells for line in _pulse(cell, now)]
-        if self._told_at is None and run.is_finished:
+        if self._printed_at is None and run.is_finished:
             news.sort(key=itemgetter(0))
         else:
             news = [(now, line) for _, line in news]
-        if news or self._told_at is None:
-            self._told_at = now
+        if news or self._printed_at is None:
+            self._printed_at = now
         return [f"{elapsed(since(run.created_at, at)):>8}  {line}" for at, line in news]
 
     def _news(self, run: RunResponse, now: datetime) -> Iterator[tuple[datetime, str]]:
@@ -170,7 +170,7 @@ def _pulse(cell: CellRecord, now: datetime) -> Iterator[str]:
         yield line + (f", ~{elapsed(left_s)} left" if left_s is not None else "")
 
 
-TOLD_AT_END = 20
+MOST_AT_END = 20
 
 
 class Display(AbstractContextManager["Display"], Protocol):
@@ -254,7 +254,7 @@ class PlainDisplay:
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._teller = PlainTeller()
-        self._told = 0
+        self._printed = 0
         self._heard = 0
         self._trouble = ""
 
@@ -271,9 +271,9 @@ class PlainDisplay:
 
     def show(self, watched: WatchedRun, now: datetime, note: str) -> None:
         """Print changes."""
-        for test in watched.bad[self._told :]:
+        for test in watched.bad[self._printed :]:
             self._say(f"{'':>8}  {test}")
-        self._told = len(watched.bad)
+        self._printed = len(watched.bad)
         for notice in watched.notices[self._heard :]:
             self._say(f"{elapsed(since(watched.run.created_at, now)):>8}  {notice}")
         self._heard = len(watched.notices)
@@ -289,7 +289,7 @@ class PlainDisplay:
 
 def bad_lines(bad: tuple[BadTest, ...]) -> list[str]:
     """Return lines of failed tests, up to a limit."""
-    lines = [f"  {test}" for test in bad[:TOLD_AT_END]]
-    if len(bad) > TOLD_AT_END:
-        lines.append(f"  … and {len(bad) - TOLD_AT_END} more; the report names them all")
+    lines = [f"  {test}" for test in bad[:MOST_AT_END]]
+    if len(bad) > MOST_AT_END:
+        lines.append(f"  … and {len(bad) - MOST_AT_END} more; the report names them all")
     return lines

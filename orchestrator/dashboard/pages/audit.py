@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.responses import Page, PageRequestDep
+from orchestrator.dashboard.responses import Page, PageRequestDep, cursor_of
 from orchestrator.dashboard.session import NotAllowedError
 from orchestrator.dashboard.table import Column, Moment, Number, Row, Table, Text
 from orchestrator.domain.audit import AuditFilters, AuditOutcome, ChainedEntry
@@ -37,15 +37,16 @@ def show_audit_log(
     request: PageRequestDep,
     actor: Annotated[str, Query(max_length=300)] = "",
     resource: Annotated[str, Query(max_length=300)] = "",
-    before: Annotated[str, Query(max_length=20)] = "",
 ) -> Response:
     """Show a page of entries."""
     viewer = request.viewer
     if not viewer.may(Scope.ADMIN):
         raise NotAllowedError(missing_scope(viewer.caller, Scope.ADMIN))
     chosen = AuditFilters(actor=actor.strip(), resource=resource.strip())
-    cursor = int(before) if _CURSOR.fullmatch(before) else None
-    found = request.context.stores.audit.page(chosen, limit=PAGE_SIZE, before=cursor)
+    before = cursor_of(request, _CURSOR)
+    found = request.context.stores.audit.page(
+        chosen, limit=PAGE_SIZE, before=int(before) if before else None
+    )
     is_filtered = chosen != AuditFilters()
     table = Table(
         id="entries",
@@ -72,7 +73,7 @@ def _row(one: ChainedEntry) -> Row:
             Text(one.operation, is_code=True),
             Text(one.resource, note=one.product),
             Text(", ".join(changed_fields(one)[:_SHOWN])),
-            Text(f"{one.outcome}{status}"),
+            Text(f"{one.outcome}{status}", note=one.reason),
             Number(one.number),
         ),
         tone="" if one.outcome is AuditOutcome.DONE else "warn",

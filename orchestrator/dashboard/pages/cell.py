@@ -225,7 +225,7 @@ class Bytes(Number):
     """A size in bytes, shown with its unit."""
 
     def text(self) -> str:
-        """``4.2 kB``."""
+        """The value as ``4.2 kB``; a dash if it is unknown."""
         return "–" if self.value is None else size(int(self.value))
 
 

@@ -142,7 +142,7 @@ def _refusals_table(spending: CostSummary) -> Table:
                 (
                     Text(one.provider),
                     Text(one.place),
-                    Text(one.reason, note=one.last_said.partition(": ")[2]),
+                    Text(one.reason, note=one.last_message.partition(": ")[2]),
                     Number(one.count),
                     Moment(one.last_at),
                 )

@@ -67,7 +67,7 @@ def orphans_of(sightings: Sequence[Orphan], looks: Mapping[str, LastLook]) -> Se
     sights = {
         (sight.provider, sight.machine.id): sight
         for look in looks.values()
-        for sight in look.sights
+        for sight in look.resources
         if sight.ownership in DOOMED
     }
     return [_orphan(one, sights.get((one.provider, one.machine_id))) for one in sightings]
@@ -215,7 +215,7 @@ def _look_row(request: PageRequest, name: str, look: LastLook) -> Row:
         answered = f"it answered last at {look.read_at:%H:%M} UTC" if look.read_at else ""
         said: TableCell = Badge("unknown", note=" ".join(filter(None, (look.unread, answered))))
     else:
-        said = Text(_counted(look.sights))
+        said = Text(_counted(look.resources))
     return Row((Text(name), Moment(look.at, request.now), said), tone="warn" if look.unread else "")
 
 

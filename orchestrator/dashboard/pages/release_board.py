@@ -105,7 +105,7 @@ def show_board(request: PageRequestDep, matrix: str = "", before: str = "") -> R
         matrix=matrix,
         limit=PAGE_SIZE,
         before=before or None,
-        believed=_trusted(statuses),
+        max_age=_trusted(statuses),
     )
     board = _board(request, wanted)
     days = _days(request)
@@ -191,11 +191,11 @@ def _upcoming(request: PageRequest, product: str) -> list[Upcoming]:
 def _old(request: PageRequest, board: Board, wanted: BoardFilter) -> str:
     """Return a warning where the newest evidence is older than the gates accept."""
     newest: datetime | None = max((row.at for row in board.rows if row.at), default=None)
-    if newest is None or wanted.believed is None or wanted.before:
+    if newest is None or wanted.max_age is None or wanted.before:
         return ""
-    if request.now - newest <= wanted.believed:
+    if request.now - newest <= wanted.max_age:
         return ""
-    hours = int(wanted.believed.total_seconds() // 3600)
+    hours = int(wanted.max_age.total_seconds() // 3600)
     return f"The newest evidence is older than the {hours} h that the gates believe."
 
 

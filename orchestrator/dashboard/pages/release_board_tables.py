@@ -115,7 +115,7 @@ class PassRate:
 
     @property
     def picture(self) -> Picture:
-        """A point a day."""
+        """Draw the pass rate in percent, one point for each day."""
         rates = [_percentage(day.counts.pass_rate) for day in self.trend.days]
         return sparkline(rates, low=self.low, high=100.0, width=96, height=22)
 

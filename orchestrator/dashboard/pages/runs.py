@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Response
 
 from orchestrator.application.list_runs import ListedRun, list_runs
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.responses import Page, PageRequest, PageRequestDep
+from orchestrator.dashboard.responses import Page, PageRequest, PageRequestDep, cursor_of
 from orchestrator.dashboard.table import (
     Badge,
     Column,
@@ -29,7 +28,7 @@ from orchestrator.domain.vocabulary import term
 from orchestrator.store.runs import RunsAsked
 
 PAGE_SIZE = 50
-_TOLD_CELLS = 2
+_MOST_CELLS = 2
 _SHORT = 13
 """Characters of an id that two runs of a night do not share."""
 _SHORT_COMMIT = 7
@@ -64,7 +63,6 @@ def show_runs(
     commit: str = "",
     branch: str = "",
     author: str = "",
-    before: Annotated[str, Query(max_length=200)] = "",
 ) -> Response:
     """Show a page of runs."""
     wanted = outcome.strip()
@@ -79,7 +77,7 @@ def show_runs(
         author=author.strip(),
     )
     stores, now = request.context.stores, request.now
-    cursor = before if _CURSOR.fullmatch(before) else None
+    cursor = cursor_of(request, _CURSOR)
     runs, following = list_runs(stores, limit=PAGE_SIZE, before=cursor, at=now, filters=chosen)
     facts = {
         "chosen": chosen,
@@ -158,8 +156,8 @@ def _cells(cells: Sequence[Cell]) -> Text:
     other = [cell for cell in done if cell.outcome not in (Outcome.PASSED, None)]
     worst = sorted(other, key=lambda cell: list(Outcome).index(cell.outcome or Outcome.PASSED))
     told = [f"{cell.name} {term(cell.outcome or '').word}" for cell in reversed(worst)]
-    if len(told) > _TOLD_CELLS:
-        told = [*told[:_TOLD_CELLS], f"{len(told) - _TOLD_CELLS} more"]
+    if len(told) > _MOST_CELLS:
+        told = [*told[:_MOST_CELLS], f"{len(told) - _MOST_CELLS} more"]
     if len(done) < len(cells):
         told.insert(0, f"{len(cells) - len(done)} under way")
     return Text(f"{passed} of {len(cells)}", note=", ".join(told))

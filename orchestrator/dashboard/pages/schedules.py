@@ -409,7 +409,7 @@ def add_one(
     except ScheduleTakenError as error:
         form.mistakes["name"] = str(error)
     except PayloadMissingError as error:
-        form.said = str(error)
+        form.problem = str(error)
     else:
         return request.go(urls.schedule_url(added.schedule.name))
     return _list_page(request, form)

@@ -40,6 +40,7 @@ from orchestrator.dashboard.session import (
     needs,
 )
 from orchestrator.domain.caller_identity import Scope
+from orchestrator.store.audit_recorder import explain
 
 logger = logging.getLogger(__name__)
 router = APIRouter()
@@ -108,8 +109,9 @@ async def signed_in_at_issuer(request: Request) -> Response:
     try:
         session = await _at_issuer(request, begin)
     except SignInRefusedError as error:
-        logger.warning("a sign-in at %s was refused: %s", issuer.host, error)
-        response = _refused_at_issuer(request, made["next"], f"You are not signed in: {error}.")
+        said = f"The sign-in at {issuer.host} was refused: {error}."
+        logger.warning("%s", said)
+        response = _refused_at_issuer(request, made["next"], said)
     except IssuerUnreachableError as error:
         response = _unreachable(request, made["next"], error)
     else:
@@ -194,6 +196,7 @@ def _form(
 ) -> Response:
     context: Context = request.app.state.context
     issuer = context.sign_in.issuer
+    explain(refused)
     words = {
         "after": _local(after),
         "token": token,

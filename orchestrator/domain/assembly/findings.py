@@ -118,8 +118,8 @@ def _count_findings(
     if not any(section.is_suite for section in account.sections):
         return
     sums, named = _sums(account), account.named
-    lines = account.told.lines
-    tests = Counter(outcome.word for outcome in account.told.tests.values())
+    lines = account.artifact_tests.lines
+    tests = Counter(outcome.word for outcome in account.artifact_tests.tests.values())
     for section in account.sections:
         lines, tests = lines + section.unnamed, tests + section.unnamed
     reported = sum(lines[word] for word in _WORDS)
@@ -165,7 +165,7 @@ def _three_figures(sums: _ReportedSums, named: int) -> str:
 
 def _elsewhere(account: ArtifactSummary, index: TestIndex) -> int:
     """Return tests of the same groups that other artifacts name and this one does not."""
-    groups = account.told.groups
+    groups = account.artifact_tests.groups
     return sum(max(index.groups[group] - own, 0) for group, own in groups.items())
 
 

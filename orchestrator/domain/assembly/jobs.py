@@ -47,7 +47,7 @@ class JobGrouping:
 
     def of_section(self, account: ArtifactSummary, section: JobSection) -> str:
         """Return the group of a whole section; empty if its tests have several."""
-        said, name = section.said, account.foreign.name
+        said, name = section.parsed_job, account.foreign.name
         for job, noted in self._notes.jobs.items():
             if noted.file and names_artifact(noted.file, name):
                 return f":noted {job}"
@@ -165,7 +165,7 @@ class JobFinder:
         if what == "suite":
             suite = next(suite for suite in self._notes.suites if suite.id == name)
             return self._made(suite.id, "suite", suite.title)
-        kind, said = _kind_of(section), section.said
+        kind, said = _kind_of(section), section.parsed_job
         title = said.title if said else ""
         if what == "own":
             name = artifact_id(account.foreign.name)
@@ -206,7 +206,7 @@ def _fits(match: str, nodeid: str) -> bool:
 
 
 def _kind_of(section: JobSection) -> JobKind:
-    said = section.said.kind if section.said else ""
+    said = section.parsed_job.kind if section.parsed_job else ""
     if said in _KINDS:
         return cast("JobKind", said)
     if section.is_suite:

@@ -115,7 +115,7 @@ def _disagreements(reader: ArtifactReader, planner: JobFinder) -> Iterator[Disag
     for nodeid, found in reader.index.conflicts():
         # An artifact may tell of a test twice, a try and its repetition: its worst word counts.
         key = key_of(nodeid)
-        said = [(source, reader.accounts[source].told.tests[key]) for source, _ in found]
+        said = [(source, reader.accounts[source].artifact_tests.tests[key]) for source, _ in found]
         if len({outcome for _, outcome in said}) == 1:
             continue
         record = reader.tape.at(reader.index.winner(nodeid))
@@ -129,13 +129,12 @@ _SLACK, _SLACK_S = 1.1, 0.5
 
 
 def cover_unnamed(accounts: Sequence[ArtifactSummary]) -> Iterator[tuple[Finding, int]]:
-    """Match unnamed counted tests with tests that other artifacts name.
+    """Match artifacts that only count tests (``29 passed``) with artifacts that list them.
 
-    Yield each with its artifact's number.
-
-    Afterwards `Section.covered` has those that need not be counted.
+    Yield (finding, index of the counting artifact) for each match. Afterwards `Section.covered`
+    of the counting artifact has the tests that must not be counted a second time.
     """
-    named = [account for account in accounts if _is_plain(account) and account.told.tests]
+    named = [account for account in accounts if _is_plain(account) and account.artifact_tests.tests]
     for account in accounts:
         if not _is_counted(account):
             continue
@@ -163,7 +162,7 @@ def first_of_duplicates(
     for one, other in covers:
         join(one, other)
     for account in filter(_is_plain, accounts):
-        for source in index.winners(account.told.tests):
+        for source in index.winners(account.artifact_tests.tests):
             if _is_plain(accounts[source]):
                 join(account.number, source)
     return [root(number) for number in range(len(accounts))]
@@ -172,7 +171,7 @@ def first_of_duplicates(
 def _is_plain(account: ArtifactSummary) -> bool:
     """Whether the section holds tests alone and names no job."""
     [section, *more] = account.sections
-    return not more and section.said is None and section.is_suite
+    return not more and section.parsed_job is None and section.is_suite
 
 
 def _is_counted(account: ArtifactSummary) -> bool:
@@ -181,7 +180,7 @@ def _is_counted(account: ArtifactSummary) -> bool:
 
 
 def _fits(account: ArtifactSummary, other: ArtifactSummary) -> bool:
-    mine, theirs = account.told.tests, other.told.tests
+    mine, theirs = account.artifact_tests.tests, other.artifact_tests.tests
     unnamed = account.sections[0].unnamed
     might = mine.keys() <= theirs.keys() if mine else unnamed.total() == len(theirs)
     if not might:
@@ -218,8 +217,10 @@ def _cover(account: ArtifactSummary, other: ArtifactSummary) -> Counter[str]:
 
 def _rest(account: ArtifactSummary, other: ArtifactSummary) -> Counter[str]:
     """Return the tests that the other section names and this one does not."""
-    known = account.told.tests
-    return Counter(outcome.word for key, outcome in other.told.tests.items() if key not in known)
+    known = account.artifact_tests.tests
+    return Counter(
+        outcome.word for key, outcome in other.artifact_tests.tests.items() if key not in known
+    )
 
 
 def _folded(counts: Counter[str]) -> Counter[str]:
@@ -358,7 +359,7 @@ class EventBuilder:
         """Whether a failing test of the same artifacts explains the failure."""
         if found.job.kind != "suite":
             return False
-        told = [self._reader.accounts[section.source].told for section in found.sections]
+        told = [self._reader.accounts[section.source].artifact_tests for section in found.sections]
         words = (TestOutcome.FAILED.word, TestOutcome.ERROR.word)
         return any(one.lines[word] for one in told for word in words)
 

@@ -16,6 +16,7 @@ from orchestrator.domain.parsed_results import (
     ParsedEnd,
     ParsedEnvironment,
     ParsedFallback,
+    ParsedItem,
     ParsedJob,
     ParsedMetric,
     ParsedNotice,
@@ -26,7 +27,6 @@ from orchestrator.domain.parsed_results import (
     ParsedUnnamedTests,
     ParsedVersion,
     Provenance,
-    Said,
 )
 
 TEXT_LIMIT = 65_536
@@ -67,7 +67,7 @@ class ForeignArtifact:
     """Name and version of the dialect; empty if none recognises it."""
     provenance: Provenance | None = None
     confidence: float = 0.0
-    said: Iterable[Said] = ()
+    items: Iterable[ParsedItem] = ()
     remarks: tuple[str, ...] = ()
 
 
@@ -82,7 +82,7 @@ class JobSection:
     """The part of an artifact about one job, or about suites told apart by its tests."""
 
     source: int
-    said: ParsedJob | None = None
+    parsed_job: ParsedJob | None = None
     tests: int = 0
     checks: int = 0
     metrics: int = 0
@@ -115,7 +115,7 @@ class JobSection:
     @property
     def is_empty(self) -> bool:
         """Whether the section contains no job."""
-        told = self.checks or self.metrics or self.degraded or self.said is not None
+        told = self.checks or self.metrics or self.degraded or self.parsed_job is not None
         return not (told or self.is_suite or self.end is not None)
 
 
@@ -126,7 +126,7 @@ class ArtifactSummary:
     foreign: ForeignArtifact
     number: int
     sections: list[JobSection]
-    told: ArtifactTests = field(default_factory=ArtifactTests)
+    artifact_tests: ArtifactTests = field(default_factory=ArtifactTests)
     stamps: dict[tuple[str, str], None] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
     unreliable: bool = False
@@ -146,7 +146,7 @@ class ArtifactSummary:
     @property
     def named(self) -> int:
         """Number of distinct tests, named and unnamed."""
-        return len(self.told.tests) + sum(sum(s.unnamed.values()) for s in self.sections)
+        return len(self.artifact_tests.tests) + sum(sum(s.unnamed.values()) for s in self.sections)
 
 
 class ArtifactReader:
@@ -173,11 +173,11 @@ class ArtifactReader:
             foreign, number, [JobSection(number)], remarks=list(foreign.remarks)
         )
         self.accounts.append(account)
-        for said in foreign.said:
-            self._take(account, said)
+        for item in foreign.items:
+            self._take(account, item)
         self._settle_details(account)
 
-    def _take(self, account: ArtifactSummary, statement: Said) -> None:
+    def _take(self, account: ArtifactSummary, statement: ParsedItem) -> None:
         section = account.sections[-1]
         account.heard = account.heard or not isinstance(statement, _NO_RESULT)
         match statement:
@@ -196,7 +196,7 @@ class ArtifactReader:
             case _:
                 self._remark(account, section, statement)
 
-    def _remark(self, account: ArtifactSummary, section: JobSection, statement: Said) -> None:
+    def _remark(self, account: ArtifactSummary, section: JobSection, statement: ParsedItem) -> None:
         """Store a statement that needs no record of its own."""
         match statement:
             case ParsedTally():
@@ -211,7 +211,7 @@ class ArtifactReader:
             case _:
                 self._surround(account, statement)
 
-    def _surround(self, account: ArtifactSummary, statement: Said) -> None:
+    def _surround(self, account: ArtifactSummary, statement: ParsedItem) -> None:
         """Store a statement about the artifact as a whole."""
         match statement:
             case ParsedEnvironment():
@@ -254,7 +254,7 @@ class ArtifactReader:
             source=account.number,
             provenance=account.foreign.provenance or Provenance.PARSED_TEXT,
             place=place,
-            artifact_tests=account.told,
+            artifact_tests=account.artifact_tests,
         )
         if parsed_test.outcome in (TestOutcome.FAILED, TestOutcome.ERROR):
             account.bad.setdefault(key_of(tail_of(parsed_test.nodeid)), []).append(
@@ -316,7 +316,7 @@ class ArtifactReader:
         account.details.clear()
 
     def _named(self, account: ArtifactSummary, name: str) -> str | None:
-        if key_of(name) in account.told.tests:
+        if key_of(name) in account.artifact_tests.tests:
             return name
         fitting = account.bad.get(key_of(_dotted(name)))
         if not fitting:
@@ -342,9 +342,9 @@ def _dotted(name: str) -> str:
 
 def _begin(account: ArtifactSummary, parsed_job: ParsedJob) -> None:
     section = account.sections[-1]
-    if section.said is None and section.is_empty:
-        section.said = parsed_job
-    elif section.said != parsed_job and len(account.sections) < SECTIONS_LIMIT:
+    if section.parsed_job is None and section.is_empty:
+        section.parsed_job = parsed_job
+    elif section.parsed_job != parsed_job and len(account.sections) < SECTIONS_LIMIT:
         account.sections.append(JobSection(account.number, parsed_job))
 
 

@@ -273,7 +273,7 @@ class JobRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkipRule:
-    """Accepted skips."""
+    """Which skipped tests a platform may have, and what follows from others."""
 
     __pydantic_config__ = STRICT
 

@@ -57,6 +57,8 @@ class BrowserSessionRow(TableBase):
     created_at: Mapped[datetime]
     last_used_at: Mapped[datetime]
     expires_at: Mapped[datetime]
+    address: Mapped[str]
+    agent: Mapped[str]
     id_token: Mapped[str | None]
     """The issuer's token, which its logout asks for."""
 

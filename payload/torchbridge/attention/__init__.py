@@ -1,4 +1,4 @@
-"""Attention that says how it was computed: SDPA, compiled FlexAttention, or explicitly."""
+"""Attention by SDPA, compiled FlexAttention or explicit products; reports the path taken."""
 
 from torchbridge.attention.attend import attend
 from torchbridge.attention.call import PATHS, Path, PathRefused

@@ -1,4 +1,4 @@
-"""Attention by the fastest exact way, or by the way that was asked for."""
+"""Compute attention by the fastest exact path, or by a named path."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from torchbridge.attention import flash, flex
+from torchbridge.attention import flex
 from torchbridge.attention.call import PATHS, Call, Path, PathRefused
 from torchbridge.attention.patterns import FULL, Causal, Pattern, Shifted
 from torchbridge.attention.sdpa import by_matrices, by_sdpa, why_not_sdpa
@@ -28,22 +28,18 @@ def attend(
     dropout: float = 0.0,
     path: str = "auto",
 ) -> tuple[Tensor, Path]:
-    """softmax(q k^T scale, as pattern and mask have it) v: the output and how it was computed.
+    """Compute softmax(q k^T * scale) v under a pattern and mask; return (output, path taken).
 
-    q [B, H, Q, D], k [B, G, K, D], v [B, G, K, Dv], H a multiple of G -> [B, H, Q, Dv]. A row that
-    sees no key is 0.
-
-    Args:
-        pattern: which keys are seen, and what is done to scores.
-        mask: besides: bool (True: seen) or a float bias, broadcastable to [B, H, Q, K].
-        q_offset: the position of the first query among the keys: K - Q behind a KV cache.
-        scale: of the scores, 1 / sqrt(D) unless given.
-        dropout: share of the weights to drop, the others growing to make up for it.
-        path: one of `PATHS`; any but `auto` is used or refused.
+    Shapes: q [B, H, Q, D], k [B, G, K, D], v [B, G, K, Dv] -> [B, H, Q, Dv]; H is a multiple of G.
+    Rows without a visible key are 0. Args: pattern: decides which keys are visible and modifies the
+    scores. mask: an additional bool mask (True: visible) or float bias, broadcastable to [B, H, Q,
+    K]. q_offset: position of the first query among the keys: K - Q with a KV cache. scale: factor
+    of the scores, by default 1 / sqrt(D). dropout: probability of dropping a weight; the others are
+    rescaled. path: one of `PATHS`; any but `auto` is used or refused.
 
     Raises:
-        ValueError: the shapes do not fit each other or the pattern, or there is no such path.
-        PathRefused: the path cannot compute this.
+        ValueError: the shapes do not fit each other or the pattern, or the path is unknown.
+        PathRefused: the path cannot compute this call.
     """
     if path not in PATHS:
         raise ValueError(f"path must be one of {', '.join(PATHS)}, got {path!r}")
@@ -61,7 +57,7 @@ def prepare(
     scale: float | None = None,
     dropout: float = 0.0,
 ) -> Call:
-    """The arguments of `attend`, checked."""
+    """Check the arguments of `attend` and return them as a `Call`."""
     check_shapes(q, k, v, mask)
     if type(pattern) is Causal and q_offset >= k.shape[2] - 1:
         pattern = FULL  # a step behind a cache: nothing is to come yet
@@ -75,7 +71,7 @@ def prepare(
 
 
 def check_shapes(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> None:
-    """Raise ValueError unless these can be attended."""
+    """Raise ValueError unless shapes, dtypes and devices of the arguments fit each other."""
     if not q.dim() == k.dim() == v.dim() == 4:
         raise ValueError(
             f"q, k and v must be [batch, heads, positions, width], got {_shapes(q, k, v)}"
@@ -111,11 +107,8 @@ def _check_mask(mask: Tensor, scores: tuple[int, ...]) -> None:
 
 
 def _fastest(call: Call) -> tuple[Tensor, Path]:
-    """Kernels without a mask where there are, FlexAttention where blocks can be skipped."""
-    simple = call.mask is None and type(call.pattern) in (Pattern, Causal)
-    if simple and flash.preferred(call):
-        return flash.by_package(call)
-    reason = None
+    """FlexAttention where blocks can be skipped, SDPA where it can say the pattern."""
+    reason, simple = None, type(call.pattern) in (Pattern, Causal)
     if not simple and call.mask is None and call.scores[2] * call.scores[3] >= LONG:
         try:
             return flex.by_flex(call)
@@ -131,8 +124,6 @@ def _fastest(call: Call) -> tuple[Tensor, Path]:
 def _by_name(call: Call, path: str) -> tuple[Tensor, Path]:
     if path in ("flex", "flex_eager"):
         return flex.by_flex(call, compiled=path == "flex")
-    if path == "flash_attn":
-        return flash.by_package(call)
     if path == "explicit":
         output, _, taken = by_matrices(call)
         return output, taken

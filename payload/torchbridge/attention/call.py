@@ -1,4 +1,4 @@
-"""One attention to be computed, as every path gets it; the paths, and why one was not taken."""
+"""The arguments of one attention call, the paths that can compute it, and refusals."""
 
 from __future__ import annotations
 
@@ -19,18 +19,16 @@ PATHS = (
     "flex",  # compiled FlexAttention
     "flex_eager",  # FlexAttention uncompiled: it materialises all scores
     "explicit",  # two matrix products and a softmax: materialises all scores
-    "flash_attn",  # the optional packages
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A way that was taken.
+    """The path that computed a call.
 
-    `form` is what the pattern became there (`no mask`, `is_causal`, `mask`, `bias`, `block mask`,
-    `scores`, for flash_attn the package); `backend` the kernel torch chose for SDPA, None where it
-    does not tell; `fallback` why it is not the way that such a call should take; `reason` why that
-    back-end is not left to torch (`sdpa.rule`).
+    `form` is what the pattern became (`no mask`, `is_causal`, `mask`, `bias`, `block mask`,
+    `scores`); `backend` the kernel that SDPA chose, None if unknown; `fallback` why it is not the
+    preferred path; `reason` why SDPA's choice was overridden (`sdpa.rule`).
     """
 
     name: str
@@ -47,7 +45,7 @@ class Path:
 
 
 class PathRefused(RuntimeError):
-    """A way cannot compute what it was asked for; `reason` says why."""
+    """The requested path cannot compute the call; `reason` says why."""
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"path {name!r} cannot be used: {reason}; use 'auto'")
@@ -56,10 +54,10 @@ class PathRefused(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One attention to be computed.
+    """Arguments of one attention call.
 
-    `mask` is bool (True: seen) or a float bias, broadcastable to [B, H, Q, K]; `scale` what scores
-    are multiplied with before anything else; `dropout` the share of the weights that is dropped.
+    `mask` is bool (True: visible) or a float bias, broadcastable to [B, H, Q, K]; `scale`
+    multiplies the scores first; `dropout` is the probability of dropping a weight.
     """
 
     q: Tensor
@@ -72,16 +70,16 @@ class Call:
 
     @property
     def scores(self) -> tuple[int, int, int, int]:
-        """(B, H, Q, K)"""
+        """Shape (B, H, Q, K) of the scores."""
         batch, heads, queries, _ = self.q.shape
         return batch, heads, queries, self.k.shape[2]
 
     @property
     def grouped(self) -> bool:
-        """Do query heads share heads of keys?"""
+        """Whether query heads share key heads."""
         return self.q.shape[1] != self.k.shape[1]
 
     @property
     def wants_gradient(self) -> bool:
-        """Will there be a backward pass?"""
+        """Whether a gradient of an input will be needed."""
         return torch.is_grad_enabled() and any(x.requires_grad for x in (self.q, self.k, self.v))

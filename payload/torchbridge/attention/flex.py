@@ -1,6 +1,4 @@
-"""FlexAttention: compiled, with block masks that are kept. A pattern's blocks that hide every key
-are skipped; uncompiled, FlexAttention would materialise all scores.
-"""
+"""Compiled FlexAttention with cached block masks; fully masked blocks are skipped."""
 
 from __future__ import annotations
 
@@ -28,11 +26,11 @@ AT_ONCE = 2**22  # scores that are looked at together
 
 
 class BlockMasks(LRUCache):
-    """Block masks by all that they depend on."""
+    """Cache of block masks, keyed by all that they depend on."""
 
     @torch.inference_mode(False)  # what is kept may be wanted for training
     def of(self, pattern: Pattern, scores: tuple[int, int, int, int], device: torch.device):
-        """The block mask of `pattern` for scores (B, H, Q, K) on `device`; None if it has none."""
+        """Return the block mask of `pattern` for scores (B, H, Q, K); None if it masks nothing."""
         if pattern.mask_mod(device) is None:
             return None
         batch, heads, queries, keys = scores
@@ -46,11 +44,11 @@ block_masks = BlockMasks(32)
 
 
 def block_mask(pattern: Pattern, scores: tuple[int, int, int, int], device: torch.device):
-    """Which blocks of scores (B, H, Q, K) a pattern hides, shows in part, or shows whole; or None.
+    """Compute which blocks of scores (B, H, Q, K) are masked, partly visible or fully visible.
 
-    torch's `create_block_mask` looks at all scores at once, which takes ten bytes for each; here
-    it is `AT_ONCE` of them, or a row of blocks. Within torch.compile it is all of them again, of
-    which the compiler stores none, and once for all layers of a graph.
+    Returns None if the pattern masks nothing. torch's `create_block_mask` evaluates all scores at
+    once, at ten bytes each; here `AT_ONCE` scores, or one row of blocks, are evaluated at a time.
+    Within torch.compile all are evaluated, but the compiler stores none of them.
     """
     mod, (batch, heads, queries, keys) = pattern.mask_mod(device), scores
     if mod is None:
@@ -87,7 +85,7 @@ def _ordered(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def why_not(call: Call, *, compiled: bool = True) -> str | None:
-    """Why FlexAttention cannot compute this; None when it can."""
+    """Return why FlexAttention cannot compute this call; None if it can."""
     if call.mask is not None:
         return "FlexAttention takes patterns, not dense masks"
     if call.dropout:
@@ -100,7 +98,7 @@ def why_not(call: Call, *, compiled: bool = True) -> str | None:
 
 
 def why_not_on(device: torch.device, *, compiled: bool = True) -> str | None:
-    """Why there is no FlexAttention on this device; None when there is."""
+    """Return why FlexAttention is not available on this device; None if it is."""
     if torch_flex is None:
         return f"torch {torch.__version__} has no FlexAttention"
     if device.type not in ("cpu", "cuda", "xpu"):
@@ -146,11 +144,11 @@ def _kernel(kind: Hashable):
 
 
 def by_flex(call: Call, *, compiled: bool = True) -> tuple[Tensor, Path]:
-    """Through FlexAttention, uncompiled only if asked for; within torch.compile as a part of that.
+    """Compute the call by FlexAttention; within torch.compile it becomes part of the graph.
 
     Raises:
-        PathRefused: it cannot compute this, or torch.compile cannot make a kernel for it.
-        torch.OutOfMemoryError: it would, with more memory.
+        PathRefused: it cannot compute this call, or torch.compile cannot build a kernel.
+        torch.OutOfMemoryError: memory was insufficient.
     """
     name = "flex" if compiled else "flex_eager"
     reason = why_not(call, compiled=compiled)

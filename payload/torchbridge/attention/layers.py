@@ -1,4 +1,4 @@
-"""Self-attention layers: x [B, S, d] -> [B, S, d]; and layers by name."""
+"""Self-attention layers (x [B, S, d] -> [B, S, d]) and their creation by name."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ KeysAndValues = tuple[Tensor, Tensor]
 
 
 class MultiHeadAttention(nn.Module):
-    """Attention of `num_heads` heads over one sequence, as a pattern has it.
+    """Self-attention with `num_heads` heads under a pattern.
 
-    `path_taken` says how the last call was computed, `fallback` why that was not the way that it
-    should have been, None where it was.
+    `path_taken` says how the last call was computed; `fallback` why that was not the preferred
+    path, or None.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class MultiHeadAttention(nn.Module):
         bias: bool = True,
         path: str = "auto",
     ) -> None:
-        """`num_kv_heads` heads of keys are shared by the query heads; as many unless given.
+        """Create the layer; `num_kv_heads` (default `num_heads`) key heads serve all query heads.
 
         `path` is that of `attend`.
         """
@@ -74,11 +74,11 @@ class MultiHeadAttention(nn.Module):
         past: KeysAndValues | None = None,
         use_cache: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor] | tuple[Tensor, KeysAndValues]:
-        """x [B, S, d] -> output, (output, weights [B, H, S, K]) or (output, (keys, values)).
+        """Return output [B, S, d], (output, weights [B, H, S, K]) or (output, (keys, values)).
 
-        attention_mask: bool (True: seen) or a float bias, broadcastable to [B, H, S, K] ([B, S, K]
-        too); padding is [B, 1, 1, K]. The weights are those before dropout. past: the keys and
-        values [B, G, P, D] that an earlier call returned with `use_cache`; x stands behind them.
+        attention_mask: bool (True: visible) or a float bias, broadcastable to [B, H, S, K] ([B, S,
+        K] too); a padding mask is [B, 1, 1, K]. Weights are those before dropout. past: keys and
+        values [B, G, P, D] that an earlier call with `use_cache` returned; x follows them.
         """
         if return_weights and use_cache:
             raise ValueError("ask for the weights or for the cache, not for both")
@@ -120,7 +120,7 @@ class MultiHeadAttention(nn.Module):
         return output, weights
 
     def extra_repr(self) -> str:
-        """What it was made with."""
+        """Return the constructor's arguments as text."""
         return (
             f"{self.embed_dim}, num_heads={self.num_heads}, num_kv_heads={self.num_kv_heads}, "
             f"pattern={self.pattern.name}, dropout={self.dropout}, path={self.path}"
@@ -128,8 +128,10 @@ class MultiHeadAttention(nn.Module):
 
 
 class FlashAttention3(MultiHeadAttention):
-    """Attention by the best kernel there is: FlashAttention-3 on Hopper with its package, else
-    SDPA's. Causal is causal on every path.
+    """Attention by SDPA's best kernel.
+
+    That is FlashAttention-3 where torch was switched to it
+    (`torch.nn.attention.activate_flash_attention_impl`).
     """
 
     def __init__(
@@ -149,22 +151,22 @@ class FlashAttention3(MultiHeadAttention):
 
 
 class FlexAttentionLayer(MultiHeadAttention):
-    """Attention by a pattern; block masks and kernels are kept between calls and layers."""
+    """Attention under a pattern; block masks and kernels are shared by all layers."""
 
     def __init__(self, embed_dim: int, num_heads: int, **options) -> None:
         super().__init__(embed_dim, num_heads, **options)
         self.calls = 0
 
     def forward(self, *arguments, **options):
-        """As `MultiHeadAttention`'s."""
+        """Compute attention as `MultiHeadAttention.forward`, and count the call."""
         if not torch.compiler.is_compiling():  # a number that changes would be compiled anew
             self.calls += 1
         return super().forward(*arguments, **options)
 
     def get_stats(self) -> dict[str, object]:
-        """What it is, and what its calls (but for compiled ones) did.
+        """Return the layer's settings and the number and path of its uncompiled calls.
 
-        `block_masks` are kept for all layers together.
+        `block_masks` counts the masks cached for all layers.
         """
         return {
             "pattern": self.pattern.name,
@@ -178,19 +180,19 @@ class FlexAttentionLayer(MultiHeadAttention):
         }
 
     def clear_cache(self) -> None:
-        """Forget the block masks of all layers."""
+        """Remove the block masks of all layers."""
         block_masks.clear()
 
 
 class FlexAttentionCausal(FlexAttentionLayer):
-    """A position sees itself and what is before it."""
+    """Attention to the position itself and earlier ones."""
 
     def __init__(self, embed_dim: int, num_heads: int, **options) -> None:
         super().__init__(embed_dim, num_heads, pattern=Causal(), **options)
 
 
 class FlexAttentionSlidingWindow(FlexAttentionLayer):
-    """A position sees those less than `window` away, or with `causal` those before it only."""
+    """Attention to positions less than `window` away; with `causal` not to later ones."""
 
     def __init__(
         self, embed_dim: int, num_heads: int, *, window: int, causal: bool = False, **options
@@ -200,7 +202,7 @@ class FlexAttentionSlidingWindow(FlexAttentionLayer):
 
 
 class FlexAttentionALiBi(FlexAttentionLayer):
-    """Scores fall with distance; `causal` unless told otherwise."""
+    """Attention with ALiBi biases, by default causal."""
 
     def __init__(self, embed_dim: int, num_heads: int, *, causal: bool = True, **options) -> None:
         slopes = ALiBi(num_heads)
@@ -229,7 +231,7 @@ class FlashAttentionV3(nn.Module):
         self.fallback: str | None = None
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """`attend` with what the module was made with; ValueError for shapes that do not fit."""
+        """Compute `attend` with the module's settings; ValueError if shapes do not fit."""
         output, taken = attend(
             q,
             k,
@@ -243,7 +245,7 @@ class FlashAttentionV3(nn.Module):
         return output
 
     def extra_repr(self) -> str:
-        """What it was made with."""
+        """Return the constructor's arguments as text."""
         scale = "1/sqrt(head_dim)" if self.scale is None else self.scale
         return f"causal={self.causal}, dropout={self.dropout}, scale={scale}, path={self.path}"
 
@@ -259,10 +261,10 @@ REGISTRY: dict[str, type[MultiHeadAttention]] = {
 
 
 def create_attention(name: str, embed_dim: int, num_heads: int, **options) -> MultiHeadAttention:
-    """A layer of a kind in `REGISTRY`; options go to its class.
+    """Create a layer of a kind in `REGISTRY`; options go to its constructor.
 
     Raises:
-        ValueError: there is no such kind.
+        ValueError: the kind is unknown.
     """
     if name not in REGISTRY:
         raise ValueError(f"attention must be one of {', '.join(REGISTRY)}, got {name!r}")
@@ -280,10 +282,10 @@ def create_flex_attention(
     path: str = "auto",
     **pattern_options,
 ) -> FlexAttentionLayer:
-    """A layer with a pattern of this name (`PATTERNS`), made with `pattern_options`.
+    """Create a layer with the pattern of this name in `PATTERNS`, built with `pattern_options`.
 
     Raises:
-        ValueError: there is no such pattern.
+        ValueError: the pattern is unknown.
     """
     made = create_pattern(pattern, **pattern_options)
     options = {"num_kv_heads": num_kv_heads, "dropout": dropout, "bias": bias, "path": path}
@@ -291,17 +293,17 @@ def create_flex_attention(
 
 
 def create_flash_attention_3(embed_dim: int, num_heads: int, **options) -> FlashAttention3:
-    """`FlashAttention3`; options are its."""
+    """Create a FlashAttention3; options go to its constructor."""
     return FlashAttention3(embed_dim, num_heads, **options)
 
 
 def create_flash_attention_v3(**options) -> FlashAttentionV3:
-    """`FlashAttentionV3`; options are its."""
+    """Create a FlashAttentionV3; options go to its constructor."""
     return FlashAttentionV3(**options)
 
 
 def get_flex_info(device: torch.device) -> dict[str, object]:
-    """What FlexAttention offers on `device`; `reason` says why it is not available, if so."""
+    """Describe FlexAttention on `device`; `reason` says why it is unavailable, or None."""
     reason = why_not_on(device)
     return {
         "available": reason is None,

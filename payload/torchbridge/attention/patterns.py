@@ -1,8 +1,8 @@
-"""Which keys a query sees, and what is done to its scores: one definition, read by every path.
+"""Attention patterns: which keys a query sees and how its scores are modified.
 
-A pattern is a small value. FlexAttention reads its `mask_mod(b, h, q, k)` and `score_mod(score, b,
-h, q, k)` as they are; the other paths call the same functions on whole index tensors. b, h, q and k
-are the numbers of sample, query head, query and key.
+A pattern is an immutable value. FlexAttention uses its `mask_mod(b, h, q, k)` and `score_mod(score,
+b, h, q, k)` directly; the other paths call them on index tensors. b, h, q and k are indices of
+sample, query head, query and key.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Pattern:
-    """Every query sees every key. Patterns are joined by `&`: `ALiBi(8) & Causal()`.
+    """Full attention, and the base class of patterns; combine them by `&`: `ALiBi(8) & Causal()`.
 
-    `per_batch` and `per_head`: does the mask depend on the sample, on the head? `additive`: does
-    the score modification, if any, add something that does not depend on the score?
+    `per_batch` and `per_head`: the mask depends on the sample, on the head. `additive`: the score
+    modification adds a term that does not depend on the score.
     """
 
     name: ClassVar[str] = "full"
@@ -34,15 +34,15 @@ class Pattern:
 
     @property
     def kind(self) -> Hashable:
-        """What a compiled kernel is made for: all patterns of one kind can share it."""
+        """Key of the compiled kernel; patterns of one kind share it."""
         return self.name
 
     def mask_mod(self, device: torch.device) -> MaskMod | None:
-        """The function that says which keys are seen; None if all are."""
+        """Return the function that tells which keys are visible; None if all are."""
         return None
 
     def score_mod(self, device: torch.device) -> ScoreMod | None:
-        """The function that changes scores (already scaled, not yet masked); None if none does."""
+        """Return the function that modifies scaled, unmasked scores; None if there is none."""
         return None
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
@@ -57,12 +57,12 @@ FULL = Pattern()
 
 @dataclass(frozen=True)
 class Causal(Pattern):
-    """A query sees no key that comes after it."""
+    """Each query sees only keys up to its own position."""
 
     name: ClassVar[str] = "causal"
 
     def mask_mod(self, device: torch.device) -> MaskMod:
-        """k <= q"""
+        """Return the mask k <= q."""
         return _causal
 
 
@@ -72,7 +72,7 @@ def _causal(b: Tensor, h: Tensor, q: Tensor, k: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class SlidingWindow(Pattern):
-    """A query sees the keys less than `window` away, on both sides; 1 is the query itself."""
+    """A query sees the keys less than `window` away on both sides; 1 is the query itself."""
 
     window: int
     name: ClassVar[str] = "sliding_window"
@@ -82,7 +82,7 @@ class SlidingWindow(Pattern):
             raise ValueError(f"window must be at least 1, got {self.window}")
 
     def mask_mod(self, device: torch.device) -> MaskMod:
-        """|q - k| < window"""
+        """Return the mask |q - k| < window."""
         window = self.window
         return lambda b, h, q, k: (q - k < window) & (k - q < window)
 
@@ -94,14 +94,15 @@ class CausalSlidingWindow(SlidingWindow):
     name: ClassVar[str] = "causal_sliding_window"
 
     def mask_mod(self, device: torch.device) -> MaskMod:
-        """0 <= q - k < window"""
+        """Return the mask 0 <= q - k < window."""
         window = self.window
         return lambda b, h, q, k: (q >= k) & (q - k < window)
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
-    """2^(-8i/n) for head i = 1..n; what is beyond a power of two takes every other one of 2n.
+    """Return the slopes 2^(-8i/n) for head i = 1..n, n being a power of two.
 
+    Heads beyond a power of two take every other slope of the next one.
     https://arxiv.org/abs/2108.12409
     """
     power = 2 ** int(math.log2(num_heads))
@@ -112,7 +113,7 @@ def alibi_slopes(num_heads: int) -> list[float]:
 
 @dataclass(frozen=True)
 class ALiBi(Pattern):
-    """Scores fall with the distance of query and key, for every head at a rate of its own."""
+    """Subtract from scores the distance of query and key times a slope per head."""
 
     num_heads: int
     name: ClassVar[str] = "alibi"
@@ -122,21 +123,21 @@ class ALiBi(Pattern):
             raise ValueError(f"num_heads must be at least 1, got {self.num_heads}")
 
     def score_mod(self, device: torch.device) -> ScoreMod:
-        """score - slope[h] * |q - k|; the slopes are on `device`."""
+        """Return score - slope[h] * |q - k|, with the slopes on `device`."""
         slopes = torch.tensor(alibi_slopes(self.num_heads), device=device)
         return lambda score, b, h, q, k: score - slopes[h] * (q - k).abs()
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
-        """As many heads as slopes."""
+        """Raise ValueError unless there is one slope per head."""
         if heads != self.num_heads:
             raise ValueError(f"alibi has slopes for {self.num_heads} heads, not for {heads}")
 
 
 @dataclass(frozen=True, eq=False)
 class DocumentMasking(Pattern):
-    """Packed documents do not see each other: `ids` [B, S] or [S] integers, one per position.
+    """Packed documents: a query sees keys with the same id; `ids` are integers [B, S] or [S].
 
-    The ids are copied; two patterns are the same only if they are one object.
+    The ids are copied; patterns compare by identity.
     """
 
     ids: Tensor
@@ -153,7 +154,7 @@ class DocumentMasking(Pattern):
             object.__setattr__(self, "ids", self.ids.detach().clone())
 
     def mask_mod(self, device: torch.device) -> MaskMod:
-        """ids[b, q] == ids[b, k]"""
+        """Return the mask ids[b, q] == ids[b, k]."""
         ids = self.ids.to(device)
         if ids.dim() == 1:
             return lambda b, h, q, k: ids[q] == ids[k]
@@ -161,7 +162,7 @@ class DocumentMasking(Pattern):
         return lambda b, h, q, k: ids[b, q] == ids[b, k]
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
-        """An id for every sample and position."""
+        """Raise ValueError unless there is an id for every sample and position."""
         enough = self.ids.shape[-1] >= max(queries, keys)
         if not enough or (self.ids.dim() == 2 and self.ids.shape[0] != batch):
             raise ValueError(
@@ -172,7 +173,7 @@ class DocumentMasking(Pattern):
 
 @dataclass(frozen=True)
 class PrefixLM(Pattern):
-    """All see the first `prefix` keys; behind them it is causal."""
+    """All queries see the first `prefix` keys; the rest is causal."""
 
     prefix: int
     name: ClassVar[str] = "prefix_lm"
@@ -182,14 +183,14 @@ class PrefixLM(Pattern):
             raise ValueError(f"prefix must not be negative, got {self.prefix}")
 
     def mask_mod(self, device: torch.device) -> MaskMod:
-        """k < prefix or k <= q"""
+        """Return the mask k < prefix or k <= q."""
         prefix = self.prefix
         return lambda b, h, q, k: (k < prefix) | (q >= k)
 
 
 @dataclass(frozen=True)
 class SoftCap(Pattern):
-    """Scores stay within +-`cap`, smoothly."""
+    """Limit scores smoothly to the range +-`cap`."""
 
     cap: float
     name: ClassVar[str] = "soft_cap"
@@ -200,16 +201,16 @@ class SoftCap(Pattern):
             raise ValueError(f"cap must be above 0, got {self.cap}")
 
     def score_mod(self, device: torch.device) -> ScoreMod:
-        """cap * tanh(score / cap)"""
+        """Return cap * tanh(score / cap)."""
         cap = self.cap
         return lambda score, b, h, q, k: cap * torch.tanh(score / cap)
 
 
 @dataclass(frozen=True)
 class Custom(Pattern):
-    """Functions of one's own, elementwise on tensors. What they close over must not change.
+    """User-defined elementwise functions on tensors; values they close over must not change.
 
-    The score modification is taken to depend on the score, and both on sample and head.
+    The score modification is assumed to depend on the score, both functions on sample and head.
     """
 
     mask: MaskMod | None = None
@@ -225,21 +226,21 @@ class Custom(Pattern):
 
     @property
     def kind(self) -> Hashable:
-        """The code of the functions."""
+        """Key of the compiled kernel: the code objects of the functions."""
         return (self.name, *(getattr(f, "__code__", f) for f in (self.mask, self.score)))
 
     def mask_mod(self, device: torch.device) -> MaskMod | None:
-        """The function that was given."""
+        """Return the given mask function."""
         return self.mask
 
     def score_mod(self, device: torch.device) -> ScoreMod | None:
-        """The function that was given."""
+        """Return the given score function."""
         return self.score
 
 
 @dataclass(frozen=True)
 class Both(Pattern):
-    """What both patterns let a query see; the second modifies what the first made of a score."""
+    """A query sees keys that both patterns let it see; `second` modifies the scores of `first`."""
 
     first: Pattern
     second: Pattern
@@ -251,28 +252,28 @@ class Both(Pattern):
     kind = property(lambda self: (self.first.kind, self.second.kind))
 
     def mask_mod(self, device: torch.device) -> MaskMod | None:
-        """Seen by both."""
+        """Return the conjunction of both masks."""
         one, two = self.first.mask_mod(device), self.second.mask_mod(device)
         if one is None or two is None:
             return two if one is None else one
         return lambda b, h, q, k: one(b, h, q, k) & two(b, h, q, k)
 
     def score_mod(self, device: torch.device) -> ScoreMod | None:
-        """One after the other."""
+        """Return the composition of both score modifications."""
         one, two = self.first.score_mod(device), self.second.score_mod(device)
         if one is None or two is None:
             return two if one is None else one
         return lambda score, b, h, q, k: two(one(score, b, h, q, k), b, h, q, k)
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
-        """Both fit."""
+        """Raise ValueError unless both patterns fit the scores."""
         self.first.check(batch, heads, queries, keys)
         self.second.check(batch, heads, queries, keys)
 
 
 @dataclass(frozen=True)
 class Shifted(Pattern):
-    """`inner` for queries that start at position `offset` of the keys, as behind a KV cache."""
+    """Apply `inner` to queries that start at key position `offset`, as with a KV cache."""
 
     inner: Pattern
     offset: int
@@ -284,19 +285,19 @@ class Shifted(Pattern):
     kind = property(lambda self: ("shifted", self.inner.kind))
 
     def mask_mod(self, device: torch.device) -> MaskMod | None:
-        """The inner one, for q + offset."""
+        """Return the inner mask for q + offset."""
         inner, offset = self.inner.mask_mod(device), self.offset
         return None if inner is None else lambda b, h, q, k: inner(b, h, q + offset, k)
 
     def score_mod(self, device: torch.device) -> ScoreMod | None:
-        """The inner one, for q + offset."""
+        """Return the inner score modification for q + offset."""
         inner, offset = self.inner.score_mod(device), self.offset
         if inner is None:
             return None
         return lambda score, b, h, q, k: inner(score, b, h, q + offset, k)
 
     def check(self, batch: int, heads: int, queries: int, keys: int) -> None:
-        """The inner one fits queries up to their last position."""
+        """Raise ValueError unless the inner pattern fits up to the last query position."""
         self.inner.check(batch, heads, self.offset + queries, keys)
 
 
@@ -317,10 +318,10 @@ PATTERNS: dict[str, type[Pattern]] = {
 
 
 def create_pattern(name: str, **options: object) -> Pattern:
-    """A pattern of a name in `PATTERNS` (a `config.AttentionPatterns` is such a name, or not).
+    """Create a pattern by its name in `PATTERNS`, or a `config.AttentionPatterns` member.
 
     Raises:
-        ValueError: nothing of that name is implemented.
+        ValueError: no pattern of that name is implemented.
     """
     wanted = getattr(name, "value", name)
     if wanted not in PATTERNS:

@@ -1,9 +1,8 @@
-"""Attention by torch's fused kernels, with patterns as dense masks; and explicitly.
+"""Attention by torch's fused kernels with dense masks, or by explicit products.
 
-B samples, H query heads, Q queries, K keys, G heads of keys, H a multiple of G: q [B, H, Q, D],
-k [B, G, K, D], v [B, G, K, Dv] -> [B, H, Q, Dv]. A row without a visible key has the output 0. All
-back-ends of SDPA are exact; torch has an order of its own, which is not everywhere that of their
-speed: `rule`.
+Shapes: B samples, H query heads, Q queries, K keys, G key heads, H a multiple of G: q [B, H, Q, D],
+k [B, G, K, D], v [B, G, K, Dv] -> [B, H, Q, Dv]. Rows without a visible key are 0. All SDPA
+back-ends are exact; `rule` overrides torch's order where that is not the order of speed.
 """
 
 from __future__ import annotations
@@ -33,21 +32,25 @@ BACKENDS = {
 _NAMES = {int(value): name for name, value in BACKENDS.items()}
 _ASKED = ("cuda", "xpu")
 _choose = getattr(torch, "_fused_sdp_choice", None)
+# the FlashAttention that somebody has put into SDPA's flash kernel, None for torch's own
+_switched = getattr(torch.nn.attention, "current_flash_attention_impl", lambda: None)
 Shape = tuple[int, int, int, int]  # (B, H, Q, K)
 
 
 def why_not_sdpa(call: Call) -> str | None:
-    """Why no dense mask or bias says what the pattern does; None when one does."""
+    """Return why the pattern cannot be expressed as a mask or bias; None if it can."""
     if call.pattern.additive:
         return None
     return f"SDPA only adds to scores, and {call.pattern.name} changes them otherwise"
 
 
 def by_sdpa(call: Call, backend: str | None = None, *, ruled: bool = False) -> tuple[Tensor, Path]:
-    """Through scaled_dot_product_attention; by the back-end of this name, `rule`'s, or torch's.
+    """Compute the call by scaled_dot_product_attention.
+
+    The back-end is the named one, else that of `rule` if `ruled`, else torch's choice.
 
     Raises:
-        PathRefused: the pattern is no mask, or the back-end cannot compute this.
+        PathRefused: the pattern is not a mask, or the back-end cannot compute the call.
     """
     name = "sdpa" if backend is None else f"sdpa_{backend}"
     reason = why_not_sdpa(call)
@@ -75,7 +78,7 @@ def by_sdpa(call: Call, backend: str | None = None, *, ruled: bool = False) -> t
 def by_choice(
     call: Call, arguments: dict[str, Any], form: str, *, ruled: bool
 ) -> tuple[Tensor, str | None, str | None]:
-    """The output, its back-end (None: not told) and why it was taken (None: torch's choice)."""
+    """Return the output, its back-end (None: unknown) and the reason (None: torch's choice)."""
     asked = ruled and not torch.compiler.is_compiling()
     backend, reason = rule(hardware_of(call.q.device), call, form) if asked else (None, None)
     if backend is not None:
@@ -88,13 +91,16 @@ def by_choice(
 
 
 def rule(hardware: Hardware, call: Call, form: str) -> tuple[str | None, str | None]:
-    """(cuDNN's kernel, why) for large calls on Hopper and sm_100; (None, None) is torch's choice.
+    """Return ("cudnn", reason) for large calls on Hopper and sm_100, else (None, None).
 
-    torch prefers its FlashAttention-2, which does not use what sm_90 brought. On other generations
-    it is as fast or faster (https://github.com/huggingface/transformers/pull/48163 has figures of
-    six), so that its order stands there.
+    torch prefers FlashAttention-2, which does not use the units introduced by sm_90. On other
+    generations it is at least as fast (figures of six:
+    https://github.com/huggingface/transformers/pull/48163), so torch's order is kept, as it is
+    where another FlashAttention was switched on.
     """
     if hardware.vendor != "nvidia" or (hardware.capability or (0, 0))[0] not in (9, 10):
+        return None, None
+    if _switched() is not None:
         return None, None
     narrow = max(call.q.shape[3], call.v.shape[3]) <= 128
     plain = form in ("no mask", "is_causal") and not call.dropout
@@ -107,10 +113,10 @@ def rule(hardware: Hardware, call: Call, form: str) -> tuple[str | None, str | N
 
 
 def by_backend(call: Call, arguments: dict[str, Any], backend: str) -> Tensor:
-    """With all other back-ends switched off.
+    """Compute the call with all other back-ends disabled.
 
     Raises:
-        PathRefused: it cannot compute this.
+        PathRefused: the back-end cannot compute the call.
     """
     with sdpa_kernel(BACKENDS[backend]):
         try:
@@ -126,7 +132,7 @@ def by_backend(call: Call, arguments: dict[str, Any], backend: str) -> Tensor:
 
 
 def chosen(call: Call, arguments: dict[str, Any]) -> str | None:
-    """The back-end torch chooses for such a call, by its own word; None if it does not tell."""
+    """Return the back-end that torch chooses for the call; None if unknown."""
     if _choose is None or torch.compiler.is_compiling():
         return None
     if not call.q.is_cpu and call.q.device.type not in _ASKED:
@@ -135,9 +141,9 @@ def chosen(call: Call, arguments: dict[str, Any]) -> str | None:
 
 
 def by_matrices(call: Call) -> tuple[Tensor, Tensor, Path]:
-    """Scores, softmax and sum one after the other: (output, weights [B, H, Q, K], path).
+    """Compute scores, softmax and sum explicitly; return (output, weights [B, H, Q, K], path).
 
-    16-bit inputs are computed in float32. Takes any pattern, and memory for all scores.
+    16-bit inputs are computed in float32. Supports any pattern; stores all scores.
     """
     q, k, v = (_wide(x) for x in (call.q, call.k, call.v))
     if call.grouped:
@@ -180,7 +186,7 @@ def _form(dense: Dense | None) -> str:
 
 
 def positions(shape: Shape, device: torch.device) -> tuple[Tensor, ...]:
-    """Numbers of sample, head, query and key that broadcast to `shape`."""
+    """Return index tensors of sample, head, query and key that broadcast to `shape`."""
     views = ((-1, 1, 1, 1), (-1, 1, 1), (-1, 1), (-1,))
     return tuple(
         torch.arange(size, device=device).view(view)
@@ -189,7 +195,7 @@ def positions(shape: Shape, device: torch.device) -> tuple[Tensor, ...]:
 
 
 def visible(pattern: Pattern, shape: Shape, device: torch.device) -> Tensor | None:
-    """[B or 1, H or 1, Q, K] bool: does a query see a key? None if all are seen."""
+    """Return a bool mask [B or 1, H or 1, Q, K] of visible keys; None if all are visible."""
     mod = pattern.mask_mod(device)
     if mod is None:
         return None
@@ -199,17 +205,17 @@ def visible(pattern: Pattern, shape: Shape, device: torch.device) -> Tensor | No
 
 
 def modified(pattern: Pattern, scores: Tensor) -> Tensor:
-    """`scores` [B, H, Q, K] as the pattern's score modification leaves them."""
+    """Apply the pattern's score modification to `scores` [B, H, Q, K]."""
     mod = pattern.score_mod(scores.device)
     return scores if mod is None else mod(scores, *positions(scores.shape, scores.device))
 
 
 @dataclass(frozen=True, slots=True)
 class Dense:
-    """What is added to scores, and which rows see nothing.
+    """A dense mask and the rows without a visible key.
 
-    `mask` is bool (True: seen) or a float bias, broadcastable to [B, H, Q, K], and leaves at least
-    one key visible in every row; `empty` [..., Q, 1] are the rows that should see none.
+    `mask` is bool (True: visible) or a float bias, broadcastable to [B, H, Q, K], and leaves at
+    least one key visible in every row; `empty` [..., Q, 1] marks the rows that see none.
     """
 
     mask: Tensor
@@ -217,7 +223,7 @@ class Dense:
 
     @classmethod
     def of(cls, mask: Tensor) -> Dense:
-        """Any mask: rows without a visible key see all of them instead, and are noted."""
+        """Build from any mask; rows without a visible key see all keys and are marked empty."""
         if mask.dtype == torch.bool:
             empty = ~mask.any(dim=-1, keepdim=True)
             return cls(mask | empty, empty)
@@ -225,12 +231,12 @@ class Dense:
         return cls(mask.masked_fill(empty, 0.0), empty)
 
     def emptied(self, output: Tensor) -> Tensor:
-        """`output` [B, H, Q, D], 0 in rows that see nothing."""
+        """Return `output` [B, H, Q, D] with empty rows set to 0."""
         return output.masked_fill(self.empty, 0.0)
 
 
 def joined(one: Tensor | None, two: Tensor | None) -> Tensor | None:
-    """The mask that says what both say; each is bool, a float bias, or None."""
+    """Combine two masks; each is bool, a float bias, or None."""
     if one is None or two is None:
         return two if one is None else one
     if one.dtype == torch.bool and two.dtype == torch.bool:
@@ -239,7 +245,7 @@ def joined(one: Tensor | None, two: Tensor | None) -> Tensor | None:
 
 
 def as_bias(mask: Tensor) -> Tensor:
-    """A float bias from a bool mask; a bias as it is."""
+    """Convert a bool mask to a float bias; return a bias unchanged."""
     if mask.dtype != torch.bool:
         return mask
     return torch.zeros(mask.shape, device=mask.device).masked_fill(~mask, -math.inf)

@@ -1,4 +1,4 @@
-"""The machine's accelerators, one backend per vendor: `create_backend()` takes the best of them."""
+"""One backend per accelerator vendor; `create_backend()` chooses the one of this machine."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BACKENDS = {one.backend: one.kind for one in VENDORS.values()}  # name: class, i
 
 
 def detect_best_backend(hardware: Hardware | None = None) -> str:
-    """The name of the backend for `hardware`, by default this machine's best device."""
+    """Return the name of the backend for `hardware`, by default for this machine's best device."""
     return VENDORS[(hardware or probe()).vendor].backend
 
 
@@ -37,10 +37,10 @@ def create_backend(
     hardware: Hardware | None = None,
     device: torch.device | str | None = None,
 ) -> Backend:
-    """A backend by name; `auto`: the one for `hardware`, or for this machine's best device.
+    """Create a backend by name; `auto` chooses by `hardware`, or by this machine's best device.
 
     Raises:
-        ValueError: no such backend.
+        ValueError: the name is unknown.
     """
     if name == "auto":
         name = detect_best_backend(hardware)
@@ -48,15 +48,15 @@ def create_backend(
 
 
 def list_available_backends() -> list[str]:
-    """Names of the backends that have a device on this machine, the best first."""
+    """Return the names of the backends that have a device on this machine, best first."""
     return [name for name in BACKENDS if backend_class(name).find_devices()]
 
 
 def backend_class(name: str) -> type[Backend]:
-    """The class of a backend.
+    """Return the class of a backend.
 
     Raises:
-        ValueError: no such backend.
+        ValueError: the name is unknown.
     """
     if name not in BACKENDS:
         raise ValueError(f"backend must be auto or one of {', '.join(BACKENDS)}, got {name!r}")

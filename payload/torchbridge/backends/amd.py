@@ -1,4 +1,4 @@
-"""AMD's devices by ROCm, which answers by CUDA's interface. Without one it works on the CPU."""
+"""AMD GPUs by ROCm, which torch addresses as CUDA devices; without a GPU the CPU is used."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TILE = 16  # rows and columns of a matrix core's smallest product (v_mfma_*_16x
 
 
 def matrix_core_fill(model: nn.Module) -> dict[str, float]:
-    """For each linear layer, the share of its matrix-core tiles that holds weights, not padding."""
+    """Return, per linear layer, the share of its matrix-core tiles that is not padding."""
     return {
         name: module.weight.numel() / math.prod(_TILE * -(-n // _TILE) for n in module.weight.shape)
         for name, module in model.named_modules()
@@ -49,24 +49,24 @@ def matrix_core_fill(model: nn.Module) -> dict[str, float]:
 
 
 class AMDBackend(Backend):
-    """An AMD device, of CDNA or RDNA."""
+    """Backend of AMD GPUs (CDNA and RDNA)."""
 
     name = "amd"
     vendor = "amd"
 
 
 class AMDOptimizer(Optimizer):
-    """An AMD device's levels by their own names."""
+    """Optimizer of AMD GPUs."""
 
     backend_class = AMDBackend
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledKernel:
-    """A kernel and how it was made.
+    """A compiled kernel.
 
-    `code` is what came of it: an ELF code object of HIP, the captured graph of a torch function.
-    `call` computes; None for a code object, which its user loads and launches.
+    `code` is HIP's ELF code object, or the source of the captured graphs of a torch function.
+    `call` runs it; None for a code object, which its user loads and launches.
     """
 
     name: str
@@ -78,10 +78,10 @@ class CompiledKernel:
 
 
 class ROCmCompiler:
-    """Compiles for `hardware`'s target and keeps the `kernel_cache_size` kernels used last.
+    """Compile kernels for `hardware` and cache the `kernel_cache_size` most recently used.
 
-    A torch function is compiled by torch.compile's `backend` for the device of its inputs, HIP
-    source by hipcc, which needs no device. What is missing is named, never replaced.
+    A torch function is compiled by torch.compile's `backend` for its inputs' device, HIP source by
+    hipcc, which needs no GPU.
     """
 
     def __init__(self, config: AMDConfig, hardware: Hardware, *, backend: str = "inductor") -> None:
@@ -91,11 +91,12 @@ class ROCmCompiler:
     def compile_kernel(
         self, kernel: Callable[..., Tensor] | str, inputs: Sequence[Tensor] = (), *, name: str = ""
     ) -> CompiledKernel:
-        """A torch function of tensors, called once with `inputs`, or HIP source.
+        """Compile a torch function of tensors and call it once with `inputs`, or compile HIP
+        source.
 
         Raises:
-            CompilationError: it does not compile; no inputs for a function; no hipcc.
-            KernelError: the compiled function's output is not the function's.
+            CompilationError: it does not compile, a function has no inputs, or hipcc is missing.
+            KernelError: the compiled function's output differs from the function's.
         """
         if not isinstance(kernel, str) and not inputs:
             raise CompilationError("torch.compile compiles for shapes: give inputs")
@@ -156,13 +157,13 @@ class ROCmCompiler:
             return CompiledKernel(name, "hipcc", self.hardware.target, made.read_bytes(), seconds)
 
     def clear_cache(self) -> None:
-        """Forget all kernels; what was counted stays."""
+        """Remove all kernels; the counts stay."""
         self._cache.clear()
 
     @property
     def stats(self) -> CompilerStats:
-        """So far."""
-        return self._cache.told
+        """Compilation and cache counts since construction."""
+        return self._cache.compiler_stats
 
 
 def _compare(name: str, actual: Tensor, expected: Tensor) -> None:
@@ -172,10 +173,10 @@ def _compare(name: str, actual: Tensor, expected: Tensor) -> None:
 
 
 class HostStream:
-    """The calling thread: work is done when it returns. A context like `torch.cuda.Stream`."""
+    """Synchronous stand-in for `torch.cuda.Stream` on the CPU."""
 
     def synchronize(self) -> None:
-        """Nothing is ever pending."""
+        """Return at once: work on the CPU is complete when its call returns."""
 
     def __enter__(self) -> HostStream:
         return self
@@ -185,20 +186,20 @@ class HostStream:
 
 
 class HostEvent:
-    """A moment by the processor's clock, with the names of `torch.cuda.Event`."""
+    """Stand-in for `torch.cuda.Event` that stores times of the host's clock."""
 
     def __init__(self) -> None:
         self._at: float | None = None
 
     def record(self) -> None:
-        """Now."""
+        """Store the host's current time as the time of this event."""
         self._at = time.perf_counter()
 
     def synchronize(self) -> None:
-        """Nothing is ever pending."""
+        """Return at once: a recorded event is complete."""
 
     def elapsed_time(self, later: HostEvent) -> float:
-        """Milliseconds until `later`.
+        """Return the milliseconds from this event to `later`.
 
         Raises:
             RuntimeError: one of the two was not recorded.
@@ -209,9 +210,9 @@ class HostEvent:
 
 
 class HIPUtilities:
-    """Streams, events and regions of one device.
+    """Create streams and events of one device and time profiling regions.
 
-    `clock` says whose time it is: that of the `device`'s events, or the `cpu`'s.
+    `clock` is "device" if its events measure time, "cpu" if the host's clock does.
     """
 
     def __init__(self, device: torch.device, *, profiling: bool = False) -> None:
@@ -221,18 +222,18 @@ class HIPUtilities:
         self._regions: dict[str, list[float]] = {}
 
     def create_stream(self) -> Any:
-        """A `torch.cuda.Stream` of the device, or a `HostStream`; kept until `cleanup`."""
+        """Create a `torch.cuda.Stream` or `HostStream` that is kept until `cleanup`."""
         stream = torch.cuda.Stream(self.device) if self.clock == "device" else HostStream()
         self.streams.append(stream)
         return stream
 
     def create_event(self) -> Any:
-        """A `torch.cuda.Event` that keeps time, or a `HostEvent`."""
+        """Create a `torch.cuda.Event` with timing, or a `HostEvent`."""
         return torch.cuda.Event(enable_timing=True) if self.clock == "device" else HostEvent()
 
     @contextlib.contextmanager
     def profile_region(self, name: str) -> Iterator[None]:
-        """Time what is done inside, until the device has done it; nothing without `profiling`."""
+        """Time the block until the device has finished it; do nothing unless `profiling` is set."""
         if not self.profiling:
             yield
             return
@@ -246,20 +247,20 @@ class HIPUtilities:
             self._regions.setdefault(name, []).append(start.elapsed_time(end))
 
     def profiling_summary(self) -> dict[str, list[float]]:
-        """Milliseconds of each pass by the region's name, in the order of their first passes."""
+        """Return each region's times in milliseconds by name, in the order of first use."""
         return {name: list(samples) for name, samples in self._regions.items()}
 
     def clear_profiling_data(self) -> None:
-        """Forget all regions."""
+        """Remove the times of all regions."""
         self._regions.clear()
 
     def device_properties(self) -> dict[str, Any]:
-        """Of the device behind it."""
+        """Return vendor, name, target, memory_bytes, units and clock of the device."""
         found, names = probe(self.device), ("vendor", "name", "target", "memory_bytes", "units")
         return {name: getattr(found, name) for name in names} | {"clock": self.clock}
 
     def cleanup(self) -> None:
-        """Wait for all streams, let them go, forget all regions."""
+        """Synchronise and drop all streams, and remove the times of all regions."""
         for stream in self.streams:
             stream.synchronize()
         self.streams.clear()

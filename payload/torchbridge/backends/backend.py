@@ -1,4 +1,4 @@
-"""What all backends are: a device, what it can do, and the passes that suit it."""
+"""The base class of all backends and of the optimizers that report what a backend did."""
 
 from __future__ import annotations
 
@@ -30,12 +30,11 @@ _FACTS = "vendor name architecture target capability memory_bytes units"
 
 
 class Backend:
-    """One vendor's device. Without such a device it says so and works on the CPU.
+    """One vendor's device; without such a device the backend warns and uses the CPU.
 
-    `hardware` is what the rules go by: that of the device, unless one is given to try them with.
-    `settings` are the vendor's own part of the config, what they leave open decided by the
-    hardware. A subclass tells its `name` and `vendor`; a row of `VENDORS` says where its devices
-    come from.
+    `hardware` decides the rules; by default it is the device's, tests pass another. `settings` are
+    the vendor's part of the config, with open values resolved by the hardware. A subclass sets
+    `name` and `vendor`, a key of `VENDORS`.
     """
 
     name = "cpu"
@@ -50,15 +49,16 @@ class Backend:
         device: torch.device | str | None = None,
         devices: Sequence[torch.device] | None = None,
     ) -> None:
-        """Raises nothing for want of a device, unless the settings insist on one (`enabled`):
-        `is_available` and a warning tell of it. `devices` are found unless given.
+        """Choose the device and check the settings against it; `devices` are detected unless given.
+
+        A missing device only causes a warning, unless `enabled` is set.
 
         Raises:
-            ValueError: `hardware` is another vendor's.
-            DeviceError: no device has the config's number.
+            ValueError: `hardware` is of another vendor.
+            DeviceError: no device has the config's `device_id`.
             ArchitectureError: the chip is not supported.
-            ConfigurationError: the settings ask for what it is not, or has not.
-            NotAvailable: they insist, and there is no device.
+            ConfigurationError: the settings contradict the hardware.
+            NotAvailable: `enabled` is set, and there is no device.
         """
         self.config = config if config is not None else Config()
         self.devices = self.find_devices() if devices is None else list(devices)
@@ -81,7 +81,7 @@ class Backend:
 
     @classmethod
     def find_devices(cls) -> list[torch.device]:
-        """This vendor's devices on this machine, the best first; none of another build of torch."""
+        """Return this vendor's devices; none if torch is built for another vendor."""
         maker = VENDORS[cls.vendor]
         if not maker.build:
             return [torch.device(maker.device)]
@@ -91,10 +91,10 @@ class Backend:
         return [torch.device(maker.device, index) for index in range(count)]
 
     def require_device(self) -> torch.device:
-        """The best one.
+        """Return the first device.
 
         Raises:
-            NotAvailable: there is none; the message says what is missing.
+            NotAvailable: there is no device; the message says why.
         """
         if self.devices:
             return self.devices[0]
@@ -104,7 +104,7 @@ class Backend:
         raise NotAvailable(f"{self.name}: torch {torch.__version__} {what}")
 
     def level_of(self, level: str | None) -> str:
-        """The level's shared name; for None that of the vendor's settings, else the config's."""
+        """Resolve a level's name; None means the vendor settings' level, else the config's."""
         own = getattr(self.settings, "optimization_level", None)
         return level or own or self.config.optimization_level
 
@@ -120,11 +120,11 @@ class Backend:
 
     @property
     def is_available(self) -> bool:
-        """Has this machine a device of this vendor?"""
+        """Whether this machine has a device of this vendor."""
         return bool(self.devices)
 
     def passes(self, level: str, training: bool) -> Sequence[Pass]:
-        """What is done to a model at a level; narrowed or not as `default_precision` says."""
+        """Return the passes of a level, with or without bfloat16 as `default_precision` says."""
         chosen = list(passes_of(level, training=training))
         stored = getattr(self.settings, "default_precision", None)
         if stored is None or training:
@@ -146,12 +146,12 @@ class Backend:
     ) -> Prepared | None:
         """Apply the passes of `level`, by default the config's, to the model itself.
 
-        None is returned for None, with a warning. An unknown level is balanced, with a warning.
+        For None it warns and returns None; an unknown level warns and becomes balanced.
         `sample_inputs` are positional arguments of forward; without them nothing is compiled. With
-        them, each pass for speed is measured for `measure_s` seconds and kept where it helps.
+        them, each pass for speed is measured for `measure_s` seconds and kept if it helps.
 
         Raises:
-            TypeError: the model is no module.
+            TypeError: `model` is not an nn.Module.
             OutOfMemory: the model does not fit on the device.
             OptimizationError: a pass failed.
         """
@@ -173,7 +173,7 @@ class Backend:
         return replace(prepared, warnings=complaints)
 
     def setting(self, sample_inputs: Sequence[Tensor] = (), *, training: bool = False) -> Setting:
-        """What the passes may go by; the inputs are moved to the device."""
+        """Return what the passes read of device and config; the inputs are moved to the device."""
         kernels = self.config.kernels
         return Setting(
             self.device,
@@ -188,36 +188,36 @@ class Backend:
     def optimize_for_inference(
         self, model: nn.Module | None, sample_inputs: Sequence[Tensor] = ()
     ) -> Prepared | None:
-        """`prepare_model` at the aggressive level."""
+        """Call `prepare_model` at the aggressive level."""
         return self.prepare_model(model, level="aggressive", sample_inputs=sample_inputs)
 
     def optimize_for_training(self, model: nn.Module | None) -> Prepared | None:
-        """`prepare_model` for training at the config's level."""
+        """Call `prepare_model` for training at the config's level."""
         return self.prepare_model(model, training=True)
 
     def get_device_info(self) -> dict[str, Any]:
-        """What the rules go by, in plain values."""
+        """Return backend, device, hardware properties and availability as plain values."""
         told = {name: getattr(self.hardware, name) for name in _FACTS.split()}
         told |= {"features": sorted(self.hardware.features), "available": self.is_available}
         return {"backend": self.name, "device": str(self.device), **told}
 
     def get_memory_stats(self) -> dict[str, int]:
-        """`memory.Stats` of the device, all in bytes."""
+        """Return `memory.Stats` of the device as a dict, in bytes."""
         return memory.stats(self.device).to_dict()
 
     def synchronize(self) -> None:
-        """Wait until the device has done all that was asked of it."""
+        """Wait until the device has finished all queued work."""
         synchronise(self.device)
 
     def empty_cache(self) -> None:
-        """Give memory that is cached but unused back to the device."""
+        """Release unused cached memory to the device."""
         memory.empty_cache(self.device)
 
     def set_device(self, device: torch.device | str) -> None:
-        """Use another of `devices`.
+        """Switch to another of `devices`.
 
         Raises:
-            ValueError: not one of them.
+            ValueError: the device is not one of them.
         """
         wanted = torch.device(device)
         if wanted not in self.devices:
@@ -225,17 +225,17 @@ class Backend:
         self.device, self.hardware = wanted, probe(wanted)
 
     def to_device(self, data: Any) -> Any:
-        """Tensors, or tuples, lists and dicts of them, on the device; the rest as it is."""
+        """Move all tensors in nested tuples, lists and dicts to the device; leave other values."""
         return tree_map_only(Tensor, lambda tensor: tensor.to(self.device), data)
 
     def cleanup(self) -> None:
-        """Finish what is queued and give cached memory back."""
+        """Synchronise the device and release cached memory."""
         self.synchronize()
         self.empty_cache()
 
 
 class CPUBackend(Backend):
-    """The processor: all shared passes; bfloat16 only where its features say so."""
+    """Backend of the CPU; bfloat16 is used only if the CPU computes it natively."""
 
 
 def _known(level: str) -> tuple[str, tuple[str, ...]]:
@@ -249,7 +249,7 @@ def _known(level: str) -> tuple[str, tuple[str, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class OptimizationResult:
-    """What an optimizer gives back. `passes` say with what evidence; times are seconds."""
+    """What an optimizer did to a model; `compilation_time` is in seconds."""
 
     optimized_model: nn.Module | None
     optimization_level: str
@@ -262,12 +262,12 @@ class OptimizationResult:
 
 
 class Optimizer:
-    """A backend's levels by their own names, with all there is to say about what they did."""
+    """Apply a backend's levels and report what was done."""
 
     backend_class: type[Backend] = Backend
 
     def __init__(self, config: Config | None = None, **options: Any) -> None:
-        """As the backend's."""
+        """Create the backend; options are those of its constructor."""
         self.backend = self.backend_class(config, **options)
 
     def optimize(
@@ -277,12 +277,12 @@ class Optimizer:
         sample_inputs: Sequence[Tensor] = (),
         **options: Any,
     ) -> OptimizationResult:
-        """Apply a level to the model itself; `warnings` tell what was asked for but not done.
+        """Apply a level to the model itself; `warnings` list the passes that were not applied.
 
         Options (`training`, `measure_s`) are those of the backend's `prepare_model`.
 
         Raises:
-            TypeError: the model is no module.
+            TypeError: `model` is not an nn.Module.
         """
         if model is None:
             raise TypeError("expected a torch.nn.Module, got None")
@@ -303,11 +303,11 @@ class Optimizer:
     def optimize_for_inference(
         self, model: nn.Module, sample_inputs: Sequence[Tensor] = ()
     ) -> OptimizationResult:
-        """The aggressive level."""
+        """Optimize at the aggressive level."""
         return self.optimize(model, "aggressive", sample_inputs)
 
     def optimize_for_training(
         self, model: nn.Module, sample_inputs: Sequence[Tensor] = ()
     ) -> OptimizationResult:
-        """The balanced level of training."""
+        """Optimize for training at the balanced level."""
         return self.optimize(model, "balanced", sample_inputs, training=True)

@@ -1,46 +1,46 @@
-"""What can go wrong with a device. A vendor's name for an error is another name of its class."""
+"""Errors of the backends; vendor-specific names are aliases of these classes."""
 
 from __future__ import annotations
 
 
 class BackendError(RuntimeError):
-    """Any of the below."""
+    """Base class of all errors of the backends."""
 
 
 class NotAvailable(BackendError):
-    """There is no such device here, or a library that torch needs for it; the message names it."""
+    """The device, or a library that torch needs for it, is missing; the message names it."""
 
 
 class DeviceError(BackendError):
-    """No device of this number, or one that cannot be used."""
+    """No device has this index, or the device cannot be used."""
 
 
 class ArchitectureError(DeviceError):
-    """The chip is too old, or not known."""
+    """The chip is too old or unknown."""
 
 
 class KernelError(DeviceError):
-    """A kernel failed on the device, or computes something else than it should."""
+    """A kernel failed on the device, or computed a wrong result."""
 
 
 class ConfigurationError(BackendError, ValueError):
-    """The settings contradict themselves or the device."""
+    """The settings contradict each other or the device."""
 
 
 class AllocationError(BackendError):
-    """A tensor cannot be made, or memory cannot be counted."""
+    """A tensor cannot be allocated, or memory usage cannot be read."""
 
 
 class OutOfMemory(AllocationError):
-    """There is not enough memory, also after a clean-up."""
+    """Memory was insufficient even after cached memory was released."""
 
 
 class OptimizationError(BackendError):
-    """A pass failed on a model, or what was asked for was not done; the cause is attached."""
+    """A pass failed on a model or was refused; the cause is attached."""
 
 
 class CompilationError(BackendError):
-    """A kernel or graph does not compile, there is no compiler, or its result is wrong."""
+    """A kernel or graph does not compile, the compiler is missing, or its result is wrong."""
 
 
 class CompilationTimeout(CompilationError):
@@ -48,15 +48,15 @@ class CompilationTimeout(CompilationError):
 
 
 class Recompilation(CompilationError):
-    """A model that was compiled for these shapes was compiled again."""
+    """A model was compiled again for shapes it was already compiled for."""
 
 
 class DataError(BackendError):
-    """There is no tensor to be moved."""
+    """The data contain no tensor to move."""
 
 
 class DistributedError(BackendError):
-    """Several processes are needed, or do not agree."""
+    """The data cannot be split over the processes of the job."""
 
 
 NVIDIABackendError = AMDBackendError = IntelBackendError = TPUError = BackendError

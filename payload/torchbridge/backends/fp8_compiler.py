@@ -1,4 +1,4 @@
-"""A model's linear layers in FP8, where the hardware has units for it."""
+"""Convert a model's linear layers to FP8 on hardware that computes it natively."""
 
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ DATA_SHEETS = {
 
 @dataclass(frozen=True, slots=True)
 class SpeedupEstimate:
-    """What FP8 is predicted to gain in the linear layers: seconds of one forward pass, compiled.
+    """Predicted speedup of the linear layers by FP8, in seconds of one compiled forward pass.
 
-    `layers`: each layer's own factor, 1.0 for those that stay in bfloat16.
+    `layers` maps each layer to its own speedup, 1.0 for those that stay in bfloat16; `source` names
+    the origin of the peak rates.
     """
 
     speedup: float
@@ -59,9 +60,9 @@ class SpeedupEstimate:
 
 
 class FP8Compiler:
-    """Converts linear layers whose widths are multiples of 16; refuses hardware without FP8.
+    """Convert linear layers whose widths are multiples of 16, if the hardware has FP8 units.
 
-    `hardware` is this machine's unless given.
+    `hardware` is by default this machine's.
     """
 
     def __init__(
@@ -77,15 +78,15 @@ class FP8Compiler:
 
     @property
     def supported(self) -> bool:
-        """Are there FP8 units, and does the config not forbid them?"""
+        """Whether the GPU has FP8 units and the config does not disable them."""
         allowed = self.config.hardware.nvidia.fp8_enabled is not False
         return allowed and self.hardware.vendor == "nvidia" and self.hardware.has("fp8")
 
     def prepare_for_fp8(self, model: nn.Module, *, for_inference: bool = True) -> nn.Module:
-        """For inference a copy that holds float8 weights only; for training the model itself.
+        """Convert for inference a copy that stores float8 weights, for training the model itself.
 
-        In training the layers keep their very parameters, so that an optimiser stays valid. With
-        nothing to convert, or no FP8 units, a warning says so and the same model comes back.
+        In training the layers keep their parameters, so an optimizer stays valid. If nothing can be
+        converted, it warns and returns the model unchanged.
         """
         reason = self._why_not(model)
         if reason is not None:
@@ -94,7 +95,7 @@ class FP8Compiler:
         return self._convert(model, for_inference)
 
     def apply_pass(self, model: nn.Module, setting: Setting) -> tuple[nn.Module, PassResult]:
-        """`prepare_for_fp8` as one pass among others."""
+        """Apply `prepare_for_fp8` as an optimization pass."""
         reason = self._why_not(model)
         if reason is not None:
             return model, PassResult("fp8", False, reason=reason)
@@ -105,7 +106,7 @@ class FP8Compiler:
     def compile_with_fp8(
         self, model: nn.Module, sample_inputs: Sequence[Tensor], *, backend: str = "inductor"
     ) -> Prepared:
-        """FP8 for inference, compared with the model on the sample inputs, and compiled.
+        """Convert for inference, compare the outputs on the sample inputs, and compile.
 
         Raises:
             OptimizationError: the outputs differ by more than `LIMIT` (relative RMS).
@@ -126,7 +127,7 @@ class FP8Compiler:
         return replace(prepared, passes=(checked, *prepared.passes))
 
     def get_fp8_stats(self, model: nn.Module) -> dict[str, Any]:
-        """Layers by kind, the share of weights in FP8 layers, storage, how they were computed."""
+        """Return layer counts, the FP8 share of weights, storage bytes and paths taken."""
         fp8 = [m for m in model.modules() if isinstance(m, FP8_LAYERS)]
         plain = linear_layers(model)
         converted = sum(m.in_features * m.out_features for m in fp8)
@@ -141,10 +142,10 @@ class FP8Compiler:
         }
 
     def estimate_speedup(self, model: nn.Module, *, tokens: int = 4096) -> SpeedupEstimate:
-        """`fp8.predict` of the model's own layers with `tokens` rows, their weights quantised.
+        """Predict the speedup of the model's linear layers for `tokens` rows by `fp8.predict`.
 
         Raises:
-            ValueError: the hardware has no FP8, its peaks are not known, or no linear layer.
+            ValueError: the hardware has no FP8, its peaks are unknown, or there is no linear layer.
         """
         layers, odd = linear_layers(model), set(_unaligned(model))
         if not layers:

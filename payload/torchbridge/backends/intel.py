@@ -1,8 +1,7 @@
-"""Intel's GPUs by torch.xpu. Without one it says so and works on the CPU.
+"""Intel GPUs by torch.xpu; without a GPU the CPU is used.
 
-Intel's extension (IPEX) is only looked for. `IntelKernelOptimizer` says how products, convolutions
-and attention divide over a GPU's units, from their shapes: which of them waste work, before
-anything runs.
+Intel's extension (IPEX) is only detected. `IntelKernelOptimizer` predicts from shapes how products,
+convolutions and attention divide over a GPU's units.
 """
 
 from __future__ import annotations
@@ -62,22 +61,22 @@ _BLOCKS = (16, 32, 64, 128, 256)
 
 
 def is_xpu_available() -> bool:
-    """Does torch see an XPU?"""
+    """Return whether torch sees an XPU."""
     return torch.xpu.is_available()
 
 
 def is_ipex_available() -> bool:
-    """Is Intel's extension installed? It is archived, and nothing here needs it."""
+    """Return whether Intel's archived extension is installed; nothing here needs it."""
     return importlib.util.find_spec(_IPEX) is not None
 
 
 def get_ipex_version() -> str | None:
-    """Of the installed extension."""
+    """Return the version of the installed extension, or None."""
     return importlib.metadata.version(_IPEX) if is_ipex_available() else None
 
 
 def require_libraries() -> None:
-    """Refuse a torch whose products are not oneDNN's, and a machine without the extension.
+    """Check that torch is built with oneDNN and that Intel's extension is installed.
 
     Raises:
         NotAvailable: one of them is missing.
@@ -89,25 +88,25 @@ def require_libraries() -> None:
 
 
 def intel_hardware(architecture: IntelArchitecture, **facts: float) -> Hardware:
-    """A GPU of an architecture, to try rules with; facts are further fields of `Hardware`."""
+    """Build the `Hardware` of an architecture without a device; `facts` set further fields."""
     name = architecture.value
     told = {"target": "xpu", "features": frozenset(CHIPS[name][0])}
     return Hardware("intel", f"Intel {name}", name, **told, **facts)
 
 
 class XPUDeviceManager:
-    """The XPUs of this machine; none is no error until one is needed."""
+    """List the XPUs of this machine; having none is not an error."""
 
     @property
     def device_count(self) -> int:
-        """How many."""
+        """Number of XPUs."""
         return torch.xpu.device_count()
 
     def get_device(self, index: int = 0) -> torch.device:
-        """An XPU; the CPU, with a warning, where there is none at all.
+        """Return an XPU; if there is none at all, warn and return the CPU.
 
         Raises:
-            DeviceError: there are XPUs, but not so many.
+            DeviceError: there are XPUs, but none with this index.
         """
         if is_xpu_available():
             return self._existing(index)
@@ -115,10 +114,10 @@ class XPUDeviceManager:
         return torch.device("cpu")
 
     def device_info(self, index: int = 0) -> Hardware:
-        """Of one XPU.
+        """Return the hardware of one XPU.
 
         Raises:
-            DeviceError: it is not there.
+            DeviceError: no XPU has this index.
         """
         return probe(self._existing(index))
 
@@ -132,41 +131,41 @@ _NAMES = dict(zip(INTEL_LEVELS, LEVELS, strict=True))
 
 
 class IntelBackend(Backend):
-    """An Intel GPU. Levels go by either name: O0, O1, O2, or conservative, balanced, aggressive."""
+    """Backend of Intel GPUs; levels are O0, O1, O2 or conservative, balanced, aggressive."""
 
     name = "intel"
     vendor = "intel"
 
     def __init__(self, config: Config | None = None, **options: Any) -> None:
-        """As every backend's."""
+        """Create the backend and its memory manager; options are those of `Backend`."""
         super().__init__(config, **options)
         self.memory = IntelMemoryManager(self.settings, self.device)
 
     def level_of(self, level: str | None) -> str:
-        """By either name."""
+        """Resolve a level given by Intel's or by the shared name."""
         wanted = super().level_of(level)
         return _NAMES.get(wanted, wanted)
 
     @property
     def is_xpu_available(self) -> bool:
-        """Does torch see an XPU?"""
+        """Whether torch sees an XPU."""
         return is_xpu_available()
 
     def memory_summary(self) -> str:
-        """One line for a person."""
+        """Return one line with used, free and total memory."""
         return self.memory.memory_summary()
 
 
 class IntelOptimizer(Optimizer):
-    """Intel's levels: O0, O1, O2."""
+    """Optimizer of Intel GPUs with the levels O0, O1, O2."""
 
     backend_class = IntelBackend
 
     def optimize(self, model: nn.Module, *given: Any, **options: Any) -> OptimizationResult:
-        """As every optimizer's; the result's level goes by Intel's name.
+        """Apply a level as `Optimizer.optimize`; the result has Intel's name of the level.
 
         Raises:
-            TypeError: the model is no module.
+            TypeError: `model` is not an nn.Module.
         """
         result = super().optimize(model, *given, **options)
         names = {theirs: ours for ours, theirs in _NAMES.items()}
@@ -174,27 +173,28 @@ class IntelOptimizer(Optimizer):
 
 
 class XPUOptimizations:
-    """Decisions for one device, and inference by them."""
+    """Choose the dtype and prepare models for inference on one backend's device."""
 
     def __init__(self, backend: IntelBackend) -> None:
         self.backend = backend
 
     def get_optimal_dtype(self) -> torch.dtype:
-        """The narrowest that is native and keeps float32's range; else float32."""
+        """Return bfloat16 if the device computes it natively, else float32."""
         return torch.bfloat16 if self.backend.hardware.has("bf16") else torch.float32
 
     def optimize_model_for_inference(
         self, model: nn.Module, sample_inputs: Sequence[Tensor] = ()
     ) -> Prepared:
-        """The model at O2."""
+        """Prepare the model at level O2."""
         return self.backend.prepare_model(model, level="O2", sample_inputs=sample_inputs)
 
 
 @dataclass(frozen=True, slots=True)
 class GemmConfig:
-    """[m, k] x [k, n] in tiles. `utilization`: useful work over what all units could do meanwhile.
+    """Tiling of a product [m, k] x [k, n].
 
-    `systolic`: are the matrix units used?
+    `utilization` is useful work over the capacity of all units; `systolic` tells whether the matrix
+    units are used.
     """
 
     tile_m: int
@@ -209,7 +209,7 @@ class GemmConfig:
 
 @dataclass(frozen=True, slots=True)
 class AttentionBlocks:
-    """`fused`: scores are made block by block and never stored; else they are stored once."""
+    """Block sizes of attention; `fused` if scores are computed block by block and never stored."""
 
     fused: bool
     q_block: int
@@ -218,9 +218,9 @@ class AttentionBlocks:
 
 
 class IntelKernelOptimizer:
-    """For one device. `units` unknown (0) counts as one: then tiles are judged by padding alone.
+    """Choose tile and block sizes for one device.
 
-    An architecture that is not known here counts as the narrowest.
+    Unknown `units` (0) count as one, an unknown architecture as the narrowest known one.
     """
 
     def __init__(self, hardware: Hardware) -> None:
@@ -230,10 +230,10 @@ class IntelKernelOptimizer:
         self.width, self.local_bytes = chip[1:]
 
     def gemm_config(self, m: int, n: int, k: int, dtype: torch.dtype = torch.float32) -> GemmConfig:
-        """The tiles of highest utilization; of equals the largest, which reads the least.
+        """Return the tiles of highest utilization; among equals the largest, which read least.
 
         Raises:
-            ValueError: a size below 1.
+            ValueError: a size is below 1.
         """
         if min(m, n, k) < 1:
             raise ValueError(f"sizes must be at least 1, got {(m, n, k)}")
@@ -276,13 +276,13 @@ class IntelKernelOptimizer:
         *,
         stride: int = 1,
     ) -> tuple[GemmConfig, torch.memory_format]:
-        """Of an image [N, C, H, W], padded to keep its size before the stride, as the product that
-        it is: [N*H*W, C*kh*kw] x [C*kh*kw, out].
+        """Return tiling and memory format of a convolution with "same" padding.
 
-        Channels are innermost where those of a pixel fill a cache line.
+        The image [N, C, H, W] is treated as a product [N*H*W, C*kh*kw] x [C*kh*kw, out];
+        channels_last is chosen if a pixel's channels fill a cache line.
 
         Raises:
-            ValueError: a size below 1.
+            ValueError: a size is below 1.
         """
         batch, channels, height, width = image
         m = batch * math.ceil(height / stride) * math.ceil(width / stride)
@@ -300,7 +300,11 @@ class IntelKernelOptimizer:
         head_dim: int,
         dtype: torch.dtype = torch.float32,
     ) -> AttentionBlocks:
-        """The largest blocks whose queries, keys and values fit into a core's local memory."""
+        """Return the largest blocks whose queries, keys and values fit into local memory.
+
+        Raises:
+            ValueError: not even the smallest blocks fit.
+        """
         scores = batch * heads * q_length * k_length * dtype.itemsize
         on_chip = self.local_bytes * self.units
         most = self.local_bytes // (head_dim * dtype.itemsize)  # rows of queries, keys and values
@@ -315,7 +319,7 @@ class IntelKernelOptimizer:
 
 
 def __getattr__(name: str) -> bool:
-    """`XPU_AVAILABLE` and `IPEX_AVAILABLE`, asked anew each time."""
+    """Evaluate `XPU_AVAILABLE` and `IPEX_AVAILABLE` at each access."""
     if name == "XPU_AVAILABLE":
         return is_xpu_available()
     if name == "IPEX_AVAILABLE":

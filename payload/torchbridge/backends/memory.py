@@ -1,7 +1,7 @@
-"""Tensors on a device: asked for with care, within the settings' share, kept for the next time.
+"""Allocate tensors on a device within a share of its memory, and pool them for reuse.
 
-torch's caching allocator does the work; a pool only saves the way to it. Tensors come with whatever
-their memory last held.
+torch's caching allocator does the work; a pool saves the call to it. Contents of allocated tensors
+are undefined.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _SUBLANES, _LANES = 8, 128
 
 
 class Share(Protocol):
-    """A vendor's settings, of which one counts here."""
+    """Interface of the vendor settings that limit memory."""
 
     memory_fraction: float
 
 
 @dataclass(frozen=True, slots=True)
 class AllocationSummary:
-    """What a manager has handed out since it was made."""
+    """Allocations of a manager since its construction."""
 
     tensors: int
     bytes: int
@@ -44,10 +44,10 @@ class AllocationSummary:
 
 
 class MemoryManager:
-    """Allocates on one device, up to the settings' `memory_fraction` of it.
+    """Allocate on one device, up to the settings' `memory_fraction` of its memory.
 
-    `free_bytes` tells how much more fits, by default the device; `pool_limit_bytes` bounds each
-    pool, which is made when it is first named.
+    `free_bytes` returns the free memory, by default the device's; `pool_limit_bytes` bounds each
+    pool. A pool is created when it is first named.
     """
 
     def __init__(
@@ -73,13 +73,13 @@ class MemoryManager:
         *,
         pool_id: str | None = None,
     ) -> Tensor:
-        """An uninitialised tensor, from a pool where one is named and has it.
+        """Allocate an uninitialised tensor, from the pool `pool_id` if that has one.
 
-        Where the device's allocator runs out, it is asked once more after a clean-up.
+        If the allocator runs out of memory, the pools are cleared and it is tried once more.
 
         Raises:
             OutOfMemory: it does not fit into the settings' share.
-            AllocationError: there can be no such tensor.
+            AllocationError: the shape or dtype is invalid.
         """
         try:
             self._fits(shape, dtype)
@@ -109,11 +109,11 @@ class MemoryManager:
             )
 
     def bytes_of(self, shape: Sequence[int], dtype: torch.dtype) -> int:
-        """What a tensor takes on this device."""
+        """Return the bytes of a tensor on this device."""
         return memory.bytes_of(shape, dtype)
 
     def free_bytes(self) -> int:
-        """Of the share that the settings allow."""
+        """Return the free bytes within the settings' share."""
         if self._free_bytes is not None:
             return self._free_bytes()
         now = memory.stats(self.device)
@@ -121,11 +121,11 @@ class MemoryManager:
         return max(0, now.free + now.reserved - now.allocated - kept_back)
 
     def optimal_alignment(self, dtype: torch.dtype) -> int:
-        """Numbers that fill a cache line: rows of a multiple of it all begin at one."""
+        """Return how many numbers fill a cache line; rows of a multiple of it are aligned."""
         return LINE_BYTES // dtype.itemsize
 
     def optimize_tensor_layout(self, tensor: Tensor) -> Tensor:
-        """The same numbers in the same shape; [N, C, H, W] channels-last, the rest contiguous."""
+        """Return the tensor in channels_last format if it is [N, C, H, W], else contiguous."""
         if tensor.dim() == 4:
             return tensor.contiguous(memory_format=torch.channels_last)
         return tensor.contiguous()
@@ -133,8 +133,10 @@ class MemoryManager:
     def optimize_model_memory(
         self, model: nn.Module, dtype: torch.dtype | None = None
     ) -> dict[str, int]:
-        """Let go of gradients and of torch's cache; with `dtype` store the floating-point numbers
-        as such. Bytes held before and after, from storages."""
+        """Drop gradients, convert to `dtype` if given, and empty torch's cache.
+
+        Returns the bytes of the model's storages before and after.
+        """
         before = _held(model)
         model.zero_grad(set_to_none=True)
         if dtype is not None:
@@ -144,35 +146,35 @@ class MemoryManager:
         return {"before_bytes": before, "after_bytes": after, "freed_bytes": before - after}
 
     def return_to_pool(self, tensor: Tensor, pool_id: str) -> None:
-        """Keep a tensor that is not used any more; the pool gives up its oldest for it."""
+        """Put an unused tensor into a pool; the pool may evict its oldest."""
         self._pool(pool_id).give(tensor)
 
     def clear_pool(self, pool_id: str | None = None) -> int:
-        """Give up what a pool (all of them) keeps, and torch's cache; how many bytes of a pool."""
+        """Clear one pool, or all, and torch's cache; return the bytes that the pools held."""
         named = self.pools.values() if pool_id is None else [self._pool(pool_id)]
         freed = sum(pool.clear() for pool in named)
         memory.empty_cache(self.device)
         return freed
 
     def get_pool_stats(self, pool_id: str) -> dict[str, int]:
-        """`tensor_count`, `bytes`, `limit_bytes`, `hits`, `misses`, `evictions`."""
+        """Return a pool's `tensor_count`, `bytes`, `limit_bytes`, `hits`, `misses`, `evictions`."""
         pool = self._pool(pool_id)
         names = ("bytes", "limit_bytes", "hits", "misses", "evictions")
         return {"tensor_count": len(pool), **{name: getattr(pool, name) for name in names}}
 
     def get_memory_stats(self) -> dict[str, Any]:
-        """`memory.Stats` of the device, all in bytes, and each pool's figures."""
+        """Return `memory.Stats` of the device in bytes, and the statistics of each pool."""
         pools = {pool_id: self.get_pool_stats(pool_id) for pool_id in self.pools}
         return {**memory.stats(self.device).to_dict(), "pools": pools}
 
     def memory_summary(self) -> str:
-        """One line for a person."""
+        """Return one line with used, free and total memory."""
         now = memory.stats(self.device)
         gib = [f"{value / 2**30:.2f} GiB" for value in (now.allocated, now.free, now.total)]
         return f"{self.device}: {gib[0]} in use, {gib[1]} of {gib[2]} free"
 
     def allocation_summary(self) -> AllocationSummary:
-        """So far."""
+        """Return the allocations since construction."""
         sizes = self._sizes
         return AllocationSummary(len(sizes), sum(sizes), max(sizes, default=0), self._refused)
 
@@ -184,7 +186,7 @@ AMDMemoryManager = IntelMemoryManager = MemoryManager
 
 
 class NVIDIAMemoryManager(MemoryManager):
-    """On `device`, by default the current CUDA device, else the CPU."""
+    """Memory manager of `device`, by default the current CUDA device, else the CPU."""
 
     def __init__(
         self,
@@ -193,7 +195,7 @@ class NVIDIAMemoryManager(MemoryManager):
         device: torch.device | str | None = None,
         **options: Any,
     ) -> None:
-        """Options are `MemoryManager`'s."""
+        """Options are those of `MemoryManager`."""
         self.whole = config if config is not None else Config()
         usable = torch.cuda.is_available() and not torch.version.hip
         wanted = device or ("cuda" if usable else "cpu")
@@ -207,10 +209,11 @@ class NVIDIAMemoryManager(MemoryManager):
         *,
         safety_margin: float | None = None,
     ) -> Tensor:
-        """A tensor, if `safety_margin` times its size is free; pools are cleared once to make room.
+        """Allocate a tensor if `safety_margin` times its size is free, clearing the pools if
+        needed.
 
         Raises:
-            OutOfMemory: there is not enough memory also after that, or no CUDA device.
+            OutOfMemory: memory is insufficient even then, or there is no CUDA device.
         """
         margin = self.whole.memory.safety_margin if safety_margin is None else safety_margin
         needed_mb = margin * self.estimate_tensor_mb(shape, dtype)
@@ -223,12 +226,12 @@ class NVIDIAMemoryManager(MemoryManager):
         return self.allocate_tensor(shape, dtype)
 
     def check_memory_available(self, required_mb: float) -> bool:
-        """Do so many MiB more fit on the device? Never, without one."""
+        """Return whether so many MiB are free; False without a CUDA device."""
         counted = self.device.type == "cuda" or self._free_bytes is not None
         return counted and required_mb * MIB <= self.free_bytes()
 
     def estimate_tensor_mb(self, shape: Sequence[int], dtype: torch.dtype) -> float:
-        """MiB that a tensor takes."""
+        """Return the size of a tensor in MiB."""
         return memory.bytes_of(shape, dtype) / MIB
 
 
@@ -240,19 +243,19 @@ def _held(model: nn.Module) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A tensor's bytes, and those of the tiles that XLA stores it in."""
+    """Bytes of a tensor, and of the tiles in which XLA stores it."""
 
     bytes: int
     tiled_bytes: int
 
     @property
     def waste(self) -> float:
-        """Share of the tiles that holds padding."""
+        """Share of the tiles that is padding."""
         return 1 - self.bytes / self.tiled_bytes if self.tiled_bytes else 0.0
 
 
 def tiled(shape: Sequence[int], dtype: torch.dtype) -> Layout:
-    """What a tensor takes: its last two sizes are rounded up to whole tiles of 4 KiB."""
+    """Return the bytes of a tensor whose last two sizes are rounded up to tiles of 4 KiB."""
     rows, columns = [1, 1, *shape][-2:]
     tile_rows = _SUBLANES * max(1, 4 // dtype.itemsize)
     rounded = tile_rows * math.ceil(rows / tile_rows), _LANES * math.ceil(columns / _LANES)
@@ -260,7 +263,7 @@ def tiled(shape: Sequence[int], dtype: torch.dtype) -> Layout:
 
 
 class TPUMemoryManager(MemoryManager):
-    """Allocates within `memory_fraction` of a chip, and remembers what its memory was like."""
+    """Allocate within `memory_fraction` of a TPU chip, and keep a history of its usage."""
 
     def __init__(
         self,
@@ -275,19 +278,20 @@ class TPUMemoryManager(MemoryManager):
         self._history: list[tuple[float, memory.Stats]] = []
 
     def bytes_of(self, shape: Sequence[int], dtype: torch.dtype) -> int:
-        """In tiles."""
+        """Return the bytes of a tensor, including the padding of its tiles."""
         return tiled(shape, dtype).tiled_bytes
 
     def free_bytes(self) -> int:
-        """Of the share that the settings allow."""
+        """Return the free bytes within the settings' share."""
         told = self.memory()
         return max(0, int(told.total * self.config.memory_fraction) - told.allocated)
 
     def memory(self) -> memory.Stats:
-        """What XLA says, its limit lowered to the settings' own; remembered for the history.
+        """Return the memory usage by XLA, limited to the settings' memory, and add it to the
+        history.
 
         Raises:
-            AllocationError: the runtime does not count.
+            AllocationError: the runtime does not report memory usage.
         """
         told, own = self.xla.memory(self.device), self.config.memory_bytes
         if own is not None and own < told.total:
@@ -299,5 +303,5 @@ class TPUMemoryManager(MemoryManager):
 
     @property
     def history(self) -> tuple[tuple[float, memory.Stats], ...]:
-        """(when, what `memory` said), not older than `history_retention_s`."""
+        """(time, usage) of each call of `memory` within the last `history_retention_s` seconds."""
         return tuple(self._history)

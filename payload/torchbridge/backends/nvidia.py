@@ -1,6 +1,6 @@
-"""NVIDIA's devices through CUDA: backend, optimizer, fused layers, and CUDA itself.
+"""NVIDIA GPUs through CUDA: backend, optimizer, fused layers and device management.
 
-For CUDA itself the module is `torch.cuda`; a test may give another one that answers like it.
+Classes that take `cuda` use `torch.cuda` by default; tests pass a substitute.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3, tor
 
 
 def fuse_linear_activation(model: nn.Module, setting: Setting) -> tuple[nn.Module, PassResult]:
-    """Linear then GELU or SiLU, neighbours in an nn.Sequential, become one fused layer.
+    """Replace each nn.Linear followed by GELU or SiLU in an nn.Sequential by one fused layer.
 
-    The layer has the very parameters of the linear one, whose index it takes; the activation's is
-    left to an identity. Each is run once beside the two that it replaces.
+    The fused layer shares the linear layer's parameters and takes its index; the activation becomes
+    an nn.Identity. Its output is compared with that of the original layers.
 
     Raises:
-        KernelError: a fused kernel failed, or computes something else.
+        KernelError: a fused kernel failed, or its output is wrong.
     """
     before = _fused(model)
     for sequence in [m for m in model.modules() if isinstance(m, nn.Sequential)]:
@@ -96,10 +96,10 @@ def _fuse(linear: nn.Module, activation: nn.Module) -> FusedLinear | None:
 
 @torch.no_grad()
 def prove(fused: FusedLinear, linear: nn.Linear, activation: nn.Module) -> None:
-    """Run a fused layer beside the two that it replaces.
+    """Compare a fused layer's output with that of the two layers it replaces.
 
     Raises:
-        KernelError: it fails, or computes something else.
+        KernelError: it failed, or its output is wrong.
     """
     weight = linear.weight
     x = torch.linspace(-3, 3, 8 * linear.in_features, dtype=weight.dtype, device=weight.device)
@@ -114,10 +114,10 @@ def prove(fused: FusedLinear, linear: nn.Linear, activation: nn.Module) -> None:
 
 
 class NVIDIABackend(Backend):
-    """Rules go by compute capability.
+    """Backend of NVIDIA GPUs; rules follow the compute capability.
 
-    On top of the shared passes the aggressive level computes in float16 on tensor cores that have
-    no bfloat16 (Volta, Turing), and in float8 where the config asks for it (`fp8_enabled=True`).
+    In addition to the shared passes, the aggressive level uses float16 on tensor cores without
+    bfloat16 (Volta, Turing), and float8 if `fp8_enabled` is True.
     """
 
     name = "nvidia"
@@ -125,37 +125,37 @@ class NVIDIABackend(Backend):
 
     @property
     def compute_capability(self) -> tuple[int, int] | None:
-        """(8, 9), say; None without an NVIDIA device."""
+        """Compute capability, e.g. (8, 9); None without an NVIDIA device."""
         return self.hardware.capability
 
     @property
     def is_h100(self) -> bool:
-        """Hopper: H100, H200, GH200."""
+        """Whether the GPU is of the Hopper architecture: H100, H200, GH200."""
         return self.hardware.architecture == "hopper"
 
     @property
     def is_blackwell(self) -> bool:
-        """sm_100 and later."""
+        """Whether the GPU is of the Blackwell architecture (sm_100 and later)."""
         return self.hardware.architecture == "blackwell"
 
     @property
     def supports_fp8(self) -> bool:
-        """sm_89 and later: Ada, L4 among it, Hopper, Blackwell."""
+        """Whether the GPU has FP8 units (sm_89 and later: Ada, Hopper, Blackwell)."""
         return self.hardware.vendor == "nvidia" and self.hardware.has("fp8")
 
     @property
     def kernel_registry(self) -> KernelRegistry:
-        """The fused kernels, to be looked up with this backend's hardware."""
+        """The registry of fused kernels, to be queried with this backend's hardware."""
         return REGISTRY
 
     @property
     def narrow(self) -> Pass:
-        """To the 16-bit format of the tensor cores."""
+        """The pass that converts to the tensor cores' 16-bit format."""
         old = self.hardware.has("tensor_cores") and not self.hardware.has("bf16")
         return float16 if old else bfloat16
 
     def passes(self, level: str, training: bool) -> Sequence[Pass]:
-        """The shared ones, with what only NVIDIA's units have."""
+        """Return the shared passes with this GPU's 16-bit format, and FP8 if requested."""
         shared = super().passes(level, training)
         chosen = [self.narrow if one is bfloat16 else one for one in shared]
         asked = self.config.hardware.nvidia.fp8_enabled is True  # left open it changes no numbers
@@ -165,7 +165,7 @@ class NVIDIABackend(Backend):
         return chosen
 
     def setting(self, sample_inputs: Sequence[Tensor] = (), *, training: bool = False) -> Setting:
-        """With CUDA graphs where the config asks for them."""
+        """Extend the shared setting by CUDA graphs if the config enables them."""
         setting = super().setting(sample_inputs, training=training)
         if self.settings.cuda_graphs and self.is_available:
             return replace(setting, compile_mode="reduce-overhead")
@@ -174,26 +174,26 @@ class NVIDIABackend(Backend):
     def optimize_for_tensor_cores(
         self, model: nn.Module, sample_inputs: Sequence[Tensor] = ()
     ) -> Prepared:
-        """Only what tensor cores need: channels-last and a 16-bit format."""
+        """Apply only channels_last and the 16-bit format."""
         chosen = (channels_last, self.narrow)
         return passes.apply(model, self.setting(sample_inputs), chosen, level="tensor_cores")
 
     def prepare_model_with_custom_kernels(self, model: nn.Module) -> Prepared:
-        """Linear layers and the activations behind them as one fused layer each.
+        """Fuse linear layers with the activations that follow them.
 
         Raises:
-            KernelError: a fused kernel failed, or computes something else.
+            KernelError: a fused kernel failed, or its output is wrong.
         """
         return passes.apply(model, self.setting(), (fuse_linear_activation,), level="kernels")
 
 
 class NVIDIAOptimizer(Optimizer):
-    """`optimize(model, level)` applies conservative, balanced or aggressive to the model itself."""
+    """Optimizer of NVIDIA GPUs with the levels conservative, balanced and aggressive."""
 
     backend_class = NVIDIABackend
 
     def get_optimization_recommendations(self, model: nn.Module) -> list[str]:
-        """What would pay for this model on this hardware, and by which level or class."""
+        """List the optimizations that suit this model and hardware, with their level or class."""
         modules, backend = list(model.modules()), self.backend
 
         def has(*kinds: type[nn.Module]) -> bool:
@@ -217,7 +217,7 @@ shared_memory_per_block shared_memory_per_multiprocessor warp_size"""
 
 
 class CUDADeviceManager:
-    """The CUDA devices of this machine; without any, the CPU is the device."""
+    """Manage the CUDA devices of this machine; without any, the device is the CPU."""
 
     def __init__(self, cuda: ModuleType | Any = torch.cuda) -> None:
         self.cuda = cuda
@@ -225,27 +225,27 @@ class CUDADeviceManager:
 
     @property
     def device(self) -> torch.device:
-        """The one in use."""
+        """The current device."""
         if not self.device_count:
             return torch.device("cpu")
         return torch.device("cuda", self.cuda.current_device())
 
     def set_device(self, index: int) -> None:
-        """Use another one.
+        """Switch to another device.
 
         Raises:
-            NotAvailable: there is none at all.
-            DeviceError: there is none of this number.
+            NotAvailable: there is no CUDA device.
+            DeviceError: no device has this index.
         """
         self._require(index)
         self.cuda.set_device(index)
 
     def get_device_properties(self, index: int = 0) -> dict[str, Any]:
-        """What the driver tells; None for what this version of torch does not pass on.
+        """Return the driver's properties of a device; None for those this torch does not report.
 
         Raises:
-            NotAvailable: there is none at all.
-            DeviceError: there is none of this number.
+            NotAvailable: there is no CUDA device.
+            DeviceError: no device has this index.
         """
         self._require(index)
         found = self.cuda.get_device_properties(index)
@@ -253,7 +253,7 @@ class CUDADeviceManager:
         return {"compute_capability": (found.major, found.minor), **told}
 
     def synchronize(self) -> None:
-        """Wait for the device in use, if there is one."""
+        """Synchronise the current device, if there is one."""
         if self.device_count:
             self.cuda.synchronize(self.device)
 
@@ -265,7 +265,7 @@ class CUDADeviceManager:
 
 
 class CUDAOptimizations:
-    """What CUDA can be told, and what is done to any model before it runs there."""
+    """Set CUDA's numeric flags, and prepare a model's device and memory format."""
 
     def __init__(
         self,
@@ -279,13 +279,13 @@ class CUDAOptimizations:
         self.hardware = hardware if hardware is not None else probe(self.device)
 
     def wanted_flags(self) -> dict[str, bool]:
-        """TF32 where it is asked for and native; cuDNN's search for the best convolution."""
+        """Return the flags to set: TF32 if allowed and native, and cuDNN's autotuning."""
         tf32 = self.config.precision.allow_tf32 and self.hardware.has("tf32")
         return {"tf32": tf32, "cudnn_benchmark": self.config.hardware.nvidia.cudnn_benchmark}
 
     @contextlib.contextmanager
     def flags(self) -> Iterator[dict[str, bool]]:
-        """torch's switches as `wanted_flags` says, and afterwards as they were."""
+        """Set torch's flags to `wanted_flags` in the block; restore them afterwards."""
         wanted, cudnn = self.wanted_flags(), torch.backends.cudnn
         before, cudnn.benchmark = cudnn.benchmark, wanted["cudnn_benchmark"]
         try:
@@ -295,19 +295,19 @@ class CUDAOptimizations:
             cudnn.benchmark = before
 
     def optimize_model(self, model: nn.Module) -> Prepared:
-        """The model itself on the device, convolutions channels-last."""
+        """Move the model to the device, with convolutions in channels_last format."""
         setting = Setting(self.device, self.hardware)
         return passes.apply(model, setting, (to_device, channels_last), level="layout")
 
 
 class CUDAUtilities:
-    """Facts for a person who wonders what this machine has."""
+    """Report the CUDA environment and profile work on the current device."""
 
     def __init__(self, cuda: ModuleType | Any = torch.cuda) -> None:
         self.manager = CUDADeviceManager(cuda)
 
     def get_cuda_env_info(self) -> dict[str, Any]:
-        """Versions and devices; None for what is not there."""
+        """Return versions, devices and compiled architectures; None for missing libraries."""
         manager, cudnn = self.manager, torch.backends.cudnn
         names = [manager.get_device_properties(i)["name"] for i in range(manager.device_count)]
         return {
@@ -321,7 +321,7 @@ class CUDAUtilities:
         }
 
     def profile(self, work: Callable[[], object], *, iterations: int = 20) -> Spread:
-        """Seconds of one call, the device waited for: median and quartiles after a warm-up."""
+        """Return median and quartiles of the seconds of one synchronised call, after warm-up."""
         device = self.manager.device
         warm_up(work, device)
         return Spread.of([timed(work, device) for _ in range(iterations)])
@@ -330,6 +330,6 @@ class CUDAUtilities:
 def create_cuda_integration(
     config: Config | None = None, cuda: ModuleType | Any = torch.cuda
 ) -> tuple[CUDADeviceManager, CUDAOptimizations]:
-    """The devices, and what to do with the one in use."""
+    """Return the device manager and the optimizations of its current device."""
     manager = CUDADeviceManager(cuda)
     return manager, CUDAOptimizations(config, device=manager.device)

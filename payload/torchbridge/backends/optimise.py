@@ -1,14 +1,11 @@
-"""The passes that all backends share, and the levels that they make up.
+"""The passes that all backends share, and the optimization levels.
 
-Each works on the model itself, as `nn.Module.to` does: copy it first where the original is needed.
-
-    conservative   the same numbers, bit for bit: device, mode
-    balanced       the same within float32's rounding: and folded norms, layout, fused attention
-    aggressive     the same within bfloat16's rounding: and bfloat16 where it is native, compilation
-
-Training keeps its parameters' precision and structure: there the levels are device and mode, then
-layout, then compilation. What is for speed alone can be measured, and is then kept only where it
-helps: see `torchbridge.passes`.
+Each pass changes the model itself, as `nn.Module.to` does. Levels for inference: conservative
+(device and mode; outputs bit for bit equal), balanced (adds folded batch norms, layout and fused
+attention; equal within float32 rounding) and aggressive (adds native bfloat16 and compilation;
+equal within bfloat16 rounding). Levels for training keep precision and structure: device and mode,
+then layout, then compilation. Passes for speed can be measured and are then kept only if they help;
+see `torchbridge.passes`.
 """
 
 from __future__ import annotations
@@ -35,9 +32,9 @@ from torchbridge.passes import (
     difference,
     evaluating,
     for_speed,
+    preserve_state,
     relative_error,
     tolerance,
-    undisturbed,
 )
 
 LEVELS = ("conservative", "balanced", "aggressive")
@@ -46,7 +43,7 @@ NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 def to_device(model: nn.Module, setting: Setting) -> Result:
-    """Parameters and buffers to the device."""
+    """Move parameters and buffers to the device."""
     before = _places(model)
     model = model.to(setting.device)
     reason = f"already on {setting.device}"
@@ -54,7 +51,7 @@ def to_device(model: nn.Module, setting: Setting) -> Result:
 
 
 def set_mode(model: nn.Module, setting: Setting) -> Result:
-    """Every module to training or to evaluation, as the setting says."""
+    """Set every module to training or evaluation mode."""
     before = _modes(model)
     model.train(setting.training)
     reason = f"already {'training' if setting.training else 'evaluating'}"
@@ -63,14 +60,14 @@ def set_mode(model: nn.Module, setting: Setting) -> Result:
 
 @for_speed()
 def fold_conv_bn(model: nn.Module, setting: Setting) -> Result:
-    """A batch norm that only ever follows one convolution becomes part of its weights."""
+    """Fold each batch norm that follows exactly one convolution into its weights."""
     name = "fold_conv_bn"
     if setting.training or not setting.fusion:
         why = "training needs the batch's own statistics" if setting.training else "fusion is off"
         return model, PassResult(name, False, reason=why)
     before = _norms(model)
     try:
-        with undisturbed(model, setting):  # tracing runs what is no module's work
+        with preserve_state(model, setting):  # tracing runs what is no module's work
             pairs = list(_pairs(model))
     except Exception as error:  # fx says no in many ways
         reason = f"the model cannot be traced: {_brief(error)}"
@@ -84,7 +81,7 @@ def fold_conv_bn(model: nn.Module, setting: Setting) -> Result:
 
 @for_speed()
 def channels_last(model: nn.Module, setting: Setting) -> Result:
-    """Weights of 2-D convolutions with their channels innermost, which the activations follow."""
+    """Store the weights of 2-D convolutions in channels_last format."""
     if not any(isinstance(module, nn.Conv2d) for module in model.modules()):
         return model, PassResult("channels_last", False, reason="no 2-D convolution")
     before = _layouts(model)
@@ -95,8 +92,10 @@ def channels_last(model: nn.Module, setting: Setting) -> Result:
 
 @for_speed(costly=True)
 def bfloat16(model: nn.Module, setting: Setting) -> Result:
-    """Float32 parameters to bfloat16 where it is native, or measured to be faster all the same;
-    inputs are cast on the way in, outputs back to float32 on the way out."""
+    """Convert float32 parameters to bfloat16 if it is native or measured to be faster.
+
+    Inputs are cast to bfloat16 and outputs back to float32.
+    """
     if not (setting.hardware.has("bf16") or setting.measures):
         reason = f"{_title(setting)} has no native bf16"
         return model, PassResult("bfloat16", False, reason=reason)
@@ -105,9 +104,10 @@ def bfloat16(model: nn.Module, setting: Setting) -> Result:
 
 @for_speed(costly=True)
 def float16(model: nn.Module, setting: Setting) -> Result:
-    """As `bfloat16`, for hardware that has only float16, whose numbers end at 65504.
+    """Convert float32 parameters to float16, for hardware without bfloat16.
 
-    A copy is tried on the sample inputs first: without them nothing is done.
+    A copy is first tried on the sample inputs, since float16 ends at 65504; without them nothing is
+    changed.
     """
     refusal = None
     if not setting.hardware.has("fp16"):
@@ -125,9 +125,9 @@ def float16(model: nn.Module, setting: Setting) -> Result:
 
 @for_speed(gradients=True)
 def sdpa(model: nn.Module, setting: Setting) -> Result:
-    """torch's attention modules on their fused path, also where the caller forgets `no_grad`.
+    """Freeze the parameters of nn.MultiheadAttention, so that its fused path is used.
 
-    Their parameters are frozen, since those that want a gradient keep the modules off it.
+    Parameters that require gradients keep torch from using it when gradients are enabled.
     """
     modules = [m for m in model.modules() if isinstance(m, nn.MultiheadAttention)]
     if not modules:
@@ -141,15 +141,15 @@ def sdpa(model: nn.Module, setting: Setting) -> Result:
 
 @for_speed(costly=True, in_place=False)
 def compile_model(model: nn.Module, setting: Setting) -> Result:
-    """torch.compile, called on the sample inputs and compared with the model in eager mode.
+    """Compile by torch.compile and compare with eager mode on the sample inputs.
 
-    The comparison is made in evaluation mode, and buffers are as they were afterwards.
+    The comparison runs in evaluation mode and restores the buffers.
     """
     if setting.compile_backend is None or not setting.sample_inputs:
         why = "no sample inputs to compile with" if setting.compile_backend else "turned off"
         return model, PassResult("compile", False, reason=why)
     compiled = _compiled(model, setting)
-    with undisturbed(model, setting), evaluating(model), torch.no_grad():
+    with preserve_state(model, setting), evaluating(model), torch.no_grad():
         expected = model(*setting.sample_inputs)
         graphs, start = _graphs(), time.perf_counter()
         try:
@@ -184,10 +184,10 @@ _TRAINING: tuple[tuple[Pass, ...], ...] = (
 
 
 def passes_of(level: str, *, training: bool) -> tuple[Pass, ...]:
-    """The passes of a level, in order: those of the levels below it and its own.
+    """Return the passes of a level in order, those of lower levels first.
 
     Raises:
-        ValueError: no such level.
+        ValueError: the level is unknown.
     """
     if level not in LEVELS:
         raise ValueError(f"level must be one of {', '.join(LEVELS)}, got {level!r}")

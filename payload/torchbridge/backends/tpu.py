@@ -1,4 +1,4 @@
-"""Google's TPUs, by torch_xla. Without one `TPUBackend` says so and works on the CPU."""
+"""Google TPUs by torch_xla; without a TPU the CPU is used."""
 
 from __future__ import annotations
 
@@ -59,28 +59,28 @@ MATMUL_PRECISIONS = ("highest", "high", "default")
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """`errors` keep the model or the settings off the TPU, `warnings` make it slow."""
+    """Problems found: `errors` prevent the use of the TPU, `warnings` make it slow."""
 
     errors: tuple[str, ...]
     warnings: tuple[str, ...]
 
     @property
     def passed(self) -> bool:
-        """No errors."""
+        """Whether there are no errors."""
         return not self.errors
 
     def refused(self, config: TPUConfig, error: type[Exception]) -> Findings:
-        """Themselves; with `strict_validation` anything that was found is raised."""
+        """Return self; with `strict_validation` raise `error` if there is any finding."""
         if config.strict_validation and (self.errors or self.warnings):
             raise error("; ".join(self.errors + self.warnings))
         return self
 
 
 def validate_config(config: TPUConfig, xla: XLA) -> Findings:
-    """Do the settings fit the chip?
+    """Check the settings against the chip.
 
     Raises:
-        ConfigurationError: `strict_validation`, and something was found.
+        ConfigurationError: `strict_validation` is set, and there is a finding.
     """
     findings = Findings(tuple(_misfits(config, xla)), tuple(_slow_settings(config)))
     return findings.refused(config, ConfigurationError)
@@ -106,10 +106,10 @@ def _slow_settings(config: TPUConfig) -> Iterator[str]:
 
 
 def validate_model(model: nn.Module, config: TPUConfig) -> Findings:
-    """Can its weights be stored and multiplied well?
+    """Check that a TPU can store the model's weights and multiply them efficiently.
 
     Raises:
-        OptimizationError: not a module; or `strict_validation`, and something was found.
+        OptimizationError: not an nn.Module; or `strict_validation` is set, and there is a finding.
     """
     if not isinstance(model, nn.Module):
         raise OptimizationError(f"expected a torch.nn.Module, got {type(model).__name__}")
@@ -131,16 +131,16 @@ def _slow_weights(model: nn.Module) -> Iterator[str]:
 
 
 class XLADeviceManager:
-    """The devices of this process."""
+    """List the XLA devices of this process."""
 
     def __init__(self, xla: XLA) -> None:
         self.xla, self.devices, self.device = xla, xla.devices(), xla.device()
 
     def require_tpu(self) -> torch.device:
-        """The device, if it is a TPU.
+        """Return the device if it is a TPU.
 
         Raises:
-            NotAvailable: it is something else.
+            NotAvailable: it is not a TPU.
         """
         if not self.xla.is_tpu:
             raise NotAvailable(
@@ -149,7 +149,7 @@ class XLADeviceManager:
         return self.device
 
     def info(self) -> dict[str, Any]:
-        """What a person asks first."""
+        """Return devices, type, accelerator, world size, ordinal and torch_xla's version."""
         return {
             "device": str(self.device),
             "devices": len(self.devices),
@@ -169,13 +169,13 @@ class XLADistributedTraining:
         self.rank, self.world_size = xla.ordinal, xla.world_size
 
     def mean(self, tensor: Tensor) -> Tensor:
-        """The mean over all processes."""
+        """Return the mean of a tensor over all processes."""
         if self.world_size == 1:
             return tensor
         return self.xla.model.all_reduce("sum", tensor) / self.world_size
 
     def shard(self, batch: Tensor) -> Tensor:
-        """This process's rows of a batch [N, ...].
+        """Return this process's rows of a batch [N, ...].
 
         Raises:
             DistributedError: N is not a multiple of the number of processes.
@@ -188,13 +188,13 @@ class XLADistributedTraining:
 
 
 class XLAOptimizations:
-    """XLA's settings for all that is compiled from now on."""
+    """Apply XLA's process-wide settings to graphs compiled from now on."""
 
     def __init__(self, config: TPUConfig, xla: XLA) -> None:
         self.config, self.xla = config, xla
 
     def set_matmul_precision(self) -> PassResult:
-        """What float32 products may lose, by the settings' `xla_optimization_level`."""
+        """Set the precision of float32 products by the settings' `xla_optimization_level`."""
         wanted = MATMUL_PRECISIONS[self.config.xla_optimization_level]
         before = self.xla.matmul_precision
         self.xla.set_matmul_precision(wanted)
@@ -205,23 +205,23 @@ class XLAOptimizations:
 
 
 class XLAUtilities:
-    """Figures that XLA keeps."""
+    """Return XLA's metrics."""
 
     def __init__(self, xla: XLA) -> None:
         self.xla = xla
 
     def compilation_metrics(self) -> dict[str, float]:
-        """Graphs compiled in this process, and the seconds that took."""
+        """Return the number of graphs compiled in this process and their total seconds."""
         return dataclasses.asdict(self.xla.compilations())
 
 
 def create_xla_integration(
     config: TPUConfig, xla: XLA
 ) -> tuple[XLADeviceManager, XLADistributedTraining, XLAOptimizations]:
-    """The three together.
+    """Return the device manager, distributed training and optimizations.
 
     Raises:
-        ConfigurationError: the settings say that there is no TPU (`enabled` is False).
+        ConfigurationError: `enabled` is False.
     """
     if config.enabled is False:
         raise ConfigurationError("enabled is False: the settings keep this job off the TPU")
@@ -240,10 +240,10 @@ def _found(xla: XLA | None) -> tuple[XLA | None, str | None]:
 
 
 class TPUBackend(Backend):
-    """A TPU: `xla` is the installed torch_xla unless another one is given.
+    """Backend of TPUs by `xla`, by default the installed torch_xla.
 
-    `degraded` says why there is no TPU behind it; None where there is one. Training ends its graph
-    with the optimizer's step, so nothing is compiled ahead of it: see `compiler`.
+    `degraded` says why no TPU is used, None if one is. In training nothing is compiled ahead,
+    because the optimizer's step ends the graph; see `compiler`.
     """
 
     name = "tpu"
@@ -257,11 +257,11 @@ class TPUBackend(Backend):
         device: torch.device | str | None = None,
         xla: XLA | None = None,
     ) -> None:
-        """As every backend's.
+        """Choose the device and check the settings as `Backend` does.
 
         Raises:
-            NotAvailable: the settings insist (`enabled`), and there is no TPU.
-            ConfigurationError: they do not fit the chip.
+            NotAvailable: `enabled` is set, and there is no TPU.
+            ConfigurationError: the settings contradict the chip.
         """
         self.xla, self.degraded = _found(xla)
         if hardware is None and self.xla is not None:
@@ -280,15 +280,15 @@ class TPUBackend(Backend):
 
     @classmethod
     def find_devices(cls) -> list[torch.device]:
-        """This process's TPUs."""
+        """Return the TPUs of this process."""
         xla, _ = _found(None)
         return [] if xla is None else xla.devices()
 
     def require_device(self) -> torch.device:
-        """The first TPU.
+        """Return the first TPU.
 
         Raises:
-            NotAvailable: `degraded` says why; the message, what to install.
+            NotAvailable: there is no TPU; the message says why.
         """
         if self.xla is None:
             raise NotAvailable(str(self.degraded))
@@ -296,16 +296,16 @@ class TPUBackend(Backend):
 
     @property
     def rank(self) -> int:
-        """This process among `world_size`."""
+        """Index of this process among `world_size`."""
         return 0 if self.xla is None else self.xla.ordinal
 
     @property
     def world_size(self) -> int:
-        """Processes in the job."""
+        """Number of processes in the job."""
         return 1 if self.xla is None else self.xla.world_size
 
     def passes(self, level: str, training: bool) -> Sequence[Pass]:
-        """XLA lays out and fuses by itself; what is left are folding, precision and compiling."""
+        """Return the passes for XLA, which does layout and fusion itself."""
         if self.xla is None:
             return super().passes(level, training)
         narrow = () if training or self.settings.precision == "float32" else (bfloat16,)
@@ -336,10 +336,10 @@ class TPUBackend(Backend):
         return compiled, PassResult("compile", True, evidence=evidence)
 
     def prepare_model(self, model: nn.Module | None, **options: Any) -> Prepared | None:
-        """As every backend's, after a look at what a TPU cannot do.
+        """Apply the passes as `Backend.prepare_model`, after `validate_model`.
 
         Raises:
-            OptimizationError: the model holds something that a TPU has not.
+            OptimizationError: the model has tensors of a dtype that a TPU lacks.
         """
         if self.xla is None or not isinstance(model, nn.Module):
             return super().prepare_model(model, **options)
@@ -350,30 +350,30 @@ class TPUBackend(Backend):
         return dataclasses.replace(prepared, warnings=prepared.warnings + findings.warnings)
 
     def prepare_data(self, data: Any) -> Any:
-        """Tensors in any nesting of dicts, lists and tuples, on the device.
+        """Move the tensors in nested dicts, lists and tuples to the device.
 
         Raises:
-            DataError: there is no tensor in it.
+            DataError: the data contain no tensor.
         """
         if not any(isinstance(leaf, Tensor) for leaf in tree_leaves(data)):
             raise DataError(f"no tensor in {type(data).__name__}: nothing to move")
         return self.to_device(data)
 
     def get_memory_stats(self) -> dict[str, int]:
-        """As every backend's."""
+        """Return the device's memory usage as a dict, in bytes."""
         if self.xla is None:
             return super().get_memory_stats()
         return self.xla.memory(self.device).to_dict()
 
     def synchronize(self) -> None:
-        """Run what is pending and wait for it."""
+        """Run pending operations and wait for them."""
         if self.xla is None:
             super().synchronize()
         else:
             self.xla.sync(wait=True)
 
     def empty_cache(self) -> None:
-        """Forget the compiled models, and collect garbage."""
+        """Remove the compiled models and collect garbage."""
         if self.compiler is not None:
             self.compiler.clear_cache()
         super().empty_cache()
@@ -381,29 +381,29 @@ class TPUBackend(Backend):
 
 @dataclass(frozen=True, slots=True)
 class OptimizerStats:
-    """Models optimised per level, and how often each pass was applied."""
+    """Number of models optimized per level, and of applications per pass."""
 
     levels: dict[str, int]
     applied: dict[str, int]
 
 
 class TPUOptimizer(Optimizer):
-    """Applies a level to a model. With `strict_validation` every pass of it must be applied."""
+    """Optimizer of TPUs; with `strict_validation` a model must be compiled."""
 
     backend_class = TPUBackend
 
     def __init__(self, config: Config | None = None, **options: Any) -> None:
-        """As the backend's."""
+        """Create the backend; options are those of its constructor."""
         super().__init__(config, **options)
         self._levels: Counter[str] = Counter()
         self._applied: Counter[str] = Counter()
 
     def optimize(self, model: nn.Module, *given: Any, **options: Any) -> OptimizationResult:
-        """As every optimizer's.
+        """Apply a level as `Optimizer.optimize` and count it.
 
         Raises:
-            TypeError: the model is no module.
-            OptimizationError: `strict_validation`, and compiling was refused.
+            TypeError: `model` is not an nn.Module.
+            OptimizationError: `strict_validation` is set, and the model was not compiled.
         """
         result = super().optimize(model, *given, **options)
         refused = [r.reason for r in result.passes if r.name == "compile" and not r.applied]
@@ -415,5 +415,5 @@ class TPUOptimizer(Optimizer):
 
     @property
     def stats(self) -> OptimizerStats:
-        """So far."""
+        """Models optimized per level and passes applied, since construction."""
         return OptimizerStats(dict(self._levels), dict(self._applied))

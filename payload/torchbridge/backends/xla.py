@@ -1,4 +1,4 @@
-"""XLA: the one place that talks to `torch_xla`, by the names of 2.9, and models compiled by it."""
+"""Wrap `torch_xla` 2.9, and compile models by XLA."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ TOLERANCE = {torch.float32: 2e-2, torch.bfloat16: 5e-2}  # a TPU multiplies floa
 
 
 def load() -> XLA:
-    """The installed torch_xla.
+    """Import the installed torch_xla.
 
     Raises:
-        NotAvailable: there is none, or it was built for another torch.
+        NotAvailable: it is missing, or was built for another torch.
     """
     try:
         for part in ("core.xla_model", "debug.metrics", "runtime", "backends"):
@@ -48,14 +48,14 @@ def load() -> XLA:
 
 @dataclass(frozen=True, slots=True)
 class Compilations:
-    """How many graphs XLA has compiled in this process, and the seconds that took."""
+    """Number of graphs that XLA compiled in this process, and their total seconds."""
 
     count: int
     seconds: float
 
 
 class XLA:
-    """`torch_xla`, asked. Tests give a stand-in with the module's attributes."""
+    """Wrapper of `torch_xla`; tests pass a substitute module."""
 
     def __init__(self, module: ModuleType | Any) -> None:
         self.module = module
@@ -63,50 +63,50 @@ class XLA:
         self.version = str(module.__version__)
 
     def device(self) -> torch.device:
-        """This process's default one."""
+        """Return the default device of this process."""
         return self.module.device()
 
     def devices(self) -> list[torch.device]:
-        """All devices of this process."""
+        """Return all devices of this process."""
         return list(self.module.devices())
 
     def sync(self, *, wait: bool = False) -> None:
-        """Hand all pending operations to XLA; `wait` until the devices are idle."""
+        """Send all pending operations to XLA; with `wait`, until the devices are idle."""
         self.module.sync(wait=wait)
         if wait:
             self.model.wait_device_ops()
 
     @property
     def world_size(self) -> int:
-        """Processes (devices) in the job."""
+        """Number of processes (devices) in the job."""
         return self.module.runtime.world_size()
 
     @property
     def ordinal(self) -> int:
-        """This process among them."""
+        """Global index of this process."""
         return self.module.runtime.global_ordinal()
 
     @property
     def device_type(self) -> str:
-        """What is behind the device: `TPU`, or `CPU` under PJRT_DEVICE=CPU."""
+        """Type of the device: `TPU`, or `CPU` under PJRT_DEVICE=CPU."""
         return self.module.runtime.device_type()
 
     @property
     def is_tpu(self) -> bool:
-        """Is there a TPU behind it?"""
+        """Whether the device is a TPU."""
         return self.device_type == "TPU"
 
     @property
     def accelerator(self) -> str:
-        """Google's name of the slice, else PJRT's of the chip."""
+        """The slice's accelerator type, else PJRT's device kind."""
         told = os.environ.get("TPU_ACCELERATOR_TYPE", "")
         return told or self.model.xla_device_kind(str(self.device()))
 
     def memory(self, device: torch.device) -> Stats:
-        """Of one device; XLA reserves nothing beyond what is used.
+        """Return the memory usage of one device in bytes.
 
         Raises:
-            AllocationError: this runtime does not count (PJRT's CPU, say).
+            AllocationError: the runtime does not report memory usage, e.g. PJRT's CPU.
         """
         try:
             told = self.model.get_memory_info(device)
@@ -117,17 +117,17 @@ class XLA:
         return Stats(limit, limit - used, used, used, peak)
 
     def compilations(self) -> Compilations:
-        """So far."""
+        """Return the compilations of this process."""
         told = self.module.debug.metrics.metric_data("CompileTime")
         return Compilations(int(told[0]), told[1] / 1e9) if told else Compilations(0, 0.0)
 
     @property
     def matmul_precision(self) -> str:
-        """What float32 products lose: default, high or highest."""
+        """Precision of float32 products: default, high or highest."""
         return self.module.backends.get_mat_mul_precision()
 
     def set_matmul_precision(self, precision: str) -> None:
-        """For all graphs compiled from now on."""
+        """Set the precision of float32 products for graphs compiled from now on."""
         self.module.backends.set_mat_mul_precision(precision)
 
 
@@ -135,13 +135,13 @@ Shapes = tuple[tuple[tuple[int, ...], torch.dtype], ...]
 
 
 def shapes_of(inputs: Sequence[Tensor]) -> Shapes:
-    """What a graph is compiled for."""
+    """Return shape and dtype of each input; a graph is compiled for these."""
     return tuple((tuple(x.shape), x.dtype) for x in inputs)
 
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """One model compiled for one set of shapes; `error` is relative to the CPU's eager output."""
+    """One compilation of a model; `error` is relative to the CPU's eager output."""
 
     shapes: Shapes
     graphs: int
@@ -150,11 +150,11 @@ class Compilation:
 
 
 class CompiledModel(nn.Module):
-    """A model whose operations go to XLA after every forward pass; a Module like any other.
+    """A model whose operations are sent to XLA after every forward pass in evaluation mode.
 
-    In training mode nothing is sent: the optimizer's step ends the graph. In evaluation mode there
-    are no gradients. `strict`: a call with shapes that were compiled before must not compile again.
-    `compilation` is the first one's.
+    In training mode the optimizer's step ends the graph instead. Evaluation mode records no
+    gradients. With `strict`, a call with known shapes must not compile again. `compilation`
+    describes the first compilation.
     """
 
     def __init__(self, model: nn.Module, xla: XLA, *, strict: bool = False) -> None:
@@ -165,10 +165,10 @@ class CompiledModel(nn.Module):
         self.train(model.training)
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """The model's output, on its way.
+        """Return the model's output, which XLA may still be computing.
 
         Raises:
-            Recompilation: `strict`, and XLA compiled for shapes that it knew.
+            Recompilation: `strict` is set, and XLA compiled for known shapes.
         """
         if self.training:
             return self.model(*inputs)
@@ -186,7 +186,7 @@ class CompiledModel(nn.Module):
 
 
 class XLACompiler:
-    """Compiles models ahead of use and keeps the `cache_size` that were used last.
+    """Compile models ahead of use and cache the `cache_size` most recently used.
 
     XLA's compiler cannot be interrupted, so `compile_timeout_s` is checked when it returns.
     """
@@ -207,10 +207,10 @@ class XLACompiler:
         self._cache: CompileCache[CompiledModel] = CompileCache(config.cache_size)
 
     def compile_model(self, model: nn.Module, sample_inputs: Sequence[Tensor]) -> CompiledModel:
-        """The model in eval mode, on the device, compiled for these shapes and found right.
+        """Compile the model for evaluation with these shapes, and compare it with the CPU.
 
         Raises:
-            CompilationError: no sample inputs; XLA refused; or its output is not the CPU's.
+            CompilationError: there are no sample inputs, XLA refused, or the output is wrong.
             CompilationTimeout: it took longer than `compile_timeout_s`.
         """
         if not sample_inputs:
@@ -250,7 +250,7 @@ class XLACompiler:
     def optimize_for_inference(
         self, model: nn.Module, sample_inputs: Sequence[Tensor]
     ) -> CompiledModel:
-        """`compile_model`, gradients off for all parameters."""
+        """Disable gradients of all parameters and call `compile_model`."""
         return self.compile_model(model.requires_grad_(False), sample_inputs)
 
     def optimize_for_training(
@@ -259,8 +259,9 @@ class XLACompiler:
         optimizer: torch.optim.Optimizer,
         loss: Callable[[Tensor, Tensor], Tensor],
     ) -> Callable[[Tensor, Tensor], Tensor]:
-        """`step(inputs, target)`: forward, loss, backward and optimizer as one graph, compiled on
-        its first call. It gives the loss before the step, still on the device, where the model is.
+        """Return `step(inputs, target)`: forward, loss, backward and optimizer as one graph.
+
+        It is compiled on its first call and returns the loss before the update, on the device.
         """
         model.train()
 
@@ -277,7 +278,7 @@ class XLACompiler:
     def benchmark(
         self, compiled: CompiledModel, inputs: Sequence[Tensor], *, iterations: int = 20
     ) -> Spread:
-        """Seconds per forward pass, each waited for; the model is compiled already."""
+        """Return median and quartiles of the seconds per synchronised forward pass."""
         samples = []
         with torch.no_grad():
             for _ in range(iterations):
@@ -288,10 +289,10 @@ class XLACompiler:
         return Spread.of(samples)
 
     def clear_cache(self) -> None:
-        """Forget all compiled models; what was counted stays."""
+        """Remove all compiled models; the counts stay."""
         self._cache.clear()
 
     @property
     def stats(self) -> CompilerStats:
-        """So far."""
-        return self._cache.told
+        """Compilation and cache counts since construction."""
+        return self._cache.compiler_stats

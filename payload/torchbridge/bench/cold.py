@@ -1,10 +1,10 @@
-"""A cold cache: before a sample, more bytes are written than the device's caches hold."""
+"""Evict the device's caches before each sample by writing more bytes than they hold."""
 
 from __future__ import annotations
 
 import torch
 
-from torchbridge.bench.gauges import last_level_cache
+from torchbridge.bench.sensors import last_level_cache
 
 TIMES = 2  # the largest cache: what is written once does not evict everything from one of its size
 LEAST = 2 * 2**30  # on accelerators: while it is written, the work's launches are made
@@ -12,10 +12,10 @@ UNKNOWN = 256 * 2**20  # where nothing tells how large the cache is
 
 
 class Flush:
-    """Writes `bytes` of memory; `cache` is the size of the largest cache, None: not told."""
+    """Evict a device's caches by writing `bytes`; `cache` is the largest cache's size or None."""
 
     def __init__(self, device: torch.device, cache: int | None = None) -> None:
-        """`cache` bytes are probed where they are not given."""
+        """Allocate the buffer; `cache` bytes are probed by default."""
         self.cache = cache or last_level_cache(device)
         size = TIMES * self.cache if self.cache else UNKNOWN
         size = size if device.type == "cpu" else max(size, LEAST)
@@ -24,12 +24,12 @@ class Flush:
         self._written = 0
 
     def __call__(self) -> None:
-        """Write all of it; on an accelerator it is only queued."""
+        """Write the whole buffer; on an accelerator the write is only queued."""
         self._written += 1
         self.buffer.fill_(self._written)
 
     def describe(self) -> str:
-        """One phrase for a person."""
+        """Describe the bytes written and the cache size in one phrase."""
         size = f"{self.bytes / 2**20:.0f} MiB written before each sample"
         if self.cache is None:
             return f"{size}, the cache's size is not known"

@@ -1,12 +1,10 @@
-"""The ratio of two arms, and how well it is known.
+"""The time ratio of two arms and its confidence interval.
 
-Samples come in quads: subject, baseline, baseline, subject, then the same with the roles swapped.
-Within a quad whatever drifts weighs on both arms alike: a slope cancels, and of noise that lasts
-longer than a quad next to nothing is left. So the quads' ratios are nearly independent where single
-samples are not, and a distribution-free interval of their median covers what it says.
-
-What it cannot know: something that favours one arm for as long as the process lives (where its data
-lie in memory), and a machine that changes, for longer than a few quads, how much faster one arm is.
+Samples come in quads: subject, baseline, baseline, subject, then with the roles swapped. Within a
+quad linear drift cancels, and noise that lasts longer than a quad affects both arms alike, so the
+ratios of quads are nearly independent and a distribution-free interval of their median is valid. It
+does not cover effects that last for the whole process (memory placement), or changes over many
+quads of how much faster one arm is.
 """
 
 from __future__ import annotations
@@ -23,15 +21,15 @@ SWAPPED = ("baseline", "subject", "subject", "baseline")
 
 
 def order(quad: int) -> tuple[str, ...]:
-    """Which arm is when in the `quad`-th quad, from 0: each is first in every second one."""
+    """Return the order of the arms in a quad, numbered from 0; even and odd ones alternate."""
     return SWAPPED if quad % 2 else QUAD
 
 
 def quad_ratios(arms: Sequence[str], seconds: Sequence[float]) -> tuple[float, ...]:
-    """Baseline time over subject time of each quad, by geometric means; what is left over is not.
+    """Return baseline over subject time of each complete quad, by geometric means.
 
     Raises:
-        ValueError: a quad without two samples of each arm.
+        ValueError: a quad does not have two samples of each arm.
     """
     ratios = []
     for at in range(0, len(arms) - len(arms) % 4, 4):
@@ -45,10 +43,10 @@ def quad_ratios(arms: Sequence[str], seconds: Sequence[float]) -> tuple[float, .
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Median of the quads' ratios and its interval, which is `confidence` sure.
+    """Median of the quads' ratios with its confidence interval.
 
-    `confidence` is what it really is: more than was asked for, as quads are whole; less where there
-    are too few of them, and then the interval is their range.
+    `confidence` is the attained confidence: at least the requested one, or less if there are too
+    few quads; then the interval is their range.
     """
 
     median: float
@@ -59,14 +57,14 @@ class Ratio:
 
     @classmethod
     def of(cls, ratios: Sequence[float], confidence: float = 0.95) -> Ratio:
-        """Of one quad's ratio or more."""
+        """Compute from the ratios of one quad or more."""
         low, high = median_interval(ratios, confidence)
         count = len(ratios)
         return cls(statistics.median(ratios), low, high, attained(count, confidence), count)
 
     @property
     def width(self) -> float:
-        """How far the interval reaches, of the median."""
+        """Width of the interval, relative to the median."""
         return (self.high - self.low) / self.median
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What came of a duel: every sample, the ratio and its interval, what is printed and emitted."""
+"""The result of a benchmark: samples, ratio and interval, printed lines and evidence."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from torchbridge import evidence
-from torchbridge.bench.duel import Duel, Equality
-from torchbridge.bench.gauges import summary
+from torchbridge.bench.benchmark import Benchmark, Equality
 from torchbridge.bench.interval import Ratio, quad_ratios
 from torchbridge.bench.peak import Peak
 from torchbridge.bench.roofline import Roofline
+from torchbridge.bench.sensors import summary
 from torchbridge.timing import Spread
 
 ARMS = ("subject", "baseline")
@@ -20,7 +20,7 @@ ARMS = ("subject", "baseline")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One sample: seconds of one call, when it began after the first, what the gauges said."""
+    """One sample: seconds per call, start since the first sample, sensor readings."""
 
     arm: str  # "subject" or "baseline"
     seconds: float
@@ -30,12 +30,13 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A duel as it went. Without samples where the arms were not equal: `equality` says it.
+    """Result of a benchmark; it has no samples if the arms' outputs differ (`equality`).
 
-    `first_s` and `peaks` are by arm: seconds of its first call, compiling included; peak memory.
+    `first_s` are the seconds of each arm's first call, including compilation; `peaks` its peak
+    memory.
     """
 
-    duel: Duel
+    benchmark: Benchmark
     equality: Equality
     samples: tuple[Sample, ...] = ()
     calls: int = 1  # per sample
@@ -46,7 +47,7 @@ class Outcome:
     roofline: Roofline | None = None
 
     def seconds(self, arm: str) -> list[float]:
-        """Samples of "subject" or "baseline", in the order of time."""
+        """Return the samples of "subject" or "baseline" in chronological order."""
         return [sample.seconds for sample in self.samples if sample.arm == arm]
 
     @property
@@ -56,50 +57,50 @@ class Outcome:
         return quad_ratios([s.arm for s in samples], [s.seconds for s in samples])
 
     def ratio(self, confidence: float = 0.95) -> Ratio:
-        """The median of `ratios` and its interval.
+        """Return the median of `ratios` with its confidence interval.
 
         Raises:
-            ValueError: nothing was timed.
+            ValueError: there are no samples.
         """
         return Ratio.of(self.ratios, confidence)
 
     @property
     def ok(self) -> bool:
-        """Equal, and the floor is not missed: that is when the whole interval lies below it."""
+        """Whether the outputs agree and the interval is not wholly below the threshold."""
         if not self.equality.equal:
             return False
-        return self.duel.floor is None or self.ratio().high >= self.duel.floor
+        return self.benchmark.threshold is None or self.ratio().high >= self.benchmark.threshold
 
     @property
     def goal_met(self) -> bool | None:
-        """Is the median ratio at the goal, or above? None without a goal, or without samples."""
-        if self.duel.goal is None or not self.samples:
+        """Whether the median ratio reaches the goal; None without a goal or samples."""
+        if self.benchmark.goal is None or not self.samples:
             return None
-        return self.ratio().median >= self.duel.goal
+        return self.ratio().median >= self.benchmark.goal
 
     @property
     def memory_ratio(self) -> float | None:
-        """Peak memory of the subject over the baseline's; None where one is not known, or 0."""
+        """Peak memory of the subject over the baseline's; None if one is unknown or 0."""
         ours, theirs = (self.peaks[arm].bytes if arm in self.peaks else None for arm in ARMS)
         return ours / theirs if ours is not None and theirs else None
 
     @property
     def memory_goal_met(self) -> bool | None:
-        """Is the subject's share of memory within the goal? None where nothing can be said."""
-        if self.duel.memory_goal is None or self.memory_ratio is None:
+        """Whether `memory_ratio` is within the goal; None if unknown or without a goal."""
+        if self.benchmark.memory_goal is None or self.memory_ratio is None:
             return None
-        return self.memory_ratio <= self.duel.memory_goal
+        return self.memory_ratio <= self.benchmark.memory_goal
 
     def agrees(self, confidence: float = 0.99) -> bool:
-        """Of an A/A, the same arm twice: does the interval hold 1?"""
+        """Return whether the interval contains 1, as it must for two identical arms (A/A test)."""
         ratio = self.ratio(confidence)
         return ratio.low <= 1 <= ratio.high
 
     def emit(self) -> None:
-        """Say it as evidence: metrics with all their samples, and the checks."""
-        duel, equality = self.duel, self.equality
+        """Report metrics with all samples, and the checks, as evidence."""
+        benchmark, equality = self.benchmark, self.equality
         evidence.check(
-            f"{duel.name}/equal",
+            f"{benchmark.name}/equal",
             equality.equal,
             value=_finite(equality.error),
             unit=equality.unit,
@@ -107,16 +108,20 @@ class Outcome:
         )
         if self.samples:
             self._emit_metrics()
-        if self.samples and duel.floor is not None:
+        if self.samples and benchmark.threshold is not None:
             value = self.ratio().median
             evidence.check(
-                f"{duel.name}/floor", self.ok, value=value, unit="x", tolerance=duel.floor
+                f"{benchmark.name}/threshold",
+                self.ok,
+                value=value,
+                unit="x",
+                tolerance=benchmark.threshold,
             )
 
     def _emit_metrics(self) -> None:
-        name = self.duel.name
-        params = {"device": str(self.duel.device), "baseline": self.duel.baseline.name}
-        params |= {**self.duel.params, "cache": self.cache.split(":")[0], "clock": self.clock}
+        name = self.benchmark.name
+        params = {"device": str(self.benchmark.device), "baseline": self.benchmark.baseline.name}
+        params |= {**self.benchmark.params, "cache": self.cache.split(":")[0], "clock": self.clock}
         for arm, metric in zip(ARMS, ("latency", "baseline_latency"), strict=True):
             ms = [1e3 * s for s in self.seconds(arm)]
             evidence.metric(f"{name}/{metric}", ms, unit="ms", direction="lower", **params)
@@ -130,12 +135,12 @@ class Outcome:
             )
 
     def lines(self) -> list[str]:
-        """The block that is printed: the ratio first, then each arm, then what else is known."""
-        duel = self.duel
+        """Return the lines to print: the ratio, each arm, then roofline, sensors and goals."""
+        benchmark = self.benchmark
         if not self.equality.equal:
-            return [f"{duel.name}: {self._said_equal()}: the arms differ, nothing is timed"]
+            return [f"{benchmark.name}: {self._said_equal()}: the arms differ, nothing is timed"]
         ratio = self.ratio()
-        table = [f"{duel.name}: {ratio} of {duel.baseline.name}, {self._how_sure(ratio)}"]
+        table = [f"{benchmark.name}: {ratio} of {benchmark.baseline.name}, {self._how_sure(ratio)}"]
         table += [self._arm_line(arm, title) for arm, title in zip(ARMS, self._titles, strict=True)]
         table.append(f"  {self._said_equal()}; {self.clock}, cache {self.cache}")
         if self.roofline is not None and str(self.roofline):
@@ -147,7 +152,7 @@ class Outcome:
 
     @property
     def _titles(self) -> tuple[str, str]:
-        return self.duel.subject.name, self.duel.baseline.name
+        return self.benchmark.subject.name, self.benchmark.baseline.name
 
     def _how_sure(self, ratio: Ratio) -> str:
         each = f", {self.calls} calls a sample" if self.calls > 1 else ""
@@ -168,33 +173,35 @@ class Outcome:
         return f"  {title:<28} {spread.median:>10.4g} ms {quartiles:<22} {first}, {memory}"
 
     def _marks(self, ratio: Ratio) -> list[str]:
-        duel, marks = self.duel, []
-        if duel.floor is not None:
-            marks.append(f"floor {duel.floor:g}x {'kept' if self.ok else 'MISSED'}")
-        if duel.goal is not None:
-            whole = ", the whole interval above" if ratio.low >= duel.goal else ""
-            marks.append(f"goal {duel.goal:g}x {'met' + whole if self.goal_met else 'not met'}")
-        if duel.memory_goal is not None:
+        benchmark, marks = self.benchmark, []
+        if benchmark.threshold is not None:
+            marks.append(f"threshold {benchmark.threshold:g}x {'kept' if self.ok else 'MISSED'}")
+        if benchmark.goal is not None:
+            whole = ", the whole interval above" if ratio.low >= benchmark.goal else ""
+            marks.append(
+                f"goal {benchmark.goal:g}x {'met' + whole if self.goal_met else 'not met'}"
+            )
+        if benchmark.memory_goal is not None:
             share, met = self.memory_ratio, "met" if self.memory_goal_met else "not met"
             said = "not known" if share is None else f"{share:.3f}x of the baseline's, {met}"
-            marks.append(f"memory goal {duel.memory_goal:g}x: {said}")
+            marks.append(f"memory goal {benchmark.memory_goal:g}x: {said}")
         return [f"  {'; '.join(marks)}"] if marks else []
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it in JSON's types, every sample included."""
-        duel = self.duel
+        """Return everything, including all samples, in JSON's types."""
+        benchmark = self.benchmark
         told: dict[str, Any] = {
-            "name": duel.name,
-            "subject": duel.subject.name,
-            "baseline": duel.baseline.name,
-            "device": str(duel.device),
-            "params": dict(duel.params),
+            "name": benchmark.name,
+            "subject": benchmark.subject.name,
+            "baseline": benchmark.baseline.name,
+            "device": str(benchmark.device),
+            "params": dict(benchmark.params),
             "equality": asdict(self.equality) | {"error": _finite(self.equality.error)},
             "ok": self.ok,
-            "floor": duel.floor,
-            "goal": duel.goal,
+            "threshold": benchmark.threshold,
+            "goal": benchmark.goal,
             "goal_met": self.goal_met,
-            "memory_goal": duel.memory_goal,
+            "memory_goal": benchmark.memory_goal,
             "memory_ratio": self.memory_ratio,
             "memory_goal_met": self.memory_goal_met,
             "clock": self.clock,

@@ -1,4 +1,4 @@
-"""The most memory that one call of an arm needs beyond what was held before it."""
+"""Measure the peak memory of one call beyond what was allocated before."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from torchbridge.bench.duel import Arm
+from torchbridge.bench.benchmark import Arm
 from torchbridge.device import synchronise
 
 _RESET_PEAK = "5"  # proc(5), /proc/pid/clear_refs: the peak of the resident size
@@ -20,14 +20,14 @@ RESIDENT = "the process's resident peak"
 
 @dataclass(frozen=True, slots=True)
 class Peak:
-    """`bytes` by `how`; None bytes: `how` is the reason why nothing can be said."""
+    """Peak memory in bytes, measured as `how` says; if None, `how` is the reason."""
 
     bytes: int | None
     how: str
 
 
 def peak_of(arm: Arm, device: torch.device) -> Peak:
-    """Of one call, `setup` apart. On the CPU the process's resident size stands in (Linux)."""
+    """Measure one call without its `setup`; on the CPU by the process's resident size (Linux)."""
     if arm.setup is not None:
         arm.setup()
     if device.type in ("cuda", "xpu"):
@@ -65,7 +65,7 @@ def _by_process(arm: Arm, proc: Path) -> Peak:
 
 
 def give_back() -> None:
-    """Return to the kernel what the C library keeps of freed memory; nothing where it cannot."""
+    """Return freed memory that the C library holds to the kernel, if it can (glibc)."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
     if trim is not None:
         trim(0)

@@ -1,6 +1,4 @@
-"""How near work comes to what its device can do: by the peaks that its properties tell, and by the
-copying that was measured on it in the same run. Nothing is said of a peak that is not known.
-"""
+"""Compare work with the peaks of its device and with a copy bandwidth measured in the same run."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from torchbridge.bench.duel import Arm, Work
+from torchbridge.bench.benchmark import Arm, Work
 from torchbridge.bench.stopwatch import Stopwatch
 from torchbridge.hardware import Hardware
 from torchbridge.peaks import peak_bandwidth, peak_flops
@@ -20,10 +18,10 @@ COPIES = 15
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """Fractions of 1; None where the peak or the work is not known.
+    """Fractions of the device's peaks that work reaches; None where peak or work is unknown.
 
-    `peak`: of the time that the slower of computing and moving needs at least, by the device's
-    properties. `compute`, `memory`: of each alone. `copy`: of the bandwidth of a measured copy.
+    `compute` and `memory` are of the peak FLOP/s and bandwidth by the device's properties, `peak`
+    is the larger of them; `copy` is of the bandwidth of a measured copy.
     """
 
     peak: float | None
@@ -33,7 +31,7 @@ class Roofline:
 
     @classmethod
     def of(cls, work: Work, seconds: float, hardware: Hardware, copied: float | None) -> Roofline:
-        """Of work that takes so long; `copied` bytes per second were measured, None: they not."""
+        """Compute from work and seconds; `copied` is the measured bandwidth in bytes/s, or None."""
         compute = _fraction(work.flops, seconds, peak_flops(hardware, work.number))
         memory = _fraction(work.bytes, seconds, peak_bandwidth(hardware))
         known = compute if not work.bytes else memory if not work.flops else None
@@ -42,7 +40,7 @@ class Roofline:
         return cls(known, compute, memory, _fraction(work.bytes, seconds, copied))
 
     def __str__(self) -> str:
-        """The fractions that are known, each with what it is of; empty if none is."""
+        """List the known fractions; empty if there is none."""
         of = {
             "the device's peak rate of operations, by its properties": self.compute,
             "its peak bandwidth, by its properties": self.memory,
@@ -57,9 +55,9 @@ def _fraction(amount: float, seconds: float, peak: float | None) -> float | None
 
 @functools.cache
 def measured_bandwidth(device: torch.device) -> float:
-    """Bytes per second that copying a tensor reads and writes, once measured per process.
+    """Measure bytes/s read and written by copying a tensor, once per process.
 
-    The median of some copies, far larger than the caches, each with cold ones.
+    It is the median of `COPIES` copies far larger than the caches, each with cold caches.
     """
     watch, flush = Stopwatch.cold(device)
     source = torch.zeros_like(flush.buffer)

@@ -1,8 +1,7 @@
-"""Times calls by the device's own events where it has them, else by a clock around waited-for work.
+"""Time calls by CUDA events, or else by the host's clock with synchronisation.
 
-On CUDA the device is idle when a sample begins. What the events then span is the work and, where
-the device is faster than its launches, the waiting for them; a cold sample's flush is queued before
-the first event, so that launches are made while the device still writes.
+On CUDA the device is idle when a sample begins. Events span the work and any waiting for its
+launches; a cold sample's flush is queued before the first event, so that launches overlap it.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from collections.abc import Callable
 
 import torch
 
+from torchbridge.bench.benchmark import Arm
 from torchbridge.bench.cold import Flush
-from torchbridge.bench.duel import Arm
 from torchbridge.device import synchronise
 
 Clock = Callable[[], float]
 
 
 class Stopwatch:
-    """Times arms on one device. `kind` says how: "device events" or "synchronised clock"."""
+    """Time arms on one device; `kind` is "device events" or "synchronised clock"."""
 
     def __init__(
         self,
@@ -38,14 +37,14 @@ class Stopwatch:
 
     @classmethod
     def cold(cls, device: torch.device) -> tuple[Stopwatch, Flush]:
-        """One whose every sample begins with nothing in the caches."""
+        """Create one that evicts the caches before each sample."""
         flush = Flush(device)
         return cls(device, flush=flush), flush
 
     def seconds(self, arm: Arm, calls: int = 1, times: int = 1) -> float:
-        """Of one call: the mean of `calls` in a row, of which the median of so many `times`.
+        """Return the seconds per call: the median over `times` of the mean of `calls` in a row.
 
-        `setup` and flushing are not in it; with either, one call is all that can be asked for.
+        `setup` and flushing are not timed; with either, `calls` and `times` must be 1.
         """
         if arm.setup is not None:
             arm.setup()

@@ -1,8 +1,8 @@
-"""A benchmark as one resident arm of a pairing: it measures when it is told that its turn is.
+"""Run a benchmark as one of two resident processes that measure in turn.
 
-Whoever pairs two versions of a payload starts a process of each, names a pipe in `SEATRIAL_TURNS`,
-and writes a line for every turn: its number, or "end". The process says when it is ready and when a
-turn is over, where it says its metrics. While the other arm works, this one sleeps.
+Who compares two versions of a payload starts a process of each, names a pipe in `SEATRIAL_TURNS`
+and writes one line per turn: its number, or "end". The process reports "ready", then its metrics
+and the end of each turn, and sleeps in between.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from torchbridge import evidence
-from torchbridge.bench.duel import Arm
+from torchbridge.bench.benchmark import Arm
 from torchbridge.bench.run import repeats, warm_to_steady
 from torchbridge.bench.stopwatch import Stopwatch
 
@@ -23,7 +23,7 @@ _END = "end"
 
 
 def turns() -> Iterator[int]:
-    """Once for every turn of this process, with how many it had before; alone there is one turn.
+    """Yield once per turn the number of earlier turns; without `SEATRIAL_TURNS` yield once.
 
     Load and warm up before the first, measure and emit within.
     """
@@ -50,9 +50,9 @@ def take_turns(
     budget_s: float = 5.0,
     **params: str | int | float,
 ) -> list[float]:
-    """Warm up for `budget_s` at most, then take `samples` a turn until the turns end.
+    """Warm up for at most `budget_s` seconds, then take `samples` per turn until the turns end.
 
-    Each turn's are the metric `<name>/latency`. Returns all of them, in milliseconds.
+    Each turn reports the metric `<name>/latency`. Returns all samples in milliseconds.
     """
     limits = {"samples": samples, "budget_s": budget_s}
     return take_several_turns({name: arm}, device, **limits, **params)[name]
@@ -66,7 +66,7 @@ def take_several_turns(
     budget_s: float = 5.0,
     **params: str | int | float,
 ) -> dict[str, list[float]]:
-    """As `take_turns`, of several works by name: each turn has all of them, one after the other."""
+    """As `take_turns`, for several arms by name, which run one after the other in each turn."""
     watch = Stopwatch(device)
     steady = {name: warm_to_steady(watch, arm, budget_s) for name, arm in arms.items()}
     each = {name: repeats([arm], device, steady[name]) for name, arm in arms.items()}

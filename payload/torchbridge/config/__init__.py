@@ -1,4 +1,4 @@
-"""Settings, checked when they are made. `Config()` suits every machine."""
+"""Configuration of the library, validated at construction; `Config()` suits every machine."""
 
 from torchbridge.config.config import (
     AttentionConfig,

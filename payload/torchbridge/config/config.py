@@ -1,4 +1,4 @@
-"""Everything that can be set, in one tree of groups, and the three presets."""
+"""The configuration as a tree of groups, with three presets."""
 
 from __future__ import annotations
 
@@ -29,42 +29,41 @@ WINDOWED = (AttentionPatterns.SLIDING_WINDOW, AttentionPatterns.LOCAL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrecisionConfig(Settings):
-    """What models are stored and computed in. `mixed_precision`: fp32 weights, 16-bit products."""
+    """Number formats of a model; `mixed_precision` keeps fp32 weights and multiplies in 16 bits."""
 
     default_format: PrecisionFormat = PrecisionFormat.FP32
     mixed_precision: bool = False
     allow_tf32: bool = False
 
     def check(self) -> None:
-        """Mixed precision is about fp32 weights."""
+        """Require fp32 as default format with mixed precision."""
         whole = not self.mixed_precision or self.default_format is PrecisionFormat.FP32
         self.require(whole, "default_format must be fp32 with mixed_precision", self.default_format)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryConfig(Settings):
-    """What may be computed again, or kept on the host; an estimate counts `safety_margin` times."""
+    """Gradient checkpointing, and the factor on memory estimates."""
 
     gradient_checkpointing: bool = False
-    deep_optimizer_states: bool = False  # kept on the host between steps
     safety_margin: float = 1.2
 
     def check(self) -> None:
-        """An estimate is never made smaller."""
+        """Require a safety margin of at least 1."""
         good = self.safety_margin >= 1
         self.require(good, "safety_margin must be at least 1", self.safety_margin)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionConfig(Settings):
-    """`window_size`: a query sees the keys less than this far away; 1 is the query itself."""
+    """Attention pattern; with `window_size` a query sees keys less than this far away."""
 
     pattern: AttentionPatterns = AttentionPatterns.FULL
     window_size: int | None = None
     dropout: float = 0.0
 
     def check(self) -> None:
-        """A window is given exactly where the pattern has one."""
+        """Require a window exactly for windowed patterns, and check ranges."""
         window, windowed = self.window_size, self.pattern in WINDOWED
         self.require(0 <= self.dropout < 1, "dropout must be in [0, 1)", self.dropout)
         self.require(
@@ -76,33 +75,26 @@ class AttentionConfig(Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistributedConfig(Settings):
-    """One process among `world_size`; `backend` None: the device's own collectives.
-
-    They meet by torch.distributed's `init_method`: MASTER_ADDR and MASTER_PORT, or a file's URL.
-    """
+    """Number of processes; `backend` None means the device's default collectives."""
 
     world_size: int = 1
-    rank: int = 0
     backend: str | None = None
-    init_method: str = "env://"
 
     def check(self) -> None:
-        """Ranges and the collectives that torch knows."""
+        """Check the ranges and the name of the collectives."""
         self.require(self.world_size >= 1, "world_size must be at least 1", self.world_size)
-        inside = 0 <= self.rank < self.world_size
-        self.require(inside, f"rank must be in 0..{self.world_size - 1}", self.rank)
         names = COLLECTIVES.values()
         known = self.backend is None or self.backend in names
         self.require(known, f"backend must be one of {', '.join(names)}", self.backend)
 
     def collectives(self, device_type: str) -> str:
-        """As asked for, else those of the type of device ("cuda", say); gloo for others."""
+        """Return `backend`, else the default of the device type, else gloo."""
         return self.backend or COLLECTIVES.get(device_type, "gloo")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidationConfig(Settings):
-    """Whether models are checked after their preparation, and how much."""
+    """Whether models are validated after preparation, and at which level."""
 
     enabled: bool = True
     level: ValidationLevel = ValidationLevel.STANDARD
@@ -110,14 +102,14 @@ class ValidationConfig(Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelConfig(Settings):
-    """What may be done to a model's operations: folded and fused ones, torch.compile."""
+    """Whether layers may be fused, and whether and how torch.compile is used."""
 
     fusion: bool = True
     compile: bool = True
     compile_mode: str = "default"
 
     def check(self) -> None:
-        """The modes that torch.compile knows."""
+        """Check the name of the compile mode."""
         known = self.compile_mode in COMPILE_MODES
         rule = f"compile_mode must be one of {', '.join(COMPILE_MODES)}"
         self.require(known, rule, self.compile_mode)
@@ -128,7 +120,7 @@ _DEVICES = {one.choice: one.device for one in VENDORS.values()}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HardwareConfig(Settings):
-    """Whose device to use, None for this machine's best, and each vendor's own settings."""
+    """The backend to use, None for this machine's best, and the settings per vendor."""
 
     backend: HardwareBackend | None = None
     device_id: int | None = None
@@ -138,12 +130,12 @@ class HardwareConfig(Settings):
     intel: IntelConfig = field(default_factory=IntelConfig)
 
     def check(self) -> None:
-        """Ranges."""
+        """Check that the device index is not negative."""
         good = self.device_id is None or self.device_id >= 0
         self.require(good, "device_id must not be negative", self.device_id)
 
     def chosen(self, hardware: Hardware | None = None) -> HardwareBackend:
-        """The backend asked for, or that of the hardware (this machine's)."""
+        """Return `backend`, or else the backend of `hardware` (by default this machine's)."""
         if self.backend is not None:
             return self.backend
         return HardwareBackend(VENDORS[(hardware or probe()).vendor].choice)
@@ -151,7 +143,7 @@ class HardwareConfig(Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(Settings):
-    """All settings; `Config.from_dict(config.to_dict()) == config`."""
+    """The complete configuration; `Config.from_dict(config.to_dict()) == config`."""
 
     optimization_level: OptimizationLevel = OptimizationLevel.BALANCED
     precision: PrecisionConfig = field(default_factory=PrecisionConfig)
@@ -161,15 +153,13 @@ class Config(Settings):
     distributed: DistributedConfig = field(default_factory=DistributedConfig)
     validation: ValidationConfig = field(default_factory=ValidationConfig)
     kernels: KernelConfig = field(default_factory=KernelConfig)
-    debug: bool = False
-    profile: bool = False
 
     @property
     def device(self) -> torch.device:
-        """Where to compute: as `hardware` asks, else this machine's best.
+        """The device to compute on, by `hardware`, else this machine's best.
 
         Raises:
-            ValueError: the backend is `custom`, whose device torch cannot tell.
+            ValueError: the backend is `custom`, for which torch has no device type.
         """
         backend = self.hardware.chosen().value
         self.hardware.require(backend in _DEVICES, "backend must be a known one", backend)
@@ -177,19 +167,18 @@ class Config(Settings):
 
     @classmethod
     def for_inference(cls, **changes: Any) -> Self:
-        """As fast as it gets, nothing kept for a backward pass, no checks on the way."""
+        """Return a preset: level aggressive, validation disabled; `changes` override it."""
         preset = cls(optimization_level=OptimizationLevel.AGGRESSIVE)
         return preset.update(validation={"enabled": False}).update(**changes)
 
     @classmethod
     def for_training(cls, **changes: Any) -> Self:
-        """Memory goes to the batch: activations are computed again, optimizer states offloaded."""
-        memory = {"gradient_checkpointing": True, "deep_optimizer_states": True}
-        return cls().update(memory=memory).update(**changes)
+        """Return a preset with gradient checkpointing; `changes` override it."""
+        return cls().update(memory={"gradient_checkpointing": True}).update(**changes)
 
     @classmethod
     def for_development(cls, **changes: Any) -> Self:
-        """Nothing between a person and the model: no compilation, strict checks, profiles."""
-        preset = cls(optimization_level=OptimizationLevel.CONSERVATIVE, debug=True, profile=True)
+        """Return a preset: level conservative, strict validation, no compilation."""
+        preset = cls(optimization_level=OptimizationLevel.CONSERVATIVE)
         careful = {"validation": {"level": "strict"}, "kernels": {"compile": False}}
         return preset.update(**careful).update(**changes)

@@ -1,4 +1,4 @@
-"""The words that configurations are written in. Each is a string: `"aggressive"` may be given."""
+"""Enumerations of the configuration; their members are strings, so `"aggressive"` is accepted."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ ValidationLevel = _words(
 
 
 class PrecisionFormat(str, Enum):
-    """What a number is stored as."""
+    """Storage format of a number."""
 
     FP32 = "fp32"
     FP16 = "fp16"
@@ -71,20 +71,20 @@ class PrecisionFormat(str, Enum):
 
     @property
     def bits(self) -> int:
-        """Of one number."""
+        """Number of bits."""
         return _STORED[self.value][0]
 
     @property
     def feature(self) -> str | None:
-        """What `Hardware.has` must say for native arithmetic; None for fp32, which all have."""
+        """Name for `Hardware.has` of native arithmetic in it; None for fp32, which all have."""
         return None if self is PrecisionFormat.FP32 else self.value.split("_")[0]
 
     @property
     def dtype(self) -> torch.dtype:
-        """PyTorch's name of it.
+        """The torch dtype.
 
         Raises:
-            ValueError: this version of torch has no such type.
+            ValueError: this version of torch has no such dtype.
         """
         name = _STORED[self.value][1]
         if not hasattr(torch, name):

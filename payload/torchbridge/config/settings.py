@@ -1,4 +1,4 @@
-"""Settings that are checked when made, changed by name, and written as plain dictionaries."""
+"""The base class of settings: validated, immutable, convertible to dictionaries."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """A frozen group of settings. Strings become enum members, integers floats, where wanted.
+    """A frozen group of settings; strings are converted to enum members, integers to floats.
 
     Raises:
-        ValueError: a value of the wrong type or out of range; the setting is named.
+        ValueError: a value has the wrong type or is out of range; the message names the setting.
     """
 
     def __post_init__(self) -> None:
@@ -30,19 +30,19 @@ class Settings:
         self.check()
 
     def check(self) -> None:
-        """Refuse values that do not go together; groups with rules override it."""
+        """Raise ValueError for invalid combinations; groups with rules override it."""
 
     def require(self, condition: bool, rule: str, value: object) -> None:
-        """Refuse `value` by a rule that begins with the setting's name."""
+        """Raise ValueError unless `condition`; `rule` starts with the setting's name."""
         if not condition:
             shown = value.value if isinstance(value, Enum) else value
             raise ValueError(f"{type(self).__name__}: {rule}, got {shown!r}")
 
     def update(self, **changes: Any) -> Self:
-        """A copy with other values; a group may be given as the dictionary of its changes.
+        """Return a copy with changed values; a group may be given as a dictionary of its changes.
 
         Raises:
-            ValueError: no such setting (the nearest is named), or a value that is refused.
+            ValueError: a setting is unknown (the nearest is named), or a value is invalid.
         """
         _refuse_unknown(type(self), changes)
         for name, change in changes.items():
@@ -52,12 +52,12 @@ class Settings:
         return replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """Nested dictionaries of what JSON knows."""
+        """Return nested dictionaries of JSON's types."""
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Self:
-        """What `to_dict` wrote; settings that are left out have their defaults.
+        """Build from the result of `to_dict`; missing settings get their defaults.
 
         Raises:
             ValueError: as `update`.

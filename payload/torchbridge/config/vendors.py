@@ -1,4 +1,4 @@
-"""Settings of each vendor's devices, and what the hardware decides of what they leave open."""
+"""Settings per vendor, and their resolution by the hardware."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TPU_PRECISIONS = ("float32", "bfloat16")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VendorConfig(Settings):
-    """What all vendors' settings have. None and `auto` leave it to the device: see `on`."""
+    """Settings common to all vendors; None and `auto` are resolved by `on`."""
 
     vendor: ClassVar[str]
     kind: ClassVar[type[Enum]]  # of its architectures
@@ -44,7 +44,7 @@ class VendorConfig(Settings):
     memory_fraction: float = 0.9
 
     def check(self) -> None:
-        """Ranges, and formats that a backend can store a model in."""
+        """Check the memory fraction and the default precision."""
         share = self.memory_fraction
         self.require(0 < share <= 1, "memory_fraction must be in (0, 1]", share)
         stored = getattr(self, "default_precision", None)
@@ -52,10 +52,11 @@ class VendorConfig(Settings):
 
     @classmethod
     def detect(cls, hardware: Hardware | None = None) -> Enum:
-        """The architecture; `auto` where this is another vendor's, or one that is not named here.
+        """Return the architecture; `auto` for another vendor's hardware or an unlisted
+        architecture.
 
         Raises:
-            ValueError: a chip that is not supported.
+            ValueError: the chip is not supported.
         """
         hardware = hardware or probe()
         known = [one.value for one in cls.kind]
@@ -66,10 +67,10 @@ class VendorConfig(Settings):
         return cls.kind(hardware.architecture if ours else "auto")
 
     def on(self, hardware: Hardware | None = None) -> VendorConfig:
-        """With everything that was left open decided by the hardware (this machine's).
+        """Return a copy with open values resolved by `hardware` (by default this machine's).
 
         Raises:
-            ValueError: the hardware has not what was asked for.
+            ValueError: the hardware lacks what the settings require.
         """
         hardware = hardware or probe()
         present, found = hardware.vendor == self.vendor, self.detect(hardware)
@@ -94,7 +95,7 @@ class VendorConfig(Settings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NVIDIAConfig(VendorConfig):
-    """`fp8_enabled` True insists; left open it says what the units can, and changes no model."""
+    """Settings of NVIDIA GPUs; fp8_enabled: True requires FP8 units, None reports them."""
 
     vendor: ClassVar[str] = "nvidia"
     kind: ClassVar[type[Enum]] = NVIDIAArchitecture
@@ -106,7 +107,7 @@ class NVIDIAConfig(VendorConfig):
     cuda_graphs: bool = False
 
     def check(self) -> None:
-        """Ranges, and FP8 only where the architecture has it."""
+        """Check ranges, and that the architecture has FP8 if that is enabled."""
         VendorConfig.check(self)
         told = self.architecture is not NVIDIAArchitecture.AUTO
         lacking = told and not nvidia_architecture_has(self.architecture.value, "fp8")
@@ -116,9 +117,11 @@ class NVIDIAConfig(VendorConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AMDConfig(VendorConfig):
-    """`default_precision` fp32 keeps a model as it is at every level, bf16 narrows it at every
-    level; None narrows it at the aggressive level. `matrix_cores` True insists on them.
-    `optimization_level` None: that of the whole config.
+    """Settings of AMD GPUs.
+
+    `default_precision`: fp32 keeps models in float32 at every level, bf16 converts them at every
+    level, None at the aggressive level. `matrix_cores`: True requires them. `optimization_level`:
+    None means that of the whole config.
     """
 
     vendor: ClassVar[str] = "amd"
@@ -132,7 +135,7 @@ class AMDConfig(VendorConfig):
     kernel_cache_size: int = 100
 
     def check(self) -> None:
-        """Ranges."""
+        """Check the ranges of the settings."""
         VendorConfig.check(self)
         size = self.kernel_cache_size
         self.require(size >= 1, "kernel_cache_size must be at least 1", size)
@@ -140,8 +143,10 @@ class AMDConfig(VendorConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntelConfig(VendorConfig):
-    """`optimization_level`: O0 the same numbers, O1 the same within float32's rounding, O2 within
-    bfloat16's. `default_precision` is as AMD's.
+    """Settings of Intel GPUs.
+
+    `optimization_level`: O0, O1 and O2 are conservative, balanced and aggressive.
+    `default_precision` is as in `AMDConfig`.
     """
 
     vendor: ClassVar[str] = "intel"
@@ -152,7 +157,7 @@ class IntelConfig(VendorConfig):
     optimization_level: str = "O1"
 
     def check(self) -> None:
-        """Ranges."""
+        """Check ranges and the name of the level."""
         VendorConfig.check(self)
         level = self.optimization_level
         self.require(level in INTEL_LEVELS, "optimization_level must be O0, O1 or O2", level)
@@ -166,12 +171,12 @@ _SINGLE_HOST = 8  # the largest slice of one host, in chips, or in cores where t
 
 
 def detect_tpu_version(accelerator: str | None = None) -> TPUVersion:
-    """From an accelerator type (`v5litepod-8`) or PJRT's kind of device (`TPU v5 lite`).
+    """Return the version of an accelerator type (`v5litepod-8`) or PJRT device kind.
 
-    By default the environment's `TPU_ACCELERATOR_TYPE`; `auto` where nothing is told.
+    The default is the environment's `TPU_ACCELERATOR_TYPE`; `auto` if that is not set.
 
     Raises:
-        ValueError: a generation that is not known here.
+        ValueError: the generation is unknown.
     """
     told = _told(accelerator)
     version = tpu_version(told)
@@ -181,9 +186,9 @@ def detect_tpu_version(accelerator: str | None = None) -> TPUVersion:
 
 
 def detect_tpu_topology(accelerator: str | None = None, *, slices: int = 1) -> TPUTopology:
-    """From the size in the accelerator type; `auto` where nothing is told.
+    """Return the topology by the size in the accelerator type; `auto` if it has none.
 
-    `slices` is how many slices compute together: more than one are a superpod.
+    More than one of `slices` that compute together are a superpod.
     """
     found = re.fullmatch(r"[a-z0-9]+-(\d+)", _told(accelerator))
     if slices > 1:
@@ -199,10 +204,10 @@ def _told(accelerator: str | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TPUConfig(Settings):
-    """None and `auto` leave it to the chip. Times are seconds.
+    """Settings of TPUs; None and `auto` are resolved by the chip. Times are in seconds.
 
-    `xla_optimization_level` is what a product of float32 numbers may lose: 0 nothing (six passes of
-    bfloat16), 1 little (three), 2 what bfloat16 loses (one).
+    `xla_optimization_level` sets the precision of float32 products: 0 by six passes of bfloat16
+    (exact), 1 by three, 2 by one.
     """
 
     enabled: bool | None = None
@@ -220,7 +225,7 @@ class TPUConfig(Settings):
     strict_validation: bool = False  # warnings are errors
 
     def check(self) -> None:
-        """Ranges."""
+        """Check the ranges and names of all settings."""
         share = self.memory_fraction
         self.require(0 < share <= 1, "memory_fraction must be in (0, 1]", share)
         level = self.xla_optimization_level
@@ -234,7 +239,7 @@ class TPUConfig(Settings):
 
     @property
     def memory_bytes(self) -> int | None:
-        """Of one chip: as set, else that of the version; None where neither tells."""
+        """Memory of one chip in bytes: the setting, else that of the version; None if unknown."""
         chip = TPU_CHIPS.get(self.version.value)
         gib = self.memory_gb or (chip.gib if chip else None)
         return None if gib is None else int(gib * 2**30)

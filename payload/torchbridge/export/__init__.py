@@ -1,4 +1,4 @@
-"""Exporters: each re-loads what it wrote and compares it on several inputs and shapes."""
+"""Exporters that re-load the written file and compare it with the model on several inputs."""
 
 from torchbridge.export.formats import (
     EXPORTERS,

@@ -1,7 +1,7 @@
-"""The formats, newest first. Each exporter re-loads what it wrote and compares it (publish.py).
+"""The export formats, newest first; each exporter verifies the re-loaded file (publish.py).
 
-Options of all of them: `dynamic` and `checks` as in `Plan.of`, `tolerance` (by default that of the
-output's dtype), and `metadata`, which is otherwise read off the model.
+Options of all exporters: `dynamic` and `checks` as in `Plan.of`, `tolerance` (by default that of
+the output's dtype), and `metadata` (by default read from the model).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _publish(
 def export_to_torch_export(
     model: nn.Module, path: str | Path, sample_inputs: Inputs, **options: Any
 ) -> ExportResult:
-    """torch.export: a graph of ATen operations with its weights, in one `.pt2` file.
+    """Export by torch.export: a graph of ATen operations with weights, in one `.pt2` file.
 
     Raises:
         ExportMismatch: the re-loaded file disagrees with the model.
@@ -98,7 +98,7 @@ def export_to_torch_export(
 
 
 def trace(model: nn.Module, plan: Plan) -> ExportedProgram:
-    """The model's graph, for all sizes of the dynamic axes.
+    """Return the model's graph for all sizes of the dynamic axes.
 
     Raises:
         torch._dynamo.exc.UserError: the model fixes an axis that was declared dynamic.
@@ -107,7 +107,7 @@ def trace(model: nn.Module, plan: Plan) -> ExportedProgram:
 
 
 def load_torch_export(path: str | Path) -> Exported:
-    """Read a program back; it runs on the device it was exported on."""
+    """Load a program; it runs on the device it was exported on."""
     extra = {KEY: ""}
     program = torch.export.load(Path(path), extra_files=extra)
     return Exported("torch_export", program.module(), _facts(extra))
@@ -116,7 +116,7 @@ def load_torch_export(path: str | Path) -> Exported:
 def export_to_aotinductor(
     model: nn.Module, path: str | Path, sample_inputs: Inputs, **options: Any
 ) -> ExportResult:
-    """AOTInductor: the exported graph compiled to a shared library, in one `.pt2` file.
+    """Export by AOTInductor: the graph compiled to a shared library, in one `.pt2` file.
 
     Raises:
         ExportUnavailable: there is no C++ compiler.
@@ -141,12 +141,12 @@ def export_to_aotinductor(
 
 
 def find_compiler(environment: Mapping[str, str] = os.environ) -> str | None:
-    """The C++ compiler that Inductor would take: `$CXX`, else g++ on the path."""
+    """Return the C++ compiler that Inductor uses: `$CXX`, else g++ on the path; None if missing."""
     return shutil.which(environment.get("CXX", "g++"), path=environment.get("PATH"))
 
 
 def load_aotinductor(path: str | Path) -> Exported:
-    """Load the library; it runs on the kind of device it was compiled for."""
+    """Load a compiled package; it runs on the device type it was compiled for."""
     from torch._inductor import aoti_load_package
 
     package = aoti_load_package(str(path))
@@ -156,9 +156,9 @@ def load_aotinductor(path: str | Path) -> Exported:
 def export_to_onnx(
     model: nn.Module, path: str | Path, sample_inputs: Inputs, **options: Any
 ) -> ExportResult:
-    """ONNX by torch's dynamo exporter, verified in ONNX Runtime on the CPU, in one `.onnx` file.
+    """Export to ONNX by torch's dynamo exporter, verified by ONNX Runtime on the CPU.
 
-    A copy of the model on the CPU is exported and compared: the file knows no device.
+    A CPU copy of the model is exported and compared, because ONNX files have no device.
 
     Raises:
         ExportUnavailable: a package is missing, or the model is bfloat16 or over 2 GiB.
@@ -219,7 +219,7 @@ def _on_cpu(inputs: Inputs) -> tuple[Tensor, ...]:
 
 
 def load_onnx(path: str | Path) -> Exported:
-    """An ONNX Runtime session on the CPU; it takes tensors and gives tensors of the CPU."""
+    """Load an ONNX Runtime session on the CPU, called with tensors and returning tensors."""
     require("onnx", "onnxruntime")
     import onnxruntime
 
@@ -240,13 +240,13 @@ def load_onnx(path: str | Path) -> Exported:
 def export_to_safetensors(
     model: nn.Module, path: str | Path, sample_inputs: Inputs, **options: Any
 ) -> ExportResult:
-    """SafeTensors: the state_dict by name, without code; shared tensors are stored once.
+    """Export the state_dict without code to SafeTensors; shared tensors are stored once.
 
-    It is verified in a copy whose own weights were wiped: every tensor must come back bit for bit,
-    and the copy must compute what the model computes.
+    Verified on a copy with erased weights: every tensor must be restored bit for bit, and the
+    outputs must agree with the model's.
 
     Raises:
-        ExportUnavailable: the package is missing, or the state holds more than tensors.
+        ExportUnavailable: the package is missing, or the state_dict holds more than tensors.
         ExportMismatch: the re-loaded file disagrees with the model.
         ValueError: axes or checks do not fit.
     """
@@ -268,10 +268,10 @@ def export_to_safetensors(
 
 
 def stored_tensors(model: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors to store by name, and the names that mean the same tensor as another.
+    """Return the tensors to store by name, and aliases of tensors that have several names.
 
     Raises:
-        ExportUnavailable: an entry of the state_dict is no tensor.
+        ExportUnavailable: an entry of the state_dict is not a tensor.
     """
     tensors: dict[str, Tensor] = {}
     aliases: dict[str, str] = {}
@@ -293,11 +293,11 @@ def stored_tensors(model: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]
 
 
 def load_safetensors(path: str | Path, model: nn.Module) -> Exported:
-    """Fill `model` with the tensors of a file; it must have the same names, shapes and dtypes.
+    """Load the tensors of a file into `model`, which must have the same names, shapes and dtypes.
 
     Raises:
         ExportUnavailable: the package is missing.
-        ValueError: names, shapes or dtypes differ: nothing is cast silently.
+        ValueError: names, shapes or dtypes differ.
     """
     require("safetensors", "safetensors")
     from safetensors import safe_open
@@ -354,12 +354,13 @@ def export_to_torchscript(
     freeze: bool = False,
     **options: Any,
 ) -> ExportResult:
-    """TorchScript by "trace" or "script", for consumers that know nothing newer: torch has
-    deprecated it. `freeze` makes constants of the weights: there are no parameters any more.
+    """Export to TorchScript by "trace" or "script"; torch has deprecated this format.
+
+    `freeze` turns the weights into constants, so the file has no parameters.
 
     Raises:
         ExportMismatch: the re-loaded file disagrees with the model.
-        ValueError: another method, or axes or checks that do not fit.
+        ValueError: the method is unknown, or axes or checks do not fit.
     """
     if method not in ("trace", "script"):
         raise ValueError(f'torchscript: method must be "trace" or "script", got {method!r}')
@@ -380,7 +381,7 @@ def export_to_torchscript(
 
 
 def load_torchscript(path: str | Path) -> Exported:
-    """Read a script back; it runs on the device it was exported on."""
+    """Load a script; it runs on the device it was exported on."""
     extra = {KEY: ""}
     with _undeprecated():
         script = torch.jit.load(str(path), _extra_files=extra)

@@ -1,7 +1,7 @@
-"""Which inputs a model is exported with and which ones the file is verified with.
+"""Choose the inputs of an export and those that verify the file.
 
-A dynamic axis that is one long in the example is silently taken for a constant by exporters, so
-examples are made two long at least, and every file is tried on several shapes.
+Exporters silently treat a dynamic axis of size 1 in the example as constant. So examples have at
+least size 2, and every file is tried with several shapes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Inputs = tuple[Tensor, ...]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The example of an export, its dynamic axes (one mapping per input) and the checks."""
+    """Example inputs of an export, its dynamic axes (one mapping per input) and the checks."""
 
     example: Inputs
     dynamic: tuple[dict[int, Dim], ...]
@@ -33,7 +33,7 @@ class Plan:
 
     @property
     def shapes(self) -> tuple[dict[int, Dim], ...] | None:
-        """The dynamic axes as exporters want them; None where none moves."""
+        """Dynamic axes in the form exporters expect; None if there are none."""
         return self.dynamic if any(self.dynamic) else None
 
     @classmethod
@@ -43,11 +43,11 @@ class Plan:
         dynamic: Sequence[Mapping[int, Dim]] | None = None,
         checks: Sequence[Sequence[Tensor]] | None = None,
     ) -> Plan:
-        """A plan from positional inputs.
+        """Build a plan from positional inputs.
 
-        `dynamic`: per input, axis -> `torch.export.Dim`; by default axis 0 of all is the batch,
-        `()` means that no axis moves. `checks`: what to verify with; by default three inputs of
-        each of up to three shapes, made of the sample's own numbers.
+        `dynamic`: per input, axis -> `torch.export.Dim`; by default axis 0 of all inputs is the
+        batch, `()` means no dynamic axis. `checks`: inputs to verify with; by default three of each
+        of up to three shapes, drawn from the sample's values.
 
         Raises:
             ValueError: the axes or the checks do not fit.
@@ -63,10 +63,10 @@ class Plan:
 
 
 def draw_inputs(sample: Inputs, axes: Sequence[Mapping[int, Dim]]) -> tuple[Inputs, ...]:
-    """`DRAWS` inputs per shape, the sample itself among them, the same ones every time.
+    """Draw `DRAWS` inputs per shape, including the sample, with a fixed seed.
 
-    Shapes: the sample's; every dynamic axis as short as it may be; every one longer, each by
-    another step (shorter where `max` forbids longer).
+    Shapes: the sample's; every dynamic axis at its minimum; every dynamic axis longer by a
+    different step (shorter where `max` forbids more).
     """
     generator = torch.Generator().manual_seed(0)
     sizes = _sizes(sample, axes)

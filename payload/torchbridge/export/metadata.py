@@ -1,4 +1,4 @@
-"""What is written into an exported file about the model, read off the model itself."""
+"""Metadata of an exported file, read from the model."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Facts:
 
 @dataclass(frozen=True, slots=True)
 class HardwareMetadata(_Facts):
-    """The hardware that a file was made on; see `torchbridge.hardware.Hardware`."""
+    """The hardware that a file was exported on; see `torchbridge.hardware.Hardware`."""
 
     vendor: str = "cpu"
     name: str = ""
@@ -64,14 +64,14 @@ class HardwareMetadata(_Facts):
 
     @classmethod
     def of(cls, hardware: Hardware) -> HardwareMetadata:
-        """As probed or told."""
+        """Build from a `Hardware`."""
         facts = {one.name: getattr(hardware, one.name) for one in dataclasses.fields(cls)}
         return cls(**facts | {"features": tuple(sorted(hardware.features))})
 
 
 @dataclass(frozen=True, slots=True)
 class FusionMetadata(_Facts):
-    """Operations that one layer computes as one: `modules` are the layers' names in the model."""
+    """Operations fused into one layer; `modules` are the layers' names in the model."""
 
     name: str
     operations: tuple[str, ...]
@@ -80,10 +80,10 @@ class FusionMetadata(_Facts):
 
 @dataclass(frozen=True, slots=True)
 class OptimizationMetadata(_Facts):
-    """A model, its inputs, what was done to it and where.
+    """Facts about a model, its inputs, the passes applied to it and the hardware.
 
-    `bytes` counts the storages of parameters and buffers, shared ones once. `inputs` reads like
-    "int64[batch, 64]"; `passes` maps the applied passes to their evidence.
+    `bytes` counts the storages of parameters and buffers, shared ones once. `inputs` are like
+    "int64[batch, 64]"; `passes` maps applied passes to their evidence.
     """
 
     model: str = ""
@@ -101,10 +101,10 @@ class OptimizationMetadata(_Facts):
     schema: int = SCHEMA
 
     def add_fusion(self, fusion: FusionMetadata) -> OptimizationMetadata:
-        """The same with one more fusion.
+        """Return a copy with one more fusion.
 
         Raises:
-            ValueError: a fusion of that name is there already.
+            ValueError: a fusion of that name exists already.
         """
         if any(one.name == fusion.name for one in self.fusions):
             raise ValueError(f"fusion {fusion.name!r} is already recorded")
@@ -112,10 +112,10 @@ class OptimizationMetadata(_Facts):
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> OptimizationMetadata:
-        """The inverse of `to_dict`.
+        """Build from the result of `to_dict`.
 
         Raises:
-            ValueError: an unknown key, or another schema.
+            ValueError: a key is unknown, or the schema is another one.
         """
         if facts.get("schema") != SCHEMA:
             told = facts.get("schema")
@@ -126,25 +126,25 @@ class OptimizationMetadata(_Facts):
         return cls._of(known)
 
     def to_json(self) -> str:
-        """One line; equal metadata give equal lines."""
+        """Return one line of JSON; equal metadata give equal lines."""
         return json.dumps(self.to_dict(), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> OptimizationMetadata:
-        """The inverse of `to_json`."""
+        """Build from the result of `to_json`."""
         return cls.from_dict(json.loads(text))
 
     def save(self, path: str | Path) -> None:
-        """Write it as a file of its own."""
+        """Write the metadata to a JSON file."""
         Path(path).write_text(json.dumps(self.to_dict(), indent=2, sort_keys=True) + "\n", "utf-8")
 
     @classmethod
     def load(cls, path: str | Path) -> OptimizationMetadata:
-        """Read what `save` wrote."""
+        """Read a file that `save` wrote."""
         return cls.from_json(Path(path).read_text("utf-8"))
 
     def summary(self) -> str:
-        """A few lines for a person."""
+        """Summarise the metadata in five lines of text."""
         fusions = ", ".join(f"{one.name} ({len(one.modules)})" for one in self.fusions)
         dtypes = ", ".join(self.dtypes) or "no dtype"
         where = f"{self.hardware.vendor} {self.hardware.architecture}".strip()
@@ -167,9 +167,9 @@ def create_metadata_from_model(
     prepared: Prepared | None = None,
     hardware: Hardware | None = None,
 ) -> OptimizationMetadata:
-    """Count, measure and look: nothing is claimed that the model does not show.
+    """Read the metadata from a model.
 
-    `dynamic` names the axes that move, as in `Plan.of`; `prepared` tells of the passes applied.
+    `dynamic` names the dynamic axes as in `Plan.of`; `prepared` has the passes that were applied.
     """
     tensors = [*model.parameters(), *model.buffers()]
     axes = dynamic or ({},) * len(sample_inputs)

@@ -1,7 +1,4 @@
-"""What an export gives, and how it fails; a draft is written, loaded, compared, and then published.
-
-A re-loaded file must compute what the model computes, on several inputs and shapes.
-"""
+"""Write an export as a draft, verify the re-loaded draft, then move it into place."""
 
 from __future__ import annotations
 
@@ -28,10 +25,10 @@ TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 5e-3, torc
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """One input that the re-loaded file was run on.
+    """Comparison of the re-loaded file with the model on one input.
 
     `max_difference` is the largest |file - model| over the largest |model| of all outputs;
-    `trouble` says what was wrong besides numbers: an exception, a shape, a dtype.
+    `trouble` describes an exception or a wrong shape or dtype.
     """
 
     shapes: tuple[tuple[int, ...], ...]
@@ -41,13 +38,13 @@ class Verified:
 
     @property
     def good(self) -> bool:
-        """Is the file's answer the model's?"""
+        """Whether the file's outputs agree with the model's."""
         return not self.trouble and self.max_difference <= self.tolerance
 
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """A file that was written, re-loaded and compared. `seconds` are without the comparison."""
+    """A verified export; `seconds` exclude the verification."""
 
     path: Path
     format: str
@@ -57,35 +54,35 @@ class ExportResult:
 
     @property
     def max_difference(self) -> float:
-        """The largest over all verified inputs."""
+        """Largest difference over all verified inputs."""
         return max(one.max_difference for one in self.verified)
 
     @property
     def inputs_verified(self) -> int:
-        """How many inputs were compared."""
+        """Number of inputs that were compared."""
         return len(self.verified)
 
     @property
     def shapes_verified(self) -> int:
-        """How many different shapes were among them."""
+        """Number of different shapes among them."""
         return len({one.shapes for one in self.verified})
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A file that was read back; called like the model. `metadata` is None in files of others."""
+    """A re-loaded export, called like the model; `metadata` is None in files of other writers."""
 
     format: str
     run: Callable[..., Any]
     metadata: OptimizationMetadata | None
 
     def __call__(self, *inputs: Any) -> Any:
-        """The outputs for positional tensors."""
+        """Return the outputs for positional tensors."""
         return self.run(*inputs)
 
 
 class ExportMismatch(RuntimeError):
-    """The re-loaded file does not compute what the model computes; nothing was left behind."""
+    """The re-loaded file disagrees with the model; no file was left behind."""
 
     def __init__(self, file_format: str, verified: Sequence[Verified], advice: str) -> None:
         bad = [one for one in verified if not one.good]
@@ -99,7 +96,7 @@ class ExportMismatch(RuntimeError):
 
 
 class ExportUnavailable(RuntimeError):
-    """This format cannot be written here: something is missing."""
+    """The format cannot be written or read here, because something is missing."""
 
     def __init__(self, file_format: str, missing: str, remedy: str) -> None:
         super().__init__(f"{file_format}: {missing}; {remedy}")
@@ -107,10 +104,10 @@ class ExportUnavailable(RuntimeError):
 
 
 def leaves(output: Any) -> list[Tensor]:
-    """The tensors of a nested output, in order.
+    """Return the tensors of a nested output, in order.
 
     Raises:
-        TypeError: something else than tensors in tuples, lists and dictionaries.
+        TypeError: the output holds something other than tensors in tuples, lists and dictionaries.
     """
     found = [leaf for leaf in tree_leaves(output) if leaf is not None]
     if odd := [type(leaf).__name__ for leaf in found if not isinstance(leaf, Tensor)]:
@@ -119,9 +116,9 @@ def leaves(output: Any) -> list[Tensor]:
 
 
 def difference(actual: Tensor, expected: Tensor) -> float:
-    """Largest |actual - expected| over the largest |expected|, in float64; whole numbers: 0 or inf.
+    """Return max |actual - expected| / max |expected| in float64; for integers 0 or infinity.
 
-    NaN and infinities count as equal where both have them.
+    Equal infinities, and NaN in both, count as equal.
     """
     if not expected.is_floating_point():
         return 0.0 if torch.equal(actual.cpu(), expected.cpu()) else math.inf
@@ -135,10 +132,10 @@ def difference(actual: Tensor, expected: Tensor) -> float:
 
 
 def answers(model: nn.Module, checks: Sequence[Inputs]) -> list[list[Tensor]]:
-    """What the model itself says to each input, in eval mode.
+    """Return the model's own outputs for each input, in evaluation mode.
 
     Raises:
-        TypeError: it says nothing that can be compared.
+        TypeError: the outputs hold no tensors.
     """
     with evaluating(model), torch.no_grad():
         told = [[leaf.clone() for leaf in leaves(model(*_copies(one)))] for one in checks]
@@ -156,11 +153,12 @@ def verify(
     tolerance: float | None = None,
     advice: str = "",
 ) -> tuple[Verified, ...]:
-    """Compare `run` with the expected answers on every check.
+    """Compare the outputs of `run` with the expected ones on every check.
+
+    `tolerance` is by default that of the output's dtype.
 
     Raises:
-        ExportMismatch: on one input or more it differs by more than `tolerance` (by default that
-            of the output's dtype), or cannot be run.
+        ExportMismatch: `run` fails, or differs by more than `tolerance`, on one input or more.
     """
     verified = tuple(
         _compared(run, one, wanted, tolerance) for one, wanted in zip(checks, expected, strict=True)
@@ -209,9 +207,9 @@ def publish(
     tolerance: float | None = None,
     metadata: OptimizationMetadata | None = None,
 ) -> ExportResult:
-    """Export `model`; at `path` there is the verified file afterwards, or what was there before.
+    """Export `model` and replace `path` by the file only if it was verified.
 
-    `write` gets a path and the metadata as JSON: those given, or what the model shows.
+    `write` gets a path and the metadata as JSON: the given ones, or those read from the model.
 
     Raises:
         ExportMismatch: the file disagrees with the model, or cannot be loaded.
@@ -251,10 +249,10 @@ def _loaded(load: Callable[[Path], Exported], draft: Path) -> Callable[..., Any]
 
 
 def require(file_format: str, *modules: str) -> None:
-    """Refuse a format whose packages are missing.
+    """Check that the packages of a format can be imported.
 
     Raises:
-        ExportUnavailable: it names them and how to get them.
+        ExportUnavailable: a package is missing; the message says how to install it.
     """
     missing = [name for name in modules if not _importable(name)]
     if missing:

@@ -1,4 +1,4 @@
-"""Float8 matrix products for inference and training. `scale` quantises: q = x * scale."""
+"""Float8 matrix products for inference and training; scales quantise: q = x * scale."""
 
 from torchbridge.float8 import (
     FP8Dtype,
@@ -10,7 +10,6 @@ from torchbridge.float8 import (
     quantize_to_fp8,
 )
 from torchbridge.fp8.checks import (
-    benchmark_fp8_layer,
     get_fp8_info,
     is_fp8_available,
     validate_fp8_setup,

@@ -1,4 +1,4 @@
-"""Replacing the linear layers of a model, in place or in a copy; buffers that keep their dtypes."""
+"""Replace the linear layers of a model, in place or in a copy; keep the dtypes of buffers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Make = Callable[[nn.Linear], nn.Module]
 
 
 def linear_layers(model: nn.Module, skip: Iterable[str] = ()) -> dict[str, nn.Linear]:
-    """Plain nn.Linear layers by name ("" for the model itself), but those that match `skip`.
+    """Return the nn.Linear layers by name ("" for the model itself) that match no `skip` pattern.
 
-    Subclasses are left alone: nn.MultiheadAttention, for one, reads its projection's weight itself.
+    Subclasses are excluded: nn.MultiheadAttention, for one, reads its projection's weight itself.
     """
     patterns = tuple(skip)
     return {
@@ -27,7 +27,7 @@ def linear_layers(model: nn.Module, skip: Iterable[str] = ()) -> dict[str, nn.Li
 
 
 def replace_modules(model: nn.Module, replacements: dict[nn.Module, nn.Module]) -> nn.Module:
-    """Put the replacements in wherever their originals are used; returns the model."""
+    """Replace modules wherever they are used; return the model."""
     for name, child in list(model.named_modules(remove_duplicate=False)):
         if name and child in replacements:
             parent, _, attribute = name.rpartition(".")
@@ -36,12 +36,12 @@ def replace_modules(model: nn.Module, replacements: dict[nn.Module, nn.Module]) 
 
 
 def copy_with(model: nn.Module, replacements: dict[nn.Module, nn.Module]) -> nn.Module:
-    """A deep copy that has the replacements; what was replaced is never copied."""
+    """Return a deep copy with replaced modules; the originals are not copied."""
     return copy.deepcopy(model, {id(old): new for old, new in replacements.items()})
 
 
 def adopt(linear: nn.Linear, layer: nn.Linear) -> nn.Linear:
-    """`layer` with the very parameters and mode of `linear`."""
+    """Give `layer` the parameters (shared) and the mode of `linear`; return it."""
     layer.weight, layer.bias = linear.weight, linear.bias
     return layer.train(linear.training)
 
@@ -49,10 +49,10 @@ def adopt(linear: nn.Linear, layer: nn.Linear) -> nn.Linear:
 def convert_model_to_native_fp8(
     model: nn.Module, *, inplace: bool = False, skip: Iterable[str] = (), **settings: object
 ) -> nn.Module:
-    """`model` with NativeFP8Linear for every nn.Linear whose name matches no pattern of `skip`.
+    """Replace every nn.Linear that matches no `skip` pattern by NativeFP8Linear.
 
-    In place the layers keep their very Parameters, so that an optimiser stays valid. `settings`
-    are NativeFP8Linear's: formats, granularity, margin, path.
+    In place the parameters are kept, so an optimizer stays valid. `settings` are NativeFP8Linear's:
+    formats, granularity, margin, path.
 
     Raises:
         ValueError: the model has no layer to convert.
@@ -63,7 +63,7 @@ def convert_model_to_native_fp8(
 
 
 def convert_linears(model: nn.Module, make: Make, skip: Iterable[str] = ()) -> nn.Module:
-    """Replace the layers in place by what `make` makes of them.
+    """Replace the linear layers in place by the results of `make`.
 
     Raises:
         ValueError: the model has no layer to convert.
@@ -82,9 +82,9 @@ def _native(linear: nn.Linear, settings: dict[str, object]) -> nn.Linear:
 
 
 class PinnedDtypes(nn.Module):
-    """`.half()` and `.to(dtype)` leave the buffers named in `pinned` as they are.
+    """Module whose buffers named in `pinned` keep their dtype in `.half()` and `.to(dtype)`.
 
-    float8 numbers would grow, and scales leave the range of float16.
+    Float8 numbers would grow, and scales exceed the range of float16.
     """
 
     pinned: tuple[str, ...] = ()

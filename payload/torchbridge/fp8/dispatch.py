@@ -1,8 +1,8 @@
-"""Float8 or not: which product is predicted to take less time, its quantising included.
+"""Predict whether a product is faster in float8, including quantisation.
 
-A kernel takes as long as its operations at the device's peak, its bytes at the memory's bandwidth,
-or its launch, whichever is longest (peaks.py); an arm is the sum of its kernels. That is right
-about the order of magnitude and about what limits.
+A kernel takes the longest of its operations at peak rate, its bytes at peak bandwidth (peaks.py)
+and its launch; an arm takes the sum of its kernels. The prediction is right in the order of
+magnitude and in the limiting resource.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ SCALE_KERNELS = 8  # of a single number each: what makes a scale of the largest 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """x [rows, inner] times weight [columns, inner] transposed, in `dtype` where it is not float8.
+    """A product of x [rows, inner] and weight [columns, inner] transposed, in `dtype` or float8.
 
-    `weight_dtype` is that of the weight as it is kept, `kept` says that it is quantised already,
-    `stored` that it exists in float8 only, `training` that both gradients are wanted, `split` that
-    a float8 product takes a call for each 128 columns that are summed over, `fused` that quantising
-    is compiled into few kernels; eager mode takes one for each operation.
+    `weight_dtype` is the dtype of the stored weight; `kept`: it is quantised already; `stored`: it
+    exists in float8 only; `training`: both gradients are computed; `split`: a float8 product takes
+    one call per 128 columns of the inner dimension; `fused`: quantisation is compiled into few
+    kernels, else it takes one kernel per operation.
     """
 
     rows: int
@@ -50,12 +50,12 @@ class Job:
 
     @property
     def sizes(self) -> str:
-        """For people: rows x inner x columns."""
+        """The sizes as text: rows x inner x columns."""
         return f"{self.rows} x {self.inner} x {self.columns}"
 
     @property
     def operations(self) -> float:
-        """Of one product."""
+        """FLOPs of one product."""
         return 2.0 * self.rows * self.inner * self.columns
 
     @property
@@ -65,7 +65,7 @@ class Job:
         return rows * inner, columns * inner, rows * columns
 
     def plain(self) -> list[Work]:
-        """The kernels without float8: the products, and what brings the weight to `dtype`."""
+        """Return the kernels without float8: the products and the cast of the weight."""
         size, (x, weight, out) = self.dtype.itemsize, self._numbers
         kernels = [(self.operations, (x + weight + out) * size)] * (3 if self.training else 1)
         if self.stored or self.weight_dtype != self.dtype:
@@ -74,7 +74,7 @@ class Job:
         return kernels
 
     def float8(self) -> list[Work]:
-        """The kernels with float8: what quantises, the products, and the sums of split ones."""
+        """Return the kernels with float8: quantisation, products, and sums of split products."""
         kernels = [(0.0, moved) for moved in self.quantising()]
         for operands, out, size, summed in self._products():
             calls = -(-summed // BLOCK) if self.split else 1
@@ -92,10 +92,10 @@ class Job:
             yield out + x, weight, self.weight_dtype.itemsize, self.rows
 
     def quantising(self) -> list[int]:
-        """Bytes of each kernel that makes float8 numbers.
+        """Return the bytes moved by each quantisation kernel.
 
-        For the gradients each operand is wanted transposed as well: copied where its scale is a
-        single one, quantised anew where it is not.
+        Gradients also need each operand transposed: copied if it has a single scale, else quantised
+        again.
         """
         x, weight, out = self._numbers
         size, weight_size = self.dtype.itemsize, self.weight_dtype.itemsize
@@ -126,36 +126,36 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Is it float8, and why (or why not).
+    """Whether float8 is chosen, and why.
 
-    `plain` is the other arm: named "bf16" say, or "weight_only" where the weight exists in float8
-    alone.
+    `plain` is the other arm, named after its dtype, or "weight_only" if the weight exists in float8
+    only.
     """
 
     float8: bool
     reason: str
     plain: Path
 
-    def told(self, taken: str) -> str:
-        """The name of what was taken, and why."""
-        return f"{taken} ({self.reason})"
+    def describe(self, path: str) -> str:
+        """Return "path (reason)" for logs."""
+        return f"{path} ({self.reason})"
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Seconds of both arms."""
+    """Predicted seconds of both arms."""
 
     float8_s: float
     plain_s: float
 
     @property
     def ratio(self) -> float:
-        """Above 1 float8 is faster."""
+        """Plain time over float8 time; above 1 float8 is faster."""
         return self.plain_s / self.float8_s
 
 
 def predict(job: Job, hardware: Hardware) -> Prediction | None:
-    """What both arms should take; None where the device's peaks are not known."""
+    """Predict the seconds of both arms; None if the device's peak rates are unknown."""
     rates = [peak_flops(hardware, one) for one in ("fp8", _number(job.dtype, hardware))]
     bandwidth, launch = peak_bandwidth(hardware), LAUNCH_S.get(hardware.vendor, 0.0)
     if None in rates or not bandwidth:
@@ -168,10 +168,10 @@ def predict(job: Job, hardware: Hardware) -> Prediction | None:
 
 
 def choose(job: Job, hardware: Hardware) -> Choice:
-    """The arm that should be faster, and why.
+    """Choose the arm that is predicted to be faster.
 
-    Without float8 units it is the plain arm. Where nothing can be predicted it is too, unless the
-    weight exists in float8 alone: widening that for each call moves more bytes than it spares.
+    Without float8 units it is the plain arm. Without a prediction it is, too, unless the weight
+    exists in float8 only: casting it in each call moves more bytes than it saves.
     """
     plain = "weight_only" if job.stored else NAMES.get(job.dtype, str(job.dtype)[6:])
     predicted = predict(job, hardware)
@@ -189,15 +189,15 @@ def choose(job: Job, hardware: Hardware) -> Choice:
 
 
 def no_units(hardware: Hardware) -> str | None:
-    """Why hardware does not multiply float8 numbers; None where it does."""
+    """Return why the hardware cannot multiply float8; None if it can."""
     return None if hardware.has("fp8") else f"no FP8 units on {hardware.target or hardware.vendor}"
 
 
 def choose_for(device: torch.device, rows: int, *of: object) -> Choice:
-    """`choose` for `Job(rows, *of)` on a device.
+    """Call `choose` for `Job(rows, *of)` on a device.
 
-    Rows count as the next power of two: there is one choice for all of them up to there, and one
-    compiled graph.
+    `rows` is rounded up to a power of two, so that up to there one choice and one compiled graph
+    suffice.
     """
     power = 1
     while power < rows:

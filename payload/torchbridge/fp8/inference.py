@@ -27,15 +27,15 @@ from torchbridge.memory import model_bytes
 
 
 class FP8InferenceLinear(PinnedDtypes):
-    """y = x W^T + b with W stored in float8 and no other copy of it; x [..., in], no gradients.
+    """Compute y = x W^T + b for x [..., in] with W stored in float8 only; no gradients.
 
-    `input_scale` is a fixed quantisation scale of the input (from calibration), or None: then each
-    input gets its own. `path` and `fast_accum` are NativeFP8Linear's, but that without float8 units
-    `predicted` is `weight_only`: x as it is times the weight, widened to x's dtype for the call.
+    `input_scale` is a fixed quantisation scale of the input from calibration, or None to compute
+    one per input. `path` and `fast_accum` are as in NativeFP8Linear, but without float8 units
+    `predicted` becomes `weight_only`: W is cast to x's dtype in each call.
 
     Raises:
-        ValueError: (in forward) a path that is none.
-        RuntimeError: (in forward) the path was asked for by name and the device cannot take it.
+        ValueError: (in forward) the path is unknown.
+        RuntimeError: (in forward) the requested path cannot run on the device.
     """
 
     pinned = ("weight", "weight_scale", "input_scale")
@@ -50,7 +50,7 @@ class FP8InferenceLinear(PinnedDtypes):
         fast_accum: bool = True,
         input_amax: Tensor | None = None,
     ) -> None:
-        """Quantise the weight of `linear`, which is left as it was."""
+        """Quantise the weight of `linear`, which is not changed."""
         super().__init__()
         self.in_features, self.out_features = linear.in_features, linear.out_features
         self.input_kind = Granularity(granularity)
@@ -70,16 +70,16 @@ class FP8InferenceLinear(PinnedDtypes):
     @property
     def path_taken(self) -> str:
         """How the last forward was computed."""
-        return self.taken.name if self.choice is None else self.choice.told(self.taken.name)
+        return self.taken.name if self.choice is None else self.choice.describe(self.taken.name)
 
     @property
     def fallback(self) -> str | None:
-        """Why the last forward was not computed by float8 units; None when it was."""
+        """Why the last forward did not use float8 units; None if it did."""
         return self.taken.fallback
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
-        """x [..., in] to [..., out], in x's dtype."""
+        """Map x [..., in] to [..., out] in x's dtype."""
         flat = x.reshape(-1, self.in_features)
         self.choice = self._choose(flat) if self.path == "predicted" else None
         bias = None if self.bias is None else self.bias.to(x.dtype)
@@ -115,15 +115,15 @@ class FP8InferenceLinear(PinnedDtypes):
         return choose_for(x.device, x.shape[0], inner, columns, x.dtype, x.dtype, *how)
 
     def extra_repr(self) -> str:
-        """For print(model)."""
+        """Return sizes, dtype and granularity as text."""
         widths = f"in_features={self.in_features}, out_features={self.out_features}"
         return f"{widths}, {self.weight.dtype}, granularity={self.input_kind.value}"
 
 
 class FP8InferenceEngine:
-    """A model whose linear layers hold float8 weights only; the model given is left as it was.
+    """Build a copy of a model whose linear layers store float8 weights only.
 
-    `skip` are patterns of layers' names that stay as they are.
+    `skip` are name patterns of layers to leave unchanged.
     """
 
     def __init__(
@@ -145,15 +145,14 @@ class FP8InferenceEngine:
 
     @torch.no_grad()
     def prepare(self, calibration: Iterable[Tensor] = ()) -> nn.Module:
-        """Make the float8 model, once, and let go of the original.
+        """Build the float8 model, once, and drop the reference to the original.
 
-        With `calibration` inputs the layers' input scales are fixed: that saves the search for the
-        largest number in each call; what is larger than anything seen here saturates.
+        `calibration` inputs fix the layers' input scales, which saves computing them in each call;
+        later inputs beyond the calibrated range saturate.
 
         Raises:
             RuntimeError: the engine is prepared already.
-            ValueError: no linear layer to convert, or calibration with more scales than one per
-                tensor.
+            ValueError: there is no linear layer, or calibration without granularity "tensor".
         """
         if self.source is None:
             raise RuntimeError("the engine is prepared already; make another from the original")
@@ -177,7 +176,7 @@ class FP8InferenceEngine:
         return self.model
 
     def infer(self, *inputs: Tensor) -> Tensor:
-        """The float8 model's output.
+        """Return the output of the float8 model.
 
         Raises:
             RuntimeError: the engine was not prepared.
@@ -186,7 +185,7 @@ class FP8InferenceEngine:
             return self._prepared()(*inputs)
 
     def get_memory_savings(self) -> dict[str, float]:
-        """Bytes of storage of both models, measured, and of their converted weights.
+        """Return the measured storage bytes of both models and of the converted weights.
 
         Raises:
             RuntimeError: the engine was not prepared.
@@ -205,7 +204,7 @@ class FP8InferenceEngine:
         }
 
     def get_layer_info(self) -> dict[str, dict[str, object]]:
-        """Of each converted layer: widths, scales, bytes, and how it was computed last.
+        """Return, per converted layer, its sizes, scales, bytes, and last path.
 
         Raises:
             RuntimeError: the engine was not prepared.

@@ -1,4 +1,4 @@
-"""A linear layer whose three matrix products are computed with float8 numbers."""
+"""A linear layer whose three matrix products are computed in float8."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _PRODUCTS = ("forward", "grad_input", "grad_weight")
 def quantised(
     x: Tensor, fmt: FP8Dtype, granularity: Granularity, margin: float = 0.0
 ) -> FP8QuantizedTensor:
-    """x [M, K] with scales of its own; the numbers are those of `FP8QuantizedTensor.from_tensor`.
+    """Quantise x [M, K] with its own scales, as `FP8QuantizedTensor.from_tensor`.
 
-    Scales of rows are found and used in one kernel where `torchbridge.kernels` has one for the
-    device. torch.compile makes its own of the composition, and puts what produced x into it.
+    Row scales use a kernel of `torchbridge.kernels` if there is one for the device, but not under
+    torch.compile, which fuses the composition with what produced x.
     """
     if granularity is Granularity.ROW and margin == 0 and not torch.compiler.is_compiling():
         return quantise_rows(x, native_dtype(fmt, x.device))
@@ -34,32 +34,30 @@ def quantised(
 
 
 def always_called(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-    """A hook that does nothing, but nn.TransformerEncoderLayer calls layers that have one.
+    """Forward pre-hook that does nothing.
 
-    In eval mode it would otherwise read their weights itself, and pass the float8 product by.
+    nn.TransformerEncoderLayer calls layers that have a hook; otherwise, in eval mode, it reads
+    their weights directly and bypasses the float8 product.
     """
 
 
 class NativeFP8Linear(nn.Linear):
     """nn.Linear with float8 products: y = x W^T + b, dL/dx = g W, dL/dW = g^T x; x [..., in].
 
-    The weight stays a Parameter in its own dtype and is quantised for every step; activations and
-    weight in `forward_format`, gradients in `backward_format`. `granularity`: a scale per tensor,
-    per row, or per 128 columns (of the weight: per 128 x 128 tile). In eval mode the quantised
-    weight is kept until the weight changes; writes through `.data` are not seen (`sync_weights`).
-
-    `path`: predicted (unless told), which computes without float8 (in the dtype of the input, or
-    autocast's) where that is predicted to be faster (dispatch.py); auto, scaled_mm and dequantised
-    are float8 always. `path_taken` says how the last forward was computed, and why if it was
-    predicted, `fallback` why not by float8 units, and `paths` all three products.
-
-    `fast_accum`: the forward product sums in the units' own bits, where the kernel can; that is off
-    by a thousandth, rounding to e4m3 by 37 (relative RMS). The gradients' products never do: they
-    sum over all tokens.
+    The weight stays a Parameter in its own dtype and is quantised in every step. `forward_format`
+    is of activations and weight, `backward_format` of gradients. `granularity`: one scale per
+    tensor, per row, or per 128 columns (of the weight: per 128 x 128 tile). In eval mode the
+    quantised weight is kept until the weight changes; writes through `.data` are not noticed
+    (`sync_weights`). `path`: "predicted" (default) computes in the dtype of the input, or
+    autocast's, if that is predicted to be faster (dispatch.py); auto, scaled_mm and dequantised
+    always use float8. `path_taken` says how the last forward was computed, `fallback` why not by
+    float8 units, `paths` how each product was. `fast_accum`: the forward product accumulates in the
+    units' own precision where the kernel can, with an error of 0.1 % (rounding to e4m3: 3.7 %,
+    relative RMS); gradients never do, because they sum over all tokens.
 
     Raises:
-        ValueError: an unknown granularity, or (in forward) a path that is none.
-        RuntimeError: (in forward) the path was asked for by name and the device cannot take it.
+        ValueError: the granularity is unknown, or (in forward) the path.
+        RuntimeError: (in forward) the requested path cannot run on the device.
     """
 
     def __init__(
@@ -96,15 +94,15 @@ class NativeFP8Linear(nn.Linear):
         if not self.paths:
             return None
         name = self.paths["forward"].name
-        return name if self.choice is None else self.choice.told(name)
+        return name if self.choice is None else self.choice.describe(name)
 
     @property
     def fallback(self) -> str | None:
-        """Why the last forward was not computed by float8 units; None when it was."""
+        """Why the last forward did not use float8 units; None if it did."""
         return self.paths["forward"].fallback if self.paths else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """x [..., in] to [..., out], in x's dtype or autocast's."""
+        """Map x [..., in] to [..., out] in x's dtype or autocast's."""
         dtype = autocast_dtype(x) or x.dtype
         flat = x.reshape(-1, self.in_features)
         paths = self._plan(flat, dtype)
@@ -121,7 +119,7 @@ class NativeFP8Linear(nn.Linear):
         return out.reshape(*x.shape[:-1], self.out_features)
 
     def quantize(self, role: str, matrix: Tensor) -> FP8QuantizedTensor:
-        """`matrix`, of role input, weight or gradient, with scales along its rows."""
+        """Quantise `matrix` with scales along its rows; `role` is input, weight or gradient."""
         fmt = self.backward_format if role == "gradient" else self.forward_format
         kind = Granularity(self.granularity)
         if kind is Granularity.BLOCK and role == "weight":
@@ -129,7 +127,7 @@ class NativeFP8Linear(nn.Linear):
         return quantised(matrix, fmt, kind, self.margin)
 
     def quantized_weight(self) -> FP8QuantizedTensor:
-        """The weight as it is multiplied: quantised now, or in eval mode once."""
+        """Return the quantised weight; in eval mode it is cached."""
         if self.training:
             return self.quantize("weight", self.weight)
         if self._synced is not None:
@@ -142,9 +140,9 @@ class NativeFP8Linear(nn.Linear):
         return self._kept[1]
 
     def sync_weights(self) -> FP8QuantizedTensor:
-        """Quantise the weight once for all that comes in eval mode, compiled or not.
+        """Quantise the weight once for all later calls in eval mode, compiled or not.
 
-        To be called again when the weight has changed; moving the layer forgets it.
+        Call it again after the weight has changed; moving the layer drops it.
         """
         self._synced = self._quantized_now()
         return self._synced
@@ -162,7 +160,7 @@ class NativeFP8Linear(nn.Linear):
         return *of_weight, self.forward_format, self.granularity, self.margin
 
     def get_fp8_info(self) -> dict[str, object]:
-        """Formats, scale, error of the quantised weight, and how forward was computed."""
+        """Return formats, scale, error of the quantised weight, and the last forward's path."""
         quantised = NativeFP8Linear.quantize(self, "weight", self.weight)  # leaves no history
         error = (quantised.dequantize(torch.float32) - self.weight.detach().float()).square().mean()
         size = self.weight.detach().float().square().mean()
@@ -181,7 +179,7 @@ class NativeFP8Linear(nn.Linear):
         }
 
     def extra_repr(self) -> str:
-        """For print(model)."""
+        """Return sizes, formats and granularity as text."""
         formats = f"{self.forward_format.value}/{self.backward_format.value}"
         return f"{super().extra_repr()}, {formats}, granularity={self.granularity}"
 
@@ -195,7 +193,7 @@ class NativeFP8Linear(nn.Linear):
 
     @property
     def product_path(self) -> str:
-        """The path of the float8 products."""
+        """The path passed to the float8 products."""
         return "auto" if self.path == "predicted" else self.path
 
     def _plan(self, x: Tensor, out_dtype: torch.dtype) -> dict[str, Path]:
@@ -224,7 +222,7 @@ class NativeFP8Linear(nn.Linear):
         }
 
     def train(self, mode: bool = True) -> nn.Module:
-        """As nn.Module's; what was kept for eval mode is let go of."""
+        """Set the mode as nn.Module, and drop the quantised weight kept for eval mode."""
         self._kept = None
         return super().train(mode)
 

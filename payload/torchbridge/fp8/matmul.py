@@ -1,9 +1,9 @@
-"""The scaled matrix multiply of two float8 matrices, and why a device cannot do it where it cannot.
+"""Multiply two scaled float8 matrices, or explain why a device cannot.
 
-What torch's kernel runs on a device is found by running it and comparing the numbers. It gets a
-[M, K] by rows, b [K, N] by columns, and inverse (dequantisation) scales: single ones [], of rows
-[M, 1] and [1, N], or of 128-blocks [M or M / 128, K / 128] and [N or N / 128, K / 128]. Their
-layouts are those of torch's own checks (aten/src/ATen/native/cuda/ScaledBlas.cpp).
+Which torch kernels run on a device is found by running them and comparing the results. A kernel
+gets a [M, K] row-major, b [K, N] column-major, and inverse (dequantisation) scales: single [], per
+row [M, 1] and [1, N], or per 128-block [M or M / 128, K / 128] and [N or N / 128, K / 128]. The
+layouts are those that torch checks (aten/src/ATen/native/cuda/ScaledBlas.cpp).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ WHOLE = 4 * BLOCK
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """How a product is computed; `fallback` says why not by the device's kernel.
+    """How a product is computed.
 
-    `kernel` is torch's name of it, `writes` the dtype of its output, `fast_accum` whether it sums
-    in fewer bits, `adds` whether it adds a bias as it writes (with single scales). `splits` says
-    why a product with 128-block scales takes a call per 128 columns; None where one call takes
-    them, or where there are none.
+    `fallback` says why not by the device's kernel. `kernel` is torch's name of the kernel, `writes`
+    its output dtype, `fast_accum` whether it accumulates in fewer bits, `adds` whether it adds a
+    bias (single scales only). `splits` says why a product with 128-block scales takes one call per
+    128 columns; else None.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Path:
 
 
 def padded(matrix: Tensor, height: int = 1, width: int = ALIGNMENT) -> Tensor:
-    """Contiguous, with zeros up to multiples of `height` rows and `width` columns."""
+    """Return a contiguous copy, zero-padded to multiples of `height` rows and `width` columns."""
     below, beside = -matrix.shape[0] % height, -matrix.shape[1] % width
     if below or beside:  # padding is not implemented for float8; its zero is the byte 0
         matrix = F.pad(matrix.view(torch.uint8), (0, beside, 0, below)).view(matrix.dtype)
@@ -89,17 +89,16 @@ def scaled_matmul(
     path: str = "auto",
     fast_accum: bool = False,
 ) -> tuple[Tensor, Path]:
-    """a [M, K] times b [N, K] transposed, plus bias [N]: [M, N], and how it was computed.
+    """Multiply a [M, K] by b [N, K] transposed, add bias [N]; return ([M, N], path taken).
 
-    Paths: `scaled_mm` multiplies float8 numbers; `dequantised` what they stand for, which is slower
-    than not quantising at all: on the CPU in float32, elsewhere in `out_dtype` if that has 16 bits.
-    `auto` takes the first where it runs. With
-    `fast_accum` a kernel that can sums in the units' own bits (about 14 of Hopper's) instead of
-    moving to float32 in between; with 128-block scales none does.
+    Paths: `scaled_mm` multiplies float8; `dequantised` multiplies dequantised values, which is
+    slower than not quantising, on the CPU in float32, elsewhere in a 16-bit `out_dtype`, else
+    float32; `auto` takes the first if it runs. With `fast_accum` a kernel accumulates in the units'
+    own precision (about 14 bits on Hopper) if it can; with 128-block scales none can.
 
     Raises:
-        ValueError: no such path, or inner widths that differ.
-        RuntimeError: the path was asked for by name and this device cannot take it.
+        ValueError: the path is unknown, or the inner sizes differ.
+        RuntimeError: the requested path cannot run on this device.
     """
     if a.shape[1] != b.shape[1]:
         raise ValueError(f"inner widths differ: {tuple(a.shape)} times {tuple(b.shape)} transposed")
@@ -134,13 +133,13 @@ def find_path(
     fast_accum: bool = False,
     heights: Heights | None = None,
 ) -> Path:
-    """How products of these dtypes are computed; `single`: both operands have a single scale.
+    """Return how products of these dtypes are computed; `single`: both have a single scale.
 
-    `heights`: of block scales, the rows that share one, in a and in b.
+    `heights` are the rows that share a block scale, in a and in b.
 
     Raises:
-        ValueError: no such path.
-        RuntimeError: the path was asked for by name and this device cannot take it.
+        ValueError: the path is unknown.
+        RuntimeError: the requested path cannot run on this device.
     """
     if path not in PATHS:
         raise ValueError(f"path {path!r} is none of {', '.join(PATHS)}")

@@ -1,12 +1,10 @@
-"""Training with float8 products: settings, delayed scales, the model, and the optimiser's step."""
+"""Training with float8 products: settings, delayed scales, layers and the training engine."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -20,7 +18,6 @@ from torchbridge.float8 import (
     native_dtype,
     scale_from_amax,
 )
-from torchbridge.fp8 import transformer_engine
 from torchbridge.fp8.conversion import (
     PinnedDtypes,
     adopt,
@@ -38,21 +35,17 @@ AMAX_ALGORITHMS = ("max", "most_recent")
 
 @dataclass(frozen=True, slots=True)
 class FP8Config:
-    """How linear layers are trained with float8 products.
+    """Settings of training with float8 products.
 
-    `scaling`: dynamic takes the scale of each tensor from the tensor itself; delayed from the
-    largest numbers (`amax_compute_algo`: max or most_recent) of `amax_history_len` steps before,
-    with `margin` binary orders of magnitude to spare. `granularity` is of dynamic scales.
-
-    The loss scale of float16 starts at `initial_scale`, is multiplied by `growth_factor` after
-    `growth_interval` good steps, and by `backoff_factor` when a gradient is not finite.
-
-    `path` and `fast_accum` are NativeFP8Linear's.
-
-    `use_te_linear` takes Transformer Engine's layers where that package and a CUDA device are.
+    `scaling`: "dynamic" computes each tensor's scale from the tensor; "delayed" from the largest
+    magnitudes (`amax_compute_algo`: max or most_recent) of the last `amax_history_len` steps, with
+    a headroom of 2 ** `margin`. `granularity` applies to dynamic scales. The loss scale for float16
+    starts at `initial_scale`, is multiplied by `growth_factor` after `growth_interval` good steps,
+    and by `backoff_factor` when a gradient is not finite. `path` and `fast_accum` are
+    NativeFP8Linear's.
 
     Raises:
-        ValueError: a setting that cannot be.
+        ValueError: a setting is invalid.
     """
 
     forward_format: FP8Format = FP8Format.E4M3
@@ -66,7 +59,6 @@ class FP8Config:
     amax_history_len: int = 1024
     amax_compute_algo: str = "max"
     margin: int = 2
-    use_te_linear: bool = True
     path: str | None = None
     fast_accum: bool = True
 
@@ -96,9 +88,9 @@ class FP8Config:
 
 
 class AmaxHistory(PinnedDtypes):
-    """The largest numbers of the last `length` steps, newest first; 0 where there was no step.
+    """Largest magnitudes of the last `length` steps, newest first; 0 for steps not made yet.
 
-    `saturated` counts the numbers that were beyond the format, for lack of foresight.
+    `saturated` counts numbers that exceeded the format's range.
     """
 
     pinned = ("amax", "scale")
@@ -115,9 +107,10 @@ class AmaxHistory(PinnedDtypes):
 
     @torch.no_grad()
     def quantize(self, x: Tensor, record: bool) -> FP8QuantizedTensor:
-        """By the scale that the steps before give; x's own largest number counts from the next.
+        """Quantise x by the scale of earlier steps; with `record`, add x's magnitude for
+        later steps.
 
-        The very first tensor is its own history. Without `record` nothing is remembered.
+        The first tensor is scaled by its own magnitude.
         """
         limit = torch.finfo(native_dtype(self.format, x.device)).max
         current = amax_of(x)
@@ -134,7 +127,7 @@ class AmaxHistory(PinnedDtypes):
 
 
 def histories(config: FP8Config, device: torch.device | None = None) -> nn.ModuleDict:
-    """Empty histories by role; none with dynamic scaling."""
+    """Create empty histories by role; none with dynamic scaling."""
     if config.scaling == "dynamic":
         return nn.ModuleDict()
     formats = {
@@ -146,10 +139,10 @@ def histories(config: FP8Config, device: torch.device | None = None) -> nn.Modul
 
 
 class FP8LinearLayer(NativeFP8Linear):
-    """NativeFP8Linear by an FP8Config, with delayed scaling if that says so; x [..., in].
+    """NativeFP8Linear configured by an FP8Config, with delayed scaling if configured; x [..., in].
 
-    In eval mode the histories are used and not changed. Delayed scaling is not traced whole by
-    torch.compile: the gradient's history changes in backward.
+    In eval mode the histories are used and not changed. torch.compile cannot capture delayed
+    scaling in one graph, because the gradient's history changes in backward.
     """
 
     def __init__(
@@ -179,7 +172,7 @@ class FP8LinearLayer(NativeFP8Linear):
         self.histories = histories(config, device)
 
     def quantize(self, role: str, matrix: Tensor) -> FP8QuantizedTensor:
-        """`matrix`, of role input, weight or gradient, by its history where there is one."""
+        """Quantise `matrix` by the history of its role (input, weight, gradient), if any."""
         if role in self.histories:
             return self.histories[role].quantize(matrix, record=self.training)
         return super().quantize(role, matrix)
@@ -189,11 +182,11 @@ class FP8LinearLayer(NativeFP8Linear):
         return None if self.histories else super()._state()
 
     def get_scales(self) -> dict[str, float]:
-        """The scales that were used last, by role; empty with dynamic scaling."""
+        """Return the last scales by role; empty with dynamic scaling."""
         return {role: one.scale.item() for role, one in self.histories.items()}
 
     def saturated(self) -> int:
-        """Numbers that delayed scales could not hold, so far."""
+        """Return how many numbers exceeded delayed scales since construction."""
         return sum(int(one.saturated) for one in self.histories.values())
 
 
@@ -203,9 +196,9 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 def convert_model_to_fp8_training(
     model: nn.Module, config: FP8Config | None = None, *, inplace: bool = False
 ) -> nn.Module:
-    """`model` with FP8LinearLayer for every nn.Linear.
+    """Replace every nn.Linear by FP8LinearLayer.
 
-    In place the layers keep their very Parameters, so that an optimiser stays valid.
+    In place the parameters are kept, so an optimizer stays valid.
 
     Raises:
         ValueError: the model has no layer to convert.
@@ -225,29 +218,17 @@ def _fp8_layer(linear: nn.Linear, config: FP8Config) -> nn.Module:
 
 
 class FP8TrainingEngine:
-    """Trains a model whose linear layers compute with float8; outside `with` it is as before.
+    """Train a model whose linear layers compute in float8 within a `with` block.
 
-    Entering (or `setup`) replaces the layers, leaving (or `restore`) puts the plain ones back, with
-    the trained parameters: they are the same objects all along, so any optimiser stays valid.
-
-    Each float8 tensor has a scale of its own. The loss is scaled where float16 is computed between
-    them, under autocast: there a step whose gradients are not finite is left out and counted, for
-    which the host waits. float32 and bfloat16 need no scale, and their steps wait for nothing.
-
-    `te`: the Transformer Engine package; by default the installed one, if the config wants it and
-    it can do on this device what the config says. `path_taken` is transformer_engine or native;
-    `fallback` says why the first was wanted and not taken.
+    Entering (or `setup`) replaces the layers, leaving (or `restore`) restores the original ones;
+    the parameters are the same objects, so any optimizer stays valid. The loss is scaled if
+    autocast computes in float16: steps with non-finite gradients are skipped and counted, which
+    synchronises the device. float32 and bfloat16 need no loss scale and no synchronisation.
     """
 
-    def __init__(
-        self, model: nn.Module, config: FP8Config | None = None, *, te: ModuleType | None = None
-    ) -> None:
+    def __init__(self, model: nn.Module, config: FP8Config | None = None) -> None:
         self.model, self.config = model, config or FP8Config()
         self.device = next(model.parameters()).device
-        self.te, self.fallback = te, None
-        if te is None and self.config.use_te_linear:
-            self.fallback = transformer_engine.why_not(self.device, self.config)
-            self.te = transformer_engine.load() if self.fallback is None else None
         self.steps = self.overflows = 0
         self._scaled = False  # are there gradients of a scaled loss?
         self.scaler = torch.amp.GradScaler(
@@ -261,36 +242,28 @@ class FP8TrainingEngine:
         self._originals: dict[nn.Module, nn.Module] = {}  # by what stands in for them
 
     @property
-    def path_taken(self) -> str:
-        """transformer_engine or native."""
-        return "native" if self.te is None else "transformer_engine"
-
-    @property
     def loss_scale(self) -> float:
-        """What the next loss in float16 is multiplied by."""
+        """The factor of the next loss in float16."""
         return self.scaler.get_scale()
 
     def setup(self) -> FP8TrainingEngine:
         """Replace the linear layers, once.
 
         Raises:
-            ValueError: the model has no layer to convert, or Transformer Engine lacks the formats.
+            ValueError: there is no layer to convert.
         """
         if self._originals:
             return self
-        layers = list(linear_layers(self.model).values())
-        if self.te is not None:
-            transformer_engine.recipe(self.config, self.te)  # refused now rather than in a step
-            layers = [one for one in layers if transformer_engine.fits(one)]
+        layers = linear_layers(self.model).values()
         if not layers:
             raise ValueError(f"{type(self.model).__name__} has no nn.Linear to convert")
-        stand_ins = {one: self._stand_in(one) for one in layers}
+        stand_ins = {one: _fp8_layer(one, self.config) for one in layers}
         self.model = replace_modules(self.model, stand_ins)
         self._originals = {new: old for old, new in stand_ins.items()}
         return self
 
     def restore(self) -> nn.Module:
-        """Put the plain layers back; they have the trained parameters."""
+        """Restore the original layers, which have the trained parameters."""
         for new, old in self._originals.items():
             old.train(new.training)
         self.model = replace_modules(self.model, self._originals)
@@ -304,21 +277,20 @@ class FP8TrainingEngine:
         self.restore()
 
     def training_step(self, inputs: Tensor, targets: Tensor, loss: Loss = F.mse_loss) -> Tensor:
-        """Forward and backward, adding to the gradients; returns the loss, unscaled and detached.
+        """Run forward and backward, accumulate gradients, and return the unscaled, detached loss.
 
         Raises:
             RuntimeError: the engine was not set up.
         """
         if not self._originals:
             raise RuntimeError("the engine is not set up: call setup() or use it in `with`")
-        with self._products():
-            value = loss(self.model(inputs), targets)
+        value = loss(self.model(inputs), targets)
         self._scaled |= _in_float16(self.device)
         (self.scaler.scale(value) if self._scaled else value).backward()
         return value.detach()
 
     def optimizer_step(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Step by the unscaled gradients and clear them; False if float16's were not finite."""
+        """Update by the unscaled gradients and clear them; False if float16's were not finite."""
         stepped = True
         if self._scaled:
             self.scaler.step(optimizer)
@@ -334,42 +306,29 @@ class FP8TrainingEngine:
         return stepped
 
     def statistics(self) -> dict[str, Any]:
-        """Steps made and left out, the loss scale, and of each layer its scales and path."""
+        """Return steps made and skipped, loss scale, and each layer's scales and path."""
         layers = {name: one for name, one in self.model.named_modules() if one in self._originals}
-        native = {name: one for name, one in layers.items() if isinstance(one, FP8LinearLayer)}
         return {
             "steps": self.steps,
             "overflows": self.overflows,
             "loss_scale": self.loss_scale,
             "layers": len(layers),
-            "path_taken": self.path_taken,
-            "fallback": self.fallback,
-            "saturated": sum(one.saturated() for one in native.values()),
-            "scales": {name: one.get_scales() for name, one in native.items()},
-            "layer_paths": {name: dict(one.paths) for name, one in native.items()},
+            "saturated": sum(one.saturated() for one in layers.values()),
+            "scales": {name: one.get_scales() for name, one in layers.items()},
+            "layer_paths": {name: dict(one.paths) for name, one in layers.items()},
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """A checkpoint: the model with its histories, the loss scale, the counts."""
+        """Return a checkpoint: model with histories, loss scale, counts."""
         counts = {"steps": self.steps, "overflows": self.overflows}
         return {"model": self.model.state_dict(), "scaler": self.scaler.state_dict(), **counts}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint of an engine that was set up like this one."""
+        """Restore a checkpoint of an engine with the same setup."""
         self.model.load_state_dict(state["model"])
         self.scaler.load_state_dict(state["scaler"])
         self._scale = self.loss_scale
         self.steps, self.overflows = state["steps"], state["overflows"]
-
-    def _stand_in(self, original: nn.Linear) -> nn.Module:
-        if self.te is not None:
-            return transformer_engine.linear(original, self.te)
-        return _fp8_layer(original, self.config)
-
-    def _products(self) -> AbstractContextManager[Any]:
-        if self.te is not None:
-            return transformer_engine.autocast(self.config, self.te)
-        return nullcontext()
 
 
 def _in_float16(device: torch.device) -> bool:
@@ -377,8 +336,6 @@ def _in_float16(device: torch.device) -> bool:
     return autocast_on(device.type) and torch.get_autocast_dtype(device.type) == torch.float16
 
 
-def create_fp8_trainer(
-    model: nn.Module, *, te: ModuleType | None = None, **settings: Any
-) -> FP8TrainingEngine:
-    """An engine that is set up; `settings` are FP8Config's."""
-    return FP8TrainingEngine(model, FP8Config(**settings), te=te).setup()
+def create_fp8_trainer(model: nn.Module, **settings: Any) -> FP8TrainingEngine:
+    """Create an engine and set it up; `settings` are FP8Config's."""
+    return FP8TrainingEngine(model, FP8Config(**settings)).setup()

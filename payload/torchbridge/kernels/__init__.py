@@ -1,4 +1,4 @@
-"""Operations with kernels of our own, one module each, and the registry that picks the kernel."""
+"""Fused and Triton kernels, one module per operation, and the registry that selects them."""
 
 from torchbridge.kernels.cross_entropy import linear_cross_entropy
 from torchbridge.kernels.experts import moe_experts
@@ -12,7 +12,6 @@ from torchbridge.kernels.fused import (
     linear_gelu,
     linear_silu,
 )
-from torchbridge.kernels.gated import gated_linear
 from torchbridge.kernels.grouped import grouped_mm
 from torchbridge.kernels.quantise import quantise_rows
 from torchbridge.kernels.registry import (

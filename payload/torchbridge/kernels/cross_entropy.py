@@ -1,10 +1,9 @@
-"""Linear layer and cross-entropy over many classes, a chunk of tokens at a time.
+"""Linear layer and cross-entropy over many classes, computed in chunks of tokens.
 
-The logits [T, V] of a language model's head are its largest tensor. Here a chunk of them is made,
-turned into the gradient in its own place and multiplied on, before the next: no pass is added,
-since the loss is the end of the network and its gradient needs nothing that comes later. Three
-matrix products, as many as autograd does, by the library; most of the time is theirs, so what this
-saves is memory, and with it traffic.
+The logits [T, V] of a language model's head are its largest tensor. Here a chunk of them is
+computed, overwritten by its gradient and used in the gradients' products before the next chunk. The
+loss is the end of the network, so its gradient is known in the forward pass. Time is that of the
+same three matrix products as autograd's; memory is saved.
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ _TWICE = (
 
 
 class Terms(NamedTuple):
-    """The parameters of a token's loss, and how it is computed.
+    """Parameters of a token's loss and of its computation.
 
-    `way` is the kernel that turns logits into gradients, "triton" or "torch", or "auto" for the
-    registry's choice; `rows` is the number of tokens of a chunk.
+    `way` is the kernel that turns logits into gradients: "triton", "torch", or "auto" for the
+    registry's choice; `rows` is the number of tokens per chunk.
     """
 
     ignore_index: int
@@ -59,16 +58,15 @@ class Terms(NamedTuple):
 def linear_cross_entropy(
     x: Tensor, weight: Tensor, target: Tensor, *, path: str = "auto", **settings: Any
 ) -> Tensor:
-    """cross_entropy(x weight^T, target) that holds the logits of a few tokens at a time.
+    """Compute cross_entropy(x weight^T, target) with the logits of a few tokens at a time.
 
     x [..., d], weight [V, d], target [...] int64; `settings` are those of `in_chunks`, `path` as in
-    `kernel_for`. Differentiable once. Under torch.compile it is one operation, which takes its
-    kernel as it does elsewhere.
+    `kernel_for`. Differentiable once. torch.compile treats it as one operation.
 
     Raises:
-        KernelRefused: the kernel asked for cannot compute this here.
-        ValueError: shapes, dtypes or settings that make no sense.
-        RuntimeError: in backward, a second time or for a second derivative.
+        KernelRefused: the requested kernel cannot compute this on this device.
+        ValueError: shapes, dtypes or settings are invalid.
+        RuntimeError: in a second backward, or for a second derivative.
     """
     if path != "auto":
         path = kernel_for("linear_cross_entropy", (x, weight), path).name
@@ -88,11 +86,12 @@ def in_chunks(
     rows: int | None = None,
     way: str = "auto",
 ) -> Tensor:
-    """As `linear_cross_entropy` -> float32 (float64 of float64): [] or, for "none", target's shape.
+    """Compute `linear_cross_entropy` in float32 (float64 of float64).
 
-    `z_loss` adds z_loss * log(sum(e^logits))^2 for each token. `skip_ignored` leaves tokens of
-    `ignore_index` out of the products too, which takes a wait for the device. `rows` tokens are in
-    a chunk. `way` is "triton", "torch" or "auto", whether the registry allows it or not.
+    Returns [], or target's shape for reduction "none". `z_loss` adds z_loss * log(sum(e^logits))^2
+    per token. `skip_ignored` omits tokens of `ignore_index` from the products, which synchronises
+    the device. `rows` is the number of tokens per chunk. `way` is "triton", "torch" or "auto",
+    regardless of the registry's rules.
     """
     _check(x, weight, target, label_smoothing, reduction)
     dtype = autocast_dtype(x) or x.dtype  # what F.linear would be given
@@ -113,12 +112,11 @@ def in_chunks(
 
 
 def chunk_rows(tokens: int, device: str) -> int:
-    """Even chunks in full tiles: of 2,048 rows at most on a GPU, but no more than 8 of them.
+    """Return the tokens per chunk: equal chunks in full tiles, at most 8, on a GPU 2,048 rows each.
 
-    At 16,384 tokens of 2,048 numbers and 131,072 classes in 16 bit torch.compile holds the logits,
-    4.3 GB, and the gradients, 0.6 GB: 4.9. This holds the gradients and a chunk's logits: 2,048
-    rows take 0.54 GB, 1.14 in all, 0.23 of that; 3,302 would be 0.3 of it, the goal. Of those,
-    2,048 x 2,048 numbers of x's gradient are 128 tiles for the 132 processors of an H100.
+    For 16,384 tokens of width 2,048 and 131,072 classes in 16 bits, torch.compile holds logits (4.3
+    GB) and gradients (0.6 GB); this holds the gradients and one chunk's logits (0.54 GB): 23 % of
+    that. 2,048 rows give 128 tiles of x's gradient for the 132 processors of an H100.
     """
     tokens = max(tokens, 1)
     parts = min(CHUNKS, -(-tokens // FULL_ROWS.get(device, TILE)))
@@ -291,13 +289,13 @@ def rows_by_library_(
     smoothing: float,
     z_loss: float,
 ) -> tuple[Tensor, Tensor]:
-    """logits [N, V] -> losses [N], and the logits, replaced by scale * their gradient if a scale is
-    given.
+    """Map logits [N, V] to losses [N], by torch's operations; return both.
 
-    16-bit logits are copied once to float32; others are not copied.
+    With `scale` the logits are overwritten by scale * gradient. 16-bit logits are copied once to
+    float32.
 
     Raises:
-        IndexError, RuntimeError: a target outside of the classes.
+        IndexError, RuntimeError: a target is not a class.
     """
     wide = logits.to(_wide(logits.dtype))
     counts = target != ignore_index
@@ -319,7 +317,7 @@ def rows_by_library_(
 
 @jit
 def row_totals(row, size, room, block: tl.constexpr):
-    """Of a row: log(sum(e^x)), and sum(x); beyond `size` of `room` there may be anything."""
+    """Return log(sum(e^x)) and sum(x) of a row; entries from `size` to `room` are ignored."""
     top = -float("inf")
     total = 0.0
     plain = 0.0
@@ -340,7 +338,7 @@ def cross_entropy_kernel(
     logits, target, scale, losses, size, room, stride, scale_stride, ignore, smoothing, z_loss,
     gradient: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    """The loss of a row; `gradient` puts scale * d loss / d logits in the logits' place."""
+    """Compute a row's loss; with `gradient` overwrite its logits by scale * gradient."""
     line = tl.program_id(0).to(tl.int64)
     row = logits + line * stride
     label = tl.load(target + line)
@@ -373,14 +371,14 @@ def rows_in_triton_(
     z_loss: float = 0.0,
     room: int | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """logits [N, V], target [N] int64 -> losses [N] float32, and the logits.
+    """Map logits [N, V] and target [N] int64 to losses [N] float32; return losses and logits.
 
-    With `scale` [N] they have become scale * d loss / d logits. A row whose target is
-    `ignore_index` has the loss and the gradient 0; one whose target is no class has NaN. `room`, by
-    default V, is of how many numbers a row is, those beyond V becoming 0: fast if a multiple of 16.
+    With `scale` [N] the logits are overwritten by scale * d loss / d logits. Rows of `ignore_index`
+    have loss and gradient 0, rows whose target is not a class NaN. `room`, by default V, is the
+    allocated row length, fast if a multiple of 16; entries beyond V are set to 0.
 
     Raises:
-        ValueError: logits that are no matrix of 16 or 32 bit floats with neighbours side by side.
+        ValueError: logits are not a row-major matrix of 16 or 32 bit floats.
     """
     if logits.dim() != 2 or logits.stride(1) != 1 or logits.dtype not in DTYPES:
         raise ValueError(f"logits {tuple(logits.shape)} of {logits.dtype}, {logits.stride()}")
@@ -400,7 +398,7 @@ def rows_in_triton_(
 
 @jit
 def multiply_kernel(x, factor, size, block: tl.constexpr):
-    """x *= factor; of a factor of 1, as most are, it is all that is read."""
+    """Compute x *= factor; for a factor of 1 only the factor is read."""
     by = tl.load(factor)
     if by != 1:
         at = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
@@ -409,7 +407,7 @@ def multiply_kernel(x, factor, size, block: tl.constexpr):
 
 
 def multiply_in_triton_(x: Tensor, factor: Tensor) -> Tensor:
-    """x * factor in x's place: x contiguous, factor one number of float32."""
+    """Multiply contiguous x by a one-element float32 factor, in place."""
     with launching(x):
         multiply_kernel[(triton.cdiv(x.numel(), 4 * ELEMENTS),)](
             x, factor, x.numel(), block=4 * ELEMENTS, num_warps=WARPS

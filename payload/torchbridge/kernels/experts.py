@@ -1,11 +1,10 @@
-"""A mixture's feed-forward experts: the library's way, and five launches in Triton for few tokens.
+"""Feed-forward experts of a mixture: by the library, or by five Triton launches for few tokens.
 
 In Triton the assignments are sorted and blocks of rows listed, each of one expert; two products
-walk that list, the first with its rows picked out of x, the second with the routing weight; the sum
-over a token's experts has a fixed order. Grids follow from shapes alone, so a CUDA graph may hold
-it. The library's way makes a handful of launches for each expert, and waits for the device.
-
-T tokens, k choices each, A = T * k assignments, E experts, width d, hidden width h.
+process that list, the first gathering rows of x, the second applying the routing weights; a token's
+experts are summed in a fixed order. Grids depend only on shapes, so it can be captured in a CUDA
+graph. The library's way makes several launches per expert and synchronises the device. T tokens, k
+choices each, A = T * k assignments, E experts, width d, hidden width h.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from torchbridge.kernels.registry import hardware_of, kernel_for, traced
+from torchbridge.kernels.registry import kernel_for, traced
 from torchbridge.kernels.tiles import (
     DTYPES,
     Tiles,
@@ -85,7 +84,7 @@ def by_library(
     activation: str = "relu",
     gated: bool = False,
 ) -> Tensor:
-    """An expert after the other, each on its rows."""
+    """Compute `moe_experts` one expert after the other."""
     act, chosen = activation_of(activation), experts.reshape(-1)
     if chosen.numel() and not 0 <= int(chosen.min()) <= int(chosen.max()) < len(up):
         raise IndexError(f"experts go from 0 to {len(up) - 1}, got {chosen.unique().tolist()}")
@@ -118,10 +117,11 @@ def expert_index_kernel(
     experts, order, blocks, assignments, num_experts, count, block_m,
     rows: tl.constexpr, chunk: tl.constexpr,
 ):  # fmt: skip
-    """order [A] int32: the assignments by expert, in one expert by number, unknown ones last.
+    """Sort assignments by expert: order [A] int32, stable, unknown experts last.
 
-    blocks [3, count] int32, zeros before: expert, first row, one past the last. Each program counts
-    the assignments before its `rows` assignments, and lists the blocks that start with one of them.
+    blocks [3, count] int32, zero-initialised: expert, first row, one past the last. Each program
+    counts the assignments before its `rows` assignments, and lists the blocks that start with one
+    of them.
     """
     at = tl.program_id(0) * rows + tl.arange(0, rows)
     expert = chosen(experts, at, assignments, num_experts)
@@ -156,7 +156,7 @@ def expert_up_kernel(
     activation: tl.constexpr, gated: tl.constexpr, biased: tl.constexpr,
     block_m: tl.constexpr, block_n: tl.constexpr, block_k: tl.constexpr,
 ):  # fmt: skip
-    """hidden [A, width] in the order of experts: act(x up^T + bias), gated by its second half."""
+    """Compute hidden [A, width] in expert order: act(x up^T + bias), gated by its second half."""
     block = tl.program_id(0) % count  # a column's together: those of an expert share its weights
     slot = tl.load(blocks + count + block) + tl.arange(0, block_m)
     last = tl.load(blocks + 2 * count + block)
@@ -195,7 +195,7 @@ def expert_down_kernel(
     biased: tl.constexpr,
     block_m: tl.constexpr, block_n: tl.constexpr, block_k: tl.constexpr,
 ):  # fmt: skip
-    """parts [A, width] float32 in the order of tokens: weight * (hidden down^T + bias)."""
+    """Compute parts [A, width] float32 in token order: weight * (hidden down^T + bias)."""
     block = tl.program_id(0) % count
     slot = tl.load(blocks + count + block) + tl.arange(0, block_m)
     last = tl.load(blocks + 2 * count + block)
@@ -222,7 +222,7 @@ def expert_down_kernel(
 def expert_sum_kernel(
     parts, experts, y, width, num_experts, top_k: tl.constexpr, columns: tl.constexpr
 ):  # fmt: skip
-    """y [T, width]: the sum of a token's parts; NaN for a token with an unknown expert."""
+    """Sum a token's parts into y [T, width]; NaN for a token with an unknown expert."""
     token = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * columns + tl.arange(0, columns)
     total = tl.zeros((columns,), tl.float32)
@@ -236,16 +236,15 @@ def expert_sum_kernel(
 
 
 class ExpertIndex(NamedTuple):
-    """order [A] int32, blocks [3, B] int32: expert, first row, past the last; zeros: no rows."""
+    """Assignments `order` [A]; `blocks` [3, B]: expert, first row, one past the last (int32)."""
 
     order: Tensor
     blocks: Tensor
 
 
 def expert_index(experts: Tensor, num_experts: int, block_m: int) -> ExpertIndex:
-    """Assignments of experts [T, k] by expert, and their blocks of at most `block_m` rows.
-
-    As many blocks as any routing may need. Nothing waits for the device.
+    """Sort the assignments of experts [T, k] into blocks of at most `block_m` rows, without
+    waiting.
     """
     assignments = experts.numel()
     count = most_blocks(assignments, num_experts, block_m)
@@ -259,9 +258,7 @@ def expert_index(experts: Tensor, num_experts: int, block_m: int) -> ExpertIndex
 
 
 def most_blocks(assignments: int, num_experts: int, block_m: int) -> int:
-    """Places for blocks of `block_m` rows: one that begins an expert for each expert that may have
-    rows; of others at most one starts in each `block_m` places after the first so many.
-    """
+    """Return the maximum number of blocks of `block_m` rows for any routing."""
     return min(assignments, num_experts) + (assignments - 1) // block_m
 
 
@@ -276,11 +273,11 @@ def in_triton(
     activation: str = "relu",
     gated: bool = False,
 ) -> Tensor:
-    """As `moe_experts`, without a gradient.
+    """Compute `moe_experts` in Triton, without gradients.
 
     Raises:
-        ValueError: shapes, dtypes or an activation that do not go together.
-        RuntimeError: a tensor that requires a gradient, while gradients are recorded.
+        ValueError: shapes, dtypes or the activation are invalid.
+        RuntimeError: a tensor requires a gradient while gradients are recorded.
     """
     activation_of(activation)
     _check(x, experts, weights, up, down, up_bias, down_bias, gated)
@@ -291,7 +288,7 @@ def in_triton(
         return y.zero_()
     x, experts = rowwise(x), experts.contiguous()
     each = -(-experts.numel() // len(up))  # as many as all have when all have as many
-    tiles = pick_tiles(TABLE, hardware_of(x.device).target, x.dtype, each)
+    tiles = pick_tiles(TABLE, x.dtype, each)
     index = expert_index(experts, len(up), tiles.m)
     hidden = _hidden(x, index, up.contiguous(), up_bias, activation, tiles, top_k, gated)
     parts = _parts(hidden, index, down.contiguous(), down_bias, weights.contiguous(), tiles)

@@ -1,8 +1,7 @@
-"""Linear and activation in one step if the library supports it, else in two; and layers of it.
+"""Linear and activation fused in one call where the library supports it; and layers of them.
 
-The matrix product's epilogue computes one kind of GELU, and which one depends on the device: erf on
-the CPU, its tanh approximation on CUDA. So the device is probed, and the epilogue is used only for
-the kind that it computes.
+The epilogue of torch's matrix product computes one kind of GELU per device: erf on the CPU, the
+tanh approximation on CUDA. The device is probed, and the epilogue is used only for that kind.
 """
 
 from __future__ import annotations
@@ -27,13 +26,14 @@ def linear_gelu(
     approximate: str = "none",
     path: str = "auto",
 ) -> tuple[Tensor, str]:
-    """gelu(x W^T + b) and the name of the kernel: x [..., i], weight [o, i], bias [o] -> [..., o].
+    """Return gelu(x W^T + b) and the kernel's name: x [..., i], weight [o, i], bias [o] ->
+    [..., o].
 
     `approximate` is "none" (erf) or "tanh"; `path` as in `kernel_for`.
 
     Raises:
-        ValueError: another approximation.
-        KernelRefused: the kernel asked for cannot compute this here.
+        ValueError: `approximate` is unknown.
+        KernelRefused: the requested kernel cannot compute this on this device.
     """
     _check(approximate)
     kernel = kernel_for("linear_gelu", (x, weight, bias), path, approximate)
@@ -43,17 +43,17 @@ def linear_gelu(
 def linear_silu(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, path: str = "auto"
 ) -> tuple[Tensor, str]:
-    """silu(x W^T + b) and the name of the kernel; shapes and `path` as in `linear_gelu`.
+    """Return silu(x W^T + b) and the kernel's name; shapes and `path` as in `linear_gelu`.
 
     Raises:
-        KernelRefused: the kernel asked for cannot compute this here.
+        KernelRefused: the requested kernel cannot compute this on this device.
     """
     kernel = kernel_for("linear_silu", (x, weight, bias), path)
     return kernel.run(x, weight, bias), kernel.name
 
 
 def epilogue_gelu(device: str) -> str | None:
-    """Return the GELU that this kind of device's epilogue computes; None without an epilogue."""
+    """Return the kind of GELU that this device type's epilogue computes, or None."""
     try:
         return _ask_epilogue(device)
     except (RuntimeError, AssertionError, TypeError):  # no device, no kernel, no function
@@ -116,11 +116,12 @@ def _check(approximate: str) -> None:
 
 
 class FusedLinear(nn.Linear):
-    """act(x W^T + b). `path` is "auto" or a kernel's name, `path_taken` that of the last call.
+    """Compute act(x W^T + b); `path` is "auto" or a kernel's name, `path_taken` that of the
+    last call.
 
     Raises:
-        ValueError: an empty layer.
-        KernelRefused: (in forward) `path` names a kernel that cannot compute this here.
+        ValueError: a width is below 1.
+        KernelRefused: (in forward) the requested kernel cannot compute this on this device.
     """
 
     activation: str
@@ -135,7 +136,7 @@ class FusedLinear(nn.Linear):
 
 
 class FusedLinearGELU(FusedLinear):
-    """gelu(x W^T + b); `approximate` is "none" (erf) or "tanh"."""
+    """Compute gelu(x W^T + b); `approximate` is "none" (erf) or "tanh"."""
 
     activation = "gelu"
 
@@ -153,19 +154,19 @@ class FusedLinearGELU(FusedLinear):
         self.approximate = approximate
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., in_features] -> [..., out_features]"""
+        """Map [..., in_features] to [..., out_features]."""
         options = {"approximate": self.approximate, "path": self.path}
         output, self.path_taken = linear_gelu(x, self.weight, self.bias, **options)
         return output
 
 
 class FusedLinearSiLU(FusedLinear):
-    """silu(x W^T + b)."""
+    """Compute silu(x W^T + b)."""
 
     activation = "silu"
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., in_features] -> [..., out_features]"""
+        """Map [..., in_features] to [..., out_features]."""
         output, self.path_taken = linear_silu(x, self.weight, self.bias, path=self.path)
         return output
 
@@ -174,7 +175,7 @@ ACTIVATIONS = {"gelu": FusedLinearGELU, "silu": FusedLinearSiLU}
 
 
 class FusedFFNLayer(nn.Module):
-    """A transformer's feed-forward part: fused up-projection and activation, then down."""
+    """Feed-forward layer: fused up-projection and activation, then down-projection."""
 
     def __init__(
         self,
@@ -198,7 +199,7 @@ class FusedFFNLayer(nn.Module):
         return self.up.path_taken
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., in_features] -> [..., out_features]"""
+        """Map [..., in_features] to [..., out_features]."""
         return self.down(self.up(x))
 
 
@@ -210,10 +211,10 @@ def create_fused_ffn_layer(
     activation: str = "gelu",
     bias: bool = True,
 ) -> FusedFFNLayer:
-    """A feed-forward part; `out_features` is `in_features` unless given.
+    """Create a feed-forward layer; `out_features` defaults to `in_features`.
 
     Raises:
-        ValueError: an unknown activation, or an empty layer.
+        ValueError: the activation is unknown, or a width is below 1.
     """
     return FusedFFNLayer(
         in_features, hidden_features, out_features, activation=activation, bias=bias

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from torchbridge.kernels.experts import most_blocks
-from torchbridge.kernels.registry import Request, hardware_of, kernel_for, traced
+from torchbridge.kernels.registry import Request, kernel_for, traced
 from torchbridge.kernels.tiles import (
     ACROSS,
     DTYPES,
@@ -43,20 +43,21 @@ TABLE = (  # by rows of one expert
 
 
 def grouped_mm(rows: Tensor, weights: Tensor, ends: Tensor, *, path: str = "auto") -> Tensor:
-    """rows[start:end] @ weights[e].T per expert: [A, K], [E, N, K], ends [E] int32 -> [A, N].
+    """Compute rows[start:end] @ weights[e].T per expert: [A, K], [E, N, K], ends [E] int32
+    -> [A, N].
 
     `ends` are one past each expert's last row, ascending to A. `path` as in `kernel_for`.
     Differentiable, in Triton once.
 
     Raises:
-        KernelRefused: the kernel asked for cannot compute this here.
+        KernelRefused: the requested kernel cannot compute this on this device.
     """
     variant = rows_variant(0 if traced() else 1, 1, rows, weights)
     return kernel_for("grouped_mm", (rows, weights), path, variant).run(rows, weights, ends)
 
 
 def by_library(rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
-    """A product after the other; the host waits for their sizes."""
+    """Compute the products one by one; copying the sizes synchronises the device."""
     sizes = torch.diff(ends.long(), prepend=ends.new_zeros(1)).tolist()
     parts = zip(rows.split(sizes), weights, strict=True)
     return torch.cat([F.linear(part, weight) for part, weight in parts])
@@ -64,7 +65,7 @@ def by_library(rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
 
 @jit
 def block_of(ends, number, experts, block_m: tl.constexpr, padded: tl.constexpr):
-    """(expert, first row, one past the expert's last) of a block; without rows it is no expert."""
+    """Return (expert, first row, one past the expert's last); expert E marks an empty block."""
     expert = tl.arange(0, padded)
     end = tl.load(ends + expert, mask=expert < experts, other=0)
     begin = tl.load(ends + expert - 1, mask=(expert > 0) & (expert < experts), other=0)
@@ -81,7 +82,7 @@ def grouped_kernel(
     across: tl.constexpr, padded: tl.constexpr, group: tl.constexpr,
     block_m: tl.constexpr, block_n: tl.constexpr, block_k: tl.constexpr,
 ):  # fmt: skip
-    """A tile of out [A, N]: rows by weights [E, N, K] of their expert; `across`: [E, K, N]."""
+    """Compute a tile of out [A, N] by weights [E, N, K], or [E, K, N] with `across`."""
     m, n = place(tl.program_id(0), count * block_m, width, block_m, block_n, group)
     expert, first, last = block_of(ends, m, experts, block_m, padded)
     if expert >= experts:
@@ -111,7 +112,7 @@ def grouped_gradient_kernel(
     group: tl.constexpr,
     block_m: tl.constexpr, block_n: tl.constexpr, block_k: tl.constexpr,
 ):  # fmt: skip
-    """A tile of out [E, N, K], the gradient of an expert's weights: its upstream^T by its rows."""
+    """Compute a tile of out [E, N, K]: the gradient of an expert's weights, upstream^T @ rows."""
     tiles = tl.cdiv(width, block_m) * tl.cdiv(depth, block_n)
     expert = tl.program_id(0) // tiles
     m, n = place(tl.program_id(0) % tiles, width, depth, block_m, block_n, group)
@@ -179,14 +180,14 @@ def _gradient(upstream: Tensor, rows: Tensor, weights: Tensor, ends: Tensor) -> 
 
 def _tiles(rows: Tensor, experts: int) -> Tiles:
     each = -(-len(rows) // experts)
-    return pick_tiles(TABLE, hardware_of(rows.device).target, rows.dtype, each)
+    return pick_tiles(TABLE, rows.dtype, each)
 
 
 def in_triton(rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
-    """As `grouped_mm`.
+    """Compute `grouped_mm` in Triton.
 
     Raises:
-        ValueError: shapes, dtypes or devices that do not go together.
+        ValueError: shapes, dtypes or devices do not fit.
     """
     shapes = [tuple(one.shape) for one in (rows, weights, ends)]
     fits = rows.ndim == 2 and weights.ndim == 3 and rows.shape[1] == weights.shape[2]

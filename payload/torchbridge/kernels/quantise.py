@@ -1,12 +1,9 @@
-"""Rows to float8 with a scale for each: the library's way, and e4m3 in one read in Triton.
+"""Quantise rows to float8 with one scale each, by the library or by one Triton kernel (e4m3).
 
-scale = largest / amax, 1 for a row of zeros, at most 2^126; q = x * scale, saturated; what is
-infinite becomes NaN. Both ways agree bit for bit but for the sign of NaN: the inverse is rounded to
-nearest, the products are float32's. The library's way takes some eight passes over x; under
-torch.compile it is one kernel, and fuses with what made x.
-
-In Triton a row that fits is read once and kept in registers; a wider one is read twice, a block at
-a time, by a table instead of a measurement.
+scale = largest / amax, 1 for a row of zeros, at most 2^126; q = x * scale, saturated; infinities
+become NaN. Both ways agree bit for bit except for the sign of NaN. The library's way takes about
+eight passes over x; under torch.compile it is one kernel, fused with what produced x. In Triton a
+row that fits in registers is read once, a wider one twice.
 """
 
 from __future__ import annotations
@@ -35,14 +32,14 @@ ENCODINGS = (torch.float8_e4m3fn, torch.float8_e4m3fnuz)
 def quantise_rows(
     x: Tensor, dtype: torch.dtype | None = None, *, path: str = "auto"
 ) -> FP8QuantizedTensor:
-    """x [m, n] in float8 with a scale for each row, as `FP8QuantizedTensor.from_tensor` has it.
+    """Quantise x [m, n] to float8 with one scale per row, as `FP8QuantizedTensor.from_tensor`.
 
     `dtype` is a float8 dtype in the encoding of x's device, by default its e4m3; `path` as in
     `kernel_for`. No gradient.
 
     Raises:
-        KernelRefused: the kernel asked for cannot compute this here.
-        ValueError: `x` is no matrix.
+        KernelRefused: the requested kernel cannot compute this on this device.
+        ValueError: `x` is not a matrix.
     """
     if x.ndim != 2:
         raise ValueError(f"a matrix has rows, shape {tuple(x.shape)} has not")
@@ -53,15 +50,15 @@ def quantise_rows(
 
 
 def by_library(x: Tensor, dtype: torch.dtype) -> FP8QuantizedTensor:
-    """By torch's operations."""
+    """Quantise rows by torch's operations."""
     return FP8QuantizedTensor.from_tensor(x, format_of(dtype), granularity=Granularity.ROW)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`height` rows of up to `block` numbers for each program of `warps` warps.
+    """Launch shape: `height` rows of up to `block` numbers per program of `warps` warps.
 
-    `wide`: the row does not fit, and is gone through a block at a time.
+    `wide`: the row exceeds the registers and is processed in blocks.
     """
 
     height: int
@@ -87,7 +84,7 @@ PLANS = (
 
 
 def plan(width: int) -> Plan:
-    """For rows of `width` numbers."""
+    """Return the launch shape for rows of `width` numbers."""
     return next((one for one in PLANS[:-1] if width <= one.block), PLANS[-1])
 
 
@@ -96,7 +93,7 @@ def quantise(
     x, q, scale, rows, width, stride, limit, largest_scale,
     height: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    """q = x * scale, scale = limit / amax; rows fit."""
+    """Compute scale = limit / amax and q = x * scale for rows that fit in registers."""
     row = tl.program_id(0).to(tl.int64) * height + tl.arange(0, height)
     column = tl.arange(0, block)
     live = (row < rows)[:, None] & (column < width)[None, :]
@@ -114,7 +111,7 @@ def quantise_wide(
     x, q, scale, rows, width, stride, limit, largest_scale,
     height: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
-    """As `quantise`, for one row that does not fit."""
+    """Compute `quantise` for one row that does not fit in registers."""
     row = tl.program_id(0).to(tl.int64)
     highest = tl.zeros((block,), tl.float32)
     unreal = tl.zeros((block,), tl.int32)
@@ -149,10 +146,10 @@ def _narrow(scaled, limit, q):
 
 
 def in_triton(x: Tensor, dtype: torch.dtype = torch.float8_e4m3fn) -> FP8QuantizedTensor:
-    """As `quantise_rows`, x of any strides; `dtype` is one of the two encodings of e4m3.
+    """Compute `quantise_rows` in Triton for x of any strides; `dtype` is an encoding of e4m3.
 
     Raises:
-        ValueError: `x` is no matrix, or another dtype.
+        ValueError: `x` is not a matrix, or the dtype is not e4m3.
     """
     if x.ndim != 2 or dtype not in ENCODINGS:
         raise ValueError(f"e4m3 of a matrix is computed, not {dtype} of shape {tuple(x.shape)}")

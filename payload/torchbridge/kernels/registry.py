@@ -1,7 +1,4 @@
-"""Selects the kernel of an operation: the best one for the hardware, dtype and use.
-
-Every refused kernel has a reason, so that a slow path can be explained.
-"""
+"""Select the kernel of an operation: the best one for hardware, dtype and use."""
 
 from __future__ import annotations
 
@@ -53,14 +50,14 @@ class Kernel:
     yields: Callable[[Request], str | None] | None = None
 
     def refusal(self, request: Request) -> str | None:
-        """Why it cannot serve `request`; None if it can."""
+        """Return why it cannot serve `request`; None if it can."""
         for reason in (self._hardware(request.hardware), self._use(request)):
             if reason:
                 return reason
         return self.refuse(request) if self.refuse else None
 
     def objection(self, request: Request) -> str | None:
-        """Why it is not chosen for `request`, refused or not; None if it may be."""
+        """Return why it is not chosen for `request`, refused or not; None if it may be."""
         return self.refusal(request) or (self.yields(request) if self.yields else None)
 
     def _hardware(self, hardware: Hardware) -> str | None:
@@ -86,14 +83,14 @@ class KernelRefused(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The kernel taken, and those of higher rank that were not: name -> reason."""
+    """The selected kernel, and the reasons by name of higher-ranked ones that were not."""
 
     kernel: Kernel
     refused: dict[str, str]
 
 
 class KernelRegistry:
-    """Kernels by operation. Choices are remembered until another kernel is registered."""
+    """Kernels by operation; choices are cached until another kernel is registered."""
 
     def __init__(self) -> None:
         self.plain: dict[str, Kernel] = {}  # by operation the one of the lowest rank: the library's
@@ -104,7 +101,7 @@ class KernelRegistry:
         """Add a kernel.
 
         Raises:
-            ValueError: its operation has one of that name already.
+            ValueError: the operation has a kernel of that name.
         """
         named = self._kernels.setdefault(kernel.operation, {})
         if kernel.name in named:
@@ -116,7 +113,7 @@ class KernelRegistry:
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """In alphabetical order."""
+        """Names of the operations, sorted."""
         return tuple(sorted(self._kernels))
 
     def kernels(self, operation: str) -> tuple[Kernel, ...]:
@@ -131,10 +128,10 @@ class KernelRegistry:
         return tuple(sorted(self._kernels[operation].values(), key=lambda one: -one.rank))
 
     def lookup(self, operation: str, request: Request) -> Choice:
-        """The best kernel for a request.
+        """Return the best kernel for a request.
 
         Raises:
-            KernelRefused: no such operation, or all of its kernels refuse.
+            KernelRefused: the operation is unknown, or all of its kernels refuse.
         """
         key = (operation, request)
         if key not in self._choices:
@@ -172,7 +169,7 @@ REGISTRY = KernelRegistry()
 
 @functools.cache
 def hardware_of(device: torch.device) -> Hardware:
-    """What is at `device`; asked once."""
+    """Return the hardware of `device`, cached."""
     return probe(device)
 
 
@@ -205,7 +202,7 @@ def kernel_for(
 
 
 def traced() -> bool:
-    """Is this for a compiler or a trace? They fuse the library's operations themselves."""
+    """Return whether a compiler or tracer runs; they fuse the library's operations."""
     return torch.compiler.is_compiling() or torch.jit.is_tracing()
 
 

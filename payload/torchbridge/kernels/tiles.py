@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -33,8 +34,6 @@ VENDORS = frozenset({"nvidia", "amd"})
 DTYPES = frozenset({torch.float32, torch.float16, torch.bfloat16})
 LEAST_CAPABILITY = (8, 0)  # asynchronous copies, bfloat16
 AMD_TARGETS = ("gfx90a", "gfx942")
-# chips that multiply out of shared memory, of which they have 227 KiB for one block
-ASYNCHRONOUS = ("sm_90", "sm_100", "sm_103")
 
 FEW_ROWS = 64  # for one weight: the time goes into reading the weight
 FEW_WIDE_ROWS = 16  # of float32 where no matrix instruction multiplies it
@@ -54,7 +53,7 @@ ACTIVATION: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def refusal(request: Request) -> str | None:
-    """Why none of these kernels runs on the hardware of a request; None if it does."""
+    """Return why the Triton kernels do not run on the request's hardware; None if they do."""
     hardware = request.hardware
     if hardware.vendor == "nvidia" and (hardware.capability or (0, 0)) < LEAST_CAPABILITY:
         return f"needs sm_80; this is {hardware.target}"
@@ -70,7 +69,7 @@ def register(
     library_refuses: Callable[[Request], str | None] | None = None,
     **told: Any,
 ) -> None:
-    """Register a Triton kernel with precedence over the library's; `told` are its fields."""
+    """Register a Triton kernel (`told`: its fields) with precedence over the library's."""
     told = {"rank": 1, "vendors": VENDORS, "dtypes": DTYPES, "refuse": refuse_matrices} | told
     REGISTRY.register(Kernel(operation, "triton", run, **told))
     REGISTRY.register(Kernel(operation, "torch", library, refuse=library_refuses))
@@ -97,12 +96,12 @@ def rows_variant(
 
 
 def refuse_matrices(request: Request) -> str | None:
-    """Why a kernel that multiplies cannot; None if it can."""
+    """Return why a multiplying kernel cannot serve a request; None if it can."""
     return "x and the weights must have one dtype" if request.variant == MIXED else refusal(request)
 
 
 def yields_few_rows(request: Request) -> str | None:
-    """Why the library's way is taken although the kernel for few rows could compute it."""
+    """Return why the library's way is preferred to the kernel for few rows, or None."""
     if request.variant in SLOW:
         return SLOW[request.variant]
     wide = request.dtype == torch.float32 and request.hardware.vendor == "nvidia"
@@ -123,24 +122,23 @@ def activation_of(name: str) -> Callable[[Tensor], Tensor]:
 
 
 def launching(x: Tensor) -> contextlib.AbstractContextManager[Any]:
-    """Within it kernels run on the device of `x`: Triton takes the current one, whatever it gets.
-
-    On the CPU, where only Triton's interpreter gets to, it does nothing.
+    """Return a context in which Triton launches on the device of `x`; it does nothing on the
+    CPU.
     """
     return torch.cuda.device(x.device) if x.is_cuda else contextlib.nullcontext()
 
 
 def rowwise(matrix: Tensor) -> Tensor:
-    """With neighbours side by side in memory; rows may be apart."""
+    """Return the matrix with contiguous rows, copied if needed."""
     return matrix if matrix.stride(-1) == 1 else matrix.contiguous()
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """A program computes `m` x `n` results and walks the depth in steps of `k`.
+    """Tile sizes: a program computes `m` x `n` results in steps of `k` along the depth.
 
-    `rows` is the most rows that it is meant for, 0: any number; `targets` the chips that have the
-    room, all if empty. Tables of them are fixed: measuring cannot be put in a CUDA graph.
+    `rows` is the maximum number of rows it is meant for, 0 for any. Tables are fixed, because
+    autotuning cannot be captured in a CUDA graph.
     """
 
     m: int
@@ -150,44 +148,36 @@ class Tiles:
     stages: int
     bits: int  # of a number that is multiplied
     rows: int = 0
-    targets: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}/{self.warps}w{self.stages}s"
 
-    def suits(self, target: str, bits: int) -> bool:
-        """Is it for numbers of so many bits on this chip?"""
-        return self.bits == bits and (not self.targets or target in self.targets)
-
     def blocks(self) -> dict[str, int]:
-        """The constants of a kernel."""
+        """Return the kernel's tile constants."""
         return {"block_m": self.m, "block_n": self.n, "block_k": self.k}
 
     def launch(self) -> dict[str, int]:
-        """The constants and the compiler's options."""
+        """Return the kernel's tile constants and compiler options."""
         return {**self.blocks(), "num_warps": self.warps, "num_stages": self.stages}
 
 
-def pick_tiles(table: Iterable[Tiles], target: str, dtype: torch.dtype, rows: int) -> Tiles:
-    """The first of a table for this chip and dtype that is meant for the fewest rows >= `rows`.
+def pick_tiles(table: Iterable[Tiles], dtype: torch.dtype, rows: int) -> Tiles:
+    """Return the table's tiles for this dtype with the smallest bound on rows >= `rows`.
 
     Raises:
         ValueError: the table has none.
     """
-    able = [tiles for tiles in table if tiles.suits(target, dtype.itemsize * 8)]
-    bounds = sorted(tiles.rows for tiles in able if tiles.rows >= rows)
-    wanted = bounds[0] if bounds else 0
-    for tiles in able:
-        if tiles.rows == wanted:
-            return tiles
-    raise ValueError(f"no tiles for {rows} rows of {dtype} on {target or 'this device'}")
+    able = [one for one in table if one.bits == dtype.itemsize * 8 and not 0 < one.rows < rows]
+    if not able:
+        raise ValueError(f"no tiles for {rows} rows of {dtype}")
+    return min(able, key=lambda one: one.rows or math.inf)
 
 
 @jit
 def place(
     program, rows, columns, block_m: tl.constexpr, block_n: tl.constexpr, group: tl.constexpr
 ):
-    """Which tile (m, n) a program computes: `group` lines of them together, so that L2 has them."""
+    """Return the tile (m, n) of a program, `group` lines of tiles at a time for reuse in L2."""
     lines = tl.cdiv(rows, block_m)
     across = tl.cdiv(columns, block_n)
     first = program // (group * across) * group
@@ -198,14 +188,14 @@ def place(
 
 @jit
 def load_tile(starts, here, steps, depth):
-    """Numbers at `starts` [n] + `steps` [k]; zeros where `here` [n] is false or beyond `depth`."""
+    """Load numbers at `starts` [n] + `steps` [k]; 0 if not `here` [n] or beyond `depth`."""
     mask = here[:, None] & (steps < depth)[None, :]
     return tl.load(starts[:, None] + steps[None, :], mask=mask, other=0.0)
 
 
 @jit
 def activate(x, name: tl.constexpr):
-    """The activation of float32 numbers; a NaN stays one."""
+    """Apply the named activation to float32 numbers; NaN stays NaN."""
     if name == "relu":
         x = tl.where(x < 0, 0.0, x)
     elif name == "silu":

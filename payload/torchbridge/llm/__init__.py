@@ -1,4 +1,4 @@
-"""GPT-2 with a static cache: prefill, decode, int8 weights, and what it is compared with."""
+"""GPT-2 with a static KV cache: prefill, decode, int8 weights and comparison with a reference."""
 
 from torchbridge.llm.agreement import Agreement, stepwise, teacher_forced
 from torchbridge.llm.cache import KVCache

@@ -1,6 +1,6 @@
-"""How far a changed model is from its reference: both are told the same text, token by token.
+"""Compare a changed model with its reference on the same text, token by token.
 
-Text that each writes for itself says little: one near-tie, and the two go different ways.
+Texts that each model generates itself diverge after one near-tie, so they are not compared.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _AT_ONCE = 64  # positions that are compared in float64 at a time: at 50257 toke
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """Of two models over `positions` of a text, or the limits of it.
+    """Measured agreement of two models over `positions` of a text, or limits for it.
 
-    `top1` is the share of positions with the same likeliest token, `kl` the mean Kullback-Leibler
-    divergence from the reference's distribution in nats, `max_difference` that of any logit.
+    `top1` is the share of positions with the same most likely token, `kl` the mean Kullback-Leibler
+    divergence from the reference in nats, `max_difference` the largest difference of a logit.
     """
 
     top1: float
@@ -33,7 +33,7 @@ class Agreement:
     positions: int = 0
 
     def misses(self, limit: Agreement) -> list[str]:
-        """Which measures are past their limits, in words; none if all are within."""
+        """Return a message for each measure that misses its limit."""
         found = []
         if not self.top1 >= limit.top1:  # a NaN is no agreement
             found.append(f"top-1 {self.top1:.3f} is below {limit.top1:g}")
@@ -52,9 +52,9 @@ class Agreement:
 
 @torch.no_grad()
 def teacher_forced(model: Logits, reference: Logits, ids: Tensor) -> Agreement:
-    """Both models on the text ids [B, T]; what each says after every token of it.
+    """Compare the logits of both models at every position of the text ids [B, T].
 
-    `model` is anything from ids to logits: a GPT2, or `stepwise` for what its decode computes.
+    `model` maps ids to logits: a GPT2, or `stepwise` for the logits of its decode steps.
 
     Raises:
         ValueError: the text is empty, or the models' vocabularies differ.
@@ -79,10 +79,11 @@ def teacher_forced(model: Logits, reference: Logits, ids: Tensor) -> Agreement:
 
 
 def stepwise(model: GPT2, decode: Decode | None = None, cache: KVCache | None = None) -> Logits:
-    """The logits of a text by one prefill of its first token and a decode step for each other.
+    """Return a function that computes a text's logits by prefill of one token and decode steps.
 
-    A decode step may be computed in another way than a whole text: this is what generation sees.
-    `cache` is for ids' batch and reset; a compiled or captured decode needs its own.
+    These are the logits that generation sees; they may be computed differently from those of a
+    whole text. `cache` must fit the batch and is reset; a compiled or captured decode needs its
+    own.
     """
 
     @torch.no_grad()

@@ -1,4 +1,4 @@
-"""Keys and values of the tokens seen so far, in memory that is allocated once."""
+"""Static KV cache: keys and values of past tokens, in memory that is allocated once."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SMALLEST = 128  # slots that a compiled step attends to at least: fewer save not
 
 
 class KVCache:
-    """`keys` and `values`, [B, H, S, D] per layer; the first `length` of S slots are filled.
+    """Keys and values, [B, H, S, D] per layer; the first `length` of S slots are filled.
 
-    A tensor per layer: one of all layers, torch's compiler would write anew for each token.
-    What lies beyond `length` is masked, that is multiplied by 0: `reset` overwrites it with zeros,
-    since a NaN of an earlier text would survive the product.
+    There is one tensor per layer, because torch's compiler would copy a joint tensor for each
+    token. Slots beyond `length` are masked, that is multiplied by 0; `reset` zeroes them, because
+    NaN would survive the product.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class KVCache:
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
-        """Room for `shape` = (L, B, H, S, D)."""
+        """Allocate `shape` = (L, B, H, S, D)."""
         layers, *sizes = shape
         both = [torch.zeros(sizes, dtype=dtype, device=device) for _ in range(2 * layers)]
         self.keys, self.values = both[:layers], both[layers:]
@@ -37,7 +37,7 @@ class KVCache:
 
     @classmethod
     def of(cls, model: GPT2, batch: int, capacity: int) -> KVCache:
-        """For `batch` sequences of up to `capacity` tokens of this model.
+        """Allocate for `batch` sequences of up to `capacity` tokens of this model.
 
         Raises:
             ValueError: the capacity is not in 1..positions.
@@ -52,35 +52,35 @@ class KVCache:
 
     @property
     def batch(self) -> int:
-        """How many sequences."""
+        """Number of sequences."""
         return self.keys[0].shape[0]
 
     @property
     def capacity(self) -> int:
-        """How many tokens of each."""
+        """Maximum number of tokens per sequence."""
         return self.keys[0].shape[2]
 
     @property
     def device(self) -> torch.device:
-        """Where it is."""
+        """Device of the cache."""
         return self.keys[0].device
 
     @property
     def nbytes(self) -> int:
-        """Of the storage that it holds."""
+        """Bytes of the storages."""
         return sum(one.untyped_storage().nbytes() for one in self.keys + self.values)
 
     def reset(self) -> None:
-        """Forget all tokens; the memory stays where it is, filled with zeros."""
+        """Drop all tokens and zero the memory in place."""
         self.length = 0
         for one in self.keys + self.values:
             one.zero_()
 
     def room_for(self, batch: int, tokens: int) -> int:
-        """The place of the first of `tokens` more tokens.
+        """Return the position of the first of `tokens` further tokens.
 
         Raises:
-            ValueError: it is for another batch size, or would overflow.
+            ValueError: the batch size differs, or the capacity is exceeded.
         """
         if batch != self.batch:
             raise ValueError(f"the cache is for {self.batch} sequences, got {batch}")
@@ -94,10 +94,11 @@ class KVCache:
     def append(
         self, layer: int, start: int, keys: Tensor, values: Tensor
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Store [B, H, T, D] at `start`; all up to there, and a mask [T, start + T] if needed.
+        """Store [B, H, T, D] at `start`; return keys, values up to there, and mask [T, start
+        + T] or None.
 
         No mask is needed by the first tokens, which are causal among themselves, nor by a single
-        one, which sees all of them.
+        one.
         """
         tokens = keys.shape[2]
         end = start + tokens
@@ -111,18 +112,18 @@ class KVCache:
 
     @property
     def buckets(self) -> tuple[int, ...]:
-        """How many slots a step of fixed shape may attend to: 128, twice that, up to all."""
+        """Slot counts that a step of fixed shape may attend to: 128, doubled up to the capacity."""
         sizes = [SMALLEST]
         while sizes[-1] < self.capacity:
             sizes.append(2 * sizes[-1])
         return (*sizes[:-1], self.capacity)
 
     def bucket(self, tokens: int) -> int:
-        """The first of the buckets that holds `tokens`, of 1 to the capacity."""
+        """Return the smallest bucket that holds `tokens`, which is from 1 to the capacity."""
         return next(size for size in self.buckets if size >= tokens)
 
     def seen(self, place: Tensor, bucket: int) -> Tensor:
-        """What attention adds, [1, bucket]: 0 for the slots up to `place` [1], -inf beyond."""
+        """Return the attention bias [1, bucket]: 0 for slots up to `place` [1], -inf beyond."""
         slots = torch.arange(bucket, device=place.device)
         hidden = torch.full((1, bucket), -math.inf, dtype=self.keys[0].dtype, device=place.device)
         return hidden.masked_fill(slots <= place[:, None], 0.0)
@@ -130,7 +131,7 @@ class KVCache:
     def write(
         self, layer: int, place: Tensor, mask: Tensor, keys: Tensor, values: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Store [B, H, 1, D] at `place` [1]; the slots that `mask` [1, bucket] is for, and it."""
+        """Store [B, H, 1, D] at `place` [1]; return keys, values and mask of `mask`'s slots."""
         bucket = mask.shape[-1]
         all_keys = self.keys[layer].index_copy_(2, place, keys)
         all_values = self.values[layer].index_copy_(2, place, values)

@@ -1,6 +1,6 @@
-"""Decode steps of a fixed shape: compiled, or captured as CUDA graphs that also choose the token.
+"""Decode steps of fixed shape: compiled, or captured as CUDA graphs that also choose the token.
 
-Both attend to the first bucket of slots that holds the text so far, rather than to a whole cache.
+Both attend to the smallest bucket of slots that holds the text so far, not to the whole cache.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Step = Callable[[Tensor, Tensor, KVCache, int], Tensor]  # GPT2.step, as it is o
 
 
 def compile_step(model: GPT2, backend: str | Callable, *, graphs: bool = False) -> Step:
-    """`model.step` under torch.compile, one shape per bucket; `graphs`: as CUDA graphs of torch's.
+    """Compile `model.step` with one shape per bucket; `graphs` uses torch's CUDA graphs.
 
-    For CUDA the compiler also searches each reduction's best tiles, and writes products of a single
-    row as reductions, which it can fuse with what is around them.
+    On CUDA, the compiler also tunes the tiles of reductions, and computes products of a single row
+    as reductions, which it can fuse.
     """
     options = None
     if backend == "inductor" and model.device.type == "cuda":
@@ -36,7 +36,7 @@ def compile_step(model: GPT2, backend: str | Callable, *, graphs: bool = False) 
 
 
 class CompiledDecode:
-    """A model's step under torch.compile, as CUDA graphs on CUDA; compiled once per bucket."""
+    """A model's compiled decode step, one graph per bucket; CUDA graphs on CUDA."""
 
     def __init__(self, model: GPT2, backend: str | Callable = "inductor") -> None:
         graphs = backend == "inductor" and model.device.type == "cuda"
@@ -45,7 +45,7 @@ class CompiledDecode:
         self._step = compile_step(model, backend, graphs=graphs)
 
     def __call__(self, ids: Tensor, cache: KVCache) -> Tensor:
-        """ids [B, 1] -> logits [B, 1, V]; raises ValueError if the cache is full."""
+        """Map ids [B, 1] to logits [B, 1, V]; raise ValueError if the cache is full."""
         start = cache.room_for(*ids.shape)
         place = torch.full((1,), start, dtype=torch.int64, device=ids.device)
         torch.compiler.cudagraph_mark_step_begin()
@@ -55,7 +55,7 @@ class CompiledDecode:
 
     @torch.no_grad()
     def compile(self, cache: KVCache) -> float:
-        """Compile for all buckets of this cache, which is empty after; seconds it took."""
+        """Compile for all buckets of this cache, reset it, and return the seconds taken."""
         start = time.perf_counter()
         _keep_address(cache)
         if self._graphs:  # torch takes them only where the cache stays where it is
@@ -71,14 +71,14 @@ class CompiledDecode:
 
 
 class GraphedDecode:
-    """A model's step as CUDA graphs, one per bucket, with the choice of the likeliest token inside.
+    """A model's decode step as CUDA graphs, one per bucket, including the greedy token choice.
 
-    For one cache, whose memory the graphs write. N greedy tokens are N replays: the token is fed
-    back, its place counted and kept on the device, and the host asks it nothing. `backend` compiles
-    what is captured ("inductor"), None captures the eager step. `seconds` is what both took.
+    The graphs write the memory of one cache. N greedy tokens are N replays: token and position stay
+    on the device, without synchronisation. `backend` compiles the captured step ("inductor"); None
+    captures the eager step. `seconds` is the duration of compilation and capture.
 
     Raises:
-        RuntimeError: a device without CUDA graphs.
+        RuntimeError: the device has no CUDA graphs.
     """
 
     def __init__(
@@ -89,10 +89,7 @@ class GraphedDecode:
         backend: str | Callable | None = None,
         graphs: Graphs | None = None,
     ) -> None:
-        """Capture all graphs; the cache is empty after.
-
-        `graphs` stands in for CUDA's, to try the rest without a device.
-        """
+        """Capture all graphs and reset the cache; tests pass `graphs` that need no device."""
         if graphs is None and (reason := why_no_graphs(cache.device)):
             raise RuntimeError(reason)
         self.model, self.cache = model, cache
@@ -124,17 +121,17 @@ class GraphedDecode:
 
     @torch.no_grad()
     def __call__(self, ids: Tensor, cache: KVCache) -> Tensor:
-        """ids [B, 1] -> logits [B, 1, V], which the next call overwrites.
+        """Map ids [B, 1] to logits [B, 1, V], which the next call overwrites.
 
         Raises:
-            ValueError: the cache is full, or is not the one that was captured.
+            ValueError: the cache is full, or is not the captured one.
         """
         self._replay(ids, cache, 1)
         return self._logits
 
     @torch.no_grad()
     def greedy(self, token: Tensor, cache: KVCache, count: int) -> Tensor:
-        """The `count` likeliest tokens [B, count] after `token` [B]; raises as a call does."""
+        """Return the `count` most likely tokens [B, count] after `token` [B]; raises as a call."""
         start = self._replay(token[:, None], cache, count)
         return self._tokens[:, start + 1 : start + 1 + count].clone()
 

@@ -1,6 +1,6 @@
-"""From a prompt to more tokens: one prefill, then one decode step per token.
+"""Generate tokens from a prompt: one prefill, then one decode step per token.
 
-Nothing waits for the device on the way: the tokens stay there until the caller looks at them.
+Tokens stay on the device, without synchronisation, until the caller reads them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOOK_AFTER = {"cpu": 1}  # tokens, before it is asked whether all sequences hav
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How to draw the next token; without it the likeliest is taken."""
+    """Parameters of random sampling; without it the most likely token is chosen."""
 
     temperature: float = 1.0
     top_k: int | None = None
@@ -39,7 +39,7 @@ class Sampling:
             raise ValueError(f"top_k must be at least 1, got {self.top_k}")
 
     def probabilities(self, logits: Tensor) -> Tensor:
-        """logits [B, V] -> float32 probabilities [B, V]; ties with the k-th stay in."""
+        """Map logits [B, V] to float32 probabilities [B, V]; ties with the k-th token are kept."""
         scaled = logits.float() / self.temperature
         if self.top_k is not None and self.top_k < scaled.shape[-1]:
             least = scaled.topk(self.top_k).values[:, -1:]
@@ -50,7 +50,7 @@ class Sampling:
 def next_token(
     logits: Tensor, sampling: Sampling | None = None, generator: torch.Generator | None = None
 ) -> Tensor:
-    """logits [B, V] -> ids [B]; `generator` lives on the logits' device."""
+    """Choose a token: logits [B, V] -> ids [B]; `generator` is on the logits' device."""
     if sampling is None:
         return logits.argmax(dim=-1)
     probabilities = sampling.probabilities(logits)
@@ -61,7 +61,7 @@ def next_token(
 
 @torch.no_grad()
 def prefill(model: GPT2, ids: Tensor, cache: KVCache) -> Tensor:
-    """The prompt [B, T] into the cache; logits [B, 1, V] after its last token."""
+    """Store the prompt [B, T] in the cache; return logits [B, 1, V] after its last token."""
     return model.tokens.logits(model.features(ids, cache)[:, -1:])
 
 
@@ -77,15 +77,16 @@ def generate(
     decode: Decode | None = None,
     stop_token: int | None = None,
 ) -> Tensor:
-    """Prompts [B, T] -> [B, T + new_tokens], prompts included.
+    """Generate from prompts [B, T]; return [B, T + new_tokens], prompts included.
 
-    A `cache` that is given is reset and used again. `decode` is the model's own step by default.
-    What follows a `stop_token` is that token again, to the same length; the work ends early once
-    all sequences have one. To look is to wait: after each token on the CPU, each 16th elsewhere.
+    A given `cache` is reset and used. `decode` is by default the model's own step. After a
+    `stop_token` it is repeated up to the full length; generation ends early when all sequences have
+    one. That is checked after each token on the CPU, after every 16th on other devices, because it
+    synchronises.
 
     Raises:
-        ValueError: the model is in training mode (dropout would change the tokens), the prompt is
-            empty, or the tokens do not fit the positions or the cache.
+        ValueError: the model is in training mode, the prompt is empty, or the tokens exceed the
+            positions or the cache.
     """
     if model.training:
         raise ValueError("the model is in training mode, dropout would change tokens: model.eval()")
@@ -141,9 +142,9 @@ def _silenced(chosen: Tensor, stop_token: int | None, length: int) -> Tensor:
 
 @torch.no_grad()
 def attention_path(model: GPT2, ids: Tensor) -> str:
-    """The attention kernels of a prefill of ids [B, T] and of a decode step; `math` if none.
+    """Return the attention kernels of a prefill of ids [B, T] and of a decode step, or `math`.
 
-    As seen by the dispatcher, rather than by a setting.
+    They are observed in the dispatcher.
     """
     cache = KVCache.of(model, ids.shape[0], ids.shape[1] + 1)
     kernels = []

@@ -1,6 +1,6 @@
-"""GPT-2: a token and a position table, L blocks, and a head that is the token table again.
+"""GPT-2: token and position embeddings, L blocks, and a head that shares the token embedding.
 
-B sequences, T tokens, d width, H heads of D = d / H, V vocabulary, S slots of a cache.
+Shapes: B sequences, T tokens, d width, H heads of D = d / H, V vocabulary, S slots of a cache.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Extend = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor | None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GPT2Config:
-    """Sizes, checked on construction; the defaults are the 124M model's."""
+    """Sizes of a model, validated at construction; the defaults are the 124M model's."""
 
     vocabulary: int = 50257
     positions: int = 1024
@@ -44,25 +44,25 @@ class GPT2Config:
 
     @property
     def parameters(self) -> int:
-        """How many numbers a model of these sizes learns; the head adds none."""
+        """Number of parameters of a model of these sizes; the head adds none."""
         d = self.width
         block = 4 * d * d + 4 * d + 8 * d * d + 5 * d + 4 * d  # attention, feed-forward, two norms
         return (self.vocabulary + self.positions) * d + self.layers * block + 2 * d
 
 
 class TokenTable(nn.Module):
-    """One weight [V, d] for both ends: ids to features, features to logits."""
+    """Token embedding [V, d] that is also the output head."""
 
     def __init__(self, vocabulary: int, width: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocabulary, width))
 
     def forward(self, ids: Tensor) -> Tensor:
-        """[B, T] -> [B, T, d]"""
+        """Map ids [B, T] to features [B, T, d]."""
         return F.embedding(ids, self.weight)
 
     def logits(self, features: Tensor) -> Tensor:
-        """[..., d] -> [..., V]"""
+        """Map features [..., d] to logits [..., V]."""
         return F.linear(features, self.weight)
 
 
@@ -77,7 +77,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(config.width, config.width)
 
     def forward(self, x: Tensor, extend: Extend | None = None) -> Tensor:
-        """[B, T, d] -> [B, T, d]; `extend` adds the keys and values of earlier tokens."""
+        """Map [B, T, d] to [B, T, d]; `extend` adds the keys and values of earlier tokens."""
         batch, tokens, width = x.shape
         split = self.qkv(x).view(batch, tokens, 3, self.heads, width // self.heads)
         queries, keys, values = split.permute(2, 0, 3, 1, 4)
@@ -98,7 +98,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then a feed-forward of 4d, each normed before and added to what came in."""
+    """Attention and a feed-forward layer of width 4d, both with pre-normalisation and residual."""
 
     def __init__(self, config: GPT2Config) -> None:
         super().__init__()
@@ -110,17 +110,17 @@ class Block(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
 
     def forward(self, x: Tensor, extend: Extend | None = None) -> Tensor:
-        """[B, T, d] -> [B, T, d]"""
+        """Map [B, T, d] to [B, T, d]."""
         x = x + self.dropout(self.attention(self.norm1(x), extend))
         hidden = F.gelu(self.up(self.norm2(x)), approximate="tanh")
         return x + self.dropout(self.down(hidden))
 
 
 class GPT2(nn.Module):
-    """The language model. With a `KVCache`, ids follow what it holds, and it holds them after."""
+    """GPT-2 language model; with a `KVCache`, ids follow its tokens and are added to it."""
 
     def __init__(self, config: GPT2Config | None = None, generator: torch.Generator | None = None):
-        """Random weights as GPT-2 draws them, from `generator` (on the CPU) where given."""
+        """Initialise random weights as GPT-2 does, with a CPU `generator` if given."""
         super().__init__()
         self.config = config = config or GPT2Config()
         self.tokens = TokenTable(config.vocabulary, config.width)
@@ -143,24 +143,24 @@ class GPT2(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """Device of the weights."""
         return self.positions.weight.device
 
     @property
     def dtype(self) -> torch.dtype:
-        """What it computes in."""
+        """Dtype of the weights."""
         return self.positions.weight.dtype
 
     def forward(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
-        """ids [B, T] -> logits [B, T, V].
+        """Map ids [B, T] to logits [B, T, V].
 
         Raises:
-            ValueError: there are more tokens than positions, or than the cache has room for.
+            ValueError: the tokens exceed the positions or the cache.
         """
         return self.tokens.logits(self.features(ids, cache))
 
     def features(self, ids: Tensor, cache: KVCache | None = None) -> Tensor:
-        """ids [B, T] -> what the head sees [B, T, d]; raises as `forward` does."""
+        """Map ids [B, T] to the head's input [B, T, d]; raises as `forward`."""
         batch, tokens = ids.shape
         start = 0 if cache is None else cache.room_for(batch, tokens)
         if start + tokens > self.config.positions:
@@ -177,11 +177,11 @@ class GPT2(nn.Module):
         return output
 
     def step(self, ids: Tensor, place: Tensor, cache: KVCache, bucket: int | None = None) -> Tensor:
-        """One token of each sequence, ids [B, 1] at `place` [1] int64 -> logits [B, 1, V].
+        """Decode one token per sequence: ids [B, 1] at `place` [1] int64 -> logits [B, 1, V].
 
-        It attends to the first `bucket` slots, by default to all, those beyond `place` masked: no
-        shape depends on how full the cache is, so this compiles once per bucket. The caller
-        counts: `place` must be inside the bucket, and `cache.length` is left alone.
+        It attends to the first `bucket` slots (default all), with those beyond `place` masked, so
+        no shape depends on the cache's length and it compiles once per bucket. The caller ensures
+        that `place` is inside the bucket and updates `cache.length`.
         """
         mask = cache.seen(place, bucket or cache.capacity)
         extends = [partial(cache.write, layer, place, mask) for layer in range(len(self.blocks))]

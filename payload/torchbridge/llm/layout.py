@@ -1,7 +1,7 @@
-"""How weights lie in memory, and how a CPU reads them for a single token: that is all of its time.
+"""Store weights so that a CPU reads them fast for a single token, where reading takes all the time.
 
-BLAS gives a product of one row to one thread, which cannot draw all that the memory can deliver.
-Cut along the sum, a weight that is stored along its outputs is one block of memory per thread.
+BLAS gives a single-row product to one thread, which cannot use the full memory bandwidth. Split
+along the summed dimension, a weight stored along its outputs is one contiguous block per thread.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ WORTH = 1.05  # times as fast, at the low end of what was measured
 
 
 def row_product(x: Tensor, weight: Tensor, bias: Tensor | None, parts: int) -> Tensor:
-    """x [..., K] times weight [N, K] and bias [N] or None -> [..., N], a single row in `parts`.
+    """Compute x [..., K] @ weight [N, K]^T + bias [N] or None; a single row is split in `parts`.
 
-    The weight is stored along N, and the parts divide K. More rows than one are not cut: they keep
-    all threads busy as they are.
+    The weight is stored along N, and `parts` divides K. More rows use all threads without a split.
     """
     depth = x.shape[-1]
     if x.numel() != depth:
@@ -37,33 +36,33 @@ def row_product(x: Tensor, weight: Tensor, bias: Tensor | None, parts: int) -> T
 
 
 class SplitLinear(nn.Linear):
-    """A linear layer with the parameters of another, which computes a single row in `parts`."""
+    """Linear layer that shares another's parameters and splits a single row in `parts`."""
 
     def __init__(self, linear: nn.Linear, parts: int) -> None:
         super().__init__(linear.in_features, linear.out_features, device="meta")
         self.weight, self.bias, self.parts = linear.weight, linear.bias, parts
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., K] -> [..., N]"""
+        """Map [..., K] to [..., N]."""
         return row_product(x, self.weight, self.bias, self.parts)
 
 
 class SplitTokenTable(TokenTable):
-    """A token table with the weight of another, whose head computes a single row in `parts`."""
+    """Token embedding that shares another's weight; its head splits a single row in `parts`."""
 
     def __init__(self, table: TokenTable, parts: int) -> None:
         super().__init__(1, 1)
         self.weight, self.parts = table.weight, parts
 
     def logits(self, features: Tensor) -> Tensor:
-        """[..., d] -> [..., V]"""
+        """Map features [..., d] to logits [..., V]."""
         return row_product(features, self.weight, None, self.parts)
 
 
 def lay_out(model: nn.Module, setting: Setting) -> tuple[nn.Module, PassResult]:
-    """Store float32 weights [N, K] along N, in place: a CPU reads them so for a single token.
+    """Store float32 weights [N, K] along N, in place, which a CPU reads faster for a single token.
 
-    Shapes and numbers stay the same. The head is a third of what a token reads.
+    Shapes and values do not change. The head is a third of what a token reads.
     """
     if setting.device.type != "cpu":
         return model, PassResult("lay_out", False, reason="only a CPU gains by it")
@@ -76,10 +75,9 @@ def lay_out(model: nn.Module, setting: Setting) -> tuple[nn.Module, PassResult]:
 
 
 def split_rows(model: GPT2, setting: Setting) -> tuple[GPT2, PassResult]:
-    """Cut products of a single row into one part per thread, in place, where that is faster here.
+    """Split products of a single row into one part per thread, in place, if that is faster here.
 
-    Measured on the model's own weights: on a machine whose cores have other work to do it is not.
-    So two runs of a program may add up in another order, and differ in the last bits.
+    It is measured on the model's weights, so two runs of a program may differ in the last bits.
     """
     if reason := _no_split(model, setting):
         return model, PassResult("split_rows", False, reason=reason)
@@ -94,9 +92,9 @@ def split_rows(model: GPT2, setting: Setting) -> tuple[GPT2, PassResult]:
 
 
 def split(model: GPT2, parts: int) -> int:
-    """Cut all products of a single row in `parts`, in place; how many were.
+    """Split all products of a single row in `parts`, in place; return their number.
 
-    Those are of float32 weights that `lay_out` has turned and whose sums the parts divide.
+    They are those of float32 weights that `lay_out` transposed and whose K is divisible by `parts`.
     """
     count, cuttable = 0, _cuttable(model, parts)
     for parent in list(model.modules()):

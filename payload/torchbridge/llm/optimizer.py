@@ -1,4 +1,4 @@
-"""A GPT-2 made ready for a device: dtype, quantised weights, compiled decode."""
+"""Prepare a GPT-2 for a device: dtype, quantised weights, compiled decode step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from torchbridge.passes import PassResult, Prepared, Setting, apply
 
 
 class QuantizationMode(str, Enum):
-    """How weights are held."""
+    """Storage format of the weights."""
 
     NONE = "none"
     INT8 = "int8"
@@ -44,12 +44,12 @@ _REFUSED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LLMConfig:
-    """What to do to a model; `quantization` may be given by value ("int8").
+    """Settings of the preparation; `quantization` may be given by value ("int8").
 
-    `compile_backend` is torch.compile's for the decode step ("inductor"), None for none.
+    `compile_backend` is torch.compile's for the decode step ("inductor"), or None.
 
     Raises:
-        ValueError: the quantisation is unknown, or one that this library does not do.
+        ValueError: the quantisation is unknown or not supported.
     """
 
     quantization: QuantizationMode = QuantizationMode.NONE
@@ -67,24 +67,23 @@ class LLMConfig:
 
 @dataclass(frozen=True, slots=True)
 class OptimizedLLM:
-    """A model that is ready to generate, and the passes that made it so."""
+    """A prepared model with its decode step and the passes applied."""
 
     prepared: Prepared
     decode: CompiledDecode | None = None
 
     @property
     def model(self) -> nn.Module:
-        """The model."""
+        """The prepared model."""
         return self.prepared.model
 
     def generate(self, ids: Tensor, new_tokens: int, **options: Sampling | KVCache) -> Tensor:
-        """`torchbridge.llm.generate` of this model, on its device.
+        """Call `torchbridge.llm.generate` with this model, on its device.
 
-        A compiled decode is compiled for a cache's shape: give the same cache every time.
+        A compiled decode step is compiled for a cache's shape, so pass the same cache every time.
 
         Raises:
-            ValueError: the weights are int8, and on this device that many sequences would be slower
-                by them than by wide ones.
+            ValueError: int8 weights are slower than unquantised ones for this batch and device.
         """
         ids = ids.to(self.model.device)
         if reason := why_no_int8(self.model, len(ids), compiled=self.decode is not None):
@@ -93,7 +92,7 @@ class OptimizedLLM:
 
 
 class LLMOptimizer:
-    """Applies an `LLMConfig`."""
+    """Prepare models by an `LLMConfig`."""
 
     def __init__(
         self,
@@ -107,7 +106,7 @@ class LLMOptimizer:
         self.hardware = hardware or probe(self.device)
 
     def optimize(self, model: GPT2) -> OptimizedLLM:
-        """`model`, moved and cast in place, quantised as a copy; in eval mode."""
+        """Move and cast `model` in place, quantise a copy of it, and set it to evaluation mode."""
         setting = Setting(self.device, self.hardware)
         passes = [self._place, self._quantise, lay_out, split_rows]
         prepared = apply(model.eval(), setting, passes, level="llm")

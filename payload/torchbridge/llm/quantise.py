@@ -1,7 +1,7 @@
-"""Weights as int8 with one step per row: w = q * step, so that reading them takes a quarter.
+"""Quantise weights to int8 with one step per row: w = q * step.
 
-Only weights: features stay in their dtype, products are summed in it or wider, biases and norms are
-kept. Whether a product reads the narrow weights, or widens all of them first, is `int8_path`'s say.
+Features keep their dtype, products are summed in it or wider, biases and norms are unchanged.
+`int8_path` decides whether a product reads the int8 weights or converts all of them first.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FEW = 4  # rows that a fused reduction computes at most; it reads the weights an
 
 
 def quantise_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
-    """weight [N, K] -> q [N, K] int8 and step [N] float32, w = q * step within half a step."""
+    """Quantise weight [N, K] to int8 [N, K] with float32 steps [N]; error <= step / 2."""
     wide = weight.detach().float()
     step = wide.abs().amax(dim=1) / LARGEST
     step = torch.where(step > 0, step, 1.0)  # a row of zeros
@@ -30,7 +30,7 @@ def quantise_rows(weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Int8Linear(nn.Module):
-    """A linear layer: `weight` [N, K] int8, `step` [N] float32, `bias` [N] as it was, or None."""
+    """Linear layer with `weight` [N, K] int8, `step` [N] float32, and `bias` [N] or None."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
@@ -40,13 +40,13 @@ class Int8Linear(nn.Module):
         self.bias = linear.bias
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., K] -> [..., N]"""
+        """Map [..., K] to [..., N]."""
         output = int8_linear(x, self.weight, self.step)
         return output if self.bias is None else output + self.bias
 
 
 class Int8TokenTable(nn.Module):
-    """`TokenTable` in int8: a token's row is a row of the head, so one step serves both ends."""
+    """`TokenTable` in int8; embedding and head share the rows, so also the steps."""
 
     def __init__(self, table: TokenTable) -> None:
         super().__init__()
@@ -56,21 +56,21 @@ class Int8TokenTable(nn.Module):
         self.register_buffer("step", step)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """[B, T] -> [B, T, d]"""
+        """Map ids [B, T] to features [B, T, d]."""
         return (self.weight[ids].float() * self.step[ids][..., None]).to(self.dtype)
 
     def logits(self, features: Tensor) -> Tensor:
-        """[..., d] -> [..., V]"""
+        """Map features [..., d] to logits [..., V]."""
         return int8_linear(features, self.weight, self.step)
 
 
 @dataclass(frozen=True, slots=True)
 class Int8Path:
-    """How a product with int8 weights is computed, and why so.
+    """How a product with int8 weights is computed, and why.
 
-    `fused`: the compiler's kernel widens the weights as it reads them, sums in float32. `packed`:
-    torch's own kernel does, for bfloat16. `wide`: all weights are widened into memory, then
-    multiplied, which is slower than weights that were wide from the start.
+    `fused`: the compiler's kernel converts the weights as it reads them and sums in float32.
+    `packed`: torch's kernel for bfloat16 does so. `wide`: all weights are converted in memory
+    before the product, which is slower than unquantised weights.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Int8Path:
 def int8_path(
     rows: int, dtype: torch.dtype, device: torch.device, *, compiling: bool, vectors: str = VECTORS
 ) -> Int8Path:
-    """Which way for `rows` of features; `vectors` is torch's word for those of this CPU."""
+    """Choose the path for `rows` rows; `vectors` is torch's name of the CPU's capability."""
     if device.type == "cpu" and dtype == torch.bfloat16 and vectors.startswith("AVX"):
         return Int8Path("packed", f"torch has a kernel for bfloat16 and {vectors}")
     if compiling and rows <= FEW:
@@ -91,7 +91,7 @@ def int8_path(
 
 
 def int8_linear(x: Tensor, weight: Tensor, step: Tensor) -> Tensor:
-    """x [..., K] times q [N, K] and step [N] -> [..., N]; the step is applied to the sums."""
+    """Compute x [..., K] times q [N, K] and step [N] -> [..., N]; the step multiplies the sums."""
     rows = x.numel() // x.shape[-1]
     path = int8_path(rows, x.dtype, x.device, compiling=torch.compiler.is_compiling())
     if path.name == "fused":
@@ -115,7 +115,7 @@ def _packed(x: Tensor, weight: Tensor, step: Tensor) -> Tensor:
 
 
 def decode_path(model: nn.Module, batch: int, *, compiled: bool) -> Int8Path | None:
-    """How a decode step of `batch` sequences computes with int8 weights; None without any."""
+    """Return the path of a decode step of `batch` sequences; None without int8 weights."""
     for module in model.modules():
         if isinstance(module, Int8TokenTable):
             device = module.weight.device
@@ -124,7 +124,7 @@ def decode_path(model: nn.Module, batch: int, *, compiled: bool) -> Int8Path | N
 
 
 def why_no_int8(model: nn.Module, batch: int, *, compiled: bool) -> str | None:
-    """Why int8 weights are a loss for decoding `batch` sequences on an accelerator; None if not."""
+    """Return why int8 weights slow down decoding `batch` sequences on an accelerator, or None."""
     path = decode_path(model, batch, compiled=compiled)
     if path is None or path.name != "wide" or model.device.type == "cpu":
         return None
@@ -135,10 +135,10 @@ def why_no_int8(model: nn.Module, batch: int, *, compiled: bool) -> str | None:
 
 
 def quantise_int8(model: GPT2) -> GPT2:
-    """The same model with all matrices in int8; the one given is left as it is.
+    """Return a copy of the model with all matrices in int8, in evaluation mode.
 
-    The two share what is not quantised: norms, biases, the position table. Cast before, not after:
-    the steps are float32 for every dtype.
+    Norms, biases and position embedding are shared with the original. Cast before quantising: steps
+    are float32 for every dtype.
     """
     shared = {id(p): p for p in model.parameters()}
     quantised = copy.deepcopy(model, shared)

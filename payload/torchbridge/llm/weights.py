@@ -1,4 +1,4 @@
-"""Weights of Hugging Face's GPT-2 in ours. Nothing is fetched: the caller brings them."""
+"""Copy weights of Hugging Face's GPT-2 into `GPT2`; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def load_hf_weights(model: GPT2, source: nn.Module | Mapping[str, Tensor]) -> GP
     """Copy the weights of a GPT2LMHeadModel or GPT2Model, or of its state dict, into `model`.
 
     Raises:
-        ValueError: a weight is missing, left over or of another shape; `model` is unchanged then.
+        ValueError: weights are missing, unknown or of another shape; `model` is then unchanged.
     """
     state = source.state_dict() if isinstance(source, nn.Module) else source
     theirs = {name.removeprefix("transformer."): value for name, value in state.items()}

@@ -8,7 +8,6 @@ from torchbridge.moe.experts import (
     FeedForwardExpert,
     ParameterEfficientExpert,
 )
-from torchbridge.moe.graph import CapturedLayer
 from torchbridge.moe.layers import (
     LAYERS,
     ROUTERS,

@@ -1,6 +1,6 @@
 """All experts of a layer, applied to rows that are sorted by expert.
 
-A assignments, E experts, C slots per expert in capacity mode, width d.
+Shapes: A assignments, E experts, C slots per expert in capacity mode, width d.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from torchbridge.moe.paths import (
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """Rows in order of expert: `expert` [A] int64 ascending, `ends` [E] int32 one past the last.
+    """Row ranges per expert: `expert` [A] int64 ascending, `ends` [E] int32 one past the last row.
 
     No expert has more than `most` rows.
     """
@@ -43,25 +43,25 @@ class Segments:
 
     @classmethod
     def of(cls, expert: Tensor, num_experts: int, most: int | None = None) -> Segments:
-        """From sorted expert numbers [A]; stays on the device. Without `most` it is A."""
+        """Build from sorted expert numbers [A] without synchronisation; `most` is by default A."""
         numbers = torch.arange(num_experts, device=expert.device)
         ends = torch.searchsorted(expert, numbers, right=True, out_int32=True)
         return cls(expert, ends, expert.shape[0] if most is None else most)
 
     @property
     def counts(self) -> Tensor:
-        """[E] int64 rows of each expert."""
+        """Number of rows per expert, [E] int64."""
         return torch.diff(self.ends.long(), prepend=self.ends.new_zeros(1))
 
     @property
     def ranks(self) -> Tensor:
-        """[A] int64: each row's number among those of its expert, from 0."""
+        """Index of each row among those of its expert, [A] int64."""
         starts = self.ends.long() - self.counts
         numbers = torch.arange(self.expert.shape[0], device=self.expert.device)
         return numbers - starts[self.expert]
 
     def sizes(self) -> list[int]:
-        """The counts on the host: one wait for the device, for all experts together."""
+        """Return the counts on the host, which synchronises the device once."""
         return self.counts.tolist()
 
 
@@ -89,7 +89,7 @@ class FeedForwardBank(nn.Module):
         return self.up.shape[0]
 
     def path(self, batch: Batch, dispatch: str) -> Path:
-        """How a batch like this is computed; see `paths`."""
+        """Return how a batch is computed; see `paths`."""
         widths = (self.up.shape[2], *self.down.shape[1:])
         traced = torch.compiler.is_compiling()
         refusals = {
@@ -109,7 +109,7 @@ class FeedForwardBank(nn.Module):
         return why_no_kernel(batch, len(self), *weights, by_name=dispatch == "triton")
 
     def forward(self, rows: Tensor, segments: Segments, path: Path) -> Tensor:
-        """[A, d] sorted by expert -> [A, d]"""
+        """Map rows [A, d], sorted by expert, to [A, d]."""
         if path.name == "grouped_mm":
             return self._grouped(rows, segments)
         if path.name == "triton_grouped":
@@ -122,18 +122,18 @@ class FeedForwardBank(nn.Module):
             return torch.cat([self._one(index, part) for index, part in parts])
         return self._without_gradient(rows, sizes)
 
-    def at_once(self, x: Tensor, indices: Tensor, weights: Tensor, kernel: Kernel) -> Tensor:
-        """x [T, d], indices and weights [T, k] -> [T, d], weighted and added up by one kernel."""
+    def apply_kernel(self, x: Tensor, indices: Tensor, weights: Tensor, kernel: Kernel) -> Tensor:
+        """Compute all by one kernel: x [T, d], indices and weights [T, k] -> [T, d]."""
         matrices = (self.up, self.down, self.up_bias, self.down_bias)
         return kernel.run(x, indices, weights, *matrices, self.config.activation, self.gated)
 
     def batched(self, slots: Tensor) -> Tensor:
-        """[E, C, d] -> [E, C, d]: as many rows for every expert."""
+        """Map [E, C, d] to [E, C, d], with the same number of rows per expert."""
         hidden = self._hidden(_affine(slots, self.up, self.up_bias))
         return _affine(hidden, self.down, self.down_bias)
 
     def expert(self, index: int) -> FeedForwardExpert:
-        """A copy of one expert as a module of its own."""
+        """Return a copy of one expert as a module."""
         width = self.down.shape[2]
         expert = FeedForwardExpert(self.down.shape[1], width, self.config, self.gated)
         expert.to(self.up)
@@ -146,7 +146,7 @@ class FeedForwardBank(nn.Module):
         return expert.train(self.training)
 
     def keep(self, experts: range) -> None:
-        """Forget all experts but these; they are renumbered from 0."""
+        """Drop all experts outside this range; the rest is renumbered from 0."""
         for name, value in list(self.named_parameters()):
             setattr(self, name, nn.Parameter(value[experts.start : experts.stop].detach().clone()))
 
@@ -175,9 +175,9 @@ class FeedForwardBank(nn.Module):
 
     def _grouped(self, rows: Tensor, segments: Segments, kernel: Kernel | None = None) -> Tensor:
         hidden = grouped_mm(rows, self.up, segments.ends, kernel)
-        hidden = self._hidden(shifted(hidden, self.up_bias, segments))
+        hidden = self._hidden(add_bias(hidden, self.up_bias, segments))
         output = grouped_mm(hidden, self.down, segments.ends, kernel)
-        return shifted(output, self.down_bias, segments)
+        return add_bias(output, self.down_bias, segments)
 
     def _hidden(self, up: Tensor) -> Tensor:
         hidden = activate(up, self.config.activation, self.gated)
@@ -185,7 +185,7 @@ class FeedForwardBank(nn.Module):
 
 
 class ModuleBank(nn.Module):
-    """Any experts, one module each."""
+    """Experts of any kind, one module each."""
 
     def __init__(self, num_experts: int, make: Callable[[], nn.Module]) -> None:
         super().__init__()
@@ -195,27 +195,27 @@ class ModuleBank(nn.Module):
         return len(self.experts)
 
     def path(self, batch: Batch, dispatch: str) -> Path:
-        """Slots or segments: only feed-forward experts have a grouped form."""
+        """Return slots or segments; only feed-forward experts have a grouped path."""
         refusals = dict.fromkeys(DISPATCHES[1:4], lambda: "needs feedforward experts")
         return choose(batch, dispatch, {**refusals, "slots": lambda: why_no_slots(batch)})
 
     def forward(self, rows: Tensor, segments: Segments, path: Path) -> Tensor:
-        """[A, d] sorted by expert -> [A, d]"""
+        """Map rows [A, d], sorted by expert, to [A, d]."""
         if path.name == "slots":
             return _in_slots(self, rows, segments)
         parts = rows.split(segments.sizes())
         return torch.cat([e(part) for e, part in zip(self.experts, parts, strict=True)])
 
     def batched(self, slots: Tensor) -> Tensor:
-        """[E, C, d] -> [E, C, d]"""
+        """Map [E, C, d] to [E, C, d], with the same number of rows per expert."""
         return torch.stack([e(part) for e, part in zip(self.experts, slots, strict=True)])
 
     def expert(self, index: int) -> nn.Module:
-        """One expert."""
+        """Return the module of one expert."""
         return self.experts[index]
 
     def keep(self, experts: range) -> None:
-        """Forget all experts but these; they are renumbered from 0."""
+        """Drop all experts outside this range; the rest is renumbered from 0."""
         self.experts = self.experts[experts.start : experts.stop]
 
 
@@ -264,8 +264,8 @@ class _Shift(torch.autograd.Function):
         return grad, sums.to(ctx.dtype), None, None
 
 
-def shifted(rows: Tensor, bias: Tensor | None, segments: Segments) -> Tensor:
-    """rows [A, N] by expert, bias [E, N] -> each row plus its expert's bias."""
+def add_bias(rows: Tensor, bias: Tensor | None, segments: Segments) -> Tensor:
+    """Add to each row of [A, N] (sorted by expert) its expert's bias of [E, N]."""
     return rows if bias is None else _Shift.apply(rows, bias, segments.expert, segments.ends)
 
 

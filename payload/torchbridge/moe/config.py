@@ -1,4 +1,4 @@
-"""What a mixture-of-experts layer is made of, checked on construction."""
+"""Configuration of a mixture-of-experts layer, validated at construction."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ LOSSES = ("switch", "gshard", "entropy")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoEConfig:
-    """Settings of a layer. Frozen: layers that need others make a copy (`dataclasses.replace`).
+    """Settings of a layer.
 
-    An assignment is one (token, expert) pair: `tokens * top_k` of them per call. By default every
-    one is computed. With `drop_tokens` an expert takes at most `capacity(tokens)` of them, and the
-    rest are dropped, lowest router probability first, and counted.
+    An assignment is one (token, expert) pair; there are `tokens * top_k` per call. By default all
+    are computed. With `drop_tokens` an expert computes at most `capacity(tokens)` of them; the
+    others, with the lowest router probabilities, are dropped and counted.
     """
 
     num_experts: int = 8
@@ -63,10 +63,10 @@ class MoEConfig:
         _require(not both, "expert_parallelism is dropless: drop_tokens must be False", True)
 
     def capacity(self, tokens: int) -> int:
-        """How many assignments one expert may take: `ceil(capacity_factor * tokens * top_k / E)`.
+        """Return an expert's capacity, `ceil(capacity_factor * tokens * top_k / E)` assignments.
 
-        At least `min_capacity`; at most `tokens`, since a token meets an expert once. The factor is
-        taken as the decimal it was written as: 1.1 x 10 is 11, not the 12 of binary fractions.
+        It is at least `min_capacity` and at most `tokens`. The factor is evaluated as the decimal
+        it was written as: 1.1 x 10 is 11, not the 12 of binary fractions.
         """
         above, below = _ratio(self.capacity_factor)
         share = -(-above * tokens * self.top_k // (below * self.num_experts))  # rounded up

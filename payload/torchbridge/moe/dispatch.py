@@ -1,6 +1,7 @@
-"""Tokens to experts and back. T tokens, k choices each, A = T * k assignments, E experts.
+"""Send tokens to experts and combine the results.
 
-Both ways are deterministic, backward too: rows are moved by index, never added up in parallel.
+T tokens, k choices each, A = T * k assignments, E experts. Forward and backward are deterministic:
+rows are moved by index, not added atomically.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from torchbridge.moe.routers import Routing
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    """output [T, d]; counts [E] int64 computed assignments; dropped 0-dim int64; path taken."""
+    """Output [T, d], computed assignments `counts` [E] int64, `dropped` (0-dim int64), and path."""
 
     output: Tensor
     counts: Tensor
@@ -80,16 +81,16 @@ def path_for(
     parallel: ExpertParallelism | None = None,
     weights: Tensor | None = None,
 ) -> Path:
-    """How x [T, d] with these weights [T, k] is computed in the present mode of gradients.
+    """Return how x [T, d] with weights [T, k] is computed in the current gradient mode.
 
     Raises:
-        RuntimeError: `config.dispatch` names a way that cannot be used.
+        RuntimeError: the path requested by `config.dispatch` cannot be used.
     """
     if config.drop_tokens:
         return Path("capacity_slots")
     spread = parallel is not None and parallel.placement.world_size > 1
     path = bank.path(Batch.of(x, weights, config.top_k, bank, spread=spread), config.dispatch)
-    return parallel.told(path, x.device) if spread else path
+    return parallel.with_synchronisation(path, x.device) if spread else path
 
 
 def dropless(
@@ -99,7 +100,7 @@ def dropless(
     config: MoEConfig,
     parallel: ExpertParallelism | None = None,
 ) -> Dispatched:
-    """Every assignment of x [T, d] is computed: sort by expert, compute, undo the sort, add up."""
+    """Compute every assignment of x [T, d]: sort by expert, compute, restore the order, sum."""
     path = path_for(bank, x, config, parallel, routing["expert_weights"])
     if path.name == "triton":
         return by_kernel(bank, x, routing, triton_kernel(), path)
@@ -109,9 +110,9 @@ def dropless(
 def by_kernel(
     bank: FeedForwardBank, x: Tensor, routing: Routing, kernel: Kernel, path: Path
 ) -> Dispatched:
-    """One kernel sorts, computes, undoes the sort and adds up."""
+    """Compute all assignments by one kernel that also sorts and sums."""
     indices = routing["expert_indices"]
-    output = bank.at_once(x, indices, routing["expert_weights"], kernel)
+    output = bank.apply_kernel(x, indices, routing["expert_weights"], kernel)
     counts = expert_counts(indices, len(bank))
     return Dispatched(output, counts, counts.new_zeros(()), path)
 
@@ -136,10 +137,10 @@ def _by_expert(
 
 
 def with_capacity(bank: Bank, x: Tensor, routing: Routing, config: MoEConfig) -> Dispatched:
-    """At most C assignments per expert; the least probable ones beyond that are dropped.
+    """Compute at most C assignments per expert and drop the least probable others.
 
-    Shapes depend on T alone, so nothing waits for the device. Dropped assignments contribute zero;
-    the weights of a token's others are not raised.
+    Shapes depend only on T, so nothing synchronises. Dropped assignments contribute zero; the
+    weights of a token's other experts do not change.
     """
     indices = routing["expert_indices"]
     capacity = config.capacity(x.shape[0])

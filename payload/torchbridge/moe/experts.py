@@ -1,7 +1,7 @@
-"""Single experts: [..., d] -> [..., d]. An expert is a function of one token.
+"""Kinds of experts: [..., d] -> [..., d].
 
-So it does not matter which other tokens were routed with it, nor in which order: mixing tokens
-inside an expert would make a token's output depend on its neighbours' routing.
+An expert maps each token independently, so a token's output does not depend on which others were
+routed with it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IN_PLACE = {"relu": torch.relu_, "gelu": F.gelu, "silu": partial(F.silu, inplace
 
 
 def activate(x: Tensor, name: str, gated: bool) -> Tensor:
-    """act(x); gated: x [..., 2h] -> act(first half) * second half."""
+    """Return act(x); if gated, act(first half) * second half of x [..., 2h]."""
     if not gated:
         return ACTIVATION[name](x)
     gate, value = x.chunk(2, dim=-1)
@@ -27,7 +27,7 @@ def activate(x: Tensor, name: str, gated: bool) -> Tensor:
 
 
 def activate_(x: Tensor, name: str, gated: bool) -> Tensor:
-    """As `activate`, in the memory of x where the activation can be; not for gradients."""
+    """Compute `activate` in the memory of x if possible; not differentiable."""
     if not gated:
         return IN_PLACE[name](x)
     gate, value = x.chunk(2, dim=-1)
@@ -35,7 +35,7 @@ def activate_(x: Tensor, name: str, gated: bool) -> Tensor:
 
 
 class FeedForwardExpert(nn.Module):
-    """d -> h -> d; gated: the hidden layer is act(a) * b of two projections."""
+    """Feed-forward expert d -> h -> d; gated: act(a) * b of two up-projections."""
 
     def __init__(
         self, hidden_size: int, expert_hidden_size: int, config: MoEConfig, gated: bool = False
@@ -47,13 +47,13 @@ class FeedForwardExpert(nn.Module):
         self.down = nn.Linear(expert_hidden_size, hidden_size, config.use_bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., d] -> [..., d]"""
+        """Map [..., d] to [..., d]."""
         hidden = activate(self.up(x), self.config.activation, self.gated)
         return self.down(F.dropout(hidden, self.config.expert_dropout, self.training))
 
 
 class ConvolutionalExpert(nn.Module):
-    """A convolution along the features (c channels, c * d = h), then h -> d."""
+    """Convolution along the features (c channels, c * d = h), then a linear layer h -> d."""
 
     def __init__(
         self, hidden_size: int, expert_hidden_size: int, config: MoEConfig, kernel_size: int = 3
@@ -68,7 +68,7 @@ class ConvolutionalExpert(nn.Module):
         self.down = nn.Linear(channels * hidden_size, hidden_size, config.use_bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., d] -> [..., d]"""
+        """Map [..., d] to [..., d]."""
         # a matrix product over windows: cuDNN's own convolutions round to TF32 unless told not to
         windows = F.pad(x.reshape(-1, x.shape[-1]), (self.padding, self.padding))
         windows = windows.unfold(1, 2 * self.padding + 1, 1)  # [N, d, kernel size]
@@ -79,7 +79,7 @@ class ConvolutionalExpert(nn.Module):
 
 
 class AttentionExpert(nn.Module):
-    """Attention among the `num_heads` slices of a token's features, residual, then feed-forward."""
+    """Attention among `num_heads` slices of a token's features, residual, then feed-forward."""
 
     def __init__(
         self, hidden_size: int, expert_hidden_size: int, config: MoEConfig, num_heads: int = 4
@@ -94,7 +94,7 @@ class AttentionExpert(nn.Module):
         self.feed_forward = FeedForwardExpert(hidden_size, expert_hidden_size, config)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., d] -> [..., d]"""
+        """Map [..., d] to [..., d]."""
         slices = x.reshape(-1, self.slices, x.shape[-1] // self.slices)  # [N, s, d / s]
         query, key, value = self.qkv(slices).chunk(3, dim=-1)
         mixed = F.scaled_dot_product_attention(query, key, value)
@@ -102,7 +102,7 @@ class AttentionExpert(nn.Module):
 
 
 class ParameterEfficientExpert(nn.Module):
-    """d -> r -> h -> r -> d: both matrices of a feed-forward expert in rank r."""
+    """Feed-forward expert whose two matrices have rank r: d -> r -> h -> r -> d."""
 
     def __init__(
         self, hidden_size: int, expert_hidden_size: int, config: MoEConfig, rank: int = 32
@@ -119,7 +119,7 @@ class ParameterEfficientExpert(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., d] -> [..., d]"""
+        """Map [..., d] to [..., d]."""
         hidden = activate(self.up(x), self.config.activation, gated=False)
         return self.down(F.dropout(hidden, self.config.expert_dropout, self.training))
 

@@ -1,4 +1,4 @@
-"""torch's grouped matrix multiply: one kernel for all experts. Found by trying, not by version."""
+"""torch's grouped matrix product, one kernel for all experts, where a trial run works."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ class _WholeGradient(torch.autograd.Function):
 
 
 def grouped_mm(rows: Tensor, weights: Tensor, ends: Tensor, kernel: Kernel | None = None) -> Tensor:
-    """rows[start:end] @ weights[e].T per expert: [A, K], [E, N, K], ends [E] int32 -> [A, N].
+    """Compute rows[start:end] @ weights[e].T per expert: [A, K], [E, N, K], ends [E] int32
+    -> [A, N].
 
-    By torch's own, or by a `kernel` of ours.
+    `kernel` replaces torch's own.
     """
     dtype = autocast_dtype(rows)  # autocast does not know the operator
     if dtype is not None:
@@ -52,9 +53,9 @@ def grouped_mm(rows: Tensor, weights: Tensor, ends: Tensor, kernel: Kernel | Non
 def why_not(
     device: torch.device, dtype: torch.dtype, widths: tuple[int, ...], *, traced: bool = False
 ) -> str | None:
-    """Why grouped_mm cannot be used for matrices of these widths; None when it can.
+    """Return why grouped_mm cannot be used for matrices of these widths; None if it can.
 
-    `traced`: it would be by torch.compile, which goes by what tensors without values may do.
+    `traced`: it is for torch.compile, which checks it on meta tensors.
     """
     if _function() is None:
         return f"torch {torch.__version__} has no grouped_mm"
@@ -77,11 +78,11 @@ def _trace(dtype: torch.dtype) -> str | None:
 
 
 @contextmanager
-def forbid_waiting(device: torch.device) -> Iterator[None]:
-    """On CUDA, whatever would make the host wait for the device raises a RuntimeError.
+def forbid_synchronisation(device: torch.device) -> Iterator[None]:
+    """Raise RuntimeError for host-device synchronisation in the block, on CUDA.
 
-    Where torch has no kernel for a chip or dtype (bfloat16 before Hopper, float32 everywhere) its
-    grouped_mm copies the ends to the host and loops: that is what this finds out.
+    Where torch has no kernel for a chip or dtype (bfloat16 before Hopper, float32 everywhere), its
+    grouped_mm copies the ends to the host and loops; this detects it.
     """
     if device.type != "cuda":
         yield
@@ -106,7 +107,7 @@ def _probe(device: str, dtype: torch.dtype) -> str | None:
     expected = torch.cat([rows[:3] @ weights[0].T, rows[3:] @ weights[2].T])
     wanted = torch.autograd.grad(expected.square().sum(), (rows, weights))
     try:
-        with forbid_waiting(rows.device):
+        with forbid_synchronisation(rows.device):
             out = grouped_mm(rows, weights, ends)
             got = torch.autograd.grad(out.square().sum(), (rows, weights))
     except torch.OutOfMemoryError:

@@ -26,11 +26,11 @@ from torchbridge.moe.routers import (
 
 
 class MoELayer(nn.Module):
-    """A router, and experts for what it chooses.
+    """A router and the experts it selects.
 
     `path_taken` says how the experts of the last call were computed; `fallback` why that was not
-    the best way of the device, None where it was. With `config.expert_parallelism` this process
-    keeps its share of the experts only.
+    the device's best path, or None. With `config.expert_parallelism` this process holds only its
+    share of the experts.
     """
 
     gated = False
@@ -44,7 +44,7 @@ class MoELayer(nn.Module):
         expert_type: str = "feedforward",
         router: nn.Module | None = None,
     ) -> None:
-        """`expert_hidden_size` is 4 * hidden_size unless given; `router` is top-k unless given."""
+        """Create the layer; `expert_hidden_size` defaults to 4 * hidden_size, `router` to top-k."""
         super().__init__()
         self.config = config
         self.hidden_size = hidden_size
@@ -80,13 +80,12 @@ class MoELayer(nn.Module):
         expert_mask: Tensor | None = None,
         return_router_logits: bool = False,
     ) -> Tensor | tuple[Tensor, dict[str, Tensor]]:
-        """x [..., d] -> output, or (output, aux) with `return_router_logits`.
+        """Return the output for x [..., d], or (output, aux) with `return_router_logits`.
 
-        expert_mask: [E], or [..., E] with the leading shape of x; False rules an expert out. On
-        the CPU or on the device of x; see `routers.usable` for what that changes.
-        aux: `load_balance_loss` and `router_z_loss`, weighted, ready to be added to a loss;
-        `expert_utilization` [E], the computed assignments of each expert over all T * k;
-        `tokens_dropped`, the assignments (token, expert) that were not computed; `router_logits`.
+        expert_mask: [E], or [..., E] with the leading shape of x; False excludes an expert; see
+        `routers.usable`. aux: `load_balance_loss` and `router_z_loss`, weighted;
+        `expert_utilization` [E], the computed assignments of each expert over T * k;
+        `tokens_dropped`, the number of assignments not computed; `router_logits`.
         """
         tokens = x.reshape(-1, self.hidden_size)  # [T, d]
         if expert_mask is not None and expert_mask.dim() > 1:
@@ -124,7 +123,7 @@ class MoELayer(nn.Module):
         }
 
     def get_expert_utilization_stats(self) -> dict[str, float | list[float]]:
-        """Since the layer was made, or since `reset_expert_utilization`.
+        """Return statistics since construction or `reset_expert_utilization`.
 
         `usage_rates`: each expert's share of the computed assignments; `expert_balance`: their
         entropy over ln E (1 = even); `expert_efficiency`: computed over all assignments.
@@ -138,13 +137,13 @@ class MoELayer(nn.Module):
         }
 
     def reset_expert_utilization(self) -> None:
-        """Count from zero again."""
+        """Reset the counters to zero."""
         self.computed.zero_()
         self.dropped.zero_()
 
 
 class SparseMoELayer(MoELayer):
-    """`sparsity_level` is the fraction of the experts that a token meets (at least one)."""
+    """Layer that uses a fraction `sparsity_level` of the experts per token, at least one."""
 
     def __init__(
         self, config: MoEConfig, *sizes: int | None, sparsity_level: float = 0.25, **options: Any
@@ -156,7 +155,7 @@ class SparseMoELayer(MoELayer):
 
 
 class SwitchTransformerMoE(MoELayer):
-    """One expert per token, weighted by its probability."""
+    """Layer that routes each token to one expert, weighted by its probability."""
 
     def __init__(self, config: MoEConfig, *sizes: int | None, **options: Any) -> None:
         config = replace(config, top_k=1, normalize_router_probs=False)
@@ -167,7 +166,7 @@ class SwitchTransformerMoE(MoELayer):
 
 
 class GLaMStyleMoE(MoELayer):
-    """Two experts per token, with gated GELU feed-forward experts."""
+    """Layer that routes each token to two gated GELU feed-forward experts."""
 
     gated = True
 
@@ -177,7 +176,7 @@ class GLaMStyleMoE(MoELayer):
 
 
 class AdaptiveMoELayer(MoELayer):
-    """Evens out the load in training: busy experts are chosen less, `adaptation_rate` a step."""
+    """Layer that balances the load by biases that change by `adaptation_rate` per step."""
 
     def __init__(
         self, config: MoEConfig, *sizes: int | None, adaptation_rate: float = 0.01, **options: Any
@@ -224,20 +223,20 @@ def create_moe_layer(
     config: MoEConfig | None = None,
     **options: Any,
 ) -> MoELayer:
-    """A layer of a kind in `LAYERS`; options go to its class."""
+    """Create a layer of a kind in `LAYERS`; options go to its constructor."""
     layer = _named(LAYERS, moe_type, "moe_type")
     return layer(config or MoEConfig(), hidden_size, expert_hidden_size, **options)
 
 
 def create_moe(hidden_size: int, num_experts: int = 8, top_k: int = 2, **settings: Any) -> MoELayer:
-    """A standard layer; further settings are fields of `MoEConfig`."""
+    """Create a standard layer; further settings are fields of `MoEConfig`."""
     return MoELayer(MoEConfig(num_experts=num_experts, top_k=top_k, **settings), hidden_size)
 
 
 def create_router(
     router_type: str, hidden_size: int, *, config: MoEConfig | None = None, **options: Any
 ) -> nn.Module:
-    """A router of a kind in `ROUTERS`; options go to its class."""
+    """Create a router of a kind in `ROUTERS`; options go to its constructor."""
     return _named(ROUTERS, router_type, "router_type")(
         hidden_size, config or MoEConfig(), **options
     )

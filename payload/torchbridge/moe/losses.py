@@ -1,8 +1,7 @@
-"""Auxiliary losses of a router, 0-dim tensors, and how its load is balanced.
+"""Auxiliary losses of a router (0-dim tensors), and load balancing.
 
-E experts, T tokens, k choices each.
-
-probs: [T, E] router probabilities; indices: [T, k] chosen experts; logits: [T, E].
+E experts, T tokens, k choices each. probs: [T, E] router probabilities; indices: [T, k] chosen
+experts; logits: [T, E].
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def _mean(values: Tensor) -> Tensor:
 
 
 def expert_counts(indices: Tensor, num_experts: int) -> Tensor:
-    """[E] int64: how often each expert was chosen. Stays on the device."""
+    """Count how often each expert was chosen, [E] int64, without synchronisation."""
     flat = indices.reshape(-1)
     return torch.zeros(num_experts, dtype=torch.int64, device=flat.device).scatter_add_(
         0, flat, torch.ones_like(flat)
@@ -35,18 +34,18 @@ def expert_counts(indices: Tensor, num_experts: int) -> Tensor:
 
 
 def switch_load_balance_loss(probs: Tensor, indices: Tensor) -> Tensor:
-    """`E * sum_e share_e * mean_prob_e`: k when balanced, up to k * E / k = E when collapsed."""
+    """Return `E * sum_e share_e * mean_prob_e`: k if balanced, up to E if collapsed."""
     num_experts = probs.shape[1]
     return num_experts * (_share(indices, num_experts, probs.dtype) * _mean(probs)).sum()
 
 
 def gshard_load_balance_loss(probs: Tensor, indices: Tensor) -> Tensor:
-    """The same with first choices only (GShard, scaled by E^2): 1 when balanced, E collapsed."""
+    """Return the switch loss of first choices (GShard, times E^2): 1 if balanced, up to E."""
     return switch_load_balance_loss(probs, indices[:, :1])
 
 
 def entropy_load_balance_loss(probs: Tensor, indices: Tensor) -> Tensor:
-    """`ln E - H(mean_prob)`: 0 when balanced, ln E when collapsed. `indices` is not needed."""
+    """Return `ln E - H(mean_prob)`: 0 if balanced, ln E if collapsed; `indices` is ignored."""
     mean = _mean(probs)
     # of an expert that no token may use the logarithm would be -inf, and its gradient NaN
     real = mean.clamp(min=torch.finfo(mean.dtype).tiny)
@@ -54,7 +53,7 @@ def entropy_load_balance_loss(probs: Tensor, indices: Tensor) -> Tensor:
 
 
 def router_z_loss(logits: Tensor) -> Tensor:
-    """`mean(logsumexp(logits)^2)`: keeps logits small."""
+    """Return `mean(logsumexp(logits)^2)`, which keeps logits small."""
     return _mean(torch.logsumexp(logits, dim=-1).square())
 
 
@@ -67,7 +66,7 @@ LOAD_BALANCE_LOSSES = {
 
 @dataclass(frozen=True, slots=True)
 class CapacityInfo:
-    """What a capacity does to one batch of assignments; lists have one entry per expert."""
+    """Effect of a capacity on one batch of assignments; lists have one entry per expert."""
 
     expert_capacities: list[int]
     assignments: list[int]
@@ -76,18 +75,18 @@ class CapacityInfo:
 
 
 class LoadBalancer:
-    """The load-balance loss of a config, and what its capacity would do."""
+    """Load-balance loss and capacity statistics of a config."""
 
     def __init__(self, config: MoEConfig) -> None:
         self.config = config
         self._loss = LOAD_BALANCE_LOSSES[config.load_balance_loss_type]
 
     def loss(self, probs: Tensor, indices: Tensor) -> Tensor:
-        """Unweighted loss of probs [T, E] and indices [T, k]."""
+        """Return the unweighted loss of probs [T, E] and indices [T, k]."""
         return self._loss(probs, indices)
 
     def capacity_info(self, indices: Tensor) -> CapacityInfo:
-        """Capacity per expert, and the drops it would cause for indices [T, k]."""
+        """Return the capacity per expert and the drops it causes for indices [T, k]."""
         capacity = self.config.capacity(indices.shape[0])
         counts = expert_counts(indices, self.config.num_experts).tolist()
         kept = [min(count, capacity) for count in counts]
@@ -95,7 +94,7 @@ class LoadBalancer:
 
 
 def balance(counts: list[int]) -> float:
-    """Entropy of `counts` over ln E: 1 when all are equal, 0 when one has all."""
+    """Return the entropy of `counts` over ln E: 1 if all are equal, 0 if one expert has all."""
     total = sum(counts)
     if total == 0 or len(counts) < 2:
         return 0.0 if total == 0 else 1.0

@@ -1,4 +1,4 @@
-"""Experts spread over processes: rows travel to their expert's process and back (all-to-all)."""
+"""Expert parallelism: experts are distributed over processes, rows exchanged by all-to-all."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _all_to_all(rows: Tensor, send: list[int], receive: list[int], group) -> Ten
 
 @dataclass(frozen=True, slots=True)
 class ExpertPlacement:
-    """Process `rank` of n holds the experts rank * E / n up to (rank + 1) * E / n."""
+    """Distribution of experts: process `rank` of n holds rank * E / n to (rank + 1) * E / n - 1."""
 
     num_experts: int
     world_size: int
@@ -49,7 +49,7 @@ class ExpertPlacement:
 
     @property
     def per_process(self) -> int:
-        """How many experts one process holds."""
+        """Number of experts per process."""
         return self.num_experts // self.world_size
 
     @property
@@ -58,20 +58,19 @@ class ExpertPlacement:
         return range(self.rank * self.per_process, (self.rank + 1) * self.per_process)
 
     def owner(self, expert: int) -> int:
-        """The process that holds `expert`."""
+        """Return the rank of the process that holds `expert`."""
         return expert // self.per_process
 
 
 class ExpertParallelism:
-    """Experts spread over the processes of a group.
+    """Experts distributed over the processes of a group.
 
-    Every process calls the layer with its own tokens and gets their outputs. The tokens' gradients
-    come back too; each process has the whole gradient of its experts, and of the router the part
-    that its own tokens cause.
+    Every process calls the layer with its own tokens and gets their outputs and gradients. Each
+    process has the whole gradient of its experts, and the router's gradient for its own tokens.
     """
 
     def __init__(self, num_experts: int, *, group: dist.ProcessGroup | None = None) -> None:
-        """Spread over `group`; over the default group without it; alone if there is none."""
+        """Use `group`, by default the default group, or a single process without one."""
         self.group = group
         distributed = dist.is_available() and dist.is_initialized()
         world_size = dist.get_world_size(group) if distributed else 1
@@ -79,7 +78,7 @@ class ExpertParallelism:
         self.placement = ExpertPlacement(num_experts, world_size, rank)
 
     def apply(self, bank: Bank, rows: Tensor, segments: Segments, path: Path) -> Tensor:
-        """rows [A, d] sorted by expert (all E) -> [A, d]; `bank` holds the local experts only."""
+        """Map rows [A, d], sorted by expert (all E), to [A, d]; `bank` holds only local experts."""
         world_size, per_process = self.placement.world_size, self.placement.per_process
         if world_size == 1:
             return bank(rows, segments, path)
@@ -95,10 +94,10 @@ class ExpertParallelism:
         return _Exchange.apply(rows[order.argsort()], receive, send, self.group)
 
     @staticmethod
-    def told(path: Path, device: torch.device) -> Path:
-        """The path, and that the host waited for the messages' sizes; on the CPU that is free."""
+    def with_synchronisation(path: Path, device: torch.device) -> Path:
+        """Add to a path that message sizes synchronise an accelerator."""
         if device.type == "cpu":
             return path
         waits = "expert parallelism waits for the sizes of its messages"
         fallback = waits if path.fallback is None else f"{path.fallback}; {waits}"
-        return replace(path, fallback=fallback, asks_host=True)
+        return replace(path, fallback=fallback, synchronises=True)

@@ -1,10 +1,10 @@
-"""How the experts of a call are computed: the best way that its device, dtype and size allow.
+"""Choose how the experts of a call are computed, by device, dtype and size.
 
-`grouped_mm` is torch's kernel for all experts; `triton` one of ours, for few tokens without
-gradients; `triton_grouped` one of ours for many, where torch's would loop and wait; `slots` gives
-every expert as many rows as any could get, which pays for few tokens only; `segments` multiplies
-one expert's rows after the other's, and asks how many they are: on the CPU that costs nothing, on
-an accelerator the host waits for it once per call. The others never wait.
+`grouped_mm` is torch's kernel for all experts; `triton` our kernel for few tokens without
+gradients; `triton_grouped` our kernel for many tokens where torch's would loop and synchronise;
+`slots` pads every expert to the maximum number of rows, for few tokens only; `segments` computes
+one expert after the other and reads the row counts, which synchronises an accelerator once per
+call. The others never synchronise.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from torchbridge.kernels.tiles import FEW_ROWS, rows_variant
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """How the experts were computed; `fallback` says why not in the device's best way.
+    """How the experts were computed.
 
-    `asks_host`: the host waited for the device.
+    `fallback` says why not by the device's best path; `synchronises`: the device was synchronised.
     """
 
     name: str
     fallback: str | None = None
-    asks_host: bool = False
+    synchronises: bool = False
 
     def __str__(self) -> str:
         return self.name if self.fallback is None else f"{self.name} ({self.fallback})"
@@ -38,10 +38,10 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What is to be computed: T tokens for k experts each; `gradient`: it will be differentiated.
+    """Description of a call: T tokens for k experts each; `gradient`: it will be differentiated.
 
-    `dtype` is of the numbers that are multiplied. `spread`: the experts are spread over processes,
-    so a way must take rows, not tokens.
+    `dtype` is that of the products. `spread`: the experts are distributed over processes, so a path
+    must take rows, not tokens.
     """
 
     device: torch.device
@@ -55,14 +55,14 @@ class Batch:
     def of(
         cls, x: Tensor, weights: Tensor | None, top_k: int, bank: nn.Module, *, spread: bool = False
     ) -> Batch:
-        """x [T, d] for experts of `bank`, whose outputs are weighted [T, k]."""
+        """Describe x [T, d] for experts of `bank`, whose outputs are weighted by [T, k]."""
         gradient = wants_gradient(bank, x, weights)
         dtype = autocast_dtype(x) or x.dtype
         return cls(x.device, dtype, x.shape[0], top_k, gradient, spread)
 
     @property
     def on_host(self) -> bool:
-        """Is asking a tensor for its values free?"""
+        """Whether reading a tensor's values needs no synchronisation."""
         return self.device.type == "cpu"
 
 
@@ -70,7 +70,7 @@ EXPORTED = "exported: of a program the sizes may not be values, so every expert 
 
 
 def exported() -> bool:
-    """Is a program being written down, by torch.export, to ONNX or by a trace?"""
+    """Return whether torch.export, an ONNX export or a trace is running."""
     writing = torch.compiler.is_exporting() or torch.onnx.is_in_onnx_export()
     return writing or torch.jit.is_tracing()
 
@@ -79,19 +79,19 @@ Refusals = Mapping[str, Callable[[], str | None]]
 
 
 def choose(batch: Batch, dispatch: str, refusals: Refusals) -> Path:
-    """The first of `refusals` (way -> its reason not to be taken, or None), else segments.
+    """Return the first path of `refusals` (path -> reason, or None) that has no reason, else
+    segments.
 
-    On the CPU "auto" is segments: a matrix product per expert is as fast there; where a program is
-    written down it is slots, of any number of tokens. Asked for by name, a way is used or refused,
-    never replaced.
+    "auto" is segments on the CPU, where one product per expert is as fast, and slots under export.
+    A path requested by name is used or refused, never replaced.
 
     Raises:
-        RuntimeError: `dispatch` names a way that cannot be used.
+        RuntimeError: the path requested by `dispatch` cannot be used.
     """
     if dispatch == "auto" and exported():
         return Path("slots", EXPORTED)
     if dispatch == "segments" or (dispatch == "auto" and batch.on_host):
-        return Path("segments", asks_host=not batch.on_host)
+        return Path("segments", synchronises=not batch.on_host)
     reasons = []
     for name in refusals if dispatch == "auto" else (dispatch,):
         reason = refusals[name]()
@@ -102,11 +102,11 @@ def choose(batch: Batch, dispatch: str, refusals: Refusals) -> Path:
     if dispatch != "auto":
         raise RuntimeError(f"dispatch {dispatch!r} cannot be used: {reasons[0]}; use 'auto'")
     reasons.append("one wait for the device per call")
-    return Path("segments", "; ".join(reasons), asks_host=True)
+    return Path("segments", "; ".join(reasons), synchronises=True)
 
 
 def why_no_slots(batch: Batch) -> str | None:
-    """Why slots are not worth it: every expert computes as many rows as there are tokens."""
+    """Return why slots are not worthwhile, or None; every expert computes one row per token."""
     if batch.spread:
         return "slots need all experts in one process"
     if batch.tokens > FEW_ROWS:
@@ -115,7 +115,7 @@ def why_no_slots(batch: Batch) -> str | None:
 
 
 def wants_gradient(bank: nn.Module, *inputs: Tensor | None) -> bool:
-    """Will what `bank` makes of the inputs be differentiated?"""
+    """Return whether the outputs of `bank` for these inputs will be differentiated."""
     if not torch.is_grad_enabled():
         return False
     return any(t.requires_grad for t in (*inputs, *bank.parameters()) if t is not None)
@@ -124,9 +124,10 @@ def wants_gradient(bank: nn.Module, *inputs: Tensor | None) -> bool:
 def why_no_kernel(
     batch: Batch, num_experts: int, *weights: Tensor | None, by_name: bool = False
 ) -> str | None:
-    """Why the registry's Triton kernel for experts cannot serve, or is not worth it.
+    """Return why the Triton kernel for experts cannot compute the batch, or is slower; None
+    if neither.
 
-    It depends on how the `weights` lie in memory. Asked for `by_name` it need not be worth it.
+    It depends on the memory layout of the `weights`. If requested `by_name` it may be slower.
     """
     if batch.spread:
         return "triton needs all experts in one process"
@@ -139,7 +140,7 @@ def why_no_kernel(
 def why_no_grouped_kernel(
     batch: Batch, up: Tensor, down: Tensor, *, by_name: bool = False
 ) -> str | None:
-    """Why the registry's grouped product in Triton cannot serve, or is not worth it."""
+    """Return why the grouped product in Triton cannot compute the batch, or is slower; or None."""
     if torch.compiler.is_compiling():
         return "triton_grouped is not traced"
     given = (None, up, down) if up.dtype == down.dtype else (up, down)
@@ -158,6 +159,6 @@ def _objection(kernel: Kernel, batch: Batch, variant: str, by_name: bool) -> str
 
 @cache
 def triton_kernel(operation: str = "moe_experts") -> Kernel:
-    """The registry's kernel in Triton: for experts at once, from tokens to output, or grouped."""
+    """Return the registry's Triton kernel of an operation."""
     (kernel,) = (one for one in REGISTRY.kernels(operation) if one.name == "triton")
     return kernel

@@ -1,9 +1,9 @@
 """Routers choose k of E experts for every token.
 
-Each takes x [T, d] and answers with a dict: `logits` [T, E], `probs` [T, E] (sum to 1),
-`expert_indices` [T, k] (distinct in a row, best first), `expert_weights` [T, k].
-`expert_mask` ([E] or [T, E], True = may be used) rules experts out. Scores are computed in float32
-or wider, whatever the dtype of x, also under autocast. Equal scores: the lower expert number wins.
+Each takes x [T, d] and returns a dict: `logits` [T, E], `probs` [T, E] (sum to 1), `expert_indices`
+[T, k] (distinct, best first), `expert_weights` [T, k]. `expert_mask` ([E] or [T, E], True =
+allowed) excludes experts. Scores are computed in float32 or wider for every dtype of x, also under
+autocast. Of equal scores the lower expert number is chosen.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ _assert_on_device = getattr(torch, "_assert_async", None)  # no public name has 
 
 
 def wide(x: Tensor) -> Tensor:
-    """x in float32, or in float64 where it is that already."""
+    """Convert x to float32, or keep it in float64."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def wide_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """F.linear in float32 or wider."""
+    """Compute F.linear in float32 or wider."""
     with without_autocast(x.device):
         return F.linear(wide(x), wide(weight), None if bias is None else wide(bias))
 
 
 def usable(expert_mask: Tensor, top_k: int, device: torch.device) -> Tensor:
-    """The mask as bool on `device`.
+    """Return the mask as bool on `device`, after checking it.
 
-    A mask of the CPU is checked at once. One of an accelerator is checked there, without a wait:
-    what it leaves too few experts to stops the device's work, as an index out of range does.
+    A CPU mask is checked at once; a mask on an accelerator is checked there without
+    synchronisation, by a device-side assertion.
 
     Raises:
-        ValueError: it leaves some token fewer than `top_k` experts.
+        ValueError: it leaves a token fewer than `top_k` experts.
     """
     mask = expert_mask.bool()
     enough = (mask.sum(dim=-1) >= top_k).all()
@@ -54,7 +54,7 @@ def usable(expert_mask: Tensor, top_k: int, device: torch.device) -> Tensor:
 
 
 class TopKRouter(nn.Module):
-    """Softmax of a linear gate; the k most probable experts."""
+    """Softmax of a linear gate; chooses the k most probable experts."""
 
     def __init__(self, hidden_size: int, config: MoEConfig) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class TopKRouter(nn.Module):
         self.gate = nn.Linear(hidden_size, config.num_experts, bias=False)
 
     def forward(self, x: Tensor, expert_mask: Tensor | None = None) -> Routing:
-        """x [T, d] -> routing; see the module's text."""
+        """Map x [T, d] to a routing; see this module's docstring."""
         logits = self.logits(F.dropout(x, self.config.router_dropout, self.training))
         mask = None if expert_mask is None else usable(expert_mask, self.config.top_k, x.device)
         if mask is not None:
@@ -85,23 +85,23 @@ class TopKRouter(nn.Module):
         }
 
     def logits(self, x: Tensor) -> Tensor:
-        """[T, E] scores of x [T, d]."""
+        """Return scores [T, E] of x [T, d]."""
         return wide_linear(x, self.gate.weight)
 
     def ranking(self, probs: Tensor) -> Tensor:
-        """[T, E] what experts are chosen by; the probabilities themselves here."""
+        """Return the scores [T, E] by which experts are chosen; here the probabilities."""
         return probs
 
 
 class SwitchRouter(TopKRouter):
-    """Top-1, weighted by its probability; training multiplies x by noise in 1 +- `jitter`."""
+    """Top-1 router weighted by probability; training multiplies x by noise in 1 +- `jitter`."""
 
     def __init__(self, hidden_size: int, config: MoEConfig, jitter: float = 0.01) -> None:
         super().__init__(hidden_size, replace(config, top_k=1, normalize_router_probs=False))
         self.jitter = jitter
 
     def logits(self, x: Tensor) -> Tensor:
-        """[T, E] scores; noisy in training only."""
+        """Return scores [T, E], with noise in training."""
         x = wide(x)
         if self.training and self.jitter:
             x = x * torch.empty_like(x).uniform_(1 - self.jitter, 1 + self.jitter)
@@ -109,7 +109,7 @@ class SwitchRouter(TopKRouter):
 
 
 class BalancingRouter(TopKRouter):
-    """Top-k by probability plus a bias per expert that evens the load out; weights are unbiased."""
+    """Top-k router by probability plus a balancing bias per expert; weights have no bias."""
 
     selection_bias: Tensor
 
@@ -119,38 +119,38 @@ class BalancingRouter(TopKRouter):
         self.register_buffer("selection_bias", torch.zeros(config.num_experts))
 
     def ranking(self, probs: Tensor) -> Tensor:
-        """Probabilities plus bias."""
+        """Return the probabilities plus the biases."""
         return probs + self.selection_bias.to(probs.dtype)
 
     @torch.no_grad()
     def adapt(self, counts: Tensor) -> None:
-        """Move each bias by `rate`: up for experts below the mean of counts [E], down above it."""
+        """Raise the biases of experts below the mean of counts [E] by `rate`, lower the others."""
         load = counts.to(self.selection_bias.dtype)
         self.selection_bias += self.rate * torch.sign(load.mean() - load)
 
 
 class LearnedRouter(TopKRouter):
-    """A two-layer gate; adds `features` [T, router_hidden_size], its hidden layer."""
+    """Router with a two-layer gate; its result includes `features` [T, router_hidden_size]."""
 
     def __init__(self, hidden_size: int, config: MoEConfig, router_hidden_size: int = 128) -> None:
         super().__init__(router_hidden_size, config)
         self.features = nn.Linear(hidden_size, router_hidden_size)
 
     def forward(self, x: Tensor, expert_mask: Tensor | None = None) -> Routing:
-        """x [T, d] -> routing and its features."""
+        """Map x [T, d] to a routing with the hidden layer's features."""
         features = F.relu(wide_linear(x, self.features.weight, self.features.bias))
         return {**super().forward(features, expert_mask), "features": features}
 
 
 class DynamicCapacityRouter(TopKRouter):
-    """Top-k whose capacity follows the batch, for layers with `drop_tokens`.
+    """Top-k router whose capacity depends on the batch, for layers with `drop_tokens`.
 
-    Adds `complexity` [T], the entropy of a token's probabilities over ln E (0 sure, 1 undecided),
-    and `capacity_factor` (0-dim): 1 when all tokens are sure, the config's when none is.
+    Adds `complexity` [T], the entropy of a token's probabilities over ln E, and `capacity_factor`
+    (0-dim): from 1 at zero entropy to the config's at maximum entropy.
     """
 
     def forward(self, x: Tensor, expert_mask: Tensor | None = None) -> Routing:
-        """x [T, d] -> routing, complexity and capacity factor."""
+        """Map x [T, d] to a routing with complexity and capacity factor."""
         routing = super().forward(x, expert_mask)
         probs = routing["probs"].detach()
         entropy = -torch.xlogy(probs, probs).sum(dim=-1)
@@ -160,10 +160,10 @@ class DynamicCapacityRouter(TopKRouter):
 
 
 class HashRouter(nn.Module):
-    """No parameters: k distinct experts from a hash of the token, equal weights.
+    """Router without parameters: k distinct experts by a hash of the token, with equal weights.
 
-    The hash is of `token_ids` [T] where given, else of the token's float32 bits. `logits` are zero
-    and `probs` uniform: a hash has no opinion.
+    The hash is of `token_ids` [T] if given, else of the token's float32 bits. `logits` are zero and
+    `probs` uniform.
     """
 
     def __init__(self, hidden_size: int, config: MoEConfig, seed: int = 0) -> None:
@@ -175,7 +175,7 @@ class HashRouter(nn.Module):
     def forward(
         self, x: Tensor, expert_mask: Tensor | None = None, token_ids: Tensor | None = None
     ) -> Routing:
-        """x [T, d] -> routing; see the class."""
+        """Map x [T, d] to a routing; see the class."""
         experts, top_k = self.config.num_experts, self.config.top_k
         token = hash_rows(x) if token_ids is None else mix(token_ids.long())
         salts = mix(torch.arange(experts, device=x.device) + 1 + self.seed * experts)
@@ -214,14 +214,14 @@ def _shift_right(value: Tensor, bits: int) -> Tensor:
 
 
 def mix(value: Tensor) -> Tensor:
-    """Finaliser of splitmix64: a bijection in which every input bit moves every output bit."""
+    """Apply the finaliser of splitmix64: a bijection in which each bit affects all bits."""
     value = (value ^ _shift_right(value, 30)) * _MULTIPLY_1
     value = (value ^ _shift_right(value, 27)) * _MULTIPLY_2
     return value ^ _shift_right(value, 31)
 
 
 def hash_rows(x: Tensor) -> Tensor:
-    """[T] int64 from the float32 bits of x [T, d]; 0.0 and -0.0 count as equal."""
+    """Hash the float32 bits of x [T, d] to [T] int64; 0.0 and -0.0 are equal."""
     bits = (x.detach().float() + 0.0).contiguous().view(torch.int32).long()
     columns = torch.arange(1, x.shape[1] + 1, device=x.device)
     return mix((bits * (mix(columns * GOLDEN) | 1)).sum(dim=1))

@@ -1,4 +1,4 @@
-"""Where experts live when not all of them fit: placement by load, and switching on demand."""
+"""Place experts on workers by load, or load them to the device on demand."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from torchbridge.moe.banks import Segments
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """worker_of[e] is where expert e goes; loads[w] what worker w gets."""
+    """Worker of each expert (`worker_of`) and load of each worker (`loads`)."""
 
     worker_of: tuple[int, ...]
     loads: tuple[int, ...]
 
     @property
     def imbalance(self) -> float:
-        """Largest load over the mean; 1 is perfect."""
+        """Largest load over the mean; 1 is optimal."""
         total = sum(self.loads)
         return max(self.loads) * len(self.loads) / total if total else 1.0
 
 
 class ExpertScheduler:
-    """Places experts on workers by load: heaviest first, each on the least loaded worker.
+    """Place experts on workers by load: heaviest first, each on the least loaded worker.
 
-    The largest load is at most 4/3 - 1/(3w) of the best possible one (Graham's bound).
+    The largest load is at most 4/3 - 1/(3w) of the optimum (Graham's bound).
     """
 
     def __init__(self, num_workers: int) -> None:
@@ -39,7 +39,7 @@ class ExpertScheduler:
         self.num_workers = num_workers
 
     def place(self, counts: Sequence[int]) -> Placement:
-        """A placement for experts with these assignment counts."""
+        """Return a placement for experts with these assignment counts."""
         loads = [0] * self.num_workers
         worker_of = [0] * len(counts)
         for expert in sorted(range(len(counts)), key=lambda e: (-counts[e], e)):
@@ -50,9 +50,9 @@ class ExpertScheduler:
 
 
 class MemoryEfficientSwitching:
-    """At most `max_resident` experts on the device, the rest where they were; for inference.
+    """Keep at most `max_resident` experts on the device and copy others on demand; for inference.
 
-    The least recently used one makes room. `hits`, `misses` and `evictions` count what happened.
+    The least recently used expert is evicted. `hits`, `misses` and `evictions` are counted.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class MemoryEfficientSwitching:
 
     @torch.no_grad()
     def __call__(self, rows: Tensor, segments: Segments) -> Tensor:
-        """rows [A, d] sorted by expert -> [A, d]; experts without rows are not fetched."""
+        """Map rows [A, d], sorted by expert, to [A, d]; experts without rows are not loaded."""
         parts = rows.split(segments.sizes())
         return torch.cat([self._fetch(e)(p) if len(p) else p for e, p in enumerate(parts)])
 

@@ -1,4 +1,4 @@
-"""Everything that the next step depends on, in one file."""
+"""Save and load all state that the next training step depends on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def save(trainer: Trainer, path: Path) -> None:
-    """Write weights, optimiser, scaler, random states and losses; whole or not at all."""
+    """Write weights, optimizer, scaler, random states and losses to a file, atomically."""
     state = {
         "settings": _settings(trainer),
         "model": trainer.model.state_dict(),
@@ -30,10 +30,10 @@ def save(trainer: Trainer, path: Path) -> None:
 
 
 def load(trainer: Trainer, path: Path) -> None:
-    """Continue where `save` was called.
+    """Restore the state that `save` wrote.
 
     Raises:
-        ValueError: it was another config or number of steps; `trainer` is unchanged then.
+        ValueError: config or number of steps differ; `trainer` is then unchanged.
     """
     state = torch.load(path, map_location="cpu", weights_only=True)
     ours, theirs = _settings(trainer), state["settings"]

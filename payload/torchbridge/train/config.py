@@ -1,4 +1,4 @@
-"""How to train, checked on construction; what to compute in: no AMP where it would only cost."""
+"""Settings of a training run, validated at construction, and the choice of its precision."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ SCHEDULES = ("constant", "linear", "cosine")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainConfig:
-    """Settings of a run. A step is one update of the weights, from `accumulate` batches.
+    """Settings of a run; a step is one update of the weights from `accumulate` batches.
 
-    `precision` auto is bfloat16 autocast where the hardware computes it, else scaled float16 where
-    it computes that, else float32. `fused` None takes the fused AdamW where it works. `clip_norm`
-    limits the norm of all gradients together. `compile_backend` is torch.compile's, None for none.
-    `graphed` steps are recorded and replayed as a CUDA graph: what Python does besides tensors
-    happens once. None records where that is expected to win, on CUDA with little work per step that
-    draws no random number on the host, and goes on without where it cannot; True insists.
-    `seed` is set before the first step, None leaves the random state alone.
+    `precision` "auto" is bfloat16 autocast if native, else float16 with loss scaling if native,
+    else float32. `fused` None uses the fused AdamW if it works. `clip_norm` limits the norm of all
+    gradients together. `compile_backend` is torch.compile's, or None. `graphed` captures steps in a
+    CUDA graph, so Python code other than tensor operations runs only once: None does so if it is
+    expected to be faster (on CUDA, little work per step, no random numbers on the host), True
+    raises if it is impossible. `seed` is set before the first step; None keeps the random state.
     """
 
     epochs: int = 1
@@ -61,7 +60,7 @@ def _require(condition: bool, what: str, got: object) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """`dtype` of the autocast, None for float32 throughout; `scaled`: are losses scaled?"""
+    """Precision of a run: `dtype` of autocast, None for float32; `scaled` if losses are scaled."""
 
     dtype: torch.dtype | None
     scaled: bool
@@ -69,17 +68,17 @@ class Precision:
 
     @property
     def amp(self) -> bool:
-        """Is anything computed in 16 bit?"""
+        """Whether autocast is used."""
         return self.dtype is not None
 
 
 def choose_precision(hardware: Hardware, wanted: str = "auto") -> Precision:
-    """The precision for `wanted`, one of `PRECISIONS`.
+    """Return the precision for `wanted`, one of `PRECISIONS`.
 
-    float16 is scaled, since its gradients underflow; bfloat16 has float32's range.
+    float16 is scaled, because its gradients underflow; bfloat16 has float32's range.
 
     Raises:
-        ValueError: a precision asked for by name is not native to the hardware.
+        ValueError: the requested precision is not native to the hardware.
     """
     chip = hardware.target or hardware.name
     if wanted == "float32":

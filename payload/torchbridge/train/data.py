@@ -1,4 +1,4 @@
-"""Batches of tensors that are in memory, and how often a model is right on them."""
+"""Batches of tensors in memory, and the accuracy of a model on them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ Batch = tuple[Tensor, Tensor]  # inputs [B, ...], targets [B, ...]
 
 
 def send(tensor: Tensor, device: torch.device) -> Tensor:
-    """On the device without waiting for it: from the host to CUDA through page-locked memory."""
+    """Copy a tensor to the device without synchronisation, from the host by page-locked memory."""
     if device.type == "cuda" and tensor.device.type == "cpu" and not tensor.is_pinned():
         tensor = tensor.pin_memory()  # kept by torch until the copy is through
     return tensor.to(device, non_blocking=True)
 
 
 class TensorBatches:
-    """inputs [N, ...] and targets [N, ...] in batches, the last one perhaps smaller.
+    """Split inputs [N, ...] and targets [N, ...] into batches; the last one may be smaller.
 
-    With a seed they are shuffled, as a function of it and the epoch alone.
+    With a seed they are shuffled, deterministically by seed and epoch.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class TensorBatches:
         self.epoch = 0
 
     def set_epoch(self, epoch: int) -> None:
-        """Which order comes next."""
+        """Set the epoch, which determines the order."""
         self.epoch = epoch
 
     def __len__(self) -> int:
@@ -59,7 +59,7 @@ class TensorBatches:
 
 @torch.no_grad()
 def accuracy(model: nn.Module, batches: Iterable[Batch]) -> float:
-    """Share of targets [B] that the largest of the outputs [B, classes] names; eval mode."""
+    """Return the share of targets [B] equal to the argmax of [B, classes], in eval mode."""
     was_training = model.training
     model.eval()
     right, total = [], 0

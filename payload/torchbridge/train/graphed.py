@@ -1,7 +1,7 @@
-"""A step that is recorded once as a CUDA graph and then replayed: one launch instead of hundreds.
+"""Capture a training step once as a CUDA graph and replay it by one launch.
 
-The first steps of a shape are taken as ever, and looked at for what cannot be recorded. From the
-recording on only the device's work is repeated, from the same memory.
+The first steps of a shape run eagerly and are checked for operations that cannot be captured.
+Replays repeat only the device's work, on the same memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ from torchbridge.peaks import peak_bandwidth, peak_flops
 from torchbridge.train.config import TrainConfig
 from torchbridge.train.data import Batch, send
 from torchbridge.train.optimizers import why_not_fused
-from torchbridge.train.watch import Watch, host_random_state, left_as_it_was, waiting
+from torchbridge.train.watch import (
+    Watch,
+    host_random_state,
+    record_synchronisations,
+    restore_on_failure,
+)
 
 WARM_UP = 3  # steps of a shape before it is recorded
 SHAPES = 2  # of whole groups of batches, and of an epoch's last one
@@ -33,7 +38,7 @@ Update = Callable[[Sequence[Batch]], Outputs]
 def why_not_graphed(
     config: TrainConfig, graphs: Graphs | None, device: torch.device, *, scaled: bool
 ) -> str | None:
-    """Why no step can be recorded; `scaled`: are losses scaled?"""
+    """Return why no step can be captured, or None; `scaled`: losses are scaled."""
     if config.graphed is False:
         return "not asked for"
     if graphs is None:
@@ -46,11 +51,12 @@ def why_not_graphed(
 
 
 def why_not_worth_it(model: nn.Module, watch: Watch, hardware: Hardware, number: str) -> str | None:
-    """Why a graph is not expected to win; None where asking takes longer than computing.
+    """Return why a graph is not expected to be faster; None if launching takes longer than
+    computing.
 
-    What the host needs is `HOST_S` per operator; what the device needs follows from its peaks, of
-    which ordinary layers reach `REACHED`. `number` is what is multiplied: fp32, bf16 or fp16.
-    A model with hooks is left alone, since they would be called no more.
+    The host's time is `HOST_S` per operator; the device's follows from its peaks, of which ordinary
+    layers reach `REACHED`. `number` is the format of products: fp32, bf16 or fp16. Models with
+    hooks are excluded, because a replay does not call them.
     """
     hooks = (m._forward_hooks or m._forward_pre_hooks for m in model.modules())  # noqa: SLF001
     if any(hooks):
@@ -66,7 +72,7 @@ def why_not_worth_it(model: nn.Module, watch: Watch, hardware: Hardware, number:
 
 
 class Recorded:
-    """One shape's recording, with the memory that it reads and writes."""
+    """The captured step of one shape, with the memory that it reads and writes."""
 
     def __init__(
         self,
@@ -75,21 +81,21 @@ class Recorded:
         batches: Sequence[Batch],
         parameters: Sequence[nn.Parameter],
     ) -> None:
-        """`batches` are on the device; they are copied, not computed with.
+        """Capture the step; `batches` are on the device and are copied, not computed with.
 
         Raises:
-            RuntimeError: no recording can be made; nothing has changed.
+            RuntimeError: the step cannot be captured; nothing has changed.
         """
         self._inputs = [tuple(t.clone() for t in batch) for batch in batches]
         try:
-            with left_as_it_was(parameters[0].device):
+            with restore_on_failure(parameters[0].device):
                 self._replay, self._outputs = graphs.record(lambda: update(self._inputs))
         except RuntimeError as error:
             raise RuntimeError(f"the step: {error}") from error
         self._gradients = [(parameter, parameter.grad) for parameter in parameters]
 
     def __call__(self, batches: Sequence[Batch]) -> Outputs:
-        """The step with these batches, of the recorded shapes, on any device."""
+        """Replay with batches of the captured shapes, on any device; return the outputs."""
         for buffers, batch in zip(self._inputs, batches, strict=True):
             for buffer, tensor in zip(buffers, batch, strict=True):
                 buffer.copy_(send(tensor, buffer.device), non_blocking=True)
@@ -101,10 +107,11 @@ class Recorded:
 
 
 class GraphedStep:
-    """`update`, from a recording where its shape came `WARM_UP` times before.
+    """A training step that is captured once a batch shape has occurred `WARM_UP` times, then
+    replayed.
 
-    `reason` says why none is made (or not yet), None once there is one; `replays` counts its uses.
-    Other shapes than the recorded one, an epoch's last batch say, are computed as ever.
+    `reason` says why there is no graph (yet), None once there is one; `replays` counts its uses.
+    Other shapes run eagerly, for example an epoch's last batch.
     """
 
     def __init__(
@@ -116,7 +123,7 @@ class GraphedStep:
         insist: bool,
         worth: Callable[[Watch], str | None],
     ) -> None:
-        """`worth` says why a graph would not win; those who `insist` are not asked."""
+        """`worth` returns why a graph would not be faster; it is not called if `insist` is True."""
         self.replays = 0
         self.reason: str | None = f"no shape of batches came {WARM_UP + 1} times"
         self._update, self._graphs, self._parameters = update, graphs, parameters
@@ -127,10 +134,10 @@ class GraphedStep:
         self._shape: Any = None
 
     def __call__(self, batches: Sequence[Batch]) -> Outputs:
-        """The outputs of one step.
+        """Run one step and return its outputs.
 
         Raises:
-            ValueError: `insist`, and the step cannot be recorded.
+            ValueError: `insist` is set, and the step cannot be captured.
         """
         if self._refused:
             return self._update(batches)
@@ -158,7 +165,7 @@ class GraphedStep:
                 outputs = self._update(batches)
             self._drawn |= host_random_state(device) != random_state
             return outputs
-        with Watch() as watch, waiting(device) as waits, self._graphs.aside():
+        with Watch() as watch, record_synchronisations(device) as waits, self._graphs.aside():
             outputs = self._update(batches)
         self._drawn |= host_random_state(device) != random_state
         if reason := self._why_not(watch, waits):

@@ -1,4 +1,4 @@
-"""The training loop: one code for every device, and no wait for it between first and last step."""
+"""The training loop, for every device, without synchronisation between first and last step."""
 
 from __future__ import annotations
 
@@ -30,9 +30,11 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class TrainResult:
-    """One entry per step; `unfused` says why AdamW was not fused, None where it was.
+    """Result of a run, with one entry per step in the tuples.
 
-    `ungraphed` says so of the steps, of which `replays` were taken from a graph.
+    `unfused` says why AdamW was not fused, or None; `seconds` is wall-clock time of the steps made
+    in this run; `ungraphed` says why steps were not replayed from a CUDA graph, or None; `replays`
+    is the number of replayed steps.
     """
 
     losses: tuple[float, ...]
@@ -46,12 +48,12 @@ class TrainResult:
 
     @property
     def steps(self) -> int:
-        """How many there are, those before a resumption among them."""
+        """Number of steps, including those before a resumption."""
         return len(self.losses)
 
 
 class Trainer:
-    """A model on its way: the optimiser, the scaler, and what each step gave."""
+    """State of a training run: model, optimizer, scaler, and the results of each step."""
 
     def __init__(
         self,
@@ -64,12 +66,12 @@ class Trainer:
         device: torch.device | None = None,
         graphs: Graphs | None = None,
     ) -> None:
-        """`steps` is how many there will be, which the schedule needs to know.
+        """`steps` is the total number of steps, for the learning-rate schedule.
 
-        `graphs` records steps, by default CUDA's on a CUDA device.
+        `graphs` captures steps, by default CUDA graphs on a CUDA device.
 
         Raises:
-            ValueError: the config cannot be met here.
+            ValueError: the config cannot be met on this device.
         """
         self.device = device or pick_device()
         self.config = config
@@ -94,16 +96,16 @@ class Trainer:
 
     @property
     def steps(self) -> int:
-        """How many were taken."""
+        """Number of steps made."""
         return len(self.losses)
 
     @property
     def ungraphed(self) -> str | None:
-        """Why steps are not replayed from a graph; None where they are."""
+        """Why steps are not replayed from a graph, or None."""
         return self._graphed.reason if self._graphed else self._refusal
 
     def rewire(self) -> None:
-        """Take the optimiser's state as it is now: what was recorded before is given up."""
+        """Use the optimizer's current state, and drop any captured step."""
         self._graphed = None if self._refusal else self._recording()
         self._advance: Callable[[Sequence[Batch]], Outputs] = self._graphed or self._update
         if self._rate is not None:
@@ -125,9 +127,9 @@ class Trainer:
         return GraphedStep(self._update, graphs, learning, insist=insist, worth=worth)
 
     def step(self, batches: Sequence[Batch]) -> None:
-        """One update by all batches together, as if they were one.
+        """Update the weights by all batches together, as if they were one.
 
-        Each counts by its samples, so the loss must be a mean over them.
+        Each is weighted by its number of samples, so the loss must be a mean over them.
         """
         rate = learning_rate(self.config, self.steps, self.total_steps)
         if self._rate is not None:
@@ -164,7 +166,7 @@ class Trainer:
         return loss.detach()
 
     def result(self, seconds: float = 0.0) -> TrainResult:
-        """What there is so far; this waits for the device."""
+        """Return the results so far, which synchronises the device."""
         rates = (learning_rate(self.config, n, self.total_steps) for n in range(self.steps))
         return TrainResult(
             _numbers(self.losses),
@@ -192,12 +194,12 @@ def fit(
 ) -> TrainResult:
     """Train `model`, in place and in training mode, on the batches of every epoch.
 
-    `batches` have a length and give the same order when they are iterated again; those with a
-    `set_epoch` are told the epoch first. `checkpoint_path` is continued from where it exists, bit
-    for bit, and is written at the end. `stop_at` ends early, after that many steps in all.
+    `batches` have a length and a repeatable order; `set_epoch` is called first if they have it. An
+    existing `checkpoint_path` is resumed bit for bit; it is written at the end. `stop_at` ends
+    after that many steps in total.
 
     Raises:
-        ValueError: the checkpoint is of another config, or the config cannot be met here.
+        ValueError: the checkpoint is of another config, or the config cannot be met on this device.
     """
     config = config or TrainConfig()
     steps = config.epochs * math.ceil(len(batches) / config.accumulate)

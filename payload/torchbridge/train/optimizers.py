@@ -1,4 +1,4 @@
-"""AdamW, fused where that works: one kernel for all weights, no wait; and its learning rate."""
+"""AdamW, fused into one kernel where that works, and its learning rate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torchbridge.train.config import TrainConfig
 
 
 def why_not_fused(device: torch.device) -> str | None:
-    """Why AdamW cannot be fused on `device`; None after a fused step was taken there."""
+    """Return why AdamW cannot be fused on `device`, by trying a step; None if it can."""
     parameter = nn.Parameter(torch.zeros(1, device=device))
     parameter.grad = torch.ones_like(parameter)
     try:
@@ -25,13 +25,13 @@ def why_not_fused(device: torch.device) -> str | None:
 def make_adamw(
     parameters: Iterable[nn.Parameter], config: TrainConfig, rate: Tensor | None = None
 ) -> tuple[torch.optim.AdamW, str | None]:
-    """AdamW of those parameters that learn, and why it is not fused (None when it is).
+    """Create AdamW for the parameters that require gradients; return (optimizer, why not fused).
 
-    With `rate`, a scalar on their device, it reads the learning rate from there and can be
-    recorded as a CUDA graph.
+    With `rate`, a scalar on their device, it reads the learning rate from there and can be captured
+    in a CUDA graph.
 
     Raises:
-        ValueError: nothing learns, or fused was asked for and does not work.
+        ValueError: no parameter requires a gradient, or fused is required and does not work.
     """
     learning = [parameter for parameter in parameters if parameter.requires_grad]
     if not learning:
@@ -46,10 +46,10 @@ def make_adamw(
 
 
 def learning_rate(config: TrainConfig, step: int, steps: int) -> float:
-    """The rate of `step`, counted from 0, of `steps` in all.
+    """Return the learning rate of `step`, counted from 0, of `steps` in total.
 
-    It rises linearly over `warmup_steps`, reaching the full rate with the last of them, then stays,
-    or falls to zero, which the step after the last one would have.
+    It rises linearly over `warmup_steps` steps to the full rate, then is constant or decays to
+    zero, which it would reach one step after the last.
     """
     if step < config.warmup_steps:
         return config.learning_rate * (step + 1) / config.warmup_steps

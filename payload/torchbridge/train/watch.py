@@ -1,4 +1,4 @@
-"""What a step asks of the device, by operator, and what no recording of it would repeat."""
+"""Observe a step's operators, and what a replay of a CUDA graph would not repeat."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ COPIES = ("aten::copy_", "aten::_to_copy")  # from one device to another
 
 
 class Watch(TorchDispatchMode):
-    """Counts `operators`, `flops` (of products, a multiply-add is two) and `bytes` that are read
-    and written; `copied`: something was copied between devices."""
+    """Count `operators`, `flops` of products and `bytes` read and written in the block.
+
+    A multiply-add is two FLOPs; `copied` is set if something was copied between devices.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -42,10 +44,10 @@ class Watch(TorchDispatchMode):
 
 
 @contextmanager
-def waiting(device: torch.device) -> Iterator[list[str]]:
-    """A list, filled at the end with what CUDA saw the host wait for within; empty elsewhere.
+def record_synchronisations(device: torch.device) -> Iterator[list[str]]:
+    """Yield a list that receives the causes of synchronisation in the block, on CUDA.
 
-    CUDA is told to warn, not to raise: a step that is broken off may have changed half its weights.
+    CUDA warns instead of raising, because an aborted step may have changed half of its weights.
     """
     waits: list[str] = []
     if device.type != "cuda":
@@ -67,7 +69,7 @@ def waiting(device: torch.device) -> Iterator[list[str]]:
 
 
 def host_random_state(device: torch.device) -> tuple[Any, ...]:
-    """That of Python, of NumPy where it is loaded, and of torch's CPU where `device` is another."""
+    """Return the random states of Python, NumPy (if loaded) and, for other devices, torch's CPU."""
     numpy: Any = sys.modules.get("numpy")
     kind, keys, *place = numpy.random.get_state() if numpy else ("", b"")
     own = () if device.type == "cpu" else tuple(torch.get_rng_state().tolist())
@@ -75,10 +77,10 @@ def host_random_state(device: torch.device) -> tuple[Any, ...]:
 
 
 @contextmanager
-def left_as_it_was(device: torch.device) -> Iterator[None]:
-    """A recording within that fails leaves neither CUDA's random numbers nor its stream in it.
+def restore_on_failure(device: torch.device) -> Iterator[None]:
+    """Restore CUDA's random generator and stream after a failed capture in the block.
 
-    torch ends it before it has restored them, and then cannot draw a number any more.
+    torch ends such a capture without restoring them, and then cannot draw random numbers.
     """
     if device.type != "cuda":
         yield

@@ -1,4 +1,4 @@
-"""What checks found, for people and for programs. A check that throws has failed."""
+"""Results of checks; a check that raises has failed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PASS, WARNING, FAIL = "pass", "warning", "fail"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`details` are what was seen, as JSON knows it; `recommendation` is what to do about it."""
+    """Result of one check; `details` are JSON values, `recommendation` says what to do."""
 
     name: str
     status: str
@@ -22,7 +22,7 @@ class Finding:
     recommendation: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """All fields."""
+        """Return all fields as a dict."""
         return asdict(self)
 
 
@@ -30,17 +30,17 @@ Check = Callable[..., Finding]
 
 
 def passed(message: str, **details: Any) -> Finding:
-    """All is well."""
+    """Return a finding of a check that passed."""
     return Finding("", PASS, message, details)
 
 
-def doubtful(message: str, recommendation: str, **details: Any) -> Finding:
-    """It works, but something is missing."""
+def warned(message: str, recommendation: str, **details: Any) -> Finding:
+    """Return a finding that something optional is missing."""
     return Finding("", WARNING, message, details, recommendation)
 
 
 def failed(message: str, recommendation: str, **details: Any) -> Finding:
-    """It does not work."""
+    """Return a finding of a check that failed."""
     return Finding("", FAIL, message, details, recommendation)
 
 
@@ -55,10 +55,10 @@ class Report:
         return iter(self.findings)
 
     def __getitem__(self, name: str) -> Finding:
-        """One finding.
+        """Return the finding of the named check.
 
         Raises:
-            KeyError: nothing of that name was checked.
+            KeyError: there is no check of that name.
         """
         for finding in self.findings:
             if finding.name == name:
@@ -66,29 +66,29 @@ class Report:
         raise KeyError(f"{self.title}: no check {name!r} in {[f.name for f in self.findings]}")
 
     def names(self, status: str) -> tuple[str, ...]:
-        """Of the findings with this status."""
+        """Return the names of the findings with this status."""
         return tuple(finding.name for finding in self.findings if finding.status == status)
 
     @property
     def ok(self) -> bool:
-        """Did nothing fail?"""
+        """Whether no check failed."""
         return not self.names(FAIL)
 
     @property
     def score(self) -> str:
-        """Passed of all: "5/5"."""
+        """Passed checks of all, e.g. "5/5"."""
         return f"{len(self.names(PASS))}/{len(self.findings)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the report as JSON values."""
         findings = [finding.to_dict() for finding in self.findings]
         return {"title": self.title, "ok": self.ok, "score": self.score, "findings": findings}
 
 
 def examine(title: str, checks: Mapping[str, Check] | Sequence[Check], *of: object) -> Report:
-    """Make every check `of` something, whatever the ones before it found.
+    """Run every check with the arguments `of`, regardless of the results of earlier ones.
 
-    A check without a name has its function's.
+    Checks without a given name are named by their function.
     """
     named = checks if isinstance(checks, Mapping) else {one.__name__: one for one in checks}
     made = (replace(_made(check, *of), name=name) for name, check in named.items())

@@ -1,4 +1,4 @@
-"""What a device must do to be trusted: 3 checks of every device, 5 of a CUDA one."""
+"""Check a device: 3 checks of any device, 5 of a CUDA device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from torchbridge.hardware import VENDORS, Hardware
 from torchbridge.numbers import TOLERANCE, relative_error, whole_float32
 from torchbridge.timing import Spread, timed, warm_up
-from torchbridge.validation.findings import Check, Finding, doubtful, failed, passed
+from torchbridge.validation.findings import Check, Finding, failed, passed, warned
 
 LEAST_MEMORY = 2**30  # bytes
 PATTERN_NUMBERS = 2**22  # int32 numbers written and read back: 16 MiB
@@ -23,14 +23,14 @@ Multiply = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A device, what it should be able to do, and the product of matrices to try it with."""
+    """A device, its expected hardware, and the matrix product used to test it."""
 
     device: torch.device
     hardware: Hardware
     multiply: Multiply = torch.mm
 
     def product_error(self, dtype: torch.dtype, size: int = 100) -> float:
-        """Of a product [size, size] in `dtype`, relative, against float64 on the CPU."""
+        """Return the relative error of a product [size, size] in `dtype` against float64."""
         generator = torch.Generator().manual_seed(0)
         a, b = (torch.randn(size, size, generator=generator).to(dtype) for _ in "ab")
         with whole_float32():
@@ -39,7 +39,7 @@ class Machine:
 
 
 def device_available(machine: Machine) -> Finding:
-    """Does it add numbers, and is it its maker's?"""
+    """Check that the device adds numbers and belongs to the expected vendor."""
     device, hardware = machine.device, machine.hardware
     total = (torch.ones(1000, device=device) + 1).sum()
     if total.device.type != device.type or total.item() != 2000:
@@ -51,7 +51,7 @@ def device_available(machine: Machine) -> Finding:
 
 
 def memory(machine: Machine) -> Finding:
-    """Is there a gibibyte (where the size is told), and does a part hold what was written?"""
+    """Check that the device has 1 GiB (if known) and returns what is written to 16 MiB."""
     size = machine.hardware.memory_bytes
     if 0 < size < LEAST_MEMORY:
         advice = "use a device with more memory"
@@ -66,13 +66,13 @@ def memory(machine: Machine) -> Finding:
 
 
 def compute(machine: Machine) -> Finding:
-    """Is a float32 product [100, 100] right?"""
+    """Check a float32 product [100, 100]."""
     error, limit = machine.product_error(torch.float32), 1e-5
     return _compared("float32 product", error, limit)
 
 
 def capabilities(machine: Machine) -> Finding:
-    """Was torch built for it, and is each 16-bit format right that it should compute?"""
+    """Check that torch is built for the device, and products in its native 16-bit formats."""
     capability = machine.hardware.capability
     if capability is not None and not _built_for(capability):
         built = ", ".join(torch.cuda.get_arch_list())
@@ -99,9 +99,9 @@ def _built_for(capability: tuple[int, int]) -> bool:
 
 
 def tensor_cores(machine: Machine) -> Finding:
-    """Are 16-bit products right, and clearly faster than float32 ones?"""
+    """Check that 16-bit products are correct and 1.5 times as fast as float32."""
     if not machine.hardware.has("tensor_cores"):
-        return doubtful(f"{machine.hardware.target} has none", "use sm_70 or later for 16 bit")
+        return warned(f"{machine.hardware.target} has none", "use sm_70 or later for 16 bit")
     dtype = torch.bfloat16 if machine.hardware.has("bf16") else torch.float16
     error = machine.product_error(dtype, 256)
     if error > TOLERANCE[dtype]:
@@ -110,7 +110,7 @@ def tensor_cores(machine: Machine) -> Finding:
     details = {"error": error, "gain": gain}
     message = f"{dtype} products take 1/{gain:.1f} of float32's time"
     if gain < LEAST_GAIN:
-        return doubtful(message, "look what else runs on the device, and at its clocks", **details)
+        return warned(message, "look what else runs on the device, and at its clocks", **details)
     return passed(message, **details)
 
 
@@ -130,7 +130,7 @@ def _compared(what: str, error: float, limit: float) -> Finding:
 
 
 def checks_of(machine: Machine) -> list[Check]:
-    """Three, and two more for CUDA."""
+    """Return the checks of a machine: three, and two more for CUDA."""
     checks = [device_available, memory, compute]
     if machine.device.type == "cuda" and machine.hardware.vendor == "nvidia":
         checks += [capabilities, tensor_cores]

@@ -1,4 +1,4 @@
-"""What a model must be to be trusted: checks that look at it and leave it as it was."""
+"""Check a model without changing it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torchbridge.numbers import TOLERANCE, float_tensors, relative_error
 from torchbridge.passes import evaluating
 from torchbridge.peaks import peak_flops
 from torchbridge.timing import Spread, timed, warm_up
-from torchbridge.validation.findings import Finding, doubtful, failed, passed
+from torchbridge.validation.findings import Finding, failed, passed, warned
 
 LOUD = 1e3  # times the sample inputs, to see what overflows
 ITERATIONS = 10
@@ -40,11 +40,11 @@ class Subject:
     hardware: Hardware
 
     def trained(self) -> list[tuple[str, nn.Parameter]]:
-        """Parameters that an optimizer would change."""
+        """Return the parameters that require gradients, with their names."""
         return [(n, p) for n, p in self.model.named_parameters() if p.requires_grad]
 
     def outputs(self, model: nn.Module | None = None, scale: float = 1.0) -> list[Tensor]:
-        """Of the model (or another) in evaluation; floating-point inputs are scaled."""
+        """Return the outputs of the model (or another) in evaluation mode, for scaled inputs."""
         model = self.model if model is None else model
         inputs = [x * scale if x.is_floating_point() else x for x in self.inputs]
         with evaluating(model), torch.no_grad():
@@ -52,7 +52,7 @@ class Subject:
 
 
 def parameters_exist(subject: Subject) -> Finding:
-    """Is there anything to learn or to load?"""
+    """Check that the model has parameters."""
     count = sum(1 for _ in subject.model.parameters())
     if count == 0:
         return failed("the model has no parameters", "register its weights as nn.Parameter")
@@ -60,7 +60,7 @@ def parameters_exist(subject: Subject) -> Finding:
 
 
 def no_nan_parameters(subject: Subject) -> Finding:
-    """Is every stored number finite? 8-bit ones are widened to be looked at."""
+    """Check that all parameters and buffers are finite."""
     named = [*subject.model.named_parameters(), *subject.model.named_buffers()]
     floats = [(name, x.detach()) for name, x in named if x.is_floating_point()]
     wide = ((name, x.float() if x.element_size() == 1 else x) for name, x in floats)
@@ -73,7 +73,7 @@ def no_nan_parameters(subject: Subject) -> Finding:
 
 
 def parameter_counts(subject: Subject) -> Finding:
-    """How many numbers there are, and whether training would change the weights."""
+    """Count the parameters, and check that weights can be trained."""
     sizes = {True: 0, False: 0}
     for parameter in subject.model.parameters():  # shared ones come once
         sizes[parameter.requires_grad] += parameter.numel()
@@ -83,7 +83,7 @@ def parameter_counts(subject: Subject) -> Finding:
     dead = [name for name, module in subject.model.named_modules() if _only_bias(module)]
     if dead:
         message = f"weights are buffers, only the biases would be trained: {', '.join(dead)}"
-        return doubtful(message, "use such layers for inference only", **counts, layers=dead)
+        return warned(message, "use such layers for inference only", **counts, layers=dead)
     return passed(f"{sizes[True]:,} trainable, {sizes[False]:,} frozen", **counts)
 
 
@@ -96,7 +96,7 @@ def _only_bias(module: nn.Module) -> bool:
 
 
 def forward_finite(subject: Subject) -> Finding:
-    """Does a forward pass give finite numbers, the same ones twice?"""
+    """Check that the outputs are finite and the same in two calls."""
     first, second = subject.outputs(), subject.outputs()
     bad = sum(int((~torch.isfinite(x)).sum()) for x in first)
     if bad:
@@ -111,7 +111,7 @@ def forward_finite(subject: Subject) -> Finding:
 
 
 def gradient_flow(subject: Subject) -> Finding:
-    """Does every trainable parameter get a finite gradient from the output?"""
+    """Check that every trainable parameter gets a finite gradient."""
     names = [name for name, _ in subject.trained()]
     if not names:
         return failed("nothing can be trained", "set requires_grad on the parameters")
@@ -128,7 +128,7 @@ def gradient_flow(subject: Subject) -> Finding:
     still = [name for name, norm in zip(names, norms, strict=True) if norm == 0]
     if still:
         message = f"the gradient is exactly 0 in {', '.join(still)}"
-        return doubtful(message, "check that they are used", **details, still=still)
+        return warned(message, "check that they are used", **details, still=still)
     return passed(f"gradient norm {total:.3g} over {len(norms)} tensors", **details)
 
 
@@ -147,7 +147,7 @@ def _gradients(subject: Subject) -> tuple[Tensor | None, ...]:
 
 
 def memory_usage(subject: Subject) -> Finding:
-    """Do weights, gradients and what forward keeps for backward fit the device? All are counted."""
+    """Check that weights, gradients and saved activations fit the device."""
     kept: dict[int, int] = {}
 
     def note(x: Tensor) -> Tensor:
@@ -174,12 +174,12 @@ def memory_usage(subject: Subject) -> Finding:
     if total > there:
         return failed(message, "use a smaller batch, or checkpointing", **sizes)
     if total > 0.9 * there:
-        return doubtful(message, "leave room for the optimizer and the cache", **sizes)
+        return warned(message, "leave room for the optimizer and the cache", **sizes)
     return passed(message, **sizes)
 
 
 def numerical_stability(subject: Subject) -> Finding:
-    """Is the model close to itself in float64 on the CPU, and finite on a thousand times more?"""
+    """Compare the outputs with float64 on the CPU, and check that inputs x 1000 do not overflow."""
     wide = copy.deepcopy(subject.model).cpu().double()
     inputs = tuple(x.cpu().double() if x.is_floating_point() else x.cpu() for x in subject.inputs)
     cpu = torch.device("cpu")
@@ -193,7 +193,7 @@ def numerical_stability(subject: Subject) -> Finding:
         return failed(message, "keep sums and norms in float32", **details)
     if not all(x.isfinite().all() for x in subject.outputs(scale=LOUD)):
         message = f"inputs {LOUD:.0f} times as large overflow"
-        return doubtful(message, "normalise the inputs, or use bfloat16", **details)
+        return warned(message, "normalise the inputs, or use bfloat16", **details)
     return passed(f"relative error {error:.1e} against float64 (<= {limit:.0e})", **details)
 
 
@@ -202,7 +202,7 @@ def _coarsest(tensors: Sequence[Tensor]) -> torch.dtype:
 
 
 def performance(subject: Subject) -> Finding:
-    """How fast a forward pass is, and that the timing can be believed."""
+    """Measure a forward pass, and check that its timing is plausible."""
     counter = FlopCounterMode(display=False)
     with counter:  # of what was compiled, the operations cannot be seen
         outputs = subject.outputs(getattr(subject.model, "_orig_mod", None))
@@ -237,7 +237,7 @@ ADDED: dict[ValidationLevel, tuple[ModelCheck, ...]] = {
 
 
 def checks_of(level: ValidationLevel) -> tuple[ModelCheck, ...]:
-    """Those of the level and of all before it: 3, 5, 7, 8."""
+    """Return the checks of a level and of all lower levels: 3, 5, 7 or 8."""
     levels = list(ADDED)
     upto = levels[: levels.index(level) + 1]
     return tuple(check for one in upto for check in ADDED[one])

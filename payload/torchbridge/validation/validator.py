@@ -1,4 +1,4 @@
-"""One object that checks models, the machine, configurations and the presets."""
+"""Validate models, the machine, configurations and the presets."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ PRESETS = {
 
 
 class UnifiedValidator:
-    """Checks on one device, by default this machine's best; `hardware` is what it should be.
+    """Run checks on one device, by default this machine's best.
 
-    `level` says how much is checked of a model: minimal (3 checks), standard (5), strict (7),
-    comprehensive (8).
+    `hardware` is what the device is expected to be. `level` sets how many checks of a model are
+    made: minimal (3), standard (5), strict (7), comprehensive (8).
 
     Raises:
-        ValueError: there is no such level.
+        ValueError: the level is unknown.
     """
 
     def __init__(
@@ -42,23 +42,23 @@ class UnifiedValidator:
         self.hardware = hardware or probe(self.device)
 
     def validate_model(self, subject: nn.Module, sample_inputs: Sequence[Tensor]) -> Report:
-        """The level's checks, on the device; the model is moved there and is else unchanged."""
+        """Run the level's checks; the model is moved to the device, otherwise unchanged."""
         inputs = tuple(x.to(self.device) for x in sample_inputs)
         seen = model.Subject(subject.to(self.device), inputs, self.device, self.hardware)
         return examine(f"model validation ({self.level.value})", model.checks_of(self.level), seen)
 
     def validate_hardware(self) -> Report:
-        """Three checks of any device, five of a CUDA one."""
+        """Run three checks of any device, five of a CUDA device."""
         subject = machine.Machine(self.device, self.hardware)
         return examine("hardware compatibility", machine.checks_of(subject), subject)
 
     def validate_config(self, config: Config) -> Report:
-        """Precision, memory, attention, hardware, distributed: can this machine do it?"""
-        wish = configuration.Wish(config, self.device, self.hardware)
-        return examine("configuration", configuration.CHECKS, wish)
+        """Check precision, memory, attention, hardware and distributed settings on this machine."""
+        request = configuration.RequestedConfiguration(config, self.device, self.hardware)
+        return examine("configuration", configuration.CHECKS, request)
 
     def validate_presets(self) -> Report:
-        """Each of the three suits this machine, and is the same after it was written down."""
+        """Check that each preset suits this machine and survives conversion to a dict and back."""
         checks = {
             name: lambda preset=preset: self._preset(preset()) for name, preset in PRESETS.items()
         }

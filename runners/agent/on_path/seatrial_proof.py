@@ -71,7 +71,7 @@ _ROWS = 190
 """Maximum number of replaced functions in a record."""
 _NAMES = 50
 """Maximum number of the subject's import names in a record."""
-_TOLD = frozenset(("seatrial_events",))
+_EXCLUDED = frozenset(("seatrial_events",))
 _TOOLS = frozenset((
     "_pytest.assertion", "_pytest.assertion.rewrite", "_pytest.fixtures", "_pytest.main",
     "_pytest.nodes", "_pytest.python", "_pytest.reports", "_pytest.runner", "_pytest.skipping",
@@ -96,7 +96,7 @@ class Prover:
         self._config = config
         self._write = write
         self._code = code
-        self._told: List[List[str]] = []
+        self._reported_hooks: List[List[str]] = []
         self._tests = 0
         self._worker = str((getattr(config, "workerinput", None) or {}).get("workerid", ""))
         self._own: FrozenSet[str] = frozenset()
@@ -165,8 +165,8 @@ class Prover:
         """Record other plugins' hooks that can change outcomes, whenever they change."""
         own = _PYTEST_HOOKS.union(self._code.values())
         hooks = [*_foreign_hooks(self._config, own), *_replacements(self._config, compared)]
-        if hooks != self._told:
-            self._told = hooks
+        if hooks != self._reported_hooks:
+            self._reported_hooks = hooks
             self._write({"record": "hooks", "hooks": hooks})
 
     def _conftests(self) -> FrozenSet[str]:
@@ -217,7 +217,7 @@ def own_code() -> Dict[str, object]:
 
     Built-in functions in a module are included unchanged.
     """
-    names = [name for name in sys.modules if name.startswith("seatrial_") and name not in _TOLD]
+    names = [name for name in sys.modules if name.startswith("seatrial_") and name not in _EXCLUDED]
     found: Dict[str, object] = dict(code_of(names))
     for name in names:
         for key, value in vars(sys.modules[name]).items():

@@ -86,14 +86,14 @@ class ModuleSnapshot:
             module: The module.
             stayed: Earlier changes, which the snapshot includes.
         """
-        self.told = seatrial_origins.contents(module)
+        self.contents = seatrial_origins.contents(module)
         self._kind = type(module)
-        loader = _strange_loader(self.told)
+        loader = _strange_loader(self.contents)
         self.stayed = stayed | (
             {ChangedName("", "", f"was loaded by {loader}")} if loader else set()
         )
-        self._module = str(self.told.get("__name__", ""))
-        spaces = list(namespaces(self.told, self._module))
+        self._module = str(self.contents.get("__name__", ""))
+        spaces = list(namespaces(self.contents, self._module))
         self._above = [above for above, _, _ in spaces]
         self._spaces = [values for _, values, _ in spaces]
         self._classes = [kind and weakref.ref(kind) for _, _, kind in spaces]
@@ -125,7 +125,7 @@ class ModuleSnapshot:
     def is_same(self, module: object) -> bool:
         """Return whether a comparison of the module would have the same result as then."""
         return (
-            seatrial_origins.contents(module) is self.told
+            seatrial_origins.contents(module) is self.contents
             and type(module) is self._kind
             and list(map(len, self._spaces)) == self._sizes
             and self._are_same(self._spaces, 0, len(self._names))
@@ -223,9 +223,9 @@ class Imports:
 
     def of(self, module: object) -> Optional[ModuleSnapshot]:
         """Return a module's snapshot, or None if Python's import did not load the module."""
-        told = seatrial_origins.contents(module)
-        found = self._snapshots.get(id(told))
-        return found if found is not None and found.told is told else None
+        contents = seatrial_origins.contents(module)
+        found = self._snapshots.get(id(contents))
+        return found if found is not None and found.contents is contents else None
 
     def changes(self, module: object) -> List[ChangedName]:
         """Return the changes of a module since its first import."""
@@ -264,7 +264,7 @@ class Imports:
                 if before is not None:
                     # A reload leaves what the file does not define.
                     stayed = changes.intersection(self.changes(module))
-                    self._snapshots[id(before.told)] = ModuleSnapshot(module, stayed)
+                    self._snapshots[id(before.contents)] = ModuleSnapshot(module, stayed)
 
         for function in (_find_and_load, _exec):
             # Tracebacks and warnings leave frames of this file's name out.
@@ -277,7 +277,7 @@ class Imports:
             module = MODULES.get(name)
             if module is not None and self.of(module) is None:
                 snapshot = ModuleSnapshot(module)
-                self._snapshots[id(snapshot.told)] = snapshot
+                self._snapshots[id(snapshot.contents)] = snapshot
 
 
 def _strange_loader(values: Values) -> str:

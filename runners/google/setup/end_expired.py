@@ -148,7 +148,7 @@ class Handler(BaseHTTPRequestHandler):
     """Answers the timer: 200 where all that is expired was ended, else 500."""
 
     def do_POST(self) -> None:
-        """One sweep."""
+        """Delete what has expired; answer with JSON, 500 if something could not be deleted."""
         try:
             project = Project(os.environ["CLOUD_PROJECT"], os.environ["SEATRIAL_PROJECT"])
             done = project.end_expired(time.time())

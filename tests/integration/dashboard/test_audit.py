@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from orchestrator.dashboard import urls
 from tests.integration.api_context import MATRIX
 from tests.integration.dashboard.desk import PageDesk, signed_in
+from tests.integration.gate_world import put
 
 SCHEDULE = {"name": "nightly", "cron": "0 2 * * *", "tz": "UTC", "matrix": MATRIX}
 
@@ -42,6 +45,18 @@ def test_it_has_pages(pages: PageDesk) -> None:
     rest = pages.rows(f"{urls.AUDIT}?before={first[-1]['number']}", "entries")
     assert len(first) == 50
     assert first[-1]["number"] - 1 == rest[0]["number"]
+
+
+@pytest.mark.parametrize("path", [urls.AUDIT, urls.RUNS, f"{urls.GATES}/release"])
+def test_a_place_that_is_none_is_refused_rather_than_the_first_page(
+    pages: PageDesk, path: str
+) -> None:
+    put(pages.api)
+    for before in ("x", "0", "%00", "²"):
+        if path != urls.RUNS or before == "%00":
+            shown = pages.get(f"{path}?before={before}", status=404).text
+            assert "is no place in this list" in shown, before
+    pages.get(f"{path}?before=")
 
 
 def test_it_is_for_administrators(pages: PageDesk) -> None:

@@ -102,8 +102,3 @@ def test_as_many_statements_for_one_run_as_for_many(pages: PageDesk) -> None:
     with pages.counted() as many:
         pages.page("/runs")
     assert len(many) <= len(one) + 2 <= 15
-
-
-def test_a_cursor_of_nonsense_is_the_first_page(pages: PageDesk) -> None:
-    run = launch(pages, "1")
-    assert names(pages, "?before=%00") == [run]

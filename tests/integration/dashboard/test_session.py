@@ -202,10 +202,48 @@ def test_every_sign_in_with_a_token_has_an_entry_and_guesses_are_limited(pages: 
         client.post("/login", data=data, headers=headers)
         entry = admin.get("/api/v1/audit").json()["items"][0]
         assert (entry["operation"], entry["outcome"], entry["status"]) == ("sign_in", *found)
+        assert entry["reason"] == {
+            303: "",
+            401: "This token is unknown, expired or revoked.",
+            403: "The form is too old, or not of this session",
+        }.get(entry["status"])
     for _ in range(REFUSED_A_MINUTE + 5):
         client.post("/login", data={"token": "a guess"})
     entries = admin.get("/api/v1/audit", params={"limit": 200}).json()["items"]
     assert sum(one["actor"] == "" for one in entries) == REFUSED_A_MINUTE
+
+
+def test_the_entry_of_a_session_says_whose_it_was(pages: PageDesk) -> None:
+    context = pages.api.context
+    admin = pages.api.with_token("admin", name="Ada")
+    faces = AsgiDispatch(pages.api.guarded, AuditCalls(dashboard(context), context=context))
+    client = pages.api.speak(faces, base=f"http://{HOST}", follow_redirects=False)
+    client.headers["User-Agent"] = "Firefox"
+    for _ in range(2):  # the second sign-in ends the first session
+        client.post("/login", data={"token": pages.token}, headers=OURS)
+    listed = admin.get("/api/v1/sessions").json()["items"]
+    [session] = [one for one in listed if one["agent"] == "Firefox"]
+    assert session["address"] == "testclient"
+    assert admin.delete(f"/api/v1/sessions/{session['id']}").status_code == 204
+    ended, replaced, began, first = admin.get("/api/v1/audit").json()["items"][:4]
+    assert (ended["operation"], ended["actor"]) == ("revoke_session", "Ada")
+    path = f"sessions/{session['id']}"
+    assert (ended["resource"], began["resource"]) == (path, path)
+    whose = {name: session[name] for name in ("name", "scope", "token", "address", "agent")}
+    for shown in (ended["before"], began["after"], first["after"], replaced["before"]):
+        assert {name: shown[name] for name in whose} == whose
+    assert (ended["after"], began["before"], replaced["after"]) == (None, None, None)
+    assert replaced["resource"] == first["resource"]
+
+
+def test_a_form_of_nobody_is_a_refused_call(pages: PageDesk) -> None:
+    context = pages.api.context
+    pages_alone = AuditCalls(dashboard(context), context=context)
+    client = pages.api.speak(pages_alone, base=f"http://{HOST}", follow_redirects=False)
+    assert client.post("/schedules/nightly/remove").status_code == 303
+    entry = pages.api.with_token("admin").get("/api/v1/audit").json()["items"][0]
+    assert (entry["operation"], entry["outcome"]) == ("remove", "refused")
+    assert (entry["actor"], entry["reason"]) == ("", "nobody is signed in")
 
 
 @pytest.mark.parametrize("token", ["", "x", "seatrial_" + "A" * 43, "ü\u0000", "A" * 100_000])

@@ -436,3 +436,27 @@ def test_a_sign_in_and_a_refused_one_are_in_the_audit_log(door: Door) -> None:
     for entry, outcome in ((done, "done"), (refused, "refused")):
         assert (entry["actor"], entry["operation"]) == (name, "signed_in_at_issuer")
         assert entry["outcome"] == outcome
+    [session] = list_sessions(door.context)
+    assert (done["resource"], done["reason"]) == (f"sessions/{session.id}", "")
+    assert (session.address, session.agent) == ("testclient", "testclient")
+    assert (done["before"], done["after"]["name"], done["after"]["scope"]) == (None, name, "gate")
+    why = f"The sign-in at {door.provider.host} was refused: {name} is in no group that has a role"
+    assert refused["reason"].startswith(why)
+
+
+def test_a_refused_sign_in_has_its_reason_and_nothing_of_what_was_sent(door: Door) -> None:
+    address = door.agree(door.begin())
+    secrets = parse_qs(urlsplit(address).query)
+    assert door.client.get(address).status_code == 303
+    assert door.client.get(address).status_code == 401  # the cookie of the request is gone
+    door.client.cookies.clear()
+    other = door.agree(door.begin())
+    assert door.client.get(other.replace("state=", "state=x")).status_code == 401
+    admin = door.api.with_token("admin")
+    forged, repeated = admin.get("/api/v1/audit").json()["items"][:2]
+    assert "begun in another window, or too long ago" in repeated["reason"]
+    assert forged["reason"].endswith("the response is not to a request of this browser.")
+    secrets |= {f"other {name}": value for name, value in parse_qs(urlsplit(other).query).items()}
+    exported = admin.get("/api/v1/audit/export").text
+    assert secrets
+    assert not [one for name, [one] in secrets.items() if "iss" not in name and one in exported]

@@ -123,6 +123,7 @@ def test_one_s_own_waiver_leaves_an_entry_of_its_refusal(door: Door) -> None:
     entry = door.api.with_token("admin").get("/api/v1/audit").json()["items"][0]
     assert (entry["operation"], entry["outcome"]) == ("approve_one_waiver", "refused")
     assert (entry["actor"], entry["status"]) == (asked["author"], 422)
+    assert f"asked for {asked['id']} and cannot approve it" in entry["reason"]
 
 
 def posted(door: Door, path: str, *, status: int = 303, **fields: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import re
 import socket
@@ -17,7 +18,7 @@ from orchestrator.cli import connect, session
 from orchestrator.cli.commands import options
 from orchestrator.cli.safe_text import NATURAL
 from tests.unit.cli import in_process, runs
-from tests.unit.cli.fake_controller import Answer, FakeController
+from tests.unit.cli.fake_controller import Answer, FakeController, Request
 from tests.unit.cli.in_process import Cli
 
 cli, controller = in_process.cli, in_process.controller  # the fixtures
@@ -63,6 +64,40 @@ def test_quiet_leaves_data_and_errors(cli: Cli, controller: FakeController) -> N
     assert cli.err == ""
     assert cli("--quiet", "show", "a/b") == 2
     assert cli.err.startswith("there is no run 'a/b'")
+
+
+@pytest.mark.parametrize(
+    ("command", "path"), [(["runs"], "/api/v1/runs"), (["audit", "list"], "/api/v1/audit")]
+)
+@pytest.mark.parametrize("answer", [{}, {"items": None}, {"items": "none"}, {"items": ["one"]}])
+def test_a_malformed_list_is_no_empty_one(
+    cli: Cli, controller: FakeController, command: list[str], path: str, answer: object
+) -> None:
+    controller.answers["GET", path] = Answer.of(answer)
+    for form in ([], ["--json"]):
+        assert cli(*command, *form) == 5, cli.out
+        assert "the controller's answer is not understood: items" in cli.err
+
+
+def test_pages_of_a_list_are_followed_until_enough(cli: Cli, controller: FakeController) -> None:
+    def page(request: Request) -> Answer:
+        first = int(request.query.get("before", ["1000"])[0]) - 1
+        sizes = range(first, first - int(request.query["limit"][0]), -1)
+        return Answer.of({"items": [{"number": one} for one in sizes], "next": sizes[-1]})
+
+    controller.answers["GET", "/api/v1/audit"] = page
+    assert cli("audit", "list", "--limit", "450", "--json") == 0
+    assert [one["number"] for one in json.loads(cli.out)] == list(range(999, 549, -1))
+    sent = controller.sent("GET", "/api/v1/audit")
+    assert [one.query["limit"][0] for one in sent] == ["200", "200", "50"]
+
+
+def test_an_empty_audit_log_is_no_error(cli: Cli, controller: FakeController) -> None:
+    controller.answers["GET", "/api/v1/audit"] = Answer.of({"items": [], "next": None})
+    assert cli("audit", "list") == 0
+    assert cli.err == "No entry yet: nothing was changed.\n"
+    assert cli("audit", "list", "--actor", "ann") == 0
+    assert cli.err.endswith("No entry is like that; `seatrial audit list` lists all of them.\n")
 
 
 def test_verbose_tells_every_answer(cli: Cli) -> None:

@@ -40,4 +40,4 @@ def test_what_an_operation_found_stands_at_its_field_too() -> None:
     problems = [Problem(("match", "signature"), "is unknown"), Problem(("match",), "says nothing")]
     form.refuse(InvalidDocumentError("the known issue", problems))
     assert form.mistakes == {"signature": "is unknown"}
-    assert form.said == "match: says nothing"
+    assert form.problem == "match: says nothing"

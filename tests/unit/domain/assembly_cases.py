@@ -14,7 +14,7 @@ from orchestrator.domain.evidence import read_events
 from orchestrator.domain.ingest_notes import IngestNotes
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.outcome import TestOutcome as Result
-from orchestrator.domain.parsed_results import ParsedTally, ParsedTest, Provenance, Said
+from orchestrator.domain.parsed_results import ParsedItem, ParsedTally, ParsedTest, Provenance
 
 
 class ListTape:
@@ -66,7 +66,7 @@ class Cell:
         return next(source for source in self.assembly.sources if source.name == name)
 
 
-def text(name: str, *said: Said, provenance=Provenance.PARSED_TEXT) -> ForeignArtifact:
+def text(name: str, *said: ParsedItem, provenance=Provenance.PARSED_TEXT) -> ForeignArtifact:
     return ForeignArtifact(name, "d" * 64, 10, "dialect 1", provenance, 0.9, said)
 
 
@@ -90,7 +90,7 @@ def result_facts(module: str, outcomes: Sequence[Result]) -> list[ParsedTest]:
     ]
 
 
-def suite(module: str, outcomes: Sequence[Result]) -> list[Said]:
+def suite(module: str, outcomes: Sequence[Result]) -> list[ParsedItem]:
     """A whole log of one module."""
     counts: dict[str, int] = {}
     for outcome in outcomes:

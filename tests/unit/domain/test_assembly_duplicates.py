@@ -71,7 +71,7 @@ def test_other_counts_or_a_longer_run_are_another_run():
         cell = cell_of(quiet("log.txt", [PASSED, PASSED]), other)
         assert told(cell, "log.txt") == []
         assert total(cell).passed == 2 + sum(
-            said.outcome is PASSED for said in other.said if isinstance(said, ParsedTest)
+            said.outcome is PASSED for said in other.items if isinstance(said, ParsedTest)
         )
 
 

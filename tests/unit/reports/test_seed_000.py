@@ -30,7 +30,7 @@ COLUMNS = {"Use Case": 0, "Metric": 0, "Check": 0, "Est. Cost": "Cost"}
 
 
 @dataclass(frozen=True)
-class Said:
+class ParsedItem:
     """A cell of a table: where it stands, and what it says."""
 
     where: str
@@ -52,13 +52,13 @@ def plain(text: str) -> str:
     return text.replace("*", "").replace("\\", "").replace("PASSED", "PASS").strip()
 
 
-def cells(text: str) -> Iterator[Said]:
+def cells(text: str) -> Iterator[ParsedItem]:
     for heading, body in sections(text):
         for head, *rows in tables(body):
             for row in rows:
                 for column, cell in list(zip(head, row, strict=True))[1:]:
                     where = f"{heading} / {plain(row[0])} / {column}"
-                    yield Said(where, heading, plain(row[0]), column, plain(cell))
+                    yield ParsedItem(where, heading, plain(row[0]), column, plain(cell))
 
 
 def numbers(text: str) -> Counter[float]:
@@ -91,7 +91,7 @@ def same_row(seed: str, label: str) -> bool:
     return label.startswith(key)
 
 
-def at_its_place(said: Said, found: list[Said]) -> list[Said]:
+def at_its_place(said: ParsedItem, found: list[ParsedItem]) -> list[ParsedItem]:
     """Our cells that stand where a cell of the seed stands."""
     wanted = str(COLUMNS.get(said.column, said.column)).lower()
     return [
@@ -103,7 +103,7 @@ def at_its_place(said: Said, found: list[Said]) -> list[Said]:
     ]
 
 
-def differs(said: Said, found: list[Said]) -> bool:
+def differs(said: ParsedItem, found: list[ParsedItem]) -> bool:
     there = at_its_place(said, found)
     if not there:
         return True

@@ -167,7 +167,7 @@ def _foreign(artifact: Artifact) -> ForeignArtifact:
         dialect=f"{dialect.name} {dialect.version}",
         provenance=dialect.provenance,
         confidence=confidence,
-        said=dialect.read(artifact),
+        items=dialect.read(artifact),
     )
 
 

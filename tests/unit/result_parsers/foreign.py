@@ -19,7 +19,7 @@ from orchestrator.application.ports.ingest import (
     UnreadableError,
 )
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.parsed_results import ParsedProblem, ParsedTest, Said
+from orchestrator.domain.parsed_results import ParsedItem, ParsedProblem, ParsedTest
 
 FOREIGN = Path(__file__).parents[2] / "golden/foreign"
 LONGEST_TEXT = 140_000
@@ -43,7 +43,7 @@ def made(folder: Path, data: bytes | str, name: str) -> Artifact:
     return artifact(path, name)
 
 
-def outcomes(said: Iterable[Said]) -> dict[str, TestOutcome]:
+def outcomes(said: Iterable[ParsedItem]) -> dict[str, TestOutcome]:
     """The worst outcome of each test."""
     found: dict[str, TestOutcome] = {}
     for each in said:
@@ -52,24 +52,24 @@ def outcomes(said: Iterable[Said]) -> dict[str, TestOutcome]:
     return found
 
 
-def of_kind(said: Iterable[Said], kind: type) -> list:
+def of_kind(said: Iterable[ParsedItem], kind: type) -> list:
     """What is of one kind."""
     return [each for each in said if isinstance(each, kind)]
 
 
-def errors(said: Iterable[Said]) -> list[str]:
+def errors(said: Iterable[ParsedItem]) -> list[str]:
     """What cannot be relied on."""
     return [e.message for e in said if isinstance(e, ParsedProblem) and e.level == "error"]
 
 
-def warnings(said: Iterable[Said]) -> list[str]:
+def warnings(said: Iterable[ParsedItem]) -> list[str]:
     """What a person must know."""
     return [e.message for e in said if isinstance(e, ParsedProblem) and e.level == "warning"]
 
 
-def survives(dialect: Dialect, data: bytes, name: str) -> list[Said]:
+def survives(dialect: Dialect, data: bytes, name: str) -> list[ParsedItem]:
     """Read anything at all: statements that can be stored, or a refusal."""
-    said: list[Said] = []
+    said: list[ParsedItem] = []
     with tempfile.TemporaryDirectory() as folder:
         document = made(Path(folder), data, name)
         assert 0 <= dialect.match(document) <= 1

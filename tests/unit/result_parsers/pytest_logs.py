@@ -11,11 +11,11 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
     ParsedDetail,
     ParsedEnd,
+    ParsedItem,
     ParsedProblem,
     ParsedTally,
     ParsedTest,
     ParsedUnnamedTests,
-    Said,
 )
 
 GOLDEN = Path(__file__).parents[2] / "golden/logs/gcp_l4_v046"
@@ -58,7 +58,7 @@ class Told:
     details: list[ParsedDetail] = field(default_factory=list)
     problems: list[ParsedProblem] = field(default_factory=list)
     end: ParsedEnd | None = None
-    said: list[Said] = field(default_factory=list)
+    said: list[ParsedItem] = field(default_factory=list)
 
     @property
     def counts(self) -> Counter[str]:

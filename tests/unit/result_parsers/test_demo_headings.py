@@ -11,25 +11,25 @@ from orchestrator.domain.parsed_results import (
     ParsedCheck,
     ParsedEnd,
     ParsedFallback,
+    ParsedItem,
     ParsedMetric,
     ParsedProblem,
     ParsedVersion,
-    Said,
 )
 from tests.unit.result_parsers.demo_logs import golden, written
 
 HAPPY = "All demos completed!\n"
 
 
-def _read(folder: Path, text: str) -> list[Said]:
+def _read(folder: Path, text: str) -> list[ParsedItem]:
     return list(DemoHeadings().read(written(folder, text)))
 
 
-def _checks(said: list[Said]) -> list[tuple[str, str]]:
+def _checks(said: list[ParsedItem]) -> list[tuple[str, str]]:
     return [(one.name, one.outcome) for one in said if isinstance(one, ParsedCheck)]
 
 
-def _errors(said: list[Said]) -> list[str]:
+def _errors(said: list[ParsedItem]) -> list[str]:
     return [one.message for one in said if isinstance(one, ParsedProblem) and one.level == "error"]
 
 

@@ -12,27 +12,27 @@ from orchestrator.domain.parsed_results import (
     ParsedEnd,
     ParsedEnvironment,
     ParsedFallback,
+    ParsedItem,
     ParsedJob,
     ParsedMetric,
     ParsedProblem,
     ParsedVersion,
     Provenance,
-    Said,
 )
 from tests.unit.result_parsers.demo_logs import golden, written
 
 MARKS = "Results: 2/2 demos passed\n\n  [PASS] a\n  [PASS] b\n"
 
 
-def _read(folder: Path, text: str) -> list[Said]:
+def _read(folder: Path, text: str) -> list[ParsedItem]:
     return list(DemoMarks().read(written(folder, text)))
 
 
-def _of(said: list[Said], kind: type) -> list[Said]:
+def _of(said: list[ParsedItem], kind: type) -> list[ParsedItem]:
     return [one for one in said if isinstance(one, kind)]
 
 
-def _errors(said: list[Said]) -> list[str]:
+def _errors(said: list[ParsedItem]) -> list[str]:
     return [one.message for one in said if isinstance(one, ParsedProblem) and one.level == "error"]
 
 

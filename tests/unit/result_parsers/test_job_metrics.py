@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from orchestrator.adapters.result_parsers.job_metrics import JobMetrics
 from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.application.ports.ingest import Artifact
-from orchestrator.domain.parsed_results import ParsedMetric, Provenance, Said
+from orchestrator.domain.parsed_results import ParsedItem, ParsedMetric, Provenance
 from runners.agent.event_lines import BadLineError, understand
 
 METRIC = {"metric": "m", "samples": [1.5], "unit": "ms", "direction": "lower", "params": {}}
@@ -116,20 +116,20 @@ class Saying:
     version = 1
     provenance = Provenance.STRUCTURED
 
-    def __init__(self, *said: Said | Exception) -> None:
-        self.said = said
+    def __init__(self, *said: ParsedItem | Exception) -> None:
+        self.items = said
 
     def match(self, _artifact: Artifact) -> float:
         return 1.0
 
-    def read(self, _artifact: Artifact) -> Iterator[Said]:
-        for one in self.said:
+    def read(self, _artifact: Artifact) -> Iterator[ParsedItem]:
+        for one in self.items:
             if isinstance(one, Exception):
                 raise one
             yield one
 
 
-def metrics_of(*said: Said | Exception) -> tuple[tuple[ParsedMetric, ...], tuple[str, ...]]:
+def metrics_of(*said: ParsedItem | Exception) -> tuple[tuple[ParsedMetric, ...], tuple[str, ...]]:
     return JobMetrics(FileDialects([Saying(*said)]))("x", [b"x"])
 
 

@@ -16,23 +16,23 @@ from orchestrator.adapters.result_parsers.quantities import Quantity, quantity
 from orchestrator.domain.parsed_results import (
     ParsedCheck,
     ParsedEnd,
+    ParsedItem,
     ParsedJob,
     ParsedMetric,
     ParsedProblem,
-    Said,
 )
 from tests.unit.result_parsers.demo_logs import SEEDS, golden, written
 
 
-def _read(folder: Path, text: str) -> list[Said]:
+def _read(folder: Path, text: str) -> list[ParsedItem]:
     return list(MetricLines().read(written(folder, text)))
 
 
-def _metrics(said: list[Said]) -> list[ParsedMetric]:
+def _metrics(said: list[ParsedItem]) -> list[ParsedMetric]:
     return [one for one in said if isinstance(one, ParsedMetric)]
 
 
-def _checks(said: list[Said]) -> list[ParsedCheck]:
+def _checks(said: list[ParsedItem]) -> list[ParsedCheck]:
     return [one for one in said if isinstance(one, ParsedCheck)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -41,6 +42,7 @@ from orchestrator.dashboard.responses import (
     PageMissingError,
     PageRequest,
     PageRequestDep,
+    cursor_of,
 )
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import (
@@ -302,6 +304,7 @@ _VERDICTS = (
     Column("policy", "Policy"),
     Column("decided", "Decided"),
 )
+_CURSOR = re.compile(r"V-0*[1-9][0-9]{0,8}")
 _WRITTEN = ("rule", "reason", "days", "verdict")
 
 
@@ -429,7 +432,7 @@ def _form(
 
 
 def _history(request: PageRequest, status: GateStatus, line: VerdictLineage | None) -> Table:
-    before = request.query.get("before", "")
+    before = cursor_of(request, _CURSOR)
     lineage = line.head.newest.lineage if line else None
     found = request.context.stores.gates.verdict_lines(
         status.stored.gate, lineage=lineage, limit=PAGE_SIZE + 1, before=before

@@ -210,7 +210,7 @@ class Spent:
 
     @property
     def words(self) -> str:
-        """``$1.20``."""
+        """The amount as ``$1.20``."""
         return usd(self.spent_usd)
 
     @property
@@ -319,7 +319,7 @@ def _usd_per_s(record: RunRecord) -> Decimal:
         lease.price_usd_per_hour or Decimal(0)
         for cell in record.cells
         for lease in cell.leases
-        if lease.state in (LeaseState.HELD, LeaseState.RELEASING) and lease.machine_id
+        if lease.state in (LeaseState.ACTIVE, LeaseState.RELEASING) and lease.machine_id
     )
     return sum(held, Decimal(0)) / _HOUR_S
 

@@ -119,9 +119,9 @@ _BAD = (RuleOutcome.VIOLATED, RuleOutcome.UNKNOWN)
 _WRONG = (Outcome.FAILED, Outcome.TIMED_OUT)
 
 
-_Judged = tuple[RuleOutcome, str]
+_CellResult = tuple[RuleOutcome, str]
 """An outcome and its sentence."""
-_OfCell = Callable[[PlatformEvidence, CellEvidence], _Judged]
+_OfCell = Callable[[PlatformEvidence, CellEvidence], _CellResult]
 """Outcome and sentence of a cell that ran to its end."""
 
 
@@ -172,7 +172,7 @@ def _platform(stand: PlatformEvidence, ran: _OfCell) -> RuleResult:
     )
 
 
-def _cell(stand: PlatformEvidence, cell: CellEvidence, ran: _OfCell) -> _Judged:
+def _cell(stand: PlatformEvidence, cell: CellEvidence, ran: _OfCell) -> _CellResult:
     why = ": ".join(word for word in (cell.reason, cell.detail) if word) or "no reason is recorded"
     if not is_over(cell):
         return RuleOutcome.UNKNOWN, f"{cell.id} is not over: it is {cell.state}."
@@ -196,7 +196,7 @@ def _is_explained(cell: CellEvidence) -> bool:
     return cell.outcome not in _WRONG or any(job.outcome in _WRONG for job in cell.jobs)
 
 
-def _ran(stand: PlatformEvidence, cell: CellEvidence) -> _Judged:
+def _ran(stand: PlatformEvidence, cell: CellEvidence) -> _CellResult:
     said = _sentence_of(cell, all_counts)
     reused = sorted(job.id for job in cell.jobs if job.reused_from)
     wanted = stand.rule.consecutive_green
@@ -209,7 +209,7 @@ def _ran(stand: PlatformEvidence, cell: CellEvidence) -> _Judged:
     return _in_a_row(wanted, cell.green_streak + 1, said)
 
 
-def _ran_v2(stand: PlatformEvidence, cell: CellEvidence) -> _Judged:
+def _ran_v2(stand: PlatformEvidence, cell: CellEvidence) -> _CellResult:
     said = _sentence_of(cell, first_rules_counts)
     return _in_a_row(stand.rule.consecutive_green, cell.green_streak + 1, said)
 
@@ -218,7 +218,7 @@ def _sentence_of(cell: CellEvidence, tests: Callable[[Counts], str]) -> str:
     return f"{cell.id} ran: {tests(cell.counts)} in {counted(len(cell.jobs), 'job')}"
 
 
-def _in_a_row(wanted: int, count: int, sentence: str, instead: str = "") -> _Judged:
+def _in_a_row(wanted: int, count: int, sentence: str, instead: str = "") -> _CellResult:
     if wanted > count:
         short = (
             f"{sentence}; {wanted} green runs in a row are asked for, and this is number {count}."

@@ -1,6 +1,7 @@
-"""What the machine's own gauges say beside a sample: clocks, power, heat, load. No gauge, no guess.
+"""Read clocks, power, temperature and load beside each sample.
 
-NVIDIA's are asked through NVML, in this process; the CPU's are read from /sys and /proc.
+NVIDIA GPUs are read through NVML, the CPU from /sys and /proc. A value that cannot be read is left
+out.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ _HARMLESS = 0x1 | 0x2  # of the reasons for a lower clock: idle, and a clock tha
 _NUMBER = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,6})?")
 
 
-class Gauges:
-    """Reads whatever there is, no more often than every `EVERY_S` seconds of `clock`."""
+class Sensors:
+    """Sensors of a device and its host, read at most every `EVERY_S` seconds of `clock`."""
 
     def __init__(
         self,
@@ -33,24 +34,26 @@ class Gauges:
         library: Any = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`root` has sys and proc, `library` is NVML's: found by itself for devices of CUDA."""
-        self._nvidia = Nvml.of(device, library) if device.type == "cuda" else None
+        """`root` is the folder of sys and proc; `library` is NVML, by default the installed one."""
+        self._nvidia = NvmlSensors.of(device, library) if device.type == "cuda" else None
         self._root = root
         self._clock = clock
         self._last: Readings = {}
         self._read_at = -float("inf")
 
-    def read(self) -> Readings:
-        """What is known now, by name; the unit stands in the name."""
+    def read_sensors(self) -> Readings:
+        """Return the current readings by name; the name ends with the unit."""
         now = self._clock()
         if now - self._read_at >= EVERY_S:
-            self._last = cpu_readings(self._root) | (self._nvidia.read() if self._nvidia else {})
+            self._last = cpu_readings(self._root) | (
+                self._nvidia.read_sensors() if self._nvidia else {}
+            )
             self._read_at = now
         return self._last
 
 
 def cpu_readings(root: Path = Path("/")) -> Readings:
-    """Mean clock of the cores, hottest zone, load of the last minute and running threads now."""
+    """Read cpu_mhz (mean of the cores), cpu_temperature_c (hottest zone), load_1m and running."""
     found: Readings = {}
     clocks = _numbers(_texts(root, "sys/devices/system/cpu", "cpu[0-9]*/cpufreq/scaling_cur_freq"))
     said = re.findall(r"^cpu MHz\s*:\s*([0-9.]+)", _text(root / "proc/cpuinfo"), re.MULTILINE)
@@ -64,8 +67,8 @@ def cpu_readings(root: Path = Path("/")) -> Readings:
     return found
 
 
-class Nvml:
-    """One device's gauges; one that does not answer is left out from then on."""
+class NvmlSensors:
+    """NVML sensors of one CUDA device; a sensor that failed once is not read again."""
 
     def __init__(self, library: Any, handle: ctypes.c_void_p) -> None:
         self._library = library
@@ -78,8 +81,8 @@ class Nvml:
         }
 
     @classmethod
-    def of(cls, device: torch.device, library: Any = None) -> Nvml | None:
-        """The gauges of CUDA's device; None without NVML, or where it does not know the device."""
+    def of(cls, device: torch.device, library: Any = None) -> NvmlSensors | None:
+        """Open the sensors of a CUDA device; None if NVML is missing or does not know it."""
         try:
             library = library or ctypes.CDLL("libnvidia-ml.so.1")
             uuid = str(torch.cuda.get_device_properties(device).uuid).removeprefix("GPU-")
@@ -93,8 +96,8 @@ class Nvml:
             return None
         return cls(library, handle)
 
-    def read(self) -> Readings:
-        """What answers."""
+    def read_sensors(self) -> Readings:
+        """Read sm_clock_mhz, gpu_temperature_c, power_w and throttled (0 or 1), if available."""
         said = {name: self._ask(*question) for name, question in self._asked.items()}
         found = {name: value for name, value in said.items() if value is not None}
         self._asked = {name: self._asked[name] for name in found}
@@ -113,7 +116,7 @@ class Nvml:
 
 
 def driver(library: Any = None) -> str | None:
-    """Version of NVIDIA's driver; None where there is none that tells."""
+    """Return the version of NVIDIA's driver; None if there is none."""
     text = ctypes.create_string_buffer(80)
     try:
         library = library or ctypes.CDLL("libnvidia-ml.so.1")
@@ -125,7 +128,7 @@ def driver(library: Any = None) -> str | None:
 
 
 def last_level_cache(device: torch.device, root: Path = Path("/")) -> int | None:
-    """Bytes of the device's largest cache; None where nothing tells."""
+    """Return the bytes of the device's largest cache; None if unknown."""
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)
         return int(getattr(properties, "L2_cache_size", 0)) or None
@@ -138,7 +141,7 @@ def last_level_cache(device: torch.device, root: Path = Path("/")) -> int | None
 
 
 def summary(readings: Iterable[Readings]) -> dict[str, str]:
-    """From the least to the most of each gauge, as text."""
+    """Return the range "minimum to maximum" of each sensor."""
     values: dict[str, list[float]] = {}
     for one in readings:
         for name, value in one.items():

@@ -1,4 +1,4 @@
-"""What is compared: two arms that compute one thing, and how their outputs must agree first."""
+"""Define a benchmark of two arms, and how their outputs must agree."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _TAKEN = {"name", "samples", "unit", "direction", "device", "baseline", "cache",
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One way to do the work.
+    """One implementation of the work.
 
-    `work` does it once and returns its output, which nobody changes. `setup` is called before every
-    sample and is not timed: it undoes what the work changes. `compiled`: its first call compiles.
+    `work` runs it once and returns its output. `setup` is called before every sample, untimed, to
+    undo what the work changes. `compiled` tells that the first call compiles.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Arm:
 
 @dataclass(frozen=True, slots=True)
 class Equality:
-    """Do two outputs agree? `error` was measured against `tolerance`, both in `unit`."""
+    """Whether two outputs agree: `error` against `tolerance`, both in `unit`."""
 
     equal: bool
     error: float = 0.0
@@ -38,9 +38,9 @@ class Equality:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one call needs at least: operations (a multiply-add is two) on `number`s, bytes moved.
+    """Minimum cost of one call: FLOPs (a multiply-add is two) and bytes moved; 0 if unknown.
 
-    `number` is one of `torchbridge.peaks`: fp32, tf32, fp16, bf16, fp8. 0: not said.
+    `number` is the format of the factors, one of `torchbridge.peaks`: fp32, tf32, fp16, bf16, fp8.
     """
 
     flops: float = 0.0
@@ -49,15 +49,13 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Duel:
-    """A subject against a named baseline. Ratios are baseline time over subject time.
+class Benchmark:
+    """A subject and a named baseline to be timed; ratios are baseline time over subject time.
 
-    A `floor` that the whole interval lies below fails the duel; a `goal` is what is hoped for, and
-    `memory_goal` the most of the baseline's peak memory that the subject should need. Neither
-    fails. `cold`: nothing of the arms is in the device's caches when a sample begins.
-
-    `rounds` inputs are compared: `inputs(n)` puts the n-th into both arms' hands, n from 0, and 0
-    is what is timed. Without it the arms always compute the same.
+    The benchmark fails if the whole interval of the ratio is below `threshold`. A missed `goal`, or
+    a share of the baseline's peak memory above `memory_goal`, is only reported. `cold` evicts the
+    device's caches before each sample. `rounds` inputs are compared: `inputs(n)` gives the n-th to
+    both arms, n from 0, and 0 is timed; without it the arms always compute the same.
     """
 
     name: str
@@ -66,7 +64,7 @@ class Duel:
     equal: Callable[[object, object], Equality]
     device: torch.device
     params: Mapping[str, str | int | float] = field(default_factory=dict)
-    floor: float | None = None
+    threshold: float | None = None
     goal: float | None = None
     memory_goal: float | None = None
     work: Work | None = None
@@ -75,7 +73,7 @@ class Duel:
     rounds: int = 3
 
     def __post_init__(self) -> None:
-        """Raises ValueError for params that evidence has other uses for, and for no rounds."""
+        """Raise ValueError for `params` with reserved names, and for no rounds."""
         if taken := sorted(_TAKEN & set(self.params)):
             raise ValueError(f"{self.name}: params cannot be called {', '.join(taken)}")
         if self.rounds < 1:
@@ -83,9 +81,10 @@ class Duel:
 
 
 def close_to(tolerance: float) -> Callable[[object, object], Equality]:
-    """Tensors, or lists of them, whose largest difference is within `tolerance` of the largest.
+    """Return a check that the largest difference is within `tolerance` of the largest magnitude.
 
-    Of the baseline's largest number, that is; NaN and infinity are close to nothing.
+    The check takes tensors or lists of them, subject first; the magnitude is the baseline's. NaN
+    and infinity never agree.
     """
 
     def equal(subject: object, baseline: object) -> Equality:
@@ -100,7 +99,7 @@ def close_to(tolerance: float) -> Callable[[object, object], Equality]:
 
 
 def identical(subject: object, baseline: object) -> Equality:
-    """Every number is the very same, tokens say; the error counts those that are not."""
+    """Check that all numbers are equal; the error counts those that differ."""
     ours, theirs = _tensors(subject), _tensors(baseline)
     if [t.shape for t in ours] != [t.shape for t in theirs] or not ours:
         return Equality(False, float("inf"), unit="numbers")

@@ -1,7 +1,6 @@
-"""What a configuration says, done: models made ready, attention built, training set up.
+"""Apply a Config: prepare and validate models, build attention layers, set up training.
 
-Backends carry out the level, the kernels and their own vendor's settings, `torchbridge.process`
-what concerns the whole process; the rest is here.
+Backends apply the optimization level, the kernels and their vendor's settings.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -28,10 +26,11 @@ BACKENDS = {one.choice: one.backend for one in VENDORS.values()}
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """A model as its configuration has it. `checkpointed` blocks are computed again for gradients.
+class ConfiguredModel:
+    """A model prepared by `apply_config`.
 
-    `report` is that of the validation; None where the configuration asks for none.
+    `checkpointed` names the blocks whose activations are recomputed in the backward pass. `report`
+    is the validation's report, None if validation is disabled.
     """
 
     prepared: Prepared
@@ -40,21 +39,21 @@ class Ready:
 
     @property
     def model(self) -> nn.Module:
-        """To be called."""
+        """The prepared module."""
         return self.prepared.model
 
 
-def make_ready(
+def apply_config(
     model: nn.Module,
     config: Config,
     sample_inputs: Sequence[Tensor] = (),
     *,
     training: bool = False,
-) -> Ready:
-    """The model itself, stored, prepared, checkpointed and validated as `config` says.
+) -> ConfiguredModel:
+    """Convert `model` to the configured format and prepare, checkpoint and validate it, in place.
 
-    Validation needs `sample_inputs`, positional ones of forward; for inference they are taken in
-    the format of the weights.
+    `sample_inputs` are positional arguments of forward, needed for validation; for inference they
+    are cast to the format of the weights.
 
     Raises:
         ValueError: the format cannot be computed, or validation is asked for without inputs.
@@ -69,9 +68,11 @@ def make_ready(
     backend = create_backend(BACKENDS.get(chosen, chosen), config)
     prepared = backend.prepare_model(model, sample_inputs=sample_inputs, training=training)
     if not config.validation.enabled:
-        return Ready(prepared, blocks, None)
+        return ConfiguredModel(prepared, blocks, None)
     validator = UnifiedValidator(config.validation.level, device=backend.device)
-    return Ready(prepared, blocks, validator.validate_model(prepared.model, sample_inputs))
+    return ConfiguredModel(
+        prepared, blocks, validator.validate_model(prepared.model, sample_inputs)
+    )
 
 
 def _stored(
@@ -89,9 +90,9 @@ def _stored(
 
 
 def checkpoint_blocks(model: nn.Module) -> tuple[str, ...]:
-    """Have the blocks of every nn.ModuleList computed again in the backward pass; their names.
+    """Enable activation checkpointing for the blocks of every nn.ModuleList; return their names.
 
-    Their inputs are kept instead of their activations. A block is a member with parts of its own.
+    A block is a member that has submodules. Its inputs are stored instead of its activations.
     """
     found = []
     for name, module in model.named_modules():
@@ -105,10 +106,10 @@ def checkpoint_blocks(model: nn.Module) -> tuple[str, ...]:
 
 
 def attention_layer(config: AttentionConfig, embed_dim: int, num_heads: int) -> MultiHeadAttention:
-    """Attention with the pattern, window and dropout of the configuration.
+    """Build an attention layer with the pattern, window and dropout of the configuration.
 
     Raises:
-        ValueError: nobody has written the pattern.
+        ValueError: the pattern is not implemented.
     """
     window = {} if config.window_size is None else {"window": config.window_size}
     pattern = create_pattern(config.pattern, **window)
@@ -116,10 +117,11 @@ def attention_layer(config: AttentionConfig, embed_dim: int, num_heads: int) -> 
 
 
 def train_config(config: Config, **settings: object) -> TrainConfig:
-    """Settings of a training run, with autocast for `mixed_precision`; more of them as given.
+    """Return the settings of a training run; `mixed_precision` becomes autocast, `settings`
+    override.
 
     Raises:
-        ValueError: the weights are to be trained in another format than fp32.
+        ValueError: the configured default format is not fp32.
     """
     number = config.precision.default_format
     if number is not PrecisionFormat.FP32:
@@ -128,29 +130,3 @@ def train_config(config: Config, **settings: object) -> TrainConfig:
         )
     precision = "auto" if config.precision.mixed_precision else "float32"
     return TrainConfig(**{"precision": precision, **settings})
-
-
-class HostStates:
-    """An optimizer whose states are on the host between steps (`deep_optimizer_states`).
-
-    The device's memory then goes to activations; each step moves the states there and back.
-    """
-
-    def __init__(self, optimizer: torch.optim.Optimizer) -> None:
-        self.optimizer = optimizer
-
-    def step(self) -> None:
-        """One update of the weights."""
-        self._move(to_host=False)
-        self.optimizer.step()
-        self._move(to_host=True)
-
-    def zero_grad(self) -> None:
-        """Forget the gradients."""
-        self.optimizer.zero_grad()
-
-    def _move(self, *, to_host: bool) -> None:
-        for parameter, state in self.optimizer.state.items():
-            for name, value in state.items():
-                if isinstance(value, Tensor) and value.dim():  # counters stay
-                    state[name] = value.to("cpu" if to_host else parameter.device)
