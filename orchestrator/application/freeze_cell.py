@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -22,7 +22,7 @@ from orchestrator.domain.gate.snapshot import (
     Quarantine,
 )
 from orchestrator.domain.matrix import ExpectedHardware
-from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.outcome import Reason, TestOutcome
 from orchestrator.domain.retests import reruns_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.test_identity import normal_nodeid
@@ -39,6 +39,8 @@ _OF_OTHER_JOBS = (
     "changes",
 )
 """Fields that `freeze_evidence` sets, which compares with other cells and other runs."""
+_LOST = (Reason.AGENT, Reason.LOST, Reason.DISK_FULL)
+"""Reasons of a lost attempt that a job can bring about, too."""
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
@@ -83,6 +85,7 @@ def freeze_cell(
         subject=subject_of(one),
         packages=_packages(cell),
         own_environment=cell.probed.get("own_environment") is True,
+        lost_attempts=tuple(_lost_attempts(one)),
         jobs=_jobs(one, before, quarantines),
         pairs=tuple(pairs for job in cell.jobs for pairs in job.pairs),
         green_streak=before.streak,
@@ -91,6 +94,13 @@ def freeze_cell(
         expect=cell.platform.expect or ExpectedHardware(),
         machines=() if ingested else (machine_of(cell),),
     )
+
+
+def _lost_attempts(one: GatheredCell) -> Iterator[str]:
+    for attempt in one.cell.attempts[:-1]:
+        cause = attempt.cause
+        if cause is not None and cause.reason in _LOST:
+            yield f"attempt {attempt.number} of run {one.taken.id} ({cause.reason}: {cause.detail})"
 
 
 def _instance_type(cell: CellRecord) -> str:

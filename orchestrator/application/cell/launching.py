@@ -23,6 +23,7 @@ from orchestrator.application.cell.flow_context import (
     record_cancel,
     record_failure,
     record_machine_ended_at,
+    require_machine_of,
     tags_of,
 )
 from orchestrator.application.cell.lease_machine import (
@@ -150,9 +151,11 @@ def _confirmed(
 def terminate_refused(deps: FlowDeps, lease: Lease, provider: Provider) -> NotYet:
     """Terminate a machine that was refused after its launch, before the next place is tried."""
     try:
-        provider.terminate(lease.machine_id)
-        at = deps.clock.now()
-        machine = provider.inspect(lease.machine_id)
+        at, machine = deps.clock.now(), provider.inspect(lease.machine_id)
+        if not is_gone(deps, lease, machine, at=at):
+            require_machine_of(lease, machine, deps.identity.project)
+            provider.terminate(lease.machine_id)
+            at, machine = deps.clock.now(), provider.inspect(lease.machine_id)
     except ProviderError as error:
         logger.warning("lease %s: not terminated yet: %s", lease.id, error)
         return NOT_YET
