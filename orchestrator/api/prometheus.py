@@ -52,7 +52,7 @@ _METRICS: Mapping[LabelledCount, tuple[str, str, tuple[str, ...]]] = {
     ),
     LabelledCount.VERDICTS: ("verdicts", "Verdicts of gates.", ("gate", "decision")),
 }
-_LIVE = ("launching", "held", "releasing")
+_LIVE = ("launching", "active", "releasing")
 """Lease states that may have a machine."""
 
 router = APIRouter(

@@ -172,7 +172,7 @@ class LeaseState(StrEnum):
     """Money and place are reserved; the provider has not been called."""
     LAUNCHING = "launching"
     """The provider may have been called; a machine may exist."""
-    HELD = "held"
+    ACTIVE = "active"
     """The machine's id is known."""
     RELEASING = "releasing"
     """The provider was called to terminate it."""

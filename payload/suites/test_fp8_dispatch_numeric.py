@@ -352,7 +352,7 @@ class TestLayers:
 
     def test_training_by_config(self, device):
         model = ref.mlp(device)
-        engine = fp8.create_fp8_trainer(model, path="predicted", use_te_linear=False)
+        engine = fp8.create_fp8_trainer(model, path="predicted")
         x = torch.randn(64, 64, device=device)
         loss = engine.training_step(x, torch.randn(64, 10, device=device))
         assert loss > 0

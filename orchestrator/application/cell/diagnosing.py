@@ -94,7 +94,7 @@ def _look(deps: FlowDeps, now: AttemptState, order: RetestOptions) -> Value | No
 
 def _is_worth_it(now: AttemptState) -> bool:
     """Whether the jobs ran and the machine still exists."""
-    held = now.lease is not None and now.lease.state is LeaseState.HELD
+    held = now.lease is not None and now.lease.state is LeaseState.ACTIVE
     return held and now.attempt.cause is None and now.run.cancel_requested_at is None
 
 
