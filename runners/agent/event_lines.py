@@ -297,7 +297,11 @@ class Checks:
             self._events.log("warning", text, self._job)
             self.unread(text)
         if self._unusable:
-            self._hear("check", {"check": UNUSABLE, "outcome": "failed", "reason": self._unusable})
+            self.fail(UNUSABLE, self._unusable)
+
+    def fail(self, check: str, reason: str) -> None:
+        """Fail the job by a check of the agent's own."""
+        self._hear("check", {"check": check, "outcome": "failed", "reason": reason})
 
     def unread(self, text: str) -> None:
         """Fail the job at its end, because a part of its output was not kept."""

@@ -23,6 +23,7 @@ from orchestrator.domain.gate.rules.credibility import (
     evidence,
     evidence_v2,
     freshness,
+    lost_attempts,
     nothing_passed,
     own_environment,
 )
@@ -98,7 +99,7 @@ _LATER: Mapping[Rule, Rule] = {
     failed_first_v2: failed_first,
 }
 """Superseded rules of version 2, with the current ones that replace them."""
-_THIRD = (*(_LATER.get(rule, rule) for rule in _SECOND), own_environment)
+_THIRD = (*(_LATER.get(rule, rule) for rule in _SECOND), own_environment, lost_attempts)
 RULES_BY_VERSION: Mapping[int, tuple[Rule, ...]] = {1: _FIRST, 2: _SECOND, 3: _THIRD}
 """Rules in the order of a verdict's results; none depends on another. A stored verdict is replayed
 by the rules that made it, so a rule with other results needs a new version. Version 3 is not

@@ -73,6 +73,7 @@ _NEVER = {
     "known_issue": "informational only",
     "quarantine": "informational only",
     "own_environment": "informational only",
+    "lost_attempts": "informational only",
 }
 """Kinds that nothing waives, with what to do instead."""
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from orchestrator.domain.gate.evidence_trust import age_doubts, doubts, identity_doubts
-from orchestrator.domain.gate.policy import counted
+from orchestrator.domain.gate.policy import counted, some
 from orchestrator.domain.gate.rule_context import (
     PlatformEvidence,
     RuleContext,
@@ -143,6 +143,26 @@ def own_environment(case: RuleContext) -> Iterator[RuleResult]:
                     " installed in."
                 ),
                 inputs={"policy": case.policy.spec.evidence.own_environment},
+            )
+
+
+def lost_attempts(case: RuleContext) -> Iterator[RuleResult]:
+    """Yield an advisory result per cell that an earlier attempt was lost of while jobs could run.
+
+    A test that brings its machine down looks like a machine that failed.
+    """
+    for _, cell in case.cells:
+        if cell.lost_attempts:
+            yield RuleResult(
+                id=f"lost_attempts/{cell.id}",
+                kind="lost_attempts",
+                blocking=False,
+                outcome=RuleOutcome.OK,
+                sentence=(
+                    f"The jobs of {cell.id} ran again after {some(list(cell.lost_attempts))}: a job"
+                    " that brings its machine or agent down looks like that, too."
+                ),
+                inputs={"attempts": list(cell.lost_attempts)},
             )
 
 
