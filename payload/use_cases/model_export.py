@@ -59,7 +59,7 @@ def latencies_ms(run, ids: Tensor) -> list[float]:
     return [1e3 * timed(lambda: run(ids), ids.device) for _ in range(ITERATIONS)]
 
 
-def load(file_format: str, path: Path, device: torch.device) -> export.Exported:
+def load(file_format: str, path: Path, device: torch.device) -> export.LoadedFile:
     """Load a file as its user would: SafeTensors into a model with other weights."""
     if file_format == "safetensors":
         return export.load_safetensors(path, Encoder().to(device).eval())

@@ -64,9 +64,9 @@ def epilogue_gelu(device: str) -> str | None:
 def _ask_epilogue(device: str) -> str | None:
     x = torch.tensor([[2.0]], device=device)  # erf: 1.954500, tanh: 1.954598
     with torch.no_grad():
-        told = _addmm_activation(x[0] * 0, x, torch.ones_like(x), use_gelu=True)
+        values = _addmm_activation(x[0] * 0, x, torch.ones_like(x), use_gelu=True)
         for kind in ("none", "tanh"):
-            if (told - F.gelu(x, approximate=kind)).abs().item() < 1e-5:
+            if (values - F.gelu(x, approximate=kind)).abs().item() < 1e-5:
                 return kind
     return None
 
