@@ -10,9 +10,10 @@ from datetime import datetime
 
 from orchestrator.application.gather_evidence import GatheredCell
 from orchestrator.domain.attestation import mismatch
-from orchestrator.domain.cell import CellState
+from orchestrator.domain.cell import CellState, is_own_baseline
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.extend_record import filled
+from orchestrator.domain.failure_signature import Failure
 from orchestrator.domain.gate.snapshot import (
     CellEvidence,
     FailedTest,
@@ -24,7 +25,6 @@ from orchestrator.domain.matrix import ExpectedHardware
 from orchestrator.domain.outcome import Reason, TestOutcome
 from orchestrator.domain.retests import reruns_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
-from orchestrator.domain.signature import Failure
 from orchestrator.domain.test_identity import normal_nodeid
 
 _EXPECTED = "expected to fail: {}"
@@ -85,6 +85,7 @@ def freeze_cell(
         subject=subject_of(one),
         packages=_packages(cell),
         own_environment=cell.probed.get("own_environment") is True,
+        own_baseline=is_own_baseline(one.taken.evidence.record.run.payload_digest, one.taken.spec),
         lost_attempts=tuple(_lost_attempts(one)),
         jobs=_jobs(one, before, quarantines),
         pairs=tuple(pairs for job in cell.jobs for pairs in job.pairs),

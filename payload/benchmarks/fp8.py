@@ -103,7 +103,7 @@ def benchmark_of(
         name=f"fp8/{inner}x{columns}x{batch}/{baseline}",
         subject=Arm(f"float8, a scale per {layers.float8.input_kind.value}", lambda: subject(x)),
         baseline=Arm(f"F.linear in {baseline}", lambda: other(x), compiled=whole),
-        equal=nearly,
+        equal=close_within_fp8,
         device=device,
         params={
             "in": inner,
@@ -118,7 +118,7 @@ def benchmark_of(
     )
 
 
-def nearly(subject: Tensor, baseline: Tensor) -> Equality:
+def close_within_fp8(subject: Tensor, baseline: Tensor) -> Equality:
     """Check agreement within the error of e4m3 products, by relative RMS."""
     error = relative_rms(subject, baseline)
     return Equality(error <= PRODUCT_LIMIT, error, PRODUCT_LIMIT, "relative RMS")

@@ -402,7 +402,7 @@ def fp8(granularity: str, device: torch.device, small: bool) -> Benchmark:
 
 def fp8_torchao(device: torch.device, small: bool) -> Benchmark:
     """Compare a float8 layer with row scales with torchao's, same weights, both compiled."""
-    from benchmarks.fp8 import PRODUCT_LIMIT, Layers, nearly
+    from benchmarks.fp8 import PRODUCT_LIMIT, Layers, close_within_fp8
 
     needs_cuda("torchao's float8", device)
     library = package("torchao.quantization")
@@ -416,7 +416,7 @@ def fp8_torchao(device: torch.device, small: bool) -> Benchmark:
 
     def equal(mine: Tensor, expected: Tensor) -> Equality:
         """Both are e4m3's products, each with its own rounding."""
-        found = nearly(mine, expected)
+        found = close_within_fp8(mine, expected)
         return replace(found, equal=found.error <= 2 * PRODUCT_LIMIT, tolerance=2 * PRODUCT_LIMIT)
 
     return Benchmark(

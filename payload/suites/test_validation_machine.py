@@ -156,9 +156,9 @@ class TestConfiguration:
             return attend(q, k, v)
 
         config = Config().update(attention={"pattern": "causal"})
-        wish = configuration.Wish(config, device, probe(device))
-        assert configuration.attention(wish).status == "pass"
-        finding = configuration.attention(dataclasses.replace(wish, attend=leaking))
+        request = configuration.RequestedConfiguration(config, device, probe(device))
+        assert configuration.attention(request).status == "pass"
+        finding = configuration.attention(dataclasses.replace(request, attend=leaking))
         assert (finding.status, finding.details["error"] > 0.1) == ("fail", True)
 
     def test_collectives(self, look, device):

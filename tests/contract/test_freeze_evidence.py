@@ -351,3 +351,9 @@ def test_frozen_twice_the_bytes_are_the_same(context, stores) -> None:
     ran(stores, "run-1", environment(packages={"b": "1", "a": "2"}), fails("x"), skips("y", "z"))
     first, second = (canonical(snapshot_document(frozen(context, "run-1"))) for _ in range(2))
     assert first == second
+
+
+@pytest.mark.parametrize(("baseline", "is_own"), [("e" * 64, True), ("f" * 64, False)])
+def test_a_subject_that_is_its_own_baseline_is_told(context, baseline, *, is_own):
+    ran(context.stores, "run-1", passes("a"), baseline=baseline)
+    assert only_cell(context, "run-1").own_baseline is is_own

@@ -295,4 +295,4 @@ class XLACompiler:
     @property
     def stats(self) -> CompilerStats:
         """Compilation and cache counts since construction."""
-        return self._cache.told
+        return self._cache.compiler_stats

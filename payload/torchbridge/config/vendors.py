@@ -135,7 +135,7 @@ class AMDConfig(VendorConfig):
     kernel_cache_size: int = 100
 
     def check(self) -> None:
-        """Check ranges."""
+        """Check the ranges of the settings."""
         VendorConfig.check(self)
         size = self.kernel_cache_size
         self.require(size >= 1, "kernel_cache_size must be at least 1", size)

@@ -136,9 +136,9 @@ class Choice:
     reason: str
     plain: Path
 
-    def told(self, taken: str) -> str:
-        """Return "`taken` (reason)" for logs."""
-        return f"{taken} ({self.reason})"
+    def describe(self, path: str) -> str:
+        """Return "path (reason)" for logs."""
+        return f"{path} ({self.reason})"
 
 
 @dataclass(frozen=True, slots=True)

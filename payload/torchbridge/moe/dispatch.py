@@ -90,7 +90,7 @@ def path_for(
         return Path("capacity_slots")
     spread = parallel is not None and parallel.placement.world_size > 1
     path = bank.path(Batch.of(x, weights, config.top_k, bank, spread=spread), config.dispatch)
-    return parallel.told(path, x.device) if spread else path
+    return parallel.with_synchronisation(path, x.device) if spread else path
 
 
 def dropless(
@@ -112,7 +112,7 @@ def by_kernel(
 ) -> Dispatched:
     """Compute all assignments by one kernel that also sorts and sums."""
     indices = routing["expert_indices"]
-    output = bank.at_once(x, indices, routing["expert_weights"], kernel)
+    output = bank.apply_kernel(x, indices, routing["expert_weights"], kernel)
     counts = expert_counts(indices, len(bank))
     return Dispatched(output, counts, counts.new_zeros(()), path)
 

@@ -19,7 +19,12 @@ from torchbridge.peaks import peak_bandwidth, peak_flops
 from torchbridge.train.config import TrainConfig
 from torchbridge.train.data import Batch, send
 from torchbridge.train.optimizers import why_not_fused
-from torchbridge.train.watch import Watch, host_random_state, left_as_it_was, waiting
+from torchbridge.train.watch import (
+    Watch,
+    host_random_state,
+    record_synchronisations,
+    restore_on_failure,
+)
 
 WARM_UP = 3  # steps of a shape before it is recorded
 SHAPES = 2  # of whole groups of batches, and of an epoch's last one
@@ -83,7 +88,7 @@ class Recorded:
         """
         self._inputs = [tuple(t.clone() for t in batch) for batch in batches]
         try:
-            with left_as_it_was(parameters[0].device):
+            with restore_on_failure(parameters[0].device):
                 self._replay, self._outputs = graphs.record(lambda: update(self._inputs))
         except RuntimeError as error:
             raise RuntimeError(f"the step: {error}") from error
@@ -160,7 +165,7 @@ class GraphedStep:
                 outputs = self._update(batches)
             self._drawn |= host_random_state(device) != random_state
             return outputs
-        with Watch() as watch, waiting(device) as waits, self._graphs.aside():
+        with Watch() as watch, record_synchronisations(device) as waits, self._graphs.aside():
             outputs = self._update(batches)
         self._drawn |= host_random_state(device) != random_state
         if reason := self._why_not(watch, waits):

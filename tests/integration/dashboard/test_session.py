@@ -14,8 +14,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from orchestrator.api.audit_calls import AuditCalls
-from orchestrator.application.audit import REFUSED_A_MINUTE
 from orchestrator.application.browser_sessions import cookie_of
+from orchestrator.application.request_audit import REFUSED_A_MINUTE
 from orchestrator.application.tokens import Credential, create_token
 from orchestrator.bootstrap.http_server import AsgiDispatch
 from orchestrator.dashboard.session import Viewer

@@ -278,6 +278,24 @@ def test_performance(measured: tuple[Pairs, ...], word: str, decision: Decision)
     assert judge(policy(performance=rule), evidence).decision is decision
 
 
+@pytest.mark.parametrize(("slower", "noise"), [(1.0, 0.0), (1.1, 0.0), (1.0, 0.5)])
+def test_a_subject_that_is_its_own_baseline_is_no_evidence_for_a_budget(
+    slower: float, noise: float
+):
+    rule = PerformanceRule(budgets=(BenchmarkBudget(match="bench/time", max_regression="3%"),))
+    other = replace(pairs(2.0), metric="warm-up")
+    bench = job("bench", kind="benchmark", counts=Counts())
+    measured = (pairs(slower, noise), other)
+    evidence = snapshot(cell("gcp-l4", job(), bench, pairs=measured, own_baseline=True))
+    verdict = judge(policy(performance=rule), evidence)
+    assert verdict.decision is OPEN
+    assert result(verdict, "performance/bench/time@gcp-l4").sentence == (
+        "bench/time on gcp-l4: compared with itself: baseline and subject are the same"
+        " (budget 3%); throttled in 3 of 24 turns."
+    )
+    assert result(verdict, "performance/bench/warm-up@gcp-l4").outcome is RuleOutcome.OK
+
+
 def test_a_slow_benchmark_is_named_with_its_figures():
     rule = PerformanceRule(budgets=(BenchmarkBudget(match="bench/time", max_regression="3%"),))
     bench = job("bench", kind="benchmark", counts=Counts())
