@@ -26,6 +26,7 @@ from orchestrator.domain.outcome import Reason, TestOutcome
 from orchestrator.domain.retests import reruns_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.test_identity import normal_nodeid
+from orchestrator.domain.versions import canonical_name, is_same_version
 
 _EXPECTED = "expected to fail: {}"
 """Name of the reason of an expected failure in policies."""
@@ -84,6 +85,7 @@ def freeze_cell(
         ingested=ingested,
         subject=subject_of(one),
         packages=_packages(cell),
+        other_subject="" if ingested else _other_subject(one),
         own_environment=cell.probed.get("own_environment") is True,
         own_baseline=is_own_baseline(one.taken.evidence.record.run.payload_digest, one.taken.spec),
         lost_attempts=tuple(_lost_attempts(one)),
@@ -171,6 +173,19 @@ def _packages(cell: CellRecord) -> Mapping[str, str]:
     found = cell.probed.get("packages")
     told = found if isinstance(found, Mapping) else {}
     return {str(name): str(told[name]) for name in sorted(told, key=str)}
+
+
+def _other_subject(one: GatheredCell) -> str:
+    """Return the version of an installed distribution of the subject's name that differs from it.
+
+    Only where the payload itself is the subject: others are installed, and proven to be.
+    """
+    subject = one.taken.spec.matrix.subject
+    if subject.source != "payload":
+        return ""
+    installed = {canonical_name(name): text for name, text in _packages(one.cell).items()}
+    version = installed.get(canonical_name(subject.name), "")
+    return version if version and not is_same_version(version, subject.version) else ""
 
 
 def _jobs(
