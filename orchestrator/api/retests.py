@@ -14,7 +14,7 @@ from orchestrator.api.dependencies import CellDep, ContextDep, KeyHeader, RunId,
 from orchestrator.api.models import RequestModel, ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.attribute_failures import attribute_cell
-from orchestrator.application.bisect_gate import (
+from orchestrator.application.bisect_failures import (
     BisectRange,
     ask_retest,
     begin_bisect,

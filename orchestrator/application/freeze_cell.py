@@ -10,9 +10,10 @@ from datetime import datetime
 
 from orchestrator.application.gather_evidence import GatheredCell
 from orchestrator.domain.attestation import mismatch
-from orchestrator.domain.cell import CellState
+from orchestrator.domain.cell import CellState, is_own_baseline
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.extend_record import filled
+from orchestrator.domain.failure_signature import Failure
 from orchestrator.domain.gate.snapshot import (
     CellEvidence,
     FailedTest,
@@ -24,8 +25,8 @@ from orchestrator.domain.matrix import ExpectedHardware
 from orchestrator.domain.outcome import Reason, TestOutcome
 from orchestrator.domain.retests import reruns_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
-from orchestrator.domain.signature import Failure
 from orchestrator.domain.test_identity import normal_nodeid
+from orchestrator.domain.versions import canonical_name, is_same_version
 
 _EXPECTED = "expected to fail: {}"
 """Name of the reason of an expected failure in policies."""
@@ -84,7 +85,9 @@ def freeze_cell(
         ingested=ingested,
         subject=subject_of(one),
         packages=_packages(cell),
+        other_subject="" if ingested else _other_subject(one),
         own_environment=cell.probed.get("own_environment") is True,
+        own_baseline=is_own_baseline(one.taken.evidence.record.run.payload_digest, one.taken.spec),
         lost_attempts=tuple(_lost_attempts(one)),
         jobs=_jobs(one, before, quarantines),
         pairs=tuple(pairs for job in cell.jobs for pairs in job.pairs),
@@ -170,6 +173,19 @@ def _packages(cell: CellRecord) -> Mapping[str, str]:
     found = cell.probed.get("packages")
     told = found if isinstance(found, Mapping) else {}
     return {str(name): str(told[name]) for name in sorted(told, key=str)}
+
+
+def _other_subject(one: GatheredCell) -> str:
+    """Return the version of an installed distribution of the subject's name that differs from it.
+
+    Only where the payload itself is the subject: others are installed, and proven to be.
+    """
+    subject = one.taken.spec.matrix.subject
+    if subject.source != "payload":
+        return ""
+    installed = {canonical_name(name): text for name, text in _packages(one.cell).items()}
+    version = installed.get(canonical_name(subject.name), "")
+    return version if version and not is_same_version(version, subject.version) else ""
 
 
 def _jobs(

@@ -12,8 +12,8 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.event_facts import EARLIER_LIMIT, TestFact
+from orchestrator.domain.failure_signature import BAD, SIGNATURE_VERSION, Signature
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.signature import BAD, SIGNATURE_VERSION, Signature
 from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import insert_into, slices

@@ -103,7 +103,7 @@ def benchmark_of(
         name=f"fp8/{inner}x{columns}x{batch}/{baseline}",
         subject=Arm(f"float8, a scale per {layers.float8.input_kind.value}", lambda: subject(x)),
         baseline=Arm(f"F.linear in {baseline}", lambda: other(x), compiled=whole),
-        equal=nearly,
+        equal=close_within_fp8,
         device=device,
         params={
             "in": inner,
@@ -118,7 +118,7 @@ def benchmark_of(
     )
 
 
-def nearly(subject: Tensor, baseline: Tensor) -> Equality:
+def close_within_fp8(subject: Tensor, baseline: Tensor) -> Equality:
     """Check agreement within the error of e4m3 products, by relative RMS."""
     error = relative_rms(subject, baseline)
     return Equality(error <= PRODUCT_LIMIT, error, PRODUCT_LIMIT, "relative RMS")
@@ -221,8 +221,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     sizes = SIZES + LARGE if accelerator else SIZES
     print(f"FP8 linear layer, torchbridge {__version__}, {describe(device)}")
-    told = get_fp8_info(device)
-    print(f"scaled_mm: {told['scaled_mm'] or told['why_not']}")
+    info = get_fp8_info(device)
+    print(f"scaled_mm: {info['scaled_mm'] or info['why_not']}")
     how = {"granularity": options.granularity, "compiled": options.compile}
     budget_s, good, outcomes = options.budget / len(sizes) / len(BASELINES), [], {}
     for size in sizes:

@@ -257,7 +257,7 @@ def captured(layer: MoELayer, x: Tensor) -> Callable[[], Tensor] | None:
     """Capture the layer's output for x as a CUDA graph; None, with a message, if impossible."""
     path = path_for(layer.experts, x, layer.config)
     try:
-        if path.asks_host:
+        if path.synchronises:
             raise RuntimeError(f"by {path} the host waits for the device")
         return recorded(torch.no_grad()(partial(layer, x)), x.device)
     except RuntimeError as refused:

@@ -24,7 +24,7 @@ from torchbridge.timing import Spread
 MIB = 2**20
 
 
-def told(fallback: str | None) -> None:
+def report_fallback(fallback: str | None) -> None:
     """Report degraded if float8 units were not used."""
     if fallback:
         evidence.degraded(fallback)
@@ -40,7 +40,7 @@ def availability(device: torch.device) -> None:
     print(f"FP8 units in hardware: {'yes' if info['hardware_accelerated'] else 'no'}")
     for name, facts in info["formats"].items():
         print(f"  {name}: {facts['dtype']}, max {facts['max']:g}, for {facts['use']}")
-    told(info["why_not"])
+    report_fallback(info["why_not"])
     print("\nTried here, relative RMS errors:")
     checks = fp8.validate_fp8_setup(device)["checks"]
     for name, check in checks.items():
@@ -85,7 +85,7 @@ def native_linear(device: torch.device) -> None:
     for name, path in layer.paths.items():
         print(f"  {name:<12} {path.name}")
     print(f"Errors: output {off:.2%}, weight gradient {off_gradient:.2%}")
-    told(layer.fallback)
+    report_fallback(layer.fallback)
     require(off <= 0.045 and off_gradient <= 0.09, "at most 4.5 % and 9 %")
 
 
@@ -111,7 +111,7 @@ def inference_engine(device: torch.device) -> None:
     print(f"  Whole model: {whole[0]:.2f} MiB -> {whole[1]:.2f} MiB")
     print(f"  Saved: {found['saved_fraction']:.1%} (of the weights {1 - after / before:.0%})")
     print(f"\nOutput: {tuple(out.shape)}, {error(out, expected):.2%} from float32's")
-    told(next(iter(layers.values()))["fallback"])
+    report_fallback(next(iter(layers.values()))["fallback"])
     require(len(layers) == 6 and after * 4 == before, "six layers of a quarter of the bytes")
     require(error(out, expected) <= 0.05, "an output within 5 %")
 
@@ -156,7 +156,7 @@ def training(device: torch.device) -> None:
         optimizers[1].zero_grad()
         if step % 5 == 0:
             print(f"  Step {step}: loss {losses[-1]:.4f} (float32: {wanted.item():.4f})")
-    told(model.up.fallback)
+    report_fallback(model.up.fallback)
     found = engine.statistics()
     print(f"Steps: {found['steps']}, left out: {found['overflows']}; float32 needs no loss scale")
     moved = error(model.up.weight, before.up.weight)
@@ -185,7 +185,7 @@ def benchmark(device: torch.device) -> None:
         print(f"  BF16: {1e3 * theirs:.3f} ms")
         print(f"  Speedup: {outcome.ratio()}")
         print(f"  Output {outcome.equality.error:.2%} from bfloat16's; half of the bytes")
-        told(layers.float8.fallback)
+        report_fallback(layers.float8.fallback)
         require(storage(layers.float8, layers.plain)[0] == 0.5, "half of bfloat16's bytes")
     if not fp8.get_fp8_info(device)["hardware_accelerated"]:
         print("\nThis device has no FP8 units: all that float8 can save here is memory.")

@@ -16,8 +16,9 @@ from orchestrator.application.cell.flow_context import (
     overdue,
     record_failure,
     record_machine_ended_at,
+    require_machine_of,
 )
-from orchestrator.application.cell.launching import (
+from orchestrator.application.cell.lease_machine import (
     is_gone,
     note_still_ordered,
     resolve_unanswered_launch,
@@ -100,8 +101,10 @@ def _terminate_lease(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
     """Clean the machine, then terminate it; return whether the lease is closed."""
     if lease.endpoint is not None and not _clean_machine(deps, now, lease, lease.endpoint):
         return False
+    provider = deps.provider(lease.provider)
     try:
-        deps.provider(lease.provider).terminate(lease.machine_id)
+        require_machine_of(lease, provider.inspect(lease.machine_id), deps.identity.project)
+        provider.terminate(lease.machine_id)
     except MachineError as error:
         logger.warning("lease %s: not terminated yet: %s", lease.id, error)
         return False
@@ -139,6 +142,7 @@ def _close_if_gone(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
             deps.stores, lease, machine, since=now.cell.entered_at, at=at
         )
         if not is_gone(deps, lease, machine, at=at):
+            require_machine_of(lease, machine, deps.identity.project)
             provider.terminate(lease.machine_id)
             return False
     except MachineError as error:

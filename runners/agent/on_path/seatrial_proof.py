@@ -30,8 +30,8 @@ import seatrial_code
 import seatrial_origins
 import seatrial_start
 from _pytest.config import default_plugins
+from seatrial_module_snapshots import ChangedName, ModuleSnapshot
 from seatrial_origins import MODULES
-from seatrial_snapshots import ChangedName, ModuleSnapshot
 
 _WATCHED = (
     "pytest_collect_file",

@@ -18,7 +18,7 @@ from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import cut
 from orchestrator.dashboard.pages.gates.channels import channel_table, last_test
 from orchestrator.dashboard.pages.gates.keys import key_table
-from orchestrator.dashboard.pages.gates.rules import summary_of
+from orchestrator.dashboard.pages.gates.verdict_tables import summary_of
 from orchestrator.dashboard.responses import Page, PageRequest, PageRequestDep
 from orchestrator.dashboard.table import Badge, Column, Moment, Row, Several, Table, TableCell, Text
 
