@@ -12,7 +12,12 @@ from functools import reduce
 
 from orchestrator.application.baselines import GatePlatforms, baselines, with_changes
 from orchestrator.application.context import Context
-from orchestrator.application.freeze_cell import Before, freeze_cell, quarantine_of, subject_of
+from orchestrator.application.freeze_cell import (
+    EarlierResults,
+    freeze_cell,
+    quarantine_of,
+    subject_of,
+)
 from orchestrator.application.gather_evidence import (
     CountedCell,
     GatheredCell,
@@ -42,7 +47,7 @@ from orchestrator.domain.test_identity import normal_nodeid
 _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 _PASSED = (TestOutcome.PASSED, TestOutcome.XPASSED)
 _BAD = (TestOutcome.FAILED, TestOutcome.ERROR)
-_NOTHING = Before(0, None, frozenset())
+_NOTHING = EarlierResults(0, None, frozenset())
 
 
 def with_failed_before(
@@ -235,7 +240,9 @@ def freeze(
     return _with_decisions(context, gate, frozen)
 
 
-def _frozen(one: CountedCell, before: Before, quarantines: Sequence[Quarantine]) -> CellEvidence:
+def _frozen(
+    one: CountedCell, before: EarlierResults, quarantines: Sequence[Quarantine]
+) -> CellEvidence:
     cell = reduce(merge_reruns, (freeze_cell(part, before, quarantines) for part in one.parts))
     others = [subject_of(part) for part in one.replaced]
     told = [subject for n, subject in enumerate(others) if subject not in others[:n]]

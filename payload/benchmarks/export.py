@@ -37,7 +37,7 @@ class Arms:
     """A loaded file, the model to compare it with, and their device."""
 
     file_format: str
-    file: export.Exported
+    file: export.LoadedFile
     model: nn.Module
     device: torch.device
 

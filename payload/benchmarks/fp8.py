@@ -221,8 +221,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     sizes = SIZES + LARGE if accelerator else SIZES
     print(f"FP8 linear layer, torchbridge {__version__}, {describe(device)}")
-    told = get_fp8_info(device)
-    print(f"scaled_mm: {told['scaled_mm'] or told['why_not']}")
+    info = get_fp8_info(device)
+    print(f"scaled_mm: {info['scaled_mm'] or info['why_not']}")
     how = {"granularity": options.granularity, "compiled": options.compile}
     budget_s, good, outcomes = options.budget / len(sizes) / len(BASELINES), [], {}
     for size in sizes:

@@ -80,7 +80,7 @@ def targets(benchmarks: list[str], small: bool) -> list[str]:
 def machine(device: torch.device) -> dict[str, Any]:
     """Describe device, commit, versions and peaks that the figures belong to."""
     hardware = probe(device)
-    told = {
+    result = {
         "device": describe(device),
         "uuid": _uuid(device),
         "commit": commit(),
@@ -99,8 +99,8 @@ def machine(device: torch.device) -> dict[str, Any]:
     memory.empty_cache(device)  # the benchmarks need it
     for package in ("triton", "transformers"):
         found = importlib.util.find_spec(package)
-        told[package] = importlib.import_module(package).__version__ if found else None
-    return told
+        result[package] = importlib.import_module(package).__version__ if found else None
+    return result
 
 
 def _uuid(device: torch.device) -> str | None:
@@ -130,21 +130,21 @@ def run_child(name: str, device: torch.device, small: bool, out: Path) -> int:
     limits = {"pairs": 24, "at_least": 12, "budget_s": 0.5} if small else {}
     limits = {"pairs": 200, "budget_s": BUDGET_S, "precision": 0.01, **limits}
     start = time.monotonic()
-    told: dict[str, Any] = {"target": name}
+    result: dict[str, Any] = {"target": name}
     try:
         torch.manual_seed(0)
         with torch.no_grad(), whole_float32():  # arms that need gradients switch them on
             with refusing():
                 benchmark = makers()[name](device, small)
                 outcome = run_benchmark(benchmark, **limits)
-            told |= outcome.to_dict()
+            result |= outcome.to_dict()
             if False in (outcome.goal_met, outcome.memory_goal_met):
-                put(out, json.dumps(told | {"unprofiled": ""}))  # a profiler may take us along
-                told |= profiles(benchmark)
+                put(out, json.dumps(result | {"unprofiled": ""}))  # a profiler may take us along
+                result |= profiles(benchmark)
     except RefusedError as refusal:
         print(f"{name}: refused: {refusal}", flush=True)
-        told |= {"refused": str(refusal), "absent": refusal.absent}
-    put(out, json.dumps(told | {"whole_s": time.monotonic() - start}))
+        result |= {"refused": str(refusal), "absent": refusal.absent}
+    put(out, json.dumps(result | {"whole_s": time.monotonic() - start}))
     return 0
 
 
@@ -202,16 +202,18 @@ def in_a_process(
         out, log = Path(folder, "outcome.json"), Path(folder, "said")
         words += ["--out", str(out)] + (["--small"] if options.small else [])
         code = child(words, log, limit)
-        said = log.read_text(errors="replace")
-        print(said, end="", flush=True)
+        output = log.read_text(errors="replace")
+        print(output, end="", flush=True)
         why = f"still running after {limit:g} s" if code is None else ended(code)
         if code != 0:
             print(f"{name}: {why}", flush=True)
         if out.is_file():
-            told = json.loads(out.read_text())
-            return unthrottled(told | ({"unprofiled": why} if told.get("unprofiled") == "" else {}))
-        told = {"target": name, "error": why}
-        return told if code is None else told | {"error": said[-SAID:] or why, "exit": code}
+            result = json.loads(out.read_text())
+            return unthrottled(
+                result | ({"unprofiled": why} if result.get("unprofiled") == "" else {})
+            )
+        result = {"target": name, "error": why}
+        return result if code is None else result | {"error": output[-SAID:] or why, "exit": code}
 
 
 def suites_in_a_process(name: str, limit: float) -> dict[str, Any]:
@@ -219,24 +221,26 @@ def suites_in_a_process(name: str, limit: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="torchbridge-gpu-") as folder:
         log = Path(folder, "said")
         code = child(gpu_suites.words(name), log, limit)
-        said = log.read_text(errors="replace")
+        output = log.read_text(errors="replace")
     why = f"still running after {limit:g} s" if code is None else None
     if code not in (None, 0, 1):  # 1: tests failed
-        why = f"{ended(code)}: {said[-SAID:]}"
-    told = gpu_suites.row(name, said, why)
-    print(f"{name}: {told['passed']} passed, {told['failed']} failed, {told['skipped']} skipped")
-    print(*told["failures"], *([why] if why else []), sep="\n", flush=True)
-    return told
+        why = f"{ended(code)}: {output[-SAID:]}"
+    result = gpu_suites.row(name, output, why)
+    print(
+        f"{name}: {result['passed']} passed, {result['failed']} failed, {result['skipped']} skipped"
+    )
+    print(*result["failures"], *([why] if why else []), sep="\n", flush=True)
+    return result
 
 
-def unthrottled(told: dict[str, Any]) -> dict[str, Any]:
+def unthrottled(result: dict[str, Any]) -> dict[str, Any]:
     """Return the row, or a rejected row if the device was throttled during its samples."""
-    samples = told.get("samples", ())
+    samples = result.get("samples", ())
     share = sum(one["readings"].get("throttled", 0.0) for one in samples) / max(1, len(samples))
     if share <= THROTTLED:
-        return told
+        return result
     why = f"throttled in {share:.0%} of the samples: not counted, and tried again"
-    return {"target": told["target"], "rejected": why, "row": told}
+    return {"target": result["target"], "rejected": why, "row": result}
 
 
 def ended(code: int) -> str:
@@ -249,8 +253,8 @@ def ended(code: int) -> str:
 
 def child(words: list[str], log: Path, limit: float) -> int | None:
     """Run a command and return its exit code, or None if it was killed after `limit` seconds."""
-    with log.open("wb") as said:
-        streams = {"stdin": subprocess.PIPE, "stdout": said, "stderr": subprocess.STDOUT}
+    with log.open("wb") as output:
+        streams = {"stdin": subprocess.PIPE, "stdout": output, "stderr": subprocess.STDOUT}
         process = subprocess.Popen(words, **streams, start_new_session=True)
     try:
         return process.wait(limit)
@@ -376,11 +380,11 @@ def main(arguments: list[str] | None = None) -> int:
 def everything(options: argparse.Namespace, device: torch.device) -> int:
     """Run what is missing until the budget is spent; return 0 if all results are good."""
     until = time.monotonic() + options.budget
-    told = {"schema": 1, "machine": machine(device), "small": options.small}
-    now = told["machine"].get("commit", "")
+    result = {"schema": 1, "machine": machine(device), "small": options.small}
+    now = result["machine"].get("commit", "")
     names = targets(list(makers()), options.small)
     wanted = [n for n in names if not options.only or n.startswith(tuple(options.only))]
-    done = {} if options.anew and not options.only else earlier(options.out, told)
+    done = {} if options.anew and not options.only else earlier(options.out, result)
     left = missing(wanted, done, options, now)
     print(f"{len(left)} of {len(wanted)} targets, torchbridge {__version__}, {describe(device)}")
     options.out.mkdir(parents=True, exist_ok=True)
@@ -390,9 +394,9 @@ def everything(options: argparse.Namespace, device: torch.device) -> int:
             wanted = [one for one in wanted if one not in left[count:]]
             break
         done[name] = in_a_process(name, options, until - time.monotonic()) | {"commit": now}
-        told["benchmarks"] = [done[n] for n in names if n in done]
-        put(options.out / "gpu.json", json.dumps(told, indent=1))
-        put(options.out / "gpu.md", page(told))
+        result["benchmarks"] = [done[n] for n in names if n in done]
+        put(options.out / "gpu.json", json.dumps(result, indent=1))
+        put(options.out / "gpu.md", page(result))
     results = [done[name] for name in wanted if name in done]
     whole = measured(results, options)
     line, good = summarise(results)

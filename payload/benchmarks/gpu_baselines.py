@@ -180,14 +180,14 @@ def decode(opponent: str, device: torch.device, small: bool, *, compiled: bool =
     ids = torch.tensor([PROMPT], device=device) % (600 if small else 50257)
     new = 5 if small else 50
     compiled &= not small
-    name, other, told = rivals(opponent, model, baseline, ids.shape[1] + new, compiled)
+    name, other, rival = rivals(opponent, model, baseline, ids.shape[1] + new, compiled)
     path, ours = own.generation(model, ids.shape[1] + new, compiled)
     text = torch.randint(0, model.config.vocabulary, (1, TEXT_TOKENS - new), device=device)
     return Benchmark(
         name=f"decode/bf16/{opponent}",
         subject=Arm(f"bfloat16, {path}", partial(ours, ids, new)),
         baseline=Arm(name, partial(other, ids, new)),
-        equal=lambda *_: agreeing(model, told, text, "int8_bfloat16"),
+        equal=lambda *_: agreeing(model, rival, text, "int8_bfloat16"),
         device=device,
         params={"dtype": "bfloat16", "new_tokens": new},
         goal=1.0,

@@ -49,7 +49,7 @@ def against_compiled(
     kernel: Callable[[], object],
     formula: Callable[..., object],
     inputs: tuple[Tensor, ...],
-    **told: Any,
+    **settings: Any,
 ) -> Benchmark:
     """Compare a kernel with the compiled formula of `inputs`, with cold caches."""
     x = inputs[0]
@@ -63,7 +63,7 @@ def against_compiled(
         params=params,
         goal=1.0,
         cold=True,
-        **{"equal": NEAR, **told},
+        **{"equal": NEAR, **settings},
     )
 
 
@@ -123,8 +123,8 @@ def linear_cross_entropy(
     benchmark = against_compiled("linear_cross_entropy", kernel, formula, (x, weight, target))
     baseline = Arm("torch.compile", library, compiled=True)
     work = Work(flops=6 * tokens * width * classes, number="bf16")
-    told = {"goal": 1.5, "memory_goal": memory_goal, "work": work, "cold": False}
-    return replace(benchmark, baseline=baseline, **told)
+    settings = {"goal": 1.5, "memory_goal": memory_goal, "work": work, "cold": False}
+    return replace(benchmark, baseline=baseline, **settings)
 
 
 def moe_experts(device: torch.device, small: bool) -> Benchmark:

@@ -144,10 +144,10 @@ def tell(name: str, stage: Stage) -> None:
         if result.name == "compile" and not result.applied and result.effect is None:
             evidence.degraded(f"{name}: not compiled: {result.reason}")
         if result.effect is not None:
-            told, effect = f"levels/{name}/{stage.level}/{result.name}/effect", result.effect
+            prefix, effect = f"levels/{name}/{stage.level}/{result.name}/effect", result.effect
             params = {"low": effect.low, "high": effect.high, "pairs": effect.pairs}
             params |= {"device": str(stage.x.device), "kept": int(result.applied)}
-            evidence.metric(told, [effect.ratio], unit="x", direction="higher", **params)
+            evidence.metric(prefix, [effect.ratio], unit="x", direction="higher", **params)
 
 
 def describe_pass(result: PassResult) -> str:
@@ -163,8 +163,8 @@ def equals_float64(name: str, stage: Stage, expected: Tensor) -> bool:
     error = relative_error(stage.model(stage.x), expected)
     limit = LIMITS[stage.level]
     print(f"  relative error {error:.1e} against float64, {limit:g} allowed")
-    told = f"levels/{name}/{stage.level}/equals_float64"
-    return evidence.check(told, error <= limit, value=error, unit="relative", tolerance=limit)
+    prefix = f"levels/{name}/{stage.level}/equals_float64"
+    return evidence.check(prefix, error <= limit, value=error, unit="relative", tolerance=limit)
 
 
 def against(
@@ -174,16 +174,16 @@ def against(
 
     Without a threshold the interval's lower end is only reported.
     """
-    told = f"levels/{name}/{stage.level}/{title.replace(' ', '_')}"
+    prefix = f"levels/{name}/{stage.level}/{title.replace(' ', '_')}"
     if count := same_operators(stage.model, other, stage.x):
         print(f"  runs the same {count} operators as {title}: 1x, nothing to time")
-        return evidence.check(f"{told}/threshold", True, value=1.0, unit="x", tolerance=THRESHOLD)
+        return evidence.check(f"{prefix}/threshold", True, value=1.0, unit="x", tolerance=THRESHOLD)
     arms = [
         Arm(label, lambda model=model: model(stage.x), compiled=hasattr(model, "_orig_mod"))
         for label, model in ((stage.level, stage.model), (title, other))
     ]
     benchmark = Benchmark(
-        name=told,
+        name=prefix,
         subject=arms[0],
         baseline=arms[1],
         equal=close_to(LIMITS[stage.level]),
@@ -195,7 +195,7 @@ def against(
         return outcome.ok
     low = outcome.ratio().low
     kept = evidence.check(
-        f"{told}/threshold", low >= threshold, value=low, unit="x", tolerance=threshold
+        f"{prefix}/threshold", low >= threshold, value=low, unit="x", tolerance=threshold
     )
     word = "kept" if kept else "MISSED"
     print(f"  threshold {threshold:g}x of {title} {word} by the lower end {low:.3f}")

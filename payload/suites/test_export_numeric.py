@@ -44,7 +44,7 @@ def write(file_format: str, folder, model: nn.Module, x, **settings) -> export.E
     return export.EXPORTERS[file_format](model, path, x, **settings)
 
 
-def load(file_format: str, folder, fresh: nn.Module) -> export.Exported:
+def load(file_format: str, folder, fresh: nn.Module) -> export.LoadedFile:
     """What `write` wrote; a format without code fills `fresh`, whose weights are others."""
     path = folder / f"m{SUFFIX[file_format]}"
     if file_format == "safetensors":
@@ -53,7 +53,7 @@ def load(file_format: str, folder, fresh: nn.Module) -> export.Exported:
 
 
 @torch.no_grad()
-def assert_same(loaded: export.Exported, model: nn.Module, *inputs: torch.Tensor) -> None:
+def assert_same(loaded: export.LoadedFile, model: nn.Module, *inputs: torch.Tensor) -> None:
     """The file's outputs are the model's in float64 on the CPU."""
     wide = copy.deepcopy(model).cpu().double().eval()
     cpu = [x.cpu().double() if x.is_floating_point() else x.cpu() for x in inputs]

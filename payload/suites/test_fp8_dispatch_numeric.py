@@ -175,10 +175,10 @@ class TestChoice:
             (
                 Job(*LARGE),
                 ROCM_TELLS,
-                "not predicted: the peaks of gfx942 are not told",
+                "not predicted: the peaks of gfx942 are unknown",
             ),
         ],
-        ids=["no units", "faster", "slower", "float32", "not told"],
+        ids=["no units", "faster", "slower", "float32", "unknown peaks"],
     )
     def test_reasons(self, job, hardware, reason):
         assert choose(job, hardware).reason == reason

@@ -268,12 +268,12 @@ def check_toolkit(system: SystemUnderTest) -> Finding:
     program = system.find_program("nvcc")
     if program is None:
         return warned("no nvcc on PATH", "only needed to build CUDA extensions")
-    said = subprocess.run(
+    done = subprocess.run(
         [program, "--version"], check=False, capture_output=True, text=True, timeout=30
     )
-    found = re.search(r"release (\d+)\.(\d+)", said.stdout)
-    if said.returncode or found is None:
-        return failed(f"{program} --version fails: {said.stderr.strip()[:200]}", "reinstall it")
+    found = re.search(r"release (\d+)\.(\d+)", done.stdout)
+    if done.returncode or found is None:
+        return failed(f"{program} --version fails: {done.stderr.strip()[:200]}", "reinstall it")
     version = ".".join(found.groups())
     details = {"version": version, "program": program, "torch": torch.version.cuda}
     if torch.version.cuda and torch.version.cuda.split(".")[0] != found.group(1):

@@ -1,14 +1,10 @@
-"""UC2: GPT-2 124M on this machine's device, 50 new tokens, against what one would write otherwise.
+"""UC2: generate 50 tokens by GPT-2 124M on this machine's device, and compare with a baseline.
 
-A user wins time at the same tokens. The report of 2026-01-31 measured 2,045.8 ms before and 2,016.6
-ms after (1.01x, A10G) without a KV cache in either arm; here the baseline has one (transformers'
-generate(), or a loop), which is what a user has who does nothing. Measured on a CPU only: 1.5x
-(docs/explanation/kernels.md). On a GPU it is not measured yet, nor is the strongest thing that
-transformers has there: `generate` with a static cache, compiled.
-
-The same weights in both arms, and the same tokens, or nothing is timed. Weights are random, since
-nothing is fetched: the text means nothing, the work is the same. Run: `python -m
-use_cases.llm_inference`.
+The baseline has a KV cache: transformers' generate(), or a loop. Both arms have the same random
+weights and must give the same tokens before they are timed. The report of 2026-01-31 measured
+2,045.8 ms before and 2,016.6 ms after (1.01x, A10G) without a KV cache in either arm. Measured on a
+CPU only: 1.5x (docs/explanation/kernels.md); not yet on a GPU, nor against `generate` with a
+compiled static cache. Run: `python -m use_cases.llm_inference`.
 """
 
 from __future__ import annotations

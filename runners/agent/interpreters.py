@@ -76,7 +76,7 @@ venv.EnvBuilder(symlinks=True).create(sys.argv[1])
 """Looks at the interpreter, then does what ``-m venv --without-pip`` does, without its imports."""
 
 
-class Made(NamedTuple):
+class VirtualEnvironment(NamedTuple):
     """A virtual environment, and the packages of the interpreter that made it."""
 
     site_paths: Tuple[str, ...]
@@ -88,7 +88,7 @@ class VenvError(Exception):
     """A virtual environment cannot be created; the text gives the reason."""
 
 
-def make_venv(python: str, folder: Path, run: Run) -> Made:
+def make_venv(python: str, folder: Path, run: Run) -> VirtualEnvironment:
     """Create a virtual environment without pip.
 
     Args:
@@ -115,7 +115,7 @@ def make_venv(python: str, folder: Path, run: Run) -> Made:
         raise VenvError(f"{python} cannot make a venv: {said or f'exit code {answer.exit_code}'}")
     paths = found["site_paths"]
     assert isinstance(paths, list)
-    return Made(tuple(map(str, paths)), has_pip=found["has_pip"] is True)
+    return VirtualEnvironment(tuple(map(str, paths)), has_pip=found["has_pip"] is True)
 
 
 _BUNDLED = """

@@ -9,7 +9,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from . import job_env, processes
 from .attempt_context import AttemptContext, JobRunner
-from .benchmark_arms import Arm, ArmReport, Fresh, Resident
+from .benchmark_arms import Arm, ArmReport, ProcessPerTurn, Resident
 from .file_marks import mark_of
 from .heartbeat import is_nearly_full
 from .job_context import JobContext
@@ -146,7 +146,7 @@ class JobRun:
             share=_FOR_TURNS if beside else 1.0,
             own=processes.of_session if resident else None,
         )
-        kind = Resident if resident else Fresh
+        kind = Resident if resident else ProcessPerTurn
         return kind(job_context, arm_report, watch, _unannounced if beside else self._started)
 
     def _left_s(self) -> float:
@@ -183,7 +183,7 @@ class JobRun:
         )
         return suite.run(
             lambda argv, more: self._process(
-                watch, argv, job_env.sheltered({**job_context.env, **more})
+                watch, argv, job_env.without_pythonpath({**job_context.env, **more})
             )
         )
 

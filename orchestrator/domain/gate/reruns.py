@@ -138,6 +138,7 @@ def merge_reruns(earlier: CellEvidence, later: CellEvidence) -> CellEvidence:
         ingested=any(cell.ingested for cell in told),
         own_environment=any(cell.own_environment for cell in told),
         own_baseline=any(cell.own_baseline for cell in told),
+        other_subject=next((cell.other_subject for cell in told if cell.other_subject), ""),
         lost_attempts=tuple(one for cell in told for one in cell.lost_attempts),
         packages=_agreed([cell.packages for cell in told]),
         fingerprint=later.fingerprint if earlier.fingerprint == later.fingerprint else "",

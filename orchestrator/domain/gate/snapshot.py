@@ -193,6 +193,8 @@ class CellEvidence:
     """Hardware that the matrix requires."""
     machines: tuple[MachineEvidence, ...] = field(default=(), metadata=LATER)
     """Machines of its jobs; empty for ingested evidence."""
+    other_subject: str = field(default="", metadata=LATER)
+    """Where the payload itself is the subject: another version of it that is installed."""
     own_baseline: bool = field(default=False, metadata=LATER)
     """Whether the baseline of its paired benchmarks is the subject itself."""
 

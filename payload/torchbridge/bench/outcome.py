@@ -138,11 +138,11 @@ class Outcome:
         """Return the lines to print: the ratio, each arm, then roofline, sensors and goals."""
         benchmark = self.benchmark
         if not self.equality.equal:
-            return [f"{benchmark.name}: {self._said_equal()}: the arms differ, nothing is timed"]
+            return [f"{benchmark.name}: {self._equality_text()}: the arms differ, nothing is timed"]
         ratio = self.ratio()
         table = [f"{benchmark.name}: {ratio} of {benchmark.baseline.name}, {self._how_sure(ratio)}"]
         table += [self._arm_line(arm, title) for arm, title in zip(ARMS, self._titles, strict=True)]
-        table.append(f"  {self._said_equal()}; {self.clock}, cache {self.cache}")
+        table.append(f"  {self._equality_text()}; {self.clock}, cache {self.cache}")
         if self.roofline is not None and str(self.roofline):
             table.append(f"  {self.roofline}")
         readings = summary(sample.readings for sample in self.samples)
@@ -158,7 +158,7 @@ class Outcome:
         each = f", {self.calls} calls a sample" if self.calls > 1 else ""
         return f"{ratio.confidence:.1%} interval of {ratio.quads} ABBA quads{each}"
 
-    def _said_equal(self) -> str:
+    def _equality_text(self) -> str:
         equality = self.equality
         word = "equal" if equality.equal else "not equal"
         return f"{word}: {equality.error:.2g} {equality.unit}, {equality.tolerance:g} allowed"
@@ -183,14 +183,14 @@ class Outcome:
             )
         if benchmark.memory_goal is not None:
             share, met = self.memory_ratio, "met" if self.memory_goal_met else "not met"
-            said = "not known" if share is None else f"{share:.3f}x of the baseline's, {met}"
-            marks.append(f"memory goal {benchmark.memory_goal:g}x: {said}")
+            text = "not known" if share is None else f"{share:.3f}x of the baseline's, {met}"
+            marks.append(f"memory goal {benchmark.memory_goal:g}x: {text}")
         return [f"  {'; '.join(marks)}"] if marks else []
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything, including all samples, in JSON's types."""
         benchmark = self.benchmark
-        told: dict[str, Any] = {
+        values: dict[str, Any] = {
             "name": benchmark.name,
             "subject": benchmark.subject.name,
             "baseline": benchmark.baseline.name,
@@ -213,9 +213,9 @@ class Outcome:
             "samples": [asdict(sample) for sample in self.samples],
         }
         if self.samples:
-            told["ratio"] = asdict(self.ratio())
-            told["ratio_99"] = asdict(self.ratio(0.99))
-        return told
+            values["ratio"] = asdict(self.ratio())
+            values["ratio_99"] = asdict(self.ratio(0.99))
+        return values
 
 
 def _finite(error: float) -> float | None:

@@ -56,8 +56,8 @@ def cpu_readings(root: Path = Path("/")) -> Readings:
     """Read cpu_mhz (mean of the cores), cpu_temperature_c (hottest zone), load_1m and running."""
     found: Readings = {}
     clocks = _numbers(_texts(root, "sys/devices/system/cpu", "cpu[0-9]*/cpufreq/scaling_cur_freq"))
-    said = re.findall(r"^cpu MHz\s*:\s*([0-9.]+)", _text(root / "proc/cpuinfo"), re.MULTILINE)
-    if clocks := [khz / 1e3 for khz in clocks] or _numbers(said):
+    raw = re.findall(r"^cpu MHz\s*:\s*([0-9.]+)", _text(root / "proc/cpuinfo"), re.MULTILINE)
+    if clocks := [khz / 1e3 for khz in clocks] or _numbers(raw):
         found["cpu_mhz"] = round(sum(clocks) / len(clocks), 1)
     if heat := _numbers(_texts(root, "sys/class/thermal", "thermal_zone*/temp")):
         found["cpu_temperature_c"] = max(heat) / 1e3
@@ -98,8 +98,8 @@ class NvmlSensors:
 
     def read_sensors(self) -> Readings:
         """Read sm_clock_mhz, gpu_temperature_c, power_w and throttled (0 or 1), if available."""
-        said = {name: self._ask(*question) for name, question in self._asked.items()}
-        found = {name: value for name, value in said.items() if value is not None}
+        raw = {name: self._ask(*question) for name, question in self._asked.items()}
+        found = {name: value for name, value in raw.items() if value is not None}
         self._asked = {name: self._asked[name] for name in found}
         scales = {"power_w": 1e-3}
         readings = {name: value * scales.get(name, 1.0) for name, value in found.items()}

@@ -71,7 +71,7 @@ def why_not_worth_it(model: nn.Module, watch: Watch, hardware: Hardware, number:
     return f"a step computes for {1e3 * device_s:.1f} ms and is asked for in {1e3 * host_s:.1f} ms"
 
 
-class Recorded:
+class CapturedStep:
     """The captured step of one shape, with the memory that it reads and writes."""
 
     def __init__(
@@ -130,7 +130,7 @@ class GraphedStep:
         self._insist, self._worth = insist, worth
         self._seen: Counter[Any] = Counter()
         self._refused = self._drawn = False  # `_drawn`: random numbers, on the host
-        self._recorded: Recorded | None = None
+        self._recorded: CapturedStep | None = None
         self._shape: Any = None
 
     def __call__(self, batches: Sequence[Batch]) -> Outputs:
@@ -187,7 +187,7 @@ class GraphedStep:
     def _first_replay(self, batches: Sequence[Batch], shape: Any) -> Outputs:
         """Record, which computes nothing, and take the step; as ever, if it cannot be recorded."""
         try:
-            recorded = Recorded(self._update, self._graphs, batches, self._parameters)
+            recorded = CapturedStep(self._update, self._graphs, batches, self._parameters)
         except RuntimeError as error:
             self._refuse(str(error))
             return self._update(batches)

@@ -58,8 +58,8 @@ def memory(request: RequestedConfiguration) -> Finding:
         return failed(message, "raise memory_fraction", **details)
     if request.config.memory.gradient_checkpointing and not _checkpointing_works(request.device):
         return failed("checkpointing changes gradients", "leave it off", **details)
-    told = f"{room / 2**30:.1f} GiB" if room else "a size that is not told"
-    return passed(f"{told} to plan with", **details)
+    text = f"{room / 2**30:.1f} GiB" if room else "an unknown size"
+    return passed(f"{text} to plan with", **details)
 
 
 def _fraction(request: RequestedConfiguration) -> float:
@@ -115,11 +115,11 @@ def hardware(request: RequestedConfiguration) -> Finding:
     if chosen not in (own, "cpu"):
         message = f"asked for {chosen.value}, this is {found.vendor} ({found.target})"
         return failed(message, "leave backend open, or use such a machine")
-    told = asked.nvidia.on(found), asked.amd.on(found)  # refuse what the device has not
+    resolved = asked.nvidia.on(found), asked.amd.on(found)  # refuse what the device has not
     count = torch.cuda.device_count() if request.device.type == "cuda" else 1
     if (asked.device_id or 0) >= count:
         return failed(f"device_id {asked.device_id} of {count} devices", "use a smaller one")
-    details = {"backend": chosen.value, "fp8": told[0].fp8_enabled, "devices": count}
+    details = {"backend": chosen.value, "fp8": resolved[0].fp8_enabled, "devices": count}
     return passed(f"{chosen.value} on {found.name}", **details)
 
 

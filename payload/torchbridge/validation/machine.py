@@ -61,8 +61,8 @@ def memory(machine: Machine) -> Finding:
     wrong = int((read != written).sum())
     if wrong:
         return failed(f"{wrong} numbers came back changed", "test the memory", wrong=wrong)
-    told = f"{size / 2**30:.1f} GiB" if size else "of a size that is not told"
-    return passed(told, memory_bytes=size, checked_bytes=read.nbytes)
+    text = f"{size / 2**30:.1f} GiB" if size else "of unknown size"
+    return passed(text, memory_bytes=size, checked_bytes=read.nbytes)
 
 
 def compute(machine: Machine) -> Finding:

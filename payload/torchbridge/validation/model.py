@@ -169,7 +169,7 @@ def memory_usage(subject: Subject) -> Finding:
     total, there = sum(sizes.values()), subject.hardware.memory_bytes
     message = f"{total / 2**20:.1f} MiB to train"
     if not there:
-        return passed(f"{message}; the device's size is not told", **sizes)
+        return passed(f"{message}; the device's size is unknown", **sizes)
     message = f"{message}, {total / there:.2%} of the device"
     if total > there:
         return failed(message, "use a smaller batch, or checkpointing", **sizes)

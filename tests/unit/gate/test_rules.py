@@ -242,6 +242,18 @@ def test_skips(rule: SkipRule, decision: Decision):
     assert judge(policy(skips=rule), snapshot(cell("gcp-l4", skipping))).decision is decision
 
 
+def test_another_installed_version_of_a_payload_that_is_the_subject_is_not_believed():
+    subject = {"name": "torchbridge", "version": "0.4.6", "payload_sha256": "cd" * 32}
+    verdict = judge(policy(), snapshot(cell(subject=subject, other_subject="0.4.5")))
+    assert verdict.decision is OPEN
+    assert result(verdict, "evidence").outcome is RuleOutcome.UNKNOWN
+    assert result(verdict, "attestation/gcp-l4").sentence == (
+        "gcp-l4 had torchbridge 0.4.5 installed, while the payload itself is the subject,"
+        " torchbridge 0.4.6: its jobs may have imported either; take torchbridge out of the"
+        " interpreter, or name a wheel in the matrix (`subject.wheel`)."
+    )
+
+
 def pairs(slower: float = 1.0, noise: float = 0.0, number: int = 12) -> Pairs:
     subject = tuple(slower * (1 + noise * (n % 3 - 1)) for n in range(number))
     return Pairs(
