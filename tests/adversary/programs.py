@@ -126,14 +126,14 @@ LIES = (
     ),
     *(
         _says(
-            f"a check whose {what} cannot be compared, or is outside its tolerance as a text",
+            f"a check with a tolerance that passes, and its value is {what}",
             f"{_EVENTS}say(check='double', outcome='passed', expected=4, tolerance='0.1', {value})",
         )
         for what, value in {
-            "text": "value='5'",
+            "a text": "value='5'",
             "null": "value=None",
-            "boolean": "value=False",
-            "word": "value='about 4'",
+            "false": "value=False",
+            "a word": "value='about 4'",
         }.items()
     ),
     _says("checks that are all skipped", f"{_EVENTS}say(check='double', outcome='skipped')"),
