@@ -49,7 +49,7 @@ check: $(VENV)/.test ## Format, lint, types, import rules, migrations, sizes
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q --part quick tests/unit/test_code_style.py tests/integration/test_migrations.py
 
-bench: $(VENV)/.test ## Benchmarks: shipping, overhead, ingest, failures, foreign; the payload against itself and its floors (up to 40 minutes)
+bench: $(VENV)/.test ## Benchmarks: shipping, overhead, ingest, failures, foreign; the payload against itself and its speed-up thresholds (up to 40 minutes)
 	tests/system-packages.sh
 	$(BIN)/python -m benchmarks.shipping
 	$(BIN)/python -m benchmarks.overhead
@@ -58,7 +58,7 @@ bench: $(VENV)/.test ## Benchmarks: shipping, overhead, ingest, failures, foreig
 	$(BIN)/python -m benchmarks.failures
 	$(BIN)/python -m benchmarks.foreign_results
 	PYTHONPATH=payload OMP_WAIT_POLICY=PASSIVE $(BIN)/python benchmarks/bench_core_fairness.py
-	cd payload && OMP_WAIT_POLICY=PASSIVE ../$(BIN)/python -m benchmarks.floors
+	cd payload && OMP_WAIT_POLICY=PASSIVE ../$(BIN)/python -m benchmarks.cpu_speedup_thresholds
 
 bench-gpu: $(VENV)/.run ## Correctness, then every target on this machine's GPU, for BUDGET seconds: one JSON file and one page in OUT; again: what is missing
 	cd payload && ../$(BIN)/python -m benchmarks.gpu --budget $(BUDGET) --out $(abspath $(OUT)) $(ARGS)

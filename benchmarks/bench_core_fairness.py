@@ -19,7 +19,7 @@ import torch.nn.functional as F  # noqa: N812 - as everybody calls it
 from torch import Tensor, nn
 
 from torchbridge import __version__, evidence
-from torchbridge.bench import Arm, Duel, Outcome, identical, run_duel
+from torchbridge.bench import Arm, Benchmark, Outcome, identical, run_benchmark
 from torchbridge.device import describe, pick_device
 
 COMPARISONS, MOST_OUTSIDE = 50, 3
@@ -109,17 +109,17 @@ WORKS: tuple[Make, ...] = (
 SMALL: tuple[Make, ...] = (product, softmax, norm, gather)  # some ten microseconds a unit
 
 
-def same_twice(device: torch.device, count: int) -> Iterator[Duel]:
-    """`count` duels of a work against itself, each work in growing sizes."""
+def same_twice(device: torch.device, count: int) -> Iterator[Benchmark]:
+    """`count` benchmarks of a work against itself, each work in growing sizes."""
     for number in range(count):
         make, size = WORKS[number % len(WORKS)], 1 + number // len(WORKS)
         work = make(device, size)
         name = f"a_a/{make.__name__}/{size}"
         arms = {"subject": Arm("A", work), "baseline": Arm("A again", work)}
-        yield Duel(name=name, **arms, equal=identical, device=device)
+        yield Benchmark(name=name, **arms, equal=identical, device=device)
 
 
-def slowed(device: torch.device, number: int) -> Duel:
+def slowed(device: torch.device, number: int) -> Benchmark:
     """The `number`-th try: the subject does 21 units of the work where the baseline does 20."""
     make = SMALL[number % len(SMALL)]
     work = make(device, 1)
@@ -129,7 +129,7 @@ def slowed(device: torch.device, number: int) -> Duel:
             work()
         return work()
 
-    return Duel(
+    return Benchmark(
         name=f"a_a/planted/{number}/{make.__name__}",
         subject=Arm(f"{PLANTED} units", lambda: repeat(PLANTED)),
         baseline=Arm(f"{UNITS} units", lambda: repeat(UNITS)),
@@ -142,15 +142,20 @@ def show(outcome: Outcome, word: str) -> None:
     """One line."""
     ratio = outcome.ratio(SURE)
     sure = f"{ratio.confidence:.1%} of {ratio.quads} quads"
-    print(f"  {outcome.duel.name:<34} {ratio}  {sure:<20} {word}", flush=True)
+    print(f"  {outcome.benchmark.name:<34} {ratio}  {sure:<20} {word}", flush=True)
 
 
 def outside(device: torch.device, count: int, budget_s: float) -> int:
     """How many of `count` works differ from themselves."""
     missed = 0
-    for duel in same_twice(device, count):
-        outcome = run_duel(
-            duel, pairs=1000, at_least=16, budget_s=budget_s / count, confidence=SURE, quiet=True
+    for benchmark in same_twice(device, count):
+        outcome = run_benchmark(
+            benchmark,
+            pairs=1000,
+            at_least=16,
+            budget_s=budget_s / count,
+            confidence=SURE,
+            quiet=True,
         )
         missed += not outcome.agrees(SURE)
         show(outcome, "" if outcome.agrees(SURE) else "OUTSIDE")
@@ -161,7 +166,7 @@ def found(device: torch.device, tries: int, budget_s: float) -> int:
     """In how many tries the planted slow-down was seen."""
     seen = 0
     for number in range(tries):
-        outcome = run_duel(
+        outcome = run_benchmark(
             slowed(device, number),
             pairs=100_000,
             at_least=16,

@@ -16,8 +16,8 @@ from sqlalchemy import text
 from benchmarks.ingest import with_postgres, with_sqlite
 from benchmarks.timing import median_of
 from orchestrator.application.describe_run import describe_run
+from orchestrator.domain.failure_signature import failure_groups
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue
-from orchestrator.domain.signature import failure_groups
 from orchestrator.store.database import Database
 from tests.databases import NOW, Agent, attempt, create
 from tests.postgres import PostgresMissingError

@@ -8,11 +8,13 @@ from collections.abc import Collection, Mapping
 from decimal import Decimal
 from ipaddress import IPv4Network
 from pathlib import Path
+from typing import get_args
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.commit import Commit
+from orchestrator.domain.document_problems import SCALARS
 
 PREFIX = "SEATRIAL_"
 _PROJECT = re.compile(r"[a-z][a-z0-9-]{0,39}")
@@ -37,7 +39,7 @@ class SettingsError(ValueError):
 class Settings(BaseModel):
     """Settings of the environment. Read them with `load`."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
     home: Path = Field(default=Path("var"), validate_default=True)
     """The home folder; absolute."""
@@ -215,9 +217,32 @@ def load() -> Settings:
         url = _database_url(settings, settings.database_url_file)
         return Settings.model_validate(given | {"database_url": url})
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        name = _variable(str(first["loc"][0]))
-        raise SettingsError(f"{name} {_reason(first['msg'])}") from None
+        first = error.errors(include_url=False, include_context=False)[0]
+        name = str(first["loc"][0])
+        raise SettingsError(_fault(name, first["msg"], first["input"])) from None
+
+
+_LIMITS = (("gt", "more than"), ("ge", "at least"), ("le", "at most"))
+_QUOTED = 60
+
+
+def _fault(name: str, message: str, value: object) -> str:
+    """Return what is wrong with a variable's value; one that may hold a secret is not quoted."""
+    field = Settings.model_fields[name]
+    kind = next(one for one in (*get_args(field.annotation), field.annotation) if one is not None)
+    must = message.removeprefix("Value error, ")
+    if kind in (int, float, Decimal):
+        words = [SCALARS[kind]]
+        for limit in field.metadata:
+            found = ((says, getattr(limit, key, None)) for key, says in _LIMITS)
+            words += [f"{says} {bound}" for says, bound in found if bound is not None]
+            digits = getattr(limit, "max_digits", None)
+            words += [f"of at most {digits} digits"] if digits else []
+        must = f"must be {', '.join(words)}"
+    text = str(value)
+    is_shown = kind is not SecretStr and not any(sign in text for sign in ("://", "@"))
+    quoted = f", not {text[:_QUOTED]!r}" if is_shown else ""
+    return f"{_variable(name)} {must}{quoted}"
 
 
 def _variable(field: str) -> str:
@@ -301,8 +326,3 @@ def _ingress(cidr: str) -> str:
             " your own address is enough: 203.0.113.7/32"
         )
     return str(network)
-
-
-def _reason(message: str) -> str:
-    said = message.removeprefix("Value error, ")
-    return said if said.startswith("must ") else f"is unusable: {said}"

@@ -32,7 +32,7 @@ _ENDED = {
     "queued": "is queued",
 }
 
-_SAID = {
+_REASONS_IN_VALUE = {
     "timed_out": ("timeout",),
     "cancelled": ("cancelled",),
     "running": ("running",),
@@ -195,7 +195,7 @@ def date(value: date_type) -> str:
 def status(value: Status) -> str:
     """Format a status: glyph, word, reason, and marks (degraded, flaky, no test passed)."""
     reason = phrase(value.reason)
-    notes = [reason] if reason and reason not in _SAID.get(value.code, ()) else []
+    notes = [reason] if reason and reason not in _REASONS_IN_VALUE.get(value.code, ()) else []
     notes += ["degraded"] if value.degraded is not None else []
     notes += [value.nothing_passed] if value.nothing_passed else []
     notes += [f"{term('flaky').glyph} {value.flaky}"] if value.flaky else []

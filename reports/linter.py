@@ -16,13 +16,13 @@ from reports.model.values import Contradiction, ReportModel
 from reports.rules.authored import claims_rule
 from reports.rules.backend import BACKEND_PARTS
 from reports.rules.blocks import RULES, RuleFinding, differs
-from reports.rules.ingested import TOLD_PARTS, recorded_rule
+from reports.rules.ingested import INGESTED_PARTS, recorded_rule
 from reports.rules.metrics import METRIC_RULES, paired_rule, reported_rule
 from reports.rules.money import MONEY_RULES
 from reports.rules.registry import kind_evidence, kind_rules
 from reports.rules.whole_report import platform_rules, summary_rules
 
-EVERY_RULE = {**RULES, **BACKEND_PARTS, **TOLD_PARTS, **METRIC_RULES, **MONEY_RULES}
+EVERY_RULE = {**RULES, **BACKEND_PARTS, **INGESTED_PARTS, **METRIC_RULES, **MONEY_RULES}
 """By the type of the part."""
 
 

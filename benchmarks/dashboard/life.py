@@ -180,7 +180,7 @@ class Life:
         machine_id = f"{zone.rpartition('/')[2]}/{self.attempt_id[-14:]}"
         lease = replace(
             self._lease(zone),
-            state=LeaseState.HELD,
+            state=LeaseState.ACTIVE,
             launched_at=self.at,
             machine_id=machine_id,
             facts=facts_of(self.machine, zone, machine_id, self.trap),

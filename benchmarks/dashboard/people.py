@@ -23,10 +23,10 @@ from orchestrator.application.sign_off import NewWaiver, approve, approve_waiver
 from orchestrator.domain.annotation import Annotation
 from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.cell import Run
+from orchestrator.domain.failure_signature import failure_groups
 from orchestrator.domain.gate.verdict import RuleOutcome, StoredVerdict
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
 from orchestrator.domain.schedule import Firing, FiringState, Schedule
-from orchestrator.domain.signature import failure_groups
 
 _ANN = Person("Ann Author", "token-of-ann")
 RELEASE = f"""\

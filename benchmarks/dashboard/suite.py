@@ -23,8 +23,8 @@ from benchmarks.dashboard.words import (
     troubles,
 )
 from orchestrator.domain.event_facts import MESSAGE_LIMIT, TestFact
+from orchestrator.domain.failure_signature import Signature, signature_of
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.signature import Signature, signature_of
 from orchestrator.store.database import Database
 from orchestrator.store.failure_groups import write_signatures
 from orchestrator.store.write_results import TestCases

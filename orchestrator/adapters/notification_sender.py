@@ -198,7 +198,7 @@ class HttpSender:
             return ""
 
 
-_SAID_LIMIT = 200
+_EXCERPT_CHARS = 200
 _GONE = 410
 
 
@@ -207,7 +207,7 @@ def delivery_answer(
 ) -> DeliveryReceipt:
     """Return the receipt for a response; the statuses in `refused` are not retried."""
     status = answer.status
-    excerpt = one_line(answer.body.decode("utf-8", "replace"), _SAID_LIMIT)
+    excerpt = one_line(answer.body.decode("utf-8", "replace"), _EXCERPT_CHARS)
     said = f"HTTP {status}" + (f": {excerpt}" if excerpt else "")
     if 200 <= status < 300:
         return DeliveryReceipt(

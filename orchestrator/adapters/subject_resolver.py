@@ -26,7 +26,7 @@ from orchestrator.domain.machine import MachineError, Shell
 
 _TIMEOUT_S = 120.0
 _BUILD_TIMEOUT_S = 1800.0
-_SAID_BYTES = 16 * 1024 * 1024
+_OUTPUT_BYTES = 16 * 1024 * 1024
 _WHEEL_LIMIT_BYTES = 1024**3
 _NO_SUCH_REF = 2
 _PACKAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
@@ -214,7 +214,7 @@ def _ask(
 
 def _run(room: BuildFolder, words: tuple[str, ...], timeout_s: float) -> _CommandOutput:
     try:
-        done = room.shell.run(bounded(words), timeout_s=timeout_s, output_limit_bytes=_SAID_BYTES)
+        done = room.shell.run(bounded(words), timeout_s=timeout_s, output_limit_bytes=_OUTPUT_BYTES)
     except MachineError as error:
         raise SubjectUnreachableError(str(error)) from error
     return _CommandOutput(

@@ -11,8 +11,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
-from orchestrator.application.audit import CallEnds
 from orchestrator.application.context import Context
+from orchestrator.application.request_audit import RequestAudit
 from orchestrator.domain.caller_identity import Person
 from orchestrator.store.audit_recorder import Call, recording
 
@@ -53,7 +53,7 @@ class AuditCalls:
         """
         self._app = app
         self._context = context
-        self._ends = CallEnds(context)
+        self._audit = RequestAudit(context)
         self._caller = caller
         self._prefix = prefix
         self._sign_in = sign_in
@@ -70,7 +70,7 @@ class AuditCalls:
         async def end(status: int) -> None:
             nonlocal is_ended
             if not is_ended and call.operation() not in CHANGES_NOTHING:
-                await run_in_threadpool(self._ends.end, call, self._resource(scope), status)
+                await run_in_threadpool(self._audit.record, call, self._resource(scope), status)
             is_ended = True
 
         async def ending(message: Message) -> None:

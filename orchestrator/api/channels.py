@@ -77,7 +77,7 @@ _NEW: dict[str, Example] = {
         },
     },
 }
-_TRY: dict[str, Example] = {
+_TEST: dict[str, Example] = {
     "commit": {
         "summary": "A real status, on a commit of GitHub",
         "value": {"git_sha": "0123456789abcdef0123456789abcdef01234567"},
@@ -87,7 +87,7 @@ _ROTATE: dict[str, Example] = {
     "week": {"summary": "The old secret stays valid for a week", "value": {"overlap_hours": 168}}
 }
 ChannelBody = Annotated[NewChannel, Body(openapi_examples=_NEW)]
-Try = Annotated[ChannelTestRequest | None, Body(openapi_examples=_TRY)]
+ChannelTestBody = Annotated[ChannelTestRequest | None, Body(openapi_examples=_TEST)]
 Rotate = Annotated[RotateRequest | None, Body(openapi_examples=_ROTATE)]
 
 
@@ -147,7 +147,9 @@ def remove_channel(context: ContextDep, channel: ChannelDep) -> None:
 
 
 @writing.post("/channels/{channel}/test")
-def send_test(context: ContextDep, channel: ChannelDep, body: Try = None) -> DeliveryReceipt:
+def send_test(
+    context: ContextDep, channel: ChannelDep, body: ChannelTestBody = None
+) -> DeliveryReceipt:
     """Send a test message now. A successful one enables a disabled channel."""
     return call_channel(context, channel, git_sha=body.git_sha if body else "")
 

@@ -16,7 +16,7 @@ from orchestrator.application.benchmarks import (
     SeriesChange,
     SeriesPoint,
 )
-from orchestrator.application.bisect_gate import BisectRange
+from orchestrator.application.bisect_failures import BisectRange
 from orchestrator.application.ports.statistics import ChangePoint
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.audit import AuditVerification, ChainedEntry
@@ -35,6 +35,7 @@ from orchestrator.domain.channel import (
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.cost_response import CellCost, ProviderCost, RunCost, RunTotal, Spending
 from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice, TestFact
+from orchestrator.domain.failure_signature import FailureGroup, GroupedFailures, Signature
 from orchestrator.domain.flaky import FlakyEvidence, ResultPoint
 from orchestrator.domain.gate.payload_review import PayloadReview, PayloadReviewResponse
 from orchestrator.domain.gate.signing_key import KeyResponse, PublicKey
@@ -98,7 +99,6 @@ from orchestrator.domain.schedule import (
     ScheduleResponse,
     SubjectSelector,
 )
-from orchestrator.domain.signature import FailureGroup, GroupedFailures, Signature
 from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.domain.test_identity import (
     Alias,

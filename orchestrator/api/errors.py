@@ -19,7 +19,7 @@ from starlette.routing import Match
 
 from orchestrator.api.field_descriptions import DescribedModel
 from orchestrator.application.add_annotations import TooManyAnnotationsError
-from orchestrator.application.bisect_gate import NothingToBisectError
+from orchestrator.application.bisect_failures import NothingToBisectError
 from orchestrator.application.describe_run import RunMissingError
 from orchestrator.application.end_run import ReportRefusedError
 from orchestrator.application.evaluate_gate import VerdictMissingError

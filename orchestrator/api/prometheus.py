@@ -27,7 +27,7 @@ from orchestrator.store.operational_metrics import Figures, LabelledCount
 
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
-_TOLD: Mapping[LabelledCount, tuple[str, str, tuple[str, ...]]] = {
+_METRICS: Mapping[LabelledCount, tuple[str, str, tuple[str, ...]]] = {
     LabelledCount.RUNS: ("runs", "Runs.", ("state", "outcome")),
     LabelledCount.CELLS: ("cells", "Cells.", ("state", "outcome")),
     LabelledCount.LEASES: ("leases", "Leases; all but `gone` may cost.", ("provider", "state")),
@@ -52,7 +52,7 @@ _TOLD: Mapping[LabelledCount, tuple[str, str, tuple[str, ...]]] = {
     ),
     LabelledCount.VERDICTS: ("verdicts", "Verdicts of gates.", ("gate", "decision")),
 }
-_LIVE = ("launching", "held", "releasing")
+_LIVE = ("launching", "active", "releasing")
 """Lease states that may have a machine."""
 
 router = APIRouter(
@@ -150,7 +150,7 @@ class _Snapshot(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield every metric family, including families without samples."""
-        for figure, (name, told, labels) in _TOLD.items():
+        for figure, (name, told, labels) in _METRICS.items():
             yield _family(name, told, labels, self._figures.of(figure))
         told = "Machines that may be billed now."
         yield _family("machines_live", told, ("provider",), self._machines())

@@ -14,7 +14,7 @@ from orchestrator.api.dependencies import CellDep, ContextDep, KeyHeader, RunId,
 from orchestrator.api.models import RequestModel, ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.attribute_failures import attribute_cell
-from orchestrator.application.bisect_gate import (
+from orchestrator.application.bisect_failures import (
     BisectRange,
     ask_retest,
     begin_bisect,
@@ -122,7 +122,7 @@ class ConfirmationRunRequest(RequestModel):
 _BISECT: dict[str, Example] = {
     "hour": {"summary": "A machine for an hour", "value": {"minutes": 60}},
 }
-_TRIAL: dict[str, Example] = {
+_RETEST: dict[str, Example] = {
     "revision": {
         "summary": "What failed, twice, with the wheel of another revision",
         "value": {"subject": _DIGEST, "changed": "revision 1a2b3c4", "times": 2},
@@ -132,7 +132,7 @@ _SECOND: dict[str, Example] = {
     "five": {"summary": "For five dollars at the most", "value": {"max_usd": "5"}},
 }
 Bisect = Annotated[BisectRequest | None, Body(openapi_examples=_BISECT)]
-RequestedRetest = Annotated[RetestRequest, Body(openapi_examples=_TRIAL)]
+RequestedRetest = Annotated[RetestRequest, Body(openapi_examples=_RETEST)]
 ConfirmationRun = Annotated[ConfirmationRunRequest, Body(openapi_examples=_SECOND)]
 _ASKED = [Security(bearer)]
 reading = APIRouter(tags=["retests"], route_class=secured(Scope.READ), dependencies=_ASKED)

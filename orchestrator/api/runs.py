@@ -14,10 +14,10 @@ from orchestrator.api.models import PageResponse, RequestModel
 from orchestrator.api.reports import MEDIA_TYPES, POLICY
 from orchestrator.api.security import bearer, secured
 from orchestrator.application import list_runs as listing
+from orchestrator.application.cancel_run import cancel_run
 from orchestrator.application.compare_cells import compared_evidence
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import describe_run
-from orchestrator.application.end_run import cancel_run
 from orchestrator.application.launch_run import BUILTIN, Launched, LaunchOrder, launch_run
 from orchestrator.application.plan_run import plan_run
 from orchestrator.application.ports.documents import Source

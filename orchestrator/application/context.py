@@ -22,6 +22,7 @@ from orchestrator.application.ports.statistics import Detector, TextSimilarity
 from orchestrator.application.ports.wheels import Subjects, Wheels
 from orchestrator.application.ports.workspaces import OpenWorkspace
 from orchestrator.application.read_log import LogIndexes
+from orchestrator.application.sign_in_link import SignInLink
 from orchestrator.domain.browser_session import SessionLimits
 from orchestrator.domain.budget import Budget
 from orchestrator.domain.caller_identity import Scope
@@ -79,6 +80,8 @@ class SignInPorts:
     """Groups of the issuer with the scope of their members; `*` is everybody."""
     public_url: str = ""
     """The address of the pages that the issuer sends browsers back to."""
+    link: SignInLink | None = None
+    """The link that was printed at the start, if any."""
 
 
 TOKENS_ALONE = SignInPorts()

@@ -155,7 +155,7 @@ def pruned_artifacts(stores: Stores, run_id: str) -> str:
 def _kept_until(cell: CellRecord, hold: timedelta) -> datetime | None:
     """Return until when the cell's machine is held; None if it is not."""
     last = cell.leases[-1] if cell.leases else None
-    if cell.state is not CellState.RELEASING or last is None or last.state != LeaseState.HELD:
+    if cell.state is not CellState.RELEASING or last is None or last.state != LeaseState.ACTIVE:
         return None
     attempt = cell.attempts[-1] if cell.attempts else None
     outcomes = {job.outcome for job in cell.jobs}
@@ -267,7 +267,7 @@ def _awaited(cell: Cell, leases: Sequence[Lease]) -> str:
 
 def _machine_step(state: CellState, lease: Lease) -> str:
     """Describe the awaited step of its machine; empty if the state has none."""
-    if state is CellState.PLACING and lease.state in (LeaseState.LAUNCHING, LeaseState.HELD):
+    if state is CellState.PLACING and lease.state in (LeaseState.LAUNCHING, LeaseState.ACTIVE):
         return f"{lease.provider} to grant a machine in {lease.place}"
     if state is CellState.PREPARING and lease.awaited:
         return f"the machine to finish {lease.awaited}"

@@ -1,4 +1,4 @@
-"""Cancels a run, or ends one whose cells are all done and publishes its reports."""
+"""Ends a run whose cells are all done, and publishes its reports."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from orchestrator.application.context import Context, Render
-from orchestrator.application.describe_run import evidence_of_record, find_run
+from orchestrator.application.context import Render
+from orchestrator.application.describe_run import evidence_of_record
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.quarantine import settle_after
@@ -52,15 +52,6 @@ def publish_report(
 
 def _plots(drawn: Mapping[str, str], folder: str) -> dict[str, Iterable[bytes]]:
     return {f"{folder}{path}": [svg.encode()] for path, svg in drawn.items()}
-
-
-def cancel_run(context: Context, run_id: str) -> Run:
-    """Request cancellation of a run: finished tests are kept, machines are released.
-
-    Raises RunMissingError.
-    """
-    find_run(context.stores, run_id)
-    return context.stores.runs.request_cancel(run_id, at=context.clock.now())
 
 
 logger = logging.getLogger(__name__)

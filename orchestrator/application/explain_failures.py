@@ -8,11 +8,11 @@ from datetime import date
 
 from orchestrator.application.context import Context
 from orchestrator.domain.cell import Run
+from orchestrator.domain.failure_signature import FailureGroup, failure_groups, similar
 from orchestrator.domain.known_issue import IssueUse, KnownIssue, Ran, applying, kind_of, uses
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.quarantine import Quarantined, quarantined_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
-from orchestrator.domain.signature import FailureGroup, failure_groups, similar
 from orchestrator.store.failures import FailuresFound
 from orchestrator.store.stores import Stores
 

@@ -15,7 +15,7 @@ from orchestrator.application.triage_failures import (
     answering,
     most_in_a_run,
 )
-from orchestrator.domain.signature import SIMILAR, GroupedFailures, Signature, similar
+from orchestrator.domain.failure_signature import SIMILAR, GroupedFailures, Signature, similar
 from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.failure_groups import CellFailureGroup, GroupMember, Places, WindowCell
 

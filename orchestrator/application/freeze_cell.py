@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from orchestrator.application.gather_evidence import GatheredCell
 from orchestrator.domain.attestation import mismatch
-from orchestrator.domain.cell import CellState
+from orchestrator.domain.cell import CellState, is_own_baseline
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.extend_record import filled
+from orchestrator.domain.failure_signature import Failure
 from orchestrator.domain.gate.snapshot import (
     CellEvidence,
     FailedTest,
@@ -21,11 +22,11 @@ from orchestrator.domain.gate.snapshot import (
     Quarantine,
 )
 from orchestrator.domain.matrix import ExpectedHardware
-from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.outcome import Reason, TestOutcome
 from orchestrator.domain.retests import reruns_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
-from orchestrator.domain.signature import Failure
 from orchestrator.domain.test_identity import normal_nodeid
+from orchestrator.domain.versions import canonical_name, is_same_version
 
 _EXPECTED = "expected to fail: {}"
 """Name of the reason of an expected failure in policies."""
@@ -39,6 +40,8 @@ _OF_OTHER_JOBS = (
     "changes",
 )
 """Fields that `freeze_evidence` sets, which compares with other cells and other runs."""
+_LOST = (Reason.AGENT, Reason.LOST, Reason.DISK_FULL)
+"""Reasons of a lost attempt that a job can bring about, too."""
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
@@ -82,7 +85,10 @@ def freeze_cell(
         ingested=ingested,
         subject=subject_of(one),
         packages=_packages(cell),
+        other_subject="" if ingested else _other_subject(one),
         own_environment=cell.probed.get("own_environment") is True,
+        own_baseline=is_own_baseline(one.taken.evidence.record.run.payload_digest, one.taken.spec),
+        lost_attempts=tuple(_lost_attempts(one)),
         jobs=_jobs(one, before, quarantines),
         pairs=tuple(pairs for job in cell.jobs for pairs in job.pairs),
         green_streak=before.streak,
@@ -91,6 +97,13 @@ def freeze_cell(
         expect=cell.platform.expect or ExpectedHardware(),
         machines=() if ingested else (machine_of(cell),),
     )
+
+
+def _lost_attempts(one: GatheredCell) -> Iterator[str]:
+    for attempt in one.cell.attempts[:-1]:
+        cause = attempt.cause
+        if cause is not None and cause.reason in _LOST:
+            yield f"attempt {attempt.number} of run {one.taken.id} ({cause.reason}: {cause.detail})"
 
 
 def _instance_type(cell: CellRecord) -> str:
@@ -160,6 +173,19 @@ def _packages(cell: CellRecord) -> Mapping[str, str]:
     found = cell.probed.get("packages")
     told = found if isinstance(found, Mapping) else {}
     return {str(name): str(told[name]) for name in sorted(told, key=str)}
+
+
+def _other_subject(one: GatheredCell) -> str:
+    """Return the version of an installed distribution of the subject's name that differs from it.
+
+    Only where the payload itself is the subject: others are installed, and proven to be.
+    """
+    subject = one.taken.spec.matrix.subject
+    if subject.source != "payload":
+        return ""
+    installed = {canonical_name(name): text for name, text in _packages(one.cell).items()}
+    version = installed.get(canonical_name(subject.name), "")
+    return version if version and not is_same_version(version, subject.version) else ""
 
 
 def _jobs(

@@ -10,10 +10,10 @@ from orchestrator.application.attribute_failures import attribute_run
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of, find_run
 from orchestrator.domain.cell import RunSpec
+from orchestrator.domain.failure_signature import Failure
 from orchestrator.domain.retests import Retest
 from orchestrator.domain.root_cause import Attribution
 from orchestrator.domain.run_record import CellRecord, Evidence
-from orchestrator.domain.signature import Failure
 from orchestrator.domain.versions import canonical_name, version_fits
 
 

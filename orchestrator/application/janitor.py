@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from orchestrator.application.cell.flow_context import record_machine_ended_at
+from orchestrator.application.cell.flow_context import record_machine_ended_at, require_machine_of
 from orchestrator.domain.cell import Lease, LeaseState
 from orchestrator.domain.inventory import DOOMED, Ownership
 from orchestrator.domain.machine import (
@@ -216,6 +216,7 @@ class Janitor:
                 provider = self.provider(lease.provider)
                 machine = provider.inspect(lease.machine_id)
                 if machine.state is not MachineState.TERMINATED:
+                    require_machine_of(lease, machine, self.project)
                     provider.terminate(lease.machine_id)
             except ProviderError as error:
                 logger.warning("janitor: lease %s is not settled yet: %s", lease.id, error)

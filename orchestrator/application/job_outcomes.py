@@ -36,13 +36,13 @@ class Known:
         decided = stores.reusable_results.decisions(cell_ids)
         lent = {x.cell for reuses in decided.values() for x in reuses.values() if x.is_reused}
         ids = [*cell_ids, *sorted(lent.difference(cell_ids))]
-        lives = stores.cells.lives(ids, steps=depth > Depth.JUDGED)
+        lives = stores.cells.lives(ids, steps=depth > Depth.EVALUATED)
         return cls(decided, lives, stores.results.of_cells(ids, depth))
 
 
 def judge_jobs(stores: Stores, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
     """Return the cell's jobs with the outcomes of finished ones, without metrics."""
-    return jobs_of_cell_record(Known.of(stores, [cell.id], Depth.JUDGED), cell, spec)
+    return jobs_of_cell_record(Known.of(stores, [cell.id], Depth.EVALUATED), cell, spec)
 
 
 def jobs_of_cell_record(known: Known, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:

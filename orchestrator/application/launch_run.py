@@ -20,7 +20,7 @@ from orchestrator.domain.cell import Run, RunSpec
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.document_problems import Problem
 from orchestrator.domain.machine import ConfigError, Extent, Offers
-from orchestrator.domain.manifest import StoredPayload
+from orchestrator.domain.manifest import Manifest, StoredPayload
 from orchestrator.domain.matrix import Baseline, CellPlan, Matrix, expand
 from orchestrator.domain.retention import RunPart
 from orchestrator.domain.retests import RetestOptions
@@ -157,9 +157,17 @@ def prepare_launch(
         rerun_of=order.rerun_of,
         commit=order.commit or _commit_of(matrix),
     )
-    spec = RunSpec(
+    spec = spec_of(context, order, payload.manifest, matrix)
+    return run, spec, [(f"{run.id}-{n}", plan) for n, plan in enumerate(plans)]
+
+
+def spec_of(context: Context, order: LaunchOrder, manifest: Manifest, matrix: Matrix) -> RunSpec:
+    """Return the parameters of the run of an order; its files are uploaded."""
+    baseline = matrix.baseline.source if matrix.baseline else ""
+    wheel = order.baseline_digest if baseline in ("wheel", "git") else None
+    return RunSpec(
         matrix,
-        payload.manifest,
+        manifest,
         order.subject_digest,
         order.only,
         order.hold_minutes,
@@ -168,8 +176,8 @@ def prepare_launch(
         reuse_max_age_s=order.reuse_max_age_s,
         subject_built=order.subject_built,
         subject_contents=_contents(context, order.subject_digest),
+        baseline_contents=_contents(context, wheel),
     )
-    return run, spec, [(f"{run.id}-{n}", plan) for n, plan in enumerate(plans)]
 
 
 def _commit_of(matrix: Matrix) -> Commit:

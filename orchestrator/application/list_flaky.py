@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from orchestrator.application.context import Context
+from orchestrator.domain.failure_signature import Signature
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.flaky import (
     DatedResult,
@@ -25,7 +26,6 @@ from orchestrator.domain.flaky import (
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.quarantine import QuarantineState, is_about, passes_in_a_row, state_of
-from orchestrator.domain.signature import Signature
 from orchestrator.domain.test_identity import KnownTest, resolve
 from orchestrator.store.failure_groups import Failing, TestOutcomes, WindowCell
 from orchestrator.store.stores import Stores

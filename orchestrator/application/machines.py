@@ -206,7 +206,7 @@ def ssh_access(context: Context, cell: Cell) -> SshAccess:
         raise NoMachineError(f"cell {cell.name} was ingested: it has no machine that one can enter")
     attempts = context.stores.cells.attempts(cell.id)
     leases = context.stores.leases.of_attempt(attempts[-1].id) if attempts else []
-    lease = next((one for one in reversed(leases) if one.state is LeaseState.HELD), None)
+    lease = next((one for one in reversed(leases) if one.state is LeaseState.ACTIVE), None)
     if lease is None:
         raise NoMachineError(
             f"cell {cell.name} holds no machine ({cell.state}); "

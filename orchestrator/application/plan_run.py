@@ -10,14 +10,14 @@ from decimal import Decimal
 from orchestrator.application.cell.flow_context import billed_minutes
 from orchestrator.application.cell.placing import places_of
 from orchestrator.application.context import Context
-from orchestrator.application.launch_run import LaunchOrder, check_order, find_payload
+from orchestrator.application.launch_run import LaunchOrder, check_order, find_payload, spec_of
 from orchestrator.application.machines import check_hosts
 from orchestrator.domain.budget import budget_warnings, why_price_is_needed
-from orchestrator.domain.cell import RunSpec
+from orchestrator.domain.cell import RunSpec, is_own_baseline
 from orchestrator.domain.launch_plan import Plan, PlannedCell, Shipment, cautions
 from orchestrator.domain.machine import NotOfferedError, ProviderError
 from orchestrator.domain.manifest import Manifest, StoredPayload
-from orchestrator.domain.matrix import CellPlan, unfit_jobs
+from orchestrator.domain.matrix import CellPlan, Matrix, unfit_jobs
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.prices import (
     REFRESH,
@@ -33,6 +33,10 @@ _UNPRICED = "no price is known at any of {} places, and {}: none is rented"
 _TOO_OLD = "every price is {}, and {}: none is rented; " + REFRESH
 
 
+OWN_BASELINE = (
+    "the baseline is the subject itself, so benchmarks compare it with itself: that measures noise,"
+    " and a gate takes it as no evidence for a performance budget"
+)
 _REMEMBERED = 200
 """Number of attempts that are searched for the sizes of earlier uploads."""
 
@@ -66,8 +70,19 @@ def plan_run(context: Context, order: LaunchOrder, *, with_hosts: bool = False) 
         torch_warning(builds),
         *(cuda_warning(plan, payload.manifest.environment(plan.environment)) for plan in plans),
         *ends,
+        _own_baseline(context, order, payload, matrix),
     )
     return replace(plan, warnings=tuple(filter(None, warnings)))
+
+
+def _own_baseline(
+    context: Context, order: LaunchOrder, payload: StoredPayload, matrix: Matrix
+) -> str:
+    """Return the warning about a subject that is compared with itself; empty if it is not."""
+    if matrix.baseline is None:
+        return ""
+    spec = spec_of(context, order, payload.manifest, matrix)
+    return OWN_BASELINE if is_own_baseline(payload.digest, spec) else ""
 
 
 def _shipments(

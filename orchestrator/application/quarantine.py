@@ -14,6 +14,7 @@ from orchestrator.application.test_history import history_of
 from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.extend_record import filled
+from orchestrator.domain.failure_signature import Failure
 from orchestrator.domain.flaky import ResultPoint, flaky_signal
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.limits import STRICT, Filled, ValueLimits
@@ -27,7 +28,6 @@ from orchestrator.domain.quarantine import (
     returned_after,
     state_of,
 )
-from orchestrator.domain.signature import Failure
 from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.stores import Stores
 

@@ -9,6 +9,7 @@ from itertools import takewhile
 
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import find_run
+from orchestrator.domain.failure_signature import BAD, Signature
 from orchestrator.domain.flaky import FlakyEvidence, ResultPoint, flaky_evidence
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.known_issue import (
@@ -20,7 +21,6 @@ from orchestrator.domain.known_issue import (
 )
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.quarantine import QuarantineState, state_of
-from orchestrator.domain.signature import BAD, Signature
 from orchestrator.domain.test_identity import (
     Alias,
     AliasState,

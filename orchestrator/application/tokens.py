@@ -111,8 +111,10 @@ def is_valid(context: Context, credential: Credential) -> bool:
 
 
 def sign_in_with_token(context: Context, secret: str) -> NewSession | None:
-    """Begin a browser session with a token; None if the token is not valid."""
-    token = _valid_token(context, secret)
+    """Begin a browser session with a token or a sign-in link; None if it is not valid."""
+    link = context.sign_in.link
+    linked = link.redeem(secret, at=context.clock.now()) if link is not None else ""
+    token = _valid_token(context, linked or secret)
     if token is None:
         return None
     caller = Caller(token.id, token.name, token.scope)

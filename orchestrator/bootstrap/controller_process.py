@@ -14,8 +14,10 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from socket import socket
 
 from orchestrator.adapters.clock import SystemClock
@@ -37,6 +39,7 @@ from orchestrator.application.finish_ingestion import resume_ingestions
 from orchestrator.application.fire_schedules import fire
 from orchestrator.application.ports.signer import KeyUnusableError
 from orchestrator.application.prune import prune_when_due
+from orchestrator.application.sign_in_link import LINK_LIFE, SignInLink
 from orchestrator.application.tokens import PREFIX, keep_token, launches_beside
 from orchestrator.bootstrap.controller_wiring import Parts, build, is_embedded
 from orchestrator.bootstrap.http_server import (
@@ -153,7 +156,10 @@ def _serve(settings: Settings, options: ServeOptions, umask: int) -> int:
     listeners = [Listener(near, own, near.state.streams.close, HttpServer)]
     said = ""
     if ports:
-        listener, said = _port(settings, options, parts, ports, secret, tls)
+        link = SignInLink.to(secret, at=parts.context.clock.now())
+        sign_in = replace(sign_in, link=link)
+        parts = replace(parts, context=replace(parts.context, sign_in=sign_in))
+        listener, said = _port(settings, options, parts, ports, link.secret, tls)
         if not local.account:
             said += f"\n  {_LOCAL_IS_REFUSED if local.refusal else _LOCAL_AS_OURSELVES}"
         listeners.append(listener)
@@ -332,10 +338,10 @@ def _port(
     options: ServeOptions,
     parts: Parts,
     sockets: list[socket],
-    secret: str,
+    link: str,
     tls: TlsFiles | None,
 ) -> tuple[Listener, str]:
-    """Return the TCP listener, and a message for the terminal."""
+    """Return the TCP listener, and a message for the terminal; `link` is the sign-in link's."""
     host, port = options.address, options.number
     hosts = (host, *settings.public_hosts, *public_host(settings))
     api = create_app(
@@ -353,7 +359,7 @@ def _port(
     application = AsgiDispatch(api, HostNameCheck(pages, allowed=hosts))
     name = f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}"
-    said = "\n".join([f"Seatrial answers at {url}", *_ways_in(settings, url, secret)])
+    said = "\n".join([f"Seatrial answers at {url}", *_ways_in(settings, url, link)])
     limits = HttpLimits(
         headers_s=settings.http_headers_s,
         pause_s=settings.http_pause_s,
@@ -375,20 +381,22 @@ def _tls(settings: Settings, options: ServeOptions) -> TlsFiles | None:
     return TlsFiles(certificate, key)
 
 
-def _ways_in(settings: Settings, url: str, secret: str) -> tuple[str, ...]:
-    """Return how to sign in; a token from a file is not logged."""
+def _ways_in(settings: Settings, url: str, link: str) -> tuple[str, ...]:
+    """Return how to sign in; no token is logged."""
     if settings.oidc_issuer is not None:
-        ways = _with_token(settings, url, secret)
+        ways = _with_token(settings, url, link)
         return (f"  people sign in at {settings.public_url}{urls.SIGN_IN}", *ways)
-    return _with_token(settings, url, secret)
+    return _with_token(settings, url, link)
 
 
-def _with_token(settings: Settings, url: str, secret: str) -> tuple[str, ...]:
+def _with_token(settings: Settings, url: str, link: str) -> tuple[str, ...]:
     if settings.admin_token_file is not None:
         return (f"  sign in with the token in {settings.admin_token_file}",)
+    token, minutes = quote(str(settings.home / "token")), LINK_LIFE // timedelta(minutes=1)
     return (
-        f"  sign in: {url}/login?token={secret}",
-        f"  or: SEATRIAL_URL={url} SEATRIAL_TOKEN={secret} seatrial runs",
+        f"  sign in: {url}{urls.SIGN_IN}?token={link}",
+        f"  once, within {minutes} minutes; later with the token in {token}",
+        f'  or: SEATRIAL_URL={url} SEATRIAL_TOKEN="$(cat {token})" seatrial runs',
     )
 
 

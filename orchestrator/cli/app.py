@@ -194,12 +194,12 @@ ENTRIES = {
     "backup": CommandEntry(
         _KEEP,
         "backup:backup_command",
-        "Copy the controller's database and files into one file, also while runs go on.",
+        "Copy the controller's database and files into one new file, also while runs go on.",
     ),
     "restore": CommandEntry(
         _KEEP,
         "backup:restore_command",
-        "Fill an empty home, or an empty database, from a backup.",
+        "Fill an empty home and an empty database from a backup.",
     ),
     "audit": CommandEntry(
         _KEEP,

@@ -20,7 +20,7 @@ from orchestrator.cli.errors import (
     NoControllerError,
     RefusedError,
 )
-from orchestrator.cli.waits import CONTROLLER_POLL_S, CONTROLLER_START_LIMIT_S
+from orchestrator.cli.timeouts import CONTROLLER_POLL_S, CONTROLLER_START_LIMIT_S
 from orchestrator.cli.wiring import Secret, WallClock, Wiring
 
 SOCKET = "controller.sock"

@@ -39,6 +39,8 @@ def ask(session: Session, plan: Plan, *, yes: bool) -> None:
         session.err.print(plan_table(session.err, plan))
         for line in shortages(plan):
             session.err.print(line)
+    for text in () if rented else plan.warnings:
+        session.say(f"note: {text}")
     session.say(f"plan: {totals(plan)}")
     if not rented or yes:
         return

@@ -112,7 +112,7 @@ def _with_command(run: RunResponse, failure: FailureLine) -> FailureLine:
     return replace(failure, log=shlex.join(words))
 
 
-TOLD_PER_JOB = 20
+MOST_PER_JOB = 20
 _MESSAGE_WIDTH = 160
 
 
@@ -139,7 +139,7 @@ class FailingTests:
         self._printed: set[tuple[str, str, str]] = set()
 
     def fresh(self, run: RunResponse) -> list[BadTest]:
-        """Return new ones, at most `TOLD_PER_JOB` per job and outcome.
+        """Return new ones, at most `MOST_PER_JOB` per job and outcome.
 
         What cannot be fetched now is found at a later look.
         """
@@ -154,11 +154,11 @@ class FailingTests:
     def _of(self, run_id: str, cell: CellRecord, job: JobRecord, outcome: str) -> Iterator[BadTest]:
         count = job.counts.as_dict()[outcome] if job.counts else 0
         key = (cell.id, job.id, outcome)
-        if count <= self._seen.get(key, 0) or self._seen.get(key, 0) >= TOLD_PER_JOB:
+        if count <= self._seen.get(key, 0) or self._seen.get(key, 0) >= MOST_PER_JOB:
             return
         path = f"/runs/{run_id}/cells/{cell.id}/tests"
         try:
-            answer = self._client.get(path, job=job.id, outcome=outcome, limit=TOLD_PER_JOB)
+            answer = self._client.get(path, job=job.id, outcome=outcome, limit=MOST_PER_JOB)
             found = read_items(TestResponse, answer)
         except CliError:
             return

@@ -172,7 +172,7 @@ class LeaseState(StrEnum):
     """Money and place are reserved; the provider has not been called."""
     LAUNCHING = "launching"
     """The provider may have been called; a machine may exist."""
-    HELD = "held"
+    ACTIVE = "active"
     """The machine's id is known."""
     RELEASING = "releasing"
     """The provider was called to terminate it."""
@@ -372,9 +372,11 @@ class RunSpec:
     reuse_max_age_s: float | None = None
     """Jobs with identical inputs and evidence no older than this are not run; None runs all."""
     subject_contents: str = ""
-    """Digest of the wheel's content (`wheel_contents.py`)."""
+    """Digest of the wheel's content (`launch_run.py`)."""
     subject_built: str = ""
     """Place, account and source of the controller's build of the subject's wheel."""
+    baseline_contents: str = ""
+    """Digest of the content of the baseline's wheel; empty without a wheel."""
 
 
 def run_outcome(cells: list[tuple[Outcome, bool]]) -> Outcome:
@@ -407,6 +409,25 @@ class SubjectBuild:
         """Return the build that a run was launched with."""
         wheel = spec.subject_digest or ""
         return cls(run.subject_name, run.subject_version, wheel, spec.subject_contents)
+
+
+def is_own_baseline(payload: str, spec: RunSpec) -> bool:
+    """Whether baseline and subject of paired benchmarks are the same: wheel, payload or package.
+
+    Args:
+        payload: Digest of the run's payload.
+        spec: The run's parameters.
+    """
+    subject, baseline = spec.matrix.subject, spec.matrix.baseline
+    if baseline is None:
+        return False
+    if baseline.source == "payload":
+        return spec.baseline_digest == payload
+    if baseline.source == "package":
+        return subject.package is not None and subject.package == baseline.package
+    digests = {spec.baseline_digest, spec.subject_digest}
+    contents = {spec.baseline_contents, spec.subject_contents}
+    return any(len(same) == 1 and all(same) for same in (digests, contents))
 
 
 def tested_build(run: Run, spec: RunSpec) -> str:

@@ -5,8 +5,20 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 
 Path = tuple[str | int, ...]
+SCALARS: dict[object, str] = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    Decimal: 'an amount such as "4.00"',
+    date: "a day such as 2026-03-01",
+    object: "text, a number, true or false",
+}
+"""What a value of a type must be, in the words of messages."""
 MOST_NAMED = 30
 """Maximum valid names in a message."""
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 _READ = 64 * 1024
 """Maximum characters at the end of a traceback that are parsed."""
 _LINE = 2_000
-_SAID_LINES = 2
+_MESSAGE_LINES = 2
 _EXPECTATIONS = frozenset({"AssertionError", "Failed"})
 """Failed expectations of a test, which point to the product."""
 
@@ -74,7 +74,7 @@ _LONG_END = re.compile(r"^(?P<path>[^\s:>][^:\n]*):\d+: ?(?P<raised>[\w.]*)\s*$"
 _LONG_DEF = re.compile(r"^\s*(?:async )?def (?P<name>\w+)\s*\(")
 _ENTRY = re.compile(r"^(?:_ )+_?\s*$")
 _NATIVE = re.compile(r'^\s*File "(?P<path>[^"]+)", line \d+, in (?P<name>\S+)')
-_SAID = re.compile(r"^E\s+(?P<said>\S.*)$")
+_ERROR_LINE = re.compile(r"^E\s+(?P<message>\S.*)$")
 _NAMED = re.compile(r"^(?P<name>[A-Za-z_][\w.]*)(?:: ?(?P<message>.*))?$", re.DOTALL)
 _LIKE_EXCEPTION = re.compile(
     r"(?:Error|Exception|Warning|Exit|Interrupt|Failed|Failure|Timeout|Skipped|Group|Stop\w*)$"
@@ -123,9 +123,9 @@ def _message_lines(lines: Sequence[str]) -> list[str]:
     block: list[str] = []
     inside = False
     for line in lines:
-        found = _SAID.match(line) if line[:1] == "E" else None
+        found = _ERROR_LINE.match(line) if line[:1] == "E" else None
         if found:
-            block = [*block, found["said"]] if inside else [found["said"]]
+            block = [*block, found["message"]] if inside else [found["message"]]
         inside = found is not None or line == "E"
     return block
 
@@ -136,7 +136,7 @@ def _plain_message_lines(lines: Sequence[str], message: str) -> list[str]:
     if last_frame >= 0:
         for index, line in enumerate(lines[last_frame + 1 :], last_frame + 1):
             if line and not line[0].isspace():
-                return [each.strip() for each in lines[index : index + _SAID_LINES]]
+                return [each.strip() for each in lines[index : index + _MESSAGE_LINES]]
     return [message.strip().split("\n", 1)[0]]
 
 
@@ -147,7 +147,7 @@ def _words(exception: str, first: str, block: Sequence[str]) -> str:
     """
     if exception in _EXPECTATIONS or first.startswith("assert "):
         return first
-    more = [line for line in block[1:_SAID_LINES] if line and not line.startswith("+")]
+    more = [line for line in block[1:_MESSAGE_LINES] if line and not line.startswith("+")]
     return " ".join([first, *more])
 
 
@@ -255,9 +255,9 @@ _RULES = (
 
 def classify(raised: Raised, reason: str = "") -> FailureClass:
     """Return the probable origin of a failure by the first matching rule."""
-    said = f"{raised.exception}: {raised.message}"[:_LINE]
+    message = f"{raised.exception}: {raised.message}"[:_LINE]
     for kind, pattern in _RULES:
-        if pattern.search(said):
+        if pattern.search(message):
             return kind
     if raised.is_own or raised.exception in _EXPECTATIONS:
         return FailureClass.PRODUCT

@@ -11,9 +11,9 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from orchestrator.domain.extend_record import extended
+from orchestrator.domain.failure_signature import Failure, Signature
 from orchestrator.domain.gate.verdict import LATER
 from orchestrator.domain.limits import STRICT, Filled, Word
-from orchestrator.domain.signature import Failure, Signature
 from orchestrator.domain.versions import canonical_name, version_fits
 
 

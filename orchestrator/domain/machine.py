@@ -110,6 +110,10 @@ class PartialInventoryError(ProviderUnavailableError):
         self.denied = denied
 
 
+class ForeignMachineError(ProviderError):
+    """A lease names a machine that was not launched for it; it is not ended."""
+
+
 class ConfigError(ProviderError):
     """The request is invalid; repeating it does not help."""
 
@@ -362,7 +366,10 @@ class Provider(Protocol):
         ...
 
     def inspect(self, machine_id: str) -> Machine:
-        """Return the machine's present state; TERMINATED where the provider does not know it."""
+        """Return the machine's present state, with its token and tags; TERMINATED if it is unknown.
+
+        A machine of a lease is ended only if its token is the lease's.
+        """
         ...
 
     def terminate(self, machine_id: str) -> None:

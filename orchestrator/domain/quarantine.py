@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from orchestrator.domain.extend_record import extended
+from orchestrator.domain.failure_signature import Failure
 from orchestrator.domain.flaky import FlakyEvidence, ResultPoint
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.signature import Failure
 
 MOST_PASSES = 1000
 _GOOD = frozenset({TestOutcome.PASSED, TestOutcome.XPASSED})

@@ -15,7 +15,7 @@ REUSED = "reused"
 """Reason of a job or cell that passed by reused evidence."""
 NOTHING = "none"
 """Value of an input that is known to be absent: the driver without a device."""
-_MOST_TOLD = 3
+_MOST_NAMED = 3
 _DIGEST_SHOWN = 12
 _NOT_COMPARED = frozenset(
     {"id", "locations", "market", "connect", "bastion", "hosts", "environments", "optional"}
@@ -145,8 +145,8 @@ def changes(old: ReuseInputs, new: ReuseInputs) -> tuple[str, ...]:
 
 def in_words(names: Sequence[str]) -> str:
     """Return the first differences, and the number of others."""
-    more = len(names) - _MOST_TOLD
-    told = "; ".join(names[:_MOST_TOLD])
+    more = len(names) - _MOST_NAMED
+    told = "; ".join(names[:_MOST_NAMED])
     return f"{told}; and {more} more" if more > 0 else told
 
 

@@ -300,7 +300,7 @@ def _rows(rows: Sequence[Row]) -> str:
     return ", ".join([*shown, *more])
 
 
-_TOLD = (RetestKind.RERUN, RetestKind.BASELINE, RetestKind.LAST_GREEN)
+_COUNTED_KINDS = (RetestKind.RERUN, RetestKind.BASELINE, RetestKind.LAST_GREEN)
 """A bisection reports its own steps."""
 
 
@@ -352,7 +352,7 @@ def diagnosed_of(
     cell: str, blames: Iterable[Attribution], retests: Iterable[Retest]
 ) -> tuple[DiagnosedTest, ...]:
     """Return the tests of a cell that were retested at least once."""
-    told = [retest for retest in retests if retest.kind in _TOLD]
+    told = [retest for retest in retests if retest.kind in _COUNTED_KINDS]
     found = (
         filled(DiagnosedTest, one, cell=cell, again=_again(key_of(one.job, one.nodeid), told))
         for one in blames

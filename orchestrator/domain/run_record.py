@@ -22,6 +22,7 @@ from orchestrator.domain.cell import (
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice, TestFact
 from orchestrator.domain.extend_record import extended, filled
+from orchestrator.domain.failure_signature import FailureGroup
 from orchestrator.domain.gate.snapshot import Pairs
 from orchestrator.domain.ingested import Ingested, RunAnnotation
 from orchestrator.domain.known_issue import IssueUse
@@ -32,7 +33,6 @@ from orchestrator.domain.paired_samples import pairs_of
 from orchestrator.domain.quarantine import Quarantined
 from orchestrator.domain.retention import PrunedPart
 from orchestrator.domain.root_cause import DiagnosedTest
-from orchestrator.domain.signature import FailureGroup
 from orchestrator.domain.test_set import TestSet
 from orchestrator.domain.units import duration, elapsed
 

@@ -22,6 +22,22 @@ def is_version_range(spec: str) -> bool:
     return all(_CLAUSE.fullmatch(part.strip()) for part in spec.split(",")) if spec else True
 
 
+def is_same_version(one: str, other: str) -> bool:
+    """Whether two texts name one version: ``1.0`` is ``1.0.0``, and ``1.0rc1`` is ``1.0-rc1``.
+
+    What follows a ``+`` counts where both have it.
+    """
+    (mine, _, built), (theirs, _, also) = (text.strip().partition("+") for text in (one, other))
+    return _spelled(mine) == _spelled(theirs) and (not built or not also or built == also)
+
+
+def _spelled(version: str) -> str:
+    parts = _NUMBERS.fullmatch(version.lower())
+    if parts is None:
+        return version
+    return re.sub(r"(\.0+)+$", "", parts[1]) + re.sub("[-_.]", "", parts[2])
+
+
 def version_fits(spec: str, version: str) -> bool:
     """Whether a version is within a range; an empty range contains every version.
 

@@ -17,9 +17,9 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.event_facts import CheckFact, JobFact, MetricFact, Notice
+from orchestrator.domain.failure_signature import BAD
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord
-from orchestrator.domain.signature import BAD
 from orchestrator.store.benchmark_rollup import COUNTED
 from orchestrator.store.failure_groups import of_result, read_earlier
 from orchestrator.store.tables import (
@@ -62,7 +62,7 @@ class CellResults:
 class Depth(IntEnum):
     """The depth to which cells are read."""
 
-    JUDGED = 0
+    EVALUATED = 0
     """The inputs of outcomes: jobs, counts and checks."""
     SHOWN = 1
     """With notices and the environment."""

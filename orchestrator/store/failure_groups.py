@@ -12,8 +12,8 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.event_facts import EARLIER_LIMIT, TestFact
+from orchestrator.domain.failure_signature import BAD, SIGNATURE_VERSION, Signature
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.signature import BAD, SIGNATURE_VERSION, Signature
 from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import insert_into, slices
@@ -199,7 +199,7 @@ class Failing:
     """Unordered."""
 
 
-_JUDGED = [
+_EVALUATED = [
     TestOutcome.PASSED.value,
     TestOutcome.XPASSED.value,
     TestOutcome.FAILED.value,
@@ -355,7 +355,11 @@ class FailureGroupStore:
         """Return where these tests passed and failed in these cells."""
         row = TestResultRow
         names = _listed(row.cell, is_postgres=self._sessions.is_postgres)
-        mine = (row.test_id.in_(sorted(set(tests))), row.final.is_(True), row.outcome.in_(_JUDGED))
+        mine = (
+            row.test_id.in_(sorted(set(tests))),
+            row.final.is_(True),
+            row.outcome.in_(_EVALUATED),
+        )
         query = select(row.test_id, row.outcome, names).where(*mine)
         query = query.group_by(row.test_id, row.outcome)
         with self._sessions.read() as session:

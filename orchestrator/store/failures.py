@@ -11,8 +11,13 @@ from sqlalchemy import Row, ScalarSelect, Select, bindparam, or_, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.event_facts import TestFact
+from orchestrator.domain.failure_signature import (
+    SIGNATURE_VERSION,
+    Failure,
+    Signature,
+    signature_of,
+)
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.signature import SIGNATURE_VERSION, Failure, Signature, signature_of
 from orchestrator.domain.test_identity import resolve
 from orchestrator.store.aliases import confirmed_of
 from orchestrator.store.cells import cells_of

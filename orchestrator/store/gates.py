@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import Row, Select, exists, func, select, update
+from sqlalchemy import Row, Select, and_, exists, func, not_, or_, select, update
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.caller_identity import Person
@@ -17,7 +17,7 @@ from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.signing_key import PublicKey
 from orchestrator.domain.gate.snapshot import Approval, Waiver
 from orchestrator.domain.gate.verdict import Decision, StoredPolicy, StoredVerdict
-from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.store import reuse
 from orchestrator.store.column_types import short
 from orchestrator.store.reuse import LastGreen
@@ -30,6 +30,7 @@ from orchestrator.store.tables import (
     PolicyRow,
     RunRow,
     SigningKeyRow,
+    TestResultRow,
     VerdictRow,
     VerdictRunRow,
     WaiverRow,
@@ -52,6 +53,7 @@ _ID = re.compile(r"V-0*([1-9][0-9]{0,8})")
 _WAIVER = re.compile(r"W-0*([1-9][0-9]{0,8})")
 _PASSED = (Decision.PASS, Decision.PASS_WITH_EXCEPTIONS)
 _FAILED = (Outcome.FAILED, Outcome.TIMED_OUT)
+_FAILED_TEST = (TestOutcome.FAILED, TestOutcome.ERROR)
 
 
 class GateStore(VerdictLines):
@@ -185,20 +187,29 @@ class GateStore(VerdictLines):
             return next(whole, newest)
 
     def failed_runs(self, product: str, *, since: datetime, until: datetime) -> list[str]:
-        """Return the product's finished runs with a failed cell, oldest first.
+        """Return the product's runs with a failed cell or test, oldest first.
 
         However they were launched: runs of their own, reruns, second machines, cancelled ones.
+        An unfinished run counts if a test has failed in it.
 
         Args:
             product: Of the runs.
-            since: They ended then or later,
+            since: Finished ones ended then or later,
             until: and then or earlier.
         """
         failed = exists().where(CellRow.run_id == RunRow.id, CellRow.outcome.in_(_FAILED))
+        failing = exists().where(
+            CellRow.run_id == RunRow.id,
+            TestResultRow.cell == CellRow.pk,
+            TestResultRow.final,
+            TestResultRow.outcome.in_(_FAILED_TEST),
+        )
+        is_over = RunRow.state == RunState.FINISHED
+        ended_then = RunRow.finished_at.between(since, until)
         query = (
             select(RunRow.id)
-            .where(RunRow.product == product, failed)
-            .where(RunRow.state == RunState.FINISHED, RunRow.finished_at.between(since, until))
+            .where(RunRow.product == product)
+            .where(or_(and_(is_over, ended_then, failed), and_(not_(is_over), failing)))
             .order_by(RunRow.id)
         )
         with self._sessions.read() as session:

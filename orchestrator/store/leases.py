@@ -87,7 +87,7 @@ class RunSpending:
 _BUDGET_LOCK = 7_328_417_254
 """Number of the advisory lock of reservations across runs."""
 _NO_FACTS: Mapping[str, str] = {}
-_BEFORE_RELEASE = (LeaseState.RESERVED, LeaseState.LAUNCHING, LeaseState.HELD)
+_BEFORE_RELEASE = (LeaseState.RESERVED, LeaseState.LAUNCHING, LeaseState.ACTIVE)
 
 
 class LeaseStore:
@@ -204,7 +204,7 @@ class LeaseStore:
         }
         return self._change(lease_id, values)
 
-    def held(
+    def active(
         self,
         lease_id: str,
         machine_id: str,
@@ -213,12 +213,12 @@ class LeaseStore:
         facts: Mapping[str, str] = _NO_FACTS,
         simulated: bool = False,
     ) -> Lease:
-        """Store the machine's id at any time; enter HELD unless the lease is past that state."""
+        """Store the machine's id at any time; enter ACTIVE unless the lease is past that state."""
         is_early = LeaseRow.state.in_((LeaseState.RESERVED, LeaseState.LAUNCHING))
         values = {
             "machine_id": case((LeaseRow.machine_id == "", machine_id), else_=LeaseRow.machine_id),
             "launched_at": func.coalesce(LeaseRow.launched_at, at),
-            "state": case((is_early, LeaseState.HELD), else_=LeaseRow.state),
+            "state": case((is_early, LeaseState.ACTIVE), else_=LeaseRow.state),
         }
         return self._change(lease_id, values | self._noted(facts, simulated=simulated))
 

@@ -120,7 +120,7 @@ def _parts() -> Iterator[Row]:
     yield _sum(LabelledCount.RESERVED_USD, _word(LeaseRow.provider), LeaseRow.reserved_usd).where(
         not_(is_gone), real
     )
-    live = LeaseRow.state.in_((LeaseState.LAUNCHING, LeaseState.HELD, LeaseState.RELEASING))
+    live = LeaseRow.state.in_((LeaseState.LAUNCHING, LeaseState.ACTIVE, LeaseState.RELEASING))
     price = _sum(
         LabelledCount.COST_PER_HOUR_USD, _word(LeaseRow.provider), LeaseRow.price_usd_per_hour
     )

@@ -170,9 +170,13 @@ class OutboxStore:
             row.channel = replace(row.channel, secrets=(secret, *before))
             return row.channel
 
-    def log(self, channel_id: str, *, limit: int) -> list[tuple[Delivery, list[DeliveryAttempt]]]:
-        """Return the channel's newest deliveries with their attempts."""
+    def log(
+        self, channel_id: str, *, limit: int, only_tests: bool = False
+    ) -> list[tuple[Delivery, list[DeliveryAttempt]]]:
+        """Return the channel's newest deliveries, or tests of it, with their attempts."""
         query = select(DeliveryRow).where(DeliveryRow.channel == channel_id)
+        if only_tests:
+            query = query.where(DeliveryRow.is_test)
         query = query.order_by(DeliveryRow.pk.desc()).limit(limit)
         with self._sessions.read() as session:
             rows = list(session.scalars(query))

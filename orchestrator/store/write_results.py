@@ -25,7 +25,7 @@ from orchestrator.domain.event_facts import (
     Notice,
     TestFact,
 )
-from orchestrator.domain.signature import BAD, Signature, signature_of
+from orchestrator.domain.failure_signature import BAD, Signature, signature_of
 from orchestrator.domain.test_identity import split_nodeid
 from orchestrator.store.column_types import short, storable
 from orchestrator.store.failure_groups import write_retries, write_signatures

@@ -4,7 +4,7 @@ Both arms are compared before anything is timed; they take turns in one process.
 no time for is left out and said so. Floors are low, goals are what is hoped for.
 
 Run: `python -m benchmarks.attention`. For other programs, all of them as `Comparison`s, whose
-`duel(device)` is one of `torchbridge.bench`; to be run in inference mode:
+`benchmark(device)` is one of `torchbridge.bench`; to be run in inference mode:
 
     attention_arms(shape, device)  `auto` against each of SDPA's back-ends that runs
     forwards(shape, device)        the layer of 512 and 8 heads against softmax and SDPA
@@ -75,7 +75,7 @@ class Comparison:
     subject: Arm
     baseline: Arm
     shape: Shape
-    floor: float
+    threshold: float
     goal: float | None = None
     seen: float = 1.0  # the share of the scores that the pattern sees
 
@@ -84,17 +84,17 @@ class Comparison:
         """The prefix of its metrics' names."""
         return f"attention/{self.name}/{self.baseline_name}"
 
-    def duel(self, device: torch.device) -> bench.Duel:
-        """Return the benchmark for `bench.run_duel`."""
+    def benchmark(self, device: torch.device) -> bench.Benchmark:
+        """Return the benchmark for `bench.run_benchmark`."""
         dtype = getattr(torch, self.shape.dtype)
-        return bench.Duel(
+        return bench.Benchmark(
             name=self.metric,
             subject=bench.Arm(self.name, self.subject, compiled="flex" in self.name),
             baseline=bench.Arm(self.baseline_name, self.baseline),
             equal=bench.close_to(TOLERANCE[dtype]),
             device=device,
             params={**asdict(self.shape), "threads": torch.get_num_threads()},
-            floor=self.floor,
+            threshold=self.threshold,
             goal=self.goal,
             work=self.shape.work(self.seen) if "forward" not in self.name else None,
         )
@@ -175,7 +175,7 @@ def flexes(shape: Shape, device: torch.device) -> list[Comparison]:
         return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None)
 
     slow, sizes = device.type == "cpu", f"{shape.batch}x{shape.sequence}"
-    of_window = (2.5, 3.7) if slow else (1.0, 4.0)  # floor and goal
+    of_window = (2.5, 3.7) if slow else (1.0, 4.0)  # threshold and goal
     of_causal = (0.8, 1.0) if slow else (0.3, 0.9)  # cuDNN may be SDPA's
     windowed = (lambda: flex(window)), (lambda: sdpa(band))
     causal = (lambda: flex(Causal())), sdpa
@@ -192,7 +192,7 @@ def flexes(shape: Shape, device: torch.device) -> list[Comparison]:
 def measure(comparison: Comparison, device: torch.device, budget_s: float) -> bool:
     """Run one comparison; return False if a check failed."""
     print()
-    return bench.run_duel(comparison.duel(device), budget_s=budget_s, pairs=50).ok
+    return bench.run_benchmark(comparison.benchmark(device), budget_s=budget_s, pairs=50).ok
 
 
 def plan(device: torch.device, sequences: list[int]) -> list[Callable[[], list[Comparison]]]:

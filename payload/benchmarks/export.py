@@ -21,13 +21,13 @@ from torch import nn
 from torch.export import Dim
 
 from torchbridge import __version__, evidence, export
-from torchbridge.bench import Arm, Duel, close_to, run_duel
+from torchbridge.bench import Arm, Benchmark, close_to, run_benchmark
 from torchbridge.device import describe, pick_device
 from use_cases.model_export import SUFFIX, VOCABULARY, Encoder, load
 
 FORMATS = ("torch_export", "aotinductor", "onnx", "torchscript")
 DEFAULT = ("torch_export", "onnx", "torchscript")
-FLOORS = {"aotinductor": 0.9, "onnx": 0.9}  # of the model's own speed; the others are reported
+THRESHOLDS = {"aotinductor": 0.9, "onnx": 0.9}  # of the model's own speed; the others are reported
 SHAPES = ((1, 64), (8, 64))
 TOLERANCE = 1e-4  # largest difference over the largest score
 
@@ -37,21 +37,21 @@ class Arms:
     """A loaded file, the model to compare it with, and their device."""
 
     file_format: str
-    file: export.Exported
+    file: export.LoadedFile
     model: nn.Module
     device: torch.device
 
-    def duel(self, shape: tuple[int, int]) -> Duel:
+    def benchmark(self, shape: tuple[int, int]) -> Benchmark:
         """Return the benchmark of the file against the model, on ids of a shape."""
         ids = torch.randint(0, VOCABULARY, shape, device=self.device)
-        return Duel(
+        return Benchmark(
             name=f"export/{self.file_format}/{shape[0]}x{shape[1]}",
             subject=Arm(self.file_format, lambda: self.file(ids)),
             baseline=Arm("eager", lambda: self.model(ids)),
             equal=close_to(TOLERANCE),
             device=self.device,
             params={"batch": shape[0], "sequence": shape[1], "dtype": "float32"},
-            floor=FLOORS.get(self.file_format),
+            threshold=THRESHOLDS.get(self.file_format),
         )
 
 
@@ -99,7 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
         for file_format in options.formats:
             arms = prepare(file_format, model, device, Path(folder))
             for shape in SHAPES if arms else ():
-                good &= run_duel(arms.duel(shape), budget_s=budget_s).ok
+                good &= run_benchmark(arms.benchmark(shape), budget_s=budget_s).ok
     print("\nPASS" if good else "\nFAIL: a check above failed")
     return 0 if good else 1
 

@@ -8,7 +8,7 @@ won, and what the dispatcher (path "predicted") picks there.
 
 Run: `python -m benchmarks.fp8`. For other programs:
 
-    fp8_arms(size, device)       a Duel of `torchbridge.bench`: size is (in, out, batch)
+    fp8_arms(size, device)       a Benchmark of `torchbridge.bench`: size is (in, out, batch)
     storage(layer, plain)        shares of the weight's bytes
     pick(size, device, ratios)   what the dispatcher picks, and its share of the better arm's speed
 """
@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from torchbridge import __version__, evidence
-from torchbridge.bench import Arm, Duel, Equality, Outcome, Work, run_duel
+from torchbridge.bench import Arm, Benchmark, Equality, Outcome, Work, run_benchmark
 from torchbridge.device import describe, pick_device
 from torchbridge.fp8 import (
     FP8Dtype,
@@ -72,7 +72,7 @@ def fp8_arms(
     baseline: str = "bf16",
     granularity: str = "tensor",
     compiled: bool | None = None,
-) -> Duel:
+) -> Benchmark:
     """Compare FP8InferenceLinear, including quantisation, with nn.Linear; run in inference mode.
 
     By default both are compiled, except on the CPU. The goal depends on the device's generation;
@@ -85,10 +85,12 @@ def fp8_arms(
     if whole and (reason := why_not_compiled(device, probe(device))) is not None:
         raise KernelRefused(reason)
     layers = Layers.of(size, BASELINES[baseline], granularity, device)
-    return duel_of(layers, size, device, baseline, whole)
+    return benchmark_of(layers, size, device, baseline, whole)
 
 
-def duel_of(layers: Layers, size: Size, device: torch.device, baseline: str, whole: bool) -> Duel:
+def benchmark_of(
+    layers: Layers, size: Size, device: torch.device, baseline: str, whole: bool
+) -> Benchmark:
     """Compare two existing layers; `whole`: both are compiled."""
     hardware, (inner, columns, batch) = probe(device), size
     x = torch.randn(batch, inner, device=device, dtype=BASELINES[baseline])
@@ -97,11 +99,11 @@ def duel_of(layers: Layers, size: Size, device: torch.device, baseline: str, who
     large = min(size) >= 4096
     flops = 2.0 * inner * columns * batch
     moved = inner * columns + (batch * inner + batch * columns) * x.element_size()
-    return Duel(
+    return Benchmark(
         name=f"fp8/{inner}x{columns}x{batch}/{baseline}",
         subject=Arm(f"float8, a scale per {layers.float8.input_kind.value}", lambda: subject(x)),
         baseline=Arm(f"F.linear in {baseline}", lambda: other(x), compiled=whole),
-        equal=nearly,
+        equal=close_within_fp8,
         device=device,
         params={
             "in": inner,
@@ -110,13 +112,13 @@ def duel_of(layers: Layers, size: Size, device: torch.device, baseline: str, who
             "threads": torch.get_num_threads(),
             "compiled": whole,
         },
-        floor=0.9 if large and hardware.has("fp8") else None,
+        threshold=0.9 if large and hardware.has("fp8") else None,
         goal=GOALS.get(hardware.architecture) if large and baseline == "bf16" else None,
         work=Work(flops=flops, bytes=moved, number="fp8"),
     )
 
 
-def nearly(subject: Tensor, baseline: Tensor) -> Equality:
+def close_within_fp8(subject: Tensor, baseline: Tensor) -> Equality:
     """Check agreement within the error of e4m3 products, by relative RMS."""
     error = relative_rms(subject, baseline)
     return Equality(error <= PRODUCT_LIMIT, error, PRODUCT_LIMIT, "relative RMS")
@@ -173,12 +175,12 @@ def measure(
         if compiled:
             torch.compiler.reset()  # every size is compiled for itself, none is one too many
         layers = Layers.of(size, dtype, granularity, device)
-        duel = duel_of(layers, size, device, baseline, compiled)
-        outcomes[baseline] = run_duel(duel, budget_s=budget_s)
+        benchmark = benchmark_of(layers, size, device, baseline, compiled)
+        outcomes[baseline] = run_benchmark(benchmark, budget_s=budget_s)
         if layers.float8.fallback:
-            evidence.degraded(f"{duel.name}: {layers.float8.fallback}")
+            evidence.degraded(f"{benchmark.name}: {layers.float8.fallback}")
         good &= outcomes[baseline].ok
-        good &= check_storage(duel.name, baseline, layers)
+        good &= check_storage(benchmark.name, baseline, layers)
     return good, outcomes["bf16"]
 
 
@@ -219,8 +221,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     sizes = SIZES + LARGE if accelerator else SIZES
     print(f"FP8 linear layer, torchbridge {__version__}, {describe(device)}")
-    told = get_fp8_info(device)
-    print(f"scaled_mm: {told['scaled_mm'] or told['why_not']}")
+    info = get_fp8_info(device)
+    print(f"scaled_mm: {info['scaled_mm'] or info['why_not']}")
     how = {"granularity": options.granularity, "compiled": options.compile}
     budget_s, good, outcomes = options.budget / len(sizes) / len(BASELINES), [], {}
     for size in sizes:

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from benchmarks.plain_generation import PROMPT, Baseline, Generate, make_baseline
 from torchbridge import __version__, evidence
-from torchbridge.bench import Arm, Duel, Equality, Outcome, Work, identical, run_duel
+from torchbridge.bench import Arm, Benchmark, Equality, Outcome, Work, identical, run_benchmark
 from torchbridge.device import describe, pick_device
 from torchbridge.graphs import why_no_graphs
 from torchbridge.llm import (
@@ -42,7 +42,7 @@ from torchbridge.llm import (
 from torchbridge.memory import model_bytes
 
 GOALS = {"cpu": 1.10}  # of the baseline's speed; on other devices 3x
-FLOOR = 0.9  # fails when the whole confidence interval is below
+THRESHOLD = 0.9  # fails when the whole confidence interval is below
 TEXT_SHAPE = (2, 96)  # of the text that models are told; the decode path sees a quarter of one row
 LIMITS = {  # of random weights, whose best two tokens are often within a hundredth of each other
     "bfloat16": Agreement(top1=0.85, kl=3e-4, max_difference=0.25),
@@ -99,18 +99,18 @@ def against(baseline: Baseline, ids: Tensor, new: int, compiled: bool, budget_s:
     params = {"dtype": "float32", "new_tokens": new, "prompt": ids.shape[1], "path": path}
     good = True
     for name, generation in {**baseline.loops, baseline.name: baseline.generate}.items():
-        duel = Duel(
+        benchmark = Benchmark(
             name=f"gpt2/{'compiled' if compiled else 'static'}/{name}",
             subject=Arm(path, partial(ours, ids, new)),
             baseline=Arm(name, partial(generation, ids, new)),
             equal=identical,
             device=device,
             params=params | {"threads": torch.get_num_threads()},
-            floor=FLOOR,
+            threshold=THRESHOLD,
             goal=GOALS.get(device.type, 3.0),
             work=Work(bytes=new * model_bytes(baseline.model)),
         )
-        good &= report(run_duel(duel, at_least=6, budget_s=budget_s), new)
+        good &= report(run_benchmark(benchmark, at_least=6, budget_s=budget_s), new)
     return good
 
 
@@ -118,8 +118,8 @@ def report(outcome: Outcome, new: int) -> bool:
     """Emit tokens per second; return False if the benchmark failed."""
     if outcome.samples:
         speeds = [new / s for s in outcome.seconds("subject")]
-        name = f"{outcome.duel.name}/tokens_per_s"
-        params = {"baseline": outcome.duel.baseline.name, **outcome.duel.params}
+        name = f"{outcome.benchmark.name}/tokens_per_s"
+        params = {"baseline": outcome.benchmark.baseline.name, **outcome.benchmark.params}
         evidence.metric(name, speeds, unit="tokens/s", direction="higher", **params)
     return outcome.ok
 
@@ -170,7 +170,7 @@ def measure_narrow(
     ids, new = text[:1, : len(PROMPT)], 10
     arms = [generation(one, len(PROMPT) + new, compiled) for one in (model, reference)]
     missed = worst.misses(LIMITS[name])
-    duel = Duel(
+    benchmark = Benchmark(
         name=f"gpt2/{name}",
         subject=Arm(f"{name}, {arms[0][0]}", partial(arms[0][1], ids, new)),
         baseline=Arm(f"float32, {arms[1][0]}", partial(arms[1][1], ids, new)),
@@ -178,7 +178,7 @@ def measure_narrow(
         device=reference.device,
         params={"new_tokens": new, "threads": torch.get_num_threads()},
     )
-    return run_duel(duel, at_least=4, pairs=20, budget_s=budget_s).ok
+    return run_benchmark(benchmark, at_least=4, pairs=20, budget_s=budget_s).ok
 
 
 def generation(model: GPT2, capacity: int, compiled: bool) -> tuple[str, Generate]:
@@ -194,7 +194,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run all arms; return 0 if every check passed."""
     parser = argparse.ArgumentParser(description="GPT-2 124M generation against named baselines")
     parser.add_argument("--tokens", type=int, default=50)
-    parser.add_argument("--budget", type=float, default=20.0, help="seconds per duel")
+    parser.add_argument("--budget", type=float, default=20.0, help="seconds per benchmark")
     parser.add_argument("--compile", action="store_true", help="on the CPU too")
     options = parser.parse_args(arguments)
     device = pick_device()

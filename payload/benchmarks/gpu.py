@@ -33,15 +33,21 @@ from benchmarks import gpu_suites
 from benchmarks.gpu_page import page
 from benchmarks.gpu_profile import profile_of
 from torchbridge import __version__, evidence, memory
-from torchbridge.bench import Duel, Gauges, last_level_cache, measured_bandwidth, run_duel
-from torchbridge.bench.gauges import driver
+from torchbridge.bench import (
+    Benchmark,
+    Sensors,
+    last_level_cache,
+    measured_bandwidth,
+    run_benchmark,
+)
 from torchbridge.bench.run import arms_of
+from torchbridge.bench.sensors import driver
 from torchbridge.device import describe
 from torchbridge.hardware import probe
 from torchbridge.numbers import whole_float32
 from torchbridge.peaks import peak_bandwidth, peak_flops
 
-LIMIT_S = 240.0  # of one duel, compiling included
+LIMIT_S = 240.0  # of one benchmark, compiling included
 LIMITS_S = {"gpt2": 540.0}  # of those that need longer
 BUDGET_S = 15.0  # of its sampling
 PATIENCE_S = 10.0  # for a child that was told to end
@@ -55,26 +61,26 @@ WORTH = ("correctness/", "gpt2", "moe/decode", "decode/", "moe", "training/", "f
 
 def makers() -> dict[str, Any]:
     """Return the functions that build each benchmark, by name."""
-    from benchmarks import gpu_baselines, gpu_duels, kernels
+    from benchmarks import gpu_baselines, gpu_comparisons, kernels
 
-    ours = {f"kernels/{name}": make for name, make in kernels.DUELS.items()}
-    return ours | gpu_duels.DUELS | gpu_baselines.DUELS
+    ours = {f"kernels/{name}": make for name, make in kernels.BENCHMARKS.items()}
+    return ours | gpu_comparisons.BENCHMARKS | gpu_baselines.BENCHMARKS
 
 
-def targets(duels: list[str], small: bool) -> list[str]:
+def targets(benchmarks: list[str], small: bool) -> list[str]:
     """Return all names by priority; suites are omitted if `small`."""
 
     def worth(name: str) -> int:
         places = [at for at, prefix in enumerate(WORTH) if name.startswith(prefix)]
         return places[0] if places else len(WORTH)
 
-    return sorted([*duels, *([] if small else gpu_suites.names())], key=worth)
+    return sorted([*benchmarks, *([] if small else gpu_suites.names())], key=worth)
 
 
 def machine(device: torch.device) -> dict[str, Any]:
     """Describe device, commit, versions and peaks that the figures belong to."""
     hardware = probe(device)
-    told = {
+    result = {
         "device": describe(device),
         "uuid": _uuid(device),
         "commit": commit(),
@@ -88,13 +94,13 @@ def machine(device: torch.device) -> dict[str, Any]:
         "copy_bytes_per_s": measured_bandwidth(device),
         "peak_bytes_per_s": peak_bandwidth(hardware),
         "peak_flops": {n: peak_flops(hardware, n) for n in ("fp32", "bf16", "fp8")},
-        "gauges": Gauges(device).read(),
+        "sensors": Sensors(device).read_sensors(),
     }
-    memory.empty_cache(device)  # the duels need it
+    memory.empty_cache(device)  # the benchmarks need it
     for package in ("triton", "transformers"):
         found = importlib.util.find_spec(package)
-        told[package] = importlib.import_module(package).__version__ if found else None
-    return told
+        result[package] = importlib.import_module(package).__version__ if found else None
+    return result
 
 
 def _uuid(device: torch.device) -> str | None:
@@ -119,33 +125,35 @@ def commit() -> str:
     return f"sha256:{digest.hexdigest()[:12]}"
 
 
-def fight(name: str, device: torch.device, small: bool, out: Path) -> int:
+def run_child(name: str, device: torch.device, small: bool, out: Path) -> int:
     """Run one benchmark in this child process and write its outcome, or refusal, as JSON."""
     limits = {"pairs": 24, "at_least": 12, "budget_s": 0.5} if small else {}
     limits = {"pairs": 200, "budget_s": BUDGET_S, "precision": 0.01, **limits}
     start = time.monotonic()
-    told: dict[str, Any] = {"target": name}
+    result: dict[str, Any] = {"target": name}
     try:
         torch.manual_seed(0)
         with torch.no_grad(), whole_float32():  # arms that need gradients switch them on
             with refusing():
-                duel = makers()[name](device, small)
-                outcome = run_duel(duel, **limits)
-            told |= outcome.to_dict()
+                benchmark = makers()[name](device, small)
+                outcome = run_benchmark(benchmark, **limits)
+            result |= outcome.to_dict()
             if False in (outcome.goal_met, outcome.memory_goal_met):
-                put(out, json.dumps(told | {"unprofiled": ""}))  # a profiler may take us along
-                told |= profiles(duel)
+                put(out, json.dumps(result | {"unprofiled": ""}))  # a profiler may take us along
+                result |= profiles(benchmark)
     except RefusedError as refusal:
         print(f"{name}: refused: {refusal}", flush=True)
-        told |= {"refused": str(refusal), "absent": refusal.absent}
-    put(out, json.dumps(told | {"whole_s": time.monotonic() - start}))
+        result |= {"refused": str(refusal), "absent": refusal.absent}
+    put(out, json.dumps(result | {"whole_s": time.monotonic() - start}))
     return 0
 
 
-def profiles(duel: Duel) -> dict[str, Any]:
+def profiles(benchmark: Benchmark) -> dict[str, Any]:
     """Profile both arms, or return why that failed."""
     try:
-        found = {arm: profile_of(work, duel.device) for arm, work in arms_of(duel).items()}
+        found = {
+            arm: profile_of(work, benchmark.device) for arm, work in arms_of(benchmark).items()
+        }
     except Exception as error:  # the outcome is worth more
         return {"unprofiled": f"{type(error).__name__}: {error}"}
     return {"profile": found}
@@ -160,7 +168,7 @@ class RefusedError(Exception):
 @contextlib.contextmanager
 def refusing() -> Any:
     """Convert the library's refusals in the block to RefusedError."""
-    from benchmarks.floor_duels import NotHereError
+    from benchmarks.cpu_comparisons import NotHereError
     from torchbridge.attention import PathRefused
     from torchbridge.kernels import KernelRefused
 
@@ -194,16 +202,18 @@ def in_a_process(
         out, log = Path(folder, "outcome.json"), Path(folder, "said")
         words += ["--out", str(out)] + (["--small"] if options.small else [])
         code = child(words, log, limit)
-        said = log.read_text(errors="replace")
-        print(said, end="", flush=True)
+        output = log.read_text(errors="replace")
+        print(output, end="", flush=True)
         why = f"still running after {limit:g} s" if code is None else ended(code)
         if code != 0:
             print(f"{name}: {why}", flush=True)
         if out.is_file():
-            told = json.loads(out.read_text())
-            return unthrottled(told | ({"unprofiled": why} if told.get("unprofiled") == "" else {}))
-        told = {"target": name, "error": why}
-        return told if code is None else told | {"error": said[-SAID:] or why, "exit": code}
+            result = json.loads(out.read_text())
+            return unthrottled(
+                result | ({"unprofiled": why} if result.get("unprofiled") == "" else {})
+            )
+        result = {"target": name, "error": why}
+        return result if code is None else result | {"error": output[-SAID:] or why, "exit": code}
 
 
 def suites_in_a_process(name: str, limit: float) -> dict[str, Any]:
@@ -211,24 +221,26 @@ def suites_in_a_process(name: str, limit: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="torchbridge-gpu-") as folder:
         log = Path(folder, "said")
         code = child(gpu_suites.words(name), log, limit)
-        said = log.read_text(errors="replace")
+        output = log.read_text(errors="replace")
     why = f"still running after {limit:g} s" if code is None else None
     if code not in (None, 0, 1):  # 1: tests failed
-        why = f"{ended(code)}: {said[-SAID:]}"
-    told = gpu_suites.row(name, said, why)
-    print(f"{name}: {told['passed']} passed, {told['failed']} failed, {told['skipped']} skipped")
-    print(*told["failures"], *([why] if why else []), sep="\n", flush=True)
-    return told
+        why = f"{ended(code)}: {output[-SAID:]}"
+    result = gpu_suites.row(name, output, why)
+    print(
+        f"{name}: {result['passed']} passed, {result['failed']} failed, {result['skipped']} skipped"
+    )
+    print(*result["failures"], *([why] if why else []), sep="\n", flush=True)
+    return result
 
 
-def unthrottled(told: dict[str, Any]) -> dict[str, Any]:
+def unthrottled(result: dict[str, Any]) -> dict[str, Any]:
     """Return the row, or a rejected row if the device was throttled during its samples."""
-    samples = told.get("samples", ())
+    samples = result.get("samples", ())
     share = sum(one["readings"].get("throttled", 0.0) for one in samples) / max(1, len(samples))
     if share <= THROTTLED:
-        return told
+        return result
     why = f"throttled in {share:.0%} of the samples: not counted, and tried again"
-    return {"target": told["target"], "rejected": why, "row": told}
+    return {"target": result["target"], "rejected": why, "row": result}
 
 
 def ended(code: int) -> str:
@@ -241,8 +253,8 @@ def ended(code: int) -> str:
 
 def child(words: list[str], log: Path, limit: float) -> int | None:
     """Run a command and return its exit code, or None if it was killed after `limit` seconds."""
-    with log.open("wb") as said:
-        streams = {"stdin": subprocess.PIPE, "stdout": said, "stderr": subprocess.STDOUT}
+    with log.open("wb") as output:
+        streams = {"stdin": subprocess.PIPE, "stdout": output, "stderr": subprocess.STDOUT}
         process = subprocess.Popen(words, **streams, start_new_session=True)
     try:
         return process.wait(limit)
@@ -269,7 +281,7 @@ def earlier(folder: Path, now: dict[str, Any]) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     whose = [(t["small"], t["machine"]["device"], t["machine"]["torch"]) for t in (then, now)]
-    return {one["target"]: one for one in then["duels"]} if whose[0] == whose[1] else {}
+    return {one["target"]: one for one in then["benchmarks"]} if whose[0] == whose[1] else {}
 
 
 def settled(row: dict[str, Any], now: str) -> bool:
@@ -295,9 +307,9 @@ def summarise(results: list[dict[str, Any]]) -> tuple[str, bool]:
     proper = [one for one in proved if not one["failed"] and "error" not in one]
     broken = len(results) - len(held) - refused - len(proper)
     good = evidence.check(
-        "gpu/held", held + proved != [] and broken == 0, value=len(held), unit="duels"
+        "gpu/held", held + proved != [] and broken == 0, value=len(held), unit="benchmarks"
     )
-    figures = f"{len(held)} duels held, {refused} refused, {broken} failed"
+    figures = f"{len(held)} benchmarks held, {refused} refused, {broken} failed"
     if proved:
         tests = sum(one["passed"] for one in proved)
         figures = f"{tests} tests passed in {len(proper)} of {len(proved)} groups, {figures}"
@@ -342,7 +354,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true", help="tiny sizes: a trial, no figures")
     parser.add_argument("--only", nargs="*", default=[], help="names, or how they begin")
-    parser.add_argument("--limit", type=float, help="seconds per duel, instead of ours")
+    parser.add_argument("--limit", type=float, help="seconds per benchmark, instead of ours")
     parser.add_argument(
         "--allow-refused",
         action="store_true",
@@ -361,18 +373,18 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     if options.one:
         threading.Thread(target=end_with_parent, daemon=True).start()
-        return fight(options.one, device, options.small, options.out)
+        return run_child(options.one, device, options.small, options.out)
     return everything(options, device)
 
 
 def everything(options: argparse.Namespace, device: torch.device) -> int:
     """Run what is missing until the budget is spent; return 0 if all results are good."""
     until = time.monotonic() + options.budget
-    told = {"schema": 1, "machine": machine(device), "small": options.small}
-    now = told["machine"].get("commit", "")
+    result = {"schema": 1, "machine": machine(device), "small": options.small}
+    now = result["machine"].get("commit", "")
     names = targets(list(makers()), options.small)
     wanted = [n for n in names if not options.only or n.startswith(tuple(options.only))]
-    done = {} if options.anew and not options.only else earlier(options.out, told)
+    done = {} if options.anew and not options.only else earlier(options.out, result)
     left = missing(wanted, done, options, now)
     print(f"{len(left)} of {len(wanted)} targets, torchbridge {__version__}, {describe(device)}")
     options.out.mkdir(parents=True, exist_ok=True)
@@ -382,9 +394,9 @@ def everything(options: argparse.Namespace, device: torch.device) -> int:
             wanted = [one for one in wanted if one not in left[count:]]
             break
         done[name] = in_a_process(name, options, until - time.monotonic()) | {"commit": now}
-        told["duels"] = [done[n] for n in names if n in done]
-        put(options.out / "gpu.json", json.dumps(told, indent=1))
-        put(options.out / "gpu.md", page(told))
+        result["benchmarks"] = [done[n] for n in names if n in done]
+        put(options.out / "gpu.json", json.dumps(result, indent=1))
+        put(options.out / "gpu.md", page(result))
     results = [done[name] for name in wanted if name in done]
     whole = measured(results, options)
     line, good = summarise(results)

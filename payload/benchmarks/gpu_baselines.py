@@ -17,11 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks import gpu_duels, moe_arms
-from benchmarks.floor_duels import NotHereError
-from benchmarks.gpu_duels import Make
+from benchmarks import gpu_comparisons, moe_arms
+from benchmarks.cpu_comparisons import NotHereError
+from benchmarks.gpu_comparisons import Make
 from benchmarks.kernels import NEAR, drawn, dtype_on, path_on
-from torchbridge.bench import Arm, Duel, Equality, Work
+from torchbridge.bench import Arm, Benchmark, Equality, Work
 
 SMALL_GPT2 = {"vocabulary": 600, "positions": 64, "layers": 2, "heads": 2, "width": 32}
 TEXT_TOKENS = 64  # that narrow models are told
@@ -71,7 +71,7 @@ HELPED = {"graph": as_graph, "compile": as_compiled}
 
 def moe(
     hidden: int, tokens: int, opponent: str, how: str, device: torch.device, small: bool
-) -> Duel:
+) -> Benchmark:
     """Compare our captured layer with experts of torch, transformers or vLLM, also accelerated."""
     hidden, tokens = (64, 8) if small else (hidden, tokens)
     sizes = {"batch": tokens, "sequence": 1, "dtype": str(dtype_on(device)).split(".")[-1]}
@@ -82,8 +82,8 @@ def moe(
     baseline = Arm(f"{opponent}, {how}", work, compiled=how == "compile")
     replay = moe_arms.captured(layer, x)
     subject = Arm("layer as a graph", replay) if replay else None
-    duel = moe_arms.layer_duel(layer, x, shape, baseline, subject=subject, goal=1.0)
-    return replace(duel, name=f"moe/{hidden}/{tokens}/{opponent}/{how}")
+    benchmark = moe_arms.layer_benchmark(layer, x, shape, baseline, subject=subject, goal=1.0)
+    return replace(benchmark, name=f"moe/{hidden}/{tokens}/{opponent}/{how}")
 
 
 def opponents(name: str, layer: Any, x: Tensor) -> Callable[[], Tensor]:
@@ -124,7 +124,7 @@ def _vllm(fused: Callable[..., Tensor], layer: Any, x: Tensor) -> Tensor:
     return fused(x, layer.experts.up, layer.experts.down, weights, experts)
 
 
-def moe_training(opponent: str, device: torch.device, small: bool) -> Duel:
+def moe_training(opponent: str, device: torch.device, small: bool) -> Benchmark:
     """Compare forward and all gradients for 4,096 tokens of width 1,024."""
     tokens = 64 if small else 4096
     sizes = {"batch": tokens, "sequence": 1, "dtype": str(dtype_on(device)).split(".")[-1]}
@@ -142,7 +142,7 @@ def moe_training(opponent: str, device: torch.device, small: bool) -> Duel:
     made = [
         Arm(name, _slopes(work, [x, *params], upstream)) for name, (work, params) in arms.items()
     ]
-    return Duel(
+    return Benchmark(
         name=f"training/moe/{opponent}",
         subject=made[0],
         baseline=made[1],
@@ -165,7 +165,7 @@ def _slopes(
     return slopes
 
 
-def decode(opponent: str, device: torch.device, small: bool, *, compiled: bool = True) -> Duel:
+def decode(opponent: str, device: torch.device, small: bool, *, compiled: bool = True) -> Benchmark:
     """Compare 50 greedy tokens of GPT-2 124M in bfloat16, batch 1, with other decodes.
 
     Greedy texts of random weights diverge at near-ties, so models are compared on one text.
@@ -180,14 +180,14 @@ def decode(opponent: str, device: torch.device, small: bool, *, compiled: bool =
     ids = torch.tensor([PROMPT], device=device) % (600 if small else 50257)
     new = 5 if small else 50
     compiled &= not small
-    name, other, told = rivals(opponent, model, baseline, ids.shape[1] + new, compiled)
+    name, other, rival = rivals(opponent, model, baseline, ids.shape[1] + new, compiled)
     path, ours = own.generation(model, ids.shape[1] + new, compiled)
     text = torch.randint(0, model.config.vocabulary, (1, TEXT_TOKENS - new), device=device)
-    return Duel(
+    return Benchmark(
         name=f"decode/bf16/{opponent}",
         subject=Arm(f"bfloat16, {path}", partial(ours, ids, new)),
         baseline=Arm(name, partial(other, ids, new)),
-        equal=lambda *_: agreeing(model, told, text, "int8_bfloat16"),
+        equal=lambda *_: agreeing(model, rival, text, "int8_bfloat16"),
         device=device,
         params={"dtype": "bfloat16", "new_tokens": new},
         goal=1.0,
@@ -261,7 +261,7 @@ def cross_entropy(
     tokens: int = 16_384,
     width: int = 2048,
     classes: int = 131_072,
-) -> Duel:
+) -> Benchmark:
     """Compare loss and both gradients at 128k classes with torch or Liger."""
     from torchbridge import kernels as ours
 
@@ -283,7 +283,7 @@ def cross_entropy(
         return work
 
     mine = partial(ours.linear_cross_entropy, x, weight, target, path=path_on(device))
-    return Duel(
+    return Benchmark(
         name=f"kernels/linear_cross_entropy/{opponent}",
         subject=Arm(path_on(device), both(mine)),
         baseline=Arm(opponent, both(partial(theirs, x, weight, target))),
@@ -314,7 +314,7 @@ def losses(opponent: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     return partial(F.linear_cross_entropy, options=options)
 
 
-def attention(kind: str, opponent: str, device: torch.device, small: bool) -> Duel:
+def attention(kind: str, opponent: str, device: torch.device, small: bool) -> Benchmark:
     """Compare our path for a window, ALiBi or packed documents with a dense mask or varlen."""
     from torchbridge.attention import attend
 
@@ -328,7 +328,7 @@ def attention(kind: str, opponent: str, device: torch.device, small: bool) -> Du
         varlen = package("torch.nn.attention.varlen").varlen_attn
         work = partial(_varlen, varlen, q, k, v, ends if kind == "documents" else None)
     _, path = attend(q, k, v, pattern=pattern)
-    return Duel(
+    return Benchmark(
         name=f"attention/{kind}/{opponent}",
         subject=Arm(f"attend, {path.name}", lambda: attend(q, k, v, pattern=pattern)[0]),
         baseline=Arm(opponent, work),
@@ -372,7 +372,7 @@ def _varlen(varlen: Callable[..., Tensor], q: Tensor, k: Tensor, v: Tensor, ends
     return output.unflatten(0, (batch, length)).transpose(1, 2)
 
 
-def flash(version: str, causal: bool, device: torch.device, small: bool) -> Duel:
+def flash(version: str, causal: bool, device: torch.device, small: bool) -> Benchmark:
     """Compare our fastest exact path with the FlashAttention that torch's switch enables in SDPA.
 
     The switch stays on in this process, which runs only this benchmark.
@@ -385,12 +385,14 @@ def flash(version: str, causal: bool, device: torch.device, small: bool) -> Duel
         switch(version)
     except Exception as error:  # of what is not installed, or not for this chip
         raise NotHereError(f"{version}: {type(error).__name__}: {error}") from error
-    duel = gpu_duels.attention("flash", causal, device, small)
-    name = duel.name.replace("flash", version)
-    return replace(duel, name=name, baseline=replace(duel.baseline, name=f"SDPA, {version}"))
+    benchmark = gpu_comparisons.attention("flash", causal, device, small)
+    name = benchmark.name.replace("flash", version)
+    return replace(
+        benchmark, name=name, baseline=replace(benchmark.baseline, name=f"SDPA, {version}")
+    )
 
 
-def fp8(granularity: str, device: torch.device, small: bool) -> Duel:
+def fp8(granularity: str, device: torch.device, small: bool) -> Benchmark:
     """Compare a float8 layer with row or block scales, including quantisation, with bfloat16."""
     from benchmarks.fp8 import fp8_arms
 
@@ -398,9 +400,9 @@ def fp8(granularity: str, device: torch.device, small: bool) -> Duel:
     return fp8_arms(size, device, granularity=granularity, compiled=not small)
 
 
-def fp8_torchao(device: torch.device, small: bool) -> Duel:
+def fp8_torchao(device: torch.device, small: bool) -> Benchmark:
     """Compare a float8 layer with row scales with torchao's, same weights, both compiled."""
-    from benchmarks.fp8 import PRODUCT_LIMIT, Layers, nearly
+    from benchmarks.fp8 import PRODUCT_LIMIT, Layers, close_within_fp8
 
     needs_cuda("torchao's float8", device)
     library = package("torchao.quantization")
@@ -414,10 +416,10 @@ def fp8_torchao(device: torch.device, small: bool) -> Duel:
 
     def equal(mine: Tensor, expected: Tensor) -> Equality:
         """Both are e4m3's products, each with its own rounding."""
-        found = nearly(mine, expected)
+        found = close_within_fp8(mine, expected)
         return replace(found, equal=found.error <= 2 * PRODUCT_LIMIT, tolerance=2 * PRODUCT_LIMIT)
 
-    return Duel(
+    return Benchmark(
         name="fp8/torchao",
         subject=Arm("float8, a scale per row", lambda: ours(x), compiled=True),
         baseline=Arm("torchao float8", lambda: other(x), compiled=True),
@@ -429,7 +431,7 @@ def fp8_torchao(device: torch.device, small: bool) -> Duel:
     )
 
 
-DUELS: dict[str, Make] = {
+BENCHMARKS: dict[str, Make] = {
     **{
         f"moe/{hidden}/{opponent}/{how}": partial(moe, hidden, 4096, opponent, how)
         for hidden in (512, 1024)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-Told = dict[str, Any]
+Json = dict[str, Any]
 _CELL = 160  # characters of a reason
 _NAMED = re.compile(r"[\w.]*(Error|Exception|OutOfResources|Refused)\b")
 _SAVED = (
@@ -15,12 +15,12 @@ _SAVED = (
 )
 
 
-def page(told: Told) -> str:
+def page(document: Json) -> str:
     """Render the machine, a row per target, and which kernels to keep."""
-    parts = ["# Kernels and speed on this device", "", *_machine(told), ""]
-    if told["small"]:
+    parts = ["# Kernels and speed on this device", "", *_machine(document), ""]
+    if document["small"]:
         parts += ["**Tiny sizes: a trial of the machinery. No figure here means anything.**", ""]
-    proved = [one for one in told["duels"] if "passed" in one]
+    proved = [one for one in document["benchmarks"] if "passed" in one]
     if proved:
         parts += ["## Correctness", ""]
         parts += [*_table(("suites", "passed", "failed", "skipped"), [*map(_proof, proved)]), ""]
@@ -28,9 +28,9 @@ def page(told: Told) -> str:
     parts += ["A ratio is the baseline's time over ours, with its confidence interval.", ""]
     parts += _table(
         ("target", "ours", "baseline", "ratio", "goal", "of the roofline", "peak memory"),
-        [_target(one) for one in told["duels"] if "passed" not in one],
+        [_target(one) for one in document["benchmarks"] if "passed" not in one],
     )
-    kernels = [one for one in told["duels"] if one["target"].startswith("kernels/")]
+    kernels = [one for one in document["benchmarks"] if one["target"].startswith("kernels/")]
     against = [one for one in kernels if one["target"].endswith("/compile")]
     parts += ["", "## Kernels against torch.compile", ""]
     parts += [
@@ -38,19 +38,19 @@ def page(told: Told) -> str:
         "",
         _SAVED,
     ]
-    short = [one for one in told["duels"] if "profile" in one or "unprofiled" in one]
+    short = [one for one in document["benchmarks"] if "profile" in one or "unprofiled" in one]
     if short:
         parts += ["", "## Where the time goes, of what falls short", ""]
         parts += _table(("target", "arm", "µs a call", "calls", "kernel"), _profiles(short))
     return "\n".join(parts) + "\n"
 
 
-def verdict(one: Told) -> str:
+def verdict(one: Json) -> str:
     """Say whether to keep a kernel: if it is certainly faster, or saves the memory it should."""
     if "refused" in one:
         return f"not asked: {_short(one['refused'])}"
     if "ratio" not in one:
-        return "not known: the duel failed"
+        return "not known: the benchmark failed"
     low, high = one["ratio"]["low"], one["ratio"]["high"]
     if low > 1:
         return "keep: faster than torch.compile"
@@ -59,26 +59,26 @@ def verdict(one: Told) -> str:
     return "remove: slower" if high < 1 else "remove: no faster, no slower"
 
 
-def _machine(told: Told) -> list[str]:
-    machine = told["machine"]
+def _machine(document: Json) -> list[str]:
+    machine = document["machine"]
     names = ("device", "torch", "cuda", "triton", "transformers")
     lines = [f"- {name}: {machine[name] or 'none'}" for name in names]
     lines += [f"- {name}: {machine[name]}" for name in ("uuid", "commit") if machine.get(name)]
-    lines.append(f"- driver: {machine['driver'] or 'not told'}")
+    lines.append(f"- driver: {machine['driver'] or 'not document'}")
     lines.append(f"- copy bandwidth measured here: {machine['copy_bytes_per_s'] / 1e9:.0f} GB/s")
     peaks = [f"{n} {rate / 1e12:.0f}" for n, rate in machine["peak_flops"].items() if rate]
     lines.append(f"- peak rates by its properties, TFLOP/s: {', '.join(peaks) or 'not known'}")
     return lines
 
 
-def _proof(one: Told) -> tuple[str, ...]:
+def _proof(one: Json) -> tuple[str, ...]:
     failed = "<br>".join([str(one["failed"]), *one["failures"]])
     if "error" in one:
         failed += f"; **{_short(one['error'])}**"
     return one["target"], str(one["passed"]), failed, str(one["skipped"])
 
 
-def _target(one: Told) -> tuple[str, ...]:
+def _target(one: Json) -> tuple[str, ...]:
     if "rejected" in one:
         return (one["target"], "", "", "", f"**rejected**: {_short(one['rejected'])}", "", "")
     if "refused" in one:
@@ -97,19 +97,19 @@ def _target(one: Told) -> tuple[str, ...]:
             "",
         )
     ratio = one["ratio"]
-    said = f"{ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}]"
+    output = f"{ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}]"
     return (
         one["target"],
         one["subject"],
         one["baseline"],
-        said,
+        output,
         _goals(one),
         _roofline(one["roofline"]),
         _memory(one),
     )
 
 
-def _goals(one: Told) -> str:
+def _goals(one: Json) -> str:
     marks = []
     if one["goal"] is None:
         low, high = one["ratio"]["low"], one["ratio"]["high"]
@@ -126,25 +126,25 @@ def _goals(one: Told) -> str:
     return ", ".join(marks)
 
 
-def _roofline(found: Told | None) -> str:
+def _roofline(found: Json | None) -> str:
     words = {"compute": "peak operations", "memory": "peak bandwidth", "copy": "a copy"}
     parts = [f"{found[n]:.0%} of {word}" for n, word in words.items() if found and found[n]]
     return ", ".join(parts) or "not known"
 
 
-def _memory(one: Told) -> str:
+def _memory(one: Json) -> str:
     peaks = [one["peak_memory"].get(arm, {}).get("bytes") for arm in ("subject", "baseline")]
     return " / ".join("not known" if n is None else f"{n / 1e6:.0f} MB" for n in peaks)
 
 
-def _kernel(one: Told) -> tuple[str, ...]:
+def _kernel(one: Json) -> tuple[str, ...]:
     name = one["target"].removeprefix("kernels/").removesuffix("/compile")
     ratio = one.get("ratio")
-    said = f"{ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}]" if ratio else ""
-    return name, said, verdict(one)
+    output = f"{ratio['median']:.3f} [{ratio['low']:.3f}, {ratio['high']:.3f}]" if ratio else ""
+    return name, output, verdict(one)
 
 
-def _profiles(short: list[Told]) -> list[tuple[str, ...]]:
+def _profiles(short: list[Json]) -> list[tuple[str, ...]]:
     return [
         (one["target"], arm, f"{row['us']:.1f}", f"{row['calls']:g}", f"`{row['name']}`")
         for one in short

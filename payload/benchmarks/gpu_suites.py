@@ -55,15 +55,15 @@ def words(target: str) -> list[str]:
     return command + files(target.removeprefix(PREFIX))
 
 
-def row(target: str, said: str, why: str | None) -> dict[str, Any]:
+def row(target: str, output: str, why: str | None) -> dict[str, Any]:
     """Count the tests in pytest's output, which may be incomplete.
 
     `why` says what ended it other than its tests.
     """
     counts = dict.fromkeys(("PASSED", "FAILED", "ERROR", "SKIPPED"), 0)
-    for word in _WORD.findall(said.partition("short test summary info")[0]):
+    for word in _WORD.findall(output.partition("short test summary info")[0]):
         counts[word] = counts.get(word, 0) + 1
     found = {"target": target, "passed": counts["PASSED"], "skipped": counts["SKIPPED"]}
     found["failed"] = counts["FAILED"] + counts["ERROR"]
-    found["failures"] = sorted(set(_FAILED.findall(said)))[:SHOWN]
+    found["failures"] = sorted(set(_FAILED.findall(output)))[:SHOWN]
     return found | ({"error": why} if why else {})

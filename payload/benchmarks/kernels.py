@@ -1,8 +1,8 @@
 """Benchmarks of our kernels against torch.compile of the same formula.
 
 The page of `benchmarks.gpu` says which kernels to keep: those that are faster. On the CPU the
-library's ways replace the kernels, to test the benchmarks. `DUELS` has a function for each, called
-with a device and whether to be small.
+library's ways replace the kernels, to test the benchmarks. `BENCHMARKS` has a function for each,
+called with a device and whether to be small.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from torchbridge import kernels as ours
-from torchbridge.bench import Arm, Duel, Equality, Work, close_to
+from torchbridge.bench import Arm, Benchmark, Equality, Work, close_to
 from torchbridge.fp8 import FP8Dtype, FP8QuantizedTensor, Granularity
 
-Make = Callable[[torch.device, bool], Duel]
+Make = Callable[[torch.device, bool], Benchmark]
 NEAR = close_to(2e-2)  # bfloat16's rounding, of the largest number
 
 
@@ -49,13 +49,13 @@ def against_compiled(
     kernel: Callable[[], object],
     formula: Callable[..., object],
     inputs: tuple[Tensor, ...],
-    **told: Any,
-) -> Duel:
+    **settings: Any,
+) -> Benchmark:
     """Compare a kernel with the compiled formula of `inputs`, with cold caches."""
     x = inputs[0]
     params = {"dtype": str(x.dtype).removeprefix("torch."), "shape": "x".join(map(str, x.shape))}
     fused = compiled(formula)
-    return Duel(
+    return Benchmark(
         name=f"kernels/{name}/compile",
         subject=Arm(path_on(x.device), kernel),
         baseline=Arm("torch.compile", lambda: fused(*inputs), compiled=True),
@@ -63,11 +63,11 @@ def against_compiled(
         params=params,
         goal=1.0,
         cold=True,
-        **{"equal": NEAR, **told},
+        **{"equal": NEAR, **settings},
     )
 
 
-def quantise_rows(device: torch.device, small: bool) -> Duel:
+def quantise_rows(device: torch.device, small: bool) -> Benchmark:
     """Compare float8 quantisation of rows with torch.compile of the library's operations."""
     x = drawn(device, *((32, 256) if small else (8192, 8192)))
 
@@ -97,7 +97,7 @@ def _steps(numbers: Tensor) -> Tensor:
 
 def linear_cross_entropy(
     tokens: int, memory_goal: float | None, device: torch.device, small: bool
-) -> Duel:
+) -> Benchmark:
     """Compare loss and both gradients at 128k classes with torch.compile."""
     tokens, width, classes = (32, 64, 1000) if small else (tokens, 2048, 131_072)
     x = drawn(device, tokens, width).requires_grad_()
@@ -120,14 +120,14 @@ def linear_cross_entropy(
     def library() -> tuple[Tensor, ...]:
         return gradients(fused(x, weight, target))
 
-    duel = against_compiled("linear_cross_entropy", kernel, formula, (x, weight, target))
+    benchmark = against_compiled("linear_cross_entropy", kernel, formula, (x, weight, target))
     baseline = Arm("torch.compile", library, compiled=True)
     work = Work(flops=6 * tokens * width * classes, number="bf16")
-    told = {"goal": 1.5, "memory_goal": memory_goal, "work": work, "cold": False}
-    return replace(duel, baseline=baseline, **told)
+    settings = {"goal": 1.5, "memory_goal": memory_goal, "work": work, "cold": False}
+    return replace(benchmark, baseline=baseline, **settings)
 
 
-def moe_experts(device: torch.device, small: bool) -> Duel:
+def moe_experts(device: torch.device, small: bool) -> Benchmark:
     """Compare 64 tokens, 8 experts, top-2 with torch.compile of all experts for all tokens."""
     tokens, width, experts = (8, 64, 4) if small else (64, 1024, 8)
     x = drawn(device, tokens, width)
@@ -147,7 +147,7 @@ def moe_experts(device: torch.device, small: bool) -> Duel:
     return against_compiled("moe_experts", kernel, formula, inputs, work=work)
 
 
-DUELS: dict[str, Make] = {
+BENCHMARKS: dict[str, Make] = {
     "quantise_rows/compile": quantise_rows,
     "linear_cross_entropy/compile": partial(linear_cross_entropy, 16_384, 0.3),
     "linear_cross_entropy/compile/4096": partial(linear_cross_entropy, 4096, None),

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from torchbridge import evidence
-from torchbridge.bench import Arm, Duel, Equality, Work, close_to
+from torchbridge.bench import Arm, Benchmark, Equality, Work, close_to
 from torchbridge.graphs import CudaGraphs, why_no_graphs
 from torchbridge.moe import MoEConfig, MoELayer
 from torchbridge.moe.dispatch import path_for
@@ -187,25 +187,25 @@ def make_tokens(shape: Shape, device: torch.device) -> Tensor:
     )
 
 
-def own_duels(shape: Shape, device: torch.device) -> list[Duel]:
+def own_benchmarks(shape: Shape, device: torch.device) -> list[Benchmark]:
     """Compare the layer with `mask_loop` and `dense_all_experts`."""
     layer, x = make_layer(shape, device), make_tokens(shape, device)
     opponents = {"mask_loop": (mask_loop, 0.9), "dense_all_experts": (dense_all_experts, 2.8)}
-    kind = "floor" if device.type == "cpu" else "goal"  # these are known of a CPU only
+    kind = "threshold" if device.type == "cpu" else "goal"  # these are known of a CPU only
     return [
-        layer_duel(layer, x, shape, Arm(name, partial(work, layer, x)), **{kind: bound})
+        layer_benchmark(layer, x, shape, Arm(name, partial(work, layer, x)), **{kind: bound})
         for name, (work, bound) in opponents.items()
     ]
 
 
-def hf_duels(
+def hf_benchmarks(
     shape: Shape,
     device: torch.device,
     *,
-    floors: Mapping[str, float] | None = None,
+    thresholds: Mapping[str, float] | None = None,
     goals: Mapping[str, float | None] | None = None,
     graph: bool = False,
-) -> list[Duel]:
+) -> list[Benchmark]:
     """Compare the layer with transformers' experts; thresholds and goals by implementation.
 
     Up to 64 tokens, and with `graph`, the layer is captured if possible.
@@ -217,15 +217,15 @@ def hf_duels(
     subject = None
     if replay := captured(layer, x) if graph or shape.tokens <= FEW_ROWS else None:
         subject = Arm("layer as a graph", replay)
-    floors, goals = floors or {}, goals or {}
+    thresholds, goals = thresholds or {}, goals or {}
     return [
-        layer_duel(
+        layer_benchmark(
             layer,
             x,
             shape,
             Arm(f"hf_{name}", work),
             subject=subject,
-            floor=floors.get(name),
+            threshold=thresholds.get(name),
             goal=goals.get(name),
         )
         for name, work in hf_arms(layer, x).items()
@@ -257,7 +257,7 @@ def captured(layer: MoELayer, x: Tensor) -> Callable[[], Tensor] | None:
     """Capture the layer's output for x as a CUDA graph; None, with a message, if impossible."""
     path = path_for(layer.experts, x, layer.config)
     try:
-        if path.asks_host:
+        if path.synchronises:
             raise RuntimeError(f"by {path} the host waits for the device")
         return recorded(torch.no_grad()(partial(layer, x)), x.device)
     except RuntimeError as refused:
@@ -267,11 +267,11 @@ def captured(layer: MoELayer, x: Tensor) -> Callable[[], Tensor] | None:
         return None
 
 
-def layer_duel(
+def layer_benchmark(
     layer: MoELayer, x: Tensor, shape: Shape, baseline: Arm, *, subject: Arm | None = None, **marks
-) -> Duel:
+) -> Benchmark:
     """Compare the layer, or `subject`, with `baseline`; all assignments must be computed."""
-    name = duel_name(shape, baseline.name)
+    name = benchmark_name(shape, baseline.name)
     wanted = shape.tokens * shape.top_k
     close = close_to(TOLERANCES[shape.torch_dtype])
 
@@ -292,7 +292,7 @@ def layer_duel(
     reads = sum(p.nbytes for p in layer.parameters()) if shape.tokens <= FEW_ROWS else 0
     number = {"float32": "fp32", "bfloat16": "bf16"}[shape.dtype]
     sizes = asdict(shape) | {"tokens": shape.tokens, "path": path.name}
-    return Duel(
+    return Benchmark(
         name=name,
         subject=subject or Arm("layer", partial(layer, x)),
         baseline=baseline,
@@ -306,7 +306,7 @@ def layer_duel(
     )
 
 
-def duel_name(shape: Shape, baseline: str) -> str:
+def benchmark_name(shape: Shape, baseline: str) -> str:
     """Return the benchmark's name: `moe/512` for the mask loop, with further words for others."""
     words = ["moe", str(shape.hidden)]
     words += ["decode"] * (shape.tokens <= FEW_ROWS) + ["bf16"] * (shape.dtype == "bfloat16")

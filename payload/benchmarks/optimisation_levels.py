@@ -8,8 +8,8 @@ benchmarks.optimisation_levels`.
 
 For others: `levels(name, backend, budget_s)`, name one of `MODELS`, yields (level, model, eager, x)
 from the lowest level to the highest; `LIMITS[level]` is how far its outputs may be from eager's
-(`torchbridge.bench.close_to`), `FLOOR` what the lower end of the ratio's interval must reach, and
-`same_operators(model, eager, x)` says whether there is anything to time.
+(`torchbridge.bench.close_to`), `THRESHOLD` what the ratio's interval must reach at its lower end,
+and `same_operators(model, eager, x)` says whether there is anything to time.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from suites.backend_models import bottleneck_resnet, in_float64
 from torchbridge import __version__, evidence
 from torchbridge.backends import Backend, create_backend
 from torchbridge.backends.optimise import LEVELS
-from torchbridge.bench import Arm, Duel, close_to, run_duel
+from torchbridge.bench import Arm, Benchmark, close_to, run_benchmark
 from torchbridge.device import describe, pick_device
 from torchbridge.llm import GPT2, GPT2Config
 from torchbridge.numbers import relative_error
 from torchbridge.passes import PassResult, Prepared
 
 LIMITS = {"conservative": 2e-3, "balanced": 2e-3, "aggressive": 3e-2}  # cuDNN may take TF32
-FLOOR = 0.97  # of eager's speed, and of the level's below: the lower end of the interval
+THRESHOLD = 0.97  # of eager's speed, and of the level's below: the lower end of the interval
 
 
 def mlp(device: torch.device) -> tuple[nn.Module, Tensor]:
@@ -144,10 +144,10 @@ def tell(name: str, stage: Stage) -> None:
         if result.name == "compile" and not result.applied and result.effect is None:
             evidence.degraded(f"{name}: not compiled: {result.reason}")
         if result.effect is not None:
-            told, effect = f"levels/{name}/{stage.level}/{result.name}/effect", result.effect
+            prefix, effect = f"levels/{name}/{stage.level}/{result.name}/effect", result.effect
             params = {"low": effect.low, "high": effect.high, "pairs": effect.pairs}
             params |= {"device": str(stage.x.device), "kept": int(result.applied)}
-            evidence.metric(told, [effect.ratio], unit="x", direction="higher", **params)
+            evidence.metric(prefix, [effect.ratio], unit="x", direction="higher", **params)
 
 
 def describe_pass(result: PassResult) -> str:
@@ -163,41 +163,42 @@ def equals_float64(name: str, stage: Stage, expected: Tensor) -> bool:
     error = relative_error(stage.model(stage.x), expected)
     limit = LIMITS[stage.level]
     print(f"  relative error {error:.1e} against float64, {limit:g} allowed")
-    told = f"levels/{name}/{stage.level}/equals_float64"
-    return evidence.check(told, error <= limit, value=error, unit="relative", tolerance=limit)
+    prefix = f"levels/{name}/{stage.level}/equals_float64"
+    return evidence.check(prefix, error <= limit, value=error, unit="relative", tolerance=limit)
 
 
 def against(
-    name: str, stage: Stage, other: nn.Module, title: str, budget_s: float, floor: float | None
+    name: str, stage: Stage, other: nn.Module, title: str, budget_s: float, threshold: float | None
 ) -> bool:
     """Compare the level with another model; False if outputs differ or the threshold is missed.
 
     Without a threshold the interval's lower end is only reported.
     """
-    told = f"levels/{name}/{stage.level}/{title.replace(' ', '_')}"
+    prefix = f"levels/{name}/{stage.level}/{title.replace(' ', '_')}"
     if count := same_operators(stage.model, other, stage.x):
         print(f"  runs the same {count} operators as {title}: 1x, nothing to time")
-        return evidence.check(f"{told}/floor", True, value=1.0, unit="x", tolerance=FLOOR)
+        return evidence.check(f"{prefix}/threshold", True, value=1.0, unit="x", tolerance=THRESHOLD)
     arms = [
         Arm(label, lambda model=model: model(stage.x), compiled=hasattr(model, "_orig_mod"))
         for label, model in ((stage.level, stage.model), (title, other))
     ]
-    duel = Duel(
-        name=told,
+    benchmark = Benchmark(
+        name=prefix,
         subject=arms[0],
         baseline=arms[1],
         equal=close_to(LIMITS[stage.level]),
         device=stage.x.device,
         params={"model": name, "level": stage.level, "batch": len(stage.x)},
     )
-    outcome = run_duel(duel, pairs=200, budget_s=budget_s, precision=0.02)
-    if not outcome.samples or floor is None:
+    outcome = run_benchmark(benchmark, pairs=200, budget_s=budget_s, precision=0.02)
+    if not outcome.samples or threshold is None:
         return outcome.ok
     low = outcome.ratio().low
-    kept = evidence.check(f"{told}/floor", low >= floor, value=low, unit="x", tolerance=floor)
-    print(
-        f"  floor {floor:g}x of {title} {'kept' if kept else 'MISSED'} by the lower end {low:.3f}"
+    kept = evidence.check(
+        f"{prefix}/threshold", low >= threshold, value=low, unit="x", tolerance=threshold
     )
+    word = "kept" if kept else "MISSED"
+    print(f"  threshold {threshold:g}x of {title} {word} by the lower end {low:.3f}")
     return kept
 
 
@@ -214,10 +215,10 @@ def measure(name: str, backend: Backend, budget_s: float) -> bool:
         tell(name, stage)
         if not equals_float64(name, stage, expected):
             return False
-        good &= against(name, stage, stage.eager, "eager", budget_s / 5, FLOOR)
+        good &= against(name, stage, stage.eager, "eager", budget_s / 5, THRESHOLD)
         if below is not None and below.model is not stage.eager:
             title = f"{below.level} level"
-            good &= against(name, stage, below.model, title, budget_s / 5, FLOOR)
+            good &= against(name, stage, below.model, title, budget_s / 5, THRESHOLD)
         below = stage
     return good
 

@@ -1,5 +1,5 @@
 """Overheads of the backends and of configurations: every iteration is a sample, the device waited
-for, each first result checked. What has a baseline is a duel: equal first, then in turns.
+for, each first result checked. What has a baseline is a benchmark: equal first, then in turns.
 
 Without the vendor's device its rules are tried with the processor's numbers, and it says
 `degraded`. Run: `python -m benchmarks.overheads nvidia` (amd, tpu, config); `--budget` bounds the
@@ -46,7 +46,7 @@ from torchbridge.backends.tpu import (
     validate_model,
 )
 from torchbridge.backends.xla import XLA, load
-from torchbridge.bench import Arm, Duel, Equality, close_to, run_duel
+from torchbridge.bench import Arm, Benchmark, Equality, close_to, run_benchmark
 from torchbridge.config import AMDConfig, Config, NVIDIAConfig, TPUConfig, detect_architecture
 from torchbridge.config.vendors import detect_tpu_version
 from torchbridge.device import describe, pick_device
@@ -61,7 +61,7 @@ Fresh = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Iterated:
+class TimedWork:
     """Work that is timed `iterations` times, each on a new result of `fresh`.
 
     `right` checks the first result; a median above `limit_ms` fails.
@@ -94,8 +94,8 @@ class Iterated:
                 break
             samples_ms.append(1e3 * self.once(device)[0])
         spread, count = Spread.of(samples_ms), len(samples_ms)
-        told = {"device": str(device), "iterations": count}
-        evidence.metric(name, samples_ms, unit="ms", direction="lower", **told)
+        params = {"device": str(device), "iterations": count}
+        evidence.metric(name, samples_ms, unit="ms", direction="lower", **params)
         quartiles = f"{spread.low:.4f} to {spread.high:.4f}"
         print(f"  {self.name:<36} {spread.median:>9.4f} ms  ({quartiles}), {count} iterations")
         if self.limit_ms is None:
@@ -104,7 +104,7 @@ class Iterated:
         return evidence.check(f"{name}/limit", spread.median <= self.limit_ms, **value)
 
 
-Section = Iterator["Iterated | Duel"]
+Section = Iterator["TimedWork | Benchmark"]
 
 
 def evaluating(prepared: object) -> bool:
@@ -126,12 +126,12 @@ def nvidia(device: torch.device) -> Section:
     degraded(reason)
     here = {"hardware": hardware, "device": device}
     backend, optimizer = NVIDIABackend(**here), NVIDIAOptimizer(**here)
-    yield Iterated("backend/creation", 100, lambda: NVIDIABackend(**here))
-    yield Iterated("backend/model_preparation", 100, backend.prepare_model, evaluating, mlp)
-    yield Iterated("backend/device_info", 100, backend.get_device_info)
+    yield TimedWork("backend/creation", 100, lambda: NVIDIABackend(**here))
+    yield TimedWork("backend/model_preparation", 100, backend.prepare_model, evaluating, mlp)
+    yield TimedWork("backend/device_info", 100, backend.get_device_info)
     for level in LEVELS:
         work = partial(optimizer.optimize, level=level)
-        yield Iterated(f"optimizer/{level}", 50, work, evaluating, mlp)
+        yield TimedWork(f"optimizer/{level}", 50, work, evaluating, mlp)
     yield from nvidia_parts(here)
 
 
@@ -141,25 +141,25 @@ def nvidia_parts(here: dict[str, Any]) -> Section:
     compiler, linear = FP8Compiler(**here), nn.Linear(128, 128).to(device)
     if compiler.supported:
         for name in ("prepare_for_fp8", "get_fp8_stats", "estimate_speedup"):
-            yield Iterated(f"fp8_compiler/{name}", 100, partial(getattr(compiler, name), linear))
+            yield TimedWork(f"fp8_compiler/{name}", 100, partial(getattr(compiler, name), linear))
     else:  # a refusal is no preparation, however quick
         reason = f"{hardware.target} has no FP8 units"
         evidence.check("nvidia/fp8_compiler", "skipped", reason=reason)
         print(f"  fp8_compiler: skipped, {reason}")
     manager, image = NVIDIAMemoryManager(device=device), torch.randn(8, 3, 127, 127, device=device)
     allocate, layout = manager.allocate_tensor, manager.optimize_tensor_layout
-    yield Iterated("memory/allocation", 100, lambda: allocate((128, 128)))
-    yield Iterated("memory/layout", 100, lambda: layout(image), lambda t: torch.equal(t, image))
-    yield Iterated("memory/stats", 100, manager.get_memory_stats, lambda s: s["total_bytes"] > 0)
-    yield Iterated("cuda_utilities/device_manager", 100, CUDADeviceManager)
+    yield TimedWork("memory/allocation", 100, lambda: allocate((128, 128)))
+    yield TimedWork("memory/layout", 100, lambda: layout(image), lambda t: torch.equal(t, image))
+    yield TimedWork("memory/stats", 100, manager.get_memory_stats, lambda s: s["total_bytes"] > 0)
+    yield TimedWork("cuda_utilities/device_manager", 100, CUDADeviceManager)
     optimize = CUDAOptimizations(**here).optimize_model
-    yield Iterated("cuda_utilities/optimization", 100, optimize, fresh=lambda: nn.Linear(128, 128))
+    yield TimedWork("cuda_utilities/optimization", 100, optimize, fresh=lambda: nn.Linear(128, 128))
     layer = create_flash_attention_3(512, 8).to(device).eval()
     explicit, x = copy.deepcopy(layer), torch.randn(2, 100, 512, device=device)
     explicit.path = "explicit"
     ours = Arm("flash attention 3's layer", lambda: layer(x))
     theirs = Arm("explicit softmax", lambda: explicit(x))
-    yield Duel(name="attention", subject=ours, baseline=theirs, equal=EXACT, device=device)
+    yield Benchmark(name="attention", subject=ours, baseline=theirs, equal=EXACT, device=device)
 
 
 def bias_gelu(x: Tensor, bias: Tensor) -> Tensor:
@@ -181,21 +181,21 @@ def amd(device: torch.device) -> Section:
         hardware = Hardware.amd("gfx942")
     here, linear = {"hardware": hardware, "device": device}, nn.Linear(1000, 10)
     backend = AMDBackend(**here)
-    yield Iterated("backend/creation", 20, lambda: AMDBackend(**here))
-    yield Iterated("backend/prepare_small", 20, backend.prepare_model, evaluating, mlp)
+    yield TimedWork("backend/creation", 20, lambda: AMDBackend(**here))
+    yield TimedWork("backend/prepare_small", 20, backend.prepare_model, evaluating, mlp)
     medium = partial(resnet, 32, 4)
-    yield Iterated("backend/prepare_medium", 10, backend.prepare_model, evaluating, medium)
-    yield Iterated("backend/device_info", 20, backend.get_device_info)
+    yield TimedWork("backend/prepare_medium", 10, backend.prepare_model, evaluating, medium)
+    yield TimedWork("backend/device_info", 20, backend.get_device_info)
     for level in LEVELS:
         work = partial(backend.prepare_model, level=level)
-        yield Iterated(f"optimizer/{level}", 10, work, evaluating, resnet)
+        yield TimedWork(f"optimizer/{level}", 10, work, evaluating, resnet)
     fill = partial(matrix_core_fill, linear)
-    yield Iterated("matrix_cores/fill", 5, fill, lambda told: 0.61 < told[""] < 0.63)
+    yield TimedWork("matrix_cores/fill", 5, fill, lambda params: 0.61 < params[""] < 0.63)
     for target in ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201"):
         chip, cores = Hardware.amd(target), target.startswith("gfx9")
         decide = partial(AMDConfig().on, chip)
-        right = lambda told, cores=cores: told.matrix_cores == cores  # noqa: E731
-        yield Iterated(f"architecture/{target}", 5, decide, right)
+        right = lambda params, cores=cores: params.matrix_cores == cores  # noqa: E731
+        yield TimedWork(f"architecture/{target}", 5, decide, right)
     yield from amd_kernels(hardware, device)
 
 
@@ -207,9 +207,9 @@ def amd_kernels(hardware: Hardware, device: torch.device) -> Section:
         with utilities.profile_region("empty"):
             return utilities.create_event()
 
-    yield Iterated("hip/stream", 10, utilities.create_stream)
-    yield Iterated("hip/event", 10, utilities.create_event)
-    yield Iterated("hip/profiling", 20, pass_through)
+    yield TimedWork("hip/stream", 10, utilities.create_stream)
+    yield TimedWork("hip/event", 10, utilities.create_event)
+    yield TimedWork("hip/profiling", 20, pass_through)
     inputs = torch.randn(1024, 1024, device=device), torch.randn(1024, device=device)
     compiler = ROCmCompiler(AMDConfig(), hardware)
     with tempfile.TemporaryDirectory() as folder:  # an empty cache: cold is cold
@@ -220,8 +220,8 @@ def amd_kernels(hardware: Hardware, device: torch.device) -> Section:
             evidence.metric(f"amd/{name}_cold", seconds, unit="s", direction="lower")
             warm = partial(compiler.compile_kernel, function, inputs)
             right = lambda found, kernel=kernel: found is kernel  # noqa: E731
-            yield Iterated(f"{name}_warm", 10, warm, right)
-            yield Duel(
+            yield TimedWork(f"{name}_warm", 10, warm, right)
+            yield Benchmark(
                 name=f"kernel/{function.__name__}",
                 subject=Arm(kernel.path_taken, partial(kernel.call, *inputs)),
                 baseline=Arm("eager function", partial(function, *inputs)),
@@ -249,37 +249,37 @@ def tpu_rules() -> Section:
     """Yield the work that needs no device."""
     config, model = TPUConfig(version="v5e"), mlp()
     read = partial(TPUConfig.from_dict, config.to_dict())
-    yield Iterated("configuration/creation", 100, TPUConfig, limit_ms=LIMIT_MS)
-    yield Iterated("configuration/round_trip", 100, read, lambda c: c == config)
+    yield TimedWork("configuration/creation", 100, TPUConfig, limit_ms=LIMIT_MS)
+    yield TimedWork("configuration/round_trip", 100, read, lambda c: c == config)
     detect = partial(detect_tpu_version, "v5litepod-8")
-    yield Iterated("configuration/detection", 100, detect, lambda v: v.value == "v5e")
+    yield TimedWork("configuration/detection", 100, detect, lambda v: v.value == "v5e")
     validate = partial(validate_model, model, config)
-    yield Iterated("validation/model", 100, validate, lambda found: found.passed)
+    yield TimedWork("validation/model", 100, validate, lambda found: found.passed)
     tile = partial(tiled, (127, 127), torch.float32)
-    yield Iterated("memory_manager/tiles", 100, tile, lambda t: t.tiled_bytes == 128 * 128 * 4)
+    yield TimedWork("memory_manager/tiles", 100, tile, lambda t: t.tiled_bytes == 128 * 128 * 4)
 
 
 def tpu_backend(backend: TPUBackend) -> Section:
     """Yield the backend's overheads, and a prepared model against the original."""
     data = {"x": torch.randn(64, 128), "rest": [torch.ones(3)]}
     move, on = partial(backend.prepare_data, data), lambda moved: moved["x"].device
-    yield Iterated("backend/device_info", 100, backend.get_device_info)
-    yield Iterated("backend/data", 100, move, lambda moved: on(moved) == backend.device)
-    yield Iterated("backend/memory_stats", 100, backend.get_memory_stats)
+    yield TimedWork("backend/device_info", 100, backend.get_device_info)
+    yield TimedWork("backend/data", 100, move, lambda moved: on(moved) == backend.device)
+    yield TimedWork("backend/memory_stats", 100, backend.get_memory_stats)
     for name, make in (("linear", partial(nn.Linear, 64, 128)), ("convolution", resnet)):
         for level in LEVELS:
             work = partial(backend.prepare_model, level=level)
-            yield Iterated(f"optimizer/{name}_{level}", 20, work, evaluating, make)
+            yield TimedWork(f"optimizer/{name}_{level}", 20, work, evaluating, make)
     plain, image = resnet().to(backend.device).eval(), torch.randn(8, 3, 32, 32)
     image = image.to(backend.device)
     prepared = backend.prepare_model(copy.deepcopy(plain), level="balanced").model
-    yield Duel(
+    yield Benchmark(
         name="preparation",
         subject=Arm("prepared, balanced", lambda: prepared(image)),
         baseline=Arm("unprepared model", lambda: plain(image)),
         equal=NEAR,
         device=backend.device,
-        floor=0.8,
+        threshold=0.8,
     )
 
 
@@ -288,9 +288,9 @@ def tpu_compiler(xla: XLA) -> Section:
     config, model, x = TPUConfig(), mlp(), torch.randn(8, 128)
     warm = XLACompiler(config, xla)
     cold = lambda m: XLACompiler(config, xla).compile_model(m, (x,))  # noqa: E731
-    yield Iterated("xla_compiler/cold", 5, cold, fresh=mlp)
-    yield Iterated("xla_compiler/cached", 100, lambda: warm.compile_model(model, (x,)))
-    yield Iterated("xla_integration/creation", 100, lambda: create_xla_integration(config, xla))
+    yield TimedWork("xla_compiler/cold", 5, cold, fresh=mlp)
+    yield TimedWork("xla_compiler/cached", 100, lambda: warm.compile_model(model, (x,)))
+    yield TimedWork("xla_integration/creation", 100, lambda: create_xla_integration(config, xla))
     manager = TPUMemoryManager(config, xla)
     try:
         manager.memory()
@@ -298,7 +298,7 @@ def tpu_compiler(xla: XLA) -> Section:
         evidence.check("tpu/memory_manager/allocation", "skipped", reason=str(error))
         return
     allocate = partial(manager.allocate_tensor, (128, 128))
-    yield Iterated("memory_manager/allocation", 100, allocate)
+    yield TimedWork("memory_manager/allocation", 100, allocate)
 
 
 def same(subject: object, baseline: object) -> Equality:
@@ -312,10 +312,10 @@ def config(device: torch.device) -> Section:
     validator = UnifiedValidator(device=device)
     for name, preset in presets.items():
         ready = preset()
-        yield Iterated(f"create/{name}", 100, preset, ready.__eq__, limit_ms=LIMIT_MS)
+        yield TimedWork(f"create/{name}", 100, preset, ready.__eq__, limit_ms=LIMIT_MS)
         validate = partial(validator.validate_config, ready)
-        yield Iterated(f"validate/{name}", 10, validate, lambda report: report.ok)
-        yield Duel(
+        yield TimedWork(f"validate/{name}", 10, validate, lambda report: report.ok)
+        yield Benchmark(
             name=f"create/{name}",
             subject=Arm(name, preset),
             baseline=Arm("deepcopy", partial(copy.deepcopy, ready)),
@@ -323,12 +323,12 @@ def config(device: torch.device) -> Section:
             device=device,
         )
     detect = lambda: detect_architecture(probe(device))  # noqa: E731
-    yield Iterated("detect_architecture", 50, detect, limit_ms=LIMIT_MS)
+    yield TimedWork("detect_architecture", 50, detect, limit_ms=LIMIT_MS)
     for capability in ((7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0)):
         chip = Hardware.nvidia(capability)
         fp8, decide = capability >= (8, 9), partial(NVIDIAConfig().on, chip)
-        right = lambda told, fp8=fp8: told.fp8_enabled == fp8  # noqa: E731
-        yield Iterated(f"features/{chip.target}", 5, decide, right)
+        right = lambda params, fp8=fp8: params.fp8_enabled == fp8  # noqa: E731
+        yield TimedWork(f"features/{chip.target}", 5, decide, right)
 
 
 SECTIONS: dict[str, Callable[[torch.device], Section]] = {
@@ -339,10 +339,10 @@ SECTIONS: dict[str, Callable[[torch.device], Section]] = {
 }
 
 
-def held(duel: Duel, budget_s: float) -> bool:
+def held(benchmark: Benchmark, budget_s: float) -> bool:
     """Run a benchmark; return whether outputs agree and its threshold is reached."""
     with torch.inference_mode():
-        return run_duel(duel, budget_s=budget_s).ok
+        return run_benchmark(benchmark, budget_s=budget_s).ok
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -357,7 +357,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     share_s, good, count = options.budget / 30, True, 0
     for one in SECTIONS[section](device):
         count += 1
-        if isinstance(one, Iterated):
+        if isinstance(one, TimedWork):
             good &= one.run(section, device, share_s)
         else:
             good &= held(replace(one, name=f"{section}/{one.name}"), 2 * share_s)

@@ -25,13 +25,13 @@ from benchmarks.plain_training import (
     training_set,
 )
 from torchbridge import __version__
-from torchbridge.bench import Arm, Duel, run_duel
+from torchbridge.bench import Arm, Benchmark, run_benchmark
 from torchbridge.device import describe, pick_device
 from torchbridge.train import TensorBatches, TrainConfig, fit, why_not_fused
 
 EPOCHS, SEED = 2, 7
 GOAL = 1.3  # of the baseline's speed, for the loop as it comes
-FLOOR = 0.9  # fails when the whole confidence interval is below
+THRESHOLD = 0.9  # fails when the whole confidence interval is below
 
 
 def arms(device: torch.device) -> dict[str, TrainConfig]:
@@ -74,17 +74,17 @@ def measure(name: str, config: TrainConfig, device: torch.device, budget_s: floa
     print(f"\n{name}: {dtype}, AdamW {'fused' if result.unfused is None else 'not fused'}")
     graph = f"{result.replays} of {result.steps} steps from a graph"
     print(f"  {graph}{f' ({result.ungraphed})' if result.ungraphed else ''}")
-    duel = Duel(
+    benchmark = Benchmark(
         name=f"training/{name}",
         subject=Arm(name, partial(run_ours, device, data, config)),
         baseline=Arm("plain_loop", partial(run_plain, device, data)),
         equal=partial(same_losses, TOLERANCE[dtype], EPOCHS),
         device=device,
         params={"dtype": str(dtype).removeprefix("torch."), "epochs": EPOCHS},
-        floor=FLOOR,
+        threshold=THRESHOLD,
         goal=GOAL,
     )
-    return run_duel(duel, pairs=30, at_least=6, budget_s=budget_s).ok
+    return run_benchmark(benchmark, pairs=30, at_least=6, budget_s=budget_s).ok
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -11,11 +11,11 @@ import sys
 import torch
 import torch.nn.functional as F
 
-from benchmarks.fp8 import SIZES, Layers, duel_of, storage
+from benchmarks.fp8 import SIZES, Layers, benchmark_of, storage
 from demos.fp8_transformer import Block
 from demos.stage import Part, require, show_all
 from torchbridge import evidence, fp8
-from torchbridge.bench import run_duel
+from torchbridge.bench import run_benchmark
 from torchbridge.fp8 import FP8Dtype, FP8InferenceEngine, FP8QuantizedTensor, NativeFP8Linear
 from torchbridge.fp8.checks import ROUND_TRIP_LIMIT as ROUND_TRIP
 from torchbridge.numbers import relative_rms as error
@@ -24,7 +24,7 @@ from torchbridge.timing import Spread
 MIB = 2**20
 
 
-def told(fallback: str | None) -> None:
+def report_fallback(fallback: str | None) -> None:
     """Report degraded if float8 units were not used."""
     if fallback:
         evidence.degraded(fallback)
@@ -40,7 +40,7 @@ def availability(device: torch.device) -> None:
     print(f"FP8 units in hardware: {'yes' if info['hardware_accelerated'] else 'no'}")
     for name, facts in info["formats"].items():
         print(f"  {name}: {facts['dtype']}, max {facts['max']:g}, for {facts['use']}")
-    told(info["why_not"])
+    report_fallback(info["why_not"])
     print("\nTried here, relative RMS errors:")
     checks = fp8.validate_fp8_setup(device)["checks"]
     for name, check in checks.items():
@@ -85,7 +85,7 @@ def native_linear(device: torch.device) -> None:
     for name, path in layer.paths.items():
         print(f"  {name:<12} {path.name}")
     print(f"Errors: output {off:.2%}, weight gradient {off_gradient:.2%}")
-    told(layer.fallback)
+    report_fallback(layer.fallback)
     require(off <= 0.045 and off_gradient <= 0.09, "at most 4.5 % and 9 %")
 
 
@@ -111,7 +111,7 @@ def inference_engine(device: torch.device) -> None:
     print(f"  Whole model: {whole[0]:.2f} MiB -> {whole[1]:.2f} MiB")
     print(f"  Saved: {found['saved_fraction']:.1%} (of the weights {1 - after / before:.0%})")
     print(f"\nOutput: {tuple(out.shape)}, {error(out, expected):.2%} from float32's")
-    told(next(iter(layers.values()))["fallback"])
+    report_fallback(next(iter(layers.values()))["fallback"])
     require(len(layers) == 6 and after * 4 == before, "six layers of a quarter of the bytes")
     require(error(out, expected) <= 0.05, "an output within 5 %")
 
@@ -145,7 +145,7 @@ def training(device: torch.device) -> None:
     target = x.roll(1, dims=1)  # what a causal block can learn: the token before
     engine = fp8.create_fp8_trainer(model, path="auto")
     optimizers = [torch.optim.AdamW(one.parameters(), lr=1e-4) for one in (model, plain)]
-    print(f"Block d=128, 4 heads, ff 512; batch 4 x 32; AdamW 1e-4; by {engine.path_taken}")
+    print("Block d=128, 4 heads, ff 512; batch 4 x 32; AdamW 1e-4")
     losses = []
     for step in range(1, 11):
         losses.append(engine.training_step(x, target).item())
@@ -156,8 +156,7 @@ def training(device: torch.device) -> None:
         optimizers[1].zero_grad()
         if step % 5 == 0:
             print(f"  Step {step}: loss {losses[-1]:.4f} (float32: {wanted.item():.4f})")
-    if engine.path_taken == "native":
-        told(model.up.fallback)
+    report_fallback(model.up.fallback)
     found = engine.statistics()
     print(f"Steps: {found['steps']}, left out: {found['overflows']}; float32 needs no loss scale")
     moved = error(model.up.weight, before.up.weight)
@@ -173,8 +172,11 @@ def benchmark(device: torch.device) -> None:
     for size in SIZES:
         layers = Layers.of(size, torch.bfloat16, "tensor", device)
         with torch.inference_mode():
-            outcome = run_duel(
-                duel_of(layers, size, device, "bf16", False), pairs=100, budget_s=2.0, quiet=True
+            outcome = run_benchmark(
+                benchmark_of(layers, size, device, "bf16", False),
+                pairs=100,
+                budget_s=2.0,
+                quiet=True,
             )
         require(outcome.equality.equal, "bfloat16's numbers within float8's rounding")
         ours, theirs = (Spread.of(outcome.seconds(arm)).median for arm in ("subject", "baseline"))
@@ -183,7 +185,7 @@ def benchmark(device: torch.device) -> None:
         print(f"  BF16: {1e3 * theirs:.3f} ms")
         print(f"  Speedup: {outcome.ratio()}")
         print(f"  Output {outcome.equality.error:.2%} from bfloat16's; half of the bytes")
-        told(layers.float8.fallback)
+        report_fallback(layers.float8.fallback)
         require(storage(layers.float8, layers.plain)[0] == 0.5, "half of bfloat16's bytes")
     if not fp8.get_fp8_info(device)["hardware_accelerated"]:
         print("\nThis device has no FP8 units: all that float8 can save here is memory.")

@@ -82,8 +82,8 @@ def levels(device: torch.device) -> None:
             error = relative_error(result.optimized_model(x), expected)
         print(f"\n{level}: relative error {error:.1e} against float64")
         for one in result.passes:
-            said = one.evidence if one.applied else f"not applied: {one.reason}"
-            print(f"  {'+' if one.applied else '-'} {one.name:<14} {said}")
+            text = one.evidence if one.applied else f"not applied: {one.reason}"
+            print(f"  {'+' if one.applied else '-'} {one.name:<14} {text}")
         require(error <= limit, f"a relative error of at most {limit}")
         require("set_mode" in result.optimizations_applied, "the model in evaluation mode")
 
@@ -106,8 +106,9 @@ def fp8(device: torch.device) -> None:
         print(f"  Relative RMS error {error:.1%}, computed by {paths}")
         require(error < 0.08 and sizes[1] < 0.26 * sizes[0], "a quarter of the bytes, within 8%")
         for tokens in (1, 64, 4096):
-            told = compiler.estimate_speedup(model, tokens=tokens)
-            print(f"  At most {told.speedup:.2f}x over bfloat16 with {tokens} rows ({told.source})")
+            result = compiler.estimate_speedup(model, tokens=tokens)
+            gain = f"{result.speedup:.2f}x over bfloat16"
+            print(f"  At most {gain} with {tokens} rows ({result.source})")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         refusal = FP8Compiler(hardware=Hardware.nvidia((8, 6)), device=device)
@@ -168,12 +169,12 @@ def cuda(device: torch.device) -> None:
         print(f"  {name:<13} {value}")
     manager, optimizations = create_cuda_integration()
     for index in range(manager.device_count):
-        told = manager.get_device_properties(index)
-        print(f"  device {index}: " + ", ".join(f"{k} {v}" for k, v in told.items()))
+        result = manager.get_device_properties(index)
+        print(f"  device {index}: " + ", ".join(f"{k} {v}" for k, v in result.items()))
     optimizations.hardware = hardware
     before = torch.get_float32_matmul_precision()
-    with optimizations.flags() as told:
-        print(f"  Switches for a model's run: {told}")
+    with optimizations.flags() as result:
+        print(f"  Switches for a model's run: {result}")
     require(torch.get_float32_matmul_precision() == before, "the switches as they were")
     a = torch.randn(512, 512, device=manager.device)
     spread = utilities.profile(lambda: a @ a)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from suites.numerics import Clock
-from torchbridge.bench import Arm, Duel, Equality, Work, close_to, identical, run_duel
+from torchbridge.bench import Arm, Benchmark, Equality, Work, close_to, identical, run_benchmark
 from torchbridge.bench.cold import TIMES, Flush
 from torchbridge.bench.outcome import Outcome, Sample
 from torchbridge.bench.peak import ALLOCATOR, RESIDENT, Peak, _by_allocator, _by_process, peak_of
@@ -45,9 +45,9 @@ def clock() -> ArmedClock:
     return ArmedClock()
 
 
-def a_duel(subject: Arm, baseline: Arm, **more) -> Duel:
+def a_benchmark(subject: Arm, baseline: Arm, **more) -> Benchmark:
     settings = {"name": "d", "equal": identical, "device": CPU} | more
-    return Duel(subject=subject, baseline=baseline, **settings)
+    return Benchmark(subject=subject, baseline=baseline, **settings)
 
 
 def an_arm(name: str = "a", output: object = ONES, **more) -> Arm:
@@ -62,9 +62,11 @@ def an_outcome(ratios: list[float], **more) -> Outcome:
         for arm in ("subject", "baseline", "baseline", "subject")
     ]
     peaks = more.pop("peaks", {arm: Peak(None, "not asked") for arm in ("subject", "baseline")})
-    duel = a_duel(an_arm("ours"), an_arm("theirs"), **more)
+    benchmark = a_benchmark(an_arm("ours"), an_arm("theirs"), **more)
     first_s = {"subject": 2.0, "baseline": 1.0}
-    return Outcome(duel, Equality(True), tuple(samples), first_s=first_s, peaks=peaks, clock="c")
+    return Outcome(
+        benchmark, Equality(True), tuple(samples), first_s=first_s, peaks=peaks, clock="c"
+    )
 
 
 def numbers(*values: float) -> torch.Tensor:
@@ -104,7 +106,7 @@ class TestEqualFirst:
     def test_unequal_arms_are_never_timed(self, capsys):
         calls = []
         arms = [Arm(n, lambda n=n: calls.append(n) or torch.tensor([float(n)])) for n in "12"]
-        outcome = run_duel(a_duel(*arms, equal=close_to(0.1)), budget_s=0.1)
+        outcome = run_benchmark(a_benchmark(*arms, equal=close_to(0.1)), budget_s=0.1)
         assert calls == ["1", "2"]
         assert (outcome.samples, outcome.ok) == ((), False)
         assert "the arms differ, nothing is timed" in capsys.readouterr().out
@@ -120,28 +122,30 @@ class TestEqualFirst:
             held[0] = number
             seen.append(number)
 
-        _, equality = compare_outputs(a_duel(*arms, inputs=inputs, rounds=4))
+        _, equality = compare_outputs(a_benchmark(*arms, inputs=inputs, rounds=4))
         assert not equality.equal
         assert seen == [0, 1, 2, 0]  # the third is unequal; the first is what would be timed
 
     def test_set_up_comes_before_every_call(self):
         log = []
         arm = Arm("a", lambda: log.append("work") or ONES, setup=lambda: log.append("setup"))
-        outcome = run_duel(a_duel(arm, an_arm()), pairs=4, at_least=4, budget_s=0.0, quiet=True)
+        outcome = run_benchmark(
+            a_benchmark(arm, an_arm()), pairs=4, at_least=4, budget_s=0.0, quiet=True
+        )
         assert outcome.calls == 1
         assert log == ["setup", "work"] * (len(log) // 2)
 
     def test_params_that_mean_something_else_are_refused(self):
         with pytest.raises(ValueError, match="cannot be called samples"):
-            a_duel(an_arm(), an_arm(), params={"samples": 3})
+            a_benchmark(an_arm(), an_arm(), params={"samples": 3})
         with pytest.raises(ValueError, match="at least one round"):
-            a_duel(an_arm(), an_arm(), rounds=0)
+            a_benchmark(an_arm(), an_arm(), rounds=0)
 
 
 class TestSampling:
     def take(self, clock, subject, baseline, limits, **more):
-        duel = a_duel(subject, baseline)
-        return Sampling(duel, Stopwatch(CPU, clock=clock), read=dict, **more).take(limits)
+        benchmark = a_benchmark(subject, baseline)
+        return Sampling(benchmark, Stopwatch(CPU, clock=clock), read=dict, **more).take(limits)
 
     def test_quads_with_the_roles_swapped(self, clock):
         log = []
@@ -223,8 +227,8 @@ class TestCold:
         for cache in (50 * 2**20, None):
             assert Flush(torch.device("meta"), cache).bytes >= 2 * 2**30
 
-    def test_a_cold_duel_says_so(self, capsys):
-        outcome = run_duel(a_duel(an_arm(), an_arm(), cold=True), pairs=2, budget_s=0.0)
+    def test_a_cold_benchmark_says_so(self, capsys):
+        outcome = run_benchmark(a_benchmark(an_arm(), an_arm(), cold=True), pairs=2, budget_s=0.0)
         assert outcome.cache.startswith("cold: ")
         assert "written before each sample" in capsys.readouterr().out
 
@@ -260,7 +264,7 @@ class TestPeak:
 
 class TestOutcome:
     @pytest.mark.parametrize(
-        ("ratios", "floor", "ok"),
+        ("ratios", "threshold", "ok"),
         [
             ([0.8] * 12, 0.9, False),
             ([0.8] * 9 + [1.0] * 3, 0.9, True),  # the interval reaches 1
@@ -269,8 +273,8 @@ class TestOutcome:
             ([0.1] * 12, None, True),
         ],
     )
-    def test_a_floor_is_missed_by_the_whole_interval(self, ratios, floor, ok):
-        assert an_outcome(ratios, floor=floor).ok is ok
+    def test_a_threshold_is_missed_by_the_whole_interval(self, ratios, threshold, ok):
+        assert an_outcome(ratios, threshold=threshold).ok is ok
 
     def test_a_goal_fails_nothing(self):
         outcome = an_outcome([0.5] * 12, goal=2.0)
@@ -294,10 +298,10 @@ class TestOutcome:
     def test_evidence(self, tmp_path, monkeypatch):
         path = tmp_path / "events"
         monkeypatch.setenv("SEATRIAL_EVENTS", str(path))
-        an_outcome([0.8] * 12, floor=0.9, params={"dtype": "float32"}).emit()
+        an_outcome([0.8] * 12, threshold=0.9, params={"dtype": "float32"}).emit()
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         checks = {one["check"]: one["outcome"] for one in lines if "check" in one}
-        assert checks == {"d/equal": "passed", "d/floor": "failed"}
+        assert checks == {"d/equal": "passed", "d/threshold": "failed"}
         metrics = {one["metric"]: one for one in lines if "metric" in one}
         assert set(metrics) == {"d/latency", "d/baseline_latency", "d/ratio", "d/first_call"}
         assert metrics["d/latency"]["samples"] == [1e3] * 24
@@ -310,13 +314,13 @@ class TestOutcome:
     def test_it_is_json_whatever_happened(self, tmp_path, monkeypatch, error):
         path = tmp_path / "events"
         monkeypatch.setenv("SEATRIAL_EVENTS", str(path))
-        outcome = Outcome(a_duel(an_arm(), an_arm()), Equality(False, error))
+        outcome = Outcome(a_benchmark(an_arm(), an_arm()), Equality(False, error))
         outcome.emit()
         assert json.loads(path.read_text())["outcome"] == "failed"
         assert json.loads(json.dumps(outcome.to_dict(), allow_nan=False))["ok"] is False
 
     def test_every_sample_is_kept_with_its_readings(self):
-        outcome = run_duel(a_duel(an_arm(), an_arm()), pairs=8, budget_s=0.0, quiet=True)
+        outcome = run_benchmark(a_benchmark(an_arm(), an_arm()), pairs=8, budget_s=0.0, quiet=True)
         told = outcome.to_dict()
         assert len(told["samples"]) == 16
         assert told["ratio"]["quads"] == 4
@@ -345,9 +349,9 @@ class TestRoofline:
         assert 1e8 < bandwidth < 1e13
         assert measured_bandwidth(CPU) == bandwidth
 
-    def test_a_duel_prints_what_it_knows(self, capsys):
-        duel = a_duel(an_arm(), an_arm(), work=Work(bytes=1e6))
-        outcome = run_duel(duel, pairs=2, budget_s=0.0)
+    def test_a_benchmark_prints_what_it_knows(self, capsys):
+        benchmark = a_benchmark(an_arm(), an_arm(), work=Work(bytes=1e6))
+        outcome = run_benchmark(benchmark, pairs=2, budget_s=0.0)
         seconds = statistics.median(outcome.seconds("subject"))
         assert outcome.roofline.copy == pytest.approx(1e6 / seconds / measured_bandwidth(CPU))
         assert "of the copy bandwidth measured here" in capsys.readouterr().out

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from benchmarks import gpu_baselines, moe_arms
-from benchmarks.floor_duels import NotHereError
+from benchmarks.cpu_comparisons import NotHereError
 from torchbridge.attention import PathRefused
 from torchbridge.bench.run import compare_outputs
 from torchbridge.kernels import KernelRefused
@@ -14,12 +14,12 @@ from torchbridge.kernels import KernelRefused
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize("name", gpu_baselines.DUELS)
+@pytest.mark.parametrize("name", gpu_baselines.BENCHMARKS)
 @torch.no_grad()
 def test_arms_are_equal(name):
     try:
-        duel = gpu_baselines.DUELS[name](CPU, True)
-        first_s, equality = compare_outputs(duel)
+        benchmark = gpu_baselines.BENCHMARKS[name](CPU, True)
+        first_s, equality = compare_outputs(benchmark)
     except (NotHereError, PathRefused, KernelRefused) as reason:
         pytest.skip(str(reason))
     assert equality.equal, f"{equality.error} {equality.unit} is over {equality.tolerance}"
@@ -44,8 +44,8 @@ def test_unsloths_product_is_called_as_it_wants(monkeypatch):
     monkeypatch.setattr(gpu_baselines, "needs_cuda", lambda *_: None)
     monkeypatch.setattr(gpu_baselines, "package", lambda name: library)
     with torch.no_grad():
-        duel = gpu_baselines.DUELS["moe/512/unsloth/graph"](CPU, True)
-        assert compare_outputs(duel)[1].equal
+        benchmark = gpu_baselines.BENCHMARKS["moe/512/unsloth/graph"](CPU, True)
+        assert compare_outputs(benchmark)[1].equal
 
 
 def test_a_package_that_is_not_here_is_refused_by_name():

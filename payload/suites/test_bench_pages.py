@@ -8,11 +8,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from benchmarks import floor_duels, floors, gpu_page, gpu_profile
-from torchbridge.bench import Arm, Duel, Equality, Ratio, close_to
+from benchmarks import cpu_comparisons, gpu_page, gpu_profile
+from benchmarks import cpu_speedup_thresholds as thresholds
+from torchbridge.bench import Arm, Benchmark, Equality, Ratio, close_to
 
 CPU = torch.device("cpu")
-ROW = {"name": "r", "make": int, "floor": 1.1, "seconds": 0.1}
+ROW = {"name": "r", "make": int, "threshold": 1.1, "seconds": 0.1}
 
 
 def ratio(median: float, low: float, high: float) -> Ratio:
@@ -30,8 +31,8 @@ class TestFloors:
             (ratio(1.2, 1.09, 1.3), True, "missed", "by the lower end"),
         ],
     )
-    def test_what_a_floor_goes_by(self, capsys, found, bound, verdict, words):
-        assert floors.judge_ratio(floors.Row(**ROW, bound=bound), found, "b") == verdict
+    def test_what_a_threshold_goes_by(self, capsys, found, bound, verdict, words):
+        assert thresholds.judge_ratio(thresholds.Row(**ROW, bound=bound), found, "b") == verdict
         assert words in capsys.readouterr().out
 
     @pytest.mark.parametrize(
@@ -42,47 +43,52 @@ class TestFloors:
             (ratio(0.8, 0.7, 0.99), "lost"),
         ],
     )
-    def test_without_a_floor_it_says_how_it_stands(self, capsys, found, verdict):
-        assert floors.judge_ratio(floors.Row(**ROW | {"floor": None}), found, "b") == verdict
+    def test_without_a_threshold_it_says_how_it_stands(self, capsys, found, verdict):
+        assert (
+            thresholds.judge_ratio(thresholds.Row(**ROW | {"threshold": None}), found, "b")
+            == verdict
+        )
         assert verdict in capsys.readouterr().out.lower()
 
     def test_what_is_not_here_is_a_skip_with_its_reason(self, capsys, tmp_path, monkeypatch):
         monkeypatch.setenv("SEATRIAL_EVENTS", str(tmp_path / "events"))
 
-        def make() -> Duel:
-            raise floor_duels.NotHereError("transformers is not installed")
+        def make() -> Benchmark:
+            raise cpu_comparisons.NotHereError("transformers is not installed")
 
-        assert floors.judge(floors.Row(**ROW | {"make": make})) == "skipped"
+        assert thresholds.judge(thresholds.Row(**ROW | {"make": make})) == "skipped"
         assert "transformers is not installed" in capsys.readouterr().out
         assert json.loads((tmp_path / "events").read_text())["outcome"] == "skipped"
 
     def test_what_breaks_misses_its_floor_and_costs_no_other(self, capsys):
-        row = floors.Row(**ROW | {"make": lambda: 1 / 0})
-        assert floors.judge(row) == "missed"
+        row = thresholds.Row(**ROW | {"make": lambda: 1 / 0})
+        assert thresholds.judge(row) == "missed"
         assert "ZeroDivisionError: division by zero" in capsys.readouterr().out
 
     def test_unequal_arms_miss_the_floor(self, capsys):
         arms = Arm("a", lambda: torch.ones(2)), Arm("b", lambda: torch.zeros(2))
-        duel = Duel(name="d", subject=arms[0], baseline=arms[1], equal=close_to(0.1), device=CPU)
-        assert floors.judge(floors.Row(**ROW | {"make": lambda: duel})) == "missed"
+        benchmark = Benchmark(
+            name="d", subject=arms[0], baseline=arms[1], equal=close_to(0.1), device=CPU
+        )
+        assert thresholds.judge(thresholds.Row(**ROW | {"make": lambda: benchmark})) == "missed"
         assert "nothing is timed" in capsys.readouterr().out
 
     def test_the_same_operators_need_no_time(self, capsys):
-        assert floors.judge(floors.Row(**ROW | {"make": lambda: 8})) == "kept"
+        assert thresholds.judge(thresholds.Row(**ROW | {"make": lambda: 8})) == "kept"
         assert "runs the same 8 operators" in capsys.readouterr().out
 
     def test_an_assignment_left_out_is_not_equal(self, monkeypatch):
-        monkeypatch.setattr(floor_duels, "TOKENS", {512: (1, 8)})
-        duel = floor_duels.moe_duel(512, "mask_loop", CPU)
+        monkeypatch.setattr(cpu_comparisons, "TOKENS", {512: (1, 8)})
+        benchmark = cpu_comparisons.moe_benchmark(512, "mask_loop", CPU)
         with torch.no_grad():
-            duel.inputs(0)
-            outputs = duel.subject.work(), duel.baseline.work()
-            assert duel.equal(*outputs).equal
-            duel.subject.work.func.computed[0] -= 1
-        assert duel.equal(*outputs) == Equality(False, 1, unit="assignments")
+            benchmark.inputs(0)
+            outputs = benchmark.subject.work(), benchmark.baseline.work()
+            assert benchmark.equal(*outputs).equal
+            benchmark.subject.work.func.computed[0] -= 1
+        assert benchmark.equal(*outputs) == Equality(False, 1, unit="assignments")
 
     def test_storage(self):
-        half, scales = floor_duels.fp8_storage()
+        half, scales = cpu_comparisons.fp8_storage()
         assert half == 0.5
         assert 0 < scales < 0.01
 
@@ -103,7 +109,7 @@ class TestPage:
 
     def test_what_was_not_held_decides_nothing(self):
         assert gpu_page.verdict({"refused": "needs sm_89"}) == "not asked: needs sm_89"
-        assert gpu_page.verdict({"error": "x"}) == "not known: the duel failed"
+        assert gpu_page.verdict({"error": "x"}) == "not known: the benchmark failed"
 
     def test_profile_names_what_was_run(self):
         x = torch.randn(300, 300)

@@ -11,7 +11,7 @@ from torch import nn
 
 from suites.numerics import relative_error
 from torchbridge.backends import create_backend
-from torchbridge.validation import doubtful, failed
+from torchbridge.validation import failed, warned
 from use_cases import ci_validation, cross_backend
 from use_cases.cross_backend import Block, Difference
 
@@ -94,7 +94,7 @@ def test_a_wrong_device_is_noticed(events, device):
 
 
 def test_failures_are_found_wherever_they_are():
-    findings = [failed("no", "mend").to_dict() | {"name": "b"}, doubtful("hm", "look").to_dict()]
+    findings = [failed("no", "mend").to_dict() | {"name": "b"}, warned("hm", "look").to_dict()]
     results = {"a": {"findings": findings}, "c": {"status": "fail"}, "d": {"status": "skipped"}}
     assert ci_validation.failures(results) == ["a/findings/b/status", "c/status"]
     assert ci_validation.failures({"d": {"status": "pass"}}) == []

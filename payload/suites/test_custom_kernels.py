@@ -86,8 +86,9 @@ class TestFusedLinearGELU:
             layer(torch.randn(2, 7, device=device))
 
     def test_backward_pass(self, device):
-        layer = FusedLinearGELU(33, 17).to(device)
-        assert_gradients(layer, gelu, torch.randn(2, 9, 33, device=device))
+        for bias in (True, False):
+            layer = FusedLinearGELU(33, 17, bias).to(device)
+            assert_gradients(layer, gelu, torch.randn(2, 9, 33, device=device))
 
 
 class TestFusedLinearSiLU:
@@ -105,8 +106,9 @@ class TestFusedLinearSiLU:
         assert_computes(layer, silu, torch.randn(ROWS, in_features, device=device))
 
     def test_backward_pass(self, device):
-        layer = FusedLinearSiLU(33, 17).to(device)
-        assert_gradients(layer, silu, torch.randn(2, 9, 33, device=device))
+        for bias in (True, False):
+            layer = FusedLinearSiLU(33, 17, bias).to(device)
+            assert_gradients(layer, silu, torch.randn(2, 9, 33, device=device))
 
 
 class TestFusedFFNLayer:

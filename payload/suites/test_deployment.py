@@ -95,6 +95,7 @@ class TestOptimizationMetadata:
         FULL.save(tmp_path / "metadata.json")
         assert OptimizationMetadata.load(tmp_path / "metadata.json") == FULL
         assert OptimizationMetadata.from_json(FULL.to_json()) == FULL
+        assert "\n" not in FULL.to_json()
         assert json.loads((tmp_path / "metadata.json").read_text())["level"] == "balanced"
 
     def test_metadata_summary(self):

@@ -15,7 +15,7 @@ import torch
 
 import torchbridge
 from torchbridge import doctor
-from torchbridge.doctor import DIAGNOSTICS, Patient, diagnose
+from torchbridge.doctor import DIAGNOSTICS, SystemUnderTest, diagnose
 from torchbridge.hardware import Hardware, probe
 
 CPU = torch.device("cpu")
@@ -92,18 +92,18 @@ CASES = [  # check, what is different about the machine, status, part of the mes
 
 
 @pytest.fixture
-def patient(device) -> Patient:
+def system(device) -> SystemUnderTest:
     """This machine; torch.compile without building kernels, which one test does."""
 
     def compiled(function):
         return torch.compile(function, backend="aot_eager")
 
-    return Patient(device, probe(device), compile=compiled)
+    return SystemUnderTest(device, probe(device), compile=compiled)
 
 
 @pytest.mark.parametrize(("check", "changes", "status", "words"), CASES)
-def test_diagnostic(patient, check, changes, status, words):
-    finding = check(dataclasses.replace(patient, **changes))
+def test_diagnostic(system, check, changes, status, words):
+    finding = check(dataclasses.replace(system, **changes))
     assert finding.status == status
     assert words in finding.message
     assert bool(finding.recommendation) == (status != "pass")
@@ -112,41 +112,41 @@ def test_diagnostic(patient, check, changes, status, words):
 
 
 class TestHere:
-    def test_package(self, patient):
-        finding = doctor.check_package(patient)
+    def test_package(self, system):
+        finding = doctor.check_package(system)
         assert finding.status == "pass", finding.details
         files = list(Path(torchbridge.__path__[0]).rglob("*.py"))
         assert finding.details["modules"] == len(files) - 1  # all but torchbridge itself
 
-    def test_gpu(self, patient):
-        wanted = "warning" if patient.device.type == "cpu" else "pass"
-        assert doctor.check_gpu(patient).status == wanted
+    def test_gpu(self, system):
+        wanted = "warning" if system.device.type == "cpu" else "pass"
+        assert doctor.check_gpu(system).status == wanted
 
-    def test_capability_torch_is_not_built_for(self, patient):
-        future = dataclasses.replace(patient, hardware=Hardware.nvidia((99, 0)))
+    def test_capability_torch_is_not_built_for(self, system):
+        future = dataclasses.replace(system, hardware=Hardware.nvidia((99, 0)))
         finding = doctor.check_capability(future)
         portable = any(name.startswith("compute") for name in torch.cuda.get_arch_list())
         assert finding.status == ("pass" if portable else "fail")  # PTX is for later chips, too
 
-    def test_cores(self, patient):
-        finding = doctor.check_cores(patient, usable=1024)
+    def test_cores(self, system):
+        finding = doctor.check_cores(system, usable=1024)
         assert (finding.status, finding.details["usable"]) == ("pass", 1024)
         assert finding.details["present"] == os.cpu_count()
         threads = torch.get_num_threads()
         try:
             torch.set_num_threads(3)
-            finding = doctor.check_cores(patient, usable=2)
+            finding = doctor.check_cores(system, usable=2)
             assert (finding.status, finding.details["threads"]) == ("warning", 3)
             assert finding.recommendation == "set OMP_NUM_THREADS=2"
         finally:
             torch.set_num_threads(threads)
 
-    def test_the_real_compiler_is_the_default(self, patient):
-        assert Patient(patient.device, patient.hardware).compile is torch.compile
+    def test_the_real_compiler_is_the_default(self, system):
+        assert SystemUnderTest(system.device, system.hardware).compile is torch.compile
 
-    def test_flash_attention(self, patient):
-        finding = doctor.check_flash(patient)
-        if patient.device.type == "cpu" or (patient.hardware.capability or (0, 0)) >= (8, 0):
+    def test_flash_attention(self, system):
+        finding = doctor.check_flash(system)
+        if system.device.type == "cpu" or (system.hardware.capability or (0, 0)) >= (8, 0):
             assert (finding.status, finding.details["error"] <= 5e-3) == ("pass", True)
         assert finding.status in ("pass", "warning")
 
@@ -159,18 +159,18 @@ class TestHere:
             ("echo no release here", "fail"),
         ],
     )
-    def test_toolkit(self, patient, tmp_path, monkeypatch, script, status):
+    def test_toolkit(self, system, tmp_path, monkeypatch, script, status):
         monkeypatch.setattr(torch.version, "cuda", "12.8")
         program = tmp_path / "nvcc"
         program.write_text(f"#!/bin/sh\n{script}\n")
         program.chmod(0o755)
-        found = dataclasses.replace(patient, find_program=lambda _: str(program))
+        found = dataclasses.replace(system, find_program=lambda _: str(program))
         assert doctor.check_toolkit(found).status == status
 
 
 class TestDiagnose:
-    def test_fourteen(self, patient):
-        reports = diagnose(patient=patient)
+    def test_fourteen(self, system):
+        reports = diagnose(system=system)
         counts = {"basic": 4, "hardware": 4, "optimization": 3, "advanced": 3}
         assert {r.title: len(r.findings) for r in reports} == counts
         assert len({finding.name for report in reports for finding in report}) == 14
@@ -178,14 +178,14 @@ class TestDiagnose:
             assert finding.status in ("pass", "warning", "fail")
             assert bool(finding.recommendation) == (finding.status != "pass"), finding.name
 
-    def test_one_category(self, patient):
-        (report,) = diagnose(["basic"], patient)
+    def test_one_category(self, system):
+        (report,) = diagnose(["basic"], system)
         assert tuple(finding.name for finding in report) == tuple(DIAGNOSTICS["basic"])
         with pytest.raises(ValueError, match="one of basic, hardware, optimization, advanced"):
-            diagnose(["network"], patient)
+            diagnose(["network"], system)
 
-    def test_a_check_that_throws_has_failed(self, patient):
-        broken = dataclasses.replace(patient, torch_version=None)
+    def test_a_check_that_throws_has_failed(self, system):
+        broken = dataclasses.replace(system, torch_version=None)
         (report,) = diagnose(["basic"], broken)
         assert (report.ok, report.names("fail")) == (False, ("PyTorch Version",))
         assert report["PyTorch Version"].message.startswith("TypeError: ")

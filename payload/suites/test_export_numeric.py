@@ -44,7 +44,7 @@ def write(file_format: str, folder, model: nn.Module, x, **settings) -> export.E
     return export.EXPORTERS[file_format](model, path, x, **settings)
 
 
-def load(file_format: str, folder, fresh: nn.Module) -> export.Exported:
+def load(file_format: str, folder, fresh: nn.Module) -> export.LoadedFile:
     """What `write` wrote; a format without code fills `fresh`, whose weights are others."""
     path = folder / f"m{SUFFIX[file_format]}"
     if file_format == "safetensors":
@@ -53,7 +53,7 @@ def load(file_format: str, folder, fresh: nn.Module) -> export.Exported:
 
 
 @torch.no_grad()
-def assert_same(loaded: export.Exported, model: nn.Module, *inputs: torch.Tensor) -> None:
+def assert_same(loaded: export.LoadedFile, model: nn.Module, *inputs: torch.Tensor) -> None:
     """The file's outputs are the model's in float64 on the CPU."""
     wide = copy.deepcopy(model).cpu().double().eval()
     cpu = [x.cpu().double() if x.is_floating_point() else x.cpu() for x in inputs]
@@ -212,7 +212,10 @@ class TestSafeTensors:
             name = str(dtype).replace("torch.", "as_")
             model.register_buffer(name, torch.randint(0, 2, (3, 2)).to(dtype))
         model.register_buffer("odd", torch.tensor([float("nan"), -0.0, float("inf"), 1e-45]))
-        model.register_buffer("none", torch.empty(0, 4))
+        for name in ("none", "none_either"):  # of one place, and still not the same tensor
+            model.register_buffer(name, torch.empty(0, 4))
+        model.register_buffer("square", torch.randn(3, 3))
+        model.register_buffer("turned", model.square.t())  # where the other lies, of its shape
         model.register_buffer("strided", torch.randn(4, 6).t()[::2])
         model.forward = lambda x: x + model.strided.sum()
         result = write("safetensors", tmp_path, model, torch.randn(2, 3))

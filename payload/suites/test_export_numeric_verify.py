@@ -14,9 +14,9 @@ from torch.export import Dim
 from suites.export_models import TwoInputs, mlp
 from torchbridge import export
 from torchbridge.export import (
-    Exported,
     ExportMismatch,
     ExportUnavailable,
+    LoadedFile,
     OptimizationMetadata,
     Plan,
 )
@@ -287,7 +287,7 @@ class TestPublish:
 
         def load(draft, model):
             seen.append(OptimizationMetadata.from_json(draft.read_text()))
-            return Exported("toy", model.eval(), None)
+            return LoadedFile("toy", model.eval(), None)
 
         result = self.attempt(tmp_path / "m.toy", load)
         assert seen == [FACTS]
@@ -299,7 +299,7 @@ class TestPublish:
         (tmp_path / "m.toy").write_bytes(b"good")
         wrong = pytest.raises(ExportMismatch, match="on 9 of 9 inputs")
         with wrong:
-            self.attempt(tmp_path / "m.toy", lambda *_: Exported("toy", mlp(), None))
+            self.attempt(tmp_path / "m.toy", lambda *_: LoadedFile("toy", mlp(), None))
         assert (tmp_path / "m.toy").read_bytes() == b"good"
         assert len(list(tmp_path.iterdir())) == 1
 

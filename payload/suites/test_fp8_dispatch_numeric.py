@@ -175,10 +175,10 @@ class TestChoice:
             (
                 Job(*LARGE),
                 ROCM_TELLS,
-                "not predicted: the peaks of gfx942 are not told",
+                "not predicted: the peaks of gfx942 are unknown",
             ),
         ],
-        ids=["no units", "faster", "slower", "float32", "not told"],
+        ids=["no units", "faster", "slower", "float32", "unknown peaks"],
     )
     def test_reasons(self, job, hardware, reason):
         assert choose(job, hardware).reason == reason
@@ -246,7 +246,7 @@ class TestWithoutUnits:
         assert fp8.why_not_compiled(torch.device("cpu"), CPU) is None
 
     def test_the_benchmark_is_refused(self, monkeypatch, capsys, tmp_path):
-        """As a job, and as a duel of `benchmarks.gpu`; nothing is put on the device before."""
+        """As a job, and as a benchmark of `benchmarks.gpu`; nothing is put on the device before."""
         for name, value in (("probe", A10G), ("describe", "an A10G")):
             monkeypatch.setattr(benchmark, name, lambda device, value=value: value)
         monkeypatch.setattr(benchmark, "pick_device", lambda: torch.device("cuda"))
@@ -352,7 +352,7 @@ class TestLayers:
 
     def test_training_by_config(self, device):
         model = ref.mlp(device)
-        engine = fp8.create_fp8_trainer(model, path="predicted", use_te_linear=False)
+        engine = fp8.create_fp8_trainer(model, path="predicted")
         x = torch.randn(64, 64, device=device)
         loss = engine.training_step(x, torch.randn(64, 10, device=device))
         assert loss > 0

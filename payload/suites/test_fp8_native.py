@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from benchmarks import fp8 as benchmark
+from benchmarks import fp8 as fp8_benchmark
 from suites import fp8_reference as ref
 from suites.fp8_reference import PRODUCT, ROUND_TRIP, assert_forward, assert_path, mlp
 from suites.numerics import assert_close, relative_error, rms_error
 from torchbridge import fp8
-from torchbridge.bench import run_duel
+from torchbridge.bench import run_benchmark
 from torchbridge.float8 import native_dtype
 from torchbridge.fp8 import FP8Dtype, FP8InferenceEngine, FP8QuantizedTensor, NativeFP8Linear
 from torchbridge.hardware import Hardware, probe
@@ -358,14 +358,14 @@ class TestNumericalStability:
 class TestBenchmark:
     def test_benchmark_fp8_layer(self, device):
         size = (64, 48, 8)
-        layers = benchmark.Layers.of(size, torch.bfloat16, "tensor", device)
-        duel = benchmark.duel_of(layers, size, device, "bf16", False)
+        layers = fp8_benchmark.Layers.of(size, torch.bfloat16, "tensor", device)
+        benchmark = fp8_benchmark.benchmark_of(layers, size, device, "bf16", False)
         with torch.inference_mode():
-            outcome = run_duel(duel, pairs=4, at_least=4, budget_s=0.0, quiet=True)
+            outcome = run_benchmark(benchmark, pairs=4, at_least=4, budget_s=0.0, quiet=True)
         assert len(outcome.seconds("subject")) == len(outcome.seconds("baseline")) == 4
         assert 0.005 <= outcome.equality.error <= PRODUCT[E4M3] == outcome.equality.tolerance
         assert layers.plain.weight.nbytes == 64 * 48 * 2
-        assert benchmark.storage(layers.float8, layers.plain) == (0.5, 4 / (64 * 48))
+        assert fp8_benchmark.storage(layers.float8, layers.plain) == (0.5, 4 / (64 * 48))
         assert (layers.float8.path_taken == "scaled_mm") == fp8.is_fp8_available(device)
 
 

@@ -19,8 +19,6 @@ from torchbridge.fp8 import FP8Config, FP8Format, FP8LinearLayer, FP8TrainingEng
 
 pytestmark = pytest.mark.usefixtures("in_float8")
 
-PLAIN = {"use_te_linear": False}
-
 
 def half(device: torch.device) -> torch.autocast:
     """Autocast to float16, whose gradients need a loss scale."""
@@ -50,7 +48,7 @@ class TestFP8Config:
         assert (config.forward_format, config.backward_format) == (FP8Format.E4M3, FP8Format.E5M2)
         assert (config.scaling, config.initial_scale) == ("dynamic", 32768.0)
         assert (config.growth_factor, config.backoff_factor) == (2.0, 0.5)
-        assert (config.amax_history_len, config.margin, config.use_te_linear) == (1024, 2, True)
+        assert (config.amax_history_len, config.margin) == (1024, 2)
         with pytest.raises(dataclasses.FrozenInstanceError):
             config.margin = 0
 
@@ -102,8 +100,7 @@ class TestFP8LinearLayer:
 class TestFP8TrainingEngine:
     def test_engine_creation(self, device):
         model = mlp(device)
-        engine = FP8TrainingEngine(model, FP8Config(initial_scale=1024.0, **PLAIN))
-        assert (engine.path_taken, engine.fallback) == ("native", None)
+        engine = FP8TrainingEngine(model, FP8Config(initial_scale=1024.0))
         assert (engine.loss_scale, engine.steps, engine.overflows) == (1024.0, 0, 0)
         assert type(engine.model[0]) is nn.Linear
         x, target = task(device)
@@ -113,17 +110,17 @@ class TestFP8TrainingEngine:
     def test_setup_fp8_training(self, device):
         model = mlp(device)
         parameters = list(model.parameters())
-        engine = FP8TrainingEngine(model, FP8Config(**PLAIN))
+        engine = FP8TrainingEngine(model, FP8Config())
         assert engine.setup() is engine.setup()
         assert type(engine.model[0]) is type(engine.model[2]) is FP8LinearLayer
         assert list(map(id, engine.model.parameters())) == list(map(id, parameters))
         with pytest.raises(ValueError, match=r"no nn\.Linear"):
-            FP8TrainingEngine(nn.Conv1d(1, 1, 1), FP8Config(**PLAIN)).setup()
+            FP8TrainingEngine(nn.Conv1d(1, 1, 1), FP8Config()).setup()
 
     def test_training_step(self, device):
         model, (x, target) = mlp(device), task(device)
         plain = F.mse_loss(copy.deepcopy(model)(x), target)
-        engine = fp8.create_fp8_trainer(model, initial_scale=64.0, **PLAIN)
+        engine = fp8.create_fp8_trainer(model, initial_scale=64.0)
         with half(device):
             loss = engine.training_step(x, target)
         assert not loss.requires_grad
@@ -143,7 +140,7 @@ class TestFP8TrainingEngine:
             torch.manual_seed(7)
             model = mlp(device)
             before = copy.deepcopy(model)
-            engine = fp8.create_fp8_trainer(model, initial_scale=scale, **PLAIN)
+            engine = fp8.create_fp8_trainer(model, initial_scale=scale)
             run(engine, torch.optim.SGD(model.parameters(), lr=0.1), 1, x, target)
             stepped.append(model)
             assert (engine.steps, engine.overflows, engine.loss_scale) == (1, 0, scale)
@@ -156,7 +153,7 @@ class TestFP8TrainingEngine:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         before = [one.detach().clone() for one in model.parameters()]
         layers = list(model)
-        with FP8TrainingEngine(model, FP8Config(**PLAIN)) as engine:
+        with FP8TrainingEngine(model, FP8Config()) as engine:
             assert type(model[0]) is FP8LinearLayer
             run(engine, optimizer, 1, x, target)
         assert list(model) == layers  # the plain layers again, with what was learned
@@ -200,7 +197,7 @@ class TestFP8Validation:
 
 class TestFP8Integration:
     def test_factory_function(self, device):
-        engine = fp8.create_fp8_trainer(mlp(device), scaling="delayed", margin=0, **PLAIN)
+        engine = fp8.create_fp8_trainer(mlp(device), scaling="delayed", margin=0)
         assert (engine.config.scaling, engine.config.margin) == ("delayed", 0)
         assert type(engine.model[0]) is FP8LinearLayer
         assert engine.model[0].histories["input"].margin == 0
@@ -214,7 +211,7 @@ class TestFP8Integration:
         wanted = ref.train(plain, x, target)
         for scaling in ("dynamic", "delayed"):
             model = copy.deepcopy(start)
-            engine = fp8.create_fp8_trainer(model, scaling=scaling, **PLAIN)
+            engine = fp8.create_fp8_trainer(model, scaling=scaling)
             losses = run(engine, torch.optim.Adam(model.parameters(), lr=1e-2), 30, x, target)
             loss = (F.mse_loss(engine.restore()(x), target) / target.square().mean()).item()
             assert losses[-1] <= 0.5 * losses[0]
@@ -224,7 +221,7 @@ class TestFP8Integration:
 
     def test_statistics_tracking(self, device):
         model, (x, target) = mlp(device), task(device)
-        engine = fp8.create_fp8_trainer(model, initial_scale=1024.0, scaling="delayed", **PLAIN)
+        engine = fp8.create_fp8_trainer(model, initial_scale=1024.0, scaling="delayed")
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
         run(engine, optimizer, 3, x, target)
         before = [one.detach().clone() for one in model.parameters()]
@@ -237,7 +234,7 @@ class TestFP8Integration:
             )  # the bad step is left out, counted, and the scale backs off
         found = engine.statistics()
         assert (found["steps"], found["overflows"], found["loss_scale"]) == (3, 1, 512.0)
-        assert (found["layers"], found["path_taken"]) == (2, "native")
+        assert found["layers"] == 2
         assert set(found["scales"]) == {"0", "2"}
         limit = ref.LIMITS[native_dtype(FP8Format.E4M3, device)]
         largest = x.abs().max().item()

@@ -20,7 +20,6 @@ from torchbridge.fp8 import AmaxHistory, FP8Config, FP8Format, FP8LinearLayer, F
 
 pytestmark = pytest.mark.usefixtures("in_float8")
 
-PLAIN = {"use_te_linear": False}
 SIZES = [1.0, 3.0, 0.5, 8.0, 8.0, 0.25, 0.25, 0.25, 16.0, 1.0, 1.0]
 
 
@@ -116,7 +115,7 @@ class TestLossScale:
     def test_grows_and_backs_off(self, device):
         model, (x, target) = mlp(device), task(device)
         settings = {"initial_scale": 8.0, "growth_interval": 2, "growth_factor": 4.0}
-        engine = fp8.create_fp8_trainer(model, **settings, backoff_factor=0.25, **PLAIN)
+        engine = fp8.create_fp8_trainer(model, **settings, backoff_factor=0.25)
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
         scales = []
         for bad in (False, False, False, True, False, False):
@@ -132,7 +131,7 @@ class TestLossScale:
         """float32 never; float16 for whether gradients are finite, and once for the scale."""
         device = torch.device("cpu")
         model, (x, target) = mlp(device), task(device)
-        engine = fp8.create_fp8_trainer(model, initial_scale=8.0, **PLAIN)
+        engine = fp8.create_fp8_trainer(model, initial_scale=8.0)
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
         for _ in range(2):
             with torch.autocast("cpu", torch.float16, enabled=half):
@@ -144,7 +143,7 @@ class TestLossScale:
 
     def test_gradients_add_up(self, device):
         model, (x, target) = mlp(device), task(device)
-        engine = fp8.create_fp8_trainer(model, initial_scale=1.0, **PLAIN)
+        engine = fp8.create_fp8_trainer(model, initial_scale=1.0)
         engine.training_step(x, target)
         once = [one.grad.clone() for one in model.parameters()]
         engine.training_step(x, target)
@@ -156,7 +155,7 @@ class TestLossScale:
     def test_other_losses(self, device):
         model, (x, _) = mlp(device), task(device)
         labels = torch.randint(10, (64,), device=device)
-        engine = fp8.create_fp8_trainer(model, **PLAIN)
+        engine = fp8.create_fp8_trainer(model)
         loss = engine.training_step(x, labels, F.cross_entropy)
         assert_close(loss, F.cross_entropy(engine.restore()(x), labels).detach(), 0.02)
 
@@ -170,7 +169,7 @@ class TestTraining:
         def begin() -> tuple[FP8TrainingEngine, torch.optim.Optimizer]:
             model = copy.deepcopy(start)
             engine = fp8.create_fp8_trainer(
-                model, scaling=scaling, growth_interval=3, initial_scale=8.0, **PLAIN
+                model, scaling=scaling, growth_interval=3, initial_scale=8.0
             )
             return engine, torch.optim.SGD(model.parameters(), lr=0.1)
 
@@ -195,7 +194,7 @@ class TestTraining:
     def test_a_model_that_is_a_layer(self, device):
         plain = nn.Linear(64, 10, device=device)
         x, target = task(device)
-        with FP8TrainingEngine(plain, FP8Config(**PLAIN)) as engine:
+        with FP8TrainingEngine(plain, FP8Config()) as engine:
             assert type(engine.model) is FP8LinearLayer
             engine.training_step(x, target)
         assert engine.model is plain
@@ -203,6 +202,6 @@ class TestTraining:
 
     def test_modes_survive(self, device):
         model = mlp(device)
-        with FP8TrainingEngine(model, FP8Config(**PLAIN)) as engine:
+        with FP8TrainingEngine(model, FP8Config()) as engine:
             engine.model.eval()
         assert not any(one.training for one in model.modules())

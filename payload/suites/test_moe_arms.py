@@ -10,7 +10,7 @@ import torch
 from benchmarks import moe_arms, moe_throughput
 from suites.moe_reference import CUDA
 from suites.numerics import TOLERANCE, relative_error
-from torchbridge.bench import run_duel
+from torchbridge.bench import run_benchmark
 from torchbridge.moe.grouped import why_not
 
 SHAPE = moe_arms.Shape(32, 64, experts=4, batch=5, sequence=13)
@@ -18,9 +18,9 @@ CPU = torch.device("cpu")
 needs_hf = pytest.mark.skipif(moe_arms.why_no_hf() is not None, reason=str(moe_arms.why_no_hf()))
 
 
-def duels(shape=SHAPE):
+def benchmarks(shape=SHAPE):
     hf = moe_arms.why_no_hf() is None
-    return moe_arms.own_duels(shape, CPU) + (moe_arms.hf_duels(shape, CPU) if hf else [])
+    return moe_arms.own_benchmarks(shape, CPU) + (moe_arms.hf_benchmarks(shape, CPU) if hf else [])
 
 
 def test_plain_grouped_product_and_its_gradients():
@@ -38,18 +38,18 @@ def test_plain_grouped_product_and_its_gradients():
 
 
 @torch.no_grad()
-def test_duels_name_and_measure_what_they_compare():
-    for duel in duels():
-        outcome = run_duel(duel, pairs=2, at_least=2, budget_s=0.0, quiet=True)
+def test_benchmarks_name_and_measure_what_they_compare():
+    for benchmark in benchmarks():
+        outcome = run_benchmark(benchmark, pairs=2, at_least=2, budget_s=0.0, quiet=True)
         assert outcome.equality.equal
         assert len(outcome.seconds("subject")) == len(outcome.seconds("baseline")) == 2
-        assert duel.params["tokens"] == 65
-        products = 3 if "hf" in duel.baseline.name else 2
-        assert duel.work.flops == 65 * 2 * products * 2 * 32 * 64  # tokens, k, products, 2 d h
+        assert benchmark.params["tokens"] == 65
+        products = 3 if "hf" in benchmark.baseline.name else 2
+        assert benchmark.work.flops == 65 * 2 * products * 2 * 32 * 64  # tokens, k, products, 2 d h
     names = ["moe/32", "moe/32/dense_all_experts", "moe/32/hf_eager", "moe/32/hf_grouped_mm"]
-    assert [duel.name for duel in duels()] == names[: len(duels())]
-    assert {duel.work.bytes for duel in duels()} == {0}
-    assert moe_arms.duel_name(
+    assert [benchmark.name for benchmark in benchmarks()] == names[: len(benchmarks())]
+    assert {benchmark.work.bytes for benchmark in benchmarks()} == {0}
+    assert moe_arms.benchmark_name(
         replace(SHAPE, batch=64, sequence=1, dtype="bfloat16"), "hf_eager"
     ) == ("moe/32/decode/bf16/hf_eager")
 
@@ -60,10 +60,10 @@ def test_few_rows_read_the_weights_and_are_captured_as_others_when_asked(monkeyp
     monkeypatch.setattr(moe_arms, "captured", lambda layer, x: lambda: x)
     shape = replace(SHAPE, batch=rows, sequence=1)
     asked = {} if graph is None else {"graph": graph}
-    for duel in moe_arms.hf_duels(shape, CPU, **asked):
-        assert duel.subject.name == ("layer" if graph is False else "layer as a graph")
+    for benchmark in moe_arms.hf_benchmarks(shape, CPU, **asked):
+        assert benchmark.subject.name == ("layer" if graph is False else "layer as a graph")
         weights = 4 * (4 * 3 * 32 * 64 + 4 * 32)  # float32; up and gate, down; the router
-        assert duel.work.bytes == (weights if rows == 64 else 0)
+        assert benchmark.work.bytes == (weights if rows == 64 else 0)
 
 
 @CUDA
@@ -90,15 +90,15 @@ def test_what_waits_for_the_device_is_not_captured(capsys):
 @torch.no_grad()
 def test_a_layer_that_leaves_work_out_is_not_timed():
     shape = replace(SHAPE, top_k=1)
-    duel = moe_arms.own_duels(shape, CPU)[0]
-    layer = duel.subject.work.func
-    outcome = run_duel(duel, pairs=2, at_least=2, budget_s=0.0, quiet=True)
+    benchmark = moe_arms.own_benchmarks(shape, CPU)[0]
+    layer = benchmark.subject.work.func
+    outcome = run_benchmark(benchmark, pairs=2, at_least=2, budget_s=0.0, quiet=True)
     assert outcome.equality.equal
     layer.config = replace(layer.config, drop_tokens=True, capacity_factor=0.5, min_capacity=0)
-    outcome = run_duel(duel, pairs=2, at_least=2, budget_s=0.0, quiet=True)
+    outcome = run_benchmark(benchmark, pairs=2, at_least=2, budget_s=0.0, quiet=True)
     assert not outcome.equality.equal
     assert outcome.samples == ()
-    duel.subject.work()
+    benchmark.subject.work()
     assert int(layer.dropped) > 0
     assert (outcome.equality.unit, outcome.equality.error) == ("assignments", int(layer.dropped))
 
@@ -107,8 +107,8 @@ def test_the_benchmark_offers_its_arms():
     assert moe_throughput.mask_loop is moe_arms.mask_loop
     assert moe_throughput.dense_all_experts is moe_arms.dense_all_experts
     assert moe_throughput.hf_arms is moe_arms.hf_arms
-    brief = [duel.name for duel in moe_throughput.duels(32, 1, CPU, full=False)]
+    brief = [benchmark.name for benchmark in moe_throughput.benchmarks(32, 1, CPU, full=False)]
     assert brief == ["moe/32", "moe/32/dense_all_experts"]
-    whole = [duel.name for duel in moe_throughput.duels(32, 1, CPU, full=True)]
+    whole = [benchmark.name for benchmark in moe_throughput.benchmarks(32, 1, CPU, full=True)]
     assert whole[:2] == brief
     assert ("moe/32/decode/hf_eager" in whole) == (moe_arms.why_no_hf() is None)

@@ -13,7 +13,7 @@ from suites.moe_reference import assert_matches_reference, skip_without
 from suites.numerics import double, relative_error
 from torchbridge import moe
 from torchbridge.moe import MoEConfig, MoELayer
-from torchbridge.moe.banks import shifted
+from torchbridge.moe.banks import add_bias
 from torchbridge.moe.experts import EXPERTS
 from torchbridge.moe.grouped import grouped_mm
 
@@ -134,7 +134,7 @@ class TestDispatch:
         bias = torch.randn(4, 5, device=device).to(dtype).requires_grad_()
         upstream = torch.randn(6, 5, device=device).to(dtype)
         upstream[5, 0] = math.inf
-        output = shifted(rows, bias, segments)
+        output = add_bias(rows, bias, segments)
         assert torch.equal(output, rows + bias[expert])
         to_rows, to_bias = torch.autograd.grad(output, (rows, bias), upstream)
         assert torch.equal(to_rows, upstream)
@@ -170,7 +170,7 @@ class TestDispatch:
         bank = tiny("meta", torch.float32, 6, 10).experts
         path = bank.path(moe.Batch(torch.device("meta"), torch.bfloat16, 4096, 2), "auto")
         assert path.name == "segments"
-        assert path.asks_host
+        assert path.synchronises
         assert REFUSAL in str(path)
 
 

@@ -163,7 +163,7 @@ class TestChoice:
         path = choose(self.ACCELERATOR, "auto", self.refusals(grouped_mm="no kernel"))
         assert path == Path("slots", "no kernel")  # computes more than it must
         path = choose(self.ACCELERATOR, "auto", self.refusals(grouped_mm="a", slots="b"))
-        assert path == Path("segments", "a; b; one wait for the device per call", asks_host=True)
+        assert path == Path("segments", "a; b; one wait for the device per call", synchronises=True)
 
     def test_whose_gradient_is_wanted(self, device):
         layer = layer_of(device, torch.float32, "auto")
@@ -190,7 +190,7 @@ class TestChoice:
         assert choose(self.ON_CPU, "auto", self.refusals()) == Path("segments")
         assert choose(self.ON_CPU, "slots", self.refusals()) == Path("slots")
         path = choose(self.ACCELERATOR, "segments", self.refusals())
-        assert path == Path("segments", asks_host=True)
+        assert path == Path("segments", synchronises=True)
 
     def test_a_name_is_used_or_refused(self):
         with pytest.raises(RuntimeError, match=r"'slots' cannot be used: too many; use 'auto'"):
@@ -252,12 +252,12 @@ class TestChoice:
     def test_experts_over_processes(self):
         bank = layer_of("meta", torch.float32, "auto", 6, 10).experts
         spread = Batch(torch.device("meta"), torch.float32, 16, 2, spread=True)
-        path = moe.ExpertParallelism.told(bank.path(spread, "auto"), spread.device)
+        path = moe.ExpertParallelism.with_synchronisation(bank.path(spread, "auto"), spread.device)
         assert path.name == "segments"
-        assert path.asks_host
+        assert path.synchronises
         assert "all experts in one process" in path.fallback
         assert "sizes of its messages" in path.fallback
-        free = moe.ExpertParallelism.told(Path("segments"), torch.device("cpu"))
+        free = moe.ExpertParallelism.with_synchronisation(Path("segments"), torch.device("cpu"))
         assert free == Path("segments")
 
 

@@ -9,7 +9,7 @@ from suites.moe_reference import CUDA, KINDS, layer_of, skip_kind, skip_without
 from suites.numerics import TOLERANCE, relative_error
 from torchbridge.moe import MoELayer, Path
 from torchbridge.moe.dispatch import path_for
-from torchbridge.moe.grouped import forbid_waiting, why_not
+from torchbridge.moe.grouped import forbid_synchronisation, why_not
 
 
 class TestNothingWaits:
@@ -30,7 +30,7 @@ class TestNothingWaits:
         layer, x = meta_layer("standard", "segments")
         with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
             layer(x)
-        assert path_for(layer.experts, x, layer.config) == Path("segments", asks_host=True)
+        assert path_for(layer.experts, x, layer.config) == Path("segments", synchronises=True)
 
     def test_masks_of_the_device(self):
         layer, x = meta_layer("standard", "slots")
@@ -92,7 +92,7 @@ class TestNothingWaits:
             layer.requires_grad_(mode != "triton")
             skip_refused(layer, x)
             layer(x)  # warm: libraries make their handles, kernels are compiled
-            with forbid_waiting(x.device):
+            with forbid_synchronisation(x.device):
                 output = layer(x)
                 if mode != "triton":
                     output.sum().backward()
@@ -102,7 +102,7 @@ class TestNothingWaits:
     def test_cuda_would_say_so(self):
         layer = layer_in("segments", "standard", "cuda", torch.float32)
         x = torch.randn(48, 32, device="cuda")
-        with pytest.raises(RuntimeError, match="synchronizing"), forbid_waiting(x.device):
+        with pytest.raises(RuntimeError, match="synchronizing"), forbid_synchronisation(x.device):
             layer(x)
 
 

@@ -569,7 +569,7 @@ class TestNVIDIAErrorPaths:
     def test_backend_kernel_registry_integration(self, device):
         made = backend(device, HOPPER)
         request = Request(made.hardware, torch.float32)
-        assert made.kernel_registry.lookup("linear_silu", request).kernel.name == "composed"
+        assert made.kernel_registry.lookup("linear_gelu", request).kernel.name == "composed"
         with pytest.raises(KernelRefused, match="no operation 'linear_swish'"):
             made.kernel_registry.lookup("linear_swish", request)
         model = nn.Sequential(nn.Linear(32, 48), nn.GELU(), nn.Linear(48, 16), nn.SiLU())

@@ -254,11 +254,11 @@ class TestRefusals:
         seen = []
 
         @contextlib.contextmanager
-        def waiting(device):
+        def record_synchronisations(device):
             seen.append(device)
             yield ["called a synchronizing CUDA operation"]
 
-        monkeypatch.setattr(graphed_module, "waiting", waiting)
+        monkeypatch.setattr(graphed_module, "record_synchronisations", record_synchronisations)
         graphs, config = TapeGraphs(), TrainConfig(learning_rate=RATE)
         result = fit(network(), batches(CPU), config, graphs=graphs, hardware=NO_AMP, device=CPU)
         reason = "the step makes the host wait: called a synchronizing CUDA operation"

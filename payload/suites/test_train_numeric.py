@@ -25,7 +25,7 @@ from suites.train_reference import (
 )
 from torchbridge.train import TensorBatches, TrainConfig, Trainer, fit, learning_rate, why_not_fused
 from torchbridge.train.data import send
-from torchbridge.train.watch import Watch, waiting
+from torchbridge.train.watch import Watch, record_synchronisations
 
 CPU = torch.device("cpu")
 ALL = pytest.mark.parametrize("hardware", [NO_AMP, BF16, FP16], ids=["float32", "bf16", "fp16"])
@@ -253,13 +253,16 @@ class TestWatch:
         modes = []
         monkeypatch.setattr(torch.cuda, "get_sync_debug_mode", lambda: 0)
         monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", modes.append)
-        with warnings.catch_warnings(record=True) as others, waiting(torch.device("cuda")) as waits:
+        with (
+            warnings.catch_warnings(record=True) as others,
+            record_synchronisations(torch.device("cuda")) as waits,
+        ):
             for text in ("called a synchronizing CUDA operation", "of another kind") * 2:
                 warnings.warn(text, stacklevel=1)
         assert waits == ["called a synchronizing CUDA operation"] * 2
         assert modes == ["warn", 0]
         assert {str(one.message) for one in others} == {"of another kind"}
-        with waiting(CPU) as waits:
+        with record_synchronisations(CPU) as waits:
             torch.ones(1).item()
         assert (waits, len(modes)) == ([], 2)
 

@@ -14,10 +14,10 @@ from torchbridge.hardware import Hardware, probe
 from torchbridge.numbers import TOLERANCE, float_tensors, relative_error
 from torchbridge.validation import (
     UnifiedValidator,
-    doubtful,
     examine,
     failed,
     passed,
+    warned,
 )
 from torchbridge.validation import model as checks
 
@@ -234,7 +234,7 @@ class TestFindings:
         assert (report["a"].name, report["a"].details) == ("a", {"n": 1})
 
     def test_warnings_are_no_failures_and_no_passes(self):
-        one = {"a": lambda: doubtful("hm", "look"), "b": lambda: passed("fine")}
+        one = {"a": lambda: warned("hm", "look"), "b": lambda: passed("fine")}
         report = examine("two", one)
         assert (report.ok, report.score, report.names("warning")) == (True, "1/2", ("a",))
         assert not examine("one", {"a": lambda: failed("no", "mend")}).ok
@@ -242,7 +242,7 @@ class TestFindings:
             report["c"]
 
     def test_json(self):
-        report = examine("one", {"a": lambda: doubtful("hm", "look", n=[1])})
+        report = examine("one", {"a": lambda: warned("hm", "look", n=[1])})
         written = json.loads(json.dumps(report.to_dict()))
         assert written["findings"] == [
             {

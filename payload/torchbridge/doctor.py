@@ -37,10 +37,10 @@ from torchbridge.validation.findings import (
     WARNING,
     Finding,
     Report,
-    doubtful,
     examine,
     failed,
     passed,
+    warned,
 )
 
 LEAST_PYTHON = (3, 10)
@@ -49,8 +49,8 @@ LEAST_MEMORY = 4 * 2**30  # bytes of a GPU below which the demonstrations do not
 
 
 @dataclass(frozen=True, slots=True)
-class Patient(machine.Machine):
-    """The machine under test, with the functions that the checks call; tests replace them."""
+class SystemUnderTest(machine.Machine):
+    """The machine to diagnose, with the functions that the checks call; tests replace them."""
 
     python: tuple[int, ...] = sys.version_info[:3]
     torch_version: str = torch.__version__
@@ -59,10 +59,10 @@ class Patient(machine.Machine):
     find_program: Callable[[str], str | None] = shutil.which
 
 
-def check_python(patient: Patient) -> Finding:
+def check_python(system: SystemUnderTest) -> Finding:
     """Check that the Python version is at least LEAST_PYTHON."""
-    version = ".".join(map(str, patient.python))
-    if patient.python < LEAST_PYTHON:
+    version = ".".join(map(str, system.python))
+    if system.python < LEAST_PYTHON:
         least = ".".join(map(str, LEAST_PYTHON))
         return failed(f"Python {version} is older than {least}", f"install Python {least}")
     return passed(
@@ -70,9 +70,9 @@ def check_python(patient: Patient) -> Finding:
     )
 
 
-def check_torch(patient: Patient) -> Finding:
+def check_torch(system: SystemUnderTest) -> Finding:
     """Check that torch is at least LEAST_TORCH and computes a gradient."""
-    version = patient.torch_version
+    version = system.torch_version
     found = re.match(r"(\d+)\.(\d+)", version)
     if found is None or tuple(map(int, found.groups())) < LEAST_TORCH:
         least = ".".join(map(str, LEAST_TORCH))
@@ -88,10 +88,10 @@ def check_torch(patient: Patient) -> Finding:
     )
 
 
-def check_numpy(patient: Patient) -> Finding:
+def check_numpy(system: SystemUnderTest) -> Finding:
     """Check that torch and NumPy share memory."""
     try:
-        numpy = patient.load("numpy")
+        numpy = system.load("numpy")
     except ImportError:
         return failed("NumPy is not installed", "install numpy")
     array = numpy.arange(6.0).reshape(2, 3)
@@ -102,11 +102,11 @@ def check_numpy(patient: Patient) -> Finding:
     return passed(f"NumPy {numpy.__version__}", version=numpy.__version__)
 
 
-def check_package(patient: Patient) -> Finding:
+def check_package(system: SystemUnderTest) -> Finding:
     """Import every module of this library."""
     found = pkgutil.walk_packages(torchbridge.__path__, "torchbridge.")
     names = [module.name for module in found]
-    tried = {name: _import_error(name, patient) for name in names}
+    tried = {name: _import_error(name, system) for name in names}
     broken = {name: error for name, error in tried.items() if error}
     version = torchbridge.__version__
     if broken:
@@ -117,58 +117,56 @@ def check_package(patient: Patient) -> Finding:
     )
 
 
-def _import_error(name: str, patient: Patient) -> str:
+def _import_error(name: str, system: SystemUnderTest) -> str:
     """Why a module cannot be imported; empty if it can."""
     try:
-        patient.load(name)
+        system.load(name)
     except Exception as error:  # whatever it is
         return f"{type(error).__name__}: {error}"
     return ""
 
 
-def check_gpu(patient: Patient) -> Finding:
+def check_gpu(system: SystemUnderTest) -> Finding:
     """Check that a GPU is present and computes correctly; a CPU alone is a warning."""
-    if patient.device.type == "cpu":
-        return doubtful("no GPU: everything runs on the CPU", "use a machine with one for speed")
-    finding = machine.compute(patient)
-    return replace(finding, message=f"{patient.hardware.name}, {finding.message}")
+    if system.device.type == "cpu":
+        return warned("no GPU: everything runs on the CPU", "use a machine with one for speed")
+    finding = machine.compute(system)
+    return replace(finding, message=f"{system.hardware.name}, {finding.message}")
 
 
-def check_capability(patient: Patient) -> Finding:
+def check_capability(system: SystemUnderTest) -> Finding:
     """Check that torch supports the GPU, and list the formats it computes natively."""
-    hardware = patient.hardware
+    hardware = system.hardware
     if hardware.vendor == "cpu":
-        return doubtful("no GPU: no compute capability", "none is needed on a CPU")
+        return warned("no GPU: no compute capability", "none is needed on a CPU")
     if hardware.architecture == "unsupported":
         return failed(f"{hardware.target} is not supported", "use sm_60 or gfx908 and later")
     if hardware.vendor == "nvidia" and hardware.capability < (7, 0):
-        return doubtful(f"{hardware.target} has no tensor cores", "use sm_70 or later")
-    return machine.capabilities(patient)
+        return warned(f"{hardware.target} has no tensor cores", "use sm_70 or later")
+    return machine.capabilities(system)
 
 
-def check_memory(patient: Patient) -> Finding:
+def check_memory(system: SystemUnderTest) -> Finding:
     """Check that the GPU has at least LEAST_MEMORY bytes and returns what is written to them."""
-    if patient.hardware.vendor == "cpu":
-        return doubtful("no GPU: no GPU memory", "none is needed on a CPU")
-    size = patient.hardware.memory_bytes
+    if system.hardware.vendor == "cpu":
+        return warned("no GPU: no GPU memory", "none is needed on a CPU")
+    size = system.hardware.memory_bytes
     if 0 < size < LEAST_MEMORY:
         least = LEAST_MEMORY / 2**30
-        return doubtful(
-            f"{size / 2**30:.1f} GiB", f"use {least:.0f} GiB or more", memory_bytes=size
-        )
-    return machine.memory(patient)
+        return warned(f"{size / 2**30:.1f} GiB", f"use {least:.0f} GiB or more", memory_bytes=size)
+    return machine.memory(system)
 
 
-def check_cores(patient: Patient, usable: int | None = None) -> Finding:
+def check_cores(system: SystemUnderTest, usable: int | None = None) -> Finding:
     """Check that torch uses no more threads than the cores that this process may run on."""
     usable = usable or _usable_cores()
     threads = torch.get_num_threads()
     details = {"usable": usable, "present": os.cpu_count(), "threads": threads}
     if threads > usable:
         advice = f"set OMP_NUM_THREADS={usable}"
-        return doubtful(f"{threads} threads share {usable} cores", advice, **details)
+        return warned(f"{threads} threads share {usable} cores", advice, **details)
     if usable < 2:
-        return doubtful("1 core", "use 2 or more: loading and computing then overlap", **details)
+        return warned("1 core", "use 2 or more: loading and computing then overlap", **details)
     return passed(f"{usable} cores, {threads} threads", **details)
 
 
@@ -178,15 +176,15 @@ def _usable_cores() -> int:
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def check_compile(patient: Patient) -> Finding:
+def check_compile(system: SystemUnderTest) -> Finding:
     """Check that torch.compile builds a kernel that computes the same as eager mode."""
-    x = torch.linspace(-3, 3, 1000, device=patient.device)
+    x = torch.linspace(-3, 3, 1000, device=system.device)
     try:
         with _known_deprecations():
-            actual = patient.compile(_wave)(x)
+            actual = system.compile(_wave)(x)
     except Exception as error:  # a missing compiler shows in many ways
         message = f"torch.compile: {type(error).__name__}: {str(error).splitlines()[0][:200]}"
-        return doubtful(message, "install a C++ compiler (CPU) or Triton (GPU)")
+        return warned(message, "install a C++ compiler (CPU) or Triton (GPU)")
     return _close("torch.compile", actual, _wave(x.cpu().double()))
 
 
@@ -202,7 +200,7 @@ def _known_deprecations() -> Iterator[None]:
         yield
 
 
-def check_torchscript(patient: Patient) -> Finding:
+def check_torchscript(system: SystemUnderTest) -> Finding:
     """Check that a traced TorchScript model computes the same as the original."""
     model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4)).eval()
     x = torch.linspace(-1, 1, 24).reshape(3, 8)
@@ -211,10 +209,10 @@ def check_torchscript(patient: Patient) -> Finding:
         return _close("TorchScript", traced(2 * x), model.double()((2 * x).double()))
 
 
-def check_optimization(patient: Patient) -> Finding:
+def check_optimization(system: SystemUnderTest) -> Finding:
     """Check that a backend's passes change a model and preserve its outputs."""
-    backends = patient.load("torchbridge.backends")
-    backend = backends.create_backend(device=patient.device)
+    backends = system.load("torchbridge.backends")
+    backend = backends.create_backend(device=system.device)
     model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).eval()
     x = torch.linspace(-1, 1, 192).reshape(1, 3, 8, 8)
     with torch.no_grad(), whole_float32():
@@ -229,58 +227,58 @@ def check_optimization(patient: Patient) -> Finding:
     return _close(f"passes {', '.join(prepared.applied)}", actual, expected, **evidence)
 
 
-def check_triton(patient: Patient) -> Finding:
+def check_triton(system: SystemUnderTest) -> Finding:
     """Check that Triton is installed and has a driver for a device of this machine."""
     try:
-        triton = patient.load("triton")
+        triton = system.load("triton")
     except ImportError:
-        return doubtful("Triton is not installed", "it comes with torch for CUDA and ROCm")
+        return warned("Triton is not installed", "it comes with torch for CUDA and ROCm")
     version = triton.__version__
-    if patient.device.type not in ("cuda", "xpu"):
+    if system.device.type not in ("cuda", "xpu"):
         message = f"Triton {version}, without a device to run its kernels on"
-        return doubtful(message, "use a machine with a GPU", version=version)
+        return warned(message, "use a machine with a GPU", version=version)
     target = triton.runtime.driver.active.get_current_target()
-    actual = patient.compile(_wave)(torch.linspace(-3, 3, 1000, device=patient.device))
+    actual = system.compile(_wave)(torch.linspace(-3, 3, 1000, device=system.device))
     expected = _wave(torch.linspace(-3, 3, 1000).double())
     return _close(f"Triton {version} for {target.backend} {target.arch}", actual, expected)
 
 
-def check_flash(patient: Patient) -> Finding:
+def check_flash(system: SystemUnderTest) -> Finding:
     """Check that SDPA's flash kernel runs on the device and applies the causal mask."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    dtype = torch.float32 if patient.device.type == "cpu" else torch.float16
+    dtype = torch.float32 if system.device.type == "cpu" else torch.float16
     generator = torch.Generator().manual_seed(0)
     q, k, v = torch.randn(3, 1, 2, 64, 64, generator=generator).to(dtype)
-    inputs = [x.to(patient.device) for x in (q, k, v)]
+    inputs = [x.to(system.device) for x in (q, k, v)]
     try:
         with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
             actual = nn.functional.scaled_dot_product_attention(*inputs, is_causal=True)
     except RuntimeError as error:
-        message = f"no flash kernel for {patient.hardware.target}: {str(error).splitlines()[0]}"
-        return doubtful(message, "use sm_80 or later; SDPA takes another kernel by itself")
+        message = f"no flash kernel for {system.hardware.target}: {str(error).splitlines()[0]}"
+        return warned(message, "use sm_80 or later; SDPA takes another kernel by itself")
     q, k, v = (x.double() for x in (q, k, v))
     ahead = torch.ones(64, 64, dtype=torch.bool).triu(1)
     weights = (q @ k.mT / 8).masked_fill(ahead, -torch.inf).softmax(dim=-1)
     return _close(f"flash attention in {dtype}", actual, weights @ v)
 
 
-def check_toolkit(patient: Patient) -> Finding:
+def check_toolkit(system: SystemUnderTest) -> Finding:
     """Check for a CUDA compiler of torch's major version; only custom CUDA kernels need it."""
-    program = patient.find_program("nvcc")
+    program = system.find_program("nvcc")
     if program is None:
-        return doubtful("no nvcc on PATH", "only needed to build CUDA extensions")
-    said = subprocess.run(
+        return warned("no nvcc on PATH", "only needed to build CUDA extensions")
+    done = subprocess.run(
         [program, "--version"], check=False, capture_output=True, text=True, timeout=30
     )
-    found = re.search(r"release (\d+)\.(\d+)", said.stdout)
-    if said.returncode or found is None:
-        return failed(f"{program} --version fails: {said.stderr.strip()[:200]}", "reinstall it")
+    found = re.search(r"release (\d+)\.(\d+)", done.stdout)
+    if done.returncode or found is None:
+        return failed(f"{program} --version fails: {done.stderr.strip()[:200]}", "reinstall it")
     version = ".".join(found.groups())
     details = {"version": version, "program": program, "torch": torch.version.cuda}
     if torch.version.cuda and torch.version.cuda.split(".")[0] != found.group(1):
         message = f"nvcc {version}, torch is built with CUDA {torch.version.cuda}"
-        return doubtful(message, "install the toolkit that torch is built with", **details)
+        return warned(message, "install the toolkit that torch is built with", **details)
     return passed(f"nvcc {version}", **details)
 
 
@@ -293,7 +291,7 @@ def _close(what: str, actual: Tensor, expected: Tensor, **details: Any) -> Findi
     return passed(message, error=error, **details)
 
 
-Diagnostic = Callable[[Patient], Finding]
+Diagnostic = Callable[[SystemUnderTest], Finding]
 DIAGNOSTICS: dict[str, dict[str, Diagnostic]] = {
     "basic": {
         "Python Version": check_python,
@@ -324,7 +322,7 @@ SIGNS = {PASS: "+", WARNING: "!", FAIL: "x"}
 
 
 def diagnose(
-    categories: Sequence[str] = tuple(DIAGNOSTICS), patient: Patient | None = None
+    categories: Sequence[str] = tuple(DIAGNOSTICS), system: SystemUnderTest | None = None
 ) -> list[Report]:
     """Run the diagnostics of some categories; return one report per category.
 
@@ -334,10 +332,10 @@ def diagnose(
     for category in categories:
         if category not in DIAGNOSTICS:
             raise ValueError(f"category must be one of {', '.join(DIAGNOSTICS)}, got {category!r}")
-    if patient is None:
+    if system is None:
         device = pick_device()
-        patient = Patient(device, probe(device))
-    return [examine(category, DIAGNOSTICS[category], patient) for category in categories]
+        system = SystemUnderTest(device, probe(device))
+    return [examine(category, DIAGNOSTICS[category], system) for category in categories]
 
 
 def show(reports: Sequence[Report]) -> None:

@@ -36,9 +36,9 @@ def degraded(reason: str) -> None:
     _append({"degraded": reason})
 
 
-def turn(said: int | str) -> None:
+def turn(state: int | str) -> None:
     """Report "ready" before the first turn, or the number of a turn that has ended."""
-    _append({"turn": said})
+    _append({"turn": state})
 
 
 def _append(line: dict[str, Any]) -> None:

@@ -23,9 +23,9 @@ _LARGEST_SCALE = 2.0**126  # its inverse is still a normal float32
 
 
 class FP8Dtype(str, Enum):
-    """Float8 formats: E4M3 (4 exponent, 3 mantissa bits) for weights and activations, or E5M2.
+    """Float8 formats: E4M3 for weights and activations, E5M2 (5 exponent bits) for gradients.
 
-    E5M2 is for gradients. Encodings: https://arxiv.org/abs/2209.05433, standardised by OCP.
+    Encodings: https://arxiv.org/abs/2209.05433, standardised by OCP.
     """
 
     E4M3 = "e4m3fn"

@@ -138,8 +138,8 @@ class Hardware:
         known = [architecture for least, architecture in _NVIDIA if capability >= least]
         features = frozenset(feature for least, feature in _NVIDIA_FEATURES if capability >= least)
         architecture = known[-1] if known else "unsupported"
-        told = {"target": target, "capability": capability, "features": features}
-        return cls("nvidia", name or target, architecture, **told, **facts)
+        values = {"target": target, "capability": capability, "features": features}
+        return cls("nvidia", name or target, architecture, **values, **facts)
 
     @classmethod
     def amd(cls, gcn_arch: str, *, name: str = "", **facts: float) -> Hardware:
@@ -147,19 +147,19 @@ class Hardware:
         target = gcn_arch.split(":")[0]
         rows = [row for row in _AMD if target.startswith(row[0])]
         _, architecture, features = rows[0] if rows else (target, "unsupported", set())
-        told = {"target": target, "features": frozenset(features)}
-        return cls("amd", name or target, architecture, **told, **facts)
+        values = {"target": target, "features": frozenset(features)}
+        return cls("amd", name or target, architecture, **values, **facts)
 
     @classmethod
     def tpu(cls, accelerator: str, *, name: str = "", **facts: float) -> Hardware:
         """Build a TPU from an accelerator type (`v5litepod-8`) or PJRT device kind."""
         version = tpu_version(accelerator)
-        told = {"target": "tpu", "features": frozenset({"bf16", "matrix_cores"})}
+        values = {"target": "tpu", "features": frozenset({"bf16", "matrix_cores"})}
         if version:
             chip = TPU_CHIPS[version]
-            told |= {"memory_bytes": chip.gib * 2**30, "memory_bytes_per_s": chip.bytes_per_s}
+            values |= {"memory_bytes": chip.gib * 2**30, "memory_bytes_per_s": chip.bytes_per_s}
         version = version or "unknown"
-        return cls("google", name or f"TPU {version}", version, **told | facts)
+        return cls("google", name or f"TPU {version}", version, **values | facts)
 
     @classmethod
     def cpu(cls, flags: Iterable[str] = (), *, name: str = "", **facts: float) -> Hardware:
@@ -167,14 +167,14 @@ class Hardware:
         flags = set(flags)
         features = frozenset(one for one, any_of in _CPU_FEATURES.items() if flags & any_of)
         machine, target = platform.machine(), torch.backends.cpu.get_cpu_capability().lower()
-        told = {"target": target, "features": features}
-        return cls("cpu", name or platform.processor() or machine, machine, **told, **facts)
+        values = {"target": target, "features": features}
+        return cls("cpu", name or platform.processor() or machine, machine, **values, **facts)
 
 
-def tpu_version(told: str) -> str:
+def tpu_version(values: str) -> str:
     """Return the `TPU_CHIPS` key of an accelerator type or PJRT device kind; "" if unknown."""
-    kind, slice_ = re.fullmatch(r"TPU ?(.+)", told), re.fullmatch(r"([a-z0-9]+)-\d+", told)
-    name = kind[1] if kind else slice_[1] if slice_ else told
+    kind, slice_ = re.fullmatch(r"TPU ?(.+)", values), re.fullmatch(r"([a-z0-9]+)-\d+", values)
+    name = kind[1] if kind else slice_[1] if slice_ else values
     known = (v for v, chip in TPU_CHIPS.items() if name in (chip.kinds if kind else chip.names))
     return next(known, "")
 

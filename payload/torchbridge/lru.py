@@ -71,7 +71,7 @@ class LRUCache(Generic[Value]):
         return CacheStats(self.hits, self.misses, self.evictions, len(self), self.capacity)
 
     def __len__(self) -> int:
-        """Entries held."""
+        """Return the number of entries."""
         return len(self._entries)
 
     def __contains__(self, key: Hashable) -> bool:
@@ -105,6 +105,6 @@ class CompileCache(LRUCache[Value]):
         return self.get(key, counted)
 
     @property
-    def told(self) -> CompilerStats:
+    def compiler_stats(self) -> CompilerStats:
         """Counts and seconds since the cache was created."""
         return CompilerStats(self.stats, self.compiled, self.seconds)

@@ -204,7 +204,7 @@ def _if_it_helps(one: Pass, terms: Terms, model: nn.Module, setting: Setting) ->
     if not result.applied:
         return model, result
     refusal, effect = None, None
-    with undisturbed(model, setting):
+    with preserve_state(model, setting):
         error = 0.0 if setting.training else _moved(trial, model, setting)
         if error > tolerance(trial):
             refusal = f"it would move the outputs by {error:.1e} (relative): not kept"
@@ -273,7 +273,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def undisturbed(model: nn.Module, setting: Setting) -> Iterator[None]:
+def preserve_state(model: nn.Module, setting: Setting) -> Iterator[None]:
     """Restore buffers, gradients and random number states after the block."""
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     gradients = [(parameter, parameter.grad) for parameter in model.parameters()]

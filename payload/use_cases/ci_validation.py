@@ -1,12 +1,9 @@
-"""UC3: what a CI job asks of a machine: diagnostics, right numbers, exports that can be read back.
+"""UC3: validate a machine before its tests are trusted: diagnostics, correct numbers, exports.
 
-A user wins a machine that was tried before its tests are believed. The report of 2026-01-31 has 12
-of 14 diagnostics passed, and CPU and CUDA "PASS"; here each of the 14 says what it did and what to
-do about it, numbers are compared with float64 on the CPU, and files are read back and compared. It
-is no benchmark; the comparison is that of a list that can fail with one that could not.
-
-Run: `python -m use_cases.ci_validation --report FILE`. Batch sizes are swept by
-`use_cases.batch_sweep`.
+Each of the 14 diagnostics reports what it did and what to do; numbers are compared with float64 on
+the CPU, exported files with the model. The report of 2026-01-31 has 12 of 14 diagnostics passed,
+and "PASS" for CPU and CUDA, from checks that could not fail. No time is compared. Run: `python -m
+use_cases.ci_validation --report FILE`. Batch sizes are swept by `use_cases.batch_sweep`.
 """
 
 from __future__ import annotations

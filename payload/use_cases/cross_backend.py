@@ -1,12 +1,9 @@
-"""UC5: one model on every backend of this machine, against its float64 result on the CPU.
+"""UC5: compare one model on every backend of this machine with its float64 result on the CPU.
 
-A user wins a number for "the same result", with a limit that was set before. The report of
-2026-01-31 compared devices with each other in float32 (largest difference 3.55e-04 on an A10G,
-1.08e-03 on an L4, and 0.00 of the CPU with itself); here every format that a device computes is
-compared with float64, relative to the output (CPU: 2e-07 in float32, limit 1e-05), TF32 is off, and
-a slip of 1 % in one row of weights is planted to see that it would show.
-
-Run: `python -m use_cases.cross_backend`.
+Every format that a device computes has a tolerance relative to the output (float32: 1e-05, on a CPU
+2e-07 is reached); TF32 is off. An error of 1 % in one row of weights must be detected. The report
+of 2026-01-31 compared devices with each other in float32 (largest difference 3.55e-04 on an A10G,
+1.08e-03 on an L4, 0.00 of the CPU with itself). Run: `python -m use_cases.cross_backend`.
 """
 
 from __future__ import annotations
@@ -103,7 +100,7 @@ def consistent(backend: Backend, model: Block, x: Tensor) -> bool:
 
 
 def slip_shows(backend: Backend, model: Block, x: Tensor) -> bool:
-    """Check that the comparison detects one weight that is 1 % too large."""
+    """Check that the comparison detects a row of weights that is 1 % too large."""
     expected = copy.deepcopy(model).double()(x.double())
     slipped = copy.deepcopy(model)
     with torch.no_grad():

@@ -1,14 +1,10 @@
-"""UC2: GPT-2 124M on this machine's device, 50 new tokens, against what one would write otherwise.
+"""UC2: generate 50 tokens by GPT-2 124M on this machine's device, and compare with a baseline.
 
-A user wins time at the same tokens. The report of 2026-01-31 measured 2,045.8 ms before and 2,016.6
-ms after (1.01x, A10G) without a KV cache in either arm; here the baseline has one (transformers'
-generate(), or a loop), which is what a user has who does nothing. Measured on a CPU only: 1.5x
-(docs/explanation/kernels.md). On a GPU it is not measured yet, nor is the strongest thing that
-transformers has there: `generate` with a static cache, compiled.
-
-The same weights in both arms, and the same tokens, or nothing is timed. Weights are random, since
-nothing is fetched: the text means nothing, the work is the same. Run: `python -m
-use_cases.llm_inference`.
+The baseline has a KV cache: transformers' generate(), or a loop. Both arms have the same random
+weights and must give the same tokens before they are timed. The report of 2026-01-31 measured
+2,045.8 ms before and 2,016.6 ms after (1.01x, A10G) without a KV cache in either arm. Measured on a
+CPU only: 1.5x (docs/explanation/kernels.md); not yet on a GPU, nor against `generate` with a
+compiled static cache. Run: `python -m use_cases.llm_inference`.
 """
 
 from __future__ import annotations
@@ -22,7 +18,7 @@ from torch import Tensor
 from benchmarks.gpt2 import LIMITS, TEXT_SHAPE, ready_decode
 from benchmarks.plain_generation import PROMPT, TEXT, Baseline, Generate, make_baseline
 from torchbridge import __version__, evidence
-from torchbridge.bench import Arm, Duel, identical, run_duel
+from torchbridge.bench import Arm, Benchmark, identical, run_benchmark
 from torchbridge.device import describe, pick_device
 from torchbridge.llm import (
     GPT2,
@@ -124,7 +120,7 @@ def main() -> int:
         return 1
     print(f"Tokens: {theirs[0, len(PROMPT) :][:12].tolist()} ...")
     banner(4, "Latency")
-    duel = Duel(
+    benchmark = Benchmark(
         name="llm_inference/generation",
         subject=Arm(path, lambda: ours(ids, NEW_TOKENS)),
         baseline=Arm(baseline.name, lambda: baseline.generate(ids, NEW_TOKENS)),
@@ -132,7 +128,7 @@ def main() -> int:
         device=device,
         params={"dtype": "float32", "new_tokens": NEW_TOKENS},
     )
-    good = run_duel(duel, pairs=12, at_least=4, budget_s=BUDGET_S).ok
+    good = run_benchmark(benchmark, pairs=12, at_least=4, budget_s=BUDGET_S).ok
     banner(5, "int8 weights, which are another model")
     good &= judge_int8(int8, baseline.model, device)
     banner(6, "Result")

@@ -1,13 +1,11 @@
-"""UC1: a transformer encoder in every export format, each re-loaded and compared, and timed.
+"""UC1: export a transformer encoder in every format, verify each re-loaded file, and time it.
 
-A user wins files that can be trusted: none is left behind that does not compute what the model
-computes, on nine inputs of three shapes. The report of 2026-01-31 tells sizes (TorchScript 12.4 MB
-in 0.66 s, ONNX 14.5 MB in 5.56 s) and one latency (0.86 ms, A10G); here each format has its size,
-time, largest difference and latency. torch's own exporters write the files, so that nothing is
-faster for it: the comparison is what is added, and it costs seconds.
-
-Run: `python -m use_cases.model_export`; exits 1 if a file disagrees with the model. A format whose
-package is missing here is a skipped check that names it.
+A file is kept only if it computes what the model computes, on nine inputs of three shapes; each
+format has its size, export time, largest difference and latency. torch's own exporters write the
+files, so nothing is faster; the verification costs seconds. The report of 2026-01-31 has sizes
+(TorchScript 12.4 MB in 0.66 s, ONNX 14.5 MB in 5.56 s) and one latency (0.86 ms, A10G). Run:
+`python -m use_cases.model_export`; exits 1 if a file disagrees with the model. A format whose
+package is missing is a skipped check that names it.
 """
 
 from __future__ import annotations
@@ -59,7 +57,7 @@ def latencies_ms(run, ids: Tensor) -> list[float]:
     return [1e3 * timed(lambda: run(ids), ids.device) for _ in range(ITERATIONS)]
 
 
-def load(file_format: str, path: Path, device: torch.device) -> export.Exported:
+def load(file_format: str, path: Path, device: torch.device) -> export.LoadedFile:
     """Load a file as its user would: SafeTensors into a model with other weights."""
     if file_format == "safetensors":
         return export.load_safetensors(path, Encoder().to(device).eval())

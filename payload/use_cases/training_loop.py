@@ -1,14 +1,12 @@
-"""UC4: one training loop for every device, against the loop of a tutorial.
+"""UC4: train by the library's loop and by a tutorial's, and compare losses, then time.
 
-A user wins time at the same losses, and a loop that resumes to the bit. The report of 2026-01-31
-measured 689.0 ms for the plain loop and 812.8 ms for the library's (A10G; L4: 897.3 and 1,080.1):
-it was slower by a fifth. Measured on a CPU only, this one is faster by 1.4 with bfloat16 and by 1.2
-in float32 (docs/explanation/kernels.md); its replayed steps on a GPU are not measured yet, nor is
-the stronger baseline: a plain loop in the same format, compiled, with a fused optimiser.
-
-Both arms start from the same weights and seed and see the same batches; their losses must agree
-before anything is timed. The data can be learned, and accuracy is also told for samples that were
-not trained on. Run: `python -m use_cases.training_loop`.
+Both start from the same weights and seed and see the same batches; their losses must agree before
+they are timed, and resumption is exact. Accuracy is also reported for samples that were not trained
+on. The report of 2026-01-31 measured 689.0 ms for the plain loop and 812.8 ms for the library's
+(A10G; L4: 897.3 and 1,080.1). Measured on a CPU only, this one is 1.4 times as fast with bfloat16
+and 1.2 in float32 (docs/explanation/kernels.md); not yet measured are its replayed steps on a GPU,
+and a compiled plain loop in the same format with a fused optimizer as the baseline. Run: `python -m
+use_cases.training_loop`.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from benchmarks.plain_training import (
     training_set,
 )
 from torchbridge import __version__, evidence
-from torchbridge.bench import Arm, Duel, run_duel
+from torchbridge.bench import Arm, Benchmark, run_benchmark
 from torchbridge.device import describe, pick_device
 from torchbridge.train import TensorBatches, TrainConfig, TrainResult, accuracy, fit
 
@@ -93,7 +91,7 @@ def time_both(device: torch.device, result: TrainResult) -> bool:
     """Time whole runs of both arms alternately, from the same weights."""
     data, config = training_set(device), TrainConfig(epochs=EPOCHS, seed=SEED)
     dtype = result.precision.dtype or torch.float32
-    duel = Duel(
+    benchmark = Benchmark(
         name="training_loop/run",
         subject=Arm(
             "torchbridge", lambda: fit(perceptron(device), data, config, device=device).losses
@@ -103,7 +101,7 @@ def time_both(device: torch.device, result: TrainResult) -> bool:
         device=device,
         params={"dtype": str(dtype).removeprefix("torch."), "epochs": EPOCHS},
     )
-    return run_duel(duel, pairs=16, at_least=4, budget_s=BUDGET_S).ok
+    return run_benchmark(benchmark, pairs=16, at_least=4, budget_s=BUDGET_S).ok
 
 
 def export(model: nn.Module, device: torch.device) -> bool:

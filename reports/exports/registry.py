@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from orchestrator.domain.document_problems import nearest
 from orchestrator.domain.run_record import CellRecord, Evidence
+from reports.exports.csv_table import table
 from reports.exports.ctrf import ctrf
 from reports.exports.intoto import statements
 from reports.exports.junit import junit
-from reports.exports.table import table
 
 
 class ExportError(Exception):

@@ -304,7 +304,7 @@ def _as_stored(origin: Origin | None, cell: CellRecord) -> Iterator[RuleFinding]
             yield "error", "files", f"{cell.id}: {s.name} is not told of as it is stored"
 
 
-TOLD_PARTS: dict[type, Callable[[Any], Iterator[RuleFinding]]] = {
+INGESTED_PARTS: dict[type, Callable[[Any], Iterator[RuleFinding]]] = {
     Origin: origin_rule,
     Catalogued: catalogued_rule,
     FailureGroupRow: failure_group_rule,

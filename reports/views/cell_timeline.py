@@ -28,7 +28,7 @@ CHECKS_SHOWN = 60
 """Checks that are listed of one job; failed ones first."""
 
 NO_CHECKS = Absent("no checks; judged by its exit code")
-NO_CHECKS_TOLD = Absent("no check in the ingested files")
+NO_CHECKS_IN_FILES = Absent("no check in the ingested files")
 _ORDER = {"failed": 0, "skipped": 1, "passed": 2}
 
 
@@ -75,7 +75,7 @@ def _command_row(job: JobRecord, cell: CellRecord) -> CommandRow:
 
 def _none(job: JobRecord, cell: CellRecord) -> Absent:
     if job.outcome is not None and job.started_at is not None:
-        return NO_CHECKS if cell.ingested is None else NO_CHECKS_TOLD
+        return NO_CHECKS if cell.ingested is None else NO_CHECKS_IN_FILES
     reason = (job.reason or cell.reason).replace("_", " ")
     return Absent(f"never started: {reason}" if reason else "none reported yet")
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.extend_record import filled
+from orchestrator.domain.failure_signature import FailureGroup, Signature, signature_of
 from orchestrator.domain.root_cause import DiagnosedTest
 from orchestrator.domain.run_record import Evidence, RunRecord
-from orchestrator.domain.signature import FailureGroup, Signature, signature_of
 from reports.model.results import (
     FailureGroupRow,
     FailureTable,

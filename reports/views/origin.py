@@ -113,7 +113,7 @@ DISPUTED_SHOWN = 40
 
 UNREAD = "kept unread"
 _NOT_KNOWN = Absent("not in the catalogue")
-_NOT_SAID = Absent("not stated")
+_NOT_STATED = Absent("not stated")
 
 
 def origin_of(cell: CellRecord, *, subject: str, version: str) -> Origin | None:
@@ -148,7 +148,9 @@ def _kind(source: Source) -> str:
 
 
 def _line(source: Source) -> SourceLine:
-    said = [_NOT_SAID if n is None else n for n in (source.named, source.announced, source.summed)]
+    said = [
+        _NOT_STATED if n is None else n for n in (source.named, source.announced, source.summed)
+    ]
     return filled(
         SourceLine,
         source,

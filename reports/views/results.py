@@ -54,7 +54,7 @@ BASELINE_PREFIX = "baseline_"
 """`moe/baseline_latency` is what `moe/latency` is set against."""
 
 LACKS_JOB = Absent("not assigned to this platform")
-NOT_TOLD = Absent("this job is not in the ingested files")
+NOT_IN_FILES = Absent("this job is not in the ingested files")
 NOT_MEASURED = Absent("not measured on this platform")
 
 Key = tuple[str, str, str, str, Params]
@@ -116,7 +116,7 @@ def slower_of(sections: Sequence[Section]) -> int:
 
 
 def _is_gap(value: object) -> bool:
-    return isinstance(value, Absent) and value not in (LACKS_JOB, NOT_TOLD)
+    return isinstance(value, Absent) and value not in (LACKS_JOB, NOT_IN_FILES)
 
 
 def figures_of(job: JobRecord) -> int:
@@ -148,7 +148,7 @@ def _swept(facts: Sequence[Facts]) -> set[tuple[str, str, str, str]]:
 
 def lacks_job(cell: CellRecord) -> Absent:
     """Return why a platform lacks a job."""
-    return LACKS_JOB if cell.ingested is None else NOT_TOLD
+    return LACKS_JOB if cell.ingested is None else NOT_IN_FILES
 
 
 def why_absent(job: JobRecord | None, cell: CellRecord) -> Absent:

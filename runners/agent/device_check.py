@@ -14,7 +14,7 @@ from .torch_device_check import NO_TORCH
 
 _PROGRAM = Path(__file__).with_name("torch_device_check.py")
 _REASONS = {"torch_import": "torch_device", "device_seen": "torch_device"}
-_SAID_CHARS = 1_000
+_OUTPUT_CHARS = 1_000
 
 Result = Dict[str, JsonValue]
 Checks = List[Mapping[str, JsonValue]]
@@ -82,7 +82,7 @@ def _rows(value: JsonValue) -> Checks:
 def _why(answer: bounded_process.ProgramOutput, readiness: Readiness) -> str:
     if answer.timed_out:
         return f"no answer within {readiness.timeout_s:g} s"
-    said = interpreters.without_answer(answer.text)[-_SAID_CHARS:]
+    said = interpreters.without_answer(answer.text)[-_OUTPUT_CHARS:]
     return f"its process ended ({_ended(answer.exit_code)}){': ' + said if said else ''}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional, Set, Tuple, Union
@@ -80,6 +81,7 @@ _TEXT_CHARS = 4_000
 _SAMPLES = 100_000
 _PARAMS = 100
 _WHOLE = 2**63
+_WHOLE_NUMBER = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
 _LARGEST = 1e300
 """Floats are smaller: sums and squares of larger ones are not finite."""
 
@@ -112,22 +114,54 @@ def _check(line: Fields) -> Dict[str, JsonValue]:
         _copy(line, data, key, _scalar)
     for key in ("unit", "reason"):
         _copy(line, data, key, _optional_text)
-    away = _outside(data)
-    if away and data["outcome"] == "passed":
-        data["outcome"], data["reason"] = "failed", f"said to have passed, but {away}"
+    wrong = _outside(line, data) if data["outcome"] == "passed" else ""
+    if wrong:
+        data["outcome"], data["reason"] = "failed", f"said to have passed, but {wrong}"
     return data
 
 
-def _outside(data: Fields) -> str:
-    """Return the deviation of a value outside of its tolerance, as text; else an empty text."""
-    given = [data.get(key) for key in ("value", "expected", "tolerance")]
-    numbers = [x for x in given if isinstance(x, (int, float)) and not isinstance(x, bool)]
-    if len(numbers) < len(given):
+def _outside(line: Fields, data: Fields) -> str:
+    """Return why a value is not within its tolerance, as text; empty if it is, or without one."""
+    tolerance = data.get("tolerance")
+    if tolerance is None:
         return ""
-    value, expected, tolerance = numbers
-    if abs(value - expected) <= tolerance:
+    for key in ("value", "expected"):
+        if data.get(key) is None and (key in line or "expected" in data):
+            return f"there is a tolerance, and {key} is null or missing, so nothing was compared"
+    if "expected" not in data:
+        return ""  # the limit that the job itself compared with
+    value, expected = _truth(data["value"]), _truth(data["expected"])
+    if isinstance(value, bool) or isinstance(expected, bool):
+        return "" if value == expected else f"{value!r} is not {expected!r}"
+    return _distance_problem(data)
+
+
+def _distance_problem(data: Fields) -> str:
+    numbers = []
+    for key in ("value", "expected", "tolerance"):
+        number = _number(data[key])
+        if number is None:
+            return f"there is a tolerance, and {key} is {data[key]!r:.80}, which is no number"
+        numbers.append(number)
+    if abs(numbers[0] - numbers[1]) <= numbers[2]:
         return ""
-    return f"{value!r} is more than {tolerance!r} away from {expected!r}"
+    return f"{data['value']!r} is more than {data['tolerance']!r} away from {data['expected']!r}"
+
+
+def _truth(value: object) -> object:
+    """Return the boolean of a text such as ``True``; anything else as it is."""
+    named = {"true": True, "false": False}
+    return named.get(value.strip().lower(), value) if isinstance(value, str) else value
+
+
+def _number(value: object) -> Union[int, float, None]:
+    """Return a number or the number of a text; None if it is neither."""
+    try:
+        if isinstance(value, str):
+            value = int(value) if _WHOLE_NUMBER.fullmatch(value) else float(value)
+        return _finite(value, "a figure")
+    except ValueError:
+        return None
 
 
 def _metric(line: Fields) -> Dict[str, JsonValue]:
@@ -263,7 +297,11 @@ class Checks:
             self._events.log("warning", text, self._job)
             self.unread(text)
         if self._unusable:
-            self._hear("check", {"check": UNUSABLE, "outcome": "failed", "reason": self._unusable})
+            self.fail(UNUSABLE, self._unusable)
+
+    def fail(self, check: str, reason: str) -> None:
+        """Fail the job by a check of the agent's own."""
+        self._hear("check", {"check": check, "outcome": "failed", "reason": reason})
 
     def unread(self, text: str) -> None:
         """Fail the job at its end, because a part of its output was not kept."""

@@ -14,7 +14,7 @@ from .layout import on_path
 from .masking import JsonValue
 
 _TIMEOUT_S = 60.0
-_SAID = 500
+_OUTPUT_CHARS = 500
 ANSWER = "SEATRIAL-ANSWER:"
 LOGIN_HOME = "SEATRIAL_LOGIN_HOME"
 """Variable with the home folder of the login user, where sudo has changed HOME."""
@@ -104,7 +104,11 @@ def make_venv(python: str, folder: Path, run: Run) -> Made:
         raise VenvError(f"{python} is no usable Python: not found, or not executable")
     answer = run((path, "-E", "-s", "-c", _MAKE, str(folder)))
     found = extract(answer.text)
-    said = "it did not answer in time" if answer.timed_out else without_answer(answer.text)[-_SAID:]
+    said = (
+        "it did not answer in time"
+        if answer.timed_out
+        else without_answer(answer.text)[-_OUTPUT_CHARS:]
+    )
     if found is None:
         raise VenvError(f"{python} is no usable Python: {said or f'exit code {answer.exit_code}'}")
     if not answer.ok:

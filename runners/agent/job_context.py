@@ -6,7 +6,7 @@ import os
 import shutil
 from pathlib import Path
 from types import TracebackType
-from typing import Callable, Dict, Optional, Type
+from typing import Callable, Dict, List, Optional, Type
 
 from . import bounded_process, job_env
 from .attempt_context import AttemptContext, JobRunner
@@ -17,6 +17,7 @@ from .job_user import give
 from .layout import JobFolder
 from .pack_artifacts import output_name
 from .plan import PlanJob
+from .pytest_records import RecordsRefusal, origin_problems, refusal_of
 from .tail_json_lines import JsonLinesTail
 
 _LONGEST_TMP = 60
@@ -106,15 +107,20 @@ class JobContext:
         )
         self._events = JsonLinesTail(self.folder.events)
         self.checks = Checks(self._events, context.events, job.id, hear=hear)
+        self._modules = JsonLinesTail(self.folder.modules)
         self._tmp = self.folder.tmp
 
     def __enter__(self) -> JobContext:
         """Create the folders."""
         self._dirs.make()
         self._tmp = self._dirs.tmp()
-        self._events.create()
-        if self.runner.user.account is not None:
-            os.chown(self.folder.events, *self.runner.user.account[:2])
+        for tail, path in (
+            (self._events, self.folder.events),
+            (self._modules, self.folder.modules),
+        ):
+            tail.create()
+            if self.runner.user.account is not None:
+                os.chown(path, *self.runner.user.account[:2])
         self.output.title(f"{self.job.id} ({self.job.kind})")
         return self
 
@@ -127,8 +133,23 @@ class JobContext:
         """Close the output, and protect or delete the job's files against later jobs."""
         self.output.finish()
         self._sink.close()
+        self._modules.close()
         self._dirs.clear(self._tmp)
         self._dirs.lock_away()
+
+    def refusal(self) -> Optional[RecordsRefusal]:
+        """Return a refusal if a process loaded modules of the subject from elsewhere, else None.
+
+        Called once, after the last process has ended. Suites report theirs with their records.
+        """
+        problems: List[Dict[str, str]] = []
+        try:
+            for _, line, wrong in self._modules.drain():
+                problems += origin_problems(line or {"problems": wrong})
+        except ValueError as error:
+            text = f"something else wrote into $SEATRIAL_MODULES: {error}"
+            return RecordsRefusal("forged_records", f"{text}. Fix: let nothing write there")
+        return refusal_of(problems)
 
     def _unread(self, text: str) -> None:
         """Log that output was cut; a command may have reported its failure in it."""
@@ -139,13 +160,27 @@ class JobContext:
     @property
     def env(self) -> Dict[str, str]:
         """The environment of the job's processes."""
-        return job_env.for_job(
+        given = job_env.for_job(
             self.runner.variables,
             job=self.job,
             attempt=self.context.attempt,
             secrets=self.runner.secrets,
             tmp=str(self._tmp),
         )
+        return given if self.job.pytest is not None else {**given, **self._for_origins()}
+
+    def _for_origins(self) -> Dict[str, str]:
+        """Return the variables that make each process report the origins of its modules."""
+        subject = self.context.plan.subject
+        for each in self.runner.installed:
+            if subject is not None and each.name == subject.distribution:
+                return {
+                    "SEATRIAL_MODULES": str(self.folder.modules),
+                    "SEATRIAL_PAYLOAD": str(self.context.attempt.payload),
+                    "SEATRIAL_SUBJECT": subject.distribution,
+                    "SEATRIAL_SUBJECT_HOME": str(each.home),
+                }
+        return {}
 
 
 def arm_output(job: str, arm: str) -> str:

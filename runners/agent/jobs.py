@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import replace
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from . import job_env, processes
@@ -14,13 +15,15 @@ from .heartbeat import is_nearly_full
 from .job_context import JobContext
 from .masking import JsonValue
 from .plan import PlanJob
-from .pytest_records import SuiteRecords
+from .pytest_records import RecordsRefusal, SuiteRecords
 from .suite import JobExit, Suite, config_file
 from .supervise import Ended, Watch
 from .tail_json_lines import JsonLinesTail, PipeTail
 
 _FOR_TURNS = 0.9
 """Share of a paired job's time for its turns; the rest is for the end of the subject's arm."""
+LEFT_BEHIND = "processes-left-behind"
+"""The failed check of a command that ended before processes that it had started."""
 _NAMED = 5
 """Maximum number of changed payload files that are named."""
 
@@ -125,9 +128,10 @@ class JobRun:
         with own, JobContext(context, runner, self._job, hear=others.hear) as beside:
             arms = self._arm(own, arm_report), self._arm(beside, others)
             try:
-                return PairedRun(*arms, pairing, left_s=self._left_s).run()
+                verdict = PairedRun(*arms, pairing, left_s=self._left_s).run()
             finally:
                 processes.kill_all(lambda: processes.of_attempt(context.attempt.folder))
+            return _unless_refused(verdict, own.refusal() or _of_baseline(beside.refusal()))
 
     def _arm(self, job_context: JobContext, arm_report: ArmReport) -> Arm:
         """Create an arm; the baseline's must end before the job.
@@ -188,7 +192,11 @@ class JobRun:
         argv = [word.replace("{python}", python) for word in job_context.job.command or ()]
         watch = self._watch(job_context, poll=job_context.checks.poll, running=lambda: None)
         ended = self._process(watch, argv, job_context.env)
-        return JobExit(ended.exit_code, ended.signal, ended.cause, ended.detail, 0)
+        verdict = JobExit(ended.exit_code, ended.signal, ended.cause, ended.detail, 0)
+        if watch.left_behind and ended.cause is None:
+            advice = "Fix: let the command wait for all that it starts, or end it"
+            job_context.checks.fail(LEFT_BEHIND, f"{watch.left_behind}. {advice}")
+        return _unless_refused(verdict, job_context.refusal())
 
     def _watch(
         self,
@@ -249,6 +257,17 @@ class JobRun:
             ),
         }
         self._context.events.emit("phase", self._job.id, data)
+
+
+def _unless_refused(verdict: JobExit, refused: Optional[RecordsRefusal]) -> JobExit:
+    """Return the end of a job, or the refusal of its results if nothing else ended it."""
+    if refused is None or verdict.cause is not None:
+        return verdict
+    return replace(verdict, cause=refused.reason, detail=refused.detail)
+
+
+def _of_baseline(refused: Optional[RecordsRefusal]) -> Optional[RecordsRefusal]:
+    return refused and replace(refused, detail=f"the baseline: {refused.detail}")
 
 
 def _unannounced(_: int) -> None:

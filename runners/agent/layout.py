@@ -143,6 +143,11 @@ class JobFolder(NamedTuple):
         return self.folder / "events.jsonl"
 
     @property
+    def modules(self) -> Path:
+        """``$SEATRIAL_MODULES``: modules of the subject that were loaded from elsewhere."""
+        return self.folder / "modules.jsonl"
+
+    @property
     def artifacts(self) -> Path:
         """``$SEATRIAL_ARTIFACTS``."""
         return self.folder / "artifacts"

@@ -20,7 +20,7 @@ Check = Dict[str, str]
 
 _CLOUD_INIT_S = 10.0
 _DRIVER_S = 20.0
-_SAID_CHARS = 1_000
+_OUTPUT_CHARS = 1_000
 _FINE = (0, 2)
 """cloud-init's exit codes for done, and for done with recoverable errors."""
 
@@ -189,7 +189,7 @@ def _name_of(pid: int) -> str:
 
 
 def _end_of(text: str) -> str:
-    return text.strip()[-_SAID_CHARS:]
+    return text.strip()[-_OUTPUT_CHARS:]
 
 
 def _check(check: str, state: str, detail: str) -> Check:

@@ -17,6 +17,8 @@ _PROC = Path("/proc")
 _SUBREAPER = 36
 _LOOK_S = 0.05
 _CERTAIN_S = 10.0
+_SHOWN = 200
+"""Maximum number of characters of a command line."""
 
 Find = Callable[[], Set[int]]
 
@@ -124,6 +126,11 @@ def kill_all(find: Find) -> Set[int]:
         reap()
         left = find()
     return left
+
+
+def command_line(pid: int) -> str:
+    """Return a process's command line, shortened; empty if it is unreadable."""
+    return b" ".join(_words(pid)).decode("utf-8", "replace")[:_SHOWN]
 
 
 def send(pids: Set[int], number: signal.Signals) -> None:

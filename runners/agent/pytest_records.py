@@ -263,7 +263,7 @@ class SuiteRecords:
         worker, when = _text(line, "worker", empty=True), _text(line, "when")
         if worker or self._workers == {""}:
             self._test_set.take_origins(line)
-        problems = [_problem(raw) for raw in _list(line, "problems")[:_PROBLEMS]]
+        problems = origin_problems(line)
         data: Dict[str, JsonValue] = {"record": "origins", "nodeid": "", "when": when}
         data["worker"] = worker
         for key in ("pytest", "version"):
@@ -272,12 +272,8 @@ class SuiteRecords:
         self._events.emit("test", self._job, data)
         if when == "end":
             self._unproven.discard(worker)
-        if problems and self._refusal is None:
-            first = problems[0]
-            where = f" (in {worker})" if worker else ""
-            more = f"; {len(problems) - 1} more modules" if len(problems) > 1 else ""
-            detail = f"{first['what']}{where}{more}. Fix: {first['fix']}"
-            self._refusal = RecordsRefusal(first["reason"], detail)
+        if self._refusal is None:
+            self._refusal = refusal_of(problems, where=f" (in {worker})" if worker else "")
 
     def _take_session_finish(self, _line: Fields) -> None:
         self.session_finished = True
@@ -285,6 +281,27 @@ class SuiteRecords:
     def _settle(self, nodeid: str) -> None:
         self.done.add(nodeid)
         self._started.pop(nodeid, None)
+
+
+def origin_problems(line: Fields) -> List[Dict[str, str]]:
+    """Return the modules of wrong origins that a process reported. Raises ValueError."""
+    return [_problem(raw) for raw in _list(line, "problems")[:_PROBLEMS]]
+
+
+def refusal_of(
+    problems: Sequence[Mapping[str, str]], *, where: str = ""
+) -> Optional[RecordsRefusal]:
+    """Return a refusal that names the first module of a wrong origin; None if there is none.
+
+    Args:
+        problems: From `origin_problems`.
+        where: Follows the problem's text, as " (in gw1)".
+    """
+    if not problems:
+        return None
+    first = problems[0]
+    more = f"; {len(problems) - 1} more modules" if len(problems) > 1 else ""
+    return RecordsRefusal(first["reason"], f"{first['what']}{where}{more}. Fix: {first['fix']}")
 
 
 def _forged(what: str) -> RecordsRefusal:

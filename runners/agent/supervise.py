@@ -21,7 +21,7 @@ _LOOK_S = 0.2
 _SOURCES_S = 0.1
 _DUMP_S = 3.0
 _DRAIN_S = 5.0
-_AFTERGLOW_S = 0.5
+_AFTERGLOW_S = 3.0
 _HURRIED_GRACE_S = 1.0
 _OOM_SCORE = "500"
 
@@ -74,6 +74,8 @@ class Watch:
         """The longest time without output or a record while no test ran."""
         self._polled_at = 0.0
         self._cleared: Set[int] = set()
+        self.left_behind = ""
+        """Which processes outlived the main process and were ended, for a person."""
         self._oom_kills = oom_kills()
 
     def run(
@@ -237,7 +239,10 @@ class Watch:
         self._cleared.add(child.pid)
         left = self._left_behind(child) if child.poll() is not None else set()
         if left:
-            text = f"{self._job.id} left {len(left)} processes behind; they were ended"
+            number = f"{len(left)} process" + ("es" if len(left) > 1 else "")
+            first = processes.command_line(min(left))
+            self.left_behind = f"left {number} behind, which the agent ended: {first}"
+            text = f"{self._job.id} {self.left_behind}"
             self._context.events.log("warning", text, self._job.id)
         stuck = self._kill(child)
         if stuck:

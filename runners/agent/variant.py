@@ -37,13 +37,14 @@ from .attempt_errors import AttemptEnd, DiskFull, EnvironmentFailed, Stopped, Wr
 from .environment_facts import Asker
 from .installed_packages import EnvironmentCopy, EnvironmentInventory, Files
 from .job_user import give
-from .layout import AttemptFolder
+from .layout import AttemptFolder, on_path
 from .payload_copy import PayloadCopy
 from .plan import AgentPlan, PlanSubject
 
 _TIMEOUT_S = 300.0
 _OVERLAY = "seatrial_overlay.pth"
-"""Of the environment's site-packages: adds the interpreter's own packages to the path."""
+"""Of the environment's site-packages: adds the interpreter's own packages to the path, and makes
+each process of a job without pytest report the origins of the subject's modules."""
 _OWN_FILES = ("bin/python*", "pyvenv.cfg", f"lib/python3*/site-packages/{_OVERLAY}")
 """Packages that no other package may replace."""
 
@@ -111,7 +112,7 @@ def _ask(subject: PlanSubject, asker: Asker) -> Optional[str]:
 
 _VENV_TIMEOUT_S = 120.0
 _INSTALL_TIMEOUT_S = 7_200.0
-_SAID_CHARS = 4_000
+_OUTPUT_CHARS = 4_000
 
 
 class Overlay:
@@ -140,7 +141,7 @@ class Overlay:
         """
         shutil.rmtree(self._attempt.venv, ignore_errors=True)
         made = self._make()
-        self._show_packages(made.site_paths)
+        self._write_overlay(made.site_paths)
         before = self._interpreters()
         self._install(has_pip=made.has_pip)
         changed = sorted({name for name, _ in before ^ self._interpreters()})
@@ -177,12 +178,14 @@ class Overlay:
             tick=self._tick,
         )
 
-    def _show_packages(self, paths: Sequence[str]) -> None:
-        if not paths:
-            return
-        calls = "; ".join(f"site.addsitedir({path!r})" for path in paths)
+    def _write_overlay(self, paths: Sequence[str]) -> None:
+        calls = "".join(f"; site.addsitedir({path!a})" for path in paths)
+        script = str(on_path() / "seatrial_modules.py")
+        report = f"exec(open({script!a}).read(), {{'__file__': {script!a}}})"
+        asked = "import os; 'SEATRIAL_SUBJECT_HOME' in os.environ"
+        overlay = f"import site{calls}\n{asked} and {report}\n"
         for folder in self._attempt.venv.glob("lib/python3*/site-packages"):
-            (folder / _OVERLAY).write_text(f"import site; {calls}\n")
+            (folder / _OVERLAY).write_text(overlay)
 
     def _install(self, *, has_pip: bool) -> None:
         environment, subject = self._plan.environment, self._plan.subject
@@ -275,7 +278,7 @@ def _error_text(answer: bounded_process.ProgramOutput) -> str:
         return "it took too long"
     lines = [line for line in answer.text.splitlines() if line.startswith("ERROR")]
     said = "\n".join(lines) or answer.text.strip() or f"exit code {answer.exit_code}"
-    return said[-_SAID_CHARS:]
+    return said[-_OUTPUT_CHARS:]
 
 
 BASELINE = "baseline"

@@ -1,4 +1,8 @@
-"""Opens SSH connections: only to the host key that was pinned, and only with the given key."""
+"""Opens SSH connections: only to the host key that was pinned, and only with the given key.
+
+A call connects once. A broken connection is opened again in `runners.shell.ssh`; waiting for a
+machine that does not answer, and its limits, are in `orchestrator.application.cell.preparing`.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +30,9 @@ from orchestrator.domain.machine import (
     UnreachableError,
 )
 from orchestrator.domain.matrix import Host
+from runners.shell.private_key import UserKey
 from runners.shell.proxy_command import ProxySocket
 from runners.shell.stdin_feeder import Deadline
-from runners.shell.user_key import UserKey
 
 RSA_SIGNATURES = ("rsa-sha2-512", "rsa-sha2-256")
 ALGORITHMS = {

@@ -15,7 +15,7 @@ from orchestrator.domain.machine import ConfigError, Extent, UnreachableError
 
 END_S = 2.0
 """How long a program that is asked to end may take."""
-SAID_BYTES = 2000
+MESSAGE_BYTES = 2000
 """How much of the end of its messages is kept."""
 
 
@@ -82,7 +82,7 @@ class ProxySocket(socket.socket):
 
     def _read_messages(self) -> str:
         size = os.fstat(self._messages.fileno()).st_size
-        found = os.pread(self._messages.fileno(), SAID_BYTES, max(0, size - SAID_BYTES))
+        found = os.pread(self._messages.fileno(), MESSAGE_BYTES, max(0, size - MESSAGE_BYTES))
         return " ".join(found.decode(errors="replace").split())
 
 

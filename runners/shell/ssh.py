@@ -20,9 +20,9 @@ from orchestrator.domain.machine import (
     UnreachableError,
 )
 from runners.shell.connection import connect
+from runners.shell.private_key import UserKey
 from runners.shell.stdin_feeder import STREAM_ERRORS as FILE_ERRORS
 from runners.shell.stdin_feeder import Deadline, Feeder, Output
-from runners.shell.user_key import UserKey
 
 CHUNK_BYTES = 256 * 1024
 STREAM_ERRORS: tuple[type[Exception], ...] = (*FILE_ERRORS, SSHException)

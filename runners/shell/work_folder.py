@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.domain.machine import CommandResult, MachineError, Shell
 
-STANDING = Path(__file__).with_name("probe_login.py")
+PROBE_PROGRAM = Path(__file__).with_name("probe_login.py")
 OLDEST_PYTHON = (3, 9)
 NO_PYTHON = 4
 FOUND, FAILED = 83, 84
@@ -102,7 +102,7 @@ sys.exit({FOUND})
 
 def _script(candidates: Sequence[str], *, is_requested: bool) -> str:
     """Return a script that starts each candidate once, up to the first that is new enough."""
-    program = STANDING.read_text(encoding="utf-8") if is_requested else ""
+    program = PROBE_PROGRAM.read_text(encoding="utf-8") if is_requested else ""
     return (
         f"for name in {' '.join(map(shlex.quote, candidates))}; do "
         'python=$(command -v "$name") || continue; '

@@ -1,4 +1,7 @@
-"""The places of a platform: zones x markets, in the matrix's order."""
+"""The places of a platform: zones x markets, in the matrix's order.
+
+The zones that are known to have a generation are in ``prices.toml``.
+"""
 
 from __future__ import annotations
 

@@ -128,11 +128,9 @@ class TpuStatusReader:
         queued = self.queued(handle) if handle.collection == QUEUED else None
         node = self.node(node_handle(queued) if queued else handle.beside(NODES))
         machine = machine_of(self._seen(handle, queued, node))
-        return (
-            machine
-            if machine.state is not MachineState.TERMINATED
-            else self._why_gone(machine, handle)
-        )
+        if machine.state is MachineState.TERMINATED:
+            return self._why_gone(machine, handle)
+        return machine if machine.tags else self._by_its_id(machine, handle)
 
     def inventory(self) -> Iterator[Machine]:
         """Yield the project's queue entries with their nodes, and its other nodes.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.adversary.lie import Lie, demo, one_run
-from tests.adversary.scene import SUITE
+from tests.adversary.scene import GOOD, SUITE
 
 _EVENTS = (
     "import json, os\ndef say(**event):\n"
@@ -38,12 +38,79 @@ LIES = (
         "a demo prints a traceback and ends well",
         "import traceback, mylib\ntry:\n    assert mylib.double(2) == 4\n"
         "except Exception: traceback.print_exc()",
+    ),
+    _says(
+        "a demo prints a traceback and goes on",
+        "import traceback, mylib\ntry:\n    assert mylib.double(2) == 4\n"
+        "except Exception: traceback.print_exc()\nprint('done', flush=True)",
         inherent="words",
+    ),
+    _says(
+        "a demo's assertion fails in a thread",
+        "import threading, mylib\ndef check(): assert mylib.double(2) == 4\n"
+        "thread = threading.Thread(target=check)\nthread.start()\nthread.join()\nprint('done')",
+    ),
+    _says(
+        "a demo's assertion fails in a child process",
+        "import multiprocessing, mylib\ndef check(): assert mylib.double(2) == 4\n"
+        "child = multiprocessing.get_context('fork').Process(target=check)\n"
+        "child.start()\nchild.join()\nprint('done')",
+    ),
+    Lie(
+        "a demo whose status is that of tee",
+        one_run(
+            {"d.py": "import mylib\nassert mylib.double(2) == 4\n"},
+            jobs='[[job]]\nid = "demo"\nkind = "demo"\n'
+            'command = ["sh", "-c", "$0 d.py 2>&1 | tee log.txt", "{python}"]\n',
+        ),
+    ),
+    Lie(
+        "a demo that leaves its work behind and ends",
+        one_run(
+            {"d.py": "import time, mylib\ntime.sleep(60)\nassert mylib.double(2) == 4\n"},
+            jobs='[[job]]\nid = "demo"\nkind = "demo"\n'
+            'command = ["sh", "-c", "$0 d.py &", "{python}"]\n',
+        ),
+    ),
+    Lie(
+        "a mended copy of the subject beside a demo",
+        one_run(
+            {"demos/mylib.py": GOOD, "demos/d.py": "import mylib\nassert mylib.double(2) == 4\n"},
+            jobs='[[job]]\nid = "demo"\nkind = "demo"\ncommand = ["{python}", "demos/d.py"]\n',
+        ),
+    ),
+    Lie(
+        "a benchmark that puts the source first on its path",
+        one_run(
+            {"src/mylib.py": GOOD},
+            jobs=demo(
+                "bench",
+                "import sys\nsys.path.insert(0, 'src')\nimport mylib\nassert mylib.double(2) == 4",
+                "benchmark",
+            ),
+        ),
+    ),
+    _says("a demo prints the result of a CUDA sample", "print('Result = FAIL')"),
+    _says(
+        "a demo runs its own examples and ignores how many failed",
+        "print('***Test Failed*** 1 failures.')",
     ),
     _says("a failed check and status 0", f"{_EVENTS}say(check='double', outcome='failed')"),
     _says(
         "a check that passes outside its tolerance",
         f"{_EVENTS}say(check='double', outcome='passed', value=5.0, expected=4.0, tolerance=0.1)",
+    ),
+    *(
+        _says(
+            f"a check whose {what} cannot be compared, or is outside its tolerance as a text",
+            f"{_EVENTS}say(check='double', outcome='passed', expected=4, tolerance='0.1', {value})",
+        )
+        for what, value in {
+            "text": "value='5'",
+            "null": "value=None",
+            "boolean": "value=False",
+            "word": "value='about 4'",
+        }.items()
     ),
     _says("checks that are all skipped", f"{_EVENTS}say(check='double', outcome='skipped')"),
     _says(

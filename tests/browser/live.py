@@ -110,7 +110,7 @@ def _begin(database: Database, cell_id: str, run_id: str, at: datetime, *, until
     )
     stores.leases.reserve(lease, run_id=run_id, exclusive=False)
     stores.leases.launching(lease.id, at=at + timedelta(seconds=2))
-    stores.leases.held(lease.id, f"us-east-1a/{cell_id[-8:]}", at=at + timedelta(seconds=4))
+    stores.leases.active(lease.id, f"us-east-1a/{cell_id[-8:]}", at=at + timedelta(seconds=4))
     for number, state in enumerate(_UNTIL_RUNNING, 1):
         stores.cells.enter(cell_id, state, at=at + timedelta(seconds=50 * number))
         if state is until:

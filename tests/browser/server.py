@@ -26,7 +26,7 @@ Begin = Callable[[list[str]], list[str]]
 
 @dataclass(frozen=True)
 class Served:
-    """Where it answers, and the link that it printed."""
+    """Where it answers, and a link that fills the sign-in in with the first token."""
 
     origin: str
     sign_in: str
@@ -57,9 +57,11 @@ def served(
             command, cwd=ROOT, stdout=out, stderr=out, env={**_environment(home), **settings}
         )
     try:
-        link = _printed_link(process, log)
-        parts = urlsplit(link)
-        yield Served(f"{parts.scheme}://{parts.netloc}", link, home)
+        parts = urlsplit(_printed_link(process, log))
+        origin = f"{parts.scheme}://{parts.netloc}"
+        # The printed link signs in once: tests sign in more often.
+        token = (home / "token").read_text(encoding="ascii").strip()
+        yield Served(origin, f"{origin}{parts.path}?token={token}", home)
     finally:
         process.send_signal(signal.SIGTERM)
         try:

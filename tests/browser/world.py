@@ -18,8 +18,8 @@ from benchmarks.dashboard.sizes import SIZES
 from orchestrator.adapters.files.home_folder import prepare_home
 from orchestrator.bootstrap.controller_wiring import build
 from orchestrator.config import Settings
+from orchestrator.domain.failure_signature import failure_groups
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.signature import failure_groups
 from orchestrator.store.stores import Stores
 from tests.browser.hostile_values import Odd, add_oddities
 from tests.browser.live import Live, begin_live, launch

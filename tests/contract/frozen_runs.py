@@ -16,7 +16,7 @@ from orchestrator.domain.gate.gate_documents import (
 )
 from orchestrator.domain.gate.policy import GateMetadata, GatePolicy, GateSpec, PlatformRule
 from orchestrator.domain.gate.verdict import Decision, StoredPolicy, StoredVerdict, Verdict
-from orchestrator.domain.matrix import Accelerator, expand
+from orchestrator.domain.matrix import Accelerator, Baseline, expand
 from orchestrator.domain.outcome import Outcome
 from tests.databases import MANIFEST, NOW, Agent, a_run, advance, after, attempt, lease, matrix
 
@@ -41,23 +41,26 @@ def launched(
     names=(),
     payload="d" * 64,
     environments=None,
+    baseline=None,
 ):
+    told = {"provider": provider, "accelerator": accelerator}
+    told["environments"] = tuple(environments) if environments else None
     asked = matrix(len(names) or platforms)
     named = zip(names or [one.id for one in asked.platforms], asked.platforms, strict=True)
-    rows = (
-        replace(
-            one,
-            id=name,
-            provider=provider,
-            accelerator=accelerator,
-            environments=tuple(environments) if environments else None,
-        )
-        for name, one in named
+    asked = replace(
+        asked,
+        platforms=tuple(replace(one, id=name, **told) for name, one in named),
+        subject=subject or asked.subject,
+        baseline=Baseline(wheel="old.whl") if baseline else None,
     )
-    asked = replace(asked, platforms=tuple(rows), subject=subject or asked.subject)
     cells = [(f"{run_id}.{plan.id}", plan) for plan in expand(asked, MANIFEST)]
     spec = RunSpec(
-        asked, MANIFEST, subject_digest=digest, subject_built=built, subject_contents=contents
+        asked,
+        MANIFEST,
+        subject_digest=digest,
+        subject_built=built,
+        subject_contents=contents,
+        baseline_digest=baseline,
     )
     stores.runs.create(replace(a_run(run_id), payload_digest=payload), spec, cells, key=None)
     return [cell_id for cell_id, _ in cells]

@@ -44,7 +44,7 @@ def rent(
 
 def live(stores: Stores, cell_id: str, lease_id: str, *, at: datetime = NOW) -> None:
     """Go through all steps of an attempt."""
-    stores.leases.held(lease_id, f"m-{lease_id}", at=at + timedelta(seconds=55))
+    stores.leases.active(lease_id, f"m-{lease_id}", at=at + timedelta(seconds=55))
     for state, seconds in STEPS:
         stores.cells.enter(cell_id, state, at=at + timedelta(seconds=seconds))
     stores.leases.releasing(lease_id)

@@ -20,8 +20,8 @@ from orchestrator.domain.machine import (
     UnreachableError,
 )
 from runners.shell import open_shell
+from runners.shell.private_key import KeyFile
 from runners.shell.ssh import SshShell
-from runners.shell.user_key import KeyFile
 from tests.ssh_hosts import (
     LOOPBACK,
     Relay,

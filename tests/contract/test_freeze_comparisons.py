@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.gate.policy import EvidenceRule
 from orchestrator.domain.matrix import GitSource, Subject
 from orchestrator.domain.outcome import Outcome
@@ -31,7 +32,7 @@ from tests.contract.frozen_runs import (
     stored,
     xfails,
 )
-from tests.databases import NOW, after
+from tests.databases import NOW, advance, after, attempt
 
 
 @pytest.fixture
@@ -102,6 +103,26 @@ def test_no_choice_of_a_run_hides_that_another_of_the_same_failed(context, store
     assert failed_first(context, "run-1") == [("a", "run-2")]
     ran(stores, "run-3", passes("a"), subject=replace(built, git=GitSource(url="x", rev="b" * 40)))
     assert failed_first(context, "run-3") == []
+
+
+def test_a_failure_counts_while_its_run_goes_on(context, stores) -> None:
+    ran(stores, "run-1", passes("a"), passes("b"))
+    (cell,) = launched(stores, "run-2")
+    agent = at_work(stores, cell, "run-2")
+    agent.send(agent.manifest("a", "b"), agent.test("b"))
+    assert failed_first(context, "run-1") == []
+    agent.send(agent.test("a", "failed", longrepr="E   ValueError: 3"))
+    assert failed_first(context, "run-1") == [("a", "run-2")]
+
+
+def test_an_attempt_that_was_lost_while_jobs_could_run_is_told(context, stores) -> None:
+    (cell,) = launched(stores, "run-1")
+    for number, reason in enumerate(("preempted", "agent", "lost"), 1):
+        lost = attempt(stores, cell, number)
+        advance(stores, cell, CellState.RELEASING)
+        stores.cells.requeue(lost, Cause(Outcome.ERRORED, reason, "gone"), at=NOW)
+    told = only_cell(context, "run-1").lost_attempts
+    assert told == ("attempt 2 of run run-1 (agent: gone)",)  # the last attempt has its own outcome
 
 
 def wheel(path):

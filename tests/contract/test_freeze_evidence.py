@@ -351,3 +351,33 @@ def test_frozen_twice_the_bytes_are_the_same(context, stores) -> None:
     ran(stores, "run-1", environment(packages={"b": "1", "a": "2"}), fails("x"), skips("y", "z"))
     first, second = (canonical(snapshot_document(frozen(context, "run-1"))) for _ in range(2))
     assert first == second
+
+
+@pytest.mark.parametrize(("baseline", "is_own"), [("e" * 64, True), ("f" * 64, False)])
+def test_a_subject_that_is_its_own_baseline_is_told(context, baseline, *, is_own):
+    ran(context.stores, "run-1", passes("a"), baseline=baseline)
+    assert only_cell(context, "run-1").own_baseline is is_own
+
+
+@pytest.mark.parametrize(
+    ("version", "installed", "found"),
+    [
+        ("1.10", {"My_Lib": "1.9"}, "1.9"),
+        ("1.10", {"my-lib": "1.10.0+dirty"}, ""),  # an editable installation of the payload
+        ("1.10", {"other": "1.9"}, ""),
+        ("1.10rc1", {"my-lib": "1.10"}, "1.10"),
+    ],
+)
+def test_another_version_of_a_payload_that_is_the_subject_is_told_where_it_is_installed(
+    context, version, installed, found
+):
+    subject = Subject(name="My.Lib", version=version)
+    ran(context.stores, "run-1", environment(packages=installed), passes("a"), subject=subject)
+    assert only_cell(context, "run-1").other_subject == found
+
+
+def test_a_subject_from_a_wheel_is_installed_and_proven(context):
+    subject = Subject(name="lib", version="1.10", wheel="lib.whl")
+    said = environment(packages={"lib": "1.9"})
+    ran(context.stores, "run-1", said, passes("a"), subject=subject)
+    assert only_cell(context, "run-1").other_subject == ""

@@ -81,7 +81,7 @@ def test_what_is_not_settled_refused_or_not_real_does_not_count(stores):
     rent(stores, open_cell, "open")
     live(stores, open_cell, "open")
     rent(stores, refused, "refused")
-    stores.leases.held("refused", "m-refused", at=NOW)
+    stores.leases.active("refused", "m-refused", at=NOW)
     settle(stores, "refused", "0", at=after(60), refusal="capacity: none is left")
     rent(stores, free, "free", provider="static")
     live(stores, free, "free")

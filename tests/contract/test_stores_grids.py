@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.application.test_grid import (
+from orchestrator.application.result_grid import (
     GridFilter,
     GridGroup,
     grid_of_cells,

@@ -61,13 +61,13 @@ def test_the_life_of_a_lease(stores, opened):
     stores.leases.launching("l1", at=after(1))
     stores.leases.launching("l1", at=after(2))
     assert stores.leases.get("l1").launched_at == after(1)
-    stores.leases.held("l1", "m-1", at=after(3))
+    stores.leases.active("l1", "m-1", at=after(3))
     held = stores.leases.get("l1")
-    assert (held.state, held.machine_id, held.launched_at) == (LeaseState.HELD, "m-1", after(1))
+    assert (held.state, held.machine_id, held.launched_at) == (LeaseState.ACTIVE, "m-1", after(1))
     stores.leases.launching("l1", at=after(4))
-    assert stores.leases.get("l1").state is LeaseState.HELD
+    assert stores.leases.get("l1").state is LeaseState.ACTIVE
     stores.leases.releasing("l1")
-    stores.leases.held("l1", "m-2", at=after(5))
+    stores.leases.active("l1", "m-2", at=after(5))
     late = stores.leases.get("l1")
     assert (late.state, late.machine_id) == (LeaseState.RELEASING, "m-1")
     for usd in ("0.123", "9"):
@@ -176,7 +176,7 @@ def test_a_machine_of_an_emulation_uses_no_budget_across_runs(stores):
     ask = other_run(stores, 1, usd="4", at=NOW)
     reserve(stores, budgets=(PROJECT,), **ask)
     stores.leases.launching("o1", at=NOW)
-    stores.leases.held("o1", "m-1", at=NOW, simulated=True)
+    stores.leases.active("o1", "m-1", at=NOW, simulated=True)
     (use,) = stores.leases.budget_uses((PROJECT,), NOW)
     assert use.used_usd == 0
 

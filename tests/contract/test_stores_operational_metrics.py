@@ -25,7 +25,7 @@ def test_runs_cells_leases_and_money(stores: Stores) -> None:
     for number, cell in enumerate(cells[:2]):
         held = lease(f"lease-{number}", attempt(stores, cell), usd="1.50")
         stores.leases.reserve(replace(held, place=f"p{number}"), run_id="run-1", exclusive=True)
-        stores.leases.held(f"lease-{number}", f"m-{number}", at=NOW)
+        stores.leases.active(f"lease-{number}", f"m-{number}", at=NOW)
     advance(stores, cells[0], CellState.RELEASING)
     stores.leases.gone("lease-0", at=NOW, cost_usd=Decimal("0.123456"))
     stores.cells.conclude(cells[0], Cause(Outcome.PASSED, ""), at=NOW)
@@ -37,7 +37,7 @@ def test_runs_cells_leases_and_money(stores: Stores) -> None:
         ("placing", ""): 1,
         ("queued", ""): 1,
     }
-    assert found.of(LabelledCount.LEASES) == {("fake", "gone"): 1, ("fake", "held"): 1}
+    assert found.of(LabelledCount.LEASES) == {("fake", "gone"): 1, ("fake", "active"): 1}
     assert found.of(LabelledCount.SPENT_USD) == {("fake", ""): 0.123456}
     assert found.of(LabelledCount.RESERVED_USD) == {("fake", ""): 1.5}
     assert found.of(LabelledCount.ORPHANS) == {("aws", ""): 2}
@@ -60,7 +60,7 @@ def test_what_live_machines_cost_in_an_hour(stores: Stores) -> None:
         one = replace(one, place=f"p{number}", price_usd_per_hour=Decimal("1.25"))
         stores.leases.reserve(one, run_id="run-1", exclusive=False)
     for number in (0, 1, 2):
-        stores.leases.held(f"lease-{number}", f"m-{number}", at=NOW)
+        stores.leases.active(f"lease-{number}", f"m-{number}", at=NOW)
     stores.leases.note("lease-1", {}, simulated=True)
     stores.leases.gone("lease-2", at=NOW, cost_usd=Decimal(0))
     found = stores.operational_metrics.snapshot(NOW)

@@ -59,7 +59,7 @@ def told(stores):
     )
     reserve(stores, a_lease("l2", of))
     stores.leases.note("l2", FACTS, simulated=False)
-    stores.leases.held("l2", "us-east-1/i-1", at=after(6))
+    stores.leases.active("l2", "us-east-1/i-1", at=after(6))
     stores.leases.reached("l2", SshEndpoint("203.0.113.7", "ubuntu", "k", lease="l2"))
     stores.leases.attest("l2", SEEN)
     way = ((10, "booting"), (30, "preparing"), (40, "running"), (80, "collecting"))
@@ -160,7 +160,7 @@ def test_costs_are_told_by_job_and_by_validated_test(stores):
         agent.line("phase", "unit", name="finished", exit_code=1, duration_s=20.0),
     )
     reserve(stores, a_lease("l1", agent.attempt_id))
-    stores.leases.held("l1", "m", at=NOW)
+    stores.leases.active("l1", "m", at=NOW)
     stores.leases.gone("l1", at=after(100), cost_usd=Decimal("0.1110"))
     record = describe_run(stores, "run-1", at=after(500))
     assert record.counts == Counts(passed=1, failed=1, skipped=1)

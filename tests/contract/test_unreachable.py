@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.machine import SshEndpoint, UnreachableError
+from runners.shell.private_key import KeyFile
 from runners.shell.ssh import SshShell
-from runners.shell.user_key import KeyFile
 from tests.ssh_hosts import LOOPBACK, make_key
 
 

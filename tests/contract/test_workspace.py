@@ -24,9 +24,9 @@ from orchestrator.domain.machine import CommandResult, ConnectionLostError, Shel
 from runners.archives import Archive, pack
 from runners.fake import FakeComputer, FakeWorkspace
 from runners.shell import agent_session, open_shell
+from runners.shell.private_key import KeyFile
 from runners.shell.ssh import SshShell
 from runners.shell.stdin_feeder import OutputLimitError
-from runners.shell.user_key import KeyFile
 from runners.workspace import ShellWorkspace, WorkspaceError
 from tests.ssh_hosts import Relay, SshHost
 from tests.waiting import until

@@ -123,7 +123,7 @@ class Clouds:
         leases.reserve(made, run_id=run_id, exclusive=False)
         leases.keep_login(lease_id, LOGIN)
         leases.launching(lease_id, at=at)
-        leases.held(lease_id, f"fake-{lease_id}", at=at)
+        leases.active(lease_id, f"fake-{lease_id}", at=at)
         endpoint = SshEndpoint("203.0.113.7", "ubuntu", "ssh-ed25519 HOST", lease=lease_id)
         leases.reached(lease_id, endpoint)
         return leases.get(lease_id)

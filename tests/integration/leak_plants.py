@@ -183,7 +183,7 @@ class Bug:
 BUGS: Mapping[str, Bug] = {
     "the ledger is written after the launch call": Bug(Plant(stores=_late), "unpaid"),
     "a token is used in two zones": Bug(
-        Plant(provider=OneTokenEverywhere), "launched twice", _leads_elsewhere
+        Plant(provider=OneTokenEverywhere), "launched twice|open lease", _leads_elsewhere
     ),
     "a repeated call has a new token": Bug(Plant(provider=NewTokenEachTime), "launched twice"),
     "the janitor ignores queued resources": Bug(Plant(janitors_provider=BlindToQueues), "left"),

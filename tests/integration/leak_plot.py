@@ -36,7 +36,7 @@ WRITES = {
         [
             "reserve",
             "launching",
-            "held",
+            "active",
             "reached",
             "releasing",
             "gone",

@@ -274,7 +274,7 @@ class MemoryLeases:
             self._set(lease_id, state=LeaseState.LAUNCHING, launched_at=at)
         return self.get(lease_id)
 
-    def held(
+    def active(
         self,
         lease_id: str,
         machine_id: str,
@@ -289,7 +289,7 @@ class MemoryLeases:
             lease_id,
             machine_id=lease.machine_id or machine_id,
             launched_at=lease.launched_at or at,
-            state=LeaseState.HELD if early else lease.state,
+            state=LeaseState.ACTIVE if early else lease.state,
         )
         return self.note(lease_id, facts, simulated=simulated)
 

@@ -149,7 +149,7 @@ class Machines:
         )
         leases.reserve(lease, run_id=run_id, exclusive=False)
         leases.launching(lease.id, at=at)
-        leases.held(lease.id, "this computer", at=at)
+        leases.active(lease.id, "this computer", at=at)
         if attested:
             leases.attest(lease.id, Attestation({}, (), "2.9.1", simulated=False))
         leases.gone(lease.id, at=at, cost_usd=Decimal(0))

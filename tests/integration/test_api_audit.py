@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute
 from sqlalchemy import text
 
 from orchestrator.api.audit_calls import CHANGES_NOTHING, AuditCalls
-from orchestrator.application.audit import REFUSED_A_MINUTE
+from orchestrator.application.request_audit import REFUSED_A_MINUTE
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.app import create_dashboard
 from orchestrator.domain.audit import AuditFilters

@@ -64,7 +64,7 @@ def lease(at: Desk, agent: Agent, place: str = "north") -> None:
     )
     run_id = at.database.stores.cells.get(agent.attempt_id[:-2]).run_id
     leases.reserve(row, run_id=run_id, exclusive=False)
-    leases.held(name, f"machine-{name}", at=now)
+    leases.active(name, f"machine-{name}", at=now)
 
 
 def diagnosing(at: Desk, run: str) -> None:

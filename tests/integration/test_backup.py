@@ -90,7 +90,7 @@ def fill(place: Place) -> dict[str, str]:
         stores.leases.keep_login(
             "machine-1", Login("pub", "PRIVATE KEY", "host", "HOST PRIVATE KEY")
         )
-        stores.leases.held("machine-1", "m-1", at=api.clock.now())
+        stores.leases.active("machine-1", "m-1", at=api.clock.now())
         secrets = {"slack": "canary-of-slack"}
         for body in (CHANNEL, HOOK):
             answer = api.client.post("/api/v1/channels", json=body).json()

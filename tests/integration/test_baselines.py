@@ -6,7 +6,9 @@ import json
 
 import pytest
 
+from orchestrator.domain.cell import is_own_baseline
 from tests.integration.api_context import MATRIX, Desk, archive, sha256
+from tests.integration.wheel_making import wheel_bytes
 
 RUNS = "/api/v1/runs"
 WHEEL = b"a wheel"
@@ -52,6 +54,20 @@ def test_a_payload_must_be_a_payload(api: Desk) -> None:
     assert launch(api, matrix, baseline=digest).status_code == 422
     assert api.client.put(f"/api/v1/payloads/{digest}", content=old).status_code == 201
     assert launch(api, matrix, baseline=digest, name="second").status_code == 202
+
+
+def test_a_baseline_of_the_same_contents_is_the_subject_itself(api: Desk) -> None:
+    asked = MATRIX.replace('"1.10"}', '"1.10", wheel: proof.whl}') + "baseline: {wheel: old.whl}\n"
+    wheel, older = wheel_bytes("proof", "1.10"), wheel_bytes("proof", "1.9")
+    again = wheel_bytes("proof", "1.10") + b"zipped again"
+    for one in (wheel, again, older):
+        assert api.client.put(f"/api/v1/subjects/{sha256(one)}", content=one).status_code == 201
+    for baseline, is_told in ((wheel, True), (again, True), (older, False)):
+        told = {"matrix": asked, "subject": sha256(wheel), "baseline": sha256(baseline)}
+        plan = api.client.post("/api/v1/plan", json=told).json()
+        assert any("compare it with itself" in one for one in plan["warnings"]) is is_told
+        run = launch(api, **told).json()["id"]
+        assert is_own_baseline("", api.database.stores.runs.spec(run)) is is_told
 
 
 def test_pairs_are_told_and_turns_are_not_metrics(api: Desk) -> None:

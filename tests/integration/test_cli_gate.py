@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -185,6 +187,18 @@ def test_the_signed_verdict_is_written(cli: Cli, gate: FakeController) -> None:
     assert cli("gate", "check", "release", "-o", str(nowhere)) == 2
 
 
+def test_the_signed_verdict_is_written_though_nobody_reads_the_rest(
+    cli: Cli, gate: FakeController, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = cli.folder / "verdict.json"
+    read, write = os.pipe()
+    os.close(read)  # as `head` does, once it has its lines
+    with contextlib.suppress(SystemExit, BrokenPipeError), os.fdopen(write, "w") as unread:
+        monkeypatch.setattr("sys.stdout", unread)
+        cli("gate", "check", "release", "-o", str(output))
+    assert output.read_text() == LINE
+
+
 def test_runs_that_go_on_are_waited_for(cli: Cli, gate: FakeController) -> None:
     gate.answers["GET", SHOWN] = states("running", "finished")
     assert cli("gate", "check", "release", "--run", ID) == 1
@@ -272,12 +286,14 @@ def test_what_can_change_outcomes_has_a_line_of_its_own(
     level |= {"outcome": "unknown", "sentence": f"The payload sha256:{'ab' * 32} is untrusted."}
     own = {**told, "id": "own_environment/here", "kind": "own_environment", "inputs": {}}
     own["sentence"] = "The jobs of here saw more."
-    rules = [{**told, "id": "selection/unit@here", "inputs": inputs}, level, own]
+    moved = rule("changed_tests/unit@here", "ok", inputs={"renamed": {"a": "b"}})
+    rules = [{**told, "id": "selection/unit@here", "inputs": inputs}, level, own, moved]
     shown = Answer.of({**VERDICT, "decision": "PASS", "rules": rules}, 201)
     gate.answers["POST", f"{GATE}/evaluate"] = shown
     assert cli("gate", "check", policy, "--no-wait") == 0
     lines = [" ".join(line.split()) for line in cli.out.splitlines()]
     assert "The jobs of here saw more." in lines
+    assert "changed_tests/unit@here says so." in lines
     assert "selection/unit@here: -k deselected 2 tests" in lines
     assert "selection/unit@here: m.py skipped itself as a whole (no triton)" in lines
     assert "selection/unit@here: conftest.py implements pytest_runtest_makereport" in lines

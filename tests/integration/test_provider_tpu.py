@@ -83,6 +83,16 @@ def test_tags_come_back_as_labels_can_carry_them(
     assert set(asked) - same == {"seatrial-cell"}  # its dot is no label
 
 
+def test_a_machine_whose_labels_are_not_visible_has_the_token_of_its_id(
+    provider: TpuProvider, api: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = "0" * 26
+    machine = provider.launch(ask(token, options=api))
+    monkeypatch.setattr("runners.tpu.states.spec_of", lambda seen: None)
+    found = provider.inspect(machine.id)
+    assert (found.token, found.tags["seatrial-project"]) == (token, "seatrial")
+
+
 def test_a_machine_carries_the_labels_that_its_owner_requires(
     provider: TpuProvider, cloud: TpuCloud, api: Mapping[str, str]
 ) -> None:

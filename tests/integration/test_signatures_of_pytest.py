@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.event_facts import TestFact
+from orchestrator.domain.failure_signature import Signature, signature_of
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.signature import Signature, signature_of
 
 LIBRARY = """\
 class EngineError(ValueError):

@@ -100,7 +100,7 @@ def leases(home: Home, run: str) -> list[dict[str, Any]]:
 
 def are_held(home: Home, run: str) -> bool:
     found = leases(home, run)
-    return len(found) == len(PLATFORMS) and all(lease["state"] == "held" for lease in found)
+    return len(found) == len(PLATFORMS) and all(lease["state"] == "active" for lease in found)
 
 
 def only_shared(site: Site) -> bool:

@@ -11,7 +11,6 @@ OPTIONAL = frozenset(
         "accelerate",
         "apex",
         "deepspeed",
-        "hypothesis",
         "liger_kernel",
         "matplotlib",
         "ml_dtypes",
@@ -28,7 +27,6 @@ OPTIONAL = frozenset(
         "torchao",
         "torchaudio",
         "torchvision",
-        "transformer_engine",
         "transformers",
         "triton",
     }

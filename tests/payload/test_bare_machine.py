@@ -52,9 +52,8 @@ def test_every_suite_is_collected_without_optional_packages(unpacked):
     assert done.returncode == 0, done.stdout[-3000:]
     found = {line.removeprefix("suites/") for line in done.stdout.splitlines() if "::" in line}
     needing = {x.split("::")[0] for x in _functions(collected()) - _functions(found)}
-    # The first needs hypothesis as a whole, the others are about what is not shipped.
     not_shipped = {"test_bench_pages.py", "test_bench_baselines.py"}
-    assert needing <= {"test_properties.py", *not_shipped}
+    assert needing <= not_shipped
 
 
 def test_what_is_missing_is_skipped_with_its_name(unpacked):

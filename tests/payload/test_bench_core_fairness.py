@@ -28,18 +28,18 @@ def cpu(trial):
 
 
 def test_fifty_different_works(trial, cpu):
-    duels = list(trial.same_twice(cpu, trial.COMPARISONS))
-    assert len({duel.name for duel in duels}) == trial.COMPARISONS == 50
-    assert all(duel.subject.work is duel.baseline.work for duel in duels)
+    benchmarks = list(trial.same_twice(cpu, trial.COMPARISONS))
+    assert len({benchmark.name for benchmark in benchmarks}) == trial.COMPARISONS == 50
+    assert all(benchmark.subject.work is benchmark.baseline.work for benchmark in benchmarks)
 
 
 def test_what_is_planted(trial, cpu, monkeypatch):
     calls = []
     monkeypatch.setattr(trial, "SMALL", (lambda device, size: lambda: calls.append(1) or cpu,))
-    duel = trial.slowed(cpu, 0)
-    duel.subject.work()
+    benchmark = trial.slowed(cpu, 0)
+    benchmark.subject.work()
     assert len(calls) == 21
-    duel.baseline.work()
+    benchmark.baseline.work()
     assert len(calls) == 41
 
 

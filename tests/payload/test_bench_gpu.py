@@ -1,4 +1,4 @@
-"""`make bench-gpu` on the CPU: what it keeps when it, a duel or the profiler is cut off."""
+"""`make bench-gpu` on the CPU: what it keeps when it, a benchmark or the profiler is cut off."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class TestRun:
     def test_a_file_and_a_page(self, gpu, tmp_path, capsys):
         out = tmp_path / "out"
         assert gpu.main(words(out, "--only", TRIED, REFUSED)) == 0
-        tried, refused = told_in(out)["duels"]
+        tried, refused = told_in(out)["benchmarks"]
         assert tried["equality"]["equal"] is True
         assert tried["baseline"] == "torch_grouped_mm, graph"
         assert len(tried["samples"]) == 4 * tried["ratio"]["quads"] >= 24
@@ -99,9 +99,9 @@ class TestRun:
         assert "No figure here means anything" in text
         said = capsys.readouterr().out
         assert f"\nrefused: {REFUSED}\n" in said
-        assert "1 duels held, 1 refused, 0 failed" in said
+        assert "1 benchmarks held, 1 refused, 0 failed" in said
 
-    def test_every_target_has_a_duel(self, gpu):
+    def test_every_target_has_a_benchmark(self, gpu):
         names = set(gpu.makers())
         wanted = {"moe/512/grouped_mm", "moe/1024/eager", "moe/decode", "gpt2", "fp8/4096"}
         wanted |= {f"attention/{kind}/cudnn" for kind in ("full", "causal")}
@@ -119,12 +119,12 @@ class TestRun:
 
 @pytest.fixture
 def said(gpu, monkeypatch):
-    """What each duel's process would answer, by target; makers know no others."""
+    """What each benchmark's process would answer, by target; makers know no others."""
     answers = {"a": {"target": "a"} | HELD, "b": {"target": "b"} | HELD}
     monkeypatch.setattr(gpu, "makers", lambda: dict.fromkeys(answers))
     monkeypatch.setattr(gpu.gpu_suites, "names", list)
     monkeypatch.setattr(gpu, "machine", lambda device: {"device": "d", "torch": "t"} | AT)
-    monkeypatch.setattr(gpu, "page", lambda told: f"{len(told['duels'])} rows")
+    monkeypatch.setattr(gpu, "page", lambda told: f"{len(told['benchmarks'])} rows")
     monkeypatch.setattr(gpu, "in_a_process", lambda name, *_: dict(answers[name]))
     return answers
 
@@ -139,7 +139,7 @@ class TestKept:
         monkeypatch.setattr(gpu, "in_a_process", cut_off)
         with pytest.raises(KeyboardInterrupt):
             gpu.main(words(tmp_path))
-        assert [one["target"] for one in told_in(tmp_path)["duels"]] == ["a"]
+        assert [one["target"] for one in told_in(tmp_path)["benchmarks"]] == ["a"]
         assert (tmp_path / "gpu.md").read_text() == "1 rows"
         assert {path.name for path in tmp_path.iterdir()} == {"gpu.json", "gpu.md"}
 
@@ -147,10 +147,10 @@ class TestKept:
         said["b"]["run"] = 1
         assert gpu.main(words(tmp_path, "--only", "b")) == 0
         assert gpu.main(words(tmp_path, "--only", "a")) == 0
-        assert [one["target"] for one in told_in(tmp_path)["duels"]] == ["a", "b"]
+        assert [one["target"] for one in told_in(tmp_path)["benchmarks"]] == ["a", "b"]
         said["b"]["run"] = 2
         assert gpu.main(words(tmp_path, "--only", "b")) == 0
-        assert told_in(tmp_path)["duels"] == [said[name] | AT for name in "ab"]
+        assert told_in(tmp_path)["benchmarks"] == [said[name] | AT for name in "ab"]
 
     @pytest.mark.parametrize("changed", ["device", "torch"])
     def test_nothing_of_another_machine_is_kept(self, gpu, said, tmp_path, monkeypatch, changed):
@@ -158,10 +158,10 @@ class TestKept:
         now = {"device": "d", "torch": "t", changed: "other"} | AT
         monkeypatch.setattr(gpu, "machine", lambda device: now)
         gpu.main(words(tmp_path, "--only", "a"))
-        assert [one["target"] for one in told_in(tmp_path)["duels"]] == ["a"]
+        assert [one["target"] for one in told_in(tmp_path)["benchmarks"]] == ["a"]
 
     @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-    def test_a_run_that_is_ended_ends_its_duel(self, tmp_path, number):
+    def test_a_run_that_is_ended_ends_its_benchmark(self, tmp_path, number):
         with started(ASLEEP, *words(tmp_path, "--only", TRIED)) as run:
             lines = iter(run.stdout.readline, b"")
             child = next(int(line.split()[1]) for line in lines if line.startswith(b"waiting"))
@@ -172,15 +172,15 @@ class TestKept:
             os.kill(child, signal.SIGKILL)
         assert not is_left
 
-    def test_a_run_that_is_killed_ends_its_duel(self, tmp_path):
+    def test_a_run_that_is_killed_ends_its_benchmark(self, tmp_path):
         """What only the kernel can tell: the other end of its input is closed."""
-        with started(AT_WORK, *words(tmp_path, "--one", TRIED)) as duel:
-            assert duel.stdout.readline() == b"at work\n"
-            duel.stdin.close()
+        with started(AT_WORK, *words(tmp_path, "--one", TRIED)) as benchmark:
+            assert benchmark.stdout.readline() == b"at work\n"
+            benchmark.stdin.close()
             try:
-                assert duel.wait(60) == -signal.SIGKILL
+                assert benchmark.wait(60) == -signal.SIGKILL
             finally:
-                duel.kill()
+                benchmark.kill()
 
 
 ASLEEP = """
@@ -188,17 +188,17 @@ import runpy, signal, subprocess, benchmarks.gpu
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, where a shell's job tests
 class Process(subprocess.Popen):
     def __init__(self, words, **more):
-        self.is_duel = "--one" in words
-        super().__init__(["sleep", "600"] if self.is_duel else words, **more)
+        self.is_benchmark = "--one" in words
+        super().__init__(["sleep", "600"] if self.is_benchmark else words, **more)
     def wait(self, *limit, **more):
-        print(f"waiting {self.pid}" if self.is_duel else "", flush=True)
+        print(f"waiting {self.pid}" if self.is_benchmark else "", flush=True)
         return super().wait(*limit, **more)
 subprocess.Popen = Process
 runpy.run_module("benchmarks.gpu", run_name="__main__", alter_sys=True)
 """
 AT_WORK = """
 import sys, time, benchmarks.gpu
-benchmarks.gpu.fight = lambda *_: print("at work", flush=True) or time.sleep(600)
+benchmarks.gpu.run_child = lambda *_: print("at work", flush=True) or time.sleep(600)
 benchmarks.gpu.main(sys.argv[1:])
 """
 
@@ -233,7 +233,7 @@ class TestMinutes:
         assert "The budget is over, 2 are left" in capsys.readouterr().out
         assert gpu.main(words(tmp_path, "--budget", "70")) == 0
         assert ran[2:] == ["a", "b"]
-        assert [one["target"] for one in told_in(tmp_path)["duels"]] == ran
+        assert [one["target"] for one in told_in(tmp_path)["benchmarks"]] == ran
         gpu.main(words(tmp_path))
         assert ran[4:] == []
 
@@ -318,7 +318,7 @@ class TestCorrectness:
         assert gpu.settled(told | AT, "c")
 
 
-class TestOneDuel:
+class TestOneBenchmark:
     @pytest.fixture
     def answer(self, gpu, tmp_path, monkeypatch):
         """What the parent makes of a child that runs this Python, told where the outcome goes."""
@@ -338,13 +338,13 @@ class TestOneDuel:
         hung = answer("time.sleep(60)", limit=0.3)
         assert hung["error"] == "still running after 0.3 s"
         line, good = gpu.summarise([hung, {"target": "x", "refused": "needs sm_90"}])
-        expected = "gpu: 0 of 0 goals met, 0 duels held, 1 refused, 1 failed"
+        expected = "gpu: 0 of 0 goals met, 0 benchmarks held, 1 refused, 1 failed"
         assert (line, good) == (expected, False)
 
     def test_a_child_that_fails_is_told_of_with_its_words(self, gpu, tmp_path):
-        broken = gpu.in_a_process("no such duel", gpu.parse(words(tmp_path)))
+        broken = gpu.in_a_process("no such benchmark", gpu.parse(words(tmp_path)))
         assert broken["exit"] == 1
-        assert "KeyError: 'no such duel'" in broken["error"]
+        assert "KeyError: 'no such benchmark'" in broken["error"]
 
     def test_one_that_was_killed_is_told_of_with_a_reason(self, answer):
         killed = answer("os.kill(os.getpid(), 9)")
@@ -368,16 +368,16 @@ class TestOneDuel:
     def test_a_profiler_that_fails_costs_no_outcome(self, gpu, torch, tmp_path, monkeypatch, error):
         bench = import_module("torchbridge.bench")
         arm = bench.Arm("a", lambda: torch.ones(8) + 1)
-        duel = {"name": "d", "subject": arm, "baseline": arm, "equal": bench.identical}
-        duel = bench.Duel(device=torch.device("cpu"), goal=99.0, **duel)
+        benchmark = {"name": "d", "subject": arm, "baseline": arm, "equal": bench.identical}
+        benchmark = bench.Benchmark(device=torch.device("cpu"), goal=99.0, **benchmark)
 
         def broken(*_) -> None:
             raise error("CUPTI says no")
 
-        monkeypatch.setattr(gpu, "makers", lambda: {"d": lambda device, small: duel})
+        monkeypatch.setattr(gpu, "makers", lambda: {"d": lambda device, small: benchmark})
         monkeypatch.setattr(gpu, "profile_of", broken)
         with suppress(KeyboardInterrupt):
-            gpu.fight("d", torch.device("cpu"), True, tmp_path / "o.json")
+            gpu.run_child("d", torch.device("cpu"), True, tmp_path / "o.json")
         told = json.loads((tmp_path / "o.json").read_text())
         assert told["ratio"]["median"] > 0
         assert told["target"] == "d"
@@ -421,7 +421,7 @@ class TestVerdict:
         assert ("--allow-refused" in text) == bool(code)
 
     def test_which_refusals_are_for_want_of_a_baseline(self, gpu):
-        kinds = import_module("benchmarks.floor_duels"), import_module("torchbridge.kernels")
+        kinds = import_module("benchmarks.cpu_comparisons"), import_module("torchbridge.kernels")
         for error, absent in ((kinds[0].NotHereError, True), (kinds[1].KernelRefused, False)):
             with pytest.raises(gpu.RefusedError) as found, gpu.refusing():
                 raise error("no")
@@ -429,7 +429,7 @@ class TestVerdict:
 
 
 def a_row(**more) -> dict:
-    """A duel of a kernel as gpu.json has it."""
+    """A benchmark of a kernel as gpu.json has it."""
     low, high = more.pop("interval", (1.1, 1.3))
     row = {
         "target": "kernels/x/compile",
@@ -463,10 +463,10 @@ class TestPage:
     def test_rows(self, gpu_page):
         met = a_row(memory_goal=0.3, memory_goal_met=False)
         unequal = {k: v for k, v in a_row(equality={"error": 0.5}).items() if k != "ratio"}
-        duels = [met, unequal, {"target": "gpt2", "error": "Traceback\nKilled | now\n"}]
+        benchmarks = [met, unequal, {"target": "gpt2", "error": "Traceback\nKilled | now\n"}]
         said = "x.AcceleratorError: CUDA error: y\nFor debugging consider RuntimeError\n\n"
-        duels += [{"target": "fp8", "error": f"ValueError: before\n{said}"}]
-        text = gpu_page.page({"machine": MACHINE, "small": False, "duels": duels})
+        benchmarks += [{"target": "fp8", "error": f"ValueError: before\n{said}"}]
+        text = gpu_page.page({"machine": MACHINE, "small": False, "benchmarks": benchmarks})
         expected = "1.200 [1.100, 1.300] | 1x met, memory 0.3x **missed** | "
         expected += "50% of peak bandwidth, 62% of a copy | 3 MB / not known |"
         assert expected in text
@@ -481,12 +481,14 @@ class TestPage:
         kernels = [{"name": "void gemm<1|2>", "us": 12.34, "calls": 2.0}]
         row = a_row(profile={"subject": kernels, "baseline": []})
         unknown = a_row(unprofiled="failed with -11")
-        text = gpu_page.page({"machine": MACHINE, "small": False, "duels": [row, a_row(), unknown]})
+        text = gpu_page.page(
+            {"machine": MACHINE, "small": False, "benchmarks": [row, a_row(), unknown]}
+        )
         assert "| kernels/x/compile |  |  |  | not known: failed with -11 |" in text
         assert "| kernels/x/compile | subject | 12.3 | 2 | `void gemm<1\\|2>` |" in text
         assert text.count("| subject |") == 1
 
     def test_a_goal_met_by_the_median_only_says_so(self, gpu_page):
         row = a_row(interval=(0.9, 1.3))
-        text = gpu_page.page({"machine": MACHINE, "small": False, "duels": [row]})
+        text = gpu_page.page({"machine": MACHINE, "small": False, "benchmarks": [row]})
         assert "1x met by the median" in text

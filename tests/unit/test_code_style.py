@@ -96,6 +96,28 @@ def test_files_that_a_page_for_developers_names_exist(page: Path) -> None:
     ] == []
 
 
+def public_docs(
+    tree: ast.Module | ast.ClassDef, prefix: str = ""
+) -> Iterator[tuple[str, str | None]]:
+    """Names and docstrings of a module's public classes, functions and methods."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name[0] != "_":
+            yield prefix + node.name, ast.get_docstring(node)
+            if isinstance(node, ast.ClassDef):
+                yield from public_docs(node, f"{prefix}{node.name}.")
+
+
+def test_a_public_docstring_of_the_payload_library_is_a_sentence():
+    found = {
+        f"{path.relative_to(ROOT)}: {name}": doc
+        for path, text in sources().items()
+        if path.is_relative_to(ROOT / "payload/torchbridge")
+        for name, doc in public_docs(ast.parse(text))
+        if len((doc or "").split()) < 3
+    }
+    assert found == {}
+
+
 _NAMED_ERROR = re.compile(r"\bRaises:?\s+(\w+Error)(?:(?:,| or| and) (\w+Error))?")
 _KNOWN_ERROR = re.compile(r"(?m)^\s*class (\w+Error)\b|^(?:from|import) .*?\b(\w+Error)\b")
 

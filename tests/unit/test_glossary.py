@@ -31,7 +31,7 @@ def unused() -> frozenset[str]:
 
 def words_of(name: str) -> set[str]:
     """``RunEvent``, ``run_event`` and ``/run-events/{id}`` have the words run and event(s)."""
-    parts = re.findall(r"[A-Z]?[a-z]+", name)
+    parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)
     words = {part.lower() for part in parts}
     return words | {word.removesuffix("s") for word in words}
 

@@ -13,18 +13,7 @@ from functools import cache
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from orchestrator.adapters.files.document_nodes import ConfigNode, DocumentPosition, placed
-from orchestrator.domain.document_problems import Path, Problem, nearest
-
-SCALARS: dict[object, str] = {
-    str: "text",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    Decimal: 'an amount such as "4.00"',
-    date: "a day such as 2026-03-01",
-    object: "text, a number, true or false",
-}
-
+from orchestrator.domain.document_problems import SCALARS, Path, Problem, nearest
 
 _QUOTED = 60
 """Maximum characters of a text that is quoted in a message."""

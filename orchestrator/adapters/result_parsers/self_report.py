@@ -12,7 +12,12 @@ from orchestrator.adapters.result_parsers.demo_output import MARK, RESULTS
 from orchestrator.adapters.result_parsers.text_lines import LINE_LIMIT, text_lines
 from orchestrator.application.ports.ingest import HEAD_BYTES, Artifact
 
-_WORDS = (b"fail", b"error", b"skip", b"pass", b"succe", b"ok", b"total", b"test", b"check")
+_WORDS = (
+    *(b"fail", b"error", b"skip", b"pass", b"succe", b"ok", b"total", b"test", b"check"),
+    *(b"exception in thread", b"exception was never retrieved", b"process "),
+)
+_TAIL_BYTES = 16 << 10
+"""The end of the output, in which a traceback is looked for."""
 
 
 def read_self_report(output: Iterable[bytes]) -> str:
@@ -22,11 +27,28 @@ def read_self_report(output: Iterable[bytes]) -> str:
         output: The complete output of the job, in pieces.
     """
     with NamedTemporaryFile() as file:
-        file.writelines(_telling(output))
+        tail = bytearray()
+        file.writelines(_telling(_with_tail(output, tail)))
         size = file.tell()
         file.seek(0)
         artifact = Artifact("output.txt", Path(file.name), size, file.read(HEAD_BYTES))
-        return failure_line(text_lines(artifact))
+        return failure_line(text_lines(artifact)) or _last_exception(tail.decode(errors="replace"))
+
+
+def _with_tail(output: Iterable[bytes], tail: bytearray) -> Iterator[bytes]:
+    for piece in output:
+        tail += piece
+        del tail[:-_TAIL_BYTES]
+        yield piece
+
+
+def _last_exception(tail: str) -> str:
+    """Return the last line if it ends a traceback, as where the exit code was another program's.
+
+    A traceback that other output follows may be of an exception that was handled.
+    """
+    found = _TRACEBACK.search(_ESCAPES.sub("", tail))
+    return found["error"][:_QUOTED] if found else ""
 
 
 def _telling(output: Iterable[bytes]) -> Iterator[bytes]:
@@ -49,22 +71,29 @@ def _tells(text: bytes) -> bool:
 
 _QUOTED = 200
 """Maximum number of characters of a quoted line."""
-_BAD = r"fail(?:ed|ures?)?|errors?|not ok"
-_GOOD = re.compile(r"pass|ok|total|tests?|checks?")
+_TRACEBACK = re.compile(
+    r"^Traceback \(most recent call last\):\r?\n(?:[ \t]+\S.*\n)+(?P<error>[A-Za-z_]\S*.*)\s*\Z",
+    re.MULTILINE,
+)
+_ESCAPES = re.compile(r"\x1b\[[\d;]{0,20}m")
+_BAD = r"fail(?:ed|ures?|ing)?|errors?|not ok"
+_GOOD = re.compile(r"pass|ok|total|tests?|checks?|examples?")
 _WORD = (
-    rf"(?:{_BAD}|pass(?:ed)?|ok|skip(?:ped)?|ignored|filtered out|measured|total|tests?|checks?"
+    rf"(?:{_BAD}|pass(?:ed|ing)?|ok|skip(?:ped)?|ignored|filtered out|measured|total|checks?"
+    r"|pending|tests?(?: run| cases)?|assertions|examples?"
     r"|xfailed|xpassed|deselected|warnings?|rerun|subtests passed)"
 )
-_TERM = rf"(?:\d{{1,7}}\s{_WORD}|{_WORD}\s?[:=|]\s?\d{{1,7}})"
+_TERM = rf"(?:\d{{1,7}}\s{_WORD}|{_WORD}\s?[:=|]\s{{0,9}}\d{{1,7}})"
 _COUNTS = re.compile(
-    r"^\W{0,80}(?:[a-z][a-z ]{0,30}:\s{0,9})?"
-    rf"(?P<terms>{_TERM}(?:(?:\s?[,;|/]|\sand|\s)\s?{_TERM}){{0,9}})"
-    r"(?P<took>\sin\s[\d.]{1,12}\s?m?s\b.{0,40})?\W{0,80}$",
+    r"^\W{0,80}(?:(?:doctest\]|failed!\s{1,4}-)\s{1,4}|[a-z][a-z ]{0,30}:\s{0,9})?"
+    rf"(?P<terms>{_TERM}(?:(?:\s{{0,9}}[,;|/]|\sand|\s)\s{{0,9}}{_TERM}){{0,9}})"
+    r"(?P<took>\s(?:in\s|\()[\d.]{1,12}\s?m?s\b.{0,40})?\W{0,80}$",
     re.IGNORECASE,
 )
 """``1 failed, 2 passed in 0.12s``, ``Passed: 3, Failed: 2``, ``Tests: 1 failed, 3 total``."""
 _COUNT = re.compile(
-    rf"(?P<first>\d{{1,7}})\s(?P<word>{_WORD})\b|(?P<label>{_WORD})\s?[:=|]\s?(?P<last>\d{{1,7}})",
+    rf"(?P<first>\d{{1,7}})\s(?P<word>{_WORD})\b"
+    rf"|(?P<label>{_WORD})\s?[:=|]\s{{0,9}}(?P<last>\d{{1,7}})",
     re.IGNORECASE,
 )
 _NUMBER = r"\d{1,3}(?:,\d{3}){1,2}|\d{1,7}"
@@ -93,6 +122,15 @@ _RUNNERS = re.compile(
     r"|\s{0,40}not\sok\s\d{1,7}\b(?!.*#\s?(?i:TODO|SKIP))"  # TAP
     r"|TestResults\(failed=[1-9]"  # doctest
     r"|\d{1,3}%\stests\spassed,\s[1-9]\d{0,6}\stests\sfailed\sout\sof\s"  # ctest
+    r"|\*{3}Test\sFailed\*{3}\s[1-9]"  # doctest
+    r"|make(?:\[\d{1,3}\])?:\s(?:\*{3}\s)?\[[^\]]{1,200}\]\sError\s[1-9]"
+    r"|Exception\sin\sthread\s\S"  # threading
+    r"|Process\s\w{1,40}-\d{1,6}(?::\d{1,6}){0,3}:$"  # multiprocessing, before a traceback
+    r"|Task\sexception\swas\snever\sretrieved"  # asyncio
+    r"|(?i:results?|summary|total)\s?:\s{0,8}[1-9]\d{0,6}\s?/\s?\d{1,7}\s(?:[\w-]{1,30}\s){0,2}"
+    r"failed\b"
+    r"|(?!.{0,80}(?i:expect)).{0,80}(?:[:=]|\.{2,}|(?i:tests?|build|result))\s{0,9}"
+    r"(?:FAIL|FAILED|FAILURE)[!.]?\W{0,8}$"  # Result = FAIL, ** TEST FAILED **, converges ... FAIL
 )
 
 

@@ -46,7 +46,7 @@ from orchestrator.store.errors import DamagedError, StoreError
 _LEAST_S = 5.0
 """Minimum remaining seconds to start the agent."""
 
-_TOLD = 5
+_MOST_LISTED = 5
 """Maximum tests whose root cause is announced."""
 
 logger = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ def _look(deps: FlowDeps, now: AttemptState, order: RetestOptions) -> Value | No
 
 def _is_worth_it(now: AttemptState) -> bool:
     """Whether the jobs ran and the machine still exists."""
-    held = now.lease is not None and now.lease.state is LeaseState.HELD
+    held = now.lease is not None and now.lease.state is LeaseState.ACTIVE
     return held and now.attempt.cause is None and now.run.cancel_requested_at is None
 
 
@@ -262,11 +262,11 @@ def _conclude(deps: FlowDeps, now: AttemptState, retest_sessions: Sequence[Retes
     if not retest_sessions:
         return
     answers = attribute_cell(deps.stores, now.cell)
-    for found in answers[:_TOLD]:
+    for found in answers[:_MOST_LISTED]:
         name = key_of(found.job, found.nodeid) if found.nodeid else found.job
         _tell(deps, now, f"{name}: {found.answer}. {found.sentence}")
-    if len(answers) > _TOLD:
-        left = len(answers) - _TOLD
+    if len(answers) > _MOST_LISTED:
+        left = len(answers) - _MOST_LISTED
         _tell(deps, now, f"and {left} more; `seatrial show {now.run.id}` tells of each")
 
 

@@ -27,7 +27,14 @@ from orchestrator.domain.cell import (
     LeaseFact,
     RunSpec,
 )
-from orchestrator.domain.machine import Login, Machine, Provider, ProviderTraits
+from orchestrator.domain.machine import (
+    ForeignMachineError,
+    Login,
+    Machine,
+    MachineState,
+    Provider,
+    ProviderTraits,
+)
 from orchestrator.domain.outcome import Outcome, Reason
 from orchestrator.domain.run_record import Evidence
 from orchestrator.store.cells import AttemptState
@@ -296,6 +303,28 @@ def record_machine_ended_at(
         return lease
     facts: dict[str, str] = {LeaseFact.ENDED_AT: ended.isoformat()}
     return stores.leases.note(lease.id, facts, simulated=machine.simulated)
+
+
+def require_machine_of(lease: Lease, machine: Machine, project: str) -> None:
+    """Raise ForeignMachineError if the machine is not the one that was launched for the lease.
+
+    A lease of a backup that somebody changed may name any machine of the account. A machine that is
+    only requested may have no tags yet.
+    """
+    if machine.state is MachineState.TERMINATED:
+        return
+    is_unknown = not machine.token and machine.state is MachineState.REQUESTED
+    owner = machine.tags.get("seatrial-project", project)
+    if (machine.token == lease.id or is_unknown) and owner == project:
+        return
+    found = (
+        f"the token {machine.token!r} and the project {owner!r}" if machine.token else "no token"
+    )
+    raise ForeignMachineError(
+        f"{machine.kind} {machine.id} is not ended: it has {found}, and the lease {lease.id} of the"
+        f" project {project!r} names it: end it at the provider if it is yours; the lease is closed"
+        " when it is gone"
+    )
 
 
 def expires_at(spec: RunSpec, lease: Lease) -> datetime:

@@ -23,7 +23,15 @@ from orchestrator.application.cell.flow_context import (
     record_cancel,
     record_failure,
     record_machine_ended_at,
+    require_machine_of,
     tags_of,
+)
+from orchestrator.application.cell.lease_machine import (
+    activate,
+    is_gone,
+    is_young,
+    note_still_ordered,
+    resolve_unanswered_launch,
 )
 from orchestrator.application.cell.place_selection import RankedPlace, refusal_facts
 from orchestrator.application.cell.running import (
@@ -31,7 +39,6 @@ from orchestrator.application.cell.running import (
     note_no_contact,
     note_provider_trouble,
 )
-from orchestrator.application.janitor import MACHINES
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.domain.cell import (
     CellState,
@@ -55,7 +62,6 @@ from orchestrator.domain.machine import (
     MachineError,
     MachineState,
     NotOfferedError,
-    PartialInventoryError,
     Place,
     Provider,
     ProviderError,
@@ -101,19 +107,8 @@ def launch(deps: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) 
         return _refused(deps, now, lease, error, requested_before=asked_before)
     deps.backoff.forget(lease.id)
     is_granted = machine.state is not MachineState.REQUESTED
-    lease = hold(deps, lease, machine, is_granted=is_granted)
+    lease = activate(deps, lease, machine, is_granted=is_granted)
     return _chosen(deps, now, lease) if is_granted else NOT_YET
-
-
-def hold(deps: FlowDeps, lease: Lease, machine: Machine, *, is_granted: bool = False) -> Lease:
-    """Store the machine's id before the provider lists the machine everywhere."""
-    at = deps.clock.now()
-    facts = {**machine.facts, LeaseFact.ASKED_AT: at.isoformat()}
-    if is_granted:
-        facts[LeaseFact.GRANTED_AT] = at.isoformat()
-    return deps.stores.leases.held(
-        lease.id, machine.id, at=at, facts=facts, simulated=machine.simulated
-    )
 
 
 def confirm(deps: FlowDeps, now: AttemptState, lease: Lease, provider: Provider) -> Value | NotYet:
@@ -153,26 +148,14 @@ def _confirmed(
     return _withdraw(deps, now, lease, _NOT_GRANTED, waited, Extent.PLACE)
 
 
-def note_still_ordered(deps: FlowDeps, lease: Lease, machine: Machine, *, at: datetime) -> Lease:
-    """Store at intervals that the machine is not granted yet, so nothing is billed until then.
-
-    A machine without a token is not certainly this one, and may be granted already.
-    """
-    since = lease.billed_from
-    if machine.state is not MachineState.REQUESTED or not machine.token:
-        return lease
-    if since is None or at - since >= timedelta(seconds=deps.timings.note_every_s):
-        facts = {**lease.facts, LeaseFact.ORDERED_AT: at.isoformat()}
-        return deps.stores.leases.note(lease.id, facts, simulated=lease.simulated)
-    return lease
-
-
 def terminate_refused(deps: FlowDeps, lease: Lease, provider: Provider) -> NotYet:
     """Terminate a machine that was refused after its launch, before the next place is tried."""
     try:
-        provider.terminate(lease.machine_id)
-        at = deps.clock.now()
-        machine = provider.inspect(lease.machine_id)
+        at, machine = deps.clock.now(), provider.inspect(lease.machine_id)
+        if not is_gone(deps, lease, machine, at=at):
+            require_machine_of(lease, machine, deps.identity.project)
+            provider.terminate(lease.machine_id)
+            at, machine = deps.clock.now(), provider.inspect(lease.machine_id)
     except ProviderError as error:
         logger.warning("lease %s: not terminated yet: %s", lease.id, error)
         return NOT_YET
@@ -192,66 +175,6 @@ def reconcile(deps: FlowDeps, lease: Lease, provider: Provider) -> NotYet:
     """Resolve a lost launch call whose repetition was refused: adopt the call's machine, if any."""
     resolve_unanswered_launch(deps, lease, provider, refusal=_refusal(lease))
     return NOT_YET
-
-
-def resolve_unanswered_launch(
-    deps: FlowDeps, lease: Lease, provider: Provider, *, refusal: str
-) -> bool:
-    """Adopt the machine of an unanswered launch call, found by its token, or close the lease.
-
-    Returns: Whether the lease was closed.
-    """
-    at = deps.clock.now()
-    if not deps.backoff.is_due(lease.id, at):
-        return False
-    try:
-        found = find_by_token(provider, lease)
-    except ProviderError as error:
-        logger.warning("lease %s: the inventory is not available: %s", lease.id, error)
-        found = None
-    else:
-        is_sure = at - lease.asked_at >= timedelta(seconds=deps.timings.never_made_after_s)
-        if found is None and is_sure:
-            leases = deps.stores.leases
-            leases.gone(lease.id, at=at, cost_usd=Decimal(0), refusal=refusal)
-            return True
-    if found is None:
-        deps.backoff.trouble(lease.id, deps.clock.now())
-    else:
-        deps.backoff.forget(lease.id)
-        hold(deps, lease, found)
-    return False
-
-
-def find_by_token(provider: Provider, lease: Lease) -> Machine | None:
-    """Return the machine with the lease's token. Raises ProviderError."""
-    try:
-        found = provider.inventory()
-    except PartialInventoryError as error:
-        if any(lease.place.startswith(region) for region in error.denied):
-            raise
-        found = error.machines
-    return next((m for m in found if m.kind in MACHINES and m.token == lease.id), None)
-
-
-def is_young(deps: FlowDeps, lease: Lease, *, at: datetime) -> bool:
-    """Whether the provider may not list the machine yet."""
-    return at - lease.asked_at < timedelta(seconds=deps.timings.visible_after_s)
-
-
-def is_gone(deps: FlowDeps, lease: Lease, machine: Machine, *, at: datetime) -> bool:
-    """Whether the machine is certainly gone: a provider may not list it yet.
-
-    Args:
-        deps: The ports.
-        lease: Of the machine.
-        machine: The provider's description of it.
-        at: When the provider was asked; its answer may have taken long.
-    """
-    is_known = bool(machine.token or machine.ended or lease.is_seen)
-    return machine.state is MachineState.TERMINATED and (
-        is_known or not is_young(deps, lease, at=at)
-    )
 
 
 def decide(

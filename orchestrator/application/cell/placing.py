@@ -62,7 +62,7 @@ def poll_placement(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     if lease is None:
         return _reserve(deps, now, provider)
     match lease.state:
-        case LeaseState.HELD:
+        case LeaseState.ACTIVE:
             return confirm(deps, now, lease, provider)
         case LeaseState.RELEASING:
             return terminate_refused(deps, lease, provider)

@@ -16,8 +16,9 @@ from orchestrator.application.cell.flow_context import (
     overdue,
     record_failure,
     record_machine_ended_at,
+    require_machine_of,
 )
-from orchestrator.application.cell.launching import (
+from orchestrator.application.cell.lease_machine import (
     is_gone,
     note_still_ordered,
     resolve_unanswered_launch,
@@ -91,7 +92,7 @@ def _release_lease(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
             return resolve_unanswered_launch(
                 deps, lease, deps.provider(lease.provider), refusal="never made"
             )
-        case LeaseState.HELD:
+        case LeaseState.ACTIVE:
             return _terminate_lease(deps, now, lease)
     return _close_if_gone(deps, now, lease)
 
@@ -100,8 +101,10 @@ def _terminate_lease(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
     """Clean the machine, then terminate it; return whether the lease is closed."""
     if lease.endpoint is not None and not _clean_machine(deps, now, lease, lease.endpoint):
         return False
+    provider = deps.provider(lease.provider)
     try:
-        deps.provider(lease.provider).terminate(lease.machine_id)
+        require_machine_of(lease, provider.inspect(lease.machine_id), deps.identity.project)
+        provider.terminate(lease.machine_id)
     except MachineError as error:
         logger.warning("lease %s: not terminated yet: %s", lease.id, error)
         return False
@@ -139,6 +142,7 @@ def _close_if_gone(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
             deps.stores, lease, machine, since=now.cell.entered_at, at=at
         )
         if not is_gone(deps, lease, machine, at=at):
+            require_machine_of(lease, machine, deps.identity.project)
             provider.terminate(lease.machine_id)
             return False
     except MachineError as error:
@@ -149,7 +153,7 @@ def _close_if_gone(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
     return True
 
 
-_NOT_HELD = (Outcome.PASSED, Outcome.CANCELLED, Outcome.NOT_AVAILABLE)
+_NEVER_HELD = (Outcome.PASSED, Outcome.CANCELLED, Outcome.NOT_AVAILABLE)
 
 
 def hold_outcome(deps: FlowDeps, now: AttemptState) -> Outcome | None:
@@ -158,14 +162,14 @@ def hold_outcome(deps: FlowDeps, now: AttemptState) -> Outcome | None:
     Cancelling the run and the time limit end a hold.
     """
     minutes, lease = now.spec.hold_minutes, now.lease
-    if not minutes or lease is None or lease.state is not LeaseState.HELD:
+    if not minutes or lease is None or lease.state is not LeaseState.ACTIVE:
         return None
     if not isinstance(lease.endpoint, SshEndpoint) or now.run.cancel_requested_at is not None:
         return None
     if overdue(deps, now.cell, minutes * 60) or may_try_again(now):
         return None
     outcome = cell_outcome(deps, now.cell, now.spec, now.attempt.cause).outcome
-    return None if outcome in _NOT_HELD else outcome
+    return None if outcome in _NEVER_HELD else outcome
 
 
 def _notify_hold(deps: FlowDeps, now: AttemptState, outcome: Outcome) -> None:

@@ -130,7 +130,10 @@ def token_create(
         ),
     ] = "run",
     days: Annotated[
-        int, typer.Option("--days", metavar="DAYS", min=1, max=3650, help="Until it expires.")
+        int,
+        typer.Option(
+            "--days", metavar="DAYS", min=1, max=3650, help="Until it expires; 90 by default."
+        ),
     ] = 90,
     as_json: JsonOption = False,
 ) -> None:
@@ -196,7 +199,8 @@ def _session_row(one: BrowserSession) -> dict[str, Text]:
 
 @session_app.command("revoke")
 def session_revoke(
-    context: typer.Context, browser: Annotated[str, typer.Argument(help="A session's id.")]
+    context: typer.Context,
+    browser: Annotated[str, typer.Argument(metavar="SESSION", help="A session's id.")],
 ) -> None:
     """Revoke a browser session: the browser has to sign in again."""
     session = session_of(context)

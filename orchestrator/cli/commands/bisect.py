@@ -17,7 +17,7 @@ from orchestrator.cli.commands.options import CellOption, JsonOption, YesOption
 from orchestrator.cli.errors import FAILED, CliError, RefusalError
 from orchestrator.cli.launch_request import ask
 from orchestrator.cli.session import Session, find_run, session_of
-from orchestrator.cli.waits import RETEST_POLL_S
+from orchestrator.cli.timeouts import RETEST_POLL_S
 from orchestrator.domain.bisect import (
     FoundRevisions,
     InconclusiveSearch,

@@ -11,8 +11,8 @@ from orchestrator.cli.client import read
 from orchestrator.cli.errors import NO_VERDICT, CliError, NoControllerError, RefusalError
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import URGENT_S, Session, is_confirmed
+from orchestrator.cli.timeouts import INVENTORY_POLL_S
 from orchestrator.cli.view.tables import Layout, fitting
-from orchestrator.cli.waits import INVENTORY_POLL_S
 from orchestrator.domain.inventory import StoppedMachine, StopReport
 from orchestrator.domain.machine import MachineState
 from orchestrator.domain.units import plural

@@ -173,9 +173,10 @@ def gate_check(
     body: Json = {"runs": runs, "lineage": lineage, "policy_digest": stored.digest}
     answer = client.post(path, body, key=session.wiring.new_id())
     verdict = read(VerdictResponse, answer)
+    if output is not None:  # before it prints, which ends where nobody reads on
+        write_file(output, client.text(f"/verdicts/{verdict.id}/statement"))
     _show(session, answer, verdict, name=verdict.id, as_json=as_json)
     if output is not None:
-        write_file(output, client.text(f"/verdicts/{verdict.id}/statement"))
         session.say(f"signed: {output}; `seatrial gate verify {output} --key KEYRING` checks it")
     raise typer.Exit(exit_code(verdict.decision, strict=strict))
 

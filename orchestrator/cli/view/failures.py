@@ -10,11 +10,11 @@ from rich.text import Text
 
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.glyphs import style_of, word
+from orchestrator.domain.failure_signature import FailureGroup
 from orchestrator.domain.known_issue import IssueState, IssueUse
 from orchestrator.domain.quarantine import Quarantined, QuarantineState
 from orchestrator.domain.root_cause import DiagnosedTest
 from orchestrator.domain.run_record import RunResponse
-from orchestrator.domain.signature import FailureGroup
 from orchestrator.domain.units import plural
 
 """Tests that a window has room for."""

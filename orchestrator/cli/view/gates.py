@@ -155,10 +155,14 @@ def _blamed(rule: RuleResult) -> list[Mapping[str, str]]:
     return read(list[Mapping[str, str]], rule.inputs.get("blame", []))
 
 
+_TOLD = ("own_environment", "lost_attempts")
+"""Kinds of rules whose every result is to be known."""
+
+
 def _print_visible(session: Session, verdict: Verdict, *, every: bool) -> None:
-    """Print hooks, skips and deselections that can change what a PASS means."""
+    """Print what a rule judges ok and what can change what a PASS means."""
     ok = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.OK and not every]
-    lines = [rule.sentence for rule in ok if rule.kind == "own_environment"]
+    lines = [rule.sentence for rule in ok if rule.kind in _TOLD or rule.inputs.get("renamed")]
     lines += [
         f"{rule.id}: {line}" for rule in ok if rule.kind == "selection" for line in _had(rule)
     ]

@@ -170,7 +170,7 @@ def _pulse(cell: CellRecord, now: datetime) -> Iterator[str]:
         yield line + (f", ~{elapsed(left_s)} left" if left_s is not None else "")
 
 
-TOLD_AT_END = 20
+MOST_AT_END = 20
 
 
 class Display(AbstractContextManager["Display"], Protocol):
@@ -289,7 +289,7 @@ class PlainDisplay:
 
 def bad_lines(bad: tuple[BadTest, ...]) -> list[str]:
     """Return lines of failed tests, up to a limit."""
-    lines = [f"  {test}" for test in bad[:TOLD_AT_END]]
-    if len(bad) > TOLD_AT_END:
-        lines.append(f"  … and {len(bad) - TOLD_AT_END} more; the report names them all")
+    lines = [f"  {test}" for test in bad[:MOST_AT_END]]
+    if len(bad) > MOST_AT_END:
+        lines.append(f"  … and {len(bad) - MOST_AT_END} more; the report names them all")
     return lines

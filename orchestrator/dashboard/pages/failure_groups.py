@@ -45,8 +45,8 @@ from orchestrator.dashboard.table import (
     TableCell,
     Text,
 )
+from orchestrator.domain.failure_signature import Signature
 from orchestrator.domain.failures import FailureClass
-from orchestrator.domain.signature import Signature
 from orchestrator.domain.test_identity import KnownTest
 from orchestrator.domain.units import plural
 from orchestrator.domain.vocabulary import term

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Response
 
-from orchestrator.application.test_grid import (
+from orchestrator.application.result_grid import (
     Grid,
     GridFailureGroup,
     GridFilter,
@@ -30,8 +30,8 @@ from orchestrator.dashboard.responses import (
 )
 from orchestrator.dashboard.table import Column, Number, OutcomeMark, Row, Table, Text
 from orchestrator.domain.cell import Run
+from orchestrator.domain.failure_signature import Signature
 from orchestrator.domain.outcome import Outcome, TestOutcome
-from orchestrator.domain.signature import Signature
 from orchestrator.domain.vocabulary import term
 from orchestrator.store.test_grid import GridCell, GridMark, TestsWanted
 

@@ -28,7 +28,7 @@ from orchestrator.domain.vocabulary import term
 from orchestrator.store.runs import RunsAsked
 
 PAGE_SIZE = 50
-_TOLD_CELLS = 2
+_MOST_CELLS = 2
 _SHORT = 13
 """Characters of an id that two runs of a night do not share."""
 _SHORT_COMMIT = 7
@@ -156,8 +156,8 @@ def _cells(cells: Sequence[Cell]) -> Text:
     other = [cell for cell in done if cell.outcome not in (Outcome.PASSED, None)]
     worst = sorted(other, key=lambda cell: list(Outcome).index(cell.outcome or Outcome.PASSED))
     told = [f"{cell.name} {term(cell.outcome or '').word}" for cell in reversed(worst)]
-    if len(told) > _TOLD_CELLS:
-        told = [*told[:_TOLD_CELLS], f"{len(told) - _TOLD_CELLS} more"]
+    if len(told) > _MOST_CELLS:
+        told = [*told[:_MOST_CELLS], f"{len(told) - _MOST_CELLS} more"]
     if len(done) < len(cells):
         told.insert(0, f"{len(cells) - len(done)} under way")
     return Text(f"{passed} of {len(cells)}", note=", ".join(told))

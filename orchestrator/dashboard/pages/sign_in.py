@@ -45,13 +45,17 @@ from orchestrator.store.audit_recorder import explain
 logger = logging.getLogger(__name__)
 router = APIRouter()
 T = TypeVar("T")
+_UNKNOWN = (
+    "This token is unknown, expired or revoked. A link that `seatrial serve` prints signs in once,"
+    " in its first minutes."
+)
 THREADS = 4
 """Maximum threads that wait for the issuer at once."""
 
 
 @router.get(urls.SIGN_IN)
 async def show_sign_in(request: Request, token: str = "", next: str = urls.BOARD) -> Response:  # noqa: A002
-    """Ask for a token; the one of the link that `serve` prints is filled in.
+    """Ask for a token; the secret of the link that `serve` prints is filled in.
 
     To read this address signs nobody in: any site can make a browser do so.
     """
@@ -147,7 +151,7 @@ async def _signed_in(request: Request, token: str, after: str) -> Response:
     context: Context = request.app.state.context
     session = await run_in_threadpool(sign_in_with_token, context, token.strip())
     if session is None:
-        return _form(request, after, "This token is unknown, expired or revoked.")
+        return _form(request, after, _UNKNOWN)
     return await _began(request, session, after)
 
 

@@ -32,10 +32,10 @@ from orchestrator.dashboard.table import (
     TestCounts,
     Text,
 )
+from orchestrator.domain.failure_signature import BAD
 from orchestrator.domain.flaky import flaky_signal
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import artifacts_of_test
-from orchestrator.domain.signature import BAD
 from orchestrator.domain.test_identity import KnownTest, split_nodeid
 from orchestrator.domain.units import duration, percent, plural
 from orchestrator.domain.vocabulary import term

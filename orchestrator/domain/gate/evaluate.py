@@ -15,20 +15,21 @@ from orchestrator.domain.gate.policy import GatePolicy, counted, some
 from orchestrator.domain.gate.policy_checks import warnings
 from orchestrator.domain.gate.rule_context import RuleContext, is_bad, rule_context
 from orchestrator.domain.gate.rules.approvals import approvals
-from orchestrator.domain.gate.rules.changed_tests import changed_tests, changed_tests_v3
+from orchestrator.domain.gate.rules.changed_tests import changed_tests, changed_tests_v2
 from orchestrator.domain.gate.rules.completeness import missing
 from orchestrator.domain.gate.rules.credibility import (
     attestation,
-    attestation_v3,
+    attestation_v2,
     evidence,
-    evidence_v3,
+    evidence_v2,
     freshness,
+    lost_attempts,
     nothing_passed,
     own_environment,
 )
 from orchestrator.domain.gate.rules.failures import (
     failed_first,
-    failed_first_v3,
+    failed_first_v2,
     flaky,
     known_issues,
     new_failures,
@@ -49,11 +50,11 @@ from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, 
 
 Rule = Callable[[RuleContext], Iterator[RuleResult]]
 _FIRST: tuple[Rule, ...] = (
-    evidence,
+    evidence_v2,
     subject_v1,
     platforms_v2,
     freshness,
-    attestation,
+    attestation_v2,
     jobs_v2,
     degraded,
     missing,
@@ -65,12 +66,12 @@ _FIRST: tuple[Rule, ...] = (
     cost,
 )
 _SECOND: tuple[Rule, ...] = (
-    evidence,
+    evidence_v2,
     subject,
     payload_level,
     platforms_v2,
     freshness,
-    attestation,
+    attestation_v2,
     hardware,
     jobs_v2,
     nothing_passed,
@@ -79,26 +80,26 @@ _SECOND: tuple[Rule, ...] = (
     missing,
     test_sets,
     selection,
-    changed_tests,
+    changed_tests_v2,
     skips_v2,
     new_failures,
-    failed_first,
+    failed_first_v2,
     flaky,
     known_issues,
     performance,
     cost,
 )
 _LATER: Mapping[Rule, Rule] = {
-    evidence: evidence_v3,
-    attestation: attestation_v3,
+    evidence_v2: evidence,
+    attestation_v2: attestation,
     platforms_v2: platforms,
     jobs_v2: jobs,
-    changed_tests: changed_tests_v3,
+    changed_tests_v2: changed_tests,
     skips_v2: skips,
-    failed_first: failed_first_v3,
+    failed_first_v2: failed_first,
 }
-"""Rules of version 3 that replace one of version 2."""
-_THIRD = (*(_LATER.get(rule, rule) for rule in _SECOND), own_environment)
+"""Superseded rules of version 2, with the current ones that replace them."""
+_THIRD = (*(_LATER.get(rule, rule) for rule in _SECOND), own_environment, lost_attempts)
 RULES_BY_VERSION: Mapping[int, tuple[Rule, ...]] = {1: _FIRST, 2: _SECOND, 3: _THIRD}
 """Rules in the order of a verdict's results; none depends on another. A stored verdict is replayed
 by the rules that made it, so a rule with other results needs a new version. Version 3 is not

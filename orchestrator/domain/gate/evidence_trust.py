@@ -41,11 +41,18 @@ def age_doubts(case: RuleContext, cell: CellEvidence) -> Iterator[str]:
 def identity_doubts(
     case: RuleContext, stand: PlatformEvidence, cell: CellEvidence
 ) -> Iterator[str]:
-    """Return doubts about identity: simulated, of another machine, or not attested."""
+    """Return doubts about identity: simulated, of another machine or subject, or not attested."""
     if cell.simulated:
         yield f"{cell.id} is simulated"
     if cell.mismatch:
         yield f"{cell.id} is not what was asked for: {cell.mismatch}"
+    if cell.other_subject:
+        name, version = cell.subject.get("name", ""), cell.subject.get("version", "")
+        yield (
+            f"{cell.id} had {name} {cell.other_subject} installed, while the payload itself is the"
+            f" subject, {name} {version}: its jobs may have imported either; take {name} out of the"
+            " interpreter, or name a wheel in the matrix (`subject.wheel`)"
+        )
     if cell.own_environment and case.policy.spec.evidence.own_environment == "refused":
         yield f"{cell.id} ran among Seatrial's own packages, and an environment of its own is asked"
     allowed = case.policy.spec.evidence.attestation == "optional"

@@ -48,6 +48,7 @@ def is_bad(result: RuleResult) -> bool:
 
 
 ALONE = ("new_failures", "cost")
+"""Kinds that an exception or a waiver names alone; those below are named with a place."""
 _OF_PLATFORM = ("platform", "substitute", "skips")
 _OF_CELL = ("missing", "subject_loaded")
 _OF_JOB = (
@@ -72,7 +73,9 @@ _NEVER = {
     "known_issue": "informational only",
     "quarantine": "informational only",
     "own_environment": "informational only",
+    "lost_attempts": "informational only",
 }
+"""Kinds that nothing waives, with what to do instead."""
 
 
 def rule_fault(rule: str, policy: GatePolicy) -> str:

@@ -168,6 +168,8 @@ class CellEvidence:
     packages: Mapping[str, str] = field(default_factory=dict)
     own_environment: bool = field(default=False, metadata=LATER)
     """Whether its jobs saw the packages of Seatrial's own environment."""
+    lost_attempts: tuple[str, ...] = field(default=(), metadata=LATER)
+    """Earlier attempts that ended while jobs could run, with number, reason and detail."""
     fingerprint: str = ""
     counts: Counts = field(default_factory=Counts)
     jobs: tuple[JobEvidence, ...] = ()
@@ -191,6 +193,10 @@ class CellEvidence:
     """Hardware that the matrix requires."""
     machines: tuple[MachineEvidence, ...] = field(default=(), metadata=LATER)
     """Machines of its jobs; empty for ingested evidence."""
+    other_subject: str = field(default="", metadata=LATER)
+    """Where the payload itself is the subject: another version of it that is installed."""
+    own_baseline: bool = field(default=False, metadata=LATER)
+    """Whether the baseline of its paired benchmarks is the subject itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

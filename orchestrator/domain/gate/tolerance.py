@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from orchestrator.domain.failure_signature import Failure, Signature
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.gate.exception_terms import ExcuseTerms
 from orchestrator.domain.gate.policy import GatePolicy, PolicyIssue
 from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest, JobEvidence, Snapshot
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue, fits
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.signature import Failure, Signature
 
 FLAKY = "flaky"
 """Id of the allowance for flaky tests, and of their rule."""

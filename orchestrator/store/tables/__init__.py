@@ -13,6 +13,14 @@ from orchestrator.store.tables.access import (
     PrunedBlobRow,
     TokenRow,
 )
+from orchestrator.store.tables.failure_tracking import (
+    KnownIssueRow,
+    QuarantineRow,
+    SignatureRow,
+    SignatureSuccessorRow,
+    TestAliasRow,
+    TestRetryRow,
+)
 from orchestrator.store.tables.gates import (
     ApprovalRow,
     GatePolicyRow,
@@ -22,14 +30,6 @@ from orchestrator.store.tables.gates import (
     VerdictRow,
     VerdictRunRow,
     WaiverRow,
-)
-from orchestrator.store.tables.history import (
-    KnownIssueRow,
-    QuarantineRow,
-    SignatureRow,
-    SignatureSuccessorRow,
-    TestAliasRow,
-    TestRetryRow,
 )
 from orchestrator.store.tables.leases import (
     AttestationRow,

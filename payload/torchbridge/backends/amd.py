@@ -163,7 +163,7 @@ class ROCmCompiler:
     @property
     def stats(self) -> CompilerStats:
         """Compilation and cache counts since construction."""
-        return self._cache.told
+        return self._cache.compiler_stats
 
 
 def _compare(name: str, actual: Tensor, expected: Tensor) -> None:

@@ -197,9 +197,9 @@ class Backend:
 
     def get_device_info(self) -> dict[str, Any]:
         """Return backend, device, hardware properties and availability as plain values."""
-        told = {name: getattr(self.hardware, name) for name in _FACTS.split()}
-        told |= {"features": sorted(self.hardware.features), "available": self.is_available}
-        return {"backend": self.name, "device": str(self.device), **told}
+        values = {name: getattr(self.hardware, name) for name in _FACTS.split()}
+        values |= {"features": sorted(self.hardware.features), "available": self.is_available}
+        return {"backend": self.name, "device": str(self.device), **values}
 
     def get_memory_stats(self) -> dict[str, int]:
         """Return `memory.Stats` of the device as a dict, in bytes."""

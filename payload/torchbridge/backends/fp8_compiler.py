@@ -154,11 +154,11 @@ class FP8Compiler:
         before, after = {}, {}
         for name, one in layers.items():
             job = Job(tokens, one.in_features, one.out_features, kept=True)
-            told = predict(job, hardware)
-            if told is None:
+            prediction = predict(job, hardware)
+            if prediction is None:
                 raise ValueError(f"the peaks of {hardware.target} are not known")
-            before[name] = told.plain_s
-            after[name] = told.plain_s if name in odd else told.float8_s
+            before[name] = prediction.plain_s
+            after[name] = prediction.plain_s if name in odd else prediction.float8_s
         factors = {name: before[name] / after[name] for name in layers}
         seconds = sum(before.values()), sum(after.values())
         return SpeedupEstimate(seconds[0] / seconds[1], *seconds, tokens, factors, source)

@@ -90,8 +90,8 @@ def require_libraries() -> None:
 def intel_hardware(architecture: IntelArchitecture, **facts: float) -> Hardware:
     """Build the `Hardware` of an architecture without a device; `facts` set further fields."""
     name = architecture.value
-    told = {"target": "xpu", "features": frozenset(CHIPS[name][0])}
-    return Hardware("intel", f"Intel {name}", name, **told, **facts)
+    values = {"target": "xpu", "features": frozenset(CHIPS[name][0])}
+    return Hardware("intel", f"Intel {name}", name, **values, **facts)
 
 
 class XPUDeviceManager:

@@ -283,8 +283,8 @@ class TPUMemoryManager(MemoryManager):
 
     def free_bytes(self) -> int:
         """Return the free bytes within the settings' share."""
-        told = self.memory()
-        return max(0, int(told.total * self.config.memory_fraction) - told.allocated)
+        usage = self.memory()
+        return max(0, int(usage.total * self.config.memory_fraction) - usage.allocated)
 
     def memory(self) -> memory.Stats:
         """Return the memory usage by XLA, limited to the settings' memory, and add it to the
@@ -293,13 +293,13 @@ class TPUMemoryManager(MemoryManager):
         Raises:
             AllocationError: the runtime does not report memory usage.
         """
-        told, own = self.xla.memory(self.device), self.config.memory_bytes
-        if own is not None and own < told.total:
-            told = replace(told, total=own, free=own - told.allocated)
+        usage, own = self.xla.memory(self.device), self.config.memory_bytes
+        if own is not None and own < usage.total:
+            usage = replace(usage, total=own, free=own - usage.allocated)
         now = self.clock()
         oldest = now - self.config.history_retention_s
-        self._history = [one for one in self._history if one[0] >= oldest] + [(now, told)]
-        return told
+        self._history = [one for one in self._history if one[0] >= oldest] + [(now, usage)]
+        return usage
 
     @property
     def history(self) -> tuple[tuple[float, memory.Stats], ...]:

@@ -249,8 +249,8 @@ class CUDADeviceManager:
         """
         self._require(index)
         found = self.cuda.get_device_properties(index)
-        told = {name: getattr(found, name, None) for name in _PROPERTIES.split()}
-        return {"compute_capability": (found.major, found.minor), **told}
+        values = {name: getattr(found, name, None) for name in _PROPERTIES.split()}
+        return {"compute_capability": (found.major, found.minor), **values}
 
     def synchronize(self) -> None:
         """Synchronise the current device, if there is one."""

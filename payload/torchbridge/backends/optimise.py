@@ -32,9 +32,9 @@ from torchbridge.passes import (
     difference,
     evaluating,
     for_speed,
+    preserve_state,
     relative_error,
     tolerance,
-    undisturbed,
 )
 
 LEVELS = ("conservative", "balanced", "aggressive")
@@ -67,7 +67,7 @@ def fold_conv_bn(model: nn.Module, setting: Setting) -> Result:
         return model, PassResult(name, False, reason=why)
     before = _norms(model)
     try:
-        with undisturbed(model, setting):  # tracing runs what is no module's work
+        with preserve_state(model, setting):  # tracing runs what is no module's work
             pairs = list(_pairs(model))
     except Exception as error:  # fx says no in many ways
         reason = f"the model cannot be traced: {_brief(error)}"
@@ -149,7 +149,7 @@ def compile_model(model: nn.Module, setting: Setting) -> Result:
         why = "no sample inputs to compile with" if setting.compile_backend else "turned off"
         return model, PassResult("compile", False, reason=why)
     compiled = _compiled(model, setting)
-    with undisturbed(model, setting), evaluating(model), torch.no_grad():
+    with preserve_state(model, setting), evaluating(model), torch.no_grad():
         expected = model(*setting.sample_inputs)
         graphs, start = _graphs(), time.perf_counter()
         try:

@@ -265,8 +265,8 @@ class TPUBackend(Backend):
         """
         self.xla, self.degraded = _found(xla)
         if hardware is None and self.xla is not None:
-            told = self.xla.accelerator
-            hardware = Hardware.tpu(told, name=told)
+            kind = self.xla.accelerator
+            hardware = Hardware.tpu(kind, name=kind)
         devices = [] if self.xla is None else self.xla.devices()
         super().__init__(config, hardware=hardware, device=device, devices=devices)
         self.compiler = XLACompiler(self.settings, self.xla) if self.xla is not None else None

@@ -99,8 +99,8 @@ class XLA:
     @property
     def accelerator(self) -> str:
         """The slice's accelerator type, else PJRT's device kind."""
-        told = os.environ.get("TPU_ACCELERATOR_TYPE", "")
-        return told or self.model.xla_device_kind(str(self.device()))
+        data = os.environ.get("TPU_ACCELERATOR_TYPE", "")
+        return data or self.model.xla_device_kind(str(self.device()))
 
     def memory(self, device: torch.device) -> Stats:
         """Return the memory usage of one device in bytes.
@@ -109,17 +109,17 @@ class XLA:
             AllocationError: the runtime does not report memory usage, e.g. PJRT's CPU.
         """
         try:
-            told = self.model.get_memory_info(device)
+            data = self.model.get_memory_info(device)
         except RuntimeError as error:
             raise AllocationError(f"{device} does not tell its memory: {error}") from error
-        used, limit = int(told["bytes_used"]), int(told["bytes_limit"])
-        peak = int(told.get("peak_bytes_used", used))
+        used, limit = int(data["bytes_used"]), int(data["bytes_limit"])
+        peak = int(data.get("peak_bytes_used", used))
         return Stats(limit, limit - used, used, used, peak)
 
     def compilations(self) -> Compilations:
         """Return the compilations of this process."""
-        told = self.module.debug.metrics.metric_data("CompileTime")
-        return Compilations(int(told[0]), told[1] / 1e9) if told else Compilations(0, 0.0)
+        data = self.module.debug.metrics.metric_data("CompileTime")
+        return Compilations(int(data[0]), data[1] / 1e9) if data else Compilations(0, 0.0)
 
     @property
     def matmul_precision(self) -> str:
@@ -295,4 +295,4 @@ class XLACompiler:
     @property
     def stats(self) -> CompilerStats:
         """Compilation and cache counts since construction."""
-        return self._cache.told
+        return self._cache.compiler_stats

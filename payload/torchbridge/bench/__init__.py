@@ -2,43 +2,43 @@
 
 It needs only torch and the standard library, so any payload can copy it:
 
-    duel = Duel(
+    benchmark = Benchmark(
         name="norm/4096",
         subject=Arm("mine", lambda: my_norm(x)),
         baseline=Arm("eager", lambda: F.layer_norm(x, (4096,))),
         equal=close_to(1e-5),
         device=x.device,
-        floor=0.9,  # fails if the whole interval is below
+        threshold=0.9,  # fails if the whole interval is below
         goal=1.5,  # printed, never fails
     )
-    sys.exit(not run_duel(duel, budget_s=10).ok)
+    sys.exit(not run_benchmark(benchmark, budget_s=10).ok)
 
 It prints and emits the ratio of baseline to subject time with its confidence interval, each arm's
 median, quartiles, first call and peak memory, sensor readings, and fractions of the device's peaks.
 `take_turns` runs a benchmark as a resident process, to compare two versions of a payload.
 """
 
+from torchbridge.bench.benchmark import Arm, Benchmark, Equality, Work, close_to, identical
 from torchbridge.bench.cold import Flush
-from torchbridge.bench.duel import Arm, Duel, Equality, Work, close_to, identical
-from torchbridge.bench.gauges import Gauges, last_level_cache
 from torchbridge.bench.interval import Ratio, quad_ratios
 from torchbridge.bench.outcome import Outcome, Sample
 from torchbridge.bench.peak import Peak, peak_of
 from torchbridge.bench.roofline import Roofline, measured_bandwidth
-from torchbridge.bench.run import run_duel
+from torchbridge.bench.run import run_benchmark
+from torchbridge.bench.sensors import Sensors, last_level_cache
 from torchbridge.bench.turns import take_several_turns, take_turns, turns
 
 __all__ = [
     "Arm",
-    "Duel",
+    "Benchmark",
     "Equality",
     "Flush",
-    "Gauges",
     "Outcome",
     "Peak",
     "Ratio",
     "Roofline",
     "Sample",
+    "Sensors",
     "Work",
     "close_to",
     "identical",
@@ -46,7 +46,7 @@ __all__ = [
     "measured_bandwidth",
     "peak_of",
     "quad_ratios",
-    "run_duel",
+    "run_benchmark",
     "take_several_turns",
     "take_turns",
     "turns",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from torchbridge.bench.gauges import last_level_cache
+from torchbridge.bench.sensors import last_level_cache
 
 TIMES = 2  # the largest cache: what is written once does not evict everything from one of its size
 LEAST = 2 * 2**30  # on accelerators: while it is written, the work's launches are made

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from torchbridge import evidence
-from torchbridge.bench.duel import Duel, Equality
-from torchbridge.bench.gauges import summary
+from torchbridge.bench.benchmark import Benchmark, Equality
 from torchbridge.bench.interval import Ratio, quad_ratios
 from torchbridge.bench.peak import Peak
 from torchbridge.bench.roofline import Roofline
+from torchbridge.bench.sensors import summary
 from torchbridge.timing import Spread
 
 ARMS = ("subject", "baseline")
@@ -36,7 +36,7 @@ class Outcome:
     memory.
     """
 
-    duel: Duel
+    benchmark: Benchmark
     equality: Equality
     samples: tuple[Sample, ...] = ()
     calls: int = 1  # per sample
@@ -66,17 +66,17 @@ class Outcome:
 
     @property
     def ok(self) -> bool:
-        """Whether the outputs agree and the interval is not wholly below the floor."""
+        """Whether the outputs agree and the interval is not wholly below the threshold."""
         if not self.equality.equal:
             return False
-        return self.duel.floor is None or self.ratio().high >= self.duel.floor
+        return self.benchmark.threshold is None or self.ratio().high >= self.benchmark.threshold
 
     @property
     def goal_met(self) -> bool | None:
         """Whether the median ratio reaches the goal; None without a goal or samples."""
-        if self.duel.goal is None or not self.samples:
+        if self.benchmark.goal is None or not self.samples:
             return None
-        return self.ratio().median >= self.duel.goal
+        return self.ratio().median >= self.benchmark.goal
 
     @property
     def memory_ratio(self) -> float | None:
@@ -87,9 +87,9 @@ class Outcome:
     @property
     def memory_goal_met(self) -> bool | None:
         """Whether `memory_ratio` is within the goal; None if unknown or without a goal."""
-        if self.duel.memory_goal is None or self.memory_ratio is None:
+        if self.benchmark.memory_goal is None or self.memory_ratio is None:
             return None
-        return self.memory_ratio <= self.duel.memory_goal
+        return self.memory_ratio <= self.benchmark.memory_goal
 
     def agrees(self, confidence: float = 0.99) -> bool:
         """Return whether the interval contains 1, as it must for two identical arms (A/A test)."""
@@ -98,9 +98,9 @@ class Outcome:
 
     def emit(self) -> None:
         """Report metrics with all samples, and the checks, as evidence."""
-        duel, equality = self.duel, self.equality
+        benchmark, equality = self.benchmark, self.equality
         evidence.check(
-            f"{duel.name}/equal",
+            f"{benchmark.name}/equal",
             equality.equal,
             value=_finite(equality.error),
             unit=equality.unit,
@@ -108,16 +108,20 @@ class Outcome:
         )
         if self.samples:
             self._emit_metrics()
-        if self.samples and duel.floor is not None:
+        if self.samples and benchmark.threshold is not None:
             value = self.ratio().median
             evidence.check(
-                f"{duel.name}/floor", self.ok, value=value, unit="x", tolerance=duel.floor
+                f"{benchmark.name}/threshold",
+                self.ok,
+                value=value,
+                unit="x",
+                tolerance=benchmark.threshold,
             )
 
     def _emit_metrics(self) -> None:
-        name = self.duel.name
-        params = {"device": str(self.duel.device), "baseline": self.duel.baseline.name}
-        params |= {**self.duel.params, "cache": self.cache.split(":")[0], "clock": self.clock}
+        name = self.benchmark.name
+        params = {"device": str(self.benchmark.device), "baseline": self.benchmark.baseline.name}
+        params |= {**self.benchmark.params, "cache": self.cache.split(":")[0], "clock": self.clock}
         for arm, metric in zip(ARMS, ("latency", "baseline_latency"), strict=True):
             ms = [1e3 * s for s in self.seconds(arm)]
             evidence.metric(f"{name}/{metric}", ms, unit="ms", direction="lower", **params)
@@ -132,13 +136,13 @@ class Outcome:
 
     def lines(self) -> list[str]:
         """Return the lines to print: the ratio, each arm, then roofline, sensors and goals."""
-        duel = self.duel
+        benchmark = self.benchmark
         if not self.equality.equal:
-            return [f"{duel.name}: {self._said_equal()}: the arms differ, nothing is timed"]
+            return [f"{benchmark.name}: {self._equality_text()}: the arms differ, nothing is timed"]
         ratio = self.ratio()
-        table = [f"{duel.name}: {ratio} of {duel.baseline.name}, {self._how_sure(ratio)}"]
+        table = [f"{benchmark.name}: {ratio} of {benchmark.baseline.name}, {self._how_sure(ratio)}"]
         table += [self._arm_line(arm, title) for arm, title in zip(ARMS, self._titles, strict=True)]
-        table.append(f"  {self._said_equal()}; {self.clock}, cache {self.cache}")
+        table.append(f"  {self._equality_text()}; {self.clock}, cache {self.cache}")
         if self.roofline is not None and str(self.roofline):
             table.append(f"  {self.roofline}")
         readings = summary(sample.readings for sample in self.samples)
@@ -148,13 +152,13 @@ class Outcome:
 
     @property
     def _titles(self) -> tuple[str, str]:
-        return self.duel.subject.name, self.duel.baseline.name
+        return self.benchmark.subject.name, self.benchmark.baseline.name
 
     def _how_sure(self, ratio: Ratio) -> str:
         each = f", {self.calls} calls a sample" if self.calls > 1 else ""
         return f"{ratio.confidence:.1%} interval of {ratio.quads} ABBA quads{each}"
 
-    def _said_equal(self) -> str:
+    def _equality_text(self) -> str:
         equality = self.equality
         word = "equal" if equality.equal else "not equal"
         return f"{word}: {equality.error:.2g} {equality.unit}, {equality.tolerance:g} allowed"
@@ -169,33 +173,35 @@ class Outcome:
         return f"  {title:<28} {spread.median:>10.4g} ms {quartiles:<22} {first}, {memory}"
 
     def _marks(self, ratio: Ratio) -> list[str]:
-        duel, marks = self.duel, []
-        if duel.floor is not None:
-            marks.append(f"floor {duel.floor:g}x {'kept' if self.ok else 'MISSED'}")
-        if duel.goal is not None:
-            whole = ", the whole interval above" if ratio.low >= duel.goal else ""
-            marks.append(f"goal {duel.goal:g}x {'met' + whole if self.goal_met else 'not met'}")
-        if duel.memory_goal is not None:
+        benchmark, marks = self.benchmark, []
+        if benchmark.threshold is not None:
+            marks.append(f"threshold {benchmark.threshold:g}x {'kept' if self.ok else 'MISSED'}")
+        if benchmark.goal is not None:
+            whole = ", the whole interval above" if ratio.low >= benchmark.goal else ""
+            marks.append(
+                f"goal {benchmark.goal:g}x {'met' + whole if self.goal_met else 'not met'}"
+            )
+        if benchmark.memory_goal is not None:
             share, met = self.memory_ratio, "met" if self.memory_goal_met else "not met"
-            said = "not known" if share is None else f"{share:.3f}x of the baseline's, {met}"
-            marks.append(f"memory goal {duel.memory_goal:g}x: {said}")
+            text = "not known" if share is None else f"{share:.3f}x of the baseline's, {met}"
+            marks.append(f"memory goal {benchmark.memory_goal:g}x: {text}")
         return [f"  {'; '.join(marks)}"] if marks else []
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything, including all samples, in JSON's types."""
-        duel = self.duel
-        told: dict[str, Any] = {
-            "name": duel.name,
-            "subject": duel.subject.name,
-            "baseline": duel.baseline.name,
-            "device": str(duel.device),
-            "params": dict(duel.params),
+        benchmark = self.benchmark
+        values: dict[str, Any] = {
+            "name": benchmark.name,
+            "subject": benchmark.subject.name,
+            "baseline": benchmark.baseline.name,
+            "device": str(benchmark.device),
+            "params": dict(benchmark.params),
             "equality": asdict(self.equality) | {"error": _finite(self.equality.error)},
             "ok": self.ok,
-            "floor": duel.floor,
-            "goal": duel.goal,
+            "threshold": benchmark.threshold,
+            "goal": benchmark.goal,
             "goal_met": self.goal_met,
-            "memory_goal": duel.memory_goal,
+            "memory_goal": benchmark.memory_goal,
             "memory_ratio": self.memory_ratio,
             "memory_goal_met": self.memory_goal_met,
             "clock": self.clock,
@@ -207,9 +213,9 @@ class Outcome:
             "samples": [asdict(sample) for sample in self.samples],
         }
         if self.samples:
-            told["ratio"] = asdict(self.ratio())
-            told["ratio_99"] = asdict(self.ratio(0.99))
-        return told
+            values["ratio"] = asdict(self.ratio())
+            values["ratio_99"] = asdict(self.ratio(0.99))
+        return values
 
 
 def _finite(error: float) -> float | None:

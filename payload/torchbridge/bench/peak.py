@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from torchbridge.bench.duel import Arm
+from torchbridge.bench.benchmark import Arm
 from torchbridge.device import synchronise
 
 _RESET_PEAK = "5"  # proc(5), /proc/pid/clear_refs: the peak of the resident size

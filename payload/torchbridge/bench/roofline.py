@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from torchbridge.bench.duel import Arm, Work
+from torchbridge.bench.benchmark import Arm, Work
 from torchbridge.bench.stopwatch import Stopwatch
 from torchbridge.hardware import Hardware
 from torchbridge.peaks import peak_bandwidth, peak_flops

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import torch
 
-from torchbridge.bench.duel import Arm, Duel, Equality
-from torchbridge.bench.gauges import Gauges
+from torchbridge.bench.benchmark import Arm, Benchmark, Equality
 from torchbridge.bench.interval import Ratio, order, quad_ratios
 from torchbridge.bench.outcome import ARMS, Outcome, Sample
 from torchbridge.bench.peak import peak_of
 from torchbridge.bench.roofline import Roofline, measured_bandwidth
+from torchbridge.bench.sensors import Sensors
 from torchbridge.bench.stopwatch import Stopwatch
 from torchbridge.hardware import probe
 from torchbridge.timing import Spread, until_steady
@@ -25,8 +25,8 @@ _PAIRS_OF_QUAD = 2
 _LOOKS = 1.25  # times as many quads each time it is looked whether they are enough
 
 
-def run_duel(
-    duel: Duel,
+def run_benchmark(
+    benchmark: Benchmark,
     *,
     pairs: int = 60,
     at_least: int = 12,
@@ -42,57 +42,61 @@ def run_duel(
     `precision` times its median. Warm-up may take a quarter of the budget more. Arms that disagree
     are not timed.
     """
-    outcome = _fight(duel, Limits(pairs, at_least, budget_s, precision, confidence))
+    outcome = _run(benchmark, Limits(pairs, at_least, budget_s, precision, confidence))
     outcome.emit()
     if not quiet:
         print(*outcome.lines(), sep="\n", flush=True)
     return outcome
 
 
-def _fight(duel: Duel, limits: Limits) -> Outcome:
-    first_s, equality = compare_outputs(duel)
+def _run(benchmark: Benchmark, limits: Limits) -> Outcome:
+    first_s, equality = compare_outputs(benchmark)
     if not equality.equal:
-        return Outcome(duel, equality, first_s=first_s)
-    watch, cache = Stopwatch(duel.device), "warm"
-    if duel.cold:
-        watch, flush = Stopwatch.cold(duel.device)
+        return Outcome(benchmark, equality, first_s=first_s)
+    watch, cache = Stopwatch(benchmark.device), "warm"
+    if benchmark.cold:
+        watch, flush = Stopwatch.cold(benchmark.device)
         cache = f"cold: {flush.describe()}"
-    steady = [warm_to_steady(watch, arm, limits.budget_s / 8) for arm in arms_of(duel).values()]
-    peaks = {name: peak_of(arm, duel.device) for name, arm in arms_of(duel).items()}
-    arms = arms_of(duel).values()
-    calls, times = repeats(arms, duel.device, min(steady), cold=duel.cold)
-    samples = Sampling(duel, watch, calls, times).take(limits)
-    outcome = Outcome(duel, equality, samples, calls * times, watch.kind, cache, first_s, peaks)
+    steady = [
+        warm_to_steady(watch, arm, limits.budget_s / 8) for arm in arms_of(benchmark).values()
+    ]
+    peaks = {name: peak_of(arm, benchmark.device) for name, arm in arms_of(benchmark).items()}
+    arms = arms_of(benchmark).values()
+    calls, times = repeats(arms, benchmark.device, min(steady), cold=benchmark.cold)
+    samples = Sampling(benchmark, watch, calls, times).take(limits)
+    outcome = Outcome(
+        benchmark, equality, samples, calls * times, watch.kind, cache, first_s, peaks
+    )
     return _with_roofline(outcome)
 
 
-def arms_of(duel: Duel) -> dict[str, Arm]:
+def arms_of(benchmark: Benchmark) -> dict[str, Arm]:
     """Return the arms by the names "subject" and "baseline"."""
-    return dict(zip(ARMS, (duel.subject, duel.baseline), strict=True))
+    return dict(zip(ARMS, (benchmark.subject, benchmark.baseline), strict=True))
 
 
-def compare_outputs(duel: Duel) -> tuple[dict[str, float], Equality]:
+def compare_outputs(benchmark: Benchmark) -> tuple[dict[str, float], Equality]:
     """Return seconds of the first calls by arm, and the worst agreement of all rounds.
 
     It stops at the first disagreement. Afterwards the first input is set again.
     """
     first_s: dict[str, float] = {}
     worst: Equality | None = None
-    watch = Stopwatch(duel.device)
-    for number in range(duel.rounds if duel.inputs else 1):
-        if duel.inputs is not None:
-            duel.inputs(number)
+    watch = Stopwatch(benchmark.device)
+    for number in range(benchmark.rounds if benchmark.inputs else 1):
+        if benchmark.inputs is not None:
+            benchmark.inputs(number)
         outputs = []
-        for name, arm in arms_of(duel).items():
+        for name, arm in arms_of(benchmark).items():
             output, seconds = _first_call(arm, watch)
             first_s.setdefault(name, seconds)
             outputs.append(output)
-        found = duel.equal(*outputs)
+        found = benchmark.equal(*outputs)
         worst = found if worst is None or not found.equal or found.error > worst.error else worst
         if not found.equal:
             break
-    if duel.inputs is not None:
-        duel.inputs(0)
+    if benchmark.inputs is not None:
+        benchmark.inputs(0)
     assert worst is not None
     return first_s, worst
 
@@ -168,17 +172,17 @@ class Sampling:
 
     def __init__(
         self,
-        duel: Duel,
+        benchmark: Benchmark,
         watch: Stopwatch,
         calls: int = 1,
         times: int = 1,
         *,
         read: Callable[[], dict[str, float]] | None = None,
     ) -> None:
-        self._arms = arms_of(duel)
+        self._arms = arms_of(benchmark)
         self._watch = watch
         self._repeats = calls, times
-        self._read = read or Gauges(duel.device).read
+        self._read = read or Sensors(benchmark.device).read_sensors
 
     def take(self, limits: Limits) -> tuple[Sample, ...]:
         """Take complete quads until the limits are reached."""
@@ -200,7 +204,7 @@ def _copied(device: torch.device) -> float | None:
 
 
 def _with_roofline(outcome: Outcome) -> Outcome:
-    work, device = outcome.duel.work, outcome.duel.device
+    work, device = outcome.benchmark.work, outcome.benchmark.device
     if work is None:
         return outcome
     copied = _copied(device) if work.bytes and device.type in ("cpu", "cuda") else None

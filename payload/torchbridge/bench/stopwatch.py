@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import torch
 
+from torchbridge.bench.benchmark import Arm
 from torchbridge.bench.cold import Flush
-from torchbridge.bench.duel import Arm
 from torchbridge.device import synchronise
 
 Clock = Callable[[], float]

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from torchbridge import evidence
-from torchbridge.bench.duel import Arm
+from torchbridge.bench.benchmark import Arm
 from torchbridge.bench.run import repeats, warm_to_steady
 from torchbridge.bench.stopwatch import Stopwatch
 

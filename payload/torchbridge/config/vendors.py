@@ -109,8 +109,8 @@ class NVIDIAConfig(VendorConfig):
     def check(self) -> None:
         """Check ranges, and that the architecture has FP8 if that is enabled."""
         VendorConfig.check(self)
-        told = self.architecture is not NVIDIAArchitecture.AUTO
-        lacking = told and not nvidia_architecture_has(self.architecture.value, "fp8")
+        given = self.architecture is not NVIDIAArchitecture.AUTO
+        lacking = given and not nvidia_architecture_has(self.architecture.value, "fp8")
         rule = "fp8_enabled needs ada (sm_89) or later"
         self.require(not (self.fp8_enabled and lacking), rule, self.architecture)
 
@@ -135,7 +135,7 @@ class AMDConfig(VendorConfig):
     kernel_cache_size: int = 100
 
     def check(self) -> None:
-        """Check ranges."""
+        """Check the ranges of the settings."""
         VendorConfig.check(self)
         size = self.kernel_cache_size
         self.require(size >= 1, "kernel_cache_size must be at least 1", size)
@@ -178,10 +178,10 @@ def detect_tpu_version(accelerator: str | None = None) -> TPUVersion:
     Raises:
         ValueError: the generation is unknown.
     """
-    told = _told(accelerator)
-    version = tpu_version(told)
-    if told and not version:
-        raise ValueError(f"TPU {told!r} is not known; known: {', '.join(TPU_CHIPS)}")
+    given = _accelerator_type(accelerator)
+    version = tpu_version(given)
+    if given and not version:
+        raise ValueError(f"TPU {given!r} is not known; known: {', '.join(TPU_CHIPS)}")
     return TPUVersion(version or "auto")
 
 
@@ -190,7 +190,7 @@ def detect_tpu_topology(accelerator: str | None = None, *, slices: int = 1) -> T
 
     More than one of `slices` that compute together are a superpod.
     """
-    found = re.fullmatch(r"[a-z0-9]+-(\d+)", _told(accelerator))
+    found = re.fullmatch(r"[a-z0-9]+-(\d+)", _accelerator_type(accelerator))
     if slices > 1:
         return TPUTopology.SUPERPOD
     if found is None:
@@ -198,7 +198,7 @@ def detect_tpu_topology(accelerator: str | None = None, *, slices: int = 1) -> T
     return TPUTopology.SINGLE if int(found[1]) <= _SINGLE_HOST else TPUTopology.POD
 
 
-def _told(accelerator: str | None) -> str:
+def _accelerator_type(accelerator: str | None) -> str:
     return os.environ.get("TPU_ACCELERATOR_TYPE", "") if accelerator is None else accelerator
 
 

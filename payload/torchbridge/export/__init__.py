@@ -21,11 +21,11 @@ from torchbridge.export.metadata import (
     create_metadata_from_model,
 )
 from torchbridge.export.publish import (
-    Exported,
     ExportMismatch,
     ExportResult,
     ExportUnavailable,
-    Verified,
+    LoadedFile,
+    Verification,
     verify,
 )
 
@@ -34,12 +34,12 @@ __all__ = [
     "ExportMismatch",
     "ExportResult",
     "ExportUnavailable",
-    "Exported",
     "FusionMetadata",
     "HardwareMetadata",
+    "LoadedFile",
     "OptimizationMetadata",
     "Plan",
-    "Verified",
+    "Verification",
     "create_metadata_from_model",
     "draw_inputs",
     "export_to_aotinductor",

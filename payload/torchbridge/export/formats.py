@@ -24,11 +24,11 @@ from torch import Tensor, nn
 from torchbridge.export.inputs import Plan
 from torchbridge.export.metadata import KEY, OptimizationMetadata
 from torchbridge.export.publish import (
-    Exported,
     ExportMismatch,
     ExportResult,
     ExportUnavailable,
-    Verified,
+    LoadedFile,
+    Verification,
     publish,
     require,
 )
@@ -52,9 +52,9 @@ SUFFIXES = {"torch_export": ".pt2", "aotinductor": ".pt2", "onnx": ".onnx"}
 Inputs = Union[Tensor, Sequence[Tensor]]  # noqa: UP007  evaluated by Python 3.10 too
 
 
-def _facts(told: Mapping[str, str]) -> OptimizationMetadata | None:
+def _facts(texts: Mapping[str, str]) -> OptimizationMetadata | None:
     """The metadata among texts by name; None in files of others."""
-    return OptimizationMetadata.from_json(told[KEY]) if told.get(KEY) else None
+    return OptimizationMetadata.from_json(texts[KEY]) if texts.get(KEY) else None
 
 
 def _publish(
@@ -65,7 +65,7 @@ def _publish(
     options: dict[str, Any],
     *,
     write: Callable[[Plan, Path, str], None],
-    load: Callable[[Path], Exported],
+    load: Callable[[Path], LoadedFile],
 ) -> ExportResult:
     """`publish` by the plan that the options `dynamic` and `checks` make."""
     suffix = SUFFIXES.get(name)
@@ -106,11 +106,11 @@ def trace(model: nn.Module, plan: Plan) -> ExportedProgram:
     return torch.export.export(model, plan.example, dynamic_shapes=plan.shapes, strict=False)
 
 
-def load_torch_export(path: str | Path) -> Exported:
+def load_torch_export(path: str | Path) -> LoadedFile:
     """Load a program; it runs on the device it was exported on."""
     extra = {KEY: ""}
     program = torch.export.load(Path(path), extra_files=extra)
-    return Exported("torch_export", program.module(), _facts(extra))
+    return LoadedFile("torch_export", program.module(), _facts(extra))
 
 
 def export_to_aotinductor(
@@ -145,12 +145,12 @@ def find_compiler(environment: Mapping[str, str] = os.environ) -> str | None:
     return shutil.which(environment.get("CXX", "g++"), path=environment.get("PATH"))
 
 
-def load_aotinductor(path: str | Path) -> Exported:
+def load_aotinductor(path: str | Path) -> LoadedFile:
     """Load a compiled package; it runs on the device type it was compiled for."""
     from torch._inductor import aoti_load_package
 
     package = aoti_load_package(str(path))
-    return Exported("aotinductor", package, _facts(package.loader.get_metadata()))
+    return LoadedFile("aotinductor", package, _facts(package.loader.get_metadata()))
 
 
 def export_to_onnx(
@@ -173,9 +173,9 @@ def export_to_onnx(
     def write(plan: Plan, draft: Path, facts: str) -> None:
         import onnx
 
-        told = {"dynamo": True, "dynamic_shapes": plan.shapes, "verbose": False}
+        texts = {"dynamo": True, "dynamic_shapes": plan.shapes, "verbose": False}
         with _quietly():
-            program = torch.onnx.export(model, plan.example, **told)
+            program = torch.onnx.export(model, plan.example, **texts)
             program.save(str(draft), external_data=False)
         proto = onnx.load(draft)
         for node in proto.graph.node:
@@ -218,7 +218,7 @@ def _on_cpu(inputs: Inputs) -> tuple[Tensor, ...]:
     return tuple(tensor.cpu() for tensor in inputs)
 
 
-def load_onnx(path: str | Path) -> Exported:
+def load_onnx(path: str | Path) -> LoadedFile:
     """Load an ONNX Runtime session on the CPU, called with tensors and returning tensors."""
     require("onnx", "onnxruntime")
     import onnxruntime
@@ -234,7 +234,7 @@ def load_onnx(path: str | Path) -> Exported:
         tensors = tuple(torch.from_numpy(array) for array in outputs)
         return tensors[0] if len(tensors) == 1 else tensors
 
-    return Exported("onnx", run, _facts(session.get_modelmeta().custom_metadata_map))
+    return LoadedFile("onnx", run, _facts(session.get_modelmeta().custom_metadata_map))
 
 
 def export_to_safetensors(
@@ -258,7 +258,7 @@ def export_to_safetensors(
 
         save_file(tensors, draft, {KEY: facts, ALIASES: json.dumps(aliases)})
 
-    def load(draft: Path) -> Exported:
+    def load(draft: Path) -> LoadedFile:
         copied = _wiped(model)
         exported = load_safetensors(draft, copied)
         _same_bits(copied.state_dict(), model.state_dict())
@@ -292,7 +292,7 @@ def stored_tensors(model: nn.Module) -> tuple[dict[str, Tensor], dict[str, str]]
     return tensors, aliases
 
 
-def load_safetensors(path: str | Path, model: nn.Module) -> Exported:
+def load_safetensors(path: str | Path, model: nn.Module) -> LoadedFile:
     """Load the tensors of a file into `model`, which must have the same names, shapes and dtypes.
 
     Raises:
@@ -303,13 +303,13 @@ def load_safetensors(path: str | Path, model: nn.Module) -> Exported:
     from safetensors import safe_open
 
     with safe_open(str(path), framework="pt") as file:
-        told = file.metadata() or {}
+        texts = file.metadata() or {}
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    for alias, name in json.loads(told.get(ALIASES, "{}")).items():
+    for alias, name in json.loads(texts.get(ALIASES, "{}")).items():
         tensors[alias] = tensors[name]
     _refuse_other(tensors, model.state_dict(), path)
     model.load_state_dict(tensors)
-    return Exported("safetensors", model, _facts(told))
+    return LoadedFile("safetensors", model, _facts(texts))
 
 
 def _refuse_other(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], path) -> None:
@@ -324,7 +324,7 @@ def _refuse_other(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], pat
 
 def _same_bits(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
     other = [
-        Verified((tuple(one.shape),), math.inf, 0.0, f"{name} came back with other bits")
+        Verification((tuple(one.shape),), math.inf, 0.0, f"{name} came back with other bits")
         for name, one in wanted.items()
         if not torch.equal(_bits(one), _bits(found[name]))
     ]
@@ -380,12 +380,12 @@ def export_to_torchscript(
     return _publish("torchscript", model, path, sample_inputs, options, **how)
 
 
-def load_torchscript(path: str | Path) -> Exported:
+def load_torchscript(path: str | Path) -> LoadedFile:
     """Load a script; it runs on the device it was exported on."""
     extra = {KEY: ""}
     with _undeprecated():
         script = torch.jit.load(str(path), _extra_files=extra)
-    return Exported("torchscript", script, _facts(extra))
+    return LoadedFile("torchscript", script, _facts(extra))
 
 
 @contextlib.contextmanager

@@ -118,8 +118,8 @@ class OptimizationMetadata(_Facts):
             ValueError: a key is unknown, or the schema is another one.
         """
         if facts.get("schema") != SCHEMA:
-            told = facts.get("schema")
-            raise ValueError(f"metadata of schema {told}; this library reads schema {SCHEMA}")
+            found = facts.get("schema")
+            raise ValueError(f"metadata of schema {found}; this library reads schema {SCHEMA}")
         known = dict(facts)
         known["fusions"] = [FusionMetadata.from_dict(one) for one in known.get("fusions", ())]
         known["hardware"] = HardwareMetadata.from_dict(known.get("hardware", {}))

@@ -24,7 +24,7 @@ TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 5e-3, torc
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class Verification:
     """Comparison of the re-loaded file with the model on one input.
 
     `max_difference` is the largest |file - model| over the largest |model| of all outputs;
@@ -50,7 +50,7 @@ class ExportResult:
     format: str
     size_bytes: int
     seconds: float
-    verified: tuple[Verified, ...]
+    verified: tuple[Verification, ...]
 
     @property
     def max_difference(self) -> float:
@@ -69,7 +69,7 @@ class ExportResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class LoadedFile:
     """A re-loaded export, called like the model; `metadata` is None in files of other writers."""
 
     format: str
@@ -84,7 +84,7 @@ class Exported:
 class ExportMismatch(RuntimeError):
     """The re-loaded file disagrees with the model; no file was left behind."""
 
-    def __init__(self, file_format: str, verified: Sequence[Verified], advice: str) -> None:
+    def __init__(self, file_format: str, verified: Sequence[Verification], advice: str) -> None:
         bad = [one for one in verified if not one.good]
         worst = max(bad, key=lambda one: (bool(one.trouble), one.max_difference))
         what = worst.trouble or f"difference {worst.max_difference:.1e} is over {worst.tolerance:g}"
@@ -138,10 +138,10 @@ def answers(model: nn.Module, checks: Sequence[Inputs]) -> list[list[Tensor]]:
         TypeError: the outputs hold no tensors.
     """
     with evaluating(model), torch.no_grad():
-        told = [[leaf.clone() for leaf in leaves(model(*_copies(one)))] for one in checks]
-    if not all(told):
+        found = [[leaf.clone() for leaf in leaves(model(*_copies(one)))] for one in checks]
+    if not all(found):
         raise TypeError(f"{type(model).__name__} gives no tensors: there is nothing to compare")
-    return told
+    return found
 
 
 def verify(
@@ -152,7 +152,7 @@ def verify(
     *,
     tolerance: float | None = None,
     advice: str = "",
-) -> tuple[Verified, ...]:
+) -> tuple[Verification, ...]:
     """Compare the outputs of `run` with the expected ones on every check.
 
     `tolerance` is by default that of the output's dtype.
@@ -170,7 +170,7 @@ def verify(
 
 def _compared(
     run: Callable[..., Any], inputs: Inputs, expected: Sequence[Tensor], tolerance: float | None
-) -> Verified:
+) -> Verification:
     shapes = tuple(tuple(tensor.shape) for tensor in inputs)
     limits = [
         TOLERANCE.get(leaf.dtype, 0.0) if tolerance is None else tolerance for leaf in expected
@@ -180,14 +180,14 @@ def _compared(
             actual = leaves(run(*_copies(inputs)))
     except Exception as error:
         text = f"{type(error).__name__}: {error}".splitlines()[0][:300]
-        return Verified(shapes, math.inf, min(limits), text)
+        return Verification(shapes, math.inf, min(limits), text)
     kinds = [[(tuple(leaf.shape), leaf.dtype) for leaf in side] for side in (actual, expected)]
     if kinds[0] != kinds[1]:
         text = f"outputs {kinds[0]} instead of {kinds[1]}"
-        return Verified(shapes, math.inf, min(limits), text)
+        return Verification(shapes, math.inf, min(limits), text)
     gaps = [difference(a, e) for a, e in zip(actual, expected, strict=True)]
     worst, limit = max(zip(gaps, limits, strict=True), key=lambda pair: pair[0] - pair[1])
-    return Verified(shapes, worst, limit)
+    return Verification(shapes, worst, limit)
 
 
 def _copies(inputs: Inputs) -> Inputs:
@@ -202,7 +202,7 @@ def publish(
     plan: Plan,
     *,
     write: Callable[[Path, str], None],
-    load: Callable[[Path], Exported],
+    load: Callable[[Path], LoadedFile],
     advice: str,
     tolerance: float | None = None,
     metadata: OptimizationMetadata | None = None,
@@ -233,7 +233,7 @@ def publish(
     return ExportResult(path, file_format, path.stat().st_size, seconds, verified)
 
 
-def _loaded(load: Callable[[Path], Exported], draft: Path) -> Callable[..., Any]:
+def _loaded(load: Callable[[Path], LoadedFile], draft: Path) -> Callable[..., Any]:
     """The file as something to run; one that cannot be loaded fails on every input."""
     try:
         return load(draft)

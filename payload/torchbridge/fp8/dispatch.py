@@ -136,9 +136,9 @@ class Choice:
     reason: str
     plain: Path
 
-    def told(self, taken: str) -> str:
-        """Return "`taken` (reason)" for logs."""
-        return f"{taken} ({self.reason})"
+    def describe(self, path: str) -> str:
+        """Return "path (reason)" for logs."""
+        return f"{path} ({self.reason})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +179,7 @@ def choose(job: Job, hardware: Hardware) -> Choice:
         float8 = False
     elif predicted is None:
         target = hardware.target or hardware.name
-        float8, reason = job.stored, f"not predicted: the peaks of {target} are not told"
+        float8, reason = job.stored, f"not predicted: the peaks of {target} are unknown"
     else:
         float8, ratio = predicted.ratio > 1, predicted.ratio
         verdict = f"faster than {plain}" if float8 else "slower in float8"

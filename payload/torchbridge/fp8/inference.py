@@ -70,7 +70,7 @@ class FP8InferenceLinear(PinnedDtypes):
     @property
     def path_taken(self) -> str:
         """How the last forward was computed."""
-        return self.taken.name if self.choice is None else self.choice.told(self.taken.name)
+        return self.taken.name if self.choice is None else self.choice.describe(self.taken.name)
 
     @property
     def fallback(self) -> str | None:

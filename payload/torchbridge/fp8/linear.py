@@ -94,7 +94,7 @@ class NativeFP8Linear(nn.Linear):
         if not self.paths:
             return None
         name = self.paths["forward"].name
-        return name if self.choice is None else self.choice.told(name)
+        return name if self.choice is None else self.choice.describe(name)
 
     @property
     def fallback(self) -> str | None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -20,7 +18,6 @@ from torchbridge.float8 import (
     native_dtype,
     scale_from_amax,
 )
-from torchbridge.fp8 import transformer_engine
 from torchbridge.fp8.conversion import (
     PinnedDtypes,
     adopt,
@@ -45,8 +42,7 @@ class FP8Config:
     a headroom of 2 ** `margin`. `granularity` applies to dynamic scales. The loss scale for float16
     starts at `initial_scale`, is multiplied by `growth_factor` after `growth_interval` good steps,
     and by `backoff_factor` when a gradient is not finite. `path` and `fast_accum` are
-    NativeFP8Linear's. `use_te_linear` uses Transformer Engine's layers if the package and a CUDA
-    device are present.
+    NativeFP8Linear's.
 
     Raises:
         ValueError: a setting is invalid.
@@ -63,7 +59,6 @@ class FP8Config:
     amax_history_len: int = 1024
     amax_compute_algo: str = "max"
     margin: int = 2
-    use_te_linear: bool = True
     path: str | None = None
     fast_accum: bool = True
 
@@ -228,21 +223,12 @@ class FP8TrainingEngine:
     Entering (or `setup`) replaces the layers, leaving (or `restore`) restores the original ones;
     the parameters are the same objects, so any optimizer stays valid. The loss is scaled if
     autocast computes in float16: steps with non-finite gradients are skipped and counted, which
-    synchronises the device. float32 and bfloat16 need no loss scale and no synchronisation. `te` is
-    the Transformer Engine package, by default the installed one if the config asks for it and it
-    supports the config on this device. `path_taken` is transformer_engine or native; `fallback`
-    says why the first was requested and not used.
+    synchronises the device. float32 and bfloat16 need no loss scale and no synchronisation.
     """
 
-    def __init__(
-        self, model: nn.Module, config: FP8Config | None = None, *, te: ModuleType | None = None
-    ) -> None:
+    def __init__(self, model: nn.Module, config: FP8Config | None = None) -> None:
         self.model, self.config = model, config or FP8Config()
         self.device = next(model.parameters()).device
-        self.te, self.fallback = te, None
-        if te is None and self.config.use_te_linear:
-            self.fallback = transformer_engine.why_not(self.device, self.config)
-            self.te = transformer_engine.load() if self.fallback is None else None
         self.steps = self.overflows = 0
         self._scaled = False  # are there gradients of a scaled loss?
         self.scaler = torch.amp.GradScaler(
@@ -256,11 +242,6 @@ class FP8TrainingEngine:
         self._originals: dict[nn.Module, nn.Module] = {}  # by what stands in for them
 
     @property
-    def path_taken(self) -> str:
-        """Either "transformer_engine" or "native"."""
-        return "native" if self.te is None else "transformer_engine"
-
-    @property
     def loss_scale(self) -> float:
         """The factor of the next loss in float16."""
         return self.scaler.get_scale()
@@ -269,17 +250,14 @@ class FP8TrainingEngine:
         """Replace the linear layers, once.
 
         Raises:
-            ValueError: there is no layer to convert, or Transformer Engine lacks the formats.
+            ValueError: there is no layer to convert.
         """
         if self._originals:
             return self
-        layers = list(linear_layers(self.model).values())
-        if self.te is not None:
-            transformer_engine.recipe(self.config, self.te)  # refused now rather than in a step
-            layers = [one for one in layers if transformer_engine.fits(one)]
+        layers = linear_layers(self.model).values()
         if not layers:
             raise ValueError(f"{type(self.model).__name__} has no nn.Linear to convert")
-        stand_ins = {one: self._stand_in(one) for one in layers}
+        stand_ins = {one: _fp8_layer(one, self.config) for one in layers}
         self.model = replace_modules(self.model, stand_ins)
         self._originals = {new: old for old, new in stand_ins.items()}
         return self
@@ -306,8 +284,7 @@ class FP8TrainingEngine:
         """
         if not self._originals:
             raise RuntimeError("the engine is not set up: call setup() or use it in `with`")
-        with self._products():
-            value = loss(self.model(inputs), targets)
+        value = loss(self.model(inputs), targets)
         self._scaled |= _in_float16(self.device)
         (self.scaler.scale(value) if self._scaled else value).backward()
         return value.detach()
@@ -331,17 +308,14 @@ class FP8TrainingEngine:
     def statistics(self) -> dict[str, Any]:
         """Return steps made and skipped, loss scale, and each layer's scales and path."""
         layers = {name: one for name, one in self.model.named_modules() if one in self._originals}
-        native = {name: one for name, one in layers.items() if isinstance(one, FP8LinearLayer)}
         return {
             "steps": self.steps,
             "overflows": self.overflows,
             "loss_scale": self.loss_scale,
             "layers": len(layers),
-            "path_taken": self.path_taken,
-            "fallback": self.fallback,
-            "saturated": sum(one.saturated() for one in native.values()),
-            "scales": {name: one.get_scales() for name, one in native.items()},
-            "layer_paths": {name: dict(one.paths) for name, one in native.items()},
+            "saturated": sum(one.saturated() for one in layers.values()),
+            "scales": {name: one.get_scales() for name, one in layers.items()},
+            "layer_paths": {name: dict(one.paths) for name, one in layers.items()},
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -356,24 +330,12 @@ class FP8TrainingEngine:
         self._scale = self.loss_scale
         self.steps, self.overflows = state["steps"], state["overflows"]
 
-    def _stand_in(self, original: nn.Linear) -> nn.Module:
-        if self.te is not None:
-            return transformer_engine.linear(original, self.te)
-        return _fp8_layer(original, self.config)
-
-    def _products(self) -> AbstractContextManager[Any]:
-        if self.te is not None:
-            return transformer_engine.autocast(self.config, self.te)
-        return nullcontext()
-
 
 def _in_float16(device: torch.device) -> bool:
     """Does autocast compute in float16?"""
     return autocast_on(device.type) and torch.get_autocast_dtype(device.type) == torch.float16
 
 
-def create_fp8_trainer(
-    model: nn.Module, *, te: ModuleType | None = None, **settings: Any
-) -> FP8TrainingEngine:
+def create_fp8_trainer(model: nn.Module, **settings: Any) -> FP8TrainingEngine:
     """Create an engine and set it up; `settings` are FP8Config's."""
-    return FP8TrainingEngine(model, FP8Config(**settings), te=te).setup()
+    return FP8TrainingEngine(model, FP8Config(**settings)).setup()

@@ -10,7 +10,6 @@ from torchbridge.kernels.fused import (
     create_fused_ffn_layer,
     epilogue_gelu,
     linear_gelu,
-    linear_silu,
 )
 from torchbridge.kernels.grouped import grouped_mm
 from torchbridge.kernels.quantise import quantise_rows

@@ -40,18 +40,6 @@ def linear_gelu(
     return kernel.run(x, weight, bias, approximate), kernel.name
 
 
-def linear_silu(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, *, path: str = "auto"
-) -> tuple[Tensor, str]:
-    """Return silu(x W^T + b) and the kernel's name; shapes and `path` as in `linear_gelu`.
-
-    Raises:
-        KernelRefused: the requested kernel cannot compute this on this device.
-    """
-    kernel = kernel_for("linear_silu", (x, weight, bias), path)
-    return kernel.run(x, weight, bias), kernel.name
-
-
 def epilogue_gelu(device: str) -> str | None:
     """Return the kind of GELU that this device type's epilogue computes, or None."""
     try:
@@ -64,9 +52,9 @@ def epilogue_gelu(device: str) -> str | None:
 def _ask_epilogue(device: str) -> str | None:
     x = torch.tensor([[2.0]], device=device)  # erf: 1.954500, tanh: 1.954598
     with torch.no_grad():
-        told = _addmm_activation(x[0] * 0, x, torch.ones_like(x), use_gelu=True)
+        values = _addmm_activation(x[0] * 0, x, torch.ones_like(x), use_gelu=True)
         for kind in ("none", "tanh"):
-            if (told - F.gelu(x, approximate=kind)).abs().item() < 1e-5:
+            if (values - F.gelu(x, approximate=kind)).abs().item() < 1e-5:
                 return kind
     return None
 
@@ -92,10 +80,6 @@ def _composed_gelu(x: Tensor, weight: Tensor, bias: Tensor | None, approximate: 
     return F.gelu(F.linear(x, weight, bias), approximate=approximate)
 
 
-def _composed_silu(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return F.silu(F.linear(x, weight, bias))
-
-
 REGISTRY.register(
     Kernel(
         "linear_gelu",
@@ -107,7 +91,6 @@ REGISTRY.register(
     )
 )
 REGISTRY.register(Kernel("linear_gelu", "composed", _composed_gelu))
-REGISTRY.register(Kernel("linear_silu", "composed", _composed_silu))
 
 
 def _check(approximate: str) -> None:
@@ -116,27 +99,28 @@ def _check(approximate: str) -> None:
 
 
 class FusedLinear(nn.Linear):
-    """Compute act(x W^T + b); `path` is "auto" or a kernel's name, `path_taken` that of the
-    last call.
+    """Compute act(x W^T + b); `path_taken` is the name of the last call's kernel.
 
     Raises:
         ValueError: a width is below 1.
-        KernelRefused: (in forward) the requested kernel cannot compute this on this device.
     """
 
     activation: str
 
-    def __init__(
-        self, in_features: int, out_features: int, bias: bool = True, *, path: str = "auto"
-    ) -> None:
+    def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         if in_features < 1 or out_features < 1:
             raise ValueError(f"a layer of {in_features} -> {out_features} features is empty")
         super().__init__(in_features, out_features, bias)
-        self.path, self.path_taken = path, ""
+        self.path_taken = ""
 
 
 class FusedLinearGELU(FusedLinear):
-    """Compute gelu(x W^T + b); `approximate` is "none" (erf) or "tanh"."""
+    """Compute gelu(x W^T + b); `approximate` is "none" (erf) or "tanh", `path` "auto" or a kernel's
+    name.
+
+    Raises:
+        KernelRefused: (in forward) the requested kernel cannot compute this on this device.
+    """
 
     activation = "gelu"
 
@@ -150,8 +134,8 @@ class FusedLinearGELU(FusedLinear):
         path: str = "auto",
     ) -> None:
         _check(approximate)
-        super().__init__(in_features, out_features, bias, path=path)
-        self.approximate = approximate
+        super().__init__(in_features, out_features, bias)
+        self.approximate, self.path = approximate, path
 
     def forward(self, x: Tensor) -> Tensor:
         """Map [..., in_features] to [..., out_features]."""
@@ -161,14 +145,14 @@ class FusedLinearGELU(FusedLinear):
 
 
 class FusedLinearSiLU(FusedLinear):
-    """Compute silu(x W^T + b)."""
+    """Compute silu(x W^T + b) by the library: no epilogue computes it."""
 
     activation = "silu"
 
     def forward(self, x: Tensor) -> Tensor:
         """Map [..., in_features] to [..., out_features]."""
-        output, self.path_taken = linear_silu(x, self.weight, self.bias, path=self.path)
-        return output
+        self.path_taken = "composed"
+        return F.silu(super().forward(x))
 
 
 ACTIVATIONS = {"gelu": FusedLinearGELU, "silu": FusedLinearSiLU}

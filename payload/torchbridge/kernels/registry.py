@@ -78,7 +78,7 @@ class Kernel:
 
 
 class KernelRefused(LookupError):
-    """No kernel can serve the request; the message has every kernel's reason."""
+    """No kernel, or not the requested one, can serve the request; the message has the reasons."""
 
 
 @dataclass(frozen=True, slots=True)

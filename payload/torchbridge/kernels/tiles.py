@@ -67,11 +67,11 @@ def register(
     run: Callable[..., Any],
     library: Callable[..., Any],
     library_refuses: Callable[[Request], str | None] | None = None,
-    **told: Any,
+    **fields: Any,
 ) -> None:
-    """Register a Triton kernel (`told`: its fields) with precedence over the library's."""
-    told = {"rank": 1, "vendors": VENDORS, "dtypes": DTYPES, "refuse": refuse_matrices} | told
-    REGISTRY.register(Kernel(operation, "triton", run, **told))
+    """Register a Triton kernel (`fields` of the kernel) with precedence over the library's."""
+    fields = {"rank": 1, "vendors": VENDORS, "dtypes": DTYPES, "refuse": refuse_matrices} | fields
+    REGISTRY.register(Kernel(operation, "triton", run, **fields))
     REGISTRY.register(Kernel(operation, "torch", library, refuse=library_refuses))
 
 

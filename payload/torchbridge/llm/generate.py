@@ -136,8 +136,8 @@ def _silenced(chosen: Tensor, stop_token: int | None, length: int) -> Tensor:
     if stop_token is None:
         return chosen
     stops = chosen == stop_token
-    said = chosen.masked_fill(stops.cumsum(dim=1) > stops, stop_token)
-    return F.pad(said, (0, length - said.shape[1]), value=stop_token)
+    masked = chosen.masked_fill(stops.cumsum(dim=1) > stops, stop_token)
+    return F.pad(masked, (0, length - masked.shape[1]), value=stop_token)
 
 
 @torch.no_grad()

@@ -84,11 +84,11 @@ def split_rows(model: GPT2, setting: Setting) -> tuple[GPT2, PassResult]:
     parts = torch.get_num_threads()
     measured = _gain(model, parts)
     ratio, least = statistics.median(measured.ratios), measured.interval()[0]
-    told = f"in {parts} parts a row is {ratio:.2f}x as fast, {least:.2f}x at least"
+    message = f"in {parts} parts a row is {ratio:.2f}x as fast, {least:.2f}x at least"
     if least < WORTH:
-        return model, PassResult("split_rows", False, reason=f"{told}: under {WORTH}x")
+        return model, PassResult("split_rows", False, reason=f"{message}: under {WORTH}x")
     count = split(model, parts)
-    return model, PassResult("split_rows", True, f"{count} products: {told}")
+    return model, PassResult("split_rows", True, f"{count} products: {message}")
 
 
 def split(model: GPT2, parts: int) -> int:

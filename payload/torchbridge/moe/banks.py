@@ -122,7 +122,7 @@ class FeedForwardBank(nn.Module):
             return torch.cat([self._one(index, part) for index, part in parts])
         return self._without_gradient(rows, sizes)
 
-    def at_once(self, x: Tensor, indices: Tensor, weights: Tensor, kernel: Kernel) -> Tensor:
+    def apply_kernel(self, x: Tensor, indices: Tensor, weights: Tensor, kernel: Kernel) -> Tensor:
         """Compute all by one kernel: x [T, d], indices and weights [T, k] -> [T, d]."""
         matrices = (self.up, self.down, self.up_bias, self.down_bias)
         return kernel.run(x, indices, weights, *matrices, self.config.activation, self.gated)
@@ -175,9 +175,9 @@ class FeedForwardBank(nn.Module):
 
     def _grouped(self, rows: Tensor, segments: Segments, kernel: Kernel | None = None) -> Tensor:
         hidden = grouped_mm(rows, self.up, segments.ends, kernel)
-        hidden = self._hidden(shifted(hidden, self.up_bias, segments))
+        hidden = self._hidden(add_bias(hidden, self.up_bias, segments))
         output = grouped_mm(hidden, self.down, segments.ends, kernel)
-        return shifted(output, self.down_bias, segments)
+        return add_bias(output, self.down_bias, segments)
 
     def _hidden(self, up: Tensor) -> Tensor:
         hidden = activate(up, self.config.activation, self.gated)
@@ -264,7 +264,7 @@ class _Shift(torch.autograd.Function):
         return grad, sums.to(ctx.dtype), None, None
 
 
-def shifted(rows: Tensor, bias: Tensor | None, segments: Segments) -> Tensor:
+def add_bias(rows: Tensor, bias: Tensor | None, segments: Segments) -> Tensor:
     """Add to each row of [A, N] (sorted by expert) its expert's bias of [E, N]."""
     return rows if bias is None else _Shift.apply(rows, bias, segments.expert, segments.ends)
 

@@ -22,7 +22,7 @@ from torchbridge.moe.routers import Routing
 
 
 @dataclass(frozen=True, slots=True)
-class Dispatched:
+class DispatchResult:
     """Output [T, d], computed assignments `counts` [E] int64, `dropped` (0-dim int64), and path."""
 
     output: Tensor
@@ -90,7 +90,7 @@ def path_for(
         return Path("capacity_slots")
     spread = parallel is not None and parallel.placement.world_size > 1
     path = bank.path(Batch.of(x, weights, config.top_k, bank, spread=spread), config.dispatch)
-    return parallel.told(path, x.device) if spread else path
+    return parallel.with_synchronisation(path, x.device) if spread else path
 
 
 def dropless(
@@ -99,7 +99,7 @@ def dropless(
     routing: Routing,
     config: MoEConfig,
     parallel: ExpertParallelism | None = None,
-) -> Dispatched:
+) -> DispatchResult:
     """Compute every assignment of x [T, d]: sort by expert, compute, restore the order, sum."""
     path = path_for(bank, x, config, parallel, routing["expert_weights"])
     if path.name == "triton":
@@ -109,17 +109,17 @@ def dropless(
 
 def by_kernel(
     bank: FeedForwardBank, x: Tensor, routing: Routing, kernel: Kernel, path: Path
-) -> Dispatched:
+) -> DispatchResult:
     """Compute all assignments by one kernel that also sorts and sums."""
     indices = routing["expert_indices"]
-    output = bank.at_once(x, indices, routing["expert_weights"], kernel)
+    output = bank.apply_kernel(x, indices, routing["expert_weights"], kernel)
     counts = expert_counts(indices, len(bank))
-    return Dispatched(output, counts, counts.new_zeros(()), path)
+    return DispatchResult(output, counts, counts.new_zeros(()), path)
 
 
 def _by_expert(
     bank: Bank, x: Tensor, routing: Routing, path: Path, parallel: ExpertParallelism | None
-) -> Dispatched:
+) -> DispatchResult:
     indices, weights = routing["expert_indices"], routing["expert_weights"]
     top_k = indices.shape[1]
     expert, order = indices.reshape(-1).sort(stable=True)  # [A]
@@ -133,10 +133,10 @@ def _by_expert(
         rows = parallel.apply(bank, rows, segments, path)
     output = _Combine.apply(rows, weights.to(rows.dtype), back, order)
     counts = segments.counts
-    return Dispatched(output, counts, counts.new_zeros(()), path)
+    return DispatchResult(output, counts, counts.new_zeros(()), path)
 
 
-def with_capacity(bank: Bank, x: Tensor, routing: Routing, config: MoEConfig) -> Dispatched:
+def with_capacity(bank: Bank, x: Tensor, routing: Routing, config: MoEConfig) -> DispatchResult:
     """Compute at most C assignments per expert and drop the least probable others.
 
     Shapes depend only on T, so nothing synchronises. Dropped assignments contribute zero; the
@@ -159,7 +159,7 @@ def with_capacity(bank: Bank, x: Tensor, routing: Routing, config: MoEConfig) ->
     rows = torch.cat([slots, slots.new_zeros(1, x.shape[1])]).index_select(0, slot)
     output = _combine(rows, routing["expert_weights"])
     counts = torch.minimum(segments.counts, limit)
-    return Dispatched(output, counts, (~kept).sum(), Path("capacity_slots"))
+    return DispatchResult(output, counts, (~kept).sum(), Path("capacity_slots"))
 
 
 def _by_expert_then_probability(routing: Routing) -> Tensor:

@@ -78,7 +78,7 @@ def _trace(dtype: torch.dtype) -> str | None:
 
 
 @contextmanager
-def forbid_waiting(device: torch.device) -> Iterator[None]:
+def forbid_synchronisation(device: torch.device) -> Iterator[None]:
     """Raise RuntimeError for host-device synchronisation in the block, on CUDA.
 
     Where torch has no kernel for a chip or dtype (bfloat16 before Hopper, float32 everywhere), its
@@ -107,7 +107,7 @@ def _probe(device: str, dtype: torch.dtype) -> str | None:
     expected = torch.cat([rows[:3] @ weights[0].T, rows[3:] @ weights[2].T])
     wanted = torch.autograd.grad(expected.square().sum(), (rows, weights))
     try:
-        with forbid_waiting(rows.device):
+        with forbid_synchronisation(rows.device):
             out = grouped_mm(rows, weights, ends)
             got = torch.autograd.grad(out.square().sum(), (rows, weights))
     except torch.OutOfMemoryError:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from torchbridge.moe.banks import Bank, FeedForwardBank, ModuleBank
 from torchbridge.moe.config import MoEConfig
-from torchbridge.moe.dispatch import Dispatched, dropless, with_capacity
+from torchbridge.moe.dispatch import DispatchResult, dropless, with_capacity
 from torchbridge.moe.experts import EXPERTS
 from torchbridge.moe.losses import LoadBalancer, balance, router_z_loss
 from torchbridge.moe.parallel import ExpertParallelism
@@ -98,19 +98,19 @@ class MoELayer(nn.Module):
             return output
         return output, self._auxiliary(routing, result)
 
-    def _dispatch(self, tokens: Tensor, routing: Routing) -> Dispatched:
+    def _dispatch(self, tokens: Tensor, routing: Routing) -> DispatchResult:
         if self.config.drop_tokens:
             return with_capacity(self.experts, tokens, routing, self.config)
         return dropless(self.experts, tokens, routing, self.config, self.parallel)
 
     @torch.no_grad()
-    def _record(self, result: Dispatched) -> None:
+    def _record(self, result: DispatchResult) -> None:
         self.path_taken = str(result.path)
         self.fallback = result.path.fallback
         self.computed += result.counts
         self.dropped += result.dropped
 
-    def _auxiliary(self, routing: Routing, result: Dispatched) -> dict[str, Tensor]:
+    def _auxiliary(self, routing: Routing, result: DispatchResult) -> dict[str, Tensor]:
         config, indices = self.config, routing["expert_indices"]
         balance_loss = self.balancer.loss(routing["probs"], indices)
         z_loss = router_z_loss(routing["logits"])
@@ -187,7 +187,7 @@ class AdaptiveMoELayer(MoELayer):
     def _make_router(self) -> nn.Module:
         return BalancingRouter(self.hidden_size, self.config, self.adaptation_rate)
 
-    def _record(self, result: Dispatched) -> None:
+    def _record(self, result: DispatchResult) -> None:
         super()._record(result)
         if self.training and isinstance(self.router, BalancingRouter):
             self.router.adapt(result.counts)

@@ -94,10 +94,10 @@ class ExpertParallelism:
         return _Exchange.apply(rows[order.argsort()], receive, send, self.group)
 
     @staticmethod
-    def told(path: Path, device: torch.device) -> Path:
+    def with_synchronisation(path: Path, device: torch.device) -> Path:
         """Add to a path that message sizes synchronise an accelerator."""
         if device.type == "cpu":
             return path
         waits = "expert parallelism waits for the sizes of its messages"
         fallback = waits if path.fallback is None else f"{path.fallback}; {waits}"
-        return replace(path, fallback=fallback, asks_host=True)
+        return replace(path, fallback=fallback, synchronises=True)

@@ -25,12 +25,12 @@ from torchbridge.kernels.tiles import FEW_ROWS, rows_variant
 class Path:
     """How the experts were computed.
 
-    `fallback` says why not by the device's best path; `asks_host`: the device was synchronised.
+    `fallback` says why not by the device's best path; `synchronises`: the device was synchronised.
     """
 
     name: str
     fallback: str | None = None
-    asks_host: bool = False
+    synchronises: bool = False
 
     def __str__(self) -> str:
         return self.name if self.fallback is None else f"{self.name} ({self.fallback})"
@@ -91,7 +91,7 @@ def choose(batch: Batch, dispatch: str, refusals: Refusals) -> Path:
     if dispatch == "auto" and exported():
         return Path("slots", EXPORTED)
     if dispatch == "segments" or (dispatch == "auto" and batch.on_host):
-        return Path("segments", asks_host=not batch.on_host)
+        return Path("segments", synchronises=not batch.on_host)
     reasons = []
     for name in refusals if dispatch == "auto" else (dispatch,):
         reason = refusals[name]()
@@ -102,7 +102,7 @@ def choose(batch: Batch, dispatch: str, refusals: Refusals) -> Path:
     if dispatch != "auto":
         raise RuntimeError(f"dispatch {dispatch!r} cannot be used: {reasons[0]}; use 'auto'")
     reasons.append("one wait for the device per call")
-    return Path("segments", "; ".join(reasons), asks_host=True)
+    return Path("segments", "; ".join(reasons), synchronises=True)
 
 
 def why_no_slots(batch: Batch) -> str | None:

@@ -19,7 +19,12 @@ from torchbridge.peaks import peak_bandwidth, peak_flops
 from torchbridge.train.config import TrainConfig
 from torchbridge.train.data import Batch, send
 from torchbridge.train.optimizers import why_not_fused
-from torchbridge.train.watch import Watch, host_random_state, left_as_it_was, waiting
+from torchbridge.train.watch import (
+    Watch,
+    host_random_state,
+    record_synchronisations,
+    restore_on_failure,
+)
 
 WARM_UP = 3  # steps of a shape before it is recorded
 SHAPES = 2  # of whole groups of batches, and of an epoch's last one
@@ -66,7 +71,7 @@ def why_not_worth_it(model: nn.Module, watch: Watch, hardware: Hardware, number:
     return f"a step computes for {1e3 * device_s:.1f} ms and is asked for in {1e3 * host_s:.1f} ms"
 
 
-class Recorded:
+class CapturedStep:
     """The captured step of one shape, with the memory that it reads and writes."""
 
     def __init__(
@@ -83,7 +88,7 @@ class Recorded:
         """
         self._inputs = [tuple(t.clone() for t in batch) for batch in batches]
         try:
-            with left_as_it_was(parameters[0].device):
+            with restore_on_failure(parameters[0].device):
                 self._replay, self._outputs = graphs.record(lambda: update(self._inputs))
         except RuntimeError as error:
             raise RuntimeError(f"the step: {error}") from error
@@ -125,7 +130,7 @@ class GraphedStep:
         self._insist, self._worth = insist, worth
         self._seen: Counter[Any] = Counter()
         self._refused = self._drawn = False  # `_drawn`: random numbers, on the host
-        self._recorded: Recorded | None = None
+        self._recorded: CapturedStep | None = None
         self._shape: Any = None
 
     def __call__(self, batches: Sequence[Batch]) -> Outputs:
@@ -160,7 +165,7 @@ class GraphedStep:
                 outputs = self._update(batches)
             self._drawn |= host_random_state(device) != random_state
             return outputs
-        with Watch() as watch, waiting(device) as waits, self._graphs.aside():
+        with Watch() as watch, record_synchronisations(device) as waits, self._graphs.aside():
             outputs = self._update(batches)
         self._drawn |= host_random_state(device) != random_state
         if reason := self._why_not(watch, waits):
@@ -182,7 +187,7 @@ class GraphedStep:
     def _first_replay(self, batches: Sequence[Batch], shape: Any) -> Outputs:
         """Record, which computes nothing, and take the step; as ever, if it cannot be recorded."""
         try:
-            recorded = Recorded(self._update, self._graphs, batches, self._parameters)
+            recorded = CapturedStep(self._update, self._graphs, batches, self._parameters)
         except RuntimeError as error:
             self._refuse(str(error))
             return self._update(batches)

@@ -44,7 +44,7 @@ class Watch(TorchDispatchMode):
 
 
 @contextmanager
-def waiting(device: torch.device) -> Iterator[list[str]]:
+def record_synchronisations(device: torch.device) -> Iterator[list[str]]:
     """Yield a list that receives the causes of synchronisation in the block, on CUDA.
 
     CUDA warns instead of raising, because an aborted step may have changed half of its weights.
@@ -77,7 +77,7 @@ def host_random_state(device: torch.device) -> tuple[Any, ...]:
 
 
 @contextmanager
-def left_as_it_was(device: torch.device) -> Iterator[None]:
+def restore_on_failure(device: torch.device) -> Iterator[None]:
     """Restore CUDA's random generator and stream after a failed capture in the block.
 
     torch ends such a capture without restoring them, and then cannot draw random numbers.

@@ -1,6 +1,6 @@
 """Checks of models, machines and configurations."""
 
-from torchbridge.validation.findings import Finding, Report, doubtful, examine, failed, passed
+from torchbridge.validation.findings import Finding, Report, examine, failed, passed, warned
 from torchbridge.validation.validator import PRESETS, UnifiedValidator
 
 __all__ = [
@@ -8,8 +8,8 @@ __all__ = [
     "Finding",
     "Report",
     "UnifiedValidator",
-    "doubtful",
     "examine",
     "failed",
     "passed",
+    "warned",
 ]

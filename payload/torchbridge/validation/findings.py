@@ -34,7 +34,7 @@ def passed(message: str, **details: Any) -> Finding:
     return Finding("", PASS, message, details)
 
 
-def doubtful(message: str, recommendation: str, **details: Any) -> Finding:
+def warned(message: str, recommendation: str, **details: Any) -> Finding:
     """Return a finding that something optional is missing."""
     return Finding("", WARNING, message, details, recommendation)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torchbridge.hardware import VENDORS, Hardware
 from torchbridge.numbers import TOLERANCE, relative_error, whole_float32
 from torchbridge.timing import Spread, timed, warm_up
-from torchbridge.validation.findings import Check, Finding, doubtful, failed, passed
+from torchbridge.validation.findings import Check, Finding, failed, passed, warned
 
 LEAST_MEMORY = 2**30  # bytes
 PATTERN_NUMBERS = 2**22  # int32 numbers written and read back: 16 MiB
@@ -61,8 +61,8 @@ def memory(machine: Machine) -> Finding:
     wrong = int((read != written).sum())
     if wrong:
         return failed(f"{wrong} numbers came back changed", "test the memory", wrong=wrong)
-    told = f"{size / 2**30:.1f} GiB" if size else "of a size that is not told"
-    return passed(told, memory_bytes=size, checked_bytes=read.nbytes)
+    text = f"{size / 2**30:.1f} GiB" if size else "of unknown size"
+    return passed(text, memory_bytes=size, checked_bytes=read.nbytes)
 
 
 def compute(machine: Machine) -> Finding:
@@ -101,7 +101,7 @@ def _built_for(capability: tuple[int, int]) -> bool:
 def tensor_cores(machine: Machine) -> Finding:
     """Check that 16-bit products are correct and 1.5 times as fast as float32."""
     if not machine.hardware.has("tensor_cores"):
-        return doubtful(f"{machine.hardware.target} has none", "use sm_70 or later for 16 bit")
+        return warned(f"{machine.hardware.target} has none", "use sm_70 or later for 16 bit")
     dtype = torch.bfloat16 if machine.hardware.has("bf16") else torch.float16
     error = machine.product_error(dtype, 256)
     if error > TOLERANCE[dtype]:
@@ -110,7 +110,7 @@ def tensor_cores(machine: Machine) -> Finding:
     details = {"error": error, "gain": gain}
     message = f"{dtype} products take 1/{gain:.1f} of float32's time"
     if gain < LEAST_GAIN:
-        return doubtful(message, "look what else runs on the device, and at its clocks", **details)
+        return warned(message, "look what else runs on the device, and at its clocks", **details)
     return passed(message, **details)
 
 

@@ -17,7 +17,7 @@ from torchbridge.numbers import TOLERANCE, float_tensors, relative_error
 from torchbridge.passes import evaluating
 from torchbridge.peaks import peak_flops
 from torchbridge.timing import Spread, timed, warm_up
-from torchbridge.validation.findings import Finding, doubtful, failed, passed
+from torchbridge.validation.findings import Finding, failed, passed, warned
 
 LOUD = 1e3  # times the sample inputs, to see what overflows
 ITERATIONS = 10
@@ -83,7 +83,7 @@ def parameter_counts(subject: Subject) -> Finding:
     dead = [name for name, module in subject.model.named_modules() if _only_bias(module)]
     if dead:
         message = f"weights are buffers, only the biases would be trained: {', '.join(dead)}"
-        return doubtful(message, "use such layers for inference only", **counts, layers=dead)
+        return warned(message, "use such layers for inference only", **counts, layers=dead)
     return passed(f"{sizes[True]:,} trainable, {sizes[False]:,} frozen", **counts)
 
 
@@ -128,7 +128,7 @@ def gradient_flow(subject: Subject) -> Finding:
     still = [name for name, norm in zip(names, norms, strict=True) if norm == 0]
     if still:
         message = f"the gradient is exactly 0 in {', '.join(still)}"
-        return doubtful(message, "check that they are used", **details, still=still)
+        return warned(message, "check that they are used", **details, still=still)
     return passed(f"gradient norm {total:.3g} over {len(norms)} tensors", **details)
 
 
@@ -169,12 +169,12 @@ def memory_usage(subject: Subject) -> Finding:
     total, there = sum(sizes.values()), subject.hardware.memory_bytes
     message = f"{total / 2**20:.1f} MiB to train"
     if not there:
-        return passed(f"{message}; the device's size is not told", **sizes)
+        return passed(f"{message}; the device's size is unknown", **sizes)
     message = f"{message}, {total / there:.2%} of the device"
     if total > there:
         return failed(message, "use a smaller batch, or checkpointing", **sizes)
     if total > 0.9 * there:
-        return doubtful(message, "leave room for the optimizer and the cache", **sizes)
+        return warned(message, "leave room for the optimizer and the cache", **sizes)
     return passed(message, **sizes)
 
 
@@ -193,7 +193,7 @@ def numerical_stability(subject: Subject) -> Finding:
         return failed(message, "keep sums and norms in float32", **details)
     if not all(x.isfinite().all() for x in subject.outputs(scale=LOUD)):
         message = f"inputs {LOUD:.0f} times as large overflow"
-        return doubtful(message, "normalise the inputs, or use bfloat16", **details)
+        return warned(message, "normalise the inputs, or use bfloat16", **details)
     return passed(f"relative error {error:.1e} against float64 (<= {limit:.0e})", **details)
 
 

@@ -54,8 +54,8 @@ class UnifiedValidator:
 
     def validate_config(self, config: Config) -> Report:
         """Check precision, memory, attention, hardware and distributed settings on this machine."""
-        wish = configuration.Wish(config, self.device, self.hardware)
-        return examine("configuration", configuration.CHECKS, wish)
+        request = configuration.RequestedConfiguration(config, self.device, self.hardware)
+        return examine("configuration", configuration.CHECKS, request)
 
     def validate_presets(self) -> Report:
         """Check that each preset suits this machine and survives conversion to a dict and back."""

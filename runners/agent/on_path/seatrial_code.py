@@ -24,8 +24,15 @@ from typing import Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optiona
 
 import _pytest.assertion.rewrite
 import seatrial_origins
+from seatrial_module_snapshots import (
+    ChangedName,
+    Function,
+    Imports,
+    ModuleSnapshot,
+    functions,
+    members,
+)
 from seatrial_origins import InstalledFiles, ModuleProblem
-from seatrial_snapshots import ChangedName, Function, Imports, ModuleSnapshot, functions, members
 
 _compile, _exec, _loads, _open = compile, exec, marshal.loads, open
 _frozen, _stat, _fstat, _sha256 = _imp.get_frozen_object, os.stat, os.fstat, hashlib.sha256

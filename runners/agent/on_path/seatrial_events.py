@@ -31,8 +31,8 @@ def check(
         name: Its stable name within the job.
         outcome: ``passed``, ``failed`` or ``skipped`` (then give the reason).
         value: The measured value.
-        expected: The expected value. A check that is reported as passed fails if the value differs
-            by more than the tolerance.
+        expected: The expected value. A check with a tolerance that is reported as passed fails if
+            the value differs by more than that, or cannot be compared.
         unit: Unit of the value.
         tolerance: Limit of the value, or of its distance from the expected value.
         reason: Why, for a person.

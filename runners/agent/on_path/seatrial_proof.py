@@ -30,8 +30,8 @@ import seatrial_code
 import seatrial_origins
 import seatrial_start
 from _pytest.config import default_plugins
+from seatrial_module_snapshots import ChangedName, ModuleSnapshot
 from seatrial_origins import MODULES
-from seatrial_snapshots import ChangedName, ModuleSnapshot
 
 _WATCHED = (
     "pytest_collect_file",
@@ -71,7 +71,7 @@ _ROWS = 190
 """Maximum number of replaced functions in a record."""
 _NAMES = 50
 """Maximum number of the subject's import names in a record."""
-_TOLD = frozenset(("seatrial_events",))
+_EXCLUDED = frozenset(("seatrial_events",))
 _TOOLS = frozenset((
     "_pytest.assertion", "_pytest.assertion.rewrite", "_pytest.fixtures", "_pytest.main",
     "_pytest.nodes", "_pytest.python", "_pytest.reports", "_pytest.runner", "_pytest.skipping",
@@ -217,7 +217,7 @@ def own_code() -> Dict[str, object]:
 
     Built-in functions in a module are included unchanged.
     """
-    names = [name for name in sys.modules if name.startswith("seatrial_") and name not in _TOLD]
+    names = [name for name in sys.modules if name.startswith("seatrial_") and name not in _EXCLUDED]
     found: Dict[str, object] = dict(code_of(names))
     for name in names:
         for key, value in vars(sys.modules[name]).items():

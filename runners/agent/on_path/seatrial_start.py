@@ -25,7 +25,7 @@ _TOOLS = (
     "seatrial_pytest",
     "seatrial_code",
     "seatrial_origins",
-    "seatrial_snapshots",
+    "seatrial_module_snapshots",
     "seatrial_distributions",
 )
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from orchestrator.application.channels import NewChannel, add_channel
 from orchestrator.application.signing_keys import rotate_key
-from orchestrator.domain.channel import ChannelKind
+from orchestrator.domain.channel import Announcement, ChannelKind, LineageState
 from orchestrator.domain.schedule import Schedule
 from tests.integration import gate_world
 from tests.integration.dashboard.desk import PageDesk
@@ -115,7 +115,7 @@ def test_keys_are_active_soon_over_expired_and_retired(pages: PageDesk) -> None:
     assert pages.page("/gates").rows("signing")[0]["State"].endswith("expired")
 
 
-def test_channels_hide_what_is_secret_and_can_be_tried(pages: PageDesk) -> None:
+def test_channels_hide_what_is_secret_and_can_be_tested(pages: PageDesk) -> None:
     new = NewChannel(
         name="=HYPERLINK(1)", kind=ChannelKind.WEBHOOK, target="https://127.0.0.1:9/t/s3cret"
     )
@@ -124,9 +124,20 @@ def test_channels_hide_what_is_secret_and_can_be_tried(pages: PageDesk) -> None:
     assert "s3cret" not in answer
     assert str(secret) not in answer
     sent = pages.post(f"/channels/{channel.id}/test")
-    assert sent.headers["location"] == f"/gates?tried={channel.id}#channels-title"
-    said = pages.page(f"/gates?tried={channel.id}").one(role="status", class_="notice").text
+    assert sent.headers["location"] == f"/gates?tested={channel.id}#channels-title"
+    said = pages.page(f"/gates?tested={channel.id}").one(role="status", class_="notice").text
     assert said.startswith("The test did not reach =HYPERLINK(1):")
+    for number in range(11):  # what is sent to it afterwards hides no test
+        state = (LineageState.PASS, LineageState.FAIL)[number % 2]
+        news = Announcement(
+            lineage="release", state=state, title="news", text="", url="",
+            at=pages.api.clock.now(), key=str(number), facts={},
+        )  # fmt: skip
+        context = pages.api.context
+        assert context.stores.outbox.put(news, new_id=context.new_id, at=news.at)
+    assert (
+        pages.page(f"/gates?tested={channel.id}").one(role="status", class_="notice").text == said
+    )
     assert pages.csv("/gates?table=channels")[1][0] == "'=HYPERLINK(1)"
     reader = pages.as_viewer("gate")
     assert not reader.page("/gates").all("form", action=f"/channels/{channel.id}/test")

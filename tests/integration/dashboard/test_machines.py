@@ -50,7 +50,7 @@ def test_a_machine_stands_there_with_its_run_its_price_and_its_end(
     desk.api.clock.move(hours=1)
     (row,) = desk.rows(urls.MACHINES, "rented")
     assert (row["machine"], row["provider"], row["cell"]) == ("fake-lease-1", "fake", "here")
-    assert (row["state"], row["age_s"], row["cost_usd"]) == ("held", 3600.0, "1.0233")
+    assert (row["state"], row["age_s"], row["cost_usd"]) == ("active", 3600.0, "1.0233")
     assert row["expires_at"] > row["launched_at"] if "launched_at" in row else row["expires_at"]
     shown = desk.page(urls.MACHINES)
     links = [link["href"] for link in shown.one(id="rented").all("a")]

@@ -99,7 +99,7 @@ def test_the_cost_grows_by_itself_and_stands_against_its_limit(pages: PageDesk) 
     leases = pages.stores.leases
     leases.reserve(lease("l-1", agent.attempt_id), run_id=run, exclusive=False)
     leases.launching("l-1", at=pages.api.clock.now())
-    leases.held("l-1", "i-1", at=pages.api.clock.now())
+    leases.active("l-1", "i-1", at=pages.api.clock.now())
     choice = PlacementDecision(
         pages.api.clock.now(), "north", PlacementResult.REFUSED, "capacity", "none left"
     )

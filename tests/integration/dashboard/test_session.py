@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 from hashlib import sha256
 from http.cookies import SimpleCookie
 from pathlib import Path
@@ -14,8 +15,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from orchestrator.api.audit_calls import AuditCalls
-from orchestrator.application.audit import REFUSED_A_MINUTE
 from orchestrator.application.browser_sessions import cookie_of
+from orchestrator.application.request_audit import REFUSED_A_MINUTE
+from orchestrator.application.sign_in_link import LINK_LIFE, SignInLink
 from orchestrator.application.tokens import Credential, create_token
 from orchestrator.bootstrap.http_server import AsgiDispatch
 from orchestrator.dashboard.session import Viewer
@@ -176,6 +178,27 @@ def test_the_link_that_serve_prints_fills_the_form_in_and_signs_nobody_in(site: 
     assert client.get("/gates").status_code == 200
 
 
+def test_a_printed_link_signs_in_once_while_it_is_young(pages: PageDesk) -> None:
+    at = pages.api.clock.now()
+    used, late = (SignInLink.to(pages.token, at=at) for _ in range(2))
+    assert pages.token not in repr((used.secret, late.secret))
+    for link, after, statuses in (
+        (used, timedelta(), (303, 401)),
+        (late, LINK_LIFE, (401, 401)),
+    ):
+        context = replace(pages.api.context, sign_in=replace(pages.api.context.sign_in, link=link))
+        client = pages.api.speak(dashboard(context), base=f"http://{HOST}", follow_redirects=False)
+        pages.api.clock.move(seconds=after.total_seconds())
+        page = read_page(client.get(f"/login?token={link.secret}").text)
+        form = {"token": page.one("input", name="token")["value"]}
+        other = {"token": link.secret[:-1]}
+        assert client.post("/login", data=other, headers=OURS).status_code == 401
+        for status in statuses:
+            answer = client.post("/login", data=form, headers=OURS)
+            assert answer.status_code == status
+        assert client.get("/gates", headers={"Authorization": f"Bearer {link.secret}"}).is_redirect
+
+
 @pytest.mark.parametrize(
     "headers",
     [{"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}],
@@ -204,7 +227,8 @@ def test_every_sign_in_with_a_token_has_an_entry_and_guesses_are_limited(pages: 
         assert (entry["operation"], entry["outcome"], entry["status"]) == ("sign_in", *found)
         assert entry["reason"] == {
             303: "",
-            401: "This token is unknown, expired or revoked.",
+            401: "This token is unknown, expired or revoked. A link that `seatrial serve` prints"
+            " signs in once, in its first minutes.",
             403: "The form is too old, or not of this session",
         }.get(entry["status"])
     for _ in range(REFUSED_A_MINUTE + 5):

@@ -62,8 +62,21 @@ def test_bad_lines(line: dict[str, object], says: str) -> None:
         ({"value": 4.05, "expected": 4, "tolerance": 0.1}, "passed"),
         ({"value": 5.0, "expected": 4.0, "tolerance": 0.1}, "failed"),
         ({"value": 5.0, "tolerance": 0.1}, "passed"),  # nobody knows what it should be
-        ({"value": "5", "expected": "4", "tolerance": 0.1}, "passed"),
-        ({"value": True, "expected": 4, "tolerance": 0.1}, "passed"),
+        ({"value": "5", "expected": "4", "tolerance": "0.1"}, "failed"),
+        ({"value": " 5.05", "expected": 5, "tolerance": 0.1}, "passed"),
+        ({"value": "nan", "expected": 5, "tolerance": 0.1}, "failed"),
+        ({"value": "about 5", "expected": 5, "tolerance": 0.1}, "failed"),
+        ({"value": "about 5", "tolerance": 0.1}, "passed"),
+        ({"value": "about 5", "expected": 5}, "passed"),
+        ({"value": None, "expected": 5, "tolerance": 0.1}, "failed"),
+        ({"value": 5, "expected": None, "tolerance": 0.1}, "failed"),
+        ({"value": None, "tolerance": 0.1}, "failed"),
+        ({"expected": 5, "tolerance": 0.1}, "failed"),
+        ({"value": 5, "expected": 4, "tolerance": None}, "passed"),
+        ({"value": 5, "expected": 5, "tolerance": True}, "failed"),
+        ({"value": True, "expected": 4, "tolerance": 0.1}, "failed"),
+        ({"value": False, "expected": True, "tolerance": 1}, "failed"),
+        ({"value": "True", "expected": True, "tolerance": 0}, "passed"),
     ],
 )
 def test_a_check_passes_within_its_tolerance(given: dict[str, object], outcome: str) -> None:

@@ -83,7 +83,9 @@ def simulated() -> Json:
 
 def kept() -> Json:
     """A cell whose machine waits for a person."""
-    return a10g(state="releasing", outcome=None, kept_until=at(1800), leases=[lease(state="held")])
+    return a10g(
+        state="releasing", outcome=None, kept_until=at(1800), leases=[lease(state="active")]
+    )
 
 
 def sight(name: str, **given: Any) -> Json:

@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
+from orchestrator.domain.failure_signature import Failure, signature_of
 from orchestrator.domain.known_issue import (
     IssueMatch,
     IssueScope,
@@ -17,7 +18,6 @@ from orchestrator.domain.known_issue import (
     fits,
     uses,
 )
-from orchestrator.domain.signature import Failure, signature_of
 from orchestrator.domain.versions import is_version_range, version_fits
 from tests.unit.domain.failure_cases import A10G_TESTS, TPU_TRAINING, a10g_short, failed
 

@@ -46,7 +46,7 @@ def lease(place: Place, **changes: object) -> Lease:
         attempt_id="a",
         provider="aws",
         place=place.name,
-        state=LeaseState.HELD,
+        state=LeaseState.ACTIVE,
         reserved_usd=Decimal(1),
         price_usd_per_hour=place.price_usd_per_hour,
         reserved_at=NOW,

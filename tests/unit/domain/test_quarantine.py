@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.domain.failure_signature import Failure, Signature
 from orchestrator.domain.failures import FailureClass
 from orchestrator.domain.flaky import ResultPoint
 from orchestrator.domain.gate.snapshot import Quarantine
@@ -22,7 +23,6 @@ from orchestrator.domain.quarantine import (
     quarantined_of,
     state_of,
 )
-from orchestrator.domain.signature import Failure, Signature
 
 NOW = datetime(2026, 1, 20, tzinfo=UTC)
 LONGEST = timedelta(days=30)

@@ -85,10 +85,33 @@ def test_a_budget_is_an_amount(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEATRIAL_BUDGET_MONTH_USD", "")
     settings = config.load()
     assert (settings.budget_day_usd, settings.budget_month_usd) == (Decimal("20.50"), None)
-    for wrong in ("twenty", "-1", "NaN", "inf"):
+    for wrong in ("twenty", "-1", "NaN", "inf", "1" * 13):
         monkeypatch.setenv("SEATRIAL_BUDGET_DAY_USD", wrong)
-        with pytest.raises(config.SettingsError, match="SEATRIAL_BUDGET_DAY_USD is unusable"):
+        with pytest.raises(config.SettingsError) as refused:
             config.load()
+        assert str(refused.value) == (
+            'SEATRIAL_BUDGET_DAY_USD must be an amount such as "4.00", at least 0, of at most 12'
+            f" digits, not {wrong!r}"
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "words"),
+    [
+        ("SESSION_HOURS", ("x", "0", "721", "nan"), "a number, more than 0, at most 720"),
+        ("CONTACT_TIMEOUT_S", ("-1", "inf"), "a number, more than 0"),
+        ("HTTP_CONNECTIONS", ("1", "1.5", "many"), "a whole number, at least 2"),
+        ("KEEP_LOGS_DAYS", ("-1", "36501"), "a whole number, at least 0, at most 36500"),
+    ],
+)
+def test_a_number_s_error_has_what_is_allowed_and_what_was_given(
+    monkeypatch: pytest.MonkeyPatch, name: str, wrong: tuple[str, ...], words: str
+) -> None:
+    for value in wrong:
+        monkeypatch.setenv(f"SEATRIAL_{name}", value)
+        with pytest.raises(config.SettingsError) as refused:
+            config.load()
+        assert str(refused.value) == f"SEATRIAL_{name} must be {words}, not {value!r}"
 
 
 def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,6 +136,9 @@ def test_ci_is_set_by_any_word_but_no(
     assert config.load().ci is ci
 
 
+_CIDR = "SEATRIAL_INGRESS_CIDR"
+
+
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
@@ -135,6 +161,9 @@ def test_a_bad_value_is_one_sentence(
     with pytest.raises(config.SettingsError) as caught:
         config.load()
     assert str(caught.value).startswith(f"{name} {words}")
+    assert (repr(value) in str(caught.value)) == (
+        name in ("SEATRIAL_PROJECT", "SEATRIAL_URL", _CIDR)
+    )
     assert "\n" not in str(caught.value)
     assert "hidden" not in str(caught.value)
 

@@ -62,6 +62,14 @@ def test_an_environment_of_our_own_is_told():
     assert (told.blocking, "that Seatrial is installed in" in told.sentence) == (False, True)
 
 
+def test_an_attempt_that_a_job_can_have_ended_is_told():
+    lost = "attempt 1 of run run-1 (agent: killed by SIGKILL)"
+    verdict = judge(policy(), snapshot(cell(lost_attempts=(lost,))))
+    assert verdict.decision is PASS
+    told = result(verdict, "lost_attempts/gcp-l4")
+    assert (told.blocking, lost in told.sentence) == (False, True)
+
+
 def test_a_policy_of_another_product_names_it():
     verdict = judge(policy(), snapshot())
     assert verdict.decision is OPEN

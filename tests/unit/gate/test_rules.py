@@ -242,6 +242,18 @@ def test_skips(rule: SkipRule, decision: Decision):
     assert judge(policy(skips=rule), snapshot(cell("gcp-l4", skipping))).decision is decision
 
 
+def test_another_installed_version_of_a_payload_that_is_the_subject_is_not_believed():
+    subject = {"name": "torchbridge", "version": "0.4.6", "payload_sha256": "cd" * 32}
+    verdict = judge(policy(), snapshot(cell(subject=subject, other_subject="0.4.5")))
+    assert verdict.decision is OPEN
+    assert result(verdict, "evidence").outcome is RuleOutcome.UNKNOWN
+    assert result(verdict, "attestation/gcp-l4").sentence == (
+        "gcp-l4 had torchbridge 0.4.5 installed, while the payload itself is the subject,"
+        " torchbridge 0.4.6: its jobs may have imported either; take torchbridge out of the"
+        " interpreter, or name a wheel in the matrix (`subject.wheel`)."
+    )
+
+
 def pairs(slower: float = 1.0, noise: float = 0.0, number: int = 12) -> Pairs:
     subject = tuple(slower * (1 + noise * (n % 3 - 1)) for n in range(number))
     return Pairs(
@@ -276,6 +288,24 @@ def test_performance(measured: tuple[Pairs, ...], word: str, decision: Decision)
     bench = job("bench", kind="benchmark", counts=Counts())
     evidence = snapshot(cell("gcp-l4", job(), bench, pairs=measured))
     assert judge(policy(performance=rule), evidence).decision is decision
+
+
+@pytest.mark.parametrize(("slower", "noise"), [(1.0, 0.0), (1.1, 0.0), (1.0, 0.5)])
+def test_a_subject_that_is_its_own_baseline_is_no_evidence_for_a_budget(
+    slower: float, noise: float
+):
+    rule = PerformanceRule(budgets=(BenchmarkBudget(match="bench/time", max_regression="3%"),))
+    other = replace(pairs(2.0), metric="warm-up")
+    bench = job("bench", kind="benchmark", counts=Counts())
+    measured = (pairs(slower, noise), other)
+    evidence = snapshot(cell("gcp-l4", job(), bench, pairs=measured, own_baseline=True))
+    verdict = judge(policy(performance=rule), evidence)
+    assert verdict.decision is OPEN
+    assert result(verdict, "performance/bench/time@gcp-l4").sentence == (
+        "bench/time on gcp-l4: compared with itself: baseline and subject are the same"
+        " (budget 3%); throttled in 3 of 24 turns."
+    )
+    assert result(verdict, "performance/bench/warm-up@gcp-l4").outcome is RuleOutcome.OK
 
 
 def test_a_slow_benchmark_is_named_with_its_figures():

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, date, datetime
 
 from orchestrator.domain.event_facts import TestFact
+from orchestrator.domain.failure_signature import Failure, failure_groups, signature_of
 from orchestrator.domain.ingested import (
     Disagreement,
     Ingested,
@@ -19,7 +20,6 @@ from orchestrator.domain.matrix import Accelerator, Platform
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.parsed_results import Provenance
 from orchestrator.domain.run_record import ArtifactRecord, CellRecord, Evidence
-from orchestrator.domain.signature import Failure, failure_groups, signature_of
 from tests.unit.reports.builders import (
     Jobs,
     T,

@@ -90,6 +90,46 @@ from orchestrator.adapters.result_parsers.self_report import read_self_report
         ("passed 4 out of 5\npassed 5 out of 5\n", ""),
         ("batch 4 of 5 passed through the network\n", ""),
         ("epoch 1: 12 errors, 3 warnings so far\n", ""),
+        *(
+            (f"{line}\n", line.strip())
+            for line in (
+                "Tests run: 3, Failures: 1, Errors: 0, Skipped: 0",
+                "test cases: 3 | 2 passed | 1 failed",
+                "[doctest] test cases:  2 |  1 passed |  1 failed | 0 skipped",
+                "[doctest] Status: FAILURE!",
+                "3 examples, 1 failure",
+                "Failed!  - Failed:     1, Passed:     2, Skipped:     0, Total:     3",
+                "make: [Makefile:2: check] Error 1 (ignored)",
+                "make[1]: *** [Makefile:2: check] Error 2",
+                "** TEST FAILED **",
+                "Result = FAIL",
+                "Test FAILED",
+                "Results: 1/8 demos failed",
+                "Overall result: FAIL",
+                "converges ... FAIL",
+                "converges: FAILED",
+                "***Test Failed*** 1 failures.",
+                "Exception in thread Thread-1 (go):",
+                "Process ForkProcess-1:",
+                "Task exception was never retrieved",
+            )
+        ),
+        *(
+            (f"{line}\n", "")
+            for line in (
+                "Tests run: 3, Failures: 0, Errors: 0, Skipped: 1",
+                "[doctest] test cases: 2 | 2 passed | 0 failed | 0 skipped",
+                "[doctest] Status: SUCCESS!",
+                "3 examples, 0 failures",
+                "Result = PASS",
+                "Results: 0/8 demos failed",
+                "expected result: FAIL",
+                "the retry after a FAILED request works",
+                "Process 1: loss 0.5",
+            )
+        ),
+        ("  2 passing (4ms)\n  1 failing\n", "1 failing"),
+        ("  2 passing (4ms)\n", ""),
     ],
 )
 def test_a_line_that_speaks_of_failure_is_found(output: str, line: str):
@@ -101,3 +141,27 @@ def test_a_mark_in_the_middle_of_a_long_output_is_found():
     assert read_self_report([noise, b"[FAIL] converges\n", noise]) == "[FAIL] converges"
     endless = [b"x" * 100_000] * 20
     assert read_self_report([*endless, b"\n[FAIL] converges"]) == "[FAIL] converges"
+
+
+TRACEBACK = """Traceback (most recent call last):
+  File "demo.py", line 3, in <module>
+    assert scale([1], 3) == [3], "wrong"
+           ^^^^^^^^^^^^^^^^^^^^
+AssertionError: wrong
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        (f"begins\n{TRACEBACK}", "AssertionError: wrong"),
+        (f"{TRACEBACK}\n\n", "AssertionError: wrong"),
+        (TRACEBACK.replace(": wrong", ""), "AssertionError"),
+        (f"{TRACEBACK}handled, and the demo goes on\n", ""),
+        (TRACEBACK.replace("\n", "\n  "), ""),
+        ("\x1b[31mTraceback (most recent call last):\x1b[0m\n  File\nKeyError: 1\n", "KeyError: 1"),
+    ],
+)
+def test_a_traceback_at_the_end_is_a_failure_of_the_program(output: str, line: str):
+    noise = b"step\n" * 10_000
+    assert read_self_report([noise, output[:20].encode(), output[20:].encode()]) == line

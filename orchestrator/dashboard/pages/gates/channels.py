@@ -15,7 +15,7 @@ from orchestrator.dashboard.responses import PageMissingError, PageRequest, Page
 from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import Act, Badge, Column, Moment, Number, Row, Table, Text
 from orchestrator.domain.caller_identity import Scope
-from orchestrator.domain.channel import Channel, ChannelHealth, DeliveryAttempt, DeliveryResult
+from orchestrator.domain.channel import Channel, ChannelHealth, DeliveryReceipt, DeliveryResult
 
 router = APIRouter()
 _CHANNELS = (
@@ -26,11 +26,11 @@ _CHANNELS = (
     Column("last_ok", "Last success"),
     Column("waiting", "Waiting", is_number=True),
 )
-_TRY = Column("try", "Try it", is_title_hidden=True)
+_TEST = Column("test", "Test", is_title_hidden=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Try:
+class ChannelTest:
     """The result of the last test of a channel."""
 
     name: str
@@ -44,7 +44,7 @@ def channel_table(request: PageRequest) -> Table:
     return Table(
         id="channels",
         caption="Channels",
-        columns=(*_CHANNELS, _TRY) if request.viewer.may(Scope.ADMIN) else _CHANNELS,
+        columns=(*_CHANNELS, _TEST) if request.viewer.may(Scope.ADMIN) else _CHANNELS,
         rows=[_channel(request, *one) for one in channels],
         empty="Nobody is told of verdicts yet.",
         command="seatrial channel add NAME URL",
@@ -52,21 +52,23 @@ def channel_table(request: PageRequest) -> Table:
     )
 
 
-def last_try(request: PageRequest, channel_id: str) -> Try | None:
+def last_test(request: PageRequest, channel_id: str) -> ChannelTest | None:
     """Return the result of a channel's last test; None if it was never tested."""
     channel = find_channel(request.context, channel_id) if channel_id else None
-    log = request.context.stores.outbox.log(channel.id, limit=10) if channel else []
-    tests = [attempts for delivery, attempts in log if delivery.is_test and attempts]
-    if channel is None or not tests:
+    if channel is None:
         return None
-    last: DeliveryAttempt = tests[0][-1]
-    return Try(
-        channel.name, last.receipt.result is DeliveryResult.ACCEPTED, last.receipt.response_excerpt
-    )
+    tests = request.context.stores.outbox.log(channel.id, limit=1, only_tests=True)
+    receipts = [attempts[-1].receipt for _, attempts in tests]
+    return next((_test(channel, receipt) for receipt in receipts), None)
+
+
+def _test(channel: Channel, receipt: DeliveryReceipt) -> ChannelTest:
+    has_arrived = receipt.result is DeliveryResult.ACCEPTED
+    return ChannelTest(channel.name, has_arrived, receipt.response_excerpt)
 
 
 @router.post(urls.CHANNEL_TEST)
-def try_channel(
+def send_test(
     request: PageRequestDep, channel: str, _viewer: Annotated[Viewer, needs(Scope.ADMIN)]
 ) -> Response:
     """Send a test message now; one that gets through ends the disabling of a channel."""
@@ -74,7 +76,7 @@ def try_channel(
     if found is None:
         raise PageMissingError(f"there is no channel {channel!r}; it may have been removed")
     call_channel(request.context, found)
-    return request.go(urls.with_query(urls.GATES, tried=found.id) + "#channels-title")
+    return request.go(urls.with_query(urls.GATES, tested=found.id) + "#channels-title")
 
 
 def _channel(request: PageRequest, channel: Channel, health: ChannelHealth) -> Row:

@@ -13,7 +13,7 @@ from orchestrator.application.evaluate_gate import DryRunResult, dry_run, dry_ru
 from orchestrator.application.gate_policies import find_policy
 from orchestrator.application.gather_evidence import WrongProductError
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.pages.gates.rules import (
+from orchestrator.dashboard.pages.gates.verdict_tables import (
     SHOWN,
     RuleChange,
     changes,

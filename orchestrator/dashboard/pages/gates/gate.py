@@ -29,7 +29,7 @@ from orchestrator.application.sign_off import (
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages.gates.dry_run import DiffLine, Listing, diff_of, lines_of
 from orchestrator.dashboard.pages.gates.gate_list import wait_texts
-from orchestrator.dashboard.pages.gates.rules import (
+from orchestrator.dashboard.pages.gates.verdict_tables import (
     changes,
     in_words,
     rule_table,

@@ -16,9 +16,9 @@ from orchestrator.application.gate_status import (
 )
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import cut
-from orchestrator.dashboard.pages.gates.channels import channel_table, last_try
+from orchestrator.dashboard.pages.gates.channels import channel_table, last_test
 from orchestrator.dashboard.pages.gates.keys import key_table
-from orchestrator.dashboard.pages.gates.rules import summary_of
+from orchestrator.dashboard.pages.gates.verdict_tables import summary_of
 from orchestrator.dashboard.responses import Page, PageRequest, PageRequestDep
 from orchestrator.dashboard.table import Badge, Column, Moment, Row, Several, Table, TableCell, Text
 
@@ -72,7 +72,7 @@ _COLUMNS = (
 
 
 @router.get(urls.GATES)
-def show_gates(request: PageRequestDep, tried: str = "") -> Response:
+def show_gates(request: PageRequestDep, tested: str = "") -> Response:
     """Show every gate with its lineages."""
     statuses = gate_statuses(request.context)
     has_lines = any(_line_of(line) for one in statuses for line in one.lines)
@@ -98,7 +98,7 @@ def show_gates(request: PageRequestDep, tried: str = "") -> Response:
                 "more_gates": max(len(rows) - GATES_SHOWN, 0),
                 "signing": keys,
                 "channels": channels,
-                "tried": last_try(request, tried),
+                "tested": last_test(request, tested),
             },
             section=urls.GATES,
         )

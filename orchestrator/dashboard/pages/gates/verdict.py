@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query, Response
 from orchestrator.application.evaluate_gate import VerdictMissingError, find_verdict, replay
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages.gates.gate import approval_table
-from orchestrator.dashboard.pages.gates.rules import (
+from orchestrator.dashboard.pages.gates.verdict_tables import (
     SHOWN,
     changes,
     evidence_tables,

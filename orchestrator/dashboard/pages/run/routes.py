@@ -12,8 +12,8 @@ from typing import Annotated, get_args
 
 from fastapi import APIRouter, Form, Response
 
+from orchestrator.application.cancel_run import cancel_run
 from orchestrator.application.describe_run import record_of_run
-from orchestrator.application.end_run import cancel_run
 from orchestrator.application.launch_run import (
     IdempotencyKey,
     KeyInFlightError,
@@ -38,9 +38,9 @@ from orchestrator.dashboard.table import Badge, Column, Moment, Number, Row, Tab
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import CellState, LeaseState, Run, RunState
 from orchestrator.domain.document_problems import InvalidDocumentError
+from orchestrator.domain.failure_signature import FailureGroup
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.run_record import RunRecord
-from orchestrator.domain.signature import FailureGroup
 from orchestrator.domain.units import elapsed, sentence, usd
 from orchestrator.store.cell_results import Depth
 from orchestrator.store.runs import RunsAsked
@@ -319,7 +319,7 @@ def _usd_per_s(record: RunRecord) -> Decimal:
         lease.price_usd_per_hour or Decimal(0)
         for cell in record.cells
         for lease in cell.leases
-        if lease.state in (LeaseState.HELD, LeaseState.RELEASING) and lease.machine_id
+        if lease.state in (LeaseState.ACTIVE, LeaseState.RELEASING) and lease.machine_id
     )
     return sum(held, Decimal(0)) / _HOUR_S
 

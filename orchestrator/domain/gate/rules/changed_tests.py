@@ -11,11 +11,11 @@ from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.test_changes import TestChanges
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
-_TOLD = 20
-_SAID = 3
+_MOST_LISTED = 20
+_MOST_NAMED = 3
 
 
-def changed_tests(case: RuleContext) -> Iterator[RuleResult]:
+def changed_tests_v2(case: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per job whose tests differ from the baseline's, or cannot be compared."""
     for judged in case.jobs:
         changes = judged.job.changes
@@ -26,9 +26,9 @@ def changed_tests(case: RuleContext) -> Iterator[RuleResult]:
             yield from _absent(stand, cell, case.policy.spec.evidence.manifest)
 
 
-def changed_tests_v3(case: RuleContext) -> Iterator[RuleResult]:
-    """Add to `changed_tests` how to accept missing tests, or where they moved."""
-    for result in changed_tests(case):
+def changed_tests(case: RuleContext) -> Iterator[RuleResult]:
+    """Add to `changed_tests_v2` how to accept missing tests, or where they moved."""
+    for result in changed_tests_v2(case):
         is_lost = result.outcome is not RuleOutcome.OK and bool(result.inputs["removed"])
         yield replace(result, sentence=result.sentence + _REMEDY) if is_lost else result
 
@@ -65,10 +65,12 @@ def _result(ruled_job: RuledJob, changes: TestChanges, rule: ManifestRule) -> Ru
             "baseline": list(changes.runs),
             "removed": len(changes.removed),
             "not_given_up": len(lost),
-            "renamed": dict(list(changes.renamed.items())[:_TOLD]),
+            "renamed": dict(list(changes.renamed.items())[:_MOST_LISTED]),
             "added": changes.added,
-            "removed_tests": [*lost, *(x for x in changes.removed if x not in set(lost))][:_TOLD],
-            "added_tests": list(changes.added_names[:_TOLD]),
+            "removed_tests": [*lost, *(x for x in changes.removed if x not in set(lost))][
+                :_MOST_LISTED
+            ],
+            "added_tests": list(changes.added_names[:_MOST_LISTED]),
         },
         failing=dict.fromkeys(["tests without names"] if changes.unknown else lost, 1),
     )
@@ -83,15 +85,15 @@ def _sentences(ruled_job: RuledJob, changes: TestChanges, lost: Sequence[str]) -
     if changes.unknown:
         yield "nobody knows their names"
     if lost:
-        yield f"{len(lost)} removed: {some(list(lost), _SAID)}"
+        yield f"{len(lost)} removed: {some(list(lost), _MOST_NAMED)}"
     given_up = len(changes.removed) - len(lost)
     if given_up:
         yield f"{given_up} removed, which the policy gives up"
     if changes.renamed:
         pairs = [f"{old} is {new} now" for old, new in changes.renamed.items()]
-        yield f"{len(pairs)} renamed: {some(pairs, _SAID)}"
+        yield f"{len(pairs)} renamed: {some(pairs, _MOST_NAMED)}"
     if changes.added:
-        yield f"{changes.added} added: {some(list(changes.added_names), _SAID)}"
+        yield f"{changes.added} added: {some(list(changes.added_names), _MOST_NAMED)}"
 
 
 def _refused(removed: Sequence[str], rule: ManifestRule) -> list[str]:
@@ -116,12 +118,12 @@ def _absent(
             outcome=RuleOutcome.UNKNOWN,
             sentence=(
                 f"There is no job {name} on {cell.id}, of which the baseline has"
-                f" {counted(len(lost), 'test')}: {some(lost, _SAID)}."
+                f" {counted(len(lost), 'test')}: {some(lost, _MOST_NAMED)}."
             ),
             inputs={
                 "removed": len(tests),
                 "not_given_up": len(lost),
-                "removed_tests": lost[:_TOLD],
+                "removed_tests": lost[:_MOST_LISTED],
             },
             failing=dict.fromkeys(lost, 1),
         )

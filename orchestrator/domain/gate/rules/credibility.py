@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from orchestrator.domain.gate.evidence_trust import age_doubts, doubts, identity_doubts
-from orchestrator.domain.gate.policy import counted
+from orchestrator.domain.gate.policy import counted, some
 from orchestrator.domain.gate.rule_context import (
     PlatformEvidence,
     RuleContext,
@@ -77,7 +77,7 @@ def freshness(case: RuleContext) -> Iterator[RuleResult]:
         )
 
 
-def attestation(case: RuleContext) -> Iterator[RuleResult]:
+def attestation_v2(case: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per cell: the agent produced it on the attested machine."""
     for stand, cell in case.cells:
         found = list(identity_doubts(case, stand, cell))
@@ -99,19 +99,19 @@ def attestation(case: RuleContext) -> Iterator[RuleResult]:
         )
 
 
-def attestation_v3(case: RuleContext) -> Iterator[RuleResult]:
+def attestation(case: RuleContext) -> Iterator[RuleResult]:
     """Check attestations; ingested reports that a platform is unavailable need one, too."""
     typed = {
         f"attestation/{cell.id}"
         for stand, cell in case.cells
         if cell.ingested and stand.rule.level == "blocking"
     }
-    for result in attestation(case):
+    for result in attestation_v2(case):
         is_doubted = result.outcome is RuleOutcome.UNKNOWN and result.id in typed
         yield replace(result, blocking=result.blocking or is_doubted)
 
 
-def evidence(case: RuleContext) -> Iterator[RuleResult]:
+def evidence_v2(case: RuleContext) -> Iterator[RuleResult]:
     """Check that a test passed on at least one blocking platform."""
     passing = sorted({cell.id for stand in case.stands for cell in _passing(case, stand)})
     yield RuleResult(
@@ -146,14 +146,34 @@ def own_environment(case: RuleContext) -> Iterator[RuleResult]:
             )
 
 
-def evidence_v3(case: RuleContext) -> Iterator[RuleResult]:
-    """Check the evidence as `evidence` does; without any run, name the product."""
+def lost_attempts(case: RuleContext) -> Iterator[RuleResult]:
+    """Yield an advisory result per cell that an earlier attempt was lost of while jobs could run.
+
+    A test that brings its machine down looks like a machine that failed.
+    """
+    for _, cell in case.cells:
+        if cell.lost_attempts:
+            yield RuleResult(
+                id=f"lost_attempts/{cell.id}",
+                kind="lost_attempts",
+                blocking=False,
+                outcome=RuleOutcome.OK,
+                sentence=(
+                    f"The jobs of {cell.id} ran again after {some(list(cell.lost_attempts))}: a job"
+                    " that brings its machine or agent down looks like that, too."
+                ),
+                inputs={"attempts": list(cell.lost_attempts)},
+            )
+
+
+def evidence(case: RuleContext) -> Iterator[RuleResult]:
+    """Check the evidence as `evidence_v2` does; without any run, name the product."""
     product = case.policy.metadata.product
     none = (
         f"There is no finished run of the product {product}, which the policy is for: launch one,"
         " or say another `metadata.product` in the policy."
     )
-    for result in evidence(case):
+    for result in evidence_v2(case):
         yield result if case.snapshot.runs else replace(result, sentence=none)
 
 

@@ -16,7 +16,7 @@ from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest
 from orchestrator.domain.gate.tolerance import FLAKY, ToleratedResult
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
-_TOLD = 20
+_MOST_LISTED = 20
 
 
 def new_failures(case: RuleContext) -> Iterator[RuleResult]:
@@ -52,8 +52,8 @@ def new_failures(case: RuleContext) -> Iterator[RuleResult]:
             "new": len(found),
             "max": rule.max,
             "last_green": case.snapshot.last_green,
-            "tests": found[:_TOLD],
-            "signatures": sorted({test.signature for test in named if test.is_new})[:_TOLD],
+            "tests": found[:_MOST_LISTED],
+            "signatures": sorted({test.signature for test in named if test.is_new})[:_MOST_LISTED],
         },
         failing=dict.fromkeys([*found, *open_], 1),
     )
@@ -90,14 +90,14 @@ def flaky(case: RuleContext) -> Iterator[RuleResult]:
                     "reruns": list(one.failing.test.reruns) if one.failing.test else [],
                     "by": sorted(one.by),
                 }
-                for one in seen[:_TOLD]
+                for one in seen[:_MOST_LISTED]
             ],
             "seen": len(seen),
         },
     )
 
 
-def failed_first(case: RuleContext) -> Iterator[RuleResult]:
+def failed_first_v2(case: RuleContext) -> Iterator[RuleResult]:
     """Yield a result for each job that passes here but failed in another run of its subject."""
     for judged in case.jobs:
         found = case.tolerance.over_by_job.get((judged.cell.id, judged.job.id), ())
@@ -108,7 +108,7 @@ def failed_first(case: RuleContext) -> Iterator[RuleResult]:
             yield from _left_out(stand, cell, is_blocking=stand.blocking(cell))
 
 
-def failed_first_v3(case: RuleContext) -> Iterator[RuleResult]:
+def failed_first(case: RuleContext) -> Iterator[RuleResult]:
     """Check failures before reruns, also on platforms unavailable later, with a remedy.
 
     The sentence has the command that approves a change of the payload, or that asks for a waiver.
@@ -124,7 +124,7 @@ def failed_first_v3(case: RuleContext) -> Iterator[RuleResult]:
         " new wheel."
     )
     lost = {f"{FLAKY}/{judged.name}" for judged in case.jobs if _has_lost(case, judged)}
-    for result in failed_first(case):
+    for result in failed_first_v2(case):
         is_asked = "passed_after" in result.inputs
         is_open = result.outcome is not RuleOutcome.TOLERATED
         more = [remedy] if is_asked else []
@@ -184,8 +184,8 @@ def _failed_first(ruled_job: RuledJob, tolerated: Sequence[ToleratedResult]) -> 
         inputs={
             "failed": len(tolerated),
             "intolerable": len(left),
-            "tests": sorted(names)[:_TOLD],
-            **({"passed_after": sorted(passed)[:_TOLD]} if passed else {}),
+            "tests": sorted(names)[:_MOST_LISTED],
+            **({"passed_after": sorted(passed)[:_MOST_LISTED]} if passed else {}),
         },
         failing={one.failing.name: one.left for one in left},
         by=tuple(sorted(by | {f"payload {one.payload[:12]}" for one in after})),

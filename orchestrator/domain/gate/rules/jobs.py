@@ -55,9 +55,9 @@ def cost(case: RuleContext) -> Iterator[RuleResult]:
     )
 
 
-TOLD = 20
+MOST_LISTED = 20
 """Maximum failing results that a verdict names per job; of the rest it has the number."""
-SAID = 3
+MOST_NAMED = 3
 """Maximum failing results that its sentence names."""
 _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 
@@ -227,7 +227,7 @@ def _failures(
 def _named(tolerated: Sequence[ToleratedResult], label: Callable[[FailingResult], str]) -> str:
     """Name the first untolerated failures: `` (test_a.py::one and 2 more)``."""
     names = sorted({label(r.failing) for r in tolerated if r.left and r.failing.name})
-    return f" ({some(names, SAID)})" if names else ""
+    return f" ({some(names, MOST_NAMED)})" if names else ""
 
 
 def _passed(counts: Counts) -> str:
@@ -267,7 +267,7 @@ def _inputs(
 ) -> dict[str, object]:
     job = ruled_job.job
     rows = [_row(result) for result in tolerated]
-    blame: list[object] = [dict(sorted(row.items())) for row in _blame(ruled_job)[:TOLD]]
+    blame: list[object] = [dict(sorted(row.items())) for row in _blame(ruled_job)[:MOST_LISTED]]
     return {
         "outcome": job.outcome.value if job.outcome else "",
         "reason": job.reason,
@@ -277,7 +277,9 @@ def _inputs(
         "failing": sum(result.failing.count for result in tolerated),
         "intolerable": left,
         "tolerated": dict(_tolerated(tolerated)),
-        "results": sorted(rows, key=lambda row: (not row["intolerable"], row["name"]))[:TOLD],
+        "results": sorted(rows, key=lambda row: (not row["intolerable"], row["name"]))[
+            :MOST_LISTED
+        ],
         "blame": blame,
     }
 

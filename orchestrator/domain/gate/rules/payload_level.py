@@ -17,7 +17,7 @@ from orchestrator.domain.gate.rule_context import RuleContext
 from orchestrator.domain.gate.snapshot import CellEvidence
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
-_TOLD = 20
+_MOST_LISTED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def payload_level(case: RuleContext) -> Iterator[RuleResult]:
                 }
                 for one in found
             ],
-            "hooks": _hooks(cells)[:_TOLD],
+            "hooks": _hooks(cells)[:_MOST_LISTED],
         },
         waivable=False,
     )

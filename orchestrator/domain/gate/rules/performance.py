@@ -26,6 +26,13 @@ from orchestrator.domain.paired_samples import launches_of
 
 Measured = tuple[CellEvidence, Pairs, BenchmarkBudget | None]
 
+_OF_ITSELF = BenchmarkResult(
+    outcome=RuleOutcome.UNKNOWN,
+    comparison=None,
+    adjusted=None,
+    reason="compared with itself: baseline and subject are the same",
+)
+
 
 def performance(case: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per benchmark, and per job and budget without one.
@@ -38,11 +45,20 @@ def performance(case: RuleContext) -> Iterator[RuleResult]:
         return
     for level in ("blocking", "advisory"):
         stands = [stand for stand in case.stands if stand.rule.level == level]
-        measured = [row for stand in stands for row in _measured(rule, stand)]
+        rows = [row for stand in stands for row in _measured(rule, stand)]
+        measured = [row for row in rows if not _is_of_itself(row)]
         for row, ruling in zip(measured, _decide(case, rule, measured), strict=True):
             yield _result(rule, row, ruling, is_blocking=level == "blocking")
+        for row in filter(_is_of_itself, rows):
+            yield _result(rule, row, _OF_ITSELF, is_blocking=level == "blocking")
         yield from _without(rule, stands, is_blocking=level == "blocking")
     yield from _unused(rule, case)
+
+
+def _is_of_itself(row: Measured) -> bool:
+    """Whether a benchmark with a budget compares the subject with itself."""
+    cell, _, budget = row
+    return cell.own_baseline and budget is not None
 
 
 def _measured(rule: PerformanceRule, stand: PlatformEvidence) -> Iterator[Measured]:

@@ -11,7 +11,7 @@ from orchestrator.domain.gate.policy import SkipRule, counted, like, some
 from orchestrator.domain.gate.rule_context import PlatformEvidence, RuleContext, RuledJob, worst
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
-_TOLD = 20
+_MOST_LISTED = 20
 _MEANT = {"fail": RuleOutcome.VIOLATED, "inconclusive": RuleOutcome.UNKNOWN}
 
 
@@ -110,9 +110,15 @@ def _skips(stand: PlatformEvidence, rule: SkipRule, tally: _Tally) -> RuleResult
             "skips": tally.reasons.total(),
             "other": tally.other,
             "max": -1 if rule.max is None else rule.max,
-            "reasons": [{"reason": reason, "count": number} for reason, number in rows[:_TOLD]],
-            **({"ran_on_baseline": tally.ran_before[:_TOLD]} if tally.ran_before else {}),
-            **({"absent": dict(sorted(tally.absent.items())[:_TOLD])} if tally.absent else {}),
+            "reasons": [
+                {"reason": reason, "count": number} for reason, number in rows[:_MOST_LISTED]
+            ],
+            **({"ran_on_baseline": tally.ran_before[:_MOST_LISTED]} if tally.ran_before else {}),
+            **(
+                {"absent": dict(sorted(tally.absent.items())[:_MOST_LISTED])}
+                if tally.absent
+                else {}
+            ),
         },
         failing={
             **{reason or "skips without a reason": n for reason, n in tally.reasons.items()},

@@ -45,9 +45,9 @@ def _selection(ruled_job: RuledJob, skips: SkipRule | None) -> RuleResult:
             "asked": sum(one.count for one in asked),
             "lost": sum(job.known_tests.get(place.path, 0) for place in lost),
             "deselected": [_row(one) for one in told.deselected],
-            "modules": [{"path": one.path, "why": one.why} for one in told.modules[:_TOLD]],
-            "hooks": [{"name": one.name, "file": one.file} for one in told.hooks[:_TOLD]],
-            "ignored": [{"path": one.path, "why": one.why} for one in told.ignored[:_TOLD]],
+            "modules": [{"path": one.path, "why": one.why} for one in told.modules[:_MOST_LISTED]],
+            "hooks": [{"name": one.name, "file": one.file} for one in told.hooks[:_MOST_LISTED]],
+            "ignored": [{"path": one.path, "why": one.why} for one in told.ignored[:_MOST_LISTED]],
         },
         failing={
             **{name: 1 for one in told.unasked for name in one.tests},
@@ -83,12 +83,12 @@ def _left_out(place: SkippedPath, job: JobEvidence) -> str:
 
 
 def _row(one: Deselection) -> dict[str, object]:
-    tests = list(one.tests[:_TOLD])
+    tests = list(one.tests[:_MOST_LISTED])
     return {"by": one.by, "count": one.count, "asked": one.asked, "tests": tests}
 
 
-_TOLD = 20
-_SAID = 3
+_MOST_LISTED = 20
+_MOST_NAMED = 3
 _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 
 
@@ -126,7 +126,7 @@ def _result(ruled_job: RuledJob, lacking: list[str], *, others: list[str]) -> Ru
     outcome = RuleOutcome.VIOLATED
     sentence = (
         f"{where} is {counted(job.counts.collected, 'test')}, without {len(lacking)} of those on"
-        f" {some(others)}: {some(lacking, _SAID)}."
+        f" {some(others)}: {some(lacking, _MOST_NAMED)}."
     )
     if not job.tests_digest:
         outcome = RuleOutcome.UNKNOWN
@@ -141,7 +141,7 @@ def _result(ruled_job: RuledJob, lacking: list[str], *, others: list[str]) -> Ru
             "collected": job.counts.collected,
             "digest": job.tests_digest,
             "lacking": len(lacking),
-            "tests": lacking[:_TOLD],
+            "tests": lacking[:_MOST_LISTED],
             "others": others,
         },
         failing=dict.fromkeys(lacking if job.tests_digest else ["tests without names"], 1),

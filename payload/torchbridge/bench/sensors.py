@@ -23,7 +23,7 @@ _HARMLESS = 0x1 | 0x2  # of the reasons for a lower clock: idle, and a clock tha
 _NUMBER = re.compile(r"-?[0-9]{1,12}(\.[0-9]{1,6})?")
 
 
-class Gauges:
+class Sensors:
     """Sensors of a device and its host, read at most every `EVERY_S` seconds of `clock`."""
 
     def __init__(
@@ -35,17 +35,19 @@ class Gauges:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`root` is the folder of sys and proc; `library` is NVML, by default the installed one."""
-        self._nvidia = Nvml.of(device, library) if device.type == "cuda" else None
+        self._nvidia = NvmlSensors.of(device, library) if device.type == "cuda" else None
         self._root = root
         self._clock = clock
         self._last: Readings = {}
         self._read_at = -float("inf")
 
-    def read(self) -> Readings:
+    def read_sensors(self) -> Readings:
         """Return the current readings by name; the name ends with the unit."""
         now = self._clock()
         if now - self._read_at >= EVERY_S:
-            self._last = cpu_readings(self._root) | (self._nvidia.read() if self._nvidia else {})
+            self._last = cpu_readings(self._root) | (
+                self._nvidia.read_sensors() if self._nvidia else {}
+            )
             self._read_at = now
         return self._last
 
@@ -54,8 +56,8 @@ def cpu_readings(root: Path = Path("/")) -> Readings:
     """Read cpu_mhz (mean of the cores), cpu_temperature_c (hottest zone), load_1m and running."""
     found: Readings = {}
     clocks = _numbers(_texts(root, "sys/devices/system/cpu", "cpu[0-9]*/cpufreq/scaling_cur_freq"))
-    said = re.findall(r"^cpu MHz\s*:\s*([0-9.]+)", _text(root / "proc/cpuinfo"), re.MULTILINE)
-    if clocks := [khz / 1e3 for khz in clocks] or _numbers(said):
+    raw = re.findall(r"^cpu MHz\s*:\s*([0-9.]+)", _text(root / "proc/cpuinfo"), re.MULTILINE)
+    if clocks := [khz / 1e3 for khz in clocks] or _numbers(raw):
         found["cpu_mhz"] = round(sum(clocks) / len(clocks), 1)
     if heat := _numbers(_texts(root, "sys/class/thermal", "thermal_zone*/temp")):
         found["cpu_temperature_c"] = max(heat) / 1e3
@@ -65,7 +67,7 @@ def cpu_readings(root: Path = Path("/")) -> Readings:
     return found
 
 
-class Nvml:
+class NvmlSensors:
     """NVML sensors of one CUDA device; a sensor that failed once is not read again."""
 
     def __init__(self, library: Any, handle: ctypes.c_void_p) -> None:
@@ -79,7 +81,7 @@ class Nvml:
         }
 
     @classmethod
-    def of(cls, device: torch.device, library: Any = None) -> Nvml | None:
+    def of(cls, device: torch.device, library: Any = None) -> NvmlSensors | None:
         """Open the sensors of a CUDA device; None if NVML is missing or does not know it."""
         try:
             library = library or ctypes.CDLL("libnvidia-ml.so.1")
@@ -94,10 +96,10 @@ class Nvml:
             return None
         return cls(library, handle)
 
-    def read(self) -> Readings:
+    def read_sensors(self) -> Readings:
         """Read sm_clock_mhz, gpu_temperature_c, power_w and throttled (0 or 1), if available."""
-        said = {name: self._ask(*question) for name, question in self._asked.items()}
-        found = {name: value for name, value in said.items() if value is not None}
+        raw = {name: self._ask(*question) for name, question in self._asked.items()}
+        found = {name: value for name, value in raw.items() if value is not None}
         self._asked = {name: self._asked[name] for name in found}
         scales = {"power_w": 1e-3}
         readings = {name: value * scales.get(name, 1.0) for name, value in found.items()}

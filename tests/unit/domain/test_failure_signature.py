@@ -9,9 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.domain.failures import FailureClass
-from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.signature import (
+from orchestrator.domain.failure_signature import (
     SIGNATURE_VERSION,
     Failure,
     failure_groups,
@@ -20,6 +18,8 @@ from orchestrator.domain.signature import (
     signature_of,
     similar,
 )
+from orchestrator.domain.failures import FailureClass
+from orchestrator.domain.outcome import TestOutcome
 from tests.unit.domain.failure_cases import (
     A10G_TESTS,
     PYDANTIC,

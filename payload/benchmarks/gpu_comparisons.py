@@ -1,6 +1,6 @@
 """Benchmarks of the promised speed-ups on a CUDA device, against the usual alternatives.
 
-`DUELS` has a function for each, called with a device and whether to be small; it raises
+`BENCHMARKS` has a function for each, called with a device and whether to be small; it raises
 `NotHereError`, or the library's own error, if this machine cannot run it.
 """
 
@@ -16,11 +16,11 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from benchmarks.floor_duels import NotHereError
+from benchmarks.cpu_comparisons import NotHereError
 from benchmarks.kernels import NEAR, drawn, dtype_on
-from torchbridge.bench import Arm, Duel, Work, identical
+from torchbridge.bench import Arm, Benchmark, Work, identical
 
-Make = Callable[[torch.device, bool], Duel]
+Make = Callable[[torch.device, bool], Benchmark]
 BACKENDS = {  # of scaled_dot_product_attention, by what torch calls them
     "flash": "FLASH_ATTENTION",
     "cudnn": "CUDNN_ATTENTION",
@@ -30,7 +30,7 @@ BACKENDS = {  # of scaled_dot_product_attention, by what torch calls them
 
 def moe(
     hidden: int, tokens: int, way: str, goal: float | None, device: torch.device, small: bool
-) -> Duel:
+) -> Benchmark:
     """Compare our layer with Hugging Face's Mixtral experts, including routing.
 
     With a `goal` ours is captured, because launches dominate; without, both run as they are.
@@ -38,19 +38,19 @@ def moe(
     Raises:
         NotHereError: transformers is missing, or older than its experts in one tensor.
     """
-    from benchmarks.moe_arms import Shape, hf_duels, why_no_hf
+    from benchmarks.moe_arms import Shape, hf_benchmarks, why_no_hf
 
     if reason := why_no_hf():
         raise NotHereError(reason)
     hidden, tokens = (64, 8) if small else (hidden, tokens)
     sizes = {"batch": tokens, "sequence": 1, "dtype": str(dtype_on(device)).split(".")[-1]}
     graph = goal is not None
-    duels = hf_duels(Shape.gated(hidden, **sizes), device, goals={way: goal}, graph=graph)
-    duel = next(duel for duel in duels if duel.baseline.name == f"hf_{way}")
-    return duel if graph else replace(duel, name=f"{duel.name}/no_graph")
+    benchmarks = hf_benchmarks(Shape.gated(hidden, **sizes), device, goals={way: goal}, graph=graph)
+    benchmark = next(one for one in benchmarks if one.baseline.name == f"hf_{way}")
+    return benchmark if graph else replace(benchmark, name=f"{benchmark.name}/no_graph")
 
 
-def gpt2(device: torch.device, small: bool) -> Duel:
+def gpt2(device: torch.device, small: bool) -> Benchmark:
     """Compare 50 greedy tokens of GPT-2 124M, batch 1, with Hugging Face's generate(), exactly.
 
     Raises:
@@ -67,7 +67,7 @@ def gpt2(device: torch.device, small: bool) -> Duel:
     ids = torch.tensor([PROMPT], device=device) % (600 if small else 50257)
     new = 5 if small else 50
     path, ours = subject(baseline.model, ids.shape[1] + new, compiled=not small)
-    return Duel(
+    return Benchmark(
         name="gpt2/hf_generate",
         subject=Arm(path, lambda: ours(ids, new)),
         baseline=Arm(baseline.name, lambda: baseline.generate(ids, new)),
@@ -79,14 +79,14 @@ def gpt2(device: torch.device, small: bool) -> Duel:
     )
 
 
-def fp8_linear(size: int, device: torch.device, small: bool) -> Duel:
+def fp8_linear(size: int, device: torch.device, small: bool) -> Benchmark:
     """Compare a float8 layer, including quantisation, with bfloat16, both compiled."""
     from benchmarks.fp8 import fp8_arms
 
     return fp8_arms((64,) * 3 if small else (size,) * 3, device, compiled=not small)
 
 
-def attention(backend: str, causal: bool, device: torch.device, small: bool) -> Duel:
+def attention(backend: str, causal: bool, device: torch.device, small: bool) -> Benchmark:
     """Compare our fastest exact path with one back-end of SDPA."""
     from torchbridge.attention import FULL, Causal, attend
 
@@ -102,7 +102,7 @@ def attention(backend: str, causal: bool, device: torch.device, small: bool) -> 
             return F.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
     flops = 4 * batch * heads * length**2 * width * (0.5 if causal else 1.0)
-    return Duel(
+    return Benchmark(
         name=f"attention/{'causal' if causal else 'full'}/{backend}",
         subject=Arm(f"attend, {path.name}", lambda: attend(q, k, v, pattern=pattern)[0]),
         baseline=Arm(f"sdpa_{backend}", library),
@@ -114,7 +114,7 @@ def attention(backend: str, causal: bool, device: torch.device, small: bool) -> 
     )
 
 
-DUELS: dict[str, Make] = {
+BENCHMARKS: dict[str, Make] = {
     **{
         f"moe/{hidden}/{way}": partial(moe, hidden, 4096, way.split("/")[0], goal)
         for hidden in (512, 1024)

@@ -22,7 +22,7 @@ _REFUSED = frozenset({401, 403, 409})
 
 
 @dataclass(slots=True)
-class CallEnds:
+class RequestAudit:
     """Writes the entry of a call that stored none, and limits entries of refused calls."""
 
     context: Context
@@ -30,7 +30,7 @@ class CallEnds:
     _counts: Counter[str] = field(default_factory=Counter, init=False)
     """Entries of this minute by the caller's name; empty for unknown callers."""
 
-    def end(self, call: Call, resource: str, status: int) -> None:
+    def record(self, call: Call, resource: str, status: int) -> None:
         """Write the audit entry of a finished request, unless the operation wrote it.
 
         401, 403 and 409 are refused, 5xx failed; other 4xx changed nothing and are not recorded.

@@ -40,9 +40,9 @@ class Kind:
 def seen(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return the class under test, which imports its neighbours by their plain names."""
     monkeypatch.syspath_prepend(str(on_path()))
-    import seatrial_snapshots
+    import seatrial_module_snapshots
 
-    return seatrial_snapshots.ModuleSnapshot
+    return seatrial_module_snapshots.ModuleSnapshot
 
 
 @pytest.fixture

@@ -9,13 +9,13 @@ import torch
 from torch import nn
 
 from suites.numerics import TOLERANCE, relative_error, rms_error
-from torchbridge.config import AttentionConfig, Config
-from torchbridge.configured import (
+from torchbridge.apply_config import (
+    apply_config,
     attention_layer,
     checkpoint_blocks,
-    make_ready,
     train_config,
 )
+from torchbridge.config import AttentionConfig, Config
 from torchbridge.fp8 import NativeFP8Linear
 from torchbridge.hardware import probe
 from torchbridge.train import TensorBatches, fit
@@ -53,7 +53,7 @@ class TestReady:
         dtype = config.precision.default_format.dtype
         model, x = mlp().to(device), torch.randn(7, 32, device=device)
         expected = copy.deepcopy(model).cpu().double()(x.cpu().double())
-        ready = make_ready(model, config)
+        ready = apply_config(model, config)
         assert {p.dtype for p in ready.model.parameters()} == {dtype}
         with torch.no_grad():
             assert relative_error(ready.model(x.to(dtype)), expected) <= TOLERANCE[dtype]
@@ -63,7 +63,7 @@ class TestReady:
         config = Config().update(precision={"default_format": number}, **QUIET)
         model, x = mlp().to(device), torch.randn(48, 32, device=device)
         expected = copy.deepcopy(model).cpu().double()(x.cpu().double())
-        ready = make_ready(model, config)
+        ready = apply_config(model, config)
         layers = [module for module in ready.model.modules() if isinstance(module, nn.Linear)]
         assert [type(layer) for layer in layers] == [NativeFP8Linear] * 2
         with torch.no_grad():
@@ -72,17 +72,17 @@ class TestReady:
 
     def test_a_format_that_nothing_computes(self):
         with pytest.raises(ValueError, match="torch computes nothing in fp4"):
-            make_ready(mlp(), Config().update(precision={"default_format": "fp4"}, **QUIET))
+            apply_config(mlp(), Config().update(precision={"default_format": "fp4"}, **QUIET))
 
     @pytest.mark.parametrize("level", ["conservative", "balanced"])
     def test_the_level_is_the_configurations(self, level):
-        ready = make_ready(mlp(), Config(optimization_level=level).update(**QUIET))
+        ready = apply_config(mlp(), Config(optimization_level=level).update(**QUIET))
         assert (ready.prepared.level, ready.checkpointed) == (level, ())
 
     @pytest.mark.parametrize(("level", "count"), [("minimal", 3), ("standard", 5), ("strict", 7)])
     def test_validation(self, device, level, count):
         config = Config().update(kernels={"compile": False}, validation={"level": level})
-        ready = make_ready(mlp().to(device), config, [torch.randn(3, 32, device=device)])
+        ready = apply_config(mlp().to(device), config, [torch.randn(3, 32, device=device)])
         assert ready.report.score == f"{count}/{count}"
 
     def test_validation_finds_what_is_wrong(self, device):
@@ -90,13 +90,13 @@ class TestReady:
         with torch.no_grad():
             model[0].weight[0, 0] = float("nan")
         config = Config().update(kernels={"compile": False})
-        report = make_ready(model, config, [torch.randn(3, 32, device=device)]).report
+        report = apply_config(model, config, [torch.randn(3, 32, device=device)]).report
         assert "no_nan_parameters" in report.names("fail")
 
     def test_validation_needs_inputs(self):
         with pytest.raises(ValueError, match="validation needs sample_inputs"):
-            make_ready(mlp(), Config())
-        assert make_ready(mlp(), Config.for_inference()).report is None
+            apply_config(mlp(), Config())
+        assert apply_config(mlp(), Config.for_inference()).report is None
 
 
 class TestTraining:
@@ -104,7 +104,7 @@ class TestTraining:
         plain = Stack().to(device, torch.float64)
         x = torch.randn(5, 16, dtype=torch.float64, device=device)
         config = Config.for_training(**QUIET)
-        ready = make_ready(copy.deepcopy(plain), config, training=True)
+        ready = apply_config(copy.deepcopy(plain), config, training=True)
         assert ready.checkpointed == tuple(f"blocks.{i}" for i in range(4))  # norms are no blocks
         outputs = plain(x), ready.model(x)
         assert torch.equal(*outputs)
@@ -126,7 +126,7 @@ class TestTraining:
 
     def test_nothing_is_checkpointed_for_inference(self):
         config = Config.for_training(**QUIET)
-        assert make_ready(Stack(), config).checkpointed == ()
+        assert apply_config(Stack(), config).checkpointed == ()
 
     @pytest.mark.parametrize(("mixed", "precision"), [(False, "float32"), (True, "auto")])
     def test_precision_of_a_run(self, mixed, precision):
@@ -138,7 +138,7 @@ class TestTraining:
     def test_a_run(self, device):
         x = torch.randn(64, 32)
         batches = TensorBatches(x, x.argmax(dim=1) % 16, batch_size=16)
-        model = make_ready(mlp(), Config.for_training(**QUIET), training=True).model
+        model = apply_config(mlp(), Config.for_training(**QUIET), training=True).model
         before = copy.deepcopy(model.state_dict())
         fit(model, batches, train_config(Config(), epochs=1, seed=0), device=device)
         changed = [not torch.equal(before[n], v) for n, v in model.state_dict().items()]

@@ -49,15 +49,13 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Duel:
-    """A subject against a named baseline. Ratios are baseline time over subject time.
+class Benchmark:
+    """A subject and a named baseline to be timed; ratios are baseline time over subject time.
 
-    A `floor` that the whole interval lies below fails the duel; a `goal` is what is hoped for, and
-    `memory_goal` the most of the baseline's peak memory that the subject should need. Neither
-    fails. `cold`: nothing of the arms is in the device's caches when a sample begins.
-
-    `rounds` inputs are compared: `inputs(n)` puts the n-th into both arms' hands, n from 0, and 0
-    is what is timed. Without it the arms always compute the same.
+    The benchmark fails if the whole interval of the ratio is below `threshold`. A missed `goal`, or
+    a share of the baseline's peak memory above `memory_goal`, is only reported. `cold` evicts the
+    device's caches before each sample. `rounds` inputs are compared: `inputs(n)` gives the n-th to
+    both arms, n from 0, and 0 is timed; without it the arms always compute the same.
     """
 
     name: str
@@ -66,7 +64,7 @@ class Duel:
     equal: Callable[[object, object], Equality]
     device: torch.device
     params: Mapping[str, str | int | float] = field(default_factory=dict)
-    floor: float | None = None
+    threshold: float | None = None
     goal: float | None = None
     memory_goal: float | None = None
     work: Work | None = None
@@ -75,7 +73,7 @@ class Duel:
     rounds: int = 3
 
     def __post_init__(self) -> None:
-        """Raises ValueError for params that evidence has other uses for, and for no rounds."""
+        """Raise ValueError for `params` with reserved names, and for no rounds."""
         if taken := sorted(_TAKEN & set(self.params)):
             raise ValueError(f"{self.name}: params cannot be called {', '.join(taken)}")
         if self.rounds < 1:

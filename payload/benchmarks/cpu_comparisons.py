@@ -1,4 +1,4 @@
-"""The benchmarks whose speed-ups on the CPU have thresholds (`benchmarks.floors`)."""
+"""The benchmarks on the CPU whose speed-ups `cpu_speedup_thresholds` checks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from torchbridge.bench import Arm, Duel, Equality, close_to, identical
+from torchbridge.bench import Arm, Benchmark, Equality, close_to, identical
 
 TOKENS = {512: (8, 128), 1024: (4, 128)}  # batch and sequence by hidden size
 PROMPT_TOKENS, NEW_TOKENS = 32, 50
@@ -21,17 +21,17 @@ class NotHereError(Exception):
     """This machine lacks what a benchmark needs; the message says what."""
 
 
-def moe_duel(hidden: int, baseline: str, device: torch.device) -> Duel:
+def moe_benchmark(hidden: int, baseline: str, device: torch.device) -> Benchmark:
     """Compare the MoE layer (8 experts, top-2, float32) with all experts or a loop over masks."""
-    from benchmarks.moe_arms import Shape, own_duels
+    from benchmarks.moe_arms import Shape, own_benchmarks
 
     batch, sequence = TOKENS[hidden]
     shape = Shape(hidden, 4 * hidden, batch=batch, sequence=sequence)
-    duels = {duel.baseline.name: duel for duel in own_duels(shape, device)}
-    return replace(duels[baseline], name=f"floors/moe/{hidden}/{baseline}", floor=None)
+    benchmarks = {benchmark.baseline.name: benchmark for benchmark in own_benchmarks(shape, device)}
+    return replace(benchmarks[baseline], name=f"thresholds/moe/{hidden}/{baseline}", threshold=None)
 
 
-def strong_moe_duel(hidden: int, opponent: str, device: torch.device) -> Duel:
+def strong_moe_benchmark(hidden: int, opponent: str, device: torch.device) -> Benchmark:
     """Compare the gated layer with transformers' experts, or torch's grouped product.
 
     Raises:
@@ -44,11 +44,11 @@ def strong_moe_duel(hidden: int, opponent: str, device: torch.device) -> Duel:
     layer = moe_arms.make_layer(shape, device, moe_arms.SwiGLUMoE)
     x = moe_arms.make_tokens(shape, device)
     baseline = Arm(opponent, gpu_baselines.opponents(opponent, layer, x))
-    duel = moe_arms.layer_duel(layer, x, shape, baseline)
-    return replace(duel, name=f"floors/strong/moe/{hidden}/{opponent}")
+    benchmark = moe_arms.layer_benchmark(layer, x, shape, baseline)
+    return replace(benchmark, name=f"thresholds/strong/moe/{hidden}/{opponent}")
 
 
-def loss_duel(opponent: str, device: torch.device) -> Duel:
+def loss_benchmark(opponent: str, device: torch.device) -> Benchmark:
     """Compare loss and both gradients: 1,024 tokens of width 512, 32,000 classes, float32."""
     from benchmarks import gpu_baselines
 
@@ -56,20 +56,20 @@ def loss_duel(opponent: str, device: torch.device) -> Duel:
     return gpu_baselines.cross_entropy(opponent, device, False, **sizes)
 
 
-def generate_duel(device: torch.device) -> Duel:
-    """Compare generation of `gpt2_duel` with transformers' generate()."""
-    duel = gpt2_duel(device, "hf_generate")
-    return replace(duel, name="floors/strong/gpt2/hf_generate")
+def generate_benchmark(device: torch.device) -> Benchmark:
+    """Compare generation of `gpt2_benchmark` with transformers' generate()."""
+    benchmark = gpt2_benchmark(device, "hf_generate")
+    return replace(benchmark, name="thresholds/strong/gpt2/hf_generate")
 
 
-def narrow_duel(opponent: str, device: torch.device) -> Duel:
+def narrow_benchmark(opponent: str, device: torch.device) -> Benchmark:
     """Compare bfloat16 decoding of GPT-2 124M with int8 weights."""
     from benchmarks import gpu_baselines
 
     return gpu_baselines.decode(opponent, device, False, compiled=False)
 
 
-def gpt2_duel(device: torch.device, opponent: str = "hf_kv_loop") -> Duel:
+def gpt2_benchmark(device: torch.device, opponent: str = "hf_kv_loop") -> Benchmark:
     """Compare a static cache with transformers' cache: GPT-2 124M, batch 1, prompt 32, 50 tokens.
 
     Raises:
@@ -85,8 +85,8 @@ def gpt2_duel(device: torch.device, opponent: str = "hf_kv_loop") -> Duel:
     ids = torch.tensor([(PROMPT * PROMPT_TOKENS)[:PROMPT_TOKENS]], device=device)
     theirs = {**baseline.loops, baseline.name: baseline.generate}[opponent]
     path, ours = subject(baseline.model, PROMPT_TOKENS + NEW_TOKENS, compiled=False)
-    return Duel(
-        name="floors/gpt2",
+    return Benchmark(
+        name="thresholds/gpt2",
         subject=Arm(path, lambda: ours(ids, NEW_TOKENS)),
         baseline=Arm(opponent, lambda: theirs(ids, NEW_TOKENS)),
         equal=identical,
@@ -95,7 +95,7 @@ def gpt2_duel(device: torch.device, opponent: str = "hf_kv_loop") -> Duel:
     )
 
 
-def training_duel(device: torch.device) -> Duel:
+def training_benchmark(device: torch.device) -> Benchmark:
     """Compare the default training loop of UC4 with a plain one, from the same weights and seed.
 
     The losses must agree within the rounding of the dtype that the loop chooses.
@@ -112,8 +112,8 @@ def training_duel(device: torch.device) -> Duel:
         limit = plain_training.TOLERANCE[dtype]
         return Equality(apart <= limit, apart, limit, unit="loss")
 
-    return Duel(
-        name="floors/training",
+    return Benchmark(
+        name="thresholds/training",
         subject=Arm(f"auto, {dtype}", torch.enable_grad()(works["auto"])),
         baseline=Arm("plain_loop", torch.enable_grad()(works["plain_loop"])),
         equal=equal,
@@ -122,7 +122,7 @@ def training_duel(device: torch.device) -> Duel:
     )
 
 
-def window_duel(device: torch.device) -> Duel:
+def window_benchmark(device: torch.device) -> Benchmark:
     """Compare FlexAttention, window 128 of 2048, with SDPA and a dense mask.
 
     Raises:
@@ -135,8 +135,8 @@ def window_duel(device: torch.device) -> Duel:
         raise NotHereError(f"FlexAttention: {reason}")
     torch.manual_seed(0)
     window = attention.flexes(attention.Shape(1, 2048, 4), device)[0]
-    return Duel(
-        name="floors/attention/window_128",
+    return Benchmark(
+        name="thresholds/attention/window_128",
         subject=Arm("flex", window.subject, compiled=True),
         baseline=Arm(window.baseline_name, window.baseline),
         equal=close_to(attention.TOLERANCE[torch.float32]),
@@ -145,7 +145,7 @@ def window_duel(device: torch.device) -> Duel:
     )
 
 
-def level_duels(device: torch.device, model: str) -> Iterator[tuple[str, Duel | int]]:
+def level_benchmarks(device: torch.device, model: str) -> Iterator[tuple[str, Benchmark | int]]:
     """Yield (level, model at this level against eager mode), lowest level first.
 
     If a level runs the same operators as eager mode, their count is yielded instead.
@@ -158,8 +158,8 @@ def level_duels(device: torch.device, model: str) -> Iterator[tuple[str, Duel | 
         yield (
             level,
             same
-            or Duel(
-                name=f"floors/levels/{model}/{level}",
+            or Benchmark(
+                name=f"thresholds/levels/{model}/{level}",
                 subject=Arm(level, partial(ours, x), compiled=hasattr(ours, "_orig_mod")),
                 baseline=Arm("eager", partial(eager, x)),
                 equal=close_to(benchmark.LIMITS[level]),

@@ -26,8 +26,8 @@ BACKENDS = {one.choice: one.backend for one in VENDORS.values()}
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """A model prepared by `make_ready`.
+class ConfiguredModel:
+    """A model prepared by `apply_config`.
 
     `checkpointed` names the blocks whose activations are recomputed in the backward pass. `report`
     is the validation's report, None if validation is disabled.
@@ -43,13 +43,13 @@ class Ready:
         return self.prepared.model
 
 
-def make_ready(
+def apply_config(
     model: nn.Module,
     config: Config,
     sample_inputs: Sequence[Tensor] = (),
     *,
     training: bool = False,
-) -> Ready:
+) -> ConfiguredModel:
     """Convert `model` to the configured format and prepare, checkpoint and validate it, in place.
 
     `sample_inputs` are positional arguments of forward, needed for validation; for inference they
@@ -68,9 +68,11 @@ def make_ready(
     backend = create_backend(BACKENDS.get(chosen, chosen), config)
     prepared = backend.prepare_model(model, sample_inputs=sample_inputs, training=training)
     if not config.validation.enabled:
-        return Ready(prepared, blocks, None)
+        return ConfiguredModel(prepared, blocks, None)
     validator = UnifiedValidator(config.validation.level, device=backend.device)
-    return Ready(prepared, blocks, validator.validate_model(prepared.model, sample_inputs))
+    return ConfiguredModel(
+        prepared, blocks, validator.validate_model(prepared.model, sample_inputs)
+    )
 
 
 def _stored(

@@ -1,4 +1,4 @@
-"""Gauges say what they are told, and nothing where there is none."""
+"""Sensors say what they are told, and nothing where there is none."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import ctypes
 import pytest
 import torch
 
-from torchbridge.bench.gauges import (
+from torchbridge.bench.sensors import (
     EVERY_S,
-    Gauges,
-    Nvml,
+    NvmlSensors,
+    Sensors,
     cpu_readings,
     driver,
     last_level_cache,
@@ -74,7 +74,7 @@ ALL = {
 class TestNvidia:
     def test_what_it_says(self):
         library = FakeNvml(**ALL)
-        assert Nvml(library, ctypes.c_void_p(7)).read() == {
+        assert NvmlSensors(library, ctypes.c_void_p(7)).read_sensors() == {
             "sm_clock_mhz": 1755,
             "gpu_temperature_c": 66,
             "power_w": pytest.approx(345.12),
@@ -85,14 +85,14 @@ class TestNvidia:
     @pytest.mark.parametrize("reasons", [0x0, 0x1, 0x2, 0x3])
     def test_idle_and_set_clocks_are_no_throttling(self, reasons):
         library = FakeNvml(nvmlDeviceGetCurrentClocksThrottleReasons=reasons)
-        assert Nvml(library, ctypes.c_void_p(7)).read() == {"throttled": 0.0}
+        assert NvmlSensors(library, ctypes.c_void_p(7)).read_sensors() == {"throttled": 0.0}
 
     def test_what_does_not_answer_is_left_out_and_not_asked_again(self):
         library = FakeNvml(**ALL | {"nvmlDeviceGetPowerUsage": None})
-        gauges = Nvml(library, ctypes.c_void_p(7))
-        assert "power_w" not in gauges.read()
+        sensors = NvmlSensors(library, ctypes.c_void_p(7))
+        assert "power_w" not in sensors.read_sensors()
         library.asked.clear()
-        assert set(gauges.read()) == {"sm_clock_mhz", "gpu_temperature_c", "throttled"}
+        assert set(sensors.read_sensors()) == {"sm_clock_mhz", "gpu_temperature_c", "throttled"}
         assert ("nvmlDeviceGetPowerUsage",) not in library.asked
 
     @pytest.mark.parametrize(
@@ -105,10 +105,10 @@ class TestNvidia:
         properties = Properties()
         properties.uuid = uuid
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
-        found = Nvml.of(torch.device("cuda"), FakeNvml(**ALL))
+        found = NvmlSensors.of(torch.device("cuda"), FakeNvml(**ALL))
         assert (found is not None) == known
         del properties.uuid  # an older torch
-        assert Nvml.of(torch.device("cuda"), FakeNvml(**ALL)) is None
+        assert NvmlSensors.of(torch.device("cuda"), FakeNvml(**ALL)) is None
 
     def test_driver(self):
         assert driver(FakeNvml()) == "580.65.06"
@@ -138,7 +138,7 @@ class TestCpu:
         assert cpu_readings(write(tmp_path, proc__cpuinfo=text)) == {"cpu_mhz": 2598.1}
 
     @pytest.mark.parametrize("text", ["", "<unknown>\n", "0x12\n", "nan\n", "1e9\n"])
-    def test_no_gauge_no_guess(self, tmp_path, text):
+    def test_unreadable_sensor_is_left_out(self, tmp_path, text):
         files = {
             "sys__devices__system__cpu__cpu0__cpufreq__scaling_cur_freq": text,
             "sys__class__thermal__thermal_zone0__temp": text,
@@ -163,14 +163,14 @@ class TestCpu:
 class TestSharing:
     def test_short_samples_share_a_reading(self, tmp_path):
         now = [0.0]
-        gauges = Gauges(CPU, root=tmp_path, clock=lambda: now[0])
+        sensors = Sensors(CPU, root=tmp_path, clock=lambda: now[0])
         write(tmp_path, proc__loadavg="1.00 0 0 1/2 3\n")
-        first = gauges.read()
+        first = sensors.read_sensors()
         write(tmp_path, proc__loadavg="2.00 0 0 1/2 3\n")
         now[0] = EVERY_S / 2
-        assert gauges.read() is first
+        assert sensors.read_sensors() is first
         now[0] = EVERY_S
-        assert gauges.read()["load_1m"] == 2.0
+        assert sensors.read_sensors()["load_1m"] == 2.0
         assert first["load_1m"] == 1.0
 
     def test_summary(self):

@@ -1,0 +1,125 @@
+"""Where demos, benchmarks and use cases have the subject from, and what they leave behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.agent_machine import (
+    SUBJECT,
+    Evidence,
+    Machine,
+    command,
+    laid_out,
+)
+from tests.integration.test_agent_environment import wheel
+
+FAKE = "answer = 43\n"
+SHADOW = {"demos/tool/__init__.py": "", "demos/tool/part.py": FAKE}
+DEMO = "import tool.part; print(tool.part.answer)\n"
+INSERT = "import sys; sys.path.insert(0, 'src')\n"
+BELOW_SRC = {"src/tool/__init__.py": "", "src/tool/part.py": FAKE}
+BORROWED = {"demos/demo.py": "import tool.needs\n", "demos/more.py": ""}
+
+
+def run(machine: Machine, folder: Path, python: str, files: dict[str, str], **job: Any) -> Evidence:
+    wheel(machine.base / "wheels" / "w1", "tool", "1.5")
+    payload = laid_out(folder / "payload", files)
+    told = command("{python}", "demos/demo.py", **job)
+    return machine.run(payload, python=python, wheels="w1", subject=SUBJECT, jobs=[told])
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"demos/demo.py": DEMO, **SHADOW}, "demos/tool"),
+        ({"demos/demo.py": INSERT + DEMO, **BELOW_SRC}, "src/tool"),
+        (
+            {
+                "demos/demo.py": "import subprocess, sys\n"
+                "sys.exit(subprocess.call([sys.executable, 'demos/child.py']))\n",
+                "demos/child.py": INSERT + DEMO,
+                **BELOW_SRC,
+            },
+            "src/tool",
+        ),
+        (BORROWED, "imports more, which only the payload has"),
+    ],
+)
+def test_a_command_that_has_the_subject_from_the_payload_does_not_count(
+    machine: Machine, lean: str, tmp_path: Path, files: dict[str, str], says: str
+) -> None:
+    finished = run(machine, tmp_path, lean, files).finished("demo")
+    assert (finished["exit_code"], finished["cause"]) == (0, "wrong_subject")
+    assert says in finished["detail"]
+    assert "Fix: " in finished["detail"]
+
+
+def test_a_command_with_the_installed_subject_counts(
+    machine: Machine, lean: str, tmp_path: Path
+) -> None:
+    """Its helpers are the payload's, and what it starts may know nothing of the environment."""
+    demo = (
+        "import os, subprocess, sys, helper, tool.part\n"
+        "for flags in ([], ['-I'], ['-S']):\n"
+        "    done = subprocess.run([sys.executable, *flags, '-c', ''], capture_output=True, env={\n"
+        "        'PYTHONPATH': '', 'SEATRIAL_MODULES': os.environ['SEATRIAL_MODULES']})\n"
+        "    print(done.stderr.decode(), end='')\n"
+        "print(tool.part.answer)\n"
+    )
+    files = {"demos/demo.py": demo, "demos/helper.py": ""}
+    evidence = run(machine, tmp_path, lean, files)
+    assert (evidence.finished("demo")["exit_code"], evidence.finished("demo")["cause"]) == (0, None)
+    assert evidence.log.split(b"=====\n")[-1].decode().split() == ["42"]
+
+
+def test_a_report_of_origins_that_cannot_be_read_is_refused(
+    machine: Machine, lean: str, tmp_path: Path
+) -> None:
+    demo = "import os; open(os.environ['SEATRIAL_MODULES'], 'a').write('{}\\n')\n"
+    finished = run(machine, tmp_path, lean, {"demos/demo.py": demo}).finished("demo")
+    assert finished["cause"] == "forged_records"
+
+
+def test_a_benchmark_whose_baseline_has_the_subject_from_the_payload_does_not_count(
+    machine: Machine, lean: str, tmp_path: Path
+) -> None:
+    wheel(machine.base / "wheels" / "w1", "tool", "1.5")
+    bench = (
+        "import seatrial_events, tool.part\n"
+        "seatrial_events.metric('m', [1.0], unit='ms', direction='lower')\n"
+    )
+    new = laid_out(tmp_path / "new", {"bench.py": bench})
+    old = laid_out(tmp_path / "old", {"bench.py": INSERT + bench, **BELOW_SRC})
+    few = {"min_pairs": 4, "max_pairs": 4, "precision": 0.001}
+    told = command("{python}", "bench.py", id="bench", kind="benchmark", paired=few)
+    baseline = {
+        "payload": machine.unpack(old),
+        "environment": {"name": "image"},
+        "wheels": "w1",
+        "subject": SUBJECT,
+    }
+    evidence = machine.run(
+        new, python=lean, wheels="w1", subject=SUBJECT, jobs=[told], baseline=baseline
+    )
+    finished = evidence.finished("bench")
+    assert finished["cause"] == "wrong_subject", evidence.log.decode()
+    assert finished["detail"].startswith("the baseline: ")
+    assert "src/tool" in finished["detail"]
+
+
+def test_a_command_that_ends_before_its_work_fails(
+    machine: Machine, lean: str, tmp_path: Path
+) -> None:
+    """What was ended with it can have failed, and nobody would know."""
+    demo = (
+        "import subprocess, sys\n"
+        "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+    )
+    evidence = run(machine, tmp_path, lean, {"demos/demo.py": demo})
+    (check,) = evidence.of("check", "demo")
+    assert check["outcome"] == "failed"
+    assert "left 1 process behind" in check["reason"]
+    assert "time.sleep(60)" in check["reason"]
