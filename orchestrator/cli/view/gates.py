@@ -155,7 +155,7 @@ def _blamed(rule: RuleResult) -> list[Mapping[str, str]]:
     return read(list[Mapping[str, str]], rule.inputs.get("blame", []))
 
 
-_MOST_LISTED = ("own_environment", "lost_attempts")
+_LISTED_IF_OK = ("own_environment", "lost_attempts")
 """Kinds of rules whose every result is to be known."""
 
 
@@ -163,7 +163,7 @@ def _print_visible(session: Session, verdict: Verdict, *, every: bool) -> None:
     """Print what a rule judges ok and what can change what a PASS means."""
     ok = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.OK and not every]
     lines = [
-        rule.sentence for rule in ok if rule.kind in _MOST_LISTED or rule.inputs.get("renamed")
+        rule.sentence for rule in ok if rule.kind in _LISTED_IF_OK or rule.inputs.get("renamed")
     ]
     lines += [
         f"{rule.id}: {line}" for rule in ok if rule.kind == "selection" for line in _had(rule)
