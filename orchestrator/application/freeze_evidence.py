@@ -146,15 +146,18 @@ class _RunCells:
     ) -> list[CellEvidence]:
         """Return the cell in these runs; where a run lacks it, all of its platform's cells.
 
+        In the run itself, only cells of its machine by another name.
+
         Cell names depend on the environments that a matrix lists. A platform may have had another
         id: one that the policy does not name, on the same kind of machine, with the same packages
         or with an id that the policy named before, or that it required before.
         """
         found: list[CellEvidence] = []
         for one in runs:
-            if one.id == run:
-                continue
             there = [self.cells[key] for key in self.cells if key[0] == one.id]
+            if one.id == run:
+                found += [o for o in there if o.id != cell.id and self._is_renamed(o, cell)]
+                continue
             same = [other for other in there if other.id == cell.id]
             here = [other for other in there if other.platform == cell.platform]
             found += same or here or [o for o in there if self._is_renamed(o, cell)]

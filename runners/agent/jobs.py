@@ -168,7 +168,7 @@ class JobRun:
             poll=lambda: bool(int(records.poll()) | int(job_context.checks.poll())),
             running=records.running,
         )
-        own = config_file(self._context.attempt.payload)
+        own = config_file(self._context.attempt.payload, arguments)
         if own is None:
             job_context.folder.empty_config.touch(mode=0o644)
         suite = Suite(
@@ -181,11 +181,12 @@ class JobRun:
             skipped={*job_context.job.skip, *done},
             runner=self._runner,
         )
-        return suite.run(
+        verdict = suite.run(
             lambda argv, more: self._process(
                 watch, argv, job_env.without_pythonpath({**job_context.env, **more})
             )
         )
+        return _unless_refused(verdict, job_context.refusal())
 
     def _command(self, job_context: JobContext) -> JobExit:
         python = str(self._context.attempt.python)

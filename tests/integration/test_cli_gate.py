@@ -287,13 +287,15 @@ def test_what_can_change_outcomes_has_a_line_of_its_own(
     own = {**told, "id": "own_environment/here", "kind": "own_environment", "inputs": {}}
     own["sentence"] = "The jobs of here saw more."
     moved = rule("changed_tests/unit@here", "ok", inputs={"renamed": {"a": "b"}})
-    rules = [{**told, "id": "selection/unit@here", "inputs": inputs}, level, own, moved]
+    skips = rule("skips/here", "ok", inputs={"other": 51})
+    rules = [{**told, "id": "selection/unit@here", "inputs": inputs}, level, own, moved, skips]
     shown = Answer.of({**VERDICT, "decision": "PASS", "rules": rules}, 201)
     gate.answers["POST", f"{GATE}/evaluate"] = shown
     assert cli("gate", "check", policy, "--no-wait") == 0
     lines = [" ".join(line.split()) for line in cli.out.splitlines()]
     assert "The jobs of here saw more." in lines
     assert "changed_tests/unit@here says so." in lines
+    assert "skips/here says so." in lines
     assert "selection/unit@here: -k deselected 2 tests" in lines
     assert "selection/unit@here: m.py skipped itself as a whole (no triton)" in lines
     assert "selection/unit@here: conftest.py implements pytest_runtest_makereport" in lines

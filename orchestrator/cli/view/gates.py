@@ -155,16 +155,19 @@ def _blamed(rule: RuleResult) -> list[Mapping[str, str]]:
     return read(list[Mapping[str, str]], rule.inputs.get("blame", []))
 
 
-_LISTED_IF_OK = ("own_environment", "lost_attempts")
+_ALWAYS_SHOWN = ("own_environment", "lost_attempts")
 """Kinds of rules whose every result is to be known."""
+
+
+def _is_shown(rule: RuleResult) -> bool:
+    skips = rule.kind == "skips" and rule.inputs.get("other")
+    return rule.kind in _ALWAYS_SHOWN or bool(skips or rule.inputs.get("renamed"))
 
 
 def _print_visible(session: Session, verdict: Verdict, *, every: bool) -> None:
     """Print what a rule judges ok and what can change what a PASS means."""
     ok = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.OK and not every]
-    lines = [
-        rule.sentence for rule in ok if rule.kind in _LISTED_IF_OK or rule.inputs.get("renamed")
-    ]
+    lines = [rule.sentence for rule in ok if _is_shown(rule)]
     lines += [
         f"{rule.id}: {line}" for rule in ok if rule.kind == "selection" for line in _had(rule)
     ]

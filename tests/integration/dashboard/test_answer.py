@@ -67,7 +67,7 @@ def _probe(asked: PageRequestDep, name: str) -> Response:
                 "gates": first,
                 "signing": second,
                 "channels": none,
-                "tried": None,
+                "tested": None,
                 "more_gates": 0,
             },
             data={"harm": HARM, "asked": dict(asked.query)},
