@@ -127,9 +127,9 @@ def _has_ended(job: Job, fact: JobFact | None, cell: Cell) -> bool:
 
 
 def _silent_since(fact: JobFact | None) -> datetime | None:
-    if fact is None or not fact.silent_since_ts or fact.finished_ts is not None:
+    if fact is None or not fact.idle_since_ts or fact.finished_ts is not None:
         return None
-    return datetime.fromtimestamp(fact.silent_since_ts, UTC)
+    return datetime.fromtimestamp(fact.idle_since_ts, UTC)
 
 
 def _produced_at(fact: JobFact | None, attempts: Sequence[Attempt]) -> datetime | None:
