@@ -7,7 +7,13 @@ from decimal import Decimal
 
 from reports import format as fmt
 from reports import side_by_side_text
-from reports.model.backend import BackendPlatform, ClassCell, Contrast, MetricEntry, TestCell
+from reports.model.backend import (
+    BackendPlatform,
+    ClassCell,
+    MetricComparison,
+    MetricEntry,
+    TestCell,
+)
 from reports.model.comparison import MetricDelta
 from reports.model.metrics import MetricFigure
 from reports.model.origin import Origin, bare, letters
@@ -61,12 +67,12 @@ def measured_entry(entry: MetricFigure | None, unit: str = "") -> str:
     return f"{head}{joint}{unit} ({rest}"
 
 
-def entry_name(entry: MetricEntry | Contrast) -> str:
+def entry_name(entry: MetricEntry | MetricComparison) -> str:
     """Return the metric's name with its parameters."""
     return f"{entry.name}, {fmt.pairs(entry.params)}" if entry.params else entry.name
 
 
-def difference(contrast: Contrast, platforms: Sequence[BackendPlatform]) -> str:
+def difference(contrast: MetricComparison, platforms: Sequence[BackendPlatform]) -> str:
     """``AWS NVIDIA A10G 5.8% faster †``, a part for each platform but the reference."""
     labels = {platform.cell: platform.label for platform in platforms}
     many = len(contrast.differences) > 1
@@ -74,7 +80,7 @@ def difference(contrast: Contrast, platforms: Sequence[BackendPlatform]) -> str:
     return "; ".join(_difference(contrast, index, labels, many) for index in every)
 
 
-def _difference(contrast: Contrast, index: int, labels: dict[str, str], many: bool) -> str:
+def _difference(contrast: MetricComparison, index: int, labels: dict[str, str], many: bool) -> str:
     said = contrast.differences[index]
     mark = "" if said.same_stack else " †"
     if isinstance(said.percent, Absent):
@@ -88,7 +94,7 @@ def _difference(contrast: Contrast, index: int, labels: dict[str, str], many: bo
     return f"{labels[said.better]} {apart} {_better(contrast)}{against if many else ''}{mark}"
 
 
-def _better(contrast: Contrast) -> str:
+def _better(contrast: MetricComparison) -> str:
     if contrast.direction == "higher":
         return "higher"
     return "faster" if contrast.unit in _TIMES else "lower"

@@ -25,7 +25,7 @@ from runners.shell.agent_session import (
     AgentSessions,
     SessionEndedError,
 )
-from runners.shell.work_folder import Ground, GroundError, look
+from runners.shell.work_folder import GroundError, WorkFolderFacts, look
 
 Kind = Literal["agents", "payloads", "wheels"]
 
@@ -90,7 +90,7 @@ class ShellWorkspace:
         self._candidates = (*candidates, DEFAULT_PYTHON)
         self._agent_archive = agent or agent_archive()
         self._lock = threading.Lock()
-        self._known: Ground | None = None
+        self._known: WorkFolderFacts | None = None
         self._wakeups = wakeups
         self._sessions = AgentSessions(self._new_session)
 
@@ -362,7 +362,7 @@ class ShellWorkspace:
             output_limit_bytes=output_limit_bytes,
         )
 
-    def _ground(self) -> Ground:
+    def _ground(self) -> WorkFolderFacts:
         with self._lock:
             if self._known is None:
                 try:

@@ -22,7 +22,7 @@ class ChangedFlowError(AssertionError):
 
 
 @dataclass(slots=True)
-class Journal:
+class StepLog:
     """The recorded steps of one flow."""
 
     answers: list[tuple[str, Value]] = field(default_factory=list)
@@ -40,31 +40,31 @@ class MemoryEngine:
     def __init__(self, flow: Flow, *, tick: Callable[[float], None]) -> None:
         self._flow = flow
         self._tick = tick
-        self.journals: dict[str, Journal] = {}
+        self.step_logs: dict[str, StepLog] = {}
         self.crash_before: int | None = None
         self.crash_after: int | None = None
 
     def start(self, cell_id: str) -> None:
         """Register the cell; `run` runs its flow."""
-        self.journals.setdefault(cell_id, Journal())
+        self.step_logs.setdefault(cell_id, StepLog())
 
     def run(self, cell_id: str) -> None:
         """Run one flow to its end. Raises SimulatedCrashError at a planned crash."""
-        journal = self.journals.setdefault(cell_id, Journal())
-        if not journal.finished:
-            asyncio.run(self._enter(journal, cell_id))
-            journal.finished = True
+        step_log = self.step_logs.setdefault(cell_id, StepLog())
+        if not step_log.finished:
+            asyncio.run(self._enter(step_log, cell_id))
+            step_log.finished = True
 
-    async def _enter(self, journal: Journal, cell_id: str) -> None:
-        await self._flow(_MemoryDurable(self, journal, self._tick), cell_id)
+    async def _enter(self, step_log: StepLog, cell_id: str) -> None:
+        await self._flow(_MemoryDurable(self, step_log, self._tick), cell_id)
 
 
 class _MemoryDurable:
     def __init__(
-        self, engine: MemoryEngine, journal: Journal, tick: Callable[[float], None]
+        self, engine: MemoryEngine, step_log: StepLog, tick: Callable[[float], None]
     ) -> None:
         self._engine = engine
-        self._journal = journal
+        self._step_log = step_log
         self._tick = tick
         self._next = 0
 
@@ -85,8 +85,8 @@ class _MemoryDurable:
     def _step(self, name: str, run: Callable[[], Value]) -> Value:
         position = self._next
         self._next += 1
-        if position < len(self._journal.answers):
-            recorded, answer = self._journal.answers[position]
+        if position < len(self._step_log.answers):
+            recorded, answer = self._step_log.answers[position]
             if recorded != name:
                 raise ChangedFlowError(f"step {position} was {recorded!r} and is now {name!r}")
             return answer
@@ -97,5 +97,5 @@ class _MemoryDurable:
         if self._engine.crash_after == position:
             self._engine.crash_after = None
             raise SimulatedCrashError(f"after step {position}, {name}")
-        self._journal.answers.append((name, answer))
+        self._step_log.answers.append((name, answer))
         return answer

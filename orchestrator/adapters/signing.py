@@ -94,7 +94,7 @@ _SUFFIX = ".pem"
 
 
 class DsseSigner:
-    """Implements the Notary.
+    """Implements `orchestrator.application.ports.signer.Signer`.
 
     Args:
         folder: Folder of the keys that are created here, one file per key, named by the key's id.

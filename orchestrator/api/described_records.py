@@ -72,7 +72,7 @@ from orchestrator.domain.known_issue import (
     KnownIssueResponse,
 )
 from orchestrator.domain.launch_plan import HostCheck, Plan, PlannedCell, Shipment
-from orchestrator.domain.lint_findings import CheckedAnnotation, DocumentFinding, Doubt
+from orchestrator.domain.lint_findings import AnnotationConflict, CheckedAnnotation, DocumentFinding
 from orchestrator.domain.machine import Place, SshAccess
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.money import Bill
@@ -156,7 +156,7 @@ documented(
     SuggestedQuarantine,
     KnownIssueResponse,
 )
-documented(NewToken, KnownTestResponse, RunAnnotation, Doubt, CheckedAnnotation)
+documented(NewToken, KnownTestResponse, RunAnnotation, AnnotationConflict, CheckedAnnotation)
 documented(SeriesPoint, derived=["environment"], without=["subject", "probed"])
 documented(ChangePoint, EnvironmentDifference, SeriesChange, BenchmarkSeries)
 documented(ResultPoint, TestRun, without=["build", "nodeid"])

@@ -10,7 +10,7 @@ from operator import and_, or_
 
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import describe_cell
-from orchestrator.application.freeze_cell import Before, machine_of
+from orchestrator.application.freeze_cell import EarlierResults, machine_of
 from orchestrator.application.gate_policies import policy_of
 from orchestrator.application.gather_evidence import CountedCell, GatheredRun
 from orchestrator.application.reused_results import results_of_cell
@@ -125,7 +125,7 @@ def _union(one: Mapping[str, Tests], other: Mapping[str, Tests]) -> dict[str, Te
 class CellBaseline:
     """The earlier results that a cell is compared with."""
 
-    before: Before
+    before: EarlierResults
     tests: tuple[BaselineTests, ...]
     """Tests in the runs that the gate passed last, and in the platform's last green run."""
 
@@ -265,7 +265,7 @@ class _BaselineFinder:
             self._product, platform, before_run=first.taken.id, ingested=self._ingested
         )
         known = reduce(_union, (each.by_job for each in tests), dict[str, Tests]())
-        before = Before(
+        before = EarlierResults(
             streak,
             max((self._collected(first.cell.id, run) or 0 for run in green), default=0) or None,
             accepted.signatures,

@@ -63,7 +63,7 @@ def add_channel(context: Context, new: NewChannel) -> tuple[Channel, str | None]
 
     Raises InvalidDocumentError, and nothing is stored.
     """
-    secret = None if new.kind is ChannelKind.GITHUB else context.gate.courier.new_secret()
+    secret = None if new.kind is ChannelKind.GITHUB else context.gate.sender.new_secret()
     channel = filled(
         Channel,
         new,
@@ -125,7 +125,7 @@ def call_channel(context: Context, channel: Channel, *, git_sha: str = "") -> De
         due_at=now,
         is_test=True,
     )
-    receipt = context.gate.courier.send(channel, delivery, now=now)
+    receipt = context.gate.sender.send(channel, delivery, now=now)
     context.stores.outbox.record_test(delivery, receipt, at=context.clock.now())
     return receipt
 
@@ -140,7 +140,7 @@ def renew_secret(
     if channel.kind is ChannelKind.GITHUB:
         why = "has no secret of ours: renew the token where it is kept, the channel reads it anew"
         raise InvalidDocumentError(f"the channel {channel.name}", [Problem((), why)])
-    secret = context.gate.courier.new_secret()
+    secret = context.gate.sender.new_secret()
     until = context.clock.now() + overlap
     renewed = context.stores.outbox.renew(channel.id, ChannelSecret(secret), until=until)
     return renewed or channel, secret
@@ -178,7 +178,7 @@ def deliver(context: Context) -> None:
         if claimed is None:
             return
         channel, delivery = claimed
-        receipt = context.gate.courier.send(channel, delivery, now=clock.now())
+        receipt = context.gate.sender.send(channel, delivery, now=clock.now())
         outbox.settle(delivery.id, receipt, at=clock.now())
         if receipt.result is not DeliveryResult.ACCEPTED:
             failing.add(channel.id)

@@ -13,7 +13,7 @@ from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import Evidence
 from orchestrator.domain.test_identity import AliasState
-from orchestrator.store.run_comparison import Pair, Surroundings
+from orchestrator.store.run_comparison import CellEnvironment, Pair
 from orchestrator.store.runs import RunsAsked
 from orchestrator.store.stores import Stores
 
@@ -75,7 +75,7 @@ class CellPair:
 
 
 @dataclass(frozen=True, slots=True)
-class Trait:
+class EnvironmentProperty:
     """A property of the environment, on both sides."""
 
     what: str
@@ -173,8 +173,8 @@ def _machine(plan: CellPlan) -> Hashable:
 
 
 def traits_of(
-    facing: Sequence[CellPair], surroundings: Mapping[str, Surroundings]
-) -> tuple[Trait, ...]:
+    facing: Sequence[CellPair], surroundings: Mapping[str, CellEnvironment]
+) -> tuple[EnvironmentProperty, ...]:
     """Return the environments of both sides by property: the stack first, then packages."""
     cells: dict[tuple[str, str, str], list[str]] = {}
     for one in facing:
@@ -186,12 +186,12 @@ def traits_of(
         for what in {**_always(), **new, **old}:
             key = what, old.get(what, ""), new.get(what, "")
             cells.setdefault(key, []).append(one.name)
-    found = (Trait(*key, tuple(names)) for key, names in cells.items())
+    found = (EnvironmentProperty(*key, tuple(names)) for key, names in cells.items())
     return tuple(sorted(found, key=_order))
 
 
 def silent_of(
-    facing: Sequence[CellPair], surroundings: Mapping[str, Surroundings]
+    facing: Sequence[CellPair], surroundings: Mapping[str, CellEnvironment]
 ) -> tuple[tuple[str, str], ...]:
     """Return cells with an unknown environment on a side: (name, ``A``, ``B`` or both)."""
     found = []
@@ -204,7 +204,7 @@ def silent_of(
     return tuple(found)
 
 
-def other_stack(traits: Iterable[Trait]) -> frozenset[str]:
+def other_stack(traits: Iterable[EnvironmentProperty]) -> frozenset[str]:
     """Return cells whose sides have different stacks (device, driver, runtime, Python)."""
     return frozenset(
         cell for trait in traits if trait.differs and trait.what in STACK for cell in trait.cells
@@ -216,7 +216,7 @@ def _always() -> dict[str, str]:
     return dict.fromkeys(("torch", "runtime", "device driver", "image"), "")
 
 
-def _all_traits(surroundings: Surroundings | None) -> dict[str, str]:
+def _all_traits(surroundings: CellEnvironment | None) -> dict[str, str]:
     """Return all traits; none without an environment event."""
     if surroundings is None or not traits(surroundings.probed):
         return {}
@@ -229,6 +229,6 @@ def _all_traits(surroundings: Surroundings | None) -> dict[str, str]:
     return found
 
 
-def _order(trait: Trait) -> tuple[bool, int, str, str]:
+def _order(trait: EnvironmentProperty) -> tuple[bool, int, str, str]:
     place = _RANK.index(trait.what) if trait.what in _RANK else len(_RANK)
     return trait.is_package, place, trait.what, trait.before

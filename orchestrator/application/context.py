@@ -14,10 +14,10 @@ from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock, Cron, NewId
 from orchestrator.application.ports.documents import Documents
 from orchestrator.application.ports.identity_provider import IdentityProvider
-from orchestrator.application.ports.ingest import Dialects, Intake
-from orchestrator.application.ports.notification_sender import Courier
+from orchestrator.application.ports.ingest import Dialects, UploadUnpacker
+from orchestrator.application.ports.notification_sender import NotificationSender
 from orchestrator.application.ports.retention import FinishedFlows, HomeFiles
-from orchestrator.application.ports.signer import Notary
+from orchestrator.application.ports.signer import Signer
 from orchestrator.application.ports.statistics import Detector, TextSimilarity
 from orchestrator.application.ports.wheels import Subjects, Wheels
 from orchestrator.application.ports.workspaces import OpenWorkspace
@@ -28,7 +28,7 @@ from orchestrator.domain.budget import Budget
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.ingested import RunAnnotation
-from orchestrator.domain.lint_findings import DocumentFinding, Doubt, ForeignDocument
+from orchestrator.domain.lint_findings import AnnotationConflict, DocumentFinding, ForeignDocument
 from orchestrator.domain.machine import Provider, ProviderTraits
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.retention import RetentionPolicy
@@ -42,13 +42,13 @@ class GatePorts:
 
     statistics: Statistics
     """Tests on samples."""
-    notary: Notary
+    signer: Signer
     """Signs verdicts."""
     cron: Cron
     """Computes due times."""
     subjects: Subjects
     """Resolves a subject when a schedule fires."""
-    courier: Courier
+    sender: NotificationSender
     """Sends notifications."""
     detector: Detector
     """Detects change points."""
@@ -127,7 +127,7 @@ class Context:
     """Returns media types by export format."""
     lint: Callable[[Sequence[ForeignDocument], Evidence | None], tuple[DocumentFinding, ...]]
     """Lints foreign reports, alone and against a run's results."""
-    doubt: Callable[[RunAnnotation, Evidence], tuple[Doubt, ...]]
+    doubt: Callable[[RunAnnotation, Evidence], tuple[AnnotationConflict, ...]]
     """Checks an annotation against the results."""
     builtin_payload: Callable[[], str]
     """Stores the built-in payload on the first call; returns its digest."""
@@ -137,7 +137,7 @@ class Context:
     similarity: TextSimilarity
     dialects: Dialects
     """Parsers of other programs' results."""
-    intake: Intake
+    intake: UploadUnpacker
     """Unpacks uploads."""
     scratch: Path
     """Folder for uploads in progress."""

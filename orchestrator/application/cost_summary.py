@@ -13,7 +13,7 @@ from orchestrator.application.context import Context
 from orchestrator.application.schedules import next_firing
 from orchestrator.domain.machine import ProviderError
 from orchestrator.domain.money import PHASES, machine_cost
-from orchestrator.domain.prices import Price, Prices, Refreshed, UncertainPrice, sift
+from orchestrator.domain.prices import Price, Prices, Refreshed, UncertainPrice, partition_plausible
 from orchestrator.domain.schedule import Firing, Schedule
 from orchestrator.store.costs import DailyCost, PhaseCost, PhaseSum, Refusals, RunSum, Sum
 from orchestrator.store.machines import Rented
@@ -203,7 +203,7 @@ def refresh_prices(context: Context) -> Refreshed:
         except ProviderError as error:
             unread[name] = str(error)
             continue
-        believed, doubted = sift(read)
+        believed, doubted = partition_plausible(read)
         context.stores.prices.write(believed)
         kept += believed
         uncertain += doubted

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from orchestrator.application.attribute_failures import diagnosed_cells
 from orchestrator.application.explain_failures import explain_run
-from orchestrator.application.job_outcomes import Known, jobs_of_cell_record
+from orchestrator.application.job_outcomes import StoredCellResults, jobs_of_cell_record
 from orchestrator.application.reused_results import (
     ReusedFrom,
     ReuseSources,
@@ -67,7 +67,7 @@ class RunMissingError(LookupError):
 class _Book:
     """Stored rows of a run, read at once for all its cells."""
 
-    known: Known
+    known: StoredCellResults
     leases: Mapping[str, Sequence[Lease]]
     decisions: Mapping[str, Sequence[PlacementDecision]]
     attestations: Mapping[str, Attestation]
@@ -82,7 +82,7 @@ class _Book:
         ledger = stores.leases
         # Read before their attempts: other attempts may begin in between.
         leases = ledger.of_run(run_id)
-        known = Known.of(stores, cell_ids, depth)
+        known = StoredCellResults.of(stores, cell_ids, depth)
         return cls(
             known,
             leases,

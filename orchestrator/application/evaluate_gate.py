@@ -148,7 +148,7 @@ def _sign_verdict(
     cells = tuple(_cell_statements(context, case, verdict.evidence_digest))
     first = verdict_statement(verdict, case.snapshot, snapshot_digest, cells)
     payloads = [canonical(first), *(one.payload for one in cells)]
-    return context.gate.notary.sign(payloads, key.id), key.id
+    return context.gate.signer.sign(payloads, key.id), key.id
 
 
 def _cell_statements(

@@ -9,7 +9,7 @@ from datetime import date
 from orchestrator.application.context import Context
 from orchestrator.domain.cell import Run
 from orchestrator.domain.failure_signature import FailureGroup, failure_groups, similar
-from orchestrator.domain.known_issue import IssueUse, KnownIssue, Ran, applying, kind_of, uses
+from orchestrator.domain.known_issue import CellScope, IssueUse, KnownIssue, applying, kind_of, uses
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.quarantine import Quarantined, quarantined_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
@@ -18,7 +18,7 @@ from orchestrator.store.stores import Stores
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class RunFailures:
     """Failures of a run."""
 
     failure_groups: tuple[FailureGroup, ...]
@@ -28,7 +28,7 @@ class Explained:
 
 def explain_run(
     stores: Stores, run: Run, product: str, cells: Sequence[CellRecord], *, on: date
-) -> Explained:
+) -> RunFailures:
     """Group a run's failures by signature, and match the product's known issues.
 
     Args:
@@ -41,7 +41,7 @@ def explain_run(
     issues = stores.known_issues.list(product=product)
     failures = stores.failures.of_run(run.id)
     if not issues and not failures:
-        return Explained((), ())
+        return RunFailures((), ())
     confined = stores.quarantines.list(product=product)
     excused = quarantined_of(confined, failures, at=run.created_at)
     ran = [_ran(run, cell) for cell in cells]
@@ -58,14 +58,14 @@ def explain_run(
     spans = stores.failures.spans({failure.signature.id for failure in failures})
     gathered = failure_groups(failures, spans)
     told = tuple(_explained(one, explained[one.signature.id]) for one in gathered)
-    return Explained(told, used, excused)
+    return RunFailures(told, used, excused)
 
 
-def _ran(run: Run, cell: CellRecord) -> Ran:
+def _ran(run: Run, cell: CellRecord) -> CellScope:
     found = cell.probed.get("packages")
     packages = {str(k): str(v) for k, v in found.items()} if isinstance(found, Mapping) else {}
     jobs = tuple(job.id for job in cell.jobs if _has_run(job))
-    return Ran(cell.id, cell.platform.id, run.subject_version, jobs, packages)
+    return CellScope(cell.id, cell.platform.id, run.subject_version, jobs, packages)
 
 
 def _has_run(job: JobRecord) -> bool:

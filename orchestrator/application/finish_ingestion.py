@@ -16,7 +16,7 @@ from orchestrator.domain.event_facts import fold
 from orchestrator.domain.evidence import read_events
 from orchestrator.domain.outcome import Outcome, Reason
 from orchestrator.store.errors import StoreError
-from orchestrator.store.ingests import Begun
+from orchestrator.store.ingests import StartedIngest
 
 RAW_EVENTS = "events.jsonl"
 CHUNK_BYTES = 4 * 1024 * 1024
@@ -24,7 +24,7 @@ CHUNK_BYTES = 4 * 1024 * 1024
 logger = logging.getLogger(__name__)
 
 
-def finish_ingestion(context: Context, begun: Begun) -> None:
+def finish_ingestion(context: Context, begun: StartedIngest) -> None:
     """Store the remaining events, derive the outcome, publish, and end the run. Idempotent."""
     with context.locks.of(begun.run_id):
         run = context.stores.runs.get(begun.run_id)

@@ -46,7 +46,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
 @dataclass(frozen=True, slots=True)
-class Before:
+class EarlierResults:
     """Earlier results of the cell's platform."""
 
     streak: int
@@ -64,7 +64,7 @@ class Before:
 
 
 def freeze_cell(
-    one: GatheredCell, before: Before, quarantines: Sequence[Quarantine]
+    one: GatheredCell, before: EarlierResults, quarantines: Sequence[Quarantine]
 ) -> CellEvidence:
     """Return the evidence of a cell for a gate; for an unfinished cell, its progress."""
     cell = one.cell
@@ -189,7 +189,7 @@ def _other_subject(one: GatheredCell) -> str:
 
 
 def _jobs(
-    one: GatheredCell, before: Before, quarantines: Sequence[Quarantine]
+    one: GatheredCell, before: EarlierResults, quarantines: Sequence[Quarantine]
 ) -> tuple[JobEvidence, ...]:
     tests = one.taken.evidence.tests.get(one.cell.id, ())
     return tuple(
@@ -222,7 +222,7 @@ def _skips(job: JobRecord, tests: Iterable[TestFact]) -> Mapping[str, int]:
 
 
 def _newly_skipped(
-    job: JobRecord, tests: Iterable[TestFact], before: Before
+    job: JobRecord, tests: Iterable[TestFact], before: EarlierResults
 ) -> Mapping[str, tuple[str, ...]]:
     found: dict[str, list[str]] = {}
     for test in (test for test in tests if test.job == job.id):
@@ -234,7 +234,7 @@ def _newly_skipped(
     return {reason: tuple(sorted(found[reason])) for reason in sorted(found)}
 
 
-def _known_tests(job: JobRecord, before: Before) -> Mapping[str, int]:
+def _known_tests(job: JobRecord, before: EarlierResults) -> Mapping[str, int]:
     """Return how many tests the last green run had in each path that is excluded now."""
     places = {place.path for place in (*job.test_set.modules, *job.test_set.ignored)}
     known = before.tests.get(job.id, ())
@@ -244,7 +244,7 @@ def _known_tests(job: JobRecord, before: Before) -> Mapping[str, int]:
 
 
 def _failed(
-    one: GatheredCell, job: JobRecord, before: Before, quarantines: Sequence[Quarantine]
+    one: GatheredCell, job: JobRecord, before: EarlierResults, quarantines: Sequence[Quarantine]
 ) -> tuple[FailedTest, ...]:
     mine = (failure for failure in one.failures if failure.job == job.id)
     told = (_failed_test(failure, before, quarantines) for failure in mine)
@@ -252,7 +252,9 @@ def _failed(
     return tuple(replace(test, reruns=reruns_of(retests, job.id, test.nodeid)) for test in told)
 
 
-def _failed_test(failure: Failure, before: Before, quarantines: Sequence[Quarantine]) -> FailedTest:
+def _failed_test(
+    failure: Failure, before: EarlierResults, quarantines: Sequence[Quarantine]
+) -> FailedTest:
     signature = failure.signature
     return FailedTest(
         job=failure.job,

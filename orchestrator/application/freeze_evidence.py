@@ -12,7 +12,12 @@ from functools import reduce
 
 from orchestrator.application.baselines import GatePlatforms, baselines, with_changes
 from orchestrator.application.context import Context
-from orchestrator.application.freeze_cell import Before, freeze_cell, quarantine_of, subject_of
+from orchestrator.application.freeze_cell import (
+    EarlierResults,
+    freeze_cell,
+    quarantine_of,
+    subject_of,
+)
 from orchestrator.application.gather_evidence import (
     CountedCell,
     GatheredCell,
@@ -42,7 +47,7 @@ from orchestrator.domain.test_identity import normal_nodeid
 _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 _PASSED = (TestOutcome.PASSED, TestOutcome.XPASSED)
 _BAD = (TestOutcome.FAILED, TestOutcome.ERROR)
-_NOTHING = Before(0, None, frozenset())
+_NOTHING = EarlierResults(0, None, frozenset())
 
 
 def with_failed_before(
@@ -141,15 +146,18 @@ class _RunCells:
     ) -> list[CellEvidence]:
         """Return the cell in these runs; where a run lacks it, all of its platform's cells.
 
+        In the run itself, only cells of its machine by another name.
+
         Cell names depend on the environments that a matrix lists. A platform may have had another
         id: one that the policy does not name, on the same kind of machine, with the same packages
         or with an id that the policy named before, or that it required before.
         """
         found: list[CellEvidence] = []
         for one in runs:
-            if one.id == run:
-                continue
             there = [self.cells[key] for key in self.cells if key[0] == one.id]
+            if one.id == run:
+                found += [o for o in there if o.id != cell.id and self._is_renamed(o, cell)]
+                continue
             same = [other for other in there if other.id == cell.id]
             here = [other for other in there if other.platform == cell.platform]
             found += same or here or [o for o in there if self._is_renamed(o, cell)]
@@ -235,7 +243,9 @@ def freeze(
     return _with_decisions(context, gate, frozen)
 
 
-def _frozen(one: CountedCell, before: Before, quarantines: Sequence[Quarantine]) -> CellEvidence:
+def _frozen(
+    one: CountedCell, before: EarlierResults, quarantines: Sequence[Quarantine]
+) -> CellEvidence:
     cell = reduce(merge_reruns, (freeze_cell(part, before, quarantines) for part in one.parts))
     others = [subject_of(part) for part in one.replaced]
     told = [subject for n, subject in enumerate(others) if subject not in others[:n]]

@@ -24,10 +24,10 @@ from orchestrator.application.payloads import file_chunks
 from orchestrator.application.ports.ingest import (
     Dialect,
     Dialects,
-    Handed,
     IntakeError,
-    Tray,
+    UnpackedUpload,
     UnreadableError,
+    UploadedFile,
 )
 from orchestrator.domain.assembly.jobs import names_artifact
 from orchestrator.domain.assembly.merge import Assembly, assemble
@@ -41,7 +41,7 @@ from orchestrator.domain.manifest import IDENTIFIER, Manifest
 from orchestrator.domain.matrix import CellPlan, JobSelection, Matrix, Metadata, Platform, Subject
 from orchestrator.domain.parsed_results import ParsedItem, ParsedProblem
 from orchestrator.domain.run_record import ArtifactRecord
-from orchestrator.store.ingests import Begun
+from orchestrator.store.ingests import StartedIngest
 
 NOTES = ("ingest.yaml", "ingest.yml")
 _STRANGE = re.compile(r"[^A-Za-z0-9._+-]+")
@@ -49,7 +49,7 @@ _REPORTS = re.compile(r"[A-Z-]+\.(md|html|json)|events\.jsonl|plots", re.IGNOREC
 _LONGEST = 180
 
 
-def foreign_files(dialects: Dialects, files: Sequence[Handed]) -> Iterator[ForeignArtifact]:
+def foreign_files(dialects: Dialects, files: Sequence[UploadedFile]) -> Iterator[ForeignArtifact]:
     """Parse each file with the dialect of the highest confidence; `ingest.yaml` is left out."""
     for file in files:
         if file.name.lower() in NOTES:
@@ -89,7 +89,7 @@ def flat_names(names: Sequence[str]) -> list[str]:
     return flat
 
 
-def _best(dialects: Dialects, file: Handed) -> tuple[Dialect, float] | None:
+def _best(dialects: Dialects, file: UploadedFile) -> tuple[Dialect, float] | None:
     if not file.artifact.size_bytes:
         return None
     try:
@@ -99,7 +99,7 @@ def _best(dialects: Dialects, file: Handed) -> tuple[Dialect, float] | None:
         return None
 
 
-def _statements(dialect: Dialect, file: Handed) -> Iterator[ParsedItem]:
+def _statements(dialect: Dialect, file: UploadedFile) -> Iterator[ParsedItem]:
     """Yield a file's statements; an error that stops parsing is the last one."""
     try:
         yield from dialect.read(file.artifact)
@@ -159,26 +159,26 @@ def ingest_artifacts(context: Context, order: IngestOrder) -> IngestResult:
         IntakeFullError: There is no room for it.
         CellTakenError, RunBusyError: The run cannot have it.
     """
-    with context.intake.open(order.body, order.name) as tray, _placed(context, tray):
-        notes = _read_notes(context, tray)
-        ordered = resolve_order(order, notes, tray.files, now=context.clock.now())
+    with context.intake.open(order.body, order.name) as upload, _placed(context, upload):
+        notes = _read_notes(context, upload)
+        ordered = resolve_order(order, notes, upload.files, now=context.clock.now())
         _check_subject(context, order.run_id, ordered)
-        known = _known(context, order, ordered, tray)
-        begun = known or _begin(context, order, ordered, tray)
+        known = _known(context, order, ordered, upload)
+        begun = known or _begin(context, order, ordered, upload)
     finish_ingestion(context, begun)
     name = context.stores.cells.get(begun.cell_id).name
     return IngestResult(begun.run_id, name, replayed=known is not None)
 
 
 @contextmanager
-def _placed(context: Context, tray: Tray) -> Iterator[None]:
+def _placed(context: Context, upload: UnpackedUpload) -> Iterator[None]:
     """Add the line of the notes to each problem."""
     try:
         yield
     except InvalidDocumentError as error:
-        if tray.notes is not None and all(one.line is None for one in error.problems):
-            text = tray.notes.raw.read_text(encoding="utf-8")
-            context.documents.refuse_ingest_notes(text, tray.notes.name, error.problems)
+        if upload.notes is not None and all(one.line is None for one in error.problems):
+            text = upload.notes.raw.read_text(encoding="utf-8")
+            context.documents.refuse_ingest_notes(text, upload.notes.name, error.problems)
         raise
 
 
@@ -196,30 +196,36 @@ def _check_subject(context: Context, run_id: str | None, ordered: IngestTarget) 
         )
 
 
-def _read_notes(context: Context, tray: Tray) -> IngestNotes:
-    if tray.notes is None:
+def _read_notes(context: Context, upload: UnpackedUpload) -> IngestNotes:
+    if upload.notes is None:
         return IngestNotes()
-    if tray.notes.size_bytes > _NOTES_LIMIT_BYTES:
-        name = tray.notes.name
+    if upload.notes.size_bytes > _NOTES_LIMIT_BYTES:
+        name = upload.notes.name
         raise IntakeError(f"{name} is larger than {_NOTES_LIMIT_BYTES} bytes; nothing was stored")
     try:
-        text = tray.notes.raw.read_bytes().decode()
+        text = upload.notes.raw.read_bytes().decode()
     except UnicodeDecodeError as error:
-        raise IntakeError(f"{tray.notes.name} is not UTF-8: byte {error.start} is wrong") from None
-    return context.documents.read_ingest_notes(text, tray.notes.name)
+        raise IntakeError(
+            f"{upload.notes.name} is not UTF-8: byte {error.start} is wrong"
+        ) from None
+    return context.documents.read_ingest_notes(text, upload.notes.name)
 
 
-def _known(context: Context, order: IngestOrder, ordered: IngestTarget, tray: Tray) -> Begun | None:
+def _known(
+    context: Context, order: IngestOrder, ordered: IngestTarget, upload: UnpackedUpload
+) -> StartedIngest | None:
     """Return the cell of an identical upload in the requested run."""
-    plain = context.stores.ingests.find(fingerprint(ordered, tray.files, run_id=None))
+    plain = context.stores.ingests.find(fingerprint(ordered, upload.files, run_id=None))
     if plain is not None and order.run_id in (None, plain.run_id):
         return plain
     if order.run_id is None:
         return None
-    return context.stores.ingests.find(fingerprint(ordered, tray.files, run_id=order.run_id))
+    return context.stores.ingests.find(fingerprint(ordered, upload.files, run_id=order.run_id))
 
 
-def fingerprint(ordered: IngestTarget, files: tuple[Handed, ...], *, run_id: str | None) -> str:
+def fingerprint(
+    ordered: IngestTarget, files: tuple[UploadedFile, ...], *, run_id: str | None
+) -> str:
     """Return the sha256 over the upload and its target."""
     said = {
         "product": ordered.subject.name,
@@ -233,23 +239,25 @@ def fingerprint(ordered: IngestTarget, files: tuple[Handed, ...], *, run_id: str
     return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def _begin(context: Context, order: IngestOrder, ordered: IngestTarget, tray: Tray) -> Begun:
+def _begin(
+    context: Context, order: IngestOrder, ordered: IngestTarget, upload: UnpackedUpload
+) -> StartedIngest:
     at = context.clock.now()
     assembly = assemble(
-        foreign_files(context.dialects, tray.files),
-        tray.tape(),
+        foreign_files(context.dialects, upload.files),
+        upload.record_store(),
         notes=ordered.notes,
         version=ordered.subject.version,
         at=at.timestamp(),
         taken=_taken(context, order.run_id),
     )
-    _check_results(assembly, ordered.notes, tray.files)
+    _check_results(assembly, ordered.notes, upload.files)
     if assembly.jobs and assembly.idle:
         raise InvalidDocumentError(NOTES_NAME, assembly.idle)
-    spool = tray.spool(assembly.lines)
+    spool = upload.spool(assembly.lines)
     dated = ordered.notes.dated_at() or assembly.happened
     ingested = Ingested(
-        fingerprint=fingerprint(ordered, tray.files, run_id=order.run_id),
+        fingerprint=fingerprint(ordered, upload.files, run_id=order.run_id),
         ingested_at=at,
         dated_at=dated or at,
         is_dated=dated is not None,
@@ -258,7 +266,7 @@ def _begin(context: Context, order: IngestOrder, ordered: IngestTarget, tray: Tr
         repeated=assembly.repeated,
         machine=ordered.notes.machine,
     )
-    artifacts = _kept(context, tray.files, spool)
+    artifacts = _kept(context, upload.files, spool)
     return _store(context, order, ordered, assembly, ingested, artifacts)
 
 
@@ -269,7 +277,7 @@ def _store(
     assembly: Assembly,
     ingested: Ingested,
     artifacts: list[ArtifactRecord],
-) -> Begun:
+) -> StartedIngest:
     at = ingested.ingested_at
     jobs = tuple(job.id for job in assembly.jobs)
     plan = CellPlan(ordered.cell, ordered.platform, ordered.environment, jobs)
@@ -294,7 +302,7 @@ def _taken(context: Context, run_id: str | None) -> Mapping[str, str]:
     return {job.id: job.kind for job in context.stores.runs.spec(run_id).manifest.job}
 
 
-def _check_results(assembly: Assembly, notes: IngestNotes, files: tuple[Handed, ...]) -> None:
+def _check_results(assembly: Assembly, notes: IngestNotes, files: tuple[UploadedFile, ...]) -> None:
     if assembly.jobs and notes.outcome is not None:
         told = next(source.name for source in assembly.sources if source.jobs)
         raise IntakeError(
@@ -314,7 +322,7 @@ def _check_results(assembly: Assembly, notes: IngestNotes, files: tuple[Handed, 
     )
 
 
-def _kept(context: Context, files: tuple[Handed, ...], spool: Path) -> list[ArtifactRecord]:
+def _kept(context: Context, files: tuple[UploadedFile, ...], spool: Path) -> list[ArtifactRecord]:
     """Store the raw bytes and the events, by digest."""
     names = flat_names([file.name for file in files])
     kept = []
@@ -405,7 +413,7 @@ class IngestTarget:
 def resolve_order(
     ingest_parameters: IngestParameters,
     notes: IngestNotes,
-    files: Sequence[Handed],
+    files: Sequence[UploadedFile],
     *,
     now: datetime,
 ) -> IngestTarget:
@@ -479,7 +487,7 @@ def text_fault(text: str) -> str:
     return ""
 
 
-def _check_notes(notes: IngestNotes, files: Sequence[Handed], now: datetime) -> None:
+def _check_notes(notes: IngestNotes, files: Sequence[UploadedFile], now: datetime) -> None:
     problems = [*_subject_problems(notes), *_file_problems(notes, files)]
     if isinstance(notes.platform, str) and notes.platform not in PLATFORMS:
         near = nearest(notes.platform, PLATFORMS)
@@ -498,7 +506,7 @@ def _subject_problems(notes: IngestNotes) -> Iterator[Problem]:
             yield Problem(("subject", key), fault)
 
 
-def _file_problems(notes: IngestNotes, files: Sequence[Handed]) -> list[Problem]:
+def _file_problems(notes: IngestNotes, files: Sequence[UploadedFile]) -> list[Problem]:
     names = [file.name for file in files]
     return [
         Problem(("jobs", job, "file"), f"there is no {noted.file!r}{nearest(noted.file, names)}")

@@ -23,7 +23,7 @@ _NOTHING = CellResults()
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class StoredCellResults:
     """Stored results of cells, and of the cells whose results they reuse."""
 
     decided: Mapping[str, Mapping[str, Reuse]]
@@ -31,7 +31,9 @@ class Known:
     results: Mapping[str, CellResults]
 
     @classmethod
-    def of(cls, stores: Stores, cell_ids: Sequence[str], depth: Depth = Depth.WHOLE) -> Known:
+    def of(
+        cls, stores: Stores, cell_ids: Sequence[str], depth: Depth = Depth.WHOLE
+    ) -> StoredCellResults:
         """Read the results in a fixed number of statements."""
         decided = stores.reusable_results.decisions(cell_ids)
         lent = {x.cell for reuses in decided.values() for x in reuses.values() if x.is_reused}
@@ -42,10 +44,12 @@ class Known:
 
 def judge_jobs(stores: Stores, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
     """Return the cell's jobs with the outcomes of finished ones, without metrics."""
-    return jobs_of_cell_record(Known.of(stores, [cell.id], Depth.EVALUATED), cell, spec)
+    return jobs_of_cell_record(StoredCellResults.of(stores, [cell.id], Depth.EVALUATED), cell, spec)
 
 
-def jobs_of_cell_record(known: Known, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
+def jobs_of_cell_record(
+    known: StoredCellResults, cell: Cell, spec: RunSpec
+) -> tuple[JobRecord, ...]:
     """Return the jobs of a cell; reused ones are read from their source cell."""
     decided = known.decided.get(cell.id, {})
     wanted = known.lives[cell.id].plan.jobs
@@ -65,7 +69,7 @@ def jobs_of_cell_record(known: Known, cell: Cell, spec: RunSpec) -> tuple[JobRec
 
 
 def _own_jobs(
-    known: Known, cell: Cell, spec: RunSpec, wanted: Collection[str]
+    known: StoredCellResults, cell: Cell, spec: RunSpec, wanted: Collection[str]
 ) -> tuple[JobRecord, ...]:
     found = known.results.get(cell.id, _NOTHING)
     attempts = known.lives[cell.id].attempts
@@ -104,7 +108,7 @@ def _job(job: Job, cell: Cell, found: CellResults, attempts: Sequence[Attempt]) 
         duration_s=fact.duration_s if fact else None,
         timeout_s=job.timeout_minutes * 60,
         current=(fact.current or "") if fact else "",
-        silent_since=_silent_since(fact),
+        idle_since=_idle_since(fact),
         idle_timeout_s=(fact.idle_timeout_s or 0.0) if fact else 0.0,
         at=_produced_at(fact, attempts),
     )
@@ -122,10 +126,10 @@ def _has_ended(job: Job, fact: JobFact | None, cell: Cell) -> bool:
     return has_finished or cell.has_reached(CellState.DIAGNOSING)
 
 
-def _silent_since(fact: JobFact | None) -> datetime | None:
-    if fact is None or not fact.silent_since_ts or fact.finished_ts is not None:
+def _idle_since(fact: JobFact | None) -> datetime | None:
+    if fact is None or not fact.idle_since_ts or fact.finished_ts is not None:
         return None
-    return datetime.fromtimestamp(fact.silent_since_ts, UTC)
+    return datetime.fromtimestamp(fact.idle_since_ts, UTC)
 
 
 def _produced_at(fact: JobFact | None, attempts: Sequence[Attempt]) -> datetime | None:

@@ -12,16 +12,16 @@ from orchestrator.application.gate_policies import longest_of
 from orchestrator.application.triage_failures import FailuresToTriage, meant, most_in_a_run
 from orchestrator.domain.document_problems import InvalidDocumentError, Path, Problem, nearest
 from orchestrator.domain.known_issue import (
+    CellScope,
     IssueMatch,
     KnownIssue,
-    Ran,
     in_scope,
     lacking_limits,
     split_requirement,
 )
 from orchestrator.domain.manifest import IDENTIFIER
 from orchestrator.domain.versions import is_version_range
-from orchestrator.store.failure_groups import CellFailureGroup, Looked, WindowCell
+from orchestrator.store.failure_groups import CellFailureGroup, RunWindow, WindowCell
 from orchestrator.store.stores import Stores
 
 SOON_DAYS = 7
@@ -102,14 +102,14 @@ def list_issues(context: Context, product: str, *, runs: int) -> IssueReview:
     return IssueReview(issues=shown, runs=looked.runs)
 
 
-def _ran(stores: Stores, issues: Sequence[KnownIssue], looked: Looked) -> Sequence[Ran]:
+def _ran(stores: Stores, issues: Sequence[KnownIssue], looked: RunWindow) -> Sequence[CellScope]:
     """Return subject, platform and jobs of a cell, with its packages where an issue needs them."""
     jobs = stores.failure_groups.suites(looked.cells) if issues else {}
     asks = any(issue.scope.requires_package for issue in issues)
     packages = stores.failure_groups.packages(jobs) if asks else {}
     cells = [cell for pk, cell in looked.cells.items() if pk in jobs]
     return [
-        Ran(
+        CellScope(
             cell.name,
             cell.platform,
             cell.version,
@@ -124,7 +124,7 @@ def _shown(
     issue: KnownIssue,
     groups: Sequence[CellFailureGroup],
     cells: Mapping[int, WindowCell],
-    ran: Sequence[Ran],
+    ran: Sequence[CellScope],
     today: date,
 ) -> ListedIssue:
     in_a_run = most_in_a_run(groups, cells)
@@ -149,7 +149,7 @@ def _when(cell: WindowCell) -> tuple[datetime, int]:
     return cell.at, cell.pk
 
 
-def _status(issue: KnownIssue, most: int, ran: Sequence[Ran], today: date) -> IssueStatus:
+def _status(issue: KnownIssue, most: int, ran: Sequence[CellScope], today: date) -> IssueStatus:
     if issue.ended_at is not None:
         return IssueStatus.ENDED
     if today > issue.expires:

@@ -41,7 +41,7 @@ def rotate_key(context: Context) -> PublicKey:
     with context.locks.of(_LOCK):
         at = context.clock.now()
         held = _held(context, at)
-        if not context.gate.notary.can_make():
+        if not context.gate.signer.can_make():
             raise KeyUnusableError(
                 "the key is the file that SEATRIAL_SIGNING_KEY_FILE names: put another key into it,"
                 " start the controller again, and retire the old one"
@@ -69,24 +69,24 @@ def keyring(context: Context) -> str:
 def _held(context: Context, at: datetime) -> list[PublicKey]:
     """Return this controller's keys, oldest first, after registering each with all controllers."""
     known = {key.id: key for key in context.stores.gates.signing_keys()}
-    notary, found = context.gate.notary, []
-    for key_id in notary.held():
+    signer, found = context.gate.signer, []
+    for key_id in signer.held():
         key = known.get(key_id)
         found.append(key or _register(context, key_id, at))
     return sorted(found, key=lambda key: (key.created_at or at, key.id))
 
 
 def _made(context: Context, held: list[PublicKey], at: datetime) -> PublicKey:
-    if not context.gate.notary.can_make():
+    if not context.gate.signer.can_make():
         ended = ", ".join(f"{key.id} on {key.ends_at:%Y-%m-%d}" for key in held if key.ends_at)
         raise KeyUnusableError(
             f"the key that SEATRIAL_SIGNING_KEY_FILE names has ended ({ended}): put another there"
         )
-    return _register(context, context.gate.notary.make(), at)
+    return _register(context, context.gate.signer.make(), at)
 
 
 def _register(context: Context, key_id: str, at: datetime) -> PublicKey:
-    public = context.gate.notary.public(key_id)
+    public = context.gate.signer.public(key_id)
     key = PublicKey(id=key_id, public=public, created_at=at, not_after=at + LIFETIME)
     return context.stores.gates.add_key(key)
 

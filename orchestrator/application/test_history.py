@@ -13,8 +13,8 @@ from orchestrator.domain.failure_signature import BAD, Signature
 from orchestrator.domain.flaky import FlakyEvidence, ResultPoint, flaky_evidence
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.known_issue import (
+    CellScope,
     KnownIssueResponse,
-    Ran,
     in_scope,
     is_match,
     issue_answer,
@@ -342,9 +342,9 @@ def _issues(
     return [issue_answer(one, on) for one in found.values()]
 
 
-def _ran(go: CellResult, job: str, packages: Mapping[str, str]) -> Ran:
+def _ran(go: CellResult, job: str, packages: Mapping[str, str]) -> CellScope:
     platform = go.cell.partition(".")[0]
-    return Ran(go.cell, platform, go.version, (job,), packages)
+    return CellScope(go.cell, platform, go.version, (job,), packages)
 
 
 def _quarantines(stores: Stores, tests: Sequence[KnownTest], at: datetime) -> list[Quarantine]:

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from orchestrator.domain.failure_signature import Signature
 from orchestrator.domain.gate.snapshot import Quarantine
-from orchestrator.domain.known_issue import KnownIssue, Ran, in_scope, is_match
+from orchestrator.domain.known_issue import CellScope, KnownIssue, in_scope, is_match
 from orchestrator.domain.quarantine import QuarantineState, is_about, state_of
 from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.failure_groups import CellFailureGroup, WindowCell
@@ -121,7 +121,9 @@ def _fits(
     if issue.product != cell.product:
         return False
     installed = packages.get(cell.pk, {})
-    return in_scope(issue, Ran(cell.name, cell.platform, cell.version, (group.job,), installed))
+    return in_scope(
+        issue, CellScope(cell.name, cell.platform, cell.version, (group.job,), installed)
+    )
 
 
 def answering(

@@ -288,7 +288,7 @@ def _require_signing_key(settings: Settings, context: Context) -> None:
     if settings.signing_key_file is None:
         return
     try:
-        context.gate.notary.held()
+        context.gate.signer.held()
     except KeyUnusableError as error:
         raise RefusedError(str(error)) from error
 

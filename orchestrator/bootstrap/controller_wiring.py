@@ -27,7 +27,7 @@ from orchestrator.adapters.files.home_folder import (
     temporary_folder,
     write_report_tree,
 )
-from orchestrator.adapters.files.ingest_upload import FileIntake
+from orchestrator.adapters.files.ingest_upload import FileUploadUnpacker
 from orchestrator.adapters.files.pip import anywhere, guarded
 from orchestrator.adapters.files.tar_stream import unpack_bundle
 from orchestrator.adapters.files.wheels import Wheelhouse
@@ -350,7 +350,7 @@ def _context(deps: FlowDeps, scratch: Path, ports: _Ports) -> Context:
         secret=deps.secret,
         janitor=ports.janitor,
         dialects=FileDialects(),
-        intake=FileIntake(scratch=scratch),
+        intake=FileUploadUnpacker(scratch=scratch),
         scratch=scratch,
         publish=deps.publish,
         similarity=FuzzySimilarity(),
@@ -368,10 +368,10 @@ def _context(deps: FlowDeps, scratch: Path, ports: _Ports) -> Context:
 def _gate_ports(settings: Settings, subjects: Subjects) -> GatePorts:
     return GatePorts(
         statistics=LazyStatistics(),
-        notary=DsseSigner(settings.home / "keys" / "signing", settings.signing_key_file),
+        signer=DsseSigner(settings.home / "keys" / "signing", settings.signing_key_file),
         cron=CronsimCron(),
         subjects=subjects,
-        courier=HttpSender(secret=secret, keys=settings.home / "keys"),
+        sender=HttpSender(secret=secret, keys=settings.home / "keys"),
         detector=LazyDetector(),
         public_url=settings.public_url or "",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from decimal import Decimal
@@ -30,6 +31,8 @@ from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import GitSource, Matrix, Platform
 from orchestrator.domain.schedule import SubjectKind, SubjectSelector
 from orchestrator.domain.units import plural, size, usd
+
+_TESTS_SHOWN = 3
 
 
 def ask(session: Session, plan: Plan, *, yes: bool) -> None:
@@ -398,7 +401,22 @@ def _pack(
             f"note: the payload imports {name}, which is not shipped, because git ignores it."
             f" Fix: `git add --force {name}`, or `!{name}` in .gitignore"
         )
+    if packed.unshipped_tests:
+        session.say(_unshipped_tests(packed.unshipped_tests))
     return packed
+
+
+def _unshipped_tests(names: Sequence[str]) -> str:
+    shown, more = names[:_TESTS_SHOWN], len(names) - _TESTS_SHOWN
+    told = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+    added = " ".join(map(shlex.quote, shown))
+    fact = (
+        f"{told} has the name of a test and is not shipped, because git ignores it: no job runs it"
+        if len(names) == 1
+        else f"{told} have names of tests and are not shipped, because git ignores them: no job"
+        " runs them"
+    )
+    return f"note: {fact}. Fix: `git add --force {added}`, or name it in `exclude` of payload.toml"
 
 
 def _builtin_manifest(session: Session) -> Manifest:

@@ -173,7 +173,7 @@ def create_dashboard(context: Context) -> FastAPI:
     app.state.issuer_threads = CapacityLimiter(sign_in.THREADS)
     for pages in _PAGES:
         app.include_router(pages.router)
-    app.mount(static, Kept(directory=STATIC), name="static")
+    app.mount(static, ImmutableFiles(directory=STATIC), name="static")
     for kind in _REFUSALS:
         app.add_exception_handler(kind, _on_known)
     app.add_exception_handler(SignedOutError, _on_signed_out)
@@ -232,7 +232,7 @@ class Head:
         await self._app({**scope, "method": "GET"}, receive, without_body)
 
 
-class Kept(StaticFiles):
+class ImmutableFiles(StaticFiles):
     """Files whose address changes with their content: a browser need never ask again."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -205,7 +205,7 @@ class Usd:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class PictureCell:
     """A small picture, and the values that it shows."""
 
     kind: ClassVar[str] = "drawn"
@@ -244,7 +244,7 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class Several:
+class CellList:
     """Several cells in one place."""
 
     kind: ClassVar[str] = "several"
@@ -402,7 +402,7 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Folded:
+class FoldedFacts:
     """A sentence, with the figures behind it folded away."""
 
     kind: ClassVar[str] = "folded"

@@ -105,7 +105,7 @@ PLATFORMS: Mapping[str, CataloguedPlatform] = {row.platform.id: row for row in _
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class ImpliedHardware:
     """The hardware that a platform's id implies; empty if it implies none."""
 
     provider: str = ""
@@ -117,12 +117,12 @@ _PROVIDERS = (("aws-", "aws"), ("gcp-tpu-", "tpu"), ("gcp-", "gcp"))
 """Providers by prefix of the id, longest first."""
 
 
-def promised(platform: str) -> Promise:
+def promised(platform: str) -> ImpliedHardware:
     """Return the hardware that an id implies: of a known platform, else by the words of the id."""
     known = PLATFORMS.get(platform)
     if known is not None:
-        return Promise(known.platform.provider, known.device)
+        return ImpliedHardware(known.platform.provider, known.device)
     name = platform.lower()
     provider = next((told for begin, told in _PROVIDERS if name.startswith(begin)), "")
     words = name.replace("_", "-").split("-")
-    return Promise(provider, next((NAMES[word] for word in words if word in NAMES), ""))
+    return ImpliedHardware(provider, next((NAMES[word] for word in words if word in NAMES), ""))

@@ -167,7 +167,7 @@ class IssueUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class CellScope:
     """The jobs and packages of one cell, for comparison with scopes."""
 
     cell: str
@@ -186,7 +186,7 @@ def fits(issue: KnownIssue, failure: Failure, packages: Mapping[str, str], *, on
 def uses(
     issues: Iterable[KnownIssue],
     failures: Sequence[Failure],
-    ran: Sequence[Ran],
+    ran: Sequence[CellScope],
     *,
     on: date,
     successors_of: Mapping[str, Collection[str]] | None = None,
@@ -252,7 +252,7 @@ def _is_meant(
 ) -> bool:
     if not is_match(issue.match, failure.signature, successors_of):
         return False
-    where = Ran(failure.cell, failure.platform, failure.version, (failure.job,), packages)
+    where = CellScope(failure.cell, failure.platform, failure.version, (failure.job,), packages)
     return in_scope(issue, where)
 
 
@@ -280,7 +280,7 @@ def is_match(
     )
 
 
-def in_scope(issue: KnownIssue, where: Ran) -> bool:
+def in_scope(issue: KnownIssue, where: CellScope) -> bool:
     """Whether the scope includes the subject, platform and job."""
     scope = issue.scope
     return (

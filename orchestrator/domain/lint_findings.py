@@ -44,7 +44,7 @@ class DocumentFinding:
 
 
 @dataclass(frozen=True, slots=True)
-class Doubt:
+class AnnotationConflict:
     """A contradiction between an annotation and the results of its run."""
 
     level: str
@@ -57,4 +57,4 @@ class Doubt:
 class CheckedAnnotation(RunAnnotation):
     """An annotation with its contradictions to the results."""
 
-    doubts: tuple[Doubt, ...]
+    doubts: tuple[AnnotationConflict, ...]

@@ -80,7 +80,9 @@ class Prices(Protocol):
         ...
 
 
-def sift(prices: Iterable[Price]) -> tuple[tuple[Price, ...], tuple[UncertainPrice, ...]]:
+def partition_plausible(
+    prices: Iterable[Price],
+) -> tuple[tuple[Price, ...], tuple[UncertainPrice, ...]]:
     """Separate plausible from uncertain prices.
 
     A price is more than nothing; a spot price is lower than the price on demand of its place or

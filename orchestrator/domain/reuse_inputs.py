@@ -22,8 +22,8 @@ _NOT_COMPARED = frozenset(
 )
 """Platform keys that decide how a machine is obtained, not what it is."""
 _ASKED = ("product", "payload", "subject", "environment", "platform", "tool")
-_FOUND = ("instance_type", "image", "devices", "driver", "python", "wheels")
-_WORDS = {"instance_type": "instance type", "wheels": "wheels", "tool": "seatrial"}
+_FOUND = ("instance_type", "image", "devices", "driver", "python", "records", "wheels")
+_WORDS = {"instance_type": "instance type", "records": "installed files", "tool": "seatrial"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +49,8 @@ class ReuseInputs:
     devices: str
     driver: str
     python: str
+    records: str
+    """Digest of the RECORD files of the interpreter's own packages."""
     wheels: str
     """Digest of the packages added to the interpreter's own."""
     packages: Mapping[str, str] = field(default_factory=dict)
@@ -167,9 +169,12 @@ def _changes(old: ReuseInputs, new: ReuseInputs) -> Iterator[str]:
     packages = tuple(_differing(old.packages, new.packages))
     for name, before, after in packages:
         yield from _changed("torch " if name == "torch" else f"package {name} ", before, after)
-    if not packages:
+    for name in () if packages else ("records", "wheels"):
+        where = " in the interpreter" if name == "records" else ""
         yield from _changed(
-            "other files of the same versions are installed: ", old.wheels, new.wheels
+            f"other files of the same versions are installed{where}: ",
+            getattr(old, name),
+            getattr(new, name),
         )
     if old.simulated != new.simulated:
         kinds = {True: "an emulated machine", False: "a real machine"}
@@ -220,6 +225,8 @@ class Interpreter:
     """Versions by canonical name."""
     pip: str | None = None
     kernel: str = ""
+    records: str = ""
+    """sha256 over the RECORD of each installed distribution; empty if it is unknown."""
 
     @property
     def platform(self) -> str:

@@ -86,7 +86,7 @@ def _unnamed(session: Session, cell_pk: int) -> dict[str, Counts]:
     return {job: unnamed for job, unnamed in rows if unnamed is not None}
 
 
-def mend_cost(session: Session, attempt_pk: int) -> None:
+def recompute_cost(session: Session, attempt_pk: int) -> None:
     """Update the cell's cost after a machine was settled later than the cell was concluded."""
     mine = select(AttemptRow.cell).where(AttemptRow.pk == attempt_pk).scalar_subquery()
     cell_pk = session.scalar(select(CellRollupRow.cell).where(CellRollupRow.cell == mine))

@@ -141,7 +141,7 @@ class CellFailureGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class RunWindow:
     """The newest runs of a product."""
 
     runs: int = 0
@@ -213,7 +213,7 @@ class FailureGroupStore:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    def cells(self, product: str | None, *, runs: int) -> Looked:
+    def cells(self, product: str | None, *, runs: int) -> RunWindow:
         """Return cells of a product's newest runs; None means any product."""
         newest = select(RunRow.id).order_by(RunRow.id.desc()).limit(runs)
         if product is not None:
@@ -225,7 +225,7 @@ class FailureGroupStore:
                 for some in slices(ids)
                 for cell in _cells(session, _all_cells().where(CellRow.run_id.in_(some)))
             }
-        return Looked(len(ids), cells)
+        return RunWindow(len(ids), cells)
 
     def window(self, cells: Collection[int]) -> Window:
         """Return the failing results of these cells, by signature."""

@@ -37,7 +37,7 @@ class RunBusyError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class StartedIngest:
     """An ingested cell whose evidence is stored, or being stored."""
 
     run_id: str
@@ -56,7 +56,7 @@ class IngestStore:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    def find(self, fingerprint: str) -> Begun | None:
+    def find(self, fingerprint: str) -> StartedIngest | None:
         """Return the cell of an identical upload; None without one."""
         with self._sessions.read() as session:
             return _found(session, fingerprint)
@@ -72,7 +72,7 @@ class IngestStore:
         artifacts: Sequence[ArtifactRecord],
         annotations: Sequence[RunAnnotation],
         cause: Cause | None = None,
-    ) -> Begun:
+    ) -> StartedIngest:
         """Store the cell with an open attempt, in a new or a finished run.
 
         The run is INGESTING, the cell COLLECTING; no controller takes it for one of its own.
@@ -102,20 +102,20 @@ class IngestStore:
                 keep_annotations(session, run.id, annotations)
                 said = {"state": CellState.COLLECTING.value}
                 tell(session, run.id, "cell", cell=row.name, data=said)
-                return Begun(run.id, row.id, attempt_id, finished=False)
+                return StartedIngest(run.id, row.id, attempt_id, finished=False)
         except _ElsewhereError:
             elsewhere = self.find(ingested.fingerprint)
             if elsewhere is None:
                 raise
             return elsewhere
 
-    def unfinished(self) -> tuple[tuple[Begun, Ingested], ...]:
+    def unfinished(self) -> tuple[tuple[StartedIngest, Ingested], ...]:
         """Return cells with incomplete evidence, or whose run is unfinished."""
         query = _begun().where(RunRow.state == RunState.INGESTING).order_by(CellRow.pk)
         with self._sessions.read() as session:
             rows = session.execute(query.add_columns(IngestRow.document))
             return tuple(
-                (Begun(run, cell, attempt, finished=False), document)
+                (StartedIngest(run, cell, attempt, finished=False), document)
                 for run, cell, attempt, _, document in rows
             )
 
@@ -153,13 +153,13 @@ def _begun() -> Select[str, str, str, RunState]:
     )
 
 
-def _found(session: Session, fingerprint: str) -> Begun | None:
+def _found(session: Session, fingerprint: str) -> StartedIngest | None:
     query = _begun().where(IngestRow.fingerprint == fingerprint)
     row = session.execute(query).one_or_none()
     if row is None:
         return None
     run, cell, attempt, state = row
-    return Begun(run, cell, attempt, finished=state is RunState.FINISHED)
+    return StartedIngest(run, cell, attempt, finished=state is RunState.FINISHED)
 
 
 def _insert_run(session: Session, run: Run, spec: RunSpec) -> bool:

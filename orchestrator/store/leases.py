@@ -29,7 +29,7 @@ from orchestrator.domain.budget import Budget, BudgetUse, Period
 from orchestrator.domain.cell import Lease, LeaseFact, LeaseState, PlacementDecision
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.machine import Endpoint, Login
-from orchestrator.store.benchmark_rollup import mend_cost
+from orchestrator.store.benchmark_rollup import recompute_cost
 from orchestrator.store.column_types import short
 from orchestrator.store.errors import UnknownIdError
 from orchestrator.store.sessions import Sessions
@@ -275,7 +275,7 @@ class LeaseStore:
                 return
             pk, attempt = found
             changed(session, delete(LeaseCredentialsRow).where(LeaseCredentialsRow.lease == pk))
-            mend_cost(session, attempt)
+            recompute_cost(session, attempt)
 
     def reopen(self, lease_id: str, machine_id: str) -> None:
         """Reopen a lease that is GONE because its machine appeared: enter RELEASING and bill it."""

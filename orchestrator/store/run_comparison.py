@@ -320,7 +320,7 @@ class ComparisonOverview:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class CellEnvironment:
     """The environment of a cell's results."""
 
     probed: Mapping[str, object] = field(default_factory=dict)
@@ -395,7 +395,7 @@ class DifferenceStore:
             asked = _named(mine).order_by(mine.c.job, mine.c.nodeid, mine.c.pair)
             return [_changed(row) for row in session.execute(asked)]
 
-    def surroundings(self, cells: Sequence[str]) -> Mapping[str, Surroundings]:
+    def surroundings(self, cells: Sequence[str]) -> Mapping[str, CellEnvironment]:
         """Return environments by cell id: of the last report, else of the source cell."""
         with self._sessions.read() as session:
             sources = sources_of(session, cells)
@@ -403,7 +403,7 @@ class DifferenceStore:
             probed = _probed(session, asked)
             facts = _facts(session, asked)
         return {
-            cell: Surroundings(
+            cell: CellEnvironment(
                 _of(number, probed, sources) or {}, _of(number, facts, sources) or {}
             )
             for cell, number in sources.numbers.items()

@@ -58,7 +58,9 @@ class Layers:
     plain: nn.Linear
 
     @classmethod
-    def of(cls, size: Size, dtype: torch.dtype, granularity: str, device: torch.device) -> Layers:
+    def create(
+        cls, size: Size, dtype: torch.dtype, granularity: str, device: torch.device
+    ) -> Layers:
         """Create both layers with the same weights; float8's are quantised from float32."""
         plain = nn.Linear(size[0], size[1], device=device)
         float8 = FP8InferenceLinear(plain, granularity=granularity, path="auto")
@@ -84,7 +86,7 @@ def fp8_arms(
     whole = device.type != "cpu" if compiled is None else compiled
     if whole and (reason := why_not_compiled(device, probe(device))) is not None:
         raise KernelRefused(reason)
-    layers = Layers.of(size, BASELINES[baseline], granularity, device)
+    layers = Layers.create(size, BASELINES[baseline], granularity, device)
     return benchmark_of(layers, size, device, baseline, whole)
 
 
@@ -174,7 +176,7 @@ def measure(
         torch.manual_seed(0)
         if compiled:
             torch.compiler.reset()  # every size is compiled for itself, none is one too many
-        layers = Layers.of(size, dtype, granularity, device)
+        layers = Layers.create(size, dtype, granularity, device)
         benchmark = benchmark_of(layers, size, device, baseline, compiled)
         outcomes[baseline] = run_benchmark(benchmark, budget_s=budget_s)
         if layers.float8.fallback:

@@ -58,7 +58,7 @@ def subject(model: GPT2, capacity: int, *, compiled: bool) -> tuple[str, Generat
     """
     make_ready(model)
     slots = min(-(-capacity // 8) * 8, model.config.positions)  # rows of a mask that CUDA can load
-    cache = KVCache.of(model, 1, slots)
+    cache = KVCache.for_model(model, 1, slots)
     if not compiled:
         return "static cache, eager", partial(generate, model, cache=cache)
     decode, seconds = ready_decode(model, cache)
@@ -183,7 +183,7 @@ def measure_narrow(
 
 def generation(model: GPT2, capacity: int, compiled: bool) -> tuple[str, Generate]:
     """Return the decode path and generation of a model as it is, as `subject`."""
-    cache = KVCache.of(model, 1, capacity)
+    cache = KVCache.for_model(model, 1, capacity)
     if not compiled:
         return "eager", partial(generate, model, cache=cache)
     decode, _ = ready_decode(model, cache)

@@ -220,7 +220,7 @@ def rivals(
         path, generation = own.generation(narrow, capacity, compiled)
         return f"our int8, {path}", generation, narrow
     if opponent == "compile":  # as gpt-fast has it: a static cache and the whole step compiled
-        cache = KVCache.of(model, 1, capacity)
+        cache = KVCache.for_model(model, 1, capacity)
         step = CompiledDecode(model, "inductor" if compiled else "eager")
         step.compile(cache)
         return step.path_taken, partial(generate, model, cache=cache, decode=step), model
@@ -407,7 +407,7 @@ def fp8_torchao(device: torch.device, small: bool) -> Benchmark:
     needs_cuda("torchao's float8", device)
     library = package("torchao.quantization")
     inner, outer, batch = size = (256,) * 3 if small else (4096,) * 3
-    layers = Layers.of(size, torch.bfloat16, "row", device)
+    layers = Layers.create(size, torch.bfloat16, "row", device)
     theirs = nn.Sequential(copy.deepcopy(layers.plain))
     per_row = library.PerRow()
     library.quantize_(theirs, library.Float8DynamicActivationFloat8WeightConfig(per_row))

@@ -93,7 +93,7 @@ class TimedWork:
             if len(samples_ms) >= LEAST and time.perf_counter() > until:
                 break
             samples_ms.append(1e3 * self.once(device)[0])
-        spread, count = Spread.of(samples_ms), len(samples_ms)
+        spread, count = Spread.from_samples(samples_ms), len(samples_ms)
         params = {"device": str(device), "iterations": count}
         evidence.metric(name, samples_ms, unit="ms", direction="lower", **params)
         quartiles = f"{spread.low:.4f} to {spread.high:.4f}"

@@ -118,7 +118,7 @@ def sliding_window(device: torch.device) -> None:
     print(f"  Changing position 64 moves positions {moved[0]} to {moved[-1]}")
     require(moved == list(range(33, 96)), "positions 33 to 95 to move, no other")
     shape = (1, 1, 2048, 2048)
-    mask = att.block_masks.of(att.CausalSlidingWindow(128), shape, device)
+    mask = att.block_masks.lookup(att.CausalSlidingWindow(128), shape, device)
     print(f"  Of a causal window of 128 in 2048 positions, {mask.sparsity():.1f} % is skipped")
 
 
@@ -181,7 +181,8 @@ def performance(device: torch.device) -> None:
             ours(x), theirs(x)
         times = compare(lambda x=x: ours(x), lambda x=x: theirs(x), device=device, pairs=10)
         mine, other = (
-            1e3 * Spread.of(samples).median for samples in (times.subject_s, times.baseline_s)
+            1e3 * Spread.from_samples(samples).median
+            for samples in (times.subject_s, times.baseline_s)
         )
         print(
             f"  {length:>3} {first:>10.2f} s {mine:>6.2f} ms {other:>6.2f} ms {other / mine:>6.2f}x"

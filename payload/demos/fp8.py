@@ -170,7 +170,7 @@ def benchmark(device: torch.device) -> None:
     """Time a float8 layer, including quantisation, against a bfloat16 one."""
     print("In/out/batch: at most 100 runs each, in turns, medians")
     for size in SIZES:
-        layers = Layers.of(size, torch.bfloat16, "tensor", device)
+        layers = Layers.create(size, torch.bfloat16, "tensor", device)
         with torch.inference_mode():
             outcome = run_benchmark(
                 benchmark_of(layers, size, device, "bf16", False),
@@ -179,7 +179,9 @@ def benchmark(device: torch.device) -> None:
                 quiet=True,
             )
         require(outcome.equality.equal, "bfloat16's numbers within float8's rounding")
-        ours, theirs = (Spread.of(outcome.seconds(arm)).median for arm in ("subject", "baseline"))
+        ours, theirs = (
+            Spread.from_samples(outcome.seconds(arm)).median for arm in ("subject", "baseline")
+        )
         print(f"\n{'/'.join(map(str, size))}: {len(outcome.seconds('subject'))} pairs")
         print(f"  FP8:  {1e3 * ours:.3f} ms by {layers.float8.path_taken}")
         print(f"  BF16: {1e3 * theirs:.3f} ms")

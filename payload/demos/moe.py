@@ -197,8 +197,8 @@ def performance(device: torch.device) -> None:
     times = compare(
         lambda: layer(x), lambda: dense(x), device=device, pairs=50, at_least=5, budget_s=10.0
     )
-    moe_ms = Spread.of([1e3 * s for s in times.subject_s])
-    dense_ms = Spread.of([1e3 * s for s in times.baseline_s])
+    moe_ms = Spread.from_samples([1e3 * s for s in times.subject_s])
+    dense_ms = Spread.from_samples([1e3 * s for s in times.baseline_s])
     ratio = parameters(layer) / parameters(dense)
     print(f"Input shape: {tuple(x.shape)}, {len(times.ratios)} runs each, in turns, medians")
     print(f"\nStandard FFN:\n  Parameters: {parameters(dense):,}\n  Time: {dense_ms.median:.2f} ms")

@@ -206,7 +206,7 @@ def pipeline(device: torch.device) -> None:
             warm_up(arm, device, budget_s=2.0)
         times = compare(*arms, device=device, pairs=30, budget_s=5.0)
     ours, theirs = (
-        Spread.of([1e3 * s for s in one]) for one in (times.subject_s, times.baseline_s)
+        Spread.from_samples([1e3 * s for s in one]) for one in (times.subject_s, times.baseline_s)
     )
     low, high = times.interval()
     print(f"  {ours.median:.2f} ms, eager {theirs.median:.2f} ms: {low:.2f}x to {high:.2f}x")

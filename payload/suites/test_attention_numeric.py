@@ -287,12 +287,12 @@ class TestBlockMasks:
             (att.Custom(mask=ref.thirds), (2, 3, 300, 300)),
             (att.Custom(mask=ref.thirds), (1, 3, 300, 300)),
         ]
-        made = [masks.of(pattern, shape, device) for pattern, shape in calls]
+        made = [masks.lookup(pattern, shape, device) for pattern, shape in calls]
         assert (masks.hits, masks.misses, len(masks)) == (0, len(calls), len(calls))
-        again = [masks.of(pattern, shape, device) for pattern, shape in calls]
+        again = [masks.lookup(pattern, shape, device) for pattern, shape in calls]
         assert all(one is two for one, two in zip(made, again, strict=True))
         assert (masks.hits, masks.misses) == (len(calls), len(calls))
-        equal = masks.of(att.SlidingWindow(4), (9, 8, 300, 300), device)
+        equal = masks.lookup(att.SlidingWindow(4), (9, 8, 300, 300), device)
         assert equal is made[0]  # it depends on neither sample nor head
 
     def test_a_changed_document_is_seen(self, device):
@@ -309,7 +309,7 @@ class TestBlockMasks:
         pattern = att.DocumentMasking(torch.zeros(2, 300, dtype=torch.int64, device=device))
         assert not pattern.ids.is_inference()
         for one in (pattern, att.SlidingWindow(4)):
-            mask = flex.BlockMasks(32).of(one, (2, 4, 300, 300), device)
+            mask = flex.BlockMasks(32).lookup(one, (2, 4, 300, 300), device)
             assert not mask.kv_indices.is_inference()
 
     @pytest.mark.parametrize(

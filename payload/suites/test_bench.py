@@ -332,17 +332,17 @@ class TestRoofline:
     H100 = Hardware.nvidia((9, 0), units=132, clock_hz=1.98e9, memory_bytes_per_s=3.35e12)
 
     def test_fractions(self):
-        found = Roofline.of(Work(1e12, 1e9, "bf16"), 2e-3, self.H100, 2.5e12)
+        found = Roofline.from_work(Work(1e12, 1e9, "bf16"), 2e-3, self.H100, 2.5e12)
         assert found.compute == pytest.approx(1e12 / 2e-3 / (4096 * 132 * 1.98e9))
         assert found.memory == pytest.approx(0.5e12 / 3.35e12)
         assert found.copy == pytest.approx(0.2)
         assert found.peak == max(found.compute, found.memory)
 
     def test_nothing_is_said_of_what_is_not_known(self):
-        found = Roofline.of(Work(1e12, 1e9, "bf16"), 1e-3, Hardware.cpu(), None)
+        found = Roofline.from_work(Work(1e12, 1e9, "bf16"), 1e-3, Hardware.cpu(), None)
         assert (found.peak, found.compute, found.memory, found.copy) == (None,) * 4
         assert str(found) == ""
-        assert Roofline.of(Work(bytes=1e9), 1e-3, self.H100, 1e12).compute is None
+        assert Roofline.from_work(Work(bytes=1e9), 1e-3, self.H100, 1e12).compute is None
 
     def test_a_copy_is_measured_once(self):
         bandwidth = measured_bandwidth(CPU)

@@ -78,7 +78,7 @@ def coverage(machine, quads: int, confidence: float, seed: int = 1) -> float:
     """Share of experiments whose interval holds the truth."""
     rng, covered = np.random.default_rng(seed), 0
     for _ in range(EXPERIMENTS):
-        ratio = Ratio.of(ratios_of(machine(rng, 4 * quads)), confidence)
+        ratio = Ratio.from_quads(ratios_of(machine(rng, 4 * quads)), confidence)
         covered += ratio.low <= TRUTH <= ratio.high
     return covered / EXPERIMENTS
 
@@ -112,7 +112,10 @@ class TestQuads:
         seconds = [rng.uniform(1, 2) for _ in range(40)]
         arms = arms_in_order(10)
         other = ["subject" if arm == "baseline" else "baseline" for arm in arms]
-        one, two = Ratio.of(quad_ratios(arms, seconds)), Ratio.of(quad_ratios(other, seconds))
+        one, two = (
+            Ratio.from_quads(quad_ratios(arms, seconds)),
+            Ratio.from_quads(quad_ratios(other, seconds)),
+        )
         assert (1 / two.high, 1 / two.low) == pytest.approx((one.low, one.high))
 
 
@@ -147,7 +150,7 @@ class TestCoverage:
                     Sample(arm, ratios[quad] if arm == "baseline" else next(seconds), 0.0)
                     for arm in order(quad)
                 ]
-            ratio = Ratio.of(ratios[: len(samples) // 4], confidence)
+            ratio = Ratio.from_quads(ratios[: len(samples) // 4], confidence)
             covered += ratio.low <= TRUTH <= ratio.high
         stray = 4 * math.sqrt(confidence * (1 - confidence) / experiments)
         assert covered / experiments >= confidence - 0.02 - stray

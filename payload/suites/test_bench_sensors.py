@@ -105,10 +105,10 @@ class TestNvidia:
         properties = Properties()
         properties.uuid = uuid
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
-        found = NvmlSensors.of(torch.device("cuda"), FakeNvml(**ALL))
+        found = NvmlSensors.open(torch.device("cuda"), FakeNvml(**ALL))
         assert (found is not None) == known
         del properties.uuid  # an older torch
-        assert NvmlSensors.of(torch.device("cuda"), FakeNvml(**ALL)) is None
+        assert NvmlSensors.open(torch.device("cuda"), FakeNvml(**ALL)) is None
 
     def test_driver(self):
         assert driver(FakeNvml()) == "580.65.06"

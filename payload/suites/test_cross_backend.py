@@ -55,8 +55,8 @@ def test_the_reference_is_the_formula():
 
 def test_differences():
     expected = torch.tensor([4.0, -2.0], dtype=torch.float64)
-    assert Difference.of(torch.tensor([4.0, -1.0]), expected) == Difference(0.25, 0.125)
-    assert Difference.of(torch.tensor([4.0, torch.nan]), expected).most == math.inf
+    assert Difference.between(torch.tensor([4.0, -1.0]), expected) == Difference(0.25, 0.125)
+    assert Difference.between(torch.tensor([4.0, torch.nan]), expected).most == math.inf
 
 
 @torch.no_grad()

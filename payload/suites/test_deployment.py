@@ -30,7 +30,9 @@ FULL = OptimizationMetadata(
     level="balanced",
     passes={"fold_conv_bn": "1 of 1 folded"},
     fusions=(FusionMetadata("linear_gelu", ("linear", "gelu"), ("up",)),),
-    hardware=HardwareMetadata.of(Hardware.nvidia((8, 9), name="L4", memory_bytes=24 * 2**30)),
+    hardware=HardwareMetadata.from_hardware(
+        Hardware.nvidia((8, 9), name="L4", memory_bytes=24 * 2**30)
+    ),
 )
 
 
@@ -135,7 +137,7 @@ class TestHardwareMetadata:
         assert (hardware.vendor, hardware.memory_bytes, hardware.features) == ("cpu", 0, ())
 
     def test_hardware_metadata_to_dict(self):
-        hardware = HardwareMetadata.of(Hardware.amd("gfx942:sramecc+", units=304))
+        hardware = HardwareMetadata.from_hardware(Hardware.amd("gfx942:sramecc+", units=304))
         facts = hardware.to_dict()
         assert [facts[name] for name in ("vendor", "target", "units")] == ["amd", "gfx942", 304]
         assert facts["features"] == ["bf16", "fp16", "fp8", "matrix_cores"]

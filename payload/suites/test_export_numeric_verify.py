@@ -56,52 +56,52 @@ class TestDrawnInputs:
         ],
     )
     def test_three_inputs_of_each_shape(self, sample, dynamic, shapes):
-        plan = Plan.of(torch.randn(sample), dynamic)
+        plan = Plan.from_inputs(torch.randn(sample), dynamic)
         assert shapes_of(plan) == shapes
         drawn = [tuple(one[0].shape) for one in plan.checks]
         assert [drawn.count(shape) for shape in shapes] == [3] * len(shapes)
 
     def test_sample_is_among_them(self):
         x = torch.randn(4, 6)
-        plan = Plan.of(x)
+        plan = Plan.from_inputs(x)
         assert torch.equal(plan.checks[0][0], x)
         assert not any(torch.equal(x, one[0]) for one in plan.checks[1:])
 
     def test_the_same_every_time(self):
         x = torch.randn(4, 6)
         state = torch.get_rng_state()
-        first, again = Plan.of(x).checks, Plan.of(x).checks
+        first, again = Plan.from_inputs(x).checks, Plan.from_inputs(x).checks
         assert all(torch.equal(a[0], b[0]) for a, b in zip(first, again, strict=True))
         assert torch.equal(state, torch.get_rng_state())
 
     def test_example_is_never_one_long(self):
         x = torch.randn(1, 3)
-        plan = Plan.of(x)
+        plan = Plan.from_inputs(x)
         assert torch.equal(plan.example[0], torch.cat([x, x]))
-        assert Plan.of(x, STATIC).example[0].shape == (1, 3)
+        assert Plan.from_inputs(x, STATIC).example[0].shape == (1, 3)
 
     def test_example_is_a_copy(self):
         x = torch.randn(2, 3)
         kept = x.clone()
-        Plan.of(x).example[0].add_(1)  # as a traced model may do
+        Plan.from_inputs(x).example[0].add_(1)  # as a traced model may do
         assert torch.equal(x, kept)
 
     def test_inputs_of_one_axis_move_together(self):
         batch = Dim("batch")
         sample = (torch.randn(4, 6), torch.randn(2, 4), torch.tensor(1.0))
-        plan = Plan.of(sample, ({0: batch}, {1: batch}, {}))
+        plan = Plan.from_inputs(sample, ({0: batch}, {1: batch}, {}))
         shapes = {tuple(tuple(t.shape) for t in one) for one in plan.checks}
         assert shapes == {((n, 6), (2, n), ()) for n in (4, 1, 5)}
 
     @pytest.mark.parametrize("dtype", [torch.long, torch.int32, torch.bool, torch.float64])
     def test_numbers_are_the_samples_own(self, dtype):
         sample = torch.tensor([[0, 7], [1, 3]]).to(dtype)
-        for one in Plan.of(sample).checks:
+        for one in Plan.from_inputs(sample).checks:
             assert one[0].dtype == dtype
             assert set(one[0].flatten().tolist()) <= set(sample.flatten().tolist())
 
     def test_equal_numbers_are_replaced(self):
-        plan = Plan.of(torch.ones(4, 6))
+        plan = Plan.from_inputs(torch.ones(4, 6))
         assert all(one[0].std() > 0.3 for one in plan.checks if one[0].shape != (4, 6))
 
     @pytest.mark.parametrize(
@@ -114,23 +114,23 @@ class TestDrawnInputs:
     )
     def test_refusals(self, shapes, dynamic, told):
         with pytest.raises(ValueError, match=told):
-            Plan.of([torch.randn(shape) for shape in shapes], dynamic)
+            Plan.from_inputs([torch.randn(shape) for shape in shapes], dynamic)
 
     @pytest.mark.parametrize("dim", [Dim.AUTO, 2 * Dim("half")], ids=["hint", "derived"])
     def test_axes_that_cannot_be_drawn(self, dim):
         x = torch.randn(4, 6)
         with pytest.raises(ValueError, match="pass checks="):
-            Plan.of(x, ({0: dim},))
-        plan = Plan.of(x, ({0: dim},), [(x,), (x[:2],), (-x,)])
+            Plan.from_inputs(x, ({0: dim},))
+        plan = Plan.from_inputs(x, ({0: dim},), [(x,), (x[:2],), (-x,)])
         assert [tuple(one[0].shape) for one in plan.checks] == [(4, 6), (2, 6), (4, 6)]
 
     def test_own_checks_must_prove_something(self):
         x = torch.randn(4, 6)
         with pytest.raises(ValueError, match="1 checks of 1 shapes prove too little: give 3"):
-            Plan.of(x, checks=[(x,)])
+            Plan.from_inputs(x, checks=[(x,)])
         with pytest.raises(ValueError, match="of two shapes or more"):
-            Plan.of(x, checks=[(x,), (-x,), (2 * x,)])
-        assert len(Plan.of(x, STATIC, [(x,), (-x,), (2 * x,)]).checks) == 3
+            Plan.from_inputs(x, checks=[(x,), (-x,), (2 * x,)])
+        assert len(Plan.from_inputs(x, STATIC, [(x,), (-x,), (2 * x,)]).checks) == 3
 
 
 class TestDifference:
@@ -274,7 +274,7 @@ class TestPublish:
             "toy",
             path,
             model,
-            Plan.of(x),
+            Plan.from_inputs(x),
             write=write,
             load=lambda draft: load(draft, model),
             tolerance=None,

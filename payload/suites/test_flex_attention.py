@@ -190,20 +190,20 @@ class TestFlexAttentionScoreMods:
 
 class TestFlexAttentionMaskGenerators:
     def test_causal_mask_generation(self, device):
-        mask = flex.block_masks.of(att.Causal(), (1, 1, 512, 512), device)
+        mask = flex.block_masks.lookup(att.Causal(), (1, 1, 512, 512), device)
         dense = mask.to_dense()[0, 0].cpu()  # of blocks of 128
         assert torch.equal(dense.bool(), lower_triangle(4, 4))
         assert mask.sparsity() == 100 * 6 / 16
 
     def test_sliding_window_mask_generation(self, device):
-        mask = flex.block_masks.of(att.SlidingWindow(2), (1, 1, 512, 512), device)
+        mask = flex.block_masks.lookup(att.SlidingWindow(2), (1, 1, 512, 512), device)
         band = lower_triangle(4, 4).T.tril(1)
         assert torch.equal(mask.to_dense()[0, 0].cpu().bool(), band | band.T)
         assert mask.sparsity() == 100 * 6 / 16
 
     def test_full_mask_generation(self, device):
         assert visible(att.FULL, (1, 1, 512, 512), device) is None  # no mask is made at all
-        assert flex.block_masks.of(att.FULL, (1, 1, 512, 512), device) is None
+        assert flex.block_masks.lookup(att.FULL, (1, 1, 512, 512), device) is None
 
 
 class TestFlexAttentionRegistry:
@@ -362,7 +362,7 @@ class TestFlexAttentionBenchmark:
 
     def test_memory_efficiency(self, device):
         q, k, v = inputs(device, 2048, batch=1, heads=1)
-        mask = flex.block_masks.of(att.CausalSlidingWindow(128), (1, 1, 2048, 2048), device)
+        mask = flex.block_masks.lookup(att.CausalSlidingWindow(128), (1, 1, 2048, 2048), device)
         held = sum(t.numel() * t.element_size() for t in mask.as_tuple() if torch.is_tensor(t))
         assert held * 100 < 2048 * 2048  # bytes of a dense bool mask
         computed = round((1 - mask.sparsity() / 100) * 256)

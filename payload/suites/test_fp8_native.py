@@ -358,7 +358,7 @@ class TestNumericalStability:
 class TestBenchmark:
     def test_benchmark_fp8_layer(self, device):
         size = (64, 48, 8)
-        layers = fp8_benchmark.Layers.of(size, torch.bfloat16, "tensor", device)
+        layers = fp8_benchmark.Layers.create(size, torch.bfloat16, "tensor", device)
         benchmark = fp8_benchmark.benchmark_of(layers, size, device, "bf16", False)
         with torch.inference_mode():
             outcome = run_benchmark(benchmark, pairs=4, at_least=4, budget_s=0.0, quiet=True)

@@ -218,7 +218,7 @@ class TestGenerate:
     def test_prefill_is_the_last_position(self, device):
         model = lively().to(device)
         ids = prompts(2, 13, device)
-        logits = prefill(model, ids, KVCache.of(model, 2, 13))
+        logits = prefill(model, ids, KVCache.for_model(model, 2, 13))
         assert_close(logits, ref.logits(model, ids)[:, -1:])
 
     def test_training_mode_is_refused(self, device):

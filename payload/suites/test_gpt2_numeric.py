@@ -67,7 +67,7 @@ class TestLogits:
     def test_narrow_dtypes(self, device, dtype):
         model = lively().to(device, dtype)
         ids = prompts(2, 33, device)
-        cache = KVCache.of(model, 2, 33)
+        cache = KVCache.for_model(model, 2, 33)
         parts = [model(part, cache) for part in ids.split([20, 1, 12], dim=1)]
         limit = 2e-2 if dtype == torch.bfloat16 else 3e-3
         for logits in (model(ids), torch.cat(parts, dim=1)):
@@ -254,7 +254,7 @@ class TestAgreement:
         model = lively().to(device)
         ids = prompts(2, 30, device)
         assert_close(stepwise(model)(ids), model(ids))
-        cache = KVCache.of(model, 2, 30)
+        cache = KVCache.for_model(model, 2, 30)
         decode = GraphedDecode(model, cache, graphs=TapeGraphs())  # gives one buffer, always
         assert_close(stepwise(model, decode, cache)(ids), model(ids))
 

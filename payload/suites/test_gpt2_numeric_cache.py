@@ -56,7 +56,7 @@ class TestCache:
     def test_any_split_gives_the_same_logits(self, device, split):
         model = lively().to(device)
         ids = prompts(2, 12, device)
-        cache = KVCache.of(model, 2, 12)
+        cache = KVCache.for_model(model, 2, 12)
         parts = [model(part, cache) for part in ids.split(list(split), dim=1)]
         assert cache.length == 12
         assert_close(torch.cat(parts, dim=1), ref.logits(model, ids))
@@ -64,7 +64,7 @@ class TestCache:
     def test_holds_the_keys_of_all_layers(self, device):
         model = lively().to(device)
         ids = prompts(2, 9, device)
-        whole, parts = KVCache.of(model, 2, 20), KVCache.of(model, 2, 20)
+        whole, parts = KVCache.for_model(model, 2, 20), KVCache.for_model(model, 2, 20)
         with torch.no_grad():
             model(ids, whole)
             for part in ids.split([3, 1, 5], dim=1):
@@ -78,7 +78,7 @@ class TestCache:
     @torch.no_grad()
     def test_reuse_after_reset(self, device):
         model = lively().to(device)
-        cache = KVCache.of(model, 2, 50)
+        cache = KVCache.for_model(model, 2, 50)
         generate(model, prompts(2, 30, device), 20, cache=cache)
         assert cache.length == 49  # the last token is not fed back
         for prompt in (3, 40, 1):
@@ -92,7 +92,7 @@ class TestCache:
     @torch.no_grad()
     def test_nothing_stale_is_seen(self, device):
         model = lively().to(device)
-        cache = KVCache.of(model, 1, 30)
+        cache = KVCache.for_model(model, 1, 30)
         for one in cache.keys + cache.values:
             one.fill_(1e4)  # what an earlier text may have left
         ids = prompts(1, 10, device)
@@ -107,7 +107,7 @@ class TestCache:
     def test_reset_forgets_what_is_no_number_too(self, device):
         """What is masked is multiplied by 0, which a NaN survives."""
         model = lively().to(device)
-        cache = KVCache.of(model, 1, 30)
+        cache = KVCache.for_model(model, 1, 30)
         model(prompts(1, 20, device), cache)
         for one in cache.keys + cache.values:
             one[:, :, 12:].fill_(math.nan)
@@ -120,7 +120,7 @@ class TestCache:
     @torch.no_grad()
     def test_overflow_is_refused(self, device):
         model = lively().to(device)
-        cache = KVCache.of(model, 1, 8)
+        cache = KVCache.for_model(model, 1, 8)
         model(prompts(1, 6, device), cache)
         before = torch.stack(cache.keys)
         with pytest.raises(ValueError, match="room for 8 tokens and holds 6: 3 more do not fit"):
@@ -134,16 +134,19 @@ class TestCache:
     def test_wrong_sizes_are_refused(self, device):
         model = lively().to(device)
         with pytest.raises(ValueError, match="for 2 sequences, got 3"):
-            model(prompts(3, 4, device), KVCache.of(model, 2, 8))
+            model(prompts(3, 4, device), KVCache.for_model(model, 2, 8))
         with pytest.raises(ValueError, match=r"capacity must be in 1\.\.64"):
-            KVCache.of(model, 1, 65)
+            KVCache.for_model(model, 1, 65)
         with pytest.raises(ValueError, match=r"65 tokens are more than the model's 64 positions"):
             model(prompts(1, 65, device))
 
     def test_bytes_are_those_of_its_storage(self, device):
-        cache = KVCache.of(lively().to(device), 2, 50)
+        cache = KVCache.for_model(lively().to(device), 2, 50)
         assert cache.nbytes == 2 * 3 * 2 * 4 * 50 * 8 * 4  # two, L, B, H, S, D, float32
-        assert KVCache.of(lively().to(device, torch.bfloat16), 2, 50).nbytes == cache.nbytes // 2
+        assert (
+            KVCache.for_model(lively().to(device, torch.bfloat16), 2, 50).nbytes
+            == cache.nbytes // 2
+        )
 
 
 class TestCompiledDecode:
@@ -157,7 +160,7 @@ class TestCompiledDecode:
     def test_tokens_are_those_of_eager(self, device, batch):
         model = lively(self.ONE_LAYER).to(device)
         decode = CompiledDecode(model, backend="aot_eager")
-        cache = KVCache.of(model, batch, 40)
+        cache = KVCache.for_model(model, batch, 40)
         assert decode.compile(cache) > 0
         assert (cache.length, decode.path_taken) == (0, "compiled (aot_eager)")
         for prompt in (5, 20):
@@ -170,7 +173,7 @@ class TestCompiledDecode:
             pytest.skip(reason)
         model = lively(self.ONE_LAYER).to(device)
         skipped = counters["inductor"]["cudagraph_skips"]
-        decode, cache = CompiledDecode(model), KVCache.of(model, 1, 16)
+        decode, cache = CompiledDecode(model), KVCache.for_model(model, 1, 16)
         decode.compile(cache)
         if "CUDA graphs" in decode.path_taken:  # torch would go without them, and only warn
             assert counters["inductor"]["cudagraph_skips"] == skipped
@@ -190,7 +193,7 @@ class TestCompiledDecode:
             raise ValueError("enough")
 
         monkeypatch.setattr(GraphLowering, "save_output_code", staticmethod(keep))
-        step, cache = compile_step(model, "inductor"), KVCache.of(model, 1, 56)
+        step, cache = compile_step(model, "inductor"), KVCache.for_model(model, 1, 56)
         zero = torch.zeros(1, dtype=torch.int64, device=device)
         with pytest.raises(Exception, match="enough"), config.patch(fx_graph_cache=False):
             step(zero[:, None], zero, cache, 56)
@@ -201,7 +204,7 @@ class TestCompiledDecode:
     @torch.no_grad()
     def test_full_cache_is_refused(self, device):
         model = lively(self.ONE_LAYER).to(device)
-        decode, cache = CompiledDecode(model, backend="eager"), KVCache.of(model, 1, 4)
+        decode, cache = CompiledDecode(model, backend="eager"), KVCache.for_model(model, 1, 4)
         model(prompts(1, 4, device), cache)
         with pytest.raises(ValueError, match="1 more do not fit"):
             decode(prompts(1, 1, device), cache)

@@ -34,7 +34,7 @@ LONG = dataclasses.replace(SMALL, layers=2, positions=300)
 def graphed(model: GPT2, batch: int, capacity: int) -> tuple[GraphedDecode, TapeGraphs]:
     """With graphs that are recorded rather than CUDA's."""
     graphs = TapeGraphs()
-    return GraphedDecode(model, KVCache.of(model, batch, capacity), graphs=graphs), graphs
+    return GraphedDecode(model, KVCache.for_model(model, batch, capacity), graphs=graphs), graphs
 
 
 class TestBuckets:
@@ -60,7 +60,7 @@ class TestBuckets:
     @pytest.mark.parametrize("length", [1, 60, 126, 127, 128, 255, 256, 299])
     def test_a_step_is_exact_at_every_fill(self, device, length):
         model = lively(LONG).to(device)
-        cache = KVCache.of(model, 2, 300)
+        cache = KVCache.for_model(model, 2, 300)
         for one in cache.keys + cache.values:
             one.fill_(1e4)  # what an earlier text may have left
         ids = prompts(2, length + 1, device, LONG)
@@ -73,7 +73,7 @@ class TestBuckets:
     @torch.no_grad()
     def test_attends_to_the_bucket_alone(self, device):
         model = lively(LONG).to(device)
-        cache = KVCache.of(model, 1, 300)
+        cache = KVCache.for_model(model, 1, 300)
         ids = prompts(1, 100, device, LONG)
         model(ids[:, :-1], cache)
         for one in cache.keys + cache.values:
@@ -89,7 +89,7 @@ class TestBuckets:
             graphs.append(graph)
             return graph.forward
 
-        decode, cache = CompiledDecode(model, backend=count), KVCache.of(model, 1, 300)
+        decode, cache = CompiledDecode(model, backend=count), KVCache.for_model(model, 1, 300)
         decode.compile(cache)
         assert len(graphs) == 3
         ids = prompts(1, 100, device, LONG)
@@ -153,7 +153,7 @@ class TestGraphs:
     def test_compiled_before_it_is_captured(self, device):
         torch.compiler.reset()
         model = lively(dataclasses.replace(SMALL, layers=1)).to(device)
-        cache = KVCache.of(model, 1, 30)
+        cache = KVCache.for_model(model, 1, 30)
         decode = GraphedDecode(model, cache, backend="aot_eager", graphs=RepeatedGraphs())
         assert decode.path_taken == "CUDA graphs (aot_eager, 1 of them)"
         assert (decode.seconds > 0, cache.length) == (True, 0)
@@ -169,7 +169,7 @@ class TestGraphs:
         with pytest.raises(ValueError, match="3 more do not fit"):
             decode.greedy(prompts(1, 1, device)[0], decode.cache, 3)
         with pytest.raises(ValueError, match="write another cache"):
-            decode(prompts(1, 1, device), KVCache.of(model, 1, 8))
+            decode(prompts(1, 1, device), KVCache.for_model(model, 1, 8))
         assert (graphs.replayed, decode.cache.length) == ([], 6)
         with pytest.raises(RuntimeError, match="needs a CUDA device, not meta"):
             GraphedDecode(model, KVCache((1, 1, 1, 4, 2), device="meta"))
@@ -193,7 +193,7 @@ class TestGraphs:
     @pytest.mark.parametrize("backend", [None, "inductor"])
     def test_on_cuda(self, device, backend):
         model = lively(LONG).to(device)
-        cache = KVCache.of(model, 2, 300)
+        cache = KVCache.for_model(model, 2, 300)
         decode = GraphedDecode(model, cache, backend=backend)
         for prompt in (5, 120):
             ids = prompts(2, prompt, device, LONG)

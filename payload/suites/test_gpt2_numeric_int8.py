@@ -169,7 +169,7 @@ class TestLLMOptimizer:
         assert {p.dtype for p in ready.model.parameters()} == {torch.bfloat16}
         assert ready.prepared.result("place").evidence == f"torch.bfloat16 on {ready.model.device}"
         ids = prompts(2, 20, device)
-        cache = KVCache.of(ready.model, 2, 20)
+        cache = KVCache.for_model(ready.model, 2, 20)
         with torch.no_grad():
             assert rms_error(ready.model(ids, cache), ref.logits(lively(), ids)) < 0.03
         assert cache.keys[0].dtype == torch.bfloat16

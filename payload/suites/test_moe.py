@@ -324,13 +324,13 @@ class TestMoEMemoryEfficiency:
         stored = [bank.expert(e).cpu() for e in range(8)]
         switching = moe.MemoryEfficientSwitching(stored, x.device, max_resident=2)
         expert = torch.arange(TOKENS, device=x.device) * 8 // TOKENS  # 16 tokens each
-        segments = moe.Segments.of(expert, 8)
+        segments = moe.Segments.from_experts(expert, 8)
         rows = x.flatten(0, 1)
         assert torch.equal(switching(rows, segments), bank(rows, segments, moe.Path("segments")))
         assert (switching.misses, switching.hits, switching.evictions) == (8, 0, 6)
         assert switching.resident == (6, 7)
         assert switching.resident_bytes == 2 * 4 * EXPERT_PARAMETERS
-        switching(rows[-16:], moe.Segments.of(expert[-16:], 8))
+        switching(rows[-16:], moe.Segments.from_experts(expert[-16:], 8))
         assert (switching.misses, switching.hits, switching.resident) == (8, 1, (6, 7))
 
     def test_expert_scheduler(self):

@@ -129,7 +129,7 @@ class TestDispatch:
     @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
     def test_the_gradient_of_a_bias_is_the_sum_over_its_rows(self, device, dtype):
         expert = torch.tensor([0, 0, 2, 2, 2, 3], device=device)  # the second has none
-        segments = moe.Segments.of(expert, 4)
+        segments = moe.Segments.from_experts(expert, 4)
         rows = torch.randn(6, 5, device=device).to(dtype).requires_grad_()
         bias = torch.randn(4, 5, device=device).to(dtype).requires_grad_()
         upstream = torch.randn(6, 5, device=device).to(dtype)
@@ -270,6 +270,6 @@ class TestState:
             bank = moe.FeedForwardBank(3, 6, 10, MoEConfig(activation="silu", **STILL), gated)
             bank = bank.to(device, torch.float64)
             x = torch.randn(8, 6, dtype=torch.float64, device=device)
-            segments = moe.Segments.of(torch.full((8,), 1, device=device), 3)
+            segments = moe.Segments.from_experts(torch.full((8,), 1, device=device), 3)
             rows = bank(x, segments, moe.Path("segments"))
             assert relative_error(bank.expert(1)(x), rows) <= 1e-12

@@ -169,13 +169,13 @@ class TestChoice:
         layer = layer_of(device, torch.float32, "auto")
         x, weights = torch.zeros(3, 32, device=device), torch.zeros(3, 2, device=device)
         with torch.no_grad():
-            assert not Batch.of(x, weights, 2, layer.experts).gradient
-        assert Batch.of(x, weights, 2, layer.experts).gradient
+            assert not Batch.from_tensors(x, weights, 2, layer.experts).gradient
+        assert Batch.from_tensors(x, weights, 2, layer.experts).gradient
         layer.experts.requires_grad_(False)
-        assert not Batch.of(x, weights, 2, layer.experts).gradient
+        assert not Batch.from_tensors(x, weights, 2, layer.experts).gradient
         weights.requires_grad_()  # the router learns, the experts do not
-        assert Batch.of(x, weights, 2, layer.experts).gradient
-        assert Batch.of(x.requires_grad_(), None, 2, layer.experts).gradient
+        assert Batch.from_tensors(x, weights, 2, layer.experts).gradient
+        assert Batch.from_tensors(x.requires_grad_(), None, 2, layer.experts).gradient
 
     def test_autocast_decides_what_is_multiplied(self, device):
         bank, bf16 = layer_of(device, torch.float32, "auto").experts, torch.bfloat16
@@ -183,8 +183,8 @@ class TestChoice:
         with torch.autocast(device.type, bf16):
             for dtype, taken in given.items():
                 x = torch.zeros(3, 32, dtype=dtype, device=device)
-                assert Batch.of(x, None, 2, bank).dtype == taken
-                assert Batch.of(x.to("meta"), None, 2, bank).dtype == dtype
+                assert Batch.from_tensors(x, None, 2, bank).dtype == taken
+                assert Batch.from_tensors(x.to("meta"), None, 2, bank).dtype == dtype
 
     def test_on_the_cpu_asking_is_free(self):
         assert choose(self.ON_CPU, "auto", self.refusals()) == Path("segments")

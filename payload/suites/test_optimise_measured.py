@@ -81,8 +81,10 @@ class TestErrors:
 class TestEffect:
     def test_is_the_time_before_over_the_time_after(self):
         times = Comparison((1.0, 2.0, 4.0, 1.0, 1.0, 1.0), (2.0, 2.0, 2.0, 3.0, 2.0, 2.0))
-        assert Effect.of(times) == Effect(2.0, 0.5, 3.0, 6)  # six: the interval is their range
-        assert str(Effect.of(times)) == "2.00x [0.50, 3.00]"
+        assert Effect.from_comparison(times) == Effect(
+            2.0, 0.5, 3.0, 6
+        )  # six: the interval is their range
+        assert str(Effect.from_comparison(times)) == "2.00x [0.50, 3.00]"
 
     @pytest.mark.parametrize(
         ("low", "high", "free", "costly"),

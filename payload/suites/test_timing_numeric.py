@@ -163,9 +163,9 @@ class TestSpread:
         ],
     )
     def test_known(self, samples, expected):
-        spread = Spread.of(samples)
+        spread = Spread.from_samples(samples)
         assert (spread.median, spread.low, spread.high) == expected
 
     def test_nothing_has_no_spread(self):
         with pytest.raises(statistics.StatisticsError):
-            Spread.of([])
+            Spread.from_samples([])

@@ -50,7 +50,7 @@ class Effect:
     pairs: int
 
     @classmethod
-    def of(cls, times: Comparison) -> Effect:
+    def from_comparison(cls, times: Comparison) -> Effect:
         """Compute the speedup from a comparison whose subject is the model after the pass."""
         low, high = times.interval()
         return cls(statistics.median(times.ratios), low, high, len(times.ratios))
@@ -229,7 +229,7 @@ def measure(
     for arm in arms:
         warm_up(arm, budget_s=setting.measure_s / 4, **timing)
     limits = {"pairs": PAIRS, "at_least": LEAST_PAIRS, "budget_s": setting.measure_s}
-    return Effect.of(compare(*arms, **limits, **timing))
+    return Effect.from_comparison(compare(*arms, **limits, **timing))
 
 
 def _call(model: nn.Module, setting: Setting, gradients: bool) -> Callable[[], None]:

@@ -68,7 +68,7 @@ class Spread:
     high: float
 
     @classmethod
-    def of(cls, samples: Sequence[float]) -> Spread:
+    def from_samples(cls, samples: Sequence[float]) -> Spread:
         """Compute median and quartiles of one or more samples."""
         if len(samples) == 1:
             return cls(samples[0], samples[0], samples[0])

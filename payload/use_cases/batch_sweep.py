@@ -95,7 +95,7 @@ def measure(model: nn.Module, batch: int, device: torch.device) -> Row:
 def report(row: Row, device: torch.device) -> bool:
     """Print a row, emit its metrics; False if its latencies do not explain its wall time."""
     latencies_ms = [1e3 * s for s in row.latencies_s]
-    spread = Spread.of(latencies_ms)
+    spread = Spread.from_samples(latencies_ms)
     params = {"batch": row.batch, "device": str(device), "dtype": "float32"}
     name = f"batch_sweep/{row.batch}"
     evidence.metric(f"{name}/latency", latencies_ms, unit="ms", direction="lower", **params)

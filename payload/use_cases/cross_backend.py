@@ -55,7 +55,7 @@ class Difference:
     mean: float
 
     @classmethod
-    def of(cls, actual: Tensor, expected: Tensor) -> Difference:
+    def between(cls, actual: Tensor, expected: Tensor) -> Difference:
         """Compare in float64 on the CPU; an output that is not finite is infinitely far."""
         apart = (actual.cpu().double() - expected).abs().nan_to_num(nan=torch.inf)
         largest = expected.abs().max()
@@ -91,7 +91,7 @@ def consistent(backend: Backend, model: Block, x: Tensor) -> bool:
             evidence.check(name, "skipped", reason=reason)
             print(f"| {backend.name:<7} | {dtype!s:<14} | {'skipped':>9} | {reason} |")
             continue
-        found = Difference.of(outcome(backend, model, x, dtype), expected)
+        found = Difference.between(outcome(backend, model, x, dtype), expected)
         fits = {"value": found.most, "unit": "relative", "tolerance": limit}
         good &= evidence.check(name, found.most <= limit, mean=found.mean, **fits)
         figures = f"{found.most:>9.2e} | {found.mean:>9.2e} | {limit:>9.0e}"
@@ -105,7 +105,7 @@ def slip_shows(backend: Backend, model: Block, x: Tensor) -> bool:
     slipped = copy.deepcopy(model)
     with torch.no_grad():
         slipped.down.weight[0].mul_(SLIP)
-    found = Difference.of(outcome(backend, slipped, x, torch.float32), expected)
+    found = Difference.between(outcome(backend, slipped, x, torch.float32), expected)
     limit = TOLERANCE[torch.float32]
     print(f"{backend.name}: a slip of 1 % in one row of weights shows as {found.most:.1e}")
     return evidence.check(

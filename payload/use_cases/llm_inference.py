@@ -62,7 +62,9 @@ def optimise(baseline: Baseline, ids: Tensor) -> tuple[str, Generate]:
     for one in ready.prepared.passes:
         print(f"Pass {one.name}: {one.evidence if one.applied else f'not applied, {one.reason}'}")
     print(f"Attention path: {attention_path(model, ids)}")
-    cache = KVCache.of(model, 1, -(-(ids.shape[1] + NEW_TOKENS) // 8) * 8)  # whole rows of a mask
+    cache = KVCache.for_model(
+        model, 1, -(-(ids.shape[1] + NEW_TOKENS) // 8) * 8
+    )  # whole rows of a mask
     print(f"Static KV cache: {cache.nbytes / 1e6:.1f} MB for {cache.capacity} tokens")
     if ids.device.type == "cpu":
         print("Decode: eager; on a CPU compiling costs more than it saves in one run")

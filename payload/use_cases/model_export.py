@@ -103,7 +103,7 @@ def report(result: export.ExportResult, samples: list[float], device: torch.devi
     print(
         f"{megabytes:>7.2f} MB | {result.seconds:>6.2f} s |"
         f" {result.inputs_verified:>2} x {result.shapes_verified} shapes |"
-        f" {result.max_difference:>8.1e} | {Spread.of(samples).median:>8.2f} ms |",
+        f" {result.max_difference:>8.1e} | {Spread.from_samples(samples).median:>8.2f} ms |",
         flush=True,
     )
 
@@ -111,7 +111,7 @@ def report(result: export.ExportResult, samples: list[float], device: torch.devi
 def baseline(model: nn.Module, ids: Tensor) -> None:
     """Time the model itself."""
     samples = latencies_ms(model, ids)
-    spread = Spread.of(samples)
+    spread = Spread.from_samples(samples)
     params = {"device": str(ids.device), "dtype": "float32"}
     params |= dict(zip(("batch", "sequence"), ids.shape, strict=True))
     evidence.metric("model_export/baseline_ms", samples, unit="ms", direction="lower", **params)

@@ -172,7 +172,7 @@ class ReferenceDifference:
 
 
 @dataclass(frozen=True, slots=True)
-class Contrast:
+class MetricComparison:
     """One metric on several platforms."""
 
     job: str
@@ -203,7 +203,7 @@ class BackendReport(ReportModel):
     """Cells without a suite or a benchmark that began: id, status and detail."""
     suites: tuple[BackendSuite, ...]
     blocks: tuple[BenchmarkBlock, ...]
-    contrasts: tuple[Contrast, ...]
+    contrasts: tuple[MetricComparison, ...]
     contrasts_hidden: int
     authored: tuple[CheckedAnnotation, ...]
 

@@ -76,7 +76,7 @@ class Catalogued:
 
 
 @dataclass(frozen=True, slots=True)
-class Elsewhere:
+class JobInOtherCells:
     """A job that other cells of the run have, and this one has not."""
 
     kind: str

@@ -21,7 +21,7 @@ from reports.model.blocks import (
 from reports.model.comparison import Comparison, ComparisonTable, tables_of
 from reports.model.metrics import MetricTable, PairedFigure
 from reports.model.money import Money
-from reports.model.origin import Catalogued, CellProvenance, Elsewhere, Origin
+from reports.model.origin import Catalogued, CellProvenance, JobInOtherCells, Origin
 from reports.model.results import FailureTable, IssueRow, QuarantinedFailure
 from reports.model.values import Absent, ReportModel, Status
 
@@ -64,7 +64,7 @@ class PlatformReport(ReportModel):
     """Of a cell that was ingested."""
     comparisons: tuple[Comparison, ...] = ()
     """With the other platforms of the run."""
-    elsewhere: tuple[Elsewhere, ...] = ()
+    elsewhere: tuple[JobInOtherCells, ...] = ()
     authored: tuple[CheckedAnnotation, ...] = ()
     failures: FailureTable | None = None
     issues: tuple[IssueRow, ...] = ()

@@ -11,7 +11,7 @@ from reports.model.blocks import Hardware
 from reports.model.comparison import Comparison, ComparisonTable, tables_of
 from reports.model.metrics import MetricLine, MetricTable, PairedFigure
 from reports.model.money import Costs, Money
-from reports.model.origin import CellProvenance, Elsewhere, Origin
+from reports.model.origin import CellProvenance, JobInOtherCells, Origin
 from reports.model.results import FailureTable, IssueRow, QuarantinedFailure
 from reports.model.values import Absent, CheckTally, Rate, ReportModel, Status, Tally
 
@@ -48,7 +48,7 @@ class SummaryRow:
     files: tuple[str, ...]
     origin: Origin | None = None
     """Where its evidence is from, if our agent did not produce it."""
-    elsewhere: tuple[Elsewhere, ...] = ()
+    elsewhere: tuple[JobInOtherCells, ...] = ()
     unnamed: int = 0
     """Those of its tests that the evidence counts without naming them."""
     notes: tuple[CheckedAnnotation, ...] = ()

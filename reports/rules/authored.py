@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orchestrator.domain.extend_record import extended
 from orchestrator.domain.ingested import RunAnnotation
-from orchestrator.domain.lint_findings import CheckedAnnotation, Doubt, ForeignDocument
+from orchestrator.domain.lint_findings import AnnotationConflict, CheckedAnnotation, ForeignDocument
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
 from orchestrator.domain.vocabulary import term
@@ -373,6 +373,8 @@ def _checked(run_annotation: RunAnnotation, evidence: Evidence) -> CheckedAnnota
     return extended(CheckedAnnotation, run_annotation, doubts=doubts_of(run_annotation, evidence))
 
 
-def doubts_of(run_annotation: RunAnnotation, evidence: Evidence) -> tuple[Doubt, ...]:
+def doubts_of(run_annotation: RunAnnotation, evidence: Evidence) -> tuple[AnnotationConflict, ...]:
     """Return the contradictions of an annotation."""
-    return tuple(Doubt(f.level, f.message) for f in check_annotation(run_annotation, evidence))
+    return tuple(
+        AnnotationConflict(f.level, f.message) for f in check_annotation(run_annotation, evidence)
+    )

@@ -16,7 +16,7 @@ from reports.model.backend import (
     BenchmarkBlock,
     ClassCell,
     ClassRow,
-    Contrast,
+    MetricComparison,
     ReferenceDifference,
     SuiteColumn,
 )
@@ -87,7 +87,7 @@ def _column(suite: str, column: SuiteColumn, named: Sequence[ClassCell]) -> Iter
         yield "error", "outcome", f"{suite} is over, and a class of it runs"
 
 
-def contrast_rule(part: Contrast) -> Iterator[RuleFinding]:
+def contrast_rule(part: MetricComparison) -> Iterator[RuleFinding]:
     """Check that each platform but the reference has a difference."""
     measured = sum(figure is not None for figure in part.figures)
     yield from differs("comparison", "differences", len(part.differences), measured - 1)
@@ -155,7 +155,9 @@ def _not_better(platform: BackendPlatform, codes: Sequence[str]) -> Iterator[Rul
         yield "error", "outcome", f"{platform.cell} passed, and a suite of it did not"
 
 
-def _differences(part: Contrast, platforms: Sequence[BackendPlatform]) -> Iterator[RuleFinding]:
+def _differences(
+    part: MetricComparison, platforms: Sequence[BackendPlatform]
+) -> Iterator[RuleFinding]:
     by_cell = {p.cell: (p, f) for p, f in zip(platforms, part.figures, strict=True)}
     first, reference = by_cell[part.reference]
     for said in part.differences:
@@ -169,7 +171,10 @@ def _differences(part: Contrast, platforms: Sequence[BackendPlatform]) -> Iterat
 
 
 def _difference(
-    part: Contrast, difference: ReferenceDifference, figure: MetricFigure, reference: MetricFigure
+    part: MetricComparison,
+    difference: ReferenceDifference,
+    figure: MetricFigure,
+    reference: MetricFigure,
 ) -> Iterator[RuleFinding]:
     mine, other = figure.median, reference.median
     if (
@@ -265,6 +270,6 @@ def _counted(tally: Tally | Absent) -> tuple[int, ...]:
 BACKEND_PARTS: dict[type, Callable[[Any], Iterator[RuleFinding]]] = {
     ClassRow: class_rule,
     BackendSuite: suite_columns_rule,
-    Contrast: contrast_rule,
+    MetricComparison: contrast_rule,
 }
 """By the type of the part."""

@@ -13,7 +13,7 @@ from reports.grouping import ColumnKey, RowKey, columns_of, is_ratio, layout_of,
 from reports.model.backend import (
     SIMILAR_PERCENT,
     BenchmarkBlock,
-    Contrast,
+    MetricComparison,
     MetricEntry,
     MetricSection,
     ReferenceDifference,
@@ -199,7 +199,7 @@ def _entry(fact: MetricFact) -> MetricEntry:
 
 def contrasts_of(
     cells: Sequence[tuple[CellRecord, Hardware]],
-) -> tuple[tuple[Contrast, ...], int]:
+) -> tuple[tuple[MetricComparison, ...], int]:
     """Return every metric of several platforms, and the number of metrics left out."""
     found: dict[Key, dict[int, MetricEntry]] = {}
     for column, (cell, _) in enumerate(cells):
@@ -219,10 +219,10 @@ def _comparable(entry: MetricEntry) -> bool:
 
 def _contrast(
     key: Key, row: dict[int, MetricEntry], cells: Sequence[tuple[CellRecord, Hardware]]
-) -> Contrast:
+) -> MetricComparison:
     job, section, name, params, unit, direction = key
     first = min(row, key=lambda i: (not cells[i][1].is_accelerator_evidence, i))
-    return Contrast(
+    return MetricComparison(
         job=job,
         section=section,
         name=name,

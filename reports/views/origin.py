@@ -19,7 +19,7 @@ from reports.model.origin import (
     AttestedDevice,
     Catalogued,
     CellProvenance,
-    Elsewhere,
+    JobInOtherCells,
     Origin,
     SourceLine,
     bare,
@@ -226,7 +226,7 @@ def run_date(record: RunRecord) -> datetime:
     return max(dates) if dates and len(dates) == len(told) else record.run.created_at
 
 
-def elsewhere_of(record: RunRecord, cell: CellRecord) -> tuple[Elsewhere, ...]:
+def elsewhere_of(record: RunRecord, cell: CellRecord) -> tuple[JobInOtherCells, ...]:
     """Return demos and use cases that ran only on other cells, by name."""
     if not any(_ran(job) for job in cell.jobs):
         return ()
@@ -236,7 +236,9 @@ def elsewhere_of(record: RunRecord, cell: CellRecord) -> tuple[Elsewhere, ...]:
         for job in other.jobs:
             if job.kind in ("demo", "use-case") and job.id not in mine and _ran(job):
                 found.setdefault(job.id, (job, []))[1].append(other.id)
-    return tuple(Elsewhere(j.kind, j.title or j.id, tuple(cells)) for j, cells in found.values())
+    return tuple(
+        JobInOtherCells(j.kind, j.title or j.id, tuple(cells)) for j, cells in found.values()
+    )
 
 
 def _ran(job: JobRecord) -> bool:

@@ -95,7 +95,7 @@ class Arm(Protocol):
 Start = Callable[[int], None]
 
 
-class Fresh:
+class ProcessPerTurn:
     """Runs each turn in a new process, for benchmarks without support for turns."""
 
     lasts = False

@@ -40,13 +40,17 @@ def _source(module: str) -> str:
 
 
 _SELF = f"""
-import importlib.util, json, os, platform, sys
+import hashlib, importlib.util, json, os, platform, sys
 have = packages()
 watched = [os.path.join(sys.prefix, "pyvenv.cfg"), *filter(None, sys.path)]
 for folder in filter(os.path.isdir, sys.path):
     watched += [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".pth")]
 for one in distributions():
-    watched += [os.path.join(one.info, name) for name in ("", "METADATA", "PKG-INFO")]
+    watched += [os.path.join(one.info, name) for name in ("", "METADATA", "PKG-INFO", "RECORD")]
+records = sorted(
+    (os.path.basename(one.info), hashlib.sha256(one.text("RECORD").encode()).hexdigest())
+    for one in distributions()
+)
 names = ("site-packages", "dist-packages")
 print('{ANSWER}' + json.dumps({{
     "path": os.path.abspath(sys.executable),
@@ -55,6 +59,7 @@ print('{ANSWER}' + json.dumps({{
     "prefix": sys.prefix,
     "site_paths": [p for p in sys.path if os.path.basename(p) in names and os.path.isdir(p)],
     "packages": have,
+    "records": hashlib.sha256(repr(records).encode()).hexdigest(),
     "pip": have.get("pip"),
     "has_venv": importlib.util.find_spec("venv") is not None,
     "error": None,
@@ -76,7 +81,7 @@ venv.EnvBuilder(symlinks=True).create(sys.argv[1])
 """Looks at the interpreter, then does what ``-m venv --without-pip`` does, without its imports."""
 
 
-class Made(NamedTuple):
+class VirtualEnvironment(NamedTuple):
     """A virtual environment, and the packages of the interpreter that made it."""
 
     site_paths: Tuple[str, ...]
@@ -88,7 +93,7 @@ class VenvError(Exception):
     """A virtual environment cannot be created; the text gives the reason."""
 
 
-def make_venv(python: str, folder: Path, run: Run) -> Made:
+def make_venv(python: str, folder: Path, run: Run) -> VirtualEnvironment:
     """Create a virtual environment without pip.
 
     Args:
@@ -115,7 +120,7 @@ def make_venv(python: str, folder: Path, run: Run) -> Made:
         raise VenvError(f"{python} cannot make a venv: {said or f'exit code {answer.exit_code}'}")
     paths = found["site_paths"]
     assert isinstance(paths, list)
-    return Made(tuple(map(str, paths)), has_pip=found["has_pip"] is True)
+    return VirtualEnvironment(tuple(map(str, paths)), has_pip=found["has_pip"] is True)
 
 
 _BUNDLED = """
@@ -215,6 +220,7 @@ def _unusable(candidate: str, path: Optional[str], error: str) -> Dict[str, Json
         "prefix": None,
         "site_paths": [],
         "packages": {},
+        "records": None,
         "pip": None,
         "has_venv": False,
         "error": error,

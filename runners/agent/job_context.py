@@ -167,7 +167,7 @@ class JobContext:
             secrets=self.runner.secrets,
             tmp=str(self._tmp),
         )
-        return given if self.job.pytest is not None else {**given, **self._for_origins()}
+        return {**given, **self._for_origins()}
 
     def _for_origins(self) -> Dict[str, str]:
         """Return the variables that make each process report the origins of its modules."""

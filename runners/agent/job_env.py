@@ -68,7 +68,7 @@ def for_job(
     return given
 
 
-def sheltered(given: Mapping[str, str]) -> Dict[str, str]:
+def without_pythonpath(given: Mapping[str, str]) -> Dict[str, str]:
     """Return the environment of a pytest that is loaded before any code of the payload.
 
     Python puts PYTHONPATH in front of the environment's packages, and runs a ``sitecustomize`` that

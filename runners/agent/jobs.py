@@ -9,7 +9,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from . import job_env, processes
 from .attempt_context import AttemptContext, JobRunner
-from .benchmark_arms import Arm, ArmReport, Fresh, Resident
+from .benchmark_arms import Arm, ArmReport, ProcessPerTurn, Resident
 from .file_marks import mark_of
 from .heartbeat import is_nearly_full
 from .job_context import JobContext
@@ -146,7 +146,7 @@ class JobRun:
             share=_FOR_TURNS if beside else 1.0,
             own=processes.of_session if resident else None,
         )
-        kind = Resident if resident else Fresh
+        kind = Resident if resident else ProcessPerTurn
         return kind(job_context, arm_report, watch, _unannounced if beside else self._started)
 
     def _left_s(self) -> float:
@@ -168,7 +168,7 @@ class JobRun:
             poll=lambda: bool(int(records.poll()) | int(job_context.checks.poll())),
             running=records.running,
         )
-        own = config_file(self._context.attempt.payload)
+        own = config_file(self._context.attempt.payload, arguments)
         if own is None:
             job_context.folder.empty_config.touch(mode=0o644)
         suite = Suite(
@@ -181,11 +181,12 @@ class JobRun:
             skipped={*job_context.job.skip, *done},
             runner=self._runner,
         )
-        return suite.run(
+        verdict = suite.run(
             lambda argv, more: self._process(
-                watch, argv, job_env.sheltered({**job_context.env, **more})
+                watch, argv, job_env.without_pythonpath({**job_context.env, **more})
             )
         )
+        return _unless_refused(verdict, job_context.refusal())
 
     def _command(self, job_context: JobContext) -> JobExit:
         python = str(self._context.attempt.python)
@@ -252,9 +253,7 @@ class JobRun:
             "detail": verdict.detail,
             "duration_s": round(time.monotonic() - self._began_at, 3),
             "restarts": verdict.restarts,
-            "longest_silence_s": round(
-                max((w.longest_silence_s for w in self._watches), default=0.0), 1
-            ),
+            "longest_idle_s": round(max((w.longest_idle_s for w in self._watches), default=0.0), 1),
         }
         self._context.events.emit("phase", self._job.id, data)
 

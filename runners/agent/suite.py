@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -62,12 +63,21 @@ _CANDIDATES: Tuple[Tuple[str, Pattern[str]], ...] = (
 )
 
 
-def config_file(root: Path) -> Optional[Path]:
-    """Return the payload's own pytest configuration, in pytest's order of preference."""
-    for name, needed in _CANDIDATES:
-        path = root / name
-        if path.is_file() and needed.search(path.read_text(encoding="utf-8", errors="replace")):
-            return path
+def config_file(root: Path, arguments: Sequence[str] = ()) -> Optional[Path]:
+    """Return the payload's own pytest configuration, as pytest finds it without the agent.
+
+    It looks in the deepest folder that all arguments share, then in those above it.
+    """
+    named = [root / word.partition("::")[0] for word in arguments if not word.startswith("-")]
+    asked = [os.path.normpath(path) for path in named if path.exists()]
+    shared = Path(os.path.commonpath(asked)) if asked else root
+    folder = shared if shared.is_dir() else shared.parent
+    while folder == root or root in folder.parents:
+        for name, needed in _CANDIDATES:
+            path = folder / name
+            if path.is_file() and needed.search(path.read_text("utf-8", errors="replace")):
+                return path
+        folder = folder.parent
     return None
 
 

@@ -161,7 +161,7 @@ class Overlay:
             for path in found
         }
 
-    def _make(self) -> interpreters.Made:
+    def _make(self) -> interpreters.VirtualEnvironment:
         python, venv = self._plan.python, self._attempt.venv
         self._sink(f"$ {python} -m venv --without-pip {venv}\n".encode("utf-8", "replace"))
         try:

@@ -78,6 +78,7 @@ INTERPRETER: Mapping[str, object] = {
     "prefix": "/usr",
     "site_paths": ["/usr/lib/python3/dist-packages"],
     "packages": {"pytest": "9.2.0", "torch": "2.13.0"},
+    "records": "5e" * 32,
     "pip": "25.0",
     "has_venv": True,
     "error": None,

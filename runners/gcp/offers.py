@@ -142,7 +142,7 @@ class GcpPlaceFinder:
         if not found:
             raise self._sold_elsewhere(config, zones)
         if not config.locations:
-            found.sort(key=_dearness)
+            found.sort(key=_price_key)
         return tuple({place.name: place for place in found}.values())
 
     def _zones_with(self, instance_type: str) -> tuple[str, ...]:
@@ -252,7 +252,7 @@ def _newest(prices: Prices, item: str, where: tuple[str, ...], market: str) -> P
     return max(found, key=lambda price: price.as_of, default=None)
 
 
-def _dearness(place: Place) -> tuple[bool, Decimal]:
+def _price_key(place: Place) -> tuple[bool, Decimal]:
     usd = place.usd_per_hour
     return usd is None, usd or Decimal(0)
 

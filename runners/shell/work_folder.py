@@ -39,7 +39,7 @@ class GroundError(MachineError):
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class WorkFolderFacts:
     """Facts about the machine from one probe."""
 
     base: str
@@ -59,7 +59,7 @@ class Ground:
         return script
 
 
-def look(shell: Shell, *, base: str | None, candidates: Sequence[str]) -> Ground:
+def look(shell: Shell, *, base: str | None, candidates: Sequence[str]) -> WorkFolderFacts:
     """Probe a machine with one command.
 
     Args:
@@ -81,7 +81,7 @@ def look(shell: Shell, *, base: str | None, candidates: Sequence[str]) -> Ground
     told = done.stdout.decode(errors="surrogateescape").rpartition(MARKER)[2]
     python, _, said = told.partition("\n")
     if base is not None and done.status == 0:
-        return Ground(base=base, python=python)
+        return WorkFolderFacts(base=base, python=python)
     return _ground(python, _answer(done, said))
 
 
@@ -125,10 +125,10 @@ def _answer(done: CommandResult, output: str) -> dict[str, object]:
     return found
 
 
-def _ground(python: str, answer: dict[str, object]) -> Ground:
+def _ground(python: str, answer: dict[str, object]) -> WorkFolderFacts:
     if answer["fault"] is not None:
         raise GroundError(str(answer["fault"]))
-    return Ground(
+    return WorkFolderFacts(
         base=str(answer["base"]),
         python=python,
         sudo=answer["sudo"] is True,

@@ -70,7 +70,7 @@ class TpuPlaceFinder:
             place_of(config, zone, market, prices) for market in config.markets for zone in zones
         ]
         if config.cheapest:
-            places.sort(key=_dearness)
+            places.sort(key=_price_key)
         return tuple(places)
 
     def _offered(self, config: TpuPlatformConfig, zones: tuple[str, ...]) -> tuple[str, ...]:
@@ -173,6 +173,6 @@ def _is_zones_own(error: ProviderError) -> bool:
     return error.code in ("PERMISSION_DENIED", "NOT_FOUND", "INVALID_ARGUMENT")
 
 
-def _dearness(place: Place) -> tuple[bool, Decimal]:
+def _price_key(place: Place) -> tuple[bool, Decimal]:
     price = place.usd_per_hour
     return price is None, price or Decimal(0)

@@ -90,6 +90,30 @@ LIES = (
             ),
         ),
     ),
+    Lie(
+        "a suite that tests a program in a folder with the mended source",
+        one_run(
+            {
+                "src/mylib.py": GOOD,
+                "t/test_double.py": "import pathlib, subprocess, sys, mylib\n"
+                "SRC = pathlib.Path(__file__).parent.parent / 'src'\n"
+                "ASK = 'import mylib; assert mylib.double(2) == 4'\n"
+                "def test_double():\n"
+                "    subprocess.run([sys.executable, '-c', ASK], cwd=SRC, check=True)\n",
+            }
+        ),
+    ),
+    Lie(
+        "a configuration beside the tests that the failing ones need",
+        one_run(
+            {
+                "t/pytest.ini": "[pytest]\nxfail_strict = true\n",
+                "t/test_double.py": "import mylib, pytest\n"
+                "@pytest.mark.xfail(reason='double is wrong')\n"
+                "def test_double(): assert mylib.double(2) != 4\n",
+            }
+        ),
+    ),
     _says("a demo prints the result of a CUDA sample", "print('Result = FAIL')"),
     _says(
         "a demo runs its own examples and ignores how many failed",

@@ -98,7 +98,7 @@ class Bench:
 
     def steps(self) -> int:
         """Return the number of recorded steps of the longest flow."""
-        return max((len(one.answers) for one in self.here.engine.journals.values()), default=0)
+        return max((len(one.answers) for one in self.here.engine.step_logs.values()), default=0)
 
     def run(self, fall: Callable[[], None] = lambda: None) -> None:
         """Run every cell to its end; `fall` is called after each kill, in the new process."""
@@ -109,9 +109,9 @@ class Bench:
                     self.here.engine.run(cell)
                     break
                 except SimulatedCrashError:
-                    journals = self.here.engine.journals
+                    journals = self.here.engine.step_logs
                     self.restart()
-                    self.here.engine.journals = journals
+                    self.here.engine.step_logs = journals
                     fall()
 
 
@@ -140,7 +140,7 @@ class Blows:
         self._left -= 1
         self._next = self._chance.choice(list(Blow))
         engine = self._bench.here.engine
-        journal = engine.journals.get(self._bench.cell)
+        journal = engine.step_logs.get(self._bench.cell)
         done = len(journal.answers) if journal is not None else 0
         step = self._chance.randrange(done, max(done + 1, self._expected.steps))
         if self._next is Blow.BEFORE_A_STEP:

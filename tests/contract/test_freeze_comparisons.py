@@ -200,6 +200,24 @@ def test_what_failed_on_the_same_machine_by_another_name(
     assert [(one.nodeid, one.run) for job in first.jobs for one in job.failed_before] == found
 
 
+def test_what_failed_on_the_same_machine_in_the_same_run_is_told(context, stores) -> None:
+    """By a platform that the policy does not name."""
+    for cell, test in zip(
+        launched(stores, "run-1", names=["p0", "q0"]), (passes, fails), strict=True
+    ):
+        agent = at_work(stores, cell, "run-1")
+        agent.send(environment(python="3.11")(agent))
+        agent.send(agent.line("phase", "unit", name="started"), test("a")(agent))
+        code = int(test is fails)
+        agent.send(agent.line("phase", "unit", name="finished", exit_code=code, duration_s=1.0))
+        done(stores, cell, Outcome.FAILED if code else Outcome.PASSED)
+    stores.runs.finish("run-1", Outcome.FAILED, at=after(60))
+    first = frozen(context, "run-1", policy=judging("p0")).cells[0]
+    assert [(one.nodeid, one.run) for job in first.jobs for one in job.failed_before] == [
+        ("a", "run-1")
+    ]
+
+
 def test_tests_of_a_platform_that_has_another_name_are_missed(context, stores) -> None:
     ran(stores, "run-1", passes("t.py::a"), passes("t.py::b"), names=["q0"])
     stores.gates.put_policy(stored(judging("q0")))

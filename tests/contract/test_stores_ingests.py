@@ -18,7 +18,7 @@ from orchestrator.domain.parsed_results import Provenance
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store import ingests
 from orchestrator.store.database import open_database
-from orchestrator.store.ingests import Begun, CellTakenError, RunBusyError
+from orchestrator.store.ingests import CellTakenError, RunBusyError, StartedIngest
 from tests.databases import NOW, create
 
 ARTIFACTS = (ArtifactRecord("events.jsonl", 7, "e" * 64), ArtifactRecord("a.txt", 3, "a" * 64))
@@ -54,7 +54,7 @@ def begin(
     name: str = "gcp-l4",
     fingerprint: str = "f1",
     cause: Cause | None = None,
-) -> Begun:
+) -> StartedIngest:
     run = Run(run_id, "ingested", "lib", "1.10", "", NOW)
     plan = CellPlan(name, Platform(id=name, provider="gcp"), "image", ("moe",))
     cell_id = f"{run_id}-{name}-{fingerprint}"
@@ -70,7 +70,7 @@ def begin(
     )
 
 
-def finish(stores, begun: Begun) -> None:
+def finish(stores, begun: StartedIngest) -> None:
     stores.cells.enter(begun.cell_id, CellState.RELEASING, at=NOW)
     stores.cells.conclude(begun.cell_id, Cause(Outcome.PASSED, ""), at=NOW)
     stores.runs.finish(begun.run_id, Outcome.PASSED, at=NOW)
@@ -78,7 +78,7 @@ def finish(stores, begun: Begun) -> None:
 
 def test_what_is_begun_is_all_there(stores):
     begun = begin(stores, cause=Cause(Outcome.NOT_AVAILABLE, "not_offered", "none"))
-    assert begun == Begun("run-1", "run-1-gcp-l4-f1", "run-1-gcp-l4-f1-1", finished=False)
+    assert begun == StartedIngest("run-1", "run-1-gcp-l4-f1", "run-1-gcp-l4-f1-1", finished=False)
     run = stores.runs.get("run-1")
     assert run.state is RunState.INGESTING
     [cell] = stores.cells.of_run("run-1")
@@ -125,7 +125,7 @@ def test_the_same_again_is_what_was_begun(stores):
 def test_the_same_from_many_at_once_is_begun_once(stores):
     barrier = Barrier(4)
 
-    def one(number: int) -> Begun:
+    def one(number: int) -> StartedIngest:
         barrier.wait()
         return begin(stores, run_id=f"run-{number}")
 
@@ -154,7 +154,7 @@ def test_the_same_for_a_run_that_another_opened_meanwhile(postgres_url, monkeypa
 
     monkeypatch.setattr(ingests, "_found", begun_meanwhile)
     begun = begin(stores, name="aws", fingerprint="f2")
-    assert begun == Begun("run-1", "run-1-aws-f2", "run-1-aws-f2-1", finished=is_over)
+    assert begun == StartedIngest("run-1", "run-1-aws-f2", "run-1-aws-f2-1", finished=is_over)
     assert len(stores.cells.of_run("run-1")) == 2
     database.close()
 

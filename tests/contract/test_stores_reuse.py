@@ -26,6 +26,7 @@ MADE = ReuseInputs(
     devices="1 x nvidia L4",
     driver="570.1",
     python="Python 3.11",
+    records="f" * 64,
     wheels="e" * 64,
     packages={"numpy": "2.4.5"},
 )

@@ -28,7 +28,7 @@ from orchestrator.adapters.files.archive import FilePayloadArchives
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.adapters.files.home_folder import HomeCaches, temporary_folder, write_report_tree
-from orchestrator.adapters.files.ingest_upload import FileIntake
+from orchestrator.adapters.files.ingest_upload import FileUploadUnpacker
 from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.adapters.notification_sender import HttpSender
 from orchestrator.adapters.result_parsers.registry import FileDialects
@@ -283,7 +283,7 @@ def make_context(
         render=_render,
         draw=_draw,
         dialects=FileDialects(),
-        intake=FileIntake(scratch=temporary_folder(home)),
+        intake=FileUploadUnpacker(scratch=temporary_folder(home)),
         scratch=temporary_folder(home),
         publish=_publisher(home, blobs),
         report_kinds=lambda: tuple(report_registry.KINDS),
@@ -306,10 +306,10 @@ def make_context(
 def _gate_ports(home: Path) -> GatePorts:
     return GatePorts(
         statistics=PairedStatistics(),
-        notary=DsseSigner(home / "keys" / "signing"),
+        signer=DsseSigner(home / "keys" / "signing"),
         cron=CronsimCron(),
         subjects=GitAndPipSubjects(None),
-        courier=HttpSender(),
+        sender=HttpSender(),
         detector=StepDetector(),
     )
 

@@ -138,7 +138,7 @@ class History:
 
     def _run(self) -> bool:
         """The flow, process after process; True when the home is forsaken."""
-        while not self._engine.journals.get(CELL) or not self._engine.journals[CELL].finished:
+        while not self._engine.step_logs.get(CELL) or not self._engine.step_logs[CELL].finished:
             if self._outlive(lambda: self._engine.run(CELL)):
                 return True
         run = self.stores.runs.get("run")
@@ -157,7 +157,7 @@ class History:
             if not self._crashes and self.plot.is_forsaken:
                 return True
             self._wait(died.down_s)
-            self._come_up(self._engine.journals)
+            self._come_up(self._engine.step_logs)
         return False
 
     def _wait(self, seconds: float) -> None:
@@ -197,7 +197,7 @@ class History:
             timings=TIMINGS,
         )
         self._engine = MemoryEngine(partial(run_cell, world), tick=self._tick)
-        self._engine.journals.update(journals)
+        self._engine.step_logs.update(journals)
         self._janitor = self._sweeper(stores, "controller", self._trips)
 
     def _fused(self) -> Stores:

@@ -45,7 +45,15 @@ class ScriptedWheels:
         found = probe["interpreters"][0]
         packages, libc = dict(found["packages"]), tuple(probe["libc"])
         return Choice(
-            Interpreter(found["path"], found["version"], "cpython", "x86", libc, packages)
+            Interpreter(
+                found["path"],
+                found["version"],
+                "cpython",
+                "x86",
+                libc,
+                packages,
+                records=found["records"],
+            )
         )
 
     def resolve(self, interpreter, environment, *, subject, wheel=None):

@@ -1,4 +1,4 @@
-"""Where demos, benchmarks and use cases have the subject from, and what they leave behind."""
+"""Where commands, and what suites start, have the subject from; and what commands leave behind."""
 
 from __future__ import annotations
 
@@ -73,6 +73,32 @@ def test_a_command_with_the_installed_subject_counts(
     evidence = run(machine, tmp_path, lean, files)
     assert (evidence.finished("demo")["exit_code"], evidence.finished("demo")["cause"]) == (0, None)
     assert evidence.log.split(b"=====\n")[-1].decode().split() == ["42"]
+
+
+IN_A_CHILD = """
+import pathlib, subprocess, sys, tool.part
+SRC = pathlib.Path(__file__).parent / "src"
+def test_answer(tmp_path):
+    assert tool.part.answer == 42
+    (tmp_path / "tool").mkdir()
+    for name in ("__init__", "part"):
+        (tmp_path / "tool" / (name + ".py")).write_text((SRC / "tool" / (name + ".py")).read_text())
+    ask = [sys.executable, "-c", "import tool.part; print(tool.part.answer)"]
+    assert subprocess.check_output(ask, cwd={}) == b"43\\n"
+"""
+
+
+@pytest.mark.parametrize(("cwd", "cause"), [("SRC", "wrong_subject"), ("tmp_path", None)])
+def test_a_suite_whose_child_has_the_subject_from_the_payload_does_not_count(
+    machine: Machine, lean: str, tmp_path: Path, cwd: str, cause: str | None
+) -> None:
+    """A copy that a test makes elsewhere is the test's own."""
+    wheel(machine.base / "wheels" / "w1", "tool", "1.5")
+    payload = laid_out(tmp_path / "payload", {"test_a.py": IN_A_CHILD.format(cwd), **BELOW_SRC})
+    evidence = machine.run(payload, python=lean, wheels="w1", subject=SUBJECT, jobs=[{}])
+    finished = evidence.finished("suite")
+    assert (finished["exit_code"], finished["cause"]) == (0, cause), evidence.log.decode()
+    assert ("src/tool" in finished["detail"]) == (cause is not None)
 
 
 def test_a_report_of_origins_that_cannot_be_read_is_refused(

@@ -279,5 +279,30 @@ def test_probe(machine: Machine, lean: str) -> None:
     assert good["packages"]["pytest"] == pytest.__version__
     assert good["pip"] is None
     assert good["site_paths"]
-    assert absent["path"] is None
+    assert absent["path"] is absent["records"] is None
     assert absent["error"] == "not found, or not executable"
+
+
+def test_other_files_of_the_same_version_are_told(machine: Machine, lean: str) -> None:
+    """A package that was built again, or exchanged, is not what an earlier run was proven with."""
+
+    def records() -> str:
+        [found] = json.loads(machine.verb("probe", "--candidate", lean).stdout)["interpreters"]
+        assert found["packages"].get("depx", "1.0") == "1.0"
+        return str(found["records"])
+
+    [site] = Path(lean).parents[1].glob("lib/python3*/site-packages")
+    info = site / "depx-1.0.dist-info"
+    without = records()
+    info.mkdir()
+    try:
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: depx\nVersion: 1.0\n")
+        (info / "RECORD").write_text("depx/__init__.py,sha256=good,4\n")
+        installed = records()
+        (info / "RECORD").write_text("depx/__init__.py,sha256=bad,4\n")
+        assert len({without, installed, records()}) == 3
+        (info / "RECORD").write_text("depx/__init__.py,sha256=good,4\n")
+        assert records() == installed
+    finally:
+        shutil.rmtree(info)
+    assert records() == without

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from orchestrator.adapters.files.ingest_upload import FileIntake, pack_artifacts
+from orchestrator.adapters.files.ingest_upload import FileUploadUnpacker, pack_artifacts
 from orchestrator.api.app import create_app
 from orchestrator.application.finish_ingestion import finish_ingestion, resume_ingestions
 from orchestrator.application.ingest_artifacts import IngestOrder, ingest_artifacts
@@ -354,7 +354,7 @@ def taking(api, intake) -> TestClient:
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(shared_api):
-    class Full(FileIntake):
+    class Full(FileUploadUnpacker):
         def open(self, body, name):
             raise IntakeFullError("the controller's disk has no room to unpack this")
 
@@ -366,7 +366,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(shared_api):
 
 
 def test_bombs_are_refused_over_the_wire(shared_api):
-    small = taking(shared_api, FileIntake(ArchiveLimits(5, 10_000, 10_000, 2)))
+    small = taking(shared_api, FileUploadUnpacker(ArchiveLimits(5, 10_000, 10_000, 2)))
     refused = small.post(URL, content=gzip.compress(tar_of(a=bytes(100_000))))
     assert refused.status_code == 422
     assert "nothing was stored" in refused.json()["detail"]

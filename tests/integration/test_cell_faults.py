@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from orchestrator.adapters.memory_engine import Journal, SimulatedCrashError
+from orchestrator.adapters.memory_engine import SimulatedCrashError, StepLog
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.matrix import Limits
@@ -59,8 +59,8 @@ def test_a_flow_that_is_begun_anew_finds_its_place(here):
     """At each step the engine lost all that it had recorded; the store knows where the cell is."""
     [cell] = here.launch()
     step = 0
-    while not here.engine.journals.get(cell, Journal()).finished:
-        here.engine.journals.clear()
+    while not here.engine.step_logs.get(cell, StepLog()).finished:
+        here.engine.step_logs.clear()
         here.engine.crash_before = step
         with suppress(SimulatedCrashError):
             here.engine.run(cell)

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import event
 
-from orchestrator.adapters.memory_engine import Journal, SimulatedCrashError
+from orchestrator.adapters.memory_engine import SimulatedCrashError, StepLog
 from orchestrator.domain.cell import CellState, LeaseState, RunState
 from orchestrator.domain.matrix import Limits
 from orchestrator.domain.outcome import Counts, Outcome
@@ -97,7 +97,7 @@ STEPS = {"before": 10, "after": 11}
 def crash_at_every_step(here: FakeWorld, cell: str, when: str) -> int:
     """Live through a cell whose controller dies once at every step; return how many there are."""
     step = 0
-    while not here.engine.journals.get(cell, Journal()).finished:
+    while not here.engine.step_logs.get(cell, StepLog()).finished:
         setattr(here.engine, f"crash_{when}", step)
         try:
             here.engine.run(cell)

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from orchestrator.adapters.memory_engine import Journal, SimulatedCrashError
+from orchestrator.adapters.memory_engine import SimulatedCrashError, StepLog
 from orchestrator.application.attribute_failures import attribute_run
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.matrix import Baseline, Limits
@@ -292,7 +292,7 @@ def test_a_crash_at_every_write_changes_nothing(tmp_path, after, error):
     try:
         [cell] = here.launch()
         died = 0
-        while not here.engine.journals.get(cell, Journal()).finished:
+        while not here.engine.step_logs.get(cell, StepLog()).finished:
             try:
                 here.engine.run(cell)
             except SimulatedCrashError:

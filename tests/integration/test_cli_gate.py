@@ -280,23 +280,35 @@ def test_what_can_change_outcomes_has_a_line_of_its_own(
     inputs = {
         "deselected": [{"by": "-k", "count": 2, "asked": True, "tests": []}],
         "modules": [{"path": "m.py", "why": "no triton"}],
-        "hooks": [{"name": "pytest_runtest_makereport", "file": "conftest.py"}],
+        "hooks": [
+            {"name": "pytest_runtest_makereport", "file": "conftest.py"},
+            {"name": "pytest_sessionfinish", "file": "plugin.py"},
+            {"name": "pytest_runtest_call", "file": "conftest.py"},
+            {"name": "mylib.double", "file": "conftest.py"},
+        ],
     }
     level = {"id": "payload_level", "kind": "payload_level", "blocking": False, "inputs": {}}
     level |= {"outcome": "unknown", "sentence": f"The payload sha256:{'ab' * 32} is untrusted."}
     own = {**told, "id": "own_environment/here", "kind": "own_environment", "inputs": {}}
     own["sentence"] = "The jobs of here saw more."
     moved = rule("changed_tests/unit@here", "ok", inputs={"renamed": {"a": "b"}})
-    rules = [{**told, "id": "selection/unit@here", "inputs": inputs}, level, own, moved]
+    skips = rule("skips/here", "ok", inputs={"other": 51})
+    rules = [{**told, "id": "selection/unit@here", "inputs": inputs}, level, own, moved, skips]
     shown = Answer.of({**VERDICT, "decision": "PASS", "rules": rules}, 201)
     gate.answers["POST", f"{GATE}/evaluate"] = shown
     assert cli("gate", "check", policy, "--no-wait") == 0
     lines = [" ".join(line.split()) for line in cli.out.splitlines()]
     assert "The jobs of here saw more." in lines
     assert "changed_tests/unit@here says so." in lines
+    assert "skips/here says so." in lines
     assert "selection/unit@here: -k deselected 2 tests" in lines
     assert "selection/unit@here: m.py skipped itself as a whole (no triton)" in lines
-    assert "selection/unit@here: conftest.py implements pytest_runtest_makereport" in lines
+    assert (
+        "selection/unit@here: conftest.py implements pytest_runtest_makereport and 1 more hook"
+        in lines
+    )
+    assert "selection/unit@here: plugin.py implements pytest_sessionfinish" in lines
+    assert "selection/unit@here: conftest.py replaces mylib.double" in lines
     assert "unknown payload_level The payload sha256:abababababab is untrusted." in lines
 
 

@@ -195,7 +195,7 @@ def test_a_signing_key_that_cannot_sign_ends_the_start(
     file = tmp_path / "signing.pem"
     if content is not None:
         file.write_text(content)
-    gate = replace(api.context.gate, notary=DsseSigner(tmp_path, file))
+    gate = replace(api.context.gate, signer=DsseSigner(tmp_path, file))
     settings = Settings(home=tmp_path, signing_key_file=file)
     with pytest.raises(RefusedError, match=f"SEATRIAL_SIGNING_KEY_FILE .* {why}"):
         _require_signing_key(settings, replace(api.context, gate=gate))

@@ -11,7 +11,7 @@ import sys
 import tracemalloc
 from pathlib import Path
 
-from orchestrator.adapters.files.ingest_upload import FileIntake
+from orchestrator.adapters.files.ingest_upload import FileUploadUnpacker
 from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.application.describe_run import describe_run, evidence_of
 from orchestrator.application.ingest_artifacts import IngestOrder, foreign_files, ingest_artifacts
@@ -73,11 +73,11 @@ def test_a_log_of_a_hundred_thousand_lines_is_taken_in_with_little_memory(tmp_pa
 
 
 def peak_of_reading(path):
-    with FileIntake().open(path, path.name) as tray:
+    with FileUploadUnpacker().open(path, path.name) as upload:
         tracemalloc.start()
         try:
-            files = foreign_files(FileDialects(), tray.files)
-            found = assemble(files, tray.tape(), notes=IngestNotes(), version="1", at=0.0)
+            files = foreign_files(FileDialects(), upload.files)
+            found = assemble(files, upload.record_store(), notes=IngestNotes(), version="1", at=0.0)
             lines = sum(1 for _ in found.lines)
             return lines, tracemalloc.get_traced_memory()[1]
         finally:

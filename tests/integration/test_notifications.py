@@ -69,15 +69,15 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    courier: HttpSender
+    sender: HttpSender
 
 
 def context_of(
     database: Database, keys: Path | None = None, wire: GuardedHttp | None = None
 ) -> Context:
     secret = {"GITHUB_TOKEN": TOKEN}.get
-    courier = HttpSender(secret=secret, keys=keys, wire=wire or GuardedHttp())
-    gate = cast(GatePorts, Gate(courier))
+    sender = HttpSender(secret=secret, keys=keys, wire=wire or GuardedHttp())
+    gate = cast(GatePorts, Gate(sender))
     return cast(Context, Ports(database.stores, Movable(), new_id, gate))
 
 

@@ -14,7 +14,7 @@ from orchestrator.domain.machine import (
     NotOfferedError,
     Place,
 )
-from orchestrator.domain.prices import sift
+from orchestrator.domain.prices import partition_plausible
 from orchestrator.domain.quota import QuotaLevel, QuotaStatus, headroom
 from runners.aws import AwsProvider
 from tests.integration.aws_world import (
@@ -150,7 +150,7 @@ def test_an_accelerator_is_enough_to_choose_by_and_nothing_is_rented_in_its_plac
 def test_prices_are_read_and_can_be_believed(aws: AwsProvider, cloud: AwsCloud) -> None:
     cloud.prices.on_demand["us-east-1", "g5.xlarge"] = Decimal("1.111")
     cloud.prices.spot["us-east-1b", "g5.xlarge"] = Decimal("0.333")
-    believed, uncertain = sift(aws.read_prices())
+    believed, uncertain = partition_plausible(aws.read_prices())
     assert not uncertain
     read = {(one.item, one.place, one.market): one for one in believed}
     assert read["g5.xlarge", "us-east-1", "on-demand"].usd_per_hour == Decimal("1.111")

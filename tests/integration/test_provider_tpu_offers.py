@@ -14,7 +14,7 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
     QuotaError,
 )
-from orchestrator.domain.prices import sift
+from orchestrator.domain.prices import partition_plausible
 from orchestrator.domain.quota import Headroom, QuotaStatus, headroom
 from runners.tpu import TpuProvider
 from tests.integration import tpu_world
@@ -151,7 +151,7 @@ def test_prices_are_read_from_the_catalogue(
     assert prices["europe-west4", "on-demand"].usd_per_hour == Decimal("1.56")
     assert {price.item for price in prices.values()} == {"v5e-chip"}
     assert {price.source for price in prices.values()} == {"pricing API"}
-    believed, uncertain = sift(prices.values())
+    believed, uncertain = partition_plausible(prices.values())
     assert (len(believed), uncertain) == (12, ())
 
 

@@ -23,7 +23,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
 from orchestrator.adapters.files.document_nodes import LARGEST_BYTES
-from orchestrator.adapters.files.git_work_tree import ignored_modules, read_with_git
+from orchestrator.adapters.files.git_work_tree import (
+    ignored_modules,
+    ignored_tests,
+    read_with_git,
+)
 from orchestrator.adapters.files.tar_stream import (
     CHUNK_BYTES,
     Member,
@@ -114,12 +118,14 @@ class FilePayloadArchives:
         archive = self._write(root, names, into)
         self.read_manifest(file_chunks(archive))  # the receiver must accept it
         ignored = _without(_ignored(root), manifest.exclude)
+        tests = _without(ignored_tests(root, names, ignored), manifest.exclude)
         return PackedPayload(
             archive.name.split(".")[0],
             archive.stat().st_size,
             manifest,
             archive,
             unshipped=ignored_modules(root, names, ignored),
+            unshipped_tests=tuple(sorted(tests)),
         )
 
     def _write(self, root: Path, names: list[str], into: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import fnmatch
 import os
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
@@ -174,3 +175,54 @@ def _imported(file: Path, names: Iterable[str]) -> Iterator[str]:
             whole = [alias.name for alias in node.names]
             whole += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             yield from (part for name in whole for part in name.split("."))
+
+
+_TESTS = ("test_*.py", "*_test.py")
+_TEST_FOLDERS = ("test", "tests")
+_BUILT = ("build", "dist", "node_modules")
+_PROJECT = ("payload.toml", "pyproject.toml", "setup.py", "setup.cfg")
+
+
+def ignored_tests(root: Path, shipped: Iterable[str], ignored: Iterable[str]) -> tuple[str, ...]:
+    """Return the ignored files that have a test's name and lie among shipped tests, sorted.
+
+    Those are in a folder, at any level below one, that holds a shipped test itself, or that is
+    called ``tests`` and holds one at any level. Virtual environments, hidden folders and what a
+    project builds beside its ``pyproject.toml`` are left out.
+
+    Args:
+        root: The folder that is shipped.
+        shipped: Names of the shipped files, relative to it.
+        ignored: As for `ignored_modules`.
+    """
+    paths = [PurePosixPath(name) for name in shipped]
+    tests = [path for path in paths if _is_test(path.name)]
+    among = {path.parent for path in tests}
+    among |= {one for path in tests for one in path.parents if one.name in _TEST_FOLDERS}
+    projects = {path.parent for path in paths if path.name in _PROJECT}
+    built = {folder / name for folder in projects for name in _BUILT}
+    found: list[str] = []
+    for name in ignored:
+        path = PurePosixPath(name)
+        if among.isdisjoint(path.parents) or not built.isdisjoint((path, *path.parents)):
+            continue
+        inside = _below(root, path) if name.endswith("/") else [path]
+        found += [one.as_posix() for one in inside if _is_test(one.name)]
+    return tuple(sorted(found))
+
+
+def _is_test(name: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in _TESTS)
+
+
+def _below(root: Path, folder: PurePosixPath) -> Iterator[PurePosixPath]:
+    """Yield the files below an ignored folder, without hidden folders and environments."""
+    if folder.name.startswith("."):
+        return
+    for here, folders, files in os.walk(root / folder):
+        if "pyvenv.cfg" in files:
+            folders.clear()
+            continue
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        at = PurePosixPath(Path(here).relative_to(root).as_posix())
+        yield from (at / name for name in files)

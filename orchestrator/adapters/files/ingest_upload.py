@@ -31,9 +31,9 @@ from orchestrator.application.ports.ingest import (
     HEAD_BYTES,
     TAIL_BYTES,
     Artifact,
-    Handed,
     IntakeError,
     IntakeFullError,
+    UploadedFile,
 )
 from orchestrator.domain.assembly.results_pass import Record
 from orchestrator.domain.run_record import ArtifactRecord
@@ -202,27 +202,29 @@ _NOT_UNPACKED = "it is packed in a way that is not read here: use .zip, .tar.gz 
 
 
 @dataclass(slots=True)
-class FileTray:
-    """Implements `orchestrator.application.ports.ingest.Tray`."""
+class FileUnpackedUpload:
+    """Implements `orchestrator.application.ports.ingest.UnpackedUpload`."""
 
     folder: Path
-    files: tuple[Handed, ...]
-    _tapes: list[FileTape] = field(default_factory=list)
+    files: tuple[UploadedFile, ...]
+    _record_stores: list[FileRecordStore] = field(default_factory=list)
 
     @property
-    def notes(self) -> Handed | None:
+    def notes(self) -> UploadedFile | None:
         """Return the file ``ingest.yaml``; None if the upload has none."""
         return next((file for file in self.files if file.name.lower() in NOTES), None)
 
-    def tape(self) -> FileTape:
-        """Return a new tape."""
-        self._tapes.append(FileTape(self.folder / f"tape-{len(self._tapes)}"))
-        return self._tapes[-1]
+    def record_store(self) -> FileRecordStore:
+        """Return a new record store."""
+        self._record_stores.append(
+            FileRecordStore(self.folder / f"records-{len(self._record_stores)}")
+        )
+        return self._record_stores[-1]
 
     def close(self) -> None:
-        """Close every tape."""
-        for tape in self._tapes:
-            tape.close()
+        """Close every record store."""
+        for record_store in self._record_stores:
+            record_store.close()
 
     def spool(self, lines: Iterator[bytes]) -> Path:
         """Write lines to a file. Raises IntakeFullError."""
@@ -232,8 +234,8 @@ class FileTray:
         return path
 
 
-class FileIntake:
-    """Implements `orchestrator.application.ports.ingest.Intake`."""
+class FileUploadUnpacker:
+    """Implements `orchestrator.application.ports.ingest.UploadUnpacker`."""
 
     def __init__(self, limits: ArchiveLimits = LIMITS, *, scratch: Path | None = None) -> None:
         """`scratch` is an existing folder to unpack in; by default the system's folder."""
@@ -241,7 +243,7 @@ class FileIntake:
         self._scratch = scratch
 
     @contextlib.contextmanager
-    def open(self, body: Path, name: str) -> Iterator[FileTray]:
+    def open(self, body: Path, name: str) -> Iterator[FileUnpackedUpload]:
         """Unpack an archive, or take a single file of that name."""
         made = tempfile.TemporaryDirectory(prefix="seatrial-ingest-", dir=self._scratch)
         with made as scratch, _room_kept():
@@ -252,10 +254,10 @@ class FileIntake:
                 said = str(error)
                 where = f"{name}: " if name and not said.startswith(f"{name}: ") else ""
                 raise IntakeError(f"{where}{said}; nothing was stored") from error
-            with contextlib.closing(FileTray(folder, files)) as tray:
+            with contextlib.closing(FileUnpackedUpload(folder, files)) as tray:
                 yield tray
 
-    def _unpacked(self, body: Path, name: str, folder: Path) -> tuple[Handed, ...]:
+    def _unpacked(self, body: Path, name: str, folder: Path) -> tuple[UploadedFile, ...]:
         kept = [
             _kept(folder / f"{number}", unpacked)
             for number, unpacked in enumerate(members(body, name, self._limits))
@@ -292,7 +294,7 @@ class FileIntake:
         return _Readable(target, said), target.stat().st_size
 
 
-def _check_notes(files: list[Handed]) -> None:
+def _check_notes(files: list[UploadedFile]) -> None:
     notes = [file.name for file in files if file.name.lower() in NOTES]
     if len(notes) > 1:
         raise ArchiveError(f"{' and '.join(notes)} are both notes: keep one of them")
@@ -330,13 +332,13 @@ def _kept(path: Path, unpacked: Unpacked) -> _Kept:
     return _Kept(unpacked.name, size, seen.hexdigest(), path=path)
 
 
-def _handed(file: _Kept, readable: _Readable, top: str) -> Handed:
+def _handed(file: _Kept, readable: _Readable, top: str) -> UploadedFile:
     name = file.name.removeprefix(top)
     path = readable.path
     size = path.stat().st_size
     plain = name.removesuffix(".gz") if path != file.path else name
     artifact = Artifact(plain, path, size, _head(path), _tail(path, size))
-    return Handed(name, file.digest, file.size_bytes, file.path, artifact, readable.remarks)
+    return UploadedFile(name, file.digest, file.size_bytes, file.path, artifact, readable.remarks)
 
 
 def _head(path: Path) -> bytes:
@@ -510,8 +512,8 @@ def _named(name: str) -> str:
     return named
 
 
-class FileTape:
-    """Implements `orchestrator.domain.assembly.results_pass.Tape`."""
+class FileRecordStore:
+    """Implements `orchestrator.domain.assembly.results_pass.RecordStore`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -48,6 +48,7 @@ def _interpreter(
         packages=_packages(packages) if isinstance(packages, dict) else {},
         pip=str(pip) if pip else None,
         kernel=str(probe.get("kernel") or ""),
+        records=str(raw.get("records") or ""),
     )
     return interpreter, ""
 

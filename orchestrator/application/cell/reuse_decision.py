@@ -58,6 +58,7 @@ def reuse_inputs_of(run: Run, spec: RunSpec, plan: CellPlan) -> ReuseInputs:
         devices="",
         driver="",
         python="",
+        records="",
         wheels="",
     )
 
@@ -79,6 +80,7 @@ def note_prepared(
         devices=_named(devices),
         driver=_driver(devices),
         python=environment.interpreter.platform,
+        records=environment.interpreter.records,
         wheels=environment.installs,
         packages=environment.packages,
         simulated=now.lease.simulated,
@@ -332,6 +334,7 @@ def _expected(
         devices=before.devices,
         driver=before.driver,
         python=before.python,
+        records=before.records,
         wheels=wheels,
         packages=packages,
         simulated=image.simulated,

@@ -38,6 +38,8 @@ class PackedPayload(StoredPayload):
     path: Path
     unshipped: tuple[str, ...] = ()
     """Modules that shipped files import and that are not shipped, since git ignores them."""
+    unshipped_tests: tuple[str, ...] = ()
+    """Files with a test's name among shipped tests that are not shipped, since git ignores them."""
 
 
 class PayloadArchives(Protocol):

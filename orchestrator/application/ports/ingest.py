@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from orchestrator.domain.assembly.results_pass import Tape
+from orchestrator.domain.assembly.results_pass import RecordStore
 from orchestrator.domain.parsed_results import ParsedItem, ParsedMetric, Provenance
 
 HEAD_BYTES = 65_536
@@ -98,7 +98,7 @@ class IntakeFullError(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class UploadedFile:
     """One file of an upload, as it came and as parsers read it."""
 
     name: str
@@ -113,21 +113,21 @@ class Handed:
     remarks: tuple[str, ...] = ()
 
 
-class Tray(Protocol):
+class UnpackedUpload(Protocol):
     """An unpacked upload in a temporary folder, until it is closed."""
 
     @property
-    def files(self) -> tuple[Handed, ...]:
+    def files(self) -> tuple[UploadedFile, ...]:
         """Return the files by name, notes included."""
         ...
 
     @property
-    def notes(self) -> Handed | None:
+    def notes(self) -> UploadedFile | None:
         """Return ``ingest.yaml``."""
         ...
 
-    def tape(self) -> Tape:
-        """Return a new tape."""
+    def record_store(self) -> RecordStore:
+        """Return a new record store."""
         ...
 
     def spool(self, lines: Iterator[bytes]) -> Path:
@@ -135,10 +135,10 @@ class Tray(Protocol):
         ...
 
 
-class Intake(Protocol):
+class UploadUnpacker(Protocol):
     """Unpacks uploads safely."""
 
-    def open(self, body: Path, name: str) -> AbstractContextManager[Tray]:
+    def open(self, body: Path, name: str) -> AbstractContextManager[UnpackedUpload]:
         """Unpack an archive, or take a single file of that name.
 
         Raises IntakeError if it is empty, too large or plays tricks, IntakeFullError.

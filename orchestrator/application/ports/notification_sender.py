@@ -8,7 +8,7 @@ from typing import Protocol
 from orchestrator.domain.channel import Channel, Delivery, DeliveryReceipt
 
 
-class Courier(Protocol):
+class NotificationSender(Protocol):
     """Port of the notification sender."""
 
     def send(self, channel: Channel, delivery: Delivery, *, now: datetime) -> DeliveryReceipt:

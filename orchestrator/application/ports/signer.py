@@ -34,7 +34,7 @@ class Verified:
     """Parts that could not be verified, with the reasons."""
 
 
-class Notary(Protocol):
+class Signer(Protocol):
     """Port of signing and verification."""
 
     def held(self) -> tuple[str, ...]:

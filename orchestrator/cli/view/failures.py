@@ -57,7 +57,7 @@ SHOWN = 20
 def failures(run: RunResponse) -> Group | None:
     """Return failure groups, and known issues that need attention; None without either."""
     notes = [text for use in run.known_issues if (text := _note(use)) is not None]
-    notes += [_confined(one) for one in run.quarantined]
+    notes += [_quarantined_text(one) for one in run.quarantined]
     if not run.failure_groups and not notes:
         return None
     parts: list[Text | Table] = []
@@ -95,7 +95,7 @@ def _beside(group: FailureGroup, *, many: bool) -> Iterator[Text]:
     yield Text(one_line(group.signature.id), style="dim")
 
 
-def _confined(one: Quarantined) -> Text:
+def _quarantined_text(one: Quarantined) -> Text:
     """Describe a failing test in quarantine."""
     quarantine, until = one.quarantine, f"{one.quarantine.expires:%Y-%m-%d}"
     said = f"is in quarantine {quarantine.id} until {until}"

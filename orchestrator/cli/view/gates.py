@@ -155,14 +155,19 @@ def _blamed(rule: RuleResult) -> list[Mapping[str, str]]:
     return read(list[Mapping[str, str]], rule.inputs.get("blame", []))
 
 
-_TOLD = ("own_environment", "lost_attempts")
+_ALWAYS_SHOWN = ("own_environment", "lost_attempts")
 """Kinds of rules whose every result is to be known."""
+
+
+def _is_shown(rule: RuleResult) -> bool:
+    skips = rule.kind == "skips" and rule.inputs.get("other")
+    return rule.kind in _ALWAYS_SHOWN or bool(skips or rule.inputs.get("renamed"))
 
 
 def _print_visible(session: Session, verdict: Verdict, *, every: bool) -> None:
     """Print what a rule judges ok and what can change what a PASS means."""
     ok = [rule for rule in verdict.rules if rule.outcome is RuleOutcome.OK and not every]
-    lines = [rule.sentence for rule in ok if rule.kind in _TOLD or rule.inputs.get("renamed")]
+    lines = [rule.sentence for rule in ok if _is_shown(rule)]
     lines += [
         f"{rule.id}: {line}" for rule in ok if rule.kind == "selection" for line in _had(rule)
     ]
@@ -179,8 +184,14 @@ def _had(rule: RuleResult) -> Iterator[str]:
         yield f"{row.get('path')} skipped itself as a whole ({row.get('why')})"
     for row in _rows(rule, "ignored"):
         yield f"{row.get('path')} was not looked into ({row.get('why')})"
+    hooks: dict[tuple[str, bool], list[Hook]] = {}
     for row in _rows(rule, "hooks"):
-        yield Hook(name=str(row.get("name")), file=str(row.get("file"))).sentence
+        hook = Hook(name=str(row.get("name")), file=str(row.get("file")))
+        hooks.setdefault((hook.file, hook.is_implemented), []).append(hook)
+    for (_, is_implemented), same in hooks.items():
+        shown = same[:1] if is_implemented else same
+        more = f" and {plural(len(same) - 1, 'more hook')}" if len(same) > len(shown) else ""
+        yield from (f"{one.sentence}{more}" for one in shown)
 
 
 def _print_rest(session: Session, verdict: Verdict, *, every: bool) -> None:

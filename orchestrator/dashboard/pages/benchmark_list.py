@@ -34,7 +34,16 @@ from orchestrator.dashboard.responses import (
     of_products,
     products,
 )
-from orchestrator.dashboard.table import Column, Drawn, Moment, Row, Tab, Table, TableCell, Text
+from orchestrator.dashboard.table import (
+    Column,
+    Moment,
+    PictureCell,
+    Row,
+    Tab,
+    Table,
+    TableCell,
+    Text,
+)
 from orchestrator.domain.vocabulary import term
 
 RUNS = 30
@@ -175,12 +184,12 @@ def _change(listed: BenchmarkPage, going: BenchmarkStatus) -> TableCell:
     return RelativeChange(going.moved.value, going.change.change, aside)
 
 
-def _line(listed: BenchmarkPage, going: BenchmarkStatus) -> Drawn:
+def _line(listed: BenchmarkPage, going: BenchmarkStatus) -> PictureCell:
     low, high = min(going.values), max(going.values)
     lack = max(0.0, _LEAST_SPAN * abs(going.values[-1]) - (high - low)) / 2
     unit = unit_of(going.benchmark)
     spread = high - low
-    return Drawn(
+    return PictureCell(
         _picture(listed, going, low - lack, high + lack),
         going.values,
         f"{len(going.values)} runs, {honest(low, spread)} to {honest(high, spread)} {unit}",

@@ -21,7 +21,7 @@ from orchestrator.dashboard.labels import cut, visible
 from orchestrator.dashboard.pages.compare_tables import (
     EACH,
     PERFORMANCE,
-    RunContrast,
+    RunComparison,
     cells_table,
     environment_table,
     packages_table,
@@ -141,7 +141,7 @@ def _facts(chosen: ComparedRuns) -> dict[str, object]:
     }
 
 
-def _comparing(chosen: ComparedRuns, contrast: RunContrast, what: str, skip: int) -> Page:
+def _comparing(chosen: ComparedRuns, contrast: RunComparison, what: str, skip: int) -> Page:
     places = environment_table(chosen.asked, contrast)
     packages = packages_table(chosen.asked, contrast)
     cells = cells_table(chosen.asked, contrast)
@@ -176,7 +176,7 @@ def _comparing(chosen: ComparedRuns, contrast: RunContrast, what: str, skip: int
     )
 
 
-def contrast_of(chosen: ComparedRuns, before: Run, after: Run) -> RunContrast:
+def contrast_of(chosen: ComparedRuns, before: Run, after: Run) -> RunComparison:
     """Return both runs with their cells and their differences."""
     stores = chosen.asked.context.stores
     cells = stores.cells.of_run(before.id), stores.cells.of_run(after.id)
@@ -187,7 +187,7 @@ def contrast_of(chosen: ComparedRuns, before: Run, after: Run) -> RunContrast:
     told = stores.differences.surroundings([cell for pair in pairs for cell in pair])
     traits = traits_of(facing, told)
     seen = stores.differences.overview(pairs, product=product, each=EACH)
-    return RunContrast(
+    return RunComparison(
         before=before,
         after=after,
         product=product,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from orchestrator.application.benchmarks import Delta, MetricChange
-from orchestrator.application.compare_cells import STACK, CellPair, Trait
+from orchestrator.application.compare_cells import STACK, CellPair, EnvironmentProperty
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import cut, visible
 from orchestrator.dashboard.measurement_text import (
@@ -33,7 +33,7 @@ _ONLY_AFTER = frozenset({Difference.NEW, Difference.NEW_FAILURE, Difference.MISS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunContrast:
+class RunComparison:
     """Two runs with their cells and their differences."""
 
     before: Run
@@ -49,7 +49,7 @@ class RunContrast:
     counts: Sequence[DifferenceCount]
     first: Sequence[ChangedTest]
     """Number of differing tests by pair and kind, the worst kind first."""
-    traits: Sequence[Trait]
+    traits: Sequence[EnvironmentProperty]
     silent: Sequence[tuple[str, str]]
     """Cells with a side that did not report its environment: (name, sides)."""
     deltas: Sequence[Delta]
@@ -140,7 +140,7 @@ class PlaceNotes:
     """Whether both sides have recorded facts of any place."""
 
 
-def place_notes(contrast: RunContrast) -> PlaceNotes:
+def place_notes(contrast: RunComparison) -> PlaceNotes:
     """Return the machine facts that differ, that are equal, and that are unknown."""
     traits = contrast.traits
     differing = dict.fromkeys(f"{called(one)} {one.before} → {one.after}" for one in _stack(traits))
@@ -154,7 +154,7 @@ def place_notes(contrast: RunContrast) -> PlaceNotes:
     )
 
 
-def _packages(traits: Sequence[Trait]) -> str:
+def _packages(traits: Sequence[EnvironmentProperty]) -> str:
     """``3 packages differ, 1 package on one side only``."""
     differing = {one.what for one in traits if one.is_package and one.differs}
     half = {one.what for one in traits if one.is_package and _is_half(one)} - differing
@@ -164,16 +164,18 @@ def _packages(traits: Sequence[Trait]) -> str:
     return ", ".join(told)
 
 
-def called(trait: Trait) -> str:
+def called(trait: EnvironmentProperty) -> str:
     """Return a difference's label."""
     return _CALLED.get(trait.what, trait.what)
 
 
-def _stack(traits: Iterable[Trait]) -> Iterable[Trait]:
+def _stack(traits: Iterable[EnvironmentProperty]) -> Iterable[EnvironmentProperty]:
     return (one for one in traits if one.differs and one.what in STACK)
 
 
-def _listed(traits: Sequence[Trait], is_wanted: Callable[[Trait], bool]) -> str:
+def _listed(
+    traits: Sequence[EnvironmentProperty], is_wanted: Callable[[EnvironmentProperty], bool]
+) -> str:
     """``torch 2.13, python 3.12.3 and 24 packages``: the facts that are equal wherever recorded."""
     other = {one.what for one in traits if not is_wanted(one)}
     values: dict[str, set[str]] = {}
@@ -193,7 +195,7 @@ def _listed(traits: Sequence[Trait], is_wanted: Callable[[Trait], bool]) -> str:
     return ", ".join(words)
 
 
-def environment_table(request: PageRequest, contrast: RunContrast) -> Table:
+def environment_table(request: PageRequest, contrast: RunComparison) -> Table:
     """Return the table of differing facts without packages; of all facts on request."""
     shown = [one for one in _shown(request, contrast) if not one.is_package]
     return Table(
@@ -206,7 +208,7 @@ def environment_table(request: PageRequest, contrast: RunContrast) -> Table:
     )
 
 
-def packages_table(request: PageRequest, contrast: RunContrast) -> Table:
+def packages_table(request: PageRequest, contrast: RunComparison) -> Table:
     """Return the table of packages with different versions, or of all packages."""
     shown = [one for one in _shown(request, contrast) if one.is_package]
     return Table(
@@ -220,17 +222,17 @@ def packages_table(request: PageRequest, contrast: RunContrast) -> Table:
     )
 
 
-def _shown(request: PageRequest, contrast: RunContrast) -> Sequence[Trait]:
+def _shown(request: PageRequest, contrast: RunComparison) -> Sequence[EnvironmentProperty]:
     whole = bool(request.query.get("all"))
     return [one for one in contrast.traits if whole or one.differs or _is_half(one)]
 
 
-def _is_half(trait: Trait) -> bool:
+def _is_half(trait: EnvironmentProperty) -> bool:
     """Whether a fact is known of one side only, which may hide a difference."""
     return bool(trait.before) != bool(trait.after)
 
 
-def _empty(contrast: RunContrast) -> str:
+def _empty(contrast: RunComparison) -> str:
     if not contrast.pairs:
         return "The runs have no platform in common: choose a platform of each."
     if not contrast.traits:
@@ -238,7 +240,7 @@ def _empty(contrast: RunContrast) -> str:
     return "But for packages, nothing that is known of both differs."
 
 
-def _row(trait: Trait, contrast: RunContrast) -> Row:
+def _row(trait: EnvironmentProperty, contrast: RunComparison) -> Row:
     many = len(contrast.pairs) - len(contrast.silent)
     is_loud = trait.differs and trait.what in STACK
     word = "unknown" if not trait.is_known else "equal"
@@ -256,7 +258,7 @@ def _row(trait: Trait, contrast: RunContrast) -> Row:
     )
 
 
-def _platforms(trait: Trait, many: int) -> Text:
+def _platforms(trait: EnvironmentProperty, many: int) -> Text:
     if len(trait.cells) == many > 1:
         return Text("all")
     named = ", ".join(trait.cells[:_CELLS_NAMED])
@@ -318,7 +320,7 @@ class DifferenceSection:
     table: Table
 
 
-def cells_table(request: PageRequest, contrast: RunContrast) -> Table:
+def cells_table(request: PageRequest, contrast: RunComparison) -> Table:
     """Return the table of platforms with their outcomes and numbers of changed tests."""
     places = {pair: at for at, pair in enumerate(contrast.pairs)}
     kinds = _kinds(contrast)
@@ -339,7 +341,7 @@ def cells_table(request: PageRequest, contrast: RunContrast) -> Table:
     )
 
 
-def _kinds(contrast: RunContrast) -> Sequence[Difference]:
+def _kinds(contrast: RunComparison) -> Sequence[Difference]:
     """Return the differences that some test has, and those that are always shown."""
     if not contrast.has_tests:
         return ()
@@ -348,7 +350,7 @@ def _kinds(contrast: RunContrast) -> Sequence[Difference]:
 
 def _cell_row(
     request: PageRequest,
-    contrast: RunContrast,
+    contrast: RunComparison,
     facing: CellPair,
     place: int | None,
     kinds: Sequence[Difference],
@@ -372,7 +374,7 @@ def _alone(request: PageRequest, facing: CellPair) -> str:
     )
 
 
-def _sentence_of(contrast: RunContrast, facing: CellPair, place: int | None) -> str:
+def _sentence_of(contrast: RunComparison, facing: CellPair, place: int | None) -> str:
     if facing.before is None:
         return "only in B"
     if facing.after is None:
@@ -394,7 +396,7 @@ def _outcome(cell: Cell | None) -> TableCell:
 
 
 def sections(
-    request: PageRequest, contrast: RunContrast, *, what: str, skip: int
+    request: PageRequest, contrast: RunComparison, *, what: str, skip: int
 ) -> Sequence[DifferenceSection]:
     """Return the sections of all differences, worst first; or one difference with its pages."""
     if what:
@@ -421,12 +423,12 @@ def sections(
     return made
 
 
-def _further(request: PageRequest, contrast: RunContrast, kind: Difference) -> str:
+def _further(request: PageRequest, contrast: RunComparison, kind: Difference) -> str:
     return request.here(what=kind.value) if contrast.total(kind) > EACH else ""
 
 
 def _one(
-    request: PageRequest, contrast: RunContrast, kind: Difference, skip: int
+    request: PageRequest, contrast: RunComparison, kind: Difference, skip: int
 ) -> DifferenceSection:
     pairs = [contrast.pairs[at] for at in contrast.both_sided]
     found = request.context.stores.differences.page(
@@ -438,7 +440,7 @@ def _one(
 
 
 def _section(
-    contrast: RunContrast,
+    contrast: RunComparison,
     kind: Difference,
     changed: Sequence[ChangedTest],
     after: str,
@@ -503,7 +505,7 @@ class Speeds:
     table: Table
 
 
-def speeds_of(request: PageRequest, contrast: RunContrast, *, what: str, skip: int) -> Speeds:
+def speeds_of(request: PageRequest, contrast: RunComparison, *, what: str, skip: int) -> Speeds:
     """Return the changed metrics, the largest regression first; on request all metrics."""
     whole = bool(request.query.get("all"))
     counts: Counter[str] = Counter(one.verdict.value for one in contrast.deltas)
@@ -529,13 +531,13 @@ def speeds_of(request: PageRequest, contrast: RunContrast, *, what: str, skip: i
     return Speeds(len(contrast.deltas), counts, marked, table)
 
 
-def _no_benchmarks(contrast: RunContrast, *, listed: bool) -> str:
+def _no_benchmarks(contrast: RunComparison, *, listed: bool) -> str:
     if not contrast.deltas:
         return "No benchmark was measured by both; cells that are not done count for nothing yet."
     return "" if listed else "The spreads of every benchmark touch: none differs."
 
 
-def _benchmark_row(contrast: RunContrast, one: Delta, several: Collection[str]) -> Row:
+def _benchmark_row(contrast: RunComparison, one: Delta, several: Collection[str]) -> Row:
     benchmark, unit = one.benchmark, unit_of(one.benchmark)
     platform = contrast.cell(one.pair).name
     other = "† another stack" if platform in contrast.other_stack else ""

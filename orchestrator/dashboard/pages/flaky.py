@@ -33,12 +33,12 @@ from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import (
     Act,
     Badge,
+    CellList,
     Column,
     Moment,
     NameList,
     Number,
     Row,
-    Several,
     Tab,
     Table,
     TableCell,
@@ -232,7 +232,7 @@ def _test(request: PageRequest, one: FlakyTest) -> Row:
         NameList(one.platforms),
         _pair(one.pair),
         Moment(one.last_seen, request.now),
-        _confined(request, one),
+        _quarantined_text(request, one),
     ]
     if _is_data(request):
         figures = (evidence.passed_on_retry, evidence.failures, evidence.results, evidence.flips)
@@ -250,13 +250,13 @@ def _failure_url(one: FlakyTest) -> str:
     return urls.signature_url(one.signatures[0]) if one.signatures else ""
 
 
-def _pair(pair: ResultPair | None) -> Several:
+def _pair(pair: ResultPair | None) -> CellList:
     if pair is None:
-        return Several(())
+        return CellList(())
     bad, good = pair.bad, pair.good
     at_bad = urls.cell_url(bad.go.run, bad.go.platform)
     if bad is good:
-        return Several((Text(f"{bad.go.platform}: failed, then passed", at_bad),))
+        return CellList((Text(f"{bad.go.platform}: failed, then passed", at_bad),))
     at_good = urls.cell_url(good.go.run, good.go.platform)
     cells = [
         Text(f"failed {bad.go.version}", at_bad),
@@ -264,10 +264,10 @@ def _pair(pair: ResultPair | None) -> Several:
     ]
     if bad.go.run != good.go.run:
         cells.append(Text("compare", urls.compare_url(good.go.run, bad.go.run)))
-    return Several(cells)
+    return CellList(cells)
 
 
-def _confined(request: PageRequest, one: FlakyTest) -> TableCell:
+def _quarantined_text(request: PageRequest, one: FlakyTest) -> TableCell:
     if one.quarantines:
         first = one.quarantines[0]
         return Text(first.id, f"#{first.id}", note=f"{first.owner}, until {first.expires:%Y-%m-%d}")

@@ -31,11 +31,11 @@ from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import (
     Act,
     Badge,
+    CellList,
     Column,
     Moment,
     Number,
     Row,
-    Several,
     Table,
     TableCell,
     Text,
@@ -212,7 +212,7 @@ def _row(request: PageRequest, one: ListedIssue, *, ends: bool) -> Row:
         Number(issue.max_failures),
         Moment(one.last_seen, request.now),
         Text(issue.expires.isoformat(), note=_left(one)),
-        Several(
+        CellList(
             [Text(name, urls.signature_url(name), is_code=True) for name in one.signatures[:3]]
         ),
     ]
@@ -222,7 +222,7 @@ def _row(request: PageRequest, one: ListedIssue, *, ends: bool) -> Row:
     return Row(cells, id=issue.id, tone="warn" if one.is_near else _LOUD.get(one.status, ""))
 
 
-def _failures(one: ListedIssue) -> Several:
+def _failures(one: ListedIssue) -> CellList:
     """Return the signatures that the issue matches, and the one that it names."""
     named = [one.issue.match.signature] if one.issue.match.signature else []
     names = list(dict.fromkeys([*named, *one.signatures]))
@@ -231,7 +231,7 @@ def _failures(one: ListedIssue) -> Several:
     ]
     if len(names) > LINKED:
         links.append(Text(f"and {len(names) - LINKED} more"))
-    return Several(links)
+    return CellList(links)
 
 
 def _ended(one: ListedIssue) -> str:

@@ -41,10 +41,10 @@ from orchestrator.dashboard.responses import (
 from orchestrator.dashboard.session import NotAllowedError, Viewer, needs
 from orchestrator.dashboard.table import (
     Badge,
+    CellList,
     Column,
     Number,
     Row,
-    Several,
     Table,
     TableCell,
     Text,
@@ -262,7 +262,7 @@ def _row(planned: PlannedCell) -> Row:
             Text(cell.id, note=environment),
             Text(cell.platform.provider, note="optional" if cell.platform.optional else ""),
             Text(plural(len(cell.jobs), "job"), note=jobs),
-            Text(planned.note) if planned.note else Several(list(_places(planned))),
+            Text(planned.note) if planned.note else CellList(list(_places(planned))),
             Usd(planned.worst_usd),
         ),
         tone="warn" if planned.note or planned.worst_usd is None else "",
@@ -337,7 +337,7 @@ router = APIRouter()
 
 
 @dataclass(frozen=True, slots=True)
-class Mistake:
+class FieldError:
     """A mistake in the form, with the line of the text that it concerns."""
 
     where: str
@@ -353,7 +353,7 @@ class FormPlan:
 
     plan: Plan | None = None
     matrix: Matrix | None = None
-    mistakes: Sequence[Mistake] = ()
+    mistakes: Sequence[FieldError] = ()
     refused: str = ""
     changed: bool = False
     """The values differ from the planned ones."""
@@ -541,7 +541,9 @@ def _form(sent: FormData, uploaded: tuple[str, str]) -> LaunchForm:
     )
 
 
-def _mistakes(request: PageRequest, error: InvalidDocumentError, form: LaunchForm) -> list[Mistake]:
+def _mistakes(
+    request: PageRequest, error: InvalidDocumentError, form: LaunchForm
+) -> list[FieldError]:
     """Return the errors with line numbers of the text, also for values that the form changed."""
     problems = error.problems
     if error.name == form.name and all(problem.line is None for problem in problems):
@@ -553,11 +555,13 @@ def _mistakes(request: PageRequest, error: InvalidDocumentError, form: LaunchFor
     return [_mistake(problem, lines) for problem in problems]
 
 
-def _mistake(problem: Problem, lines: Sequence[str]) -> Mistake:
+def _mistake(problem: Problem, lines: Sequence[str]) -> FieldError:
     where = ".".join(str(part) for part in problem.path)
     if problem.line is None or not 0 < problem.line <= len(lines):
-        return Mistake(where, problem.message)
-    return Mistake(where, problem.message, problem.line, problem.column, _excerpt(problem, lines))
+        return FieldError(where, problem.message)
+    return FieldError(
+        where, problem.message, problem.line, problem.column, _excerpt(problem, lines)
+    )
 
 
 def _excerpt(problem: Problem, lines: Sequence[str]) -> str:

@@ -12,10 +12,10 @@ from orchestrator.dashboard import urls
 from orchestrator.dashboard.responses import Page, PageRequest, PageRequestDep
 from orchestrator.dashboard.table import (
     Badge,
+    CellList,
     Column,
     OutcomeMark,
     Row,
-    Several,
     Table,
     TableCell,
     Text,
@@ -78,12 +78,12 @@ def _products(
 def _product(request: PageRequest, one: NewestRun, statuses: Sequence[GateStatus]) -> Row:
     board = urls.with_query(urls.BOARD, product=one.product)
     mine = [status for status in statuses if status.stored.product == one.product]
-    gates: TableCell = Several([_gate(status) for status in mine]) if mine else Text("–")
+    gates: TableCell = CellList([_gate(status) for status in mine]) if mine else Text("–")
     return Row(
         (
             Text(one.product, board),
             gates,
-            Several([Badge(one.word, urls.run_url(one.run)), Text(one.version, note=one.matrix)]),
+            CellList([Badge(one.word, urls.run_url(one.run)), Text(one.version, note=one.matrix)]),
         )
     )
 

@@ -19,11 +19,11 @@ from orchestrator.dashboard.pages.gates.gate_list import wait_texts
 from orchestrator.dashboard.responses import PageRequest
 from orchestrator.dashboard.table import (
     Badge,
+    CellList,
     Column,
     Moment,
     Plain,
     Row,
-    Several,
     Table,
     TableCell,
     TestCounts,
@@ -258,7 +258,7 @@ def _version(request: PageRequest, row: BoardRow) -> Text:
 def _verdicts(request: PageRequest, row: BoardRow) -> TableCell:
     if not row.verdicts:
         return Text("–", note="no verdict")
-    return Several(
+    return CellList(
         [
             Badge(one.decision, urls.verdict_url(one.id), note=cut(one.gate, 40))
             for one in row.verdicts

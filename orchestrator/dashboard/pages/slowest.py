@@ -10,7 +10,16 @@ from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import sparkline
 from orchestrator.dashboard.measurement_text import percent
 from orchestrator.dashboard.responses import Page, PageRequestDep, run_of
-from orchestrator.dashboard.table import Badge, Column, Drawn, Row, Span, Table, TableCell, Text
+from orchestrator.dashboard.table import (
+    Badge,
+    Column,
+    PictureCell,
+    Row,
+    Span,
+    Table,
+    TableCell,
+    Text,
+)
 from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.domain.units import duration
 
@@ -73,4 +82,4 @@ def _trend(cell: str, took: Sequence[float]) -> TableCell:
         return Text("–")
     label = f"{cell}: from {duration(min(took))} to {duration(max(took))}"
     picture = sparkline(took, low=0, high=max(took) or 1.0, height=20)
-    return Drawn(picture, list(took), label)
+    return PictureCell(picture, list(took), label)

@@ -21,11 +21,11 @@ from orchestrator.dashboard.responses import (
 )
 from orchestrator.dashboard.table import (
     Badge,
+    CellList,
     Column,
-    Drawn,
     Moment,
+    PictureCell,
     Row,
-    Several,
     Span,
     Table,
     TableCell,
@@ -173,14 +173,14 @@ def _result_url(go: CellResult) -> str:
     return urls.result_url(go.run, go.cell, go.test)
 
 
-def _strip(one: CellTestHistory) -> Drawn:
+def _strip(one: CellTestHistory) -> PictureCell:
     goes = list(reversed(one.goes))
     words = [go.outcome.word for go in goes]
     counted = {word: words.count(word) for word in dict.fromkeys(words)}
     told = ", ".join(f"{many} {term(word).word}" for word, many in counted.items())
     tones = [term(word).tone for word in words]
     bad = [1.0 if go.outcome in BAD else 0.0 for go in goes]
-    return Drawn(strip(tones), bad, f"{one.cell}, {len(goes)} results: {told}")
+    return PictureCell(strip(tones), bad, f"{one.cell}, {len(goes)} results: {told}")
 
 
 def _trend(cell: str, took: Sequence[float | None], real: Sequence[float]) -> TableCell:
@@ -188,7 +188,7 @@ def _trend(cell: str, took: Sequence[float | None], real: Sequence[float]) -> Ta
         return _NOTHING
     label = f"{cell}: from {duration(min(real))} to {duration(max(real))}"
     picture = sparkline(took, low=0, high=max(real), width=_WIDTH, height=20)
-    return Drawn(picture, list(took), label)
+    return PictureCell(picture, list(took), label)
 
 
 def _turn(one: CellTestHistory) -> TableCell:
@@ -201,7 +201,7 @@ def _turn(one: CellTestHistory) -> TableCell:
     if good is None:
         return Text(f"fails at least since {bad.version}", _result_url(bad), note=note)
     link = urls.compare_url(good.run, bad.run)
-    return Several((Text(f"{good.version} → {bad.version}", link, note=f"{note}; compare"),))
+    return CellList((Text(f"{good.version} → {bad.version}", link, note=f"{note}; compare"),))
 
 
 def history_table(story: TestDetail, goes: Sequence[CellResult], *, more: str) -> Table:

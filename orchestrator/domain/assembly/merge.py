@@ -1,6 +1,6 @@
 """Merge parsed foreign artifacts into the evidence of one cell.
 
-Everything is read once and goes to a tape; what is kept in memory are digests of tests and
+Everything is read once and goes to a record store; what is kept in memory are digests of tests and
 figures. Then the jobs are known, each test's winner, and what contradicts what; and the events
 are written, one line after the other, as our own agent would have written them.
 """
@@ -20,7 +20,7 @@ from orchestrator.domain.assembly.results_pass import (
     ArtifactSummary,
     ForeignArtifact,
     JobSection,
-    Tape,
+    RecordStore,
 )
 from orchestrator.domain.assembly.test_index import TestIndex, disagreement, key_of
 from orchestrator.domain.document_problems import Problem
@@ -50,7 +50,7 @@ class Assembly:
 
 def assemble(
     artifacts: Iterable[ForeignArtifact],
-    tape: Tape,
+    record_store: RecordStore,
     *,
     notes: IngestNotes,
     version: str,
@@ -61,14 +61,14 @@ def assemble(
 
     Args:
         artifacts: In the order of their names; what each says is read once.
-        tape: Empty.
+        record_store: Empty.
         notes: What a person wrote beside them.
         version: Of the subject, to compare stamps with.
         at: Now, in seconds since 1970; it happened then where neither notes nor artifacts say.
         taken: The kinds, by id, of the jobs that the run has already.
     """
     grouping = JobGrouping(notes)
-    reader = ArtifactReader(tape, grouping)
+    reader = ArtifactReader(record_store, grouping)
     for artifact in artifacts:
         reader.read(artifact)
     covers = list(cover_unnamed(reader.accounts))
@@ -118,7 +118,7 @@ def _disagreements(reader: ArtifactReader, planner: JobFinder) -> Iterator[Disag
         said = [(source, reader.accounts[source].artifact_tests.tests[key]) for source, _ in found]
         if len({outcome for _, outcome in said}) == 1:
             continue
-        record = reader.tape.at(reader.index.winner(nodeid))
+        record = reader.record_store.at(reader.index.winner(nodeid))
         job = planner.job_of(int(str(record[1])), int(str(record[2])), nodeid).job
         yield disagreement(job.id, nodeid, said, names)
 
@@ -269,7 +269,7 @@ class EventBuilder:
             yield self._line("log", finding.job, {"level": finding.level, "message": said})
         for found in self._planned:
             yield self._line("phase", found.job.id, {"name": "started", "kind": found.job.kind})
-        for place, record in self._reader.tape.records():
+        for place, record in self._reader.record_store.records():
             yield from self._lines(place, record)
         for found in self._planned:
             yield from self._ended(found)
@@ -291,7 +291,7 @@ class EventBuilder:
         duration, reason, message, text, tries = record[5:10]
         more = self._reader.details.get(key_of(nodeid))
         if more is not None and outcome in (TestOutcome.FAILED, TestOutcome.ERROR):
-            _, detail, whole = self._reader.tape.at(more[0])
+            _, detail, whole = self._reader.record_store.at(more[0])
             message, text = message or detail, text or whole
             reason = reason or (more[1] if outcome is TestOutcome.ERROR else "")
         found = self._job(record, nodeid)

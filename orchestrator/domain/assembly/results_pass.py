@@ -1,4 +1,4 @@
-"""First pass over artifacts: statements are written to a tape, figures stay in memory."""
+"""First pass over artifacts: statements are written to a record store, figures stay in memory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _WORDS = frozenset(("passed", "failed", "error", "skipped", "xfailed", "xpassed"
 Record = Sequence[object]
 
 
-class Tape(Protocol):
+class RecordStore(Protocol):
     """An append-only store of records outside of memory."""
 
     def put(self, record: Record) -> int:
@@ -153,10 +153,10 @@ class ArtifactReader:
     """Reads artifacts one after the other."""
 
     def __init__(
-        self, tape: Tape, group_of: Callable[[ArtifactSummary, JobSection, str], str]
+        self, record_store: RecordStore, group_of: Callable[[ArtifactSummary, JobSection, str], str]
     ) -> None:
         """`group_of` returns the group of a test in a section."""
-        self.tape = tape
+        self.record_store = record_store
         self._group_of = group_of
         self.index = TestIndex()
         self.surroundings = EnvironmentMerger()
@@ -185,7 +185,7 @@ class ArtifactReader:
                 self._test(account, section, statement)
             case ParsedDetail():
                 text = statement.text[:TEXT_LIMIT]
-                place = self.tape.put(["d", statement.message, text])
+                place = self.record_store.put(["d", statement.message, text])
                 account.details.append((statement.name, statement.phase, place))
             case ParsedCheck():
                 self._check(account, section, statement)
@@ -244,7 +244,7 @@ class ArtifactReader:
         words = [parsed_test.reason, parsed_test.message, parsed_test.text[:TEXT_LIMIT]]
         tries = [outcome.word for outcome in parsed_test.earlier[:20]]
         told = [parsed_test.nodeid, parsed_test.outcome.value, parsed_test.duration_s]
-        place = self.tape.put(["t", *where, *told, *words, tries])
+        place = self.record_store.put(["t", *where, *told, *words, tries])
         group = self._group_of(account, section, parsed_test.nodeid)
         section.groups[group] = None
         self.index.add(
@@ -274,7 +274,7 @@ class ArtifactReader:
             reason,
         ]
         where = [account.number, len(account.sections) - 1, section.last]
-        self.tape.put(["c", *where, parsed_check.name, *words])
+        self.record_store.put(["c", *where, parsed_check.name, *words])
 
     def _metric(
         self, account: ArtifactSummary, section: JobSection, parsed_metric: ParsedMetric
@@ -294,7 +294,7 @@ class ArtifactReader:
             parsed_metric.direction,
             dict(parsed_metric.params),
         ]
-        self.tape.put(["m", *where, *told])
+        self.record_store.put(["m", *where, *told])
 
     def _settle_details(self, account: ArtifactSummary) -> None:
         """Assign details to their tests, by node id or by section title."""
@@ -303,7 +303,7 @@ class ArtifactReader:
             nodeid = self._named(account, name)
             if nodeid is None and phase == "collection":
                 nodeid = name
-                text = str(self.tape.at(place)[2])
+                text = str(self.record_store.at(place)[2])
                 said = ParsedTest(name, TestOutcome.ERROR, None, phase, "", text)
                 self._test(account, account.sections[-1], said)
             if nodeid is None:

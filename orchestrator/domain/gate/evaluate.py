@@ -9,7 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from orchestrator.domain.gate.exception_terms import TERMS_BY_VERSION
-from orchestrator.domain.gate.exceptions import Excuse, excuse, excuses, with_failing
+from orchestrator.domain.gate.exceptions import (
+    Exemption,
+    apply_exemptions,
+    exemptions,
+    with_failing,
+)
 from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.gate.policy import GatePolicy, counted, some
 from orchestrator.domain.gate.policy_checks import warnings
@@ -146,8 +151,8 @@ def evaluate(
     )
     rules = RULES_BY_VERSION[rules_version]
     found = [with_failing(one, case.terms) for rule in rules for one in rule(case)]
-    known = excuses(case)
-    judged = list(excuse(found, known))
+    known = exemptions(case)
+    judged = list(apply_exemptions(found, known))
     judged += approvals(case, decision_of(judged), judged, _concerned(known, found))
     decision = decision_of(judged)
     return Verdict(
@@ -166,7 +171,7 @@ def evaluate(
     )
 
 
-def _concerned(known: Sequence[Excuse], rule_results: Sequence[RuleResult]) -> list[Excuse]:
+def _concerned(known: Sequence[Exemption], rule_results: Sequence[RuleResult]) -> list[Exemption]:
     """Return exceptions and waivers for violated rules, in force or not."""
     wrong = {one.id for one in rule_results if one.blocking and is_bad(one)}
     return [one for one in known if one.rule in wrong]

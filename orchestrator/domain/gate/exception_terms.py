@@ -16,7 +16,7 @@ from orchestrator.domain.gate.policy import (
 
 
 @dataclass(frozen=True, slots=True)
-class ExcuseTerms:
+class ExemptionTerms:
     """Which approvals count, and for how long an exception may last."""
 
     person: Callable[[str], str]
@@ -84,7 +84,7 @@ def _lasts(longest: timedelta) -> str:
     return f"the policy lets exceptions last {counted(longest.days, 'day')} (`exception_max_age`)"
 
 
-_SECOND = ExcuseTerms(
+_SECOND = ExemptionTerms(
     person=person_key,
     name_fault=name_fault,
     signed=True,
@@ -94,8 +94,8 @@ _SECOND = ExcuseTerms(
     bound=False,
 )
 
-TERMS_BY_VERSION: Mapping[int, ExcuseTerms] = {
-    1: ExcuseTerms(
+TERMS_BY_VERSION: Mapping[int, ExemptionTerms] = {
+    1: ExemptionTerms(
         person=_trimmed,
         name_fault=_unnamed,
         signed=False,

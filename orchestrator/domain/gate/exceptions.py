@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from orchestrator.domain.gate.exception_terms import ExcuseTerms
+from orchestrator.domain.gate.exception_terms import ExemptionTerms
 from orchestrator.domain.gate.policy import (
     GateException,
     GatePolicy,
@@ -27,7 +27,7 @@ _LONGEST_WAIVER = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
-class Excuse:
+class Exemption:
     """An exception or a waiver for one rule."""
 
     id: str
@@ -51,7 +51,7 @@ class Excuse:
         return f"Waived by {self.id} until {self.until}: {self.reason} (approved by {approved})."
 
 
-def excuses(case: RuleContext) -> tuple[Excuse, ...]:
+def exemptions(case: RuleContext) -> tuple[Exemption, ...]:
     """Return all exceptions and waivers: the policy's first, each sorted by id."""
     gate = case.policy.metadata.name
     written = sorted(case.policy.spec.exceptions, key=lambda one: one.id)
@@ -62,7 +62,9 @@ def excuses(case: RuleContext) -> tuple[Excuse, ...]:
     )
 
 
-def excuse(results: Iterable[RuleResult], known: Sequence[Excuse]) -> Iterator[RuleResult]:
+def apply_exemptions(
+    results: Iterable[RuleResult], known: Sequence[Exemption]
+) -> Iterator[RuleResult]:
     """Return the results; violated ones that are excused in full become waived."""
     for result in results:
         meant = [one for one in known if one.rule == result.id and not one.fault]
@@ -98,7 +100,7 @@ def as_words(failing: Mapping[str, int]) -> list[str]:
     return [name if n == 1 else f"{name} ({n})" for name, n in sorted(failing.items())]
 
 
-def with_failing(result: RuleResult, terms: ExcuseTerms) -> RuleResult:
+def with_failing(result: RuleResult, terms: ExemptionTerms) -> RuleResult:
     """Return the result with its failing items, for rules whose waivers are bound to the items."""
     if not (terms.bound and is_bad(result)):
         return replace(result, failing={})
@@ -111,7 +113,7 @@ def with_failing(result: RuleResult, terms: ExcuseTerms) -> RuleResult:
     return replace(result, failing=kept)
 
 
-def _of_exception(one: GateException, case: RuleContext) -> Excuse:
+def _of_exception(one: GateException, case: RuleContext) -> Exemption:
     terms, policy = case.terms, case.policy
     others = tuple(
         name
@@ -128,7 +130,7 @@ def _of_exception(one: GateException, case: RuleContext) -> Excuse:
     elif not fault and terms.bound and not one.failing:
         fault = UNBOUND
     until, failing = one.expires.isoformat(), one.failing if terms.bound else None
-    return Excuse(one.id, one.rule, one.reason, one.author, others, until, fault, failing)
+    return Exemption(one.id, one.rule, one.reason, one.author, others, until, fault, failing)
 
 
 def _is_named(one: GateException, policy: GatePolicy) -> bool:
@@ -141,7 +143,7 @@ def _is_named(one: GateException, policy: GatePolicy) -> bool:
     return wanted.get(one.rule, one.id) == one.id
 
 
-def _of_waiver(one: Waiver, case: RuleContext) -> Excuse:
+def _of_waiver(one: Waiver, case: RuleContext) -> Exemption:
     now = case.now
     fault = _approval_fault(one, now, case.terms) or _life_fault(one, case)
     if now >= one.expires:
@@ -154,7 +156,7 @@ def _of_waiver(one: Waiver, case: RuleContext) -> Excuse:
         fault = "it does not say what it is for: ask for another one"
     until = f"{one.expires:%Y-%m-%d %H:%M} UTC"
     failing = one.failing if case.terms.bound else None
-    return Excuse(
+    return Exemption(
         id=one.id,
         rule=one.rule,
         reason=one.reason,
@@ -167,7 +169,7 @@ def _of_waiver(one: Waiver, case: RuleContext) -> Excuse:
     )
 
 
-def _approval_fault(one: Waiver, now: datetime, terms: ExcuseTerms) -> str:
+def _approval_fault(one: Waiver, now: datetime, terms: ExemptionTerms) -> str:
     """Return why it lacks another person's approval; empty if it has one."""
     if terms.signed:
         if not one.approver:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from orchestrator.domain.caller_identity import name_fault, person_key
 from orchestrator.domain.document_problems import Path, Problem, nearest
 from orchestrator.domain.gate.exception_terms import longest_exception
-from orchestrator.domain.gate.exceptions import UNBOUND, Excuse
+from orchestrator.domain.gate.exceptions import UNBOUND, Exemption
 from orchestrator.domain.gate.policy import (
     GateException,
     GatePolicy,
@@ -29,10 +29,10 @@ from orchestrator.domain.gate.rule_context import RuleContext, RuledJob, is_bad,
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.known_issue import (
+    CellScope,
     IssueMatch,
     IssueState,
     IssueUse,
-    Ran,
     lacking_limits,
     split_requirement,
     uses,
@@ -46,7 +46,7 @@ _WRITTEN = 5
 
 
 def warnings(
-    case: RuleContext, results: Sequence[RuleResult], known: Sequence[Excuse]
+    case: RuleContext, results: Sequence[RuleResult], known: Sequence[Exemption]
 ) -> tuple[str, ...]:
     """Return warnings in a fixed order, each once."""
     found = (
@@ -89,11 +89,11 @@ def _expired(use: IssueUse) -> str:
     )
 
 
-def _ran(jobs: list[RuledJob]) -> Iterator[Ran]:
+def _ran(jobs: list[RuledJob]) -> Iterator[CellScope]:
     for cell in {id(one.cell): one.cell for one in jobs}.values():
         names = tuple(one.job.id for one in jobs if one.cell is cell and _has_run(one))
         version = cell.subject.get("version", "")
-        yield Ran(cell.id, cell.platform, version, names, cell.packages)
+        yield CellScope(cell.id, cell.platform, version, names, cell.packages)
 
 
 def _has_run(ruled_job: RuledJob) -> bool:
@@ -138,7 +138,7 @@ def _age_fault(case: RuleContext, one: Quarantine) -> str:
 
 
 def _excuses(
-    case: RuleContext, results: Mapping[str, RuleResult], known: Sequence[Excuse]
+    case: RuleContext, results: Mapping[str, RuleResult], known: Sequence[Exemption]
 ) -> Iterator[str]:
     """Return warnings about exceptions without effect, and needed waivers that do not count."""
     written = {one.id for one in case.policy.spec.exceptions}

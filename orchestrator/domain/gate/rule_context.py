@@ -8,7 +8,7 @@ from datetime import datetime
 
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.document_problems import nearest
-from orchestrator.domain.gate.exception_terms import ExcuseTerms
+from orchestrator.domain.gate.exception_terms import ExemptionTerms
 from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.gate.policy import GatePolicy, JobRule, OnTrouble, PlatformRule, like
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence, Snapshot
@@ -203,7 +203,7 @@ class RuleContext:
     """Platforms in the policy's order."""
     tolerance: Tolerance
     """Which failing results are tolerated, and by what."""
-    terms: ExcuseTerms
+    terms: ExemptionTerms
     """Conditions under which exceptions and approvals count."""
 
     @property
@@ -237,7 +237,7 @@ def rule_context(
     *,
     statistics: Statistics,
     evidence_digest: str,
-    terms: ExcuseTerms,
+    terms: ExemptionTerms,
 ) -> RuleContext:
     """Assign the evidence to the policy's platforms and jobs."""
     stands = tuple(platform_evidence(rule, policy, snapshot) for rule in policy.spec.platforms)

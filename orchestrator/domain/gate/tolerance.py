@@ -14,7 +14,7 @@ from datetime import datetime
 
 from orchestrator.domain.failure_signature import Failure, Signature
 from orchestrator.domain.failures import FailureClass
-from orchestrator.domain.gate.exception_terms import ExcuseTerms
+from orchestrator.domain.gate.exception_terms import ExemptionTerms
 from orchestrator.domain.gate.policy import GatePolicy, PolicyIssue
 from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest, JobEvidence, Snapshot
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue, fits
@@ -185,7 +185,7 @@ def tolerate(
     policy: GatePolicy,
     snapshot: Snapshot,
     now: datetime,
-    terms: ExcuseTerms,
+    terms: ExemptionTerms,
 ) -> Tolerance:
     """Assign to each failing result the exception, issue or quarantine that tolerates it."""
     order = sorted(failing, key=lambda one: (not one.blocking, one.key))
@@ -257,7 +257,7 @@ class _ToleranceFinder:
         snapshot: Snapshot,
         issues: Sequence[KnownIssue],
         now: datetime,
-        terms: ExcuseTerms,
+        terms: ExemptionTerms,
     ) -> None:
         self._flaky = policy.spec.flaky
         self._now = now

@@ -29,7 +29,7 @@ class BlockMasks(LRUCache):
     """Cache of block masks, keyed by all that they depend on."""
 
     @torch.inference_mode(False)  # what is kept may be wanted for training
-    def of(self, pattern: Pattern, scores: tuple[int, int, int, int], device: torch.device):
+    def lookup(self, pattern: Pattern, scores: tuple[int, int, int, int], device: torch.device):
         """Return the block mask of `pattern` for scores (B, H, Q, K); None if it masks nothing."""
         if pattern.mask_mod(device) is None:
             return None
@@ -156,7 +156,7 @@ def by_flex(call: Call, *, compiled: bool = True) -> tuple[Tensor, Path]:
         raise PathRefused(name, reason)
     pattern, device = call.pattern, call.q.device
     traced = torch.compiler.is_compiling()
-    mask = (block_mask if traced else block_masks.of)(pattern, call.scores, device)
+    mask = (block_mask if traced else block_masks.lookup)(pattern, call.scores, device)
     tensors = (call.q, call.k, call.v)
     if not call.wants_gradient:  # it looks at the inputs, not at the mode
         tensors = tuple(x.detach() for x in tensors)

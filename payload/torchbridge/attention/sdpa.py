@@ -150,7 +150,7 @@ def by_matrices(call: Call) -> tuple[Tensor, Tensor, Path]:
         k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
     scores = modified(call.pattern, q @ k.transpose(-2, -1) * call.scale)
     mask = joined(visible(call.pattern, call.scores, q.device), call.mask)
-    dense = None if mask is None else Dense.of(mask)
+    dense = None if mask is None else Dense.from_mask(mask)
     if dense is not None:
         scores = scores + as_bias(dense.mask)
     weights = scores.softmax(dim=-1)
@@ -176,7 +176,7 @@ def _dense(call: Call) -> Dense | None:
         mask = joined(modified(pattern, zeros), mask)
     if mask is None:
         return None
-    return Dense.of(mask if mask.dtype == torch.bool else mask.to(q.dtype))
+    return Dense.from_mask(mask if mask.dtype == torch.bool else mask.to(q.dtype))
 
 
 def _form(dense: Dense | None) -> str:
@@ -222,7 +222,7 @@ class Dense:
     empty: Tensor
 
     @classmethod
-    def of(cls, mask: Tensor) -> Dense:
+    def from_mask(cls, mask: Tensor) -> Dense:
         """Build from any mask; rows without a visible key see all keys and are marked empty."""
         if mask.dtype == torch.bool:
             empty = ~mask.any(dim=-1, keepdim=True)

@@ -324,7 +324,7 @@ class CUDAUtilities:
         """Return median and quartiles of the seconds of one synchronised call, after warm-up."""
         device = self.manager.device
         warm_up(work, device)
-        return Spread.of([timed(work, device) for _ in range(iterations)])
+        return Spread.from_samples([timed(work, device) for _ in range(iterations)])
 
 
 def create_cuda_integration(

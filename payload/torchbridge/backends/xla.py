@@ -286,7 +286,7 @@ class XLACompiler:
                 compiled(*inputs)
                 self.xla.sync(wait=True)
                 samples.append(time.perf_counter() - start)
-        return Spread.of(samples)
+        return Spread.from_samples(samples)
 
     def clear_cache(self) -> None:
         """Remove all compiled models; the counts stay."""

@@ -56,7 +56,7 @@ class Ratio:
     quads: int
 
     @classmethod
-    def of(cls, ratios: Sequence[float], confidence: float = 0.95) -> Ratio:
+    def from_quads(cls, ratios: Sequence[float], confidence: float = 0.95) -> Ratio:
         """Compute from the ratios of one quad or more."""
         low, high = median_interval(ratios, confidence)
         count = len(ratios)

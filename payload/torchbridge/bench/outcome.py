@@ -62,7 +62,7 @@ class Outcome:
         Raises:
             ValueError: there are no samples.
         """
-        return Ratio.of(self.ratios, confidence)
+        return Ratio.from_quads(self.ratios, confidence)
 
     @property
     def ok(self) -> bool:
@@ -164,7 +164,7 @@ class Outcome:
         return f"{word}: {equality.error:.2g} {equality.unit}, {equality.tolerance:g} allowed"
 
     def _arm_line(self, arm: str, title: str) -> str:
-        spread, peak = Spread.of([1e3 * s for s in self.seconds(arm)]), self.peaks[arm]
+        spread, peak = Spread.from_samples([1e3 * s for s in self.seconds(arm)]), self.peaks[arm]
         first = f"first call {self.first_s[arm]:.2f} s"
         memory = (
             "peak memory not known" if peak.bytes is None else f"peak {peak.bytes / 1e6:.1f} MB"

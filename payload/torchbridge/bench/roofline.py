@@ -30,7 +30,9 @@ class Roofline:
     copy: float | None
 
     @classmethod
-    def of(cls, work: Work, seconds: float, hardware: Hardware, copied: float | None) -> Roofline:
+    def from_work(
+        cls, work: Work, seconds: float, hardware: Hardware, copied: float | None
+    ) -> Roofline:
         """Compute from work and seconds; `copied` is the measured bandwidth in bytes/s, or None."""
         compute = _fraction(work.flops, seconds, peak_flops(hardware, work.number))
         memory = _fraction(work.bytes, seconds, peak_bandwidth(hardware))
@@ -65,4 +67,6 @@ def measured_bandwidth(device: torch.device) -> float:
     arm = Arm("copy", lambda: target.copy_(source))
     for _ in range(3):
         watch.seconds(arm)
-    return 2 * source.nbytes / Spread.of([watch.seconds(arm) for _ in range(COPIES)]).median
+    return (
+        2 * source.nbytes / Spread.from_samples([watch.seconds(arm) for _ in range(COPIES)]).median
+    )

@@ -111,7 +111,7 @@ def _first_call(arm: Arm, watch: Stopwatch) -> tuple[object, float]:
 def warm_to_steady(watch: Stopwatch, arm: Arm, budget_s: float) -> float:
     """Call until times are steady or the budget is spent; return the median of the last three."""
     samples = until_steady(lambda: watch.seconds(arm), budget_s=budget_s)
-    return Spread.of(samples[-3:]).median
+    return Spread.from_samples(samples[-3:]).median
 
 
 def repeats(
@@ -163,7 +163,7 @@ class Limits:
             return False
         self._look_at = quads * _LOOKS
         ratios = quad_ratios([s.arm for s in samples], [s.seconds for s in samples])
-        ratio = Ratio.of(ratios, self._confidence)
+        ratio = Ratio.from_quads(ratios, self._confidence)
         return ratio.confidence >= self._confidence and ratio.width <= self._precision
 
 
@@ -208,6 +208,6 @@ def _with_roofline(outcome: Outcome) -> Outcome:
     if work is None:
         return outcome
     copied = _copied(device) if work.bytes and device.type in ("cpu", "cuda") else None
-    seconds = Spread.of(outcome.seconds("subject")).median
-    roofline = Roofline.of(work, seconds, probe(device), copied)
+    seconds = Spread.from_samples(outcome.seconds("subject")).median
+    roofline = Roofline.from_work(work, seconds, probe(device), copied)
     return replace(outcome, roofline=roofline)

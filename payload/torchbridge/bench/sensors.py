@@ -35,7 +35,7 @@ class Sensors:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`root` is the folder of sys and proc; `library` is NVML, by default the installed one."""
-        self._nvidia = NvmlSensors.of(device, library) if device.type == "cuda" else None
+        self._nvidia = NvmlSensors.open(device, library) if device.type == "cuda" else None
         self._root = root
         self._clock = clock
         self._last: Readings = {}
@@ -81,7 +81,7 @@ class NvmlSensors:
         }
 
     @classmethod
-    def of(cls, device: torch.device, library: Any = None) -> NvmlSensors | None:
+    def open(cls, device: torch.device, library: Any = None) -> NvmlSensors | None:
         """Open the sensors of a CUDA device; None if NVML is missing or does not know it."""
         try:
             library = library or ctypes.CDLL("libnvidia-ml.so.1")

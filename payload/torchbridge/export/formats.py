@@ -1,7 +1,7 @@
 """The export formats, newest first; each exporter verifies the re-loaded file (publish.py).
 
-Options of all exporters: `dynamic` and `checks` as in `Plan.of`, `tolerance` (by default that of
-the output's dtype), and `metadata` (by default read from the model).
+Options of all exporters: `dynamic` and `checks` as in `Plan.from_inputs`, `tolerance` (by default
+that of the output's dtype), and `metadata` (by default read from the model).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _publish(
     suffix = SUFFIXES.get(name)
     if suffix and Path(path).suffix != suffix:
         raise ValueError(f"{name}: the path must end in {suffix!r}, got {str(path)!r}")
-    plan = Plan.of(inputs, options.pop("dynamic", None), options.pop("checks", None))
+    plan = Plan.from_inputs(inputs, options.pop("dynamic", None), options.pop("checks", None))
 
     def draft_of(draft: Path, facts: str) -> None:
         write(plan, draft, facts)

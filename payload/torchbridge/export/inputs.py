@@ -37,7 +37,7 @@ class Plan:
         return self.dynamic if any(self.dynamic) else None
 
     @classmethod
-    def of(
+    def from_inputs(
         cls,
         sample_inputs: Tensor | Sequence[Tensor],
         dynamic: Sequence[Mapping[int, Dim]] | None = None,

@@ -63,7 +63,7 @@ class HardwareMetadata(_Facts):
     features: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, hardware: Hardware) -> HardwareMetadata:
+    def from_hardware(cls, hardware: Hardware) -> HardwareMetadata:
         """Build from a `Hardware`."""
         facts = {one.name: getattr(hardware, one.name) for one in dataclasses.fields(cls)}
         return cls(**facts | {"features": tuple(sorted(hardware.features))})
@@ -169,7 +169,7 @@ def create_metadata_from_model(
 ) -> OptimizationMetadata:
     """Read the metadata from a model.
 
-    `dynamic` names the dynamic axes as in `Plan.of`; `prepared` has the passes that were applied.
+    `dynamic` names the dynamic axes as in `Plan.from_inputs`; `prepared` has the applied passes.
     """
     tensors = [*model.parameters(), *model.buffers()]
     axes = dynamic or ({},) * len(sample_inputs)
@@ -184,7 +184,7 @@ def create_metadata_from_model(
         level=prepared.level if prepared else "",
         passes={result.name: result.evidence for result in applied},
         fusions=_fusions(model),
-        hardware=HardwareMetadata.of(hardware or probe()),
+        hardware=HardwareMetadata.from_hardware(hardware or probe()),
     )
 
 

@@ -88,7 +88,7 @@ def stepwise(model: GPT2, decode: Decode | None = None, cache: KVCache | None = 
 
     @torch.no_grad()
     def logits(ids: Tensor) -> Tensor:
-        own = cache or KVCache.of(model, *ids.shape)
+        own = cache or KVCache.for_model(model, *ids.shape)
         own.reset()
         first, *rest = ids.split(1, dim=1)
         parts = [prefill(model, first, own)]  # and copies: a graph overwrites what it gave

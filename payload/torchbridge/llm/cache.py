@@ -36,7 +36,7 @@ class KVCache:
         self.length = 0
 
     @classmethod
-    def of(cls, model: GPT2, batch: int, capacity: int) -> KVCache:
+    def for_model(cls, model: GPT2, batch: int, capacity: int) -> KVCache:
         """Allocate for `batch` sequences of up to `capacity` tokens of this model.
 
         Raises:

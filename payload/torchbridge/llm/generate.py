@@ -94,7 +94,7 @@ def generate(
     if prompt < 1 or new_tokens < 0:
         raise ValueError(f"needs a prompt and new_tokens >= 0, got {prompt} and {new_tokens}")
     if cache is None:  # the last token is not fed back
-        cache = KVCache.of(model, batch, max(prompt, prompt + new_tokens - 1))
+        cache = KVCache.for_model(model, batch, max(prompt, prompt + new_tokens - 1))
     cache.reset()
     logits = prefill(model, ids, cache)
     choose = partial(next_token, sampling=sampling, generator=generator)
@@ -146,7 +146,7 @@ def attention_path(model: GPT2, ids: Tensor) -> str:
 
     They are observed in the dispatcher.
     """
-    cache = KVCache.of(model, ids.shape[0], ids.shape[1] + 1)
+    cache = KVCache.for_model(model, ids.shape[0], ids.shape[1] + 1)
     kernels = []
     for part in (ids, ids[:, -1:]):
         with AttentionOperators() as operators:

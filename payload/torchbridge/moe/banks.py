@@ -42,7 +42,7 @@ class Segments:
     most: int
 
     @classmethod
-    def of(cls, expert: Tensor, num_experts: int, most: int | None = None) -> Segments:
+    def from_experts(cls, expert: Tensor, num_experts: int, most: int | None = None) -> Segments:
         """Build from sorted expert numbers [A] without synchronisation; `most` is by default A."""
         numbers = torch.arange(num_experts, device=expert.device)
         ends = torch.searchsorted(expert, numbers, right=True, out_int32=True)

@@ -89,7 +89,9 @@ def path_for(
     if config.drop_tokens:
         return Path("capacity_slots")
     spread = parallel is not None and parallel.placement.world_size > 1
-    path = bank.path(Batch.of(x, weights, config.top_k, bank, spread=spread), config.dispatch)
+    path = bank.path(
+        Batch.from_tensors(x, weights, config.top_k, bank, spread=spread), config.dispatch
+    )
     return parallel.with_synchronisation(path, x.device) if spread else path
 
 
@@ -125,7 +127,9 @@ def _by_expert(
     expert, order = indices.reshape(-1).sort(stable=True)  # [A]
     back = _inverse(order)
     experts = routing["probs"].shape[1]
-    segments = Segments.of(expert, experts, most=x.shape[0])  # a token meets an expert once
+    segments = Segments.from_experts(
+        expert, experts, most=x.shape[0]
+    )  # a token meets an expert once
     rows = _MoveRows.apply(x, order // top_k, back, top_k)  # [A, d]
     if parallel is None:
         rows = bank(rows, segments, path)
@@ -147,7 +151,7 @@ def with_capacity(bank: Bank, x: Tensor, routing: Routing, config: MoEConfig) ->
     experts = config.num_experts
     order = _by_expert_then_probability(routing)  # [A]
     expert = indices.reshape(-1)[order]
-    segments = Segments.of(expert, experts)
+    segments = Segments.from_experts(expert, experts)
     rank = segments.ranks
     limit = _limit(routing, config, x.shape[0], capacity)
     kept = rank < limit

@@ -90,7 +90,7 @@ class ExpertParallelism:
         local = torch.arange(per_process, device=rows.device).repeat(world_size)
         sender = local.repeat_interleave(incoming.reshape(-1), output_size=len(rows))
         expert, order = sender.sort(stable=True)
-        rows = bank(rows[order], Segments.of(expert, per_process), path)
+        rows = bank(rows[order], Segments.from_experts(expert, per_process), path)
         return _Exchange.apply(rows[order.argsort()], receive, send, self.group)
 
     @staticmethod

@@ -52,7 +52,7 @@ class Batch:
     spread: bool = False
 
     @classmethod
-    def of(
+    def from_tensors(
         cls, x: Tensor, weights: Tensor | None, top_k: int, bank: nn.Module, *, spread: bool = False
     ) -> Batch:
         """Describe x [T, d] for experts of `bank`, whose outputs are weighted by [T, k]."""

@@ -119,7 +119,7 @@ def _seconds(machine: Machine, dtype: torch.dtype, size: int = 4096) -> float:
     a, b = (torch.randn(size, size, device=machine.device).to(dtype) for _ in "ab")
     warm_up(lambda: machine.multiply(a, b), machine.device, budget_s=1.0)
     work = [timed(lambda: machine.multiply(a, b), machine.device) for _ in range(5)]
-    return Spread.of(work).median
+    return Spread.from_samples(work).median
 
 
 def _compared(what: str, error: float, limit: float) -> Finding:

@@ -209,7 +209,7 @@ def performance(subject: Subject) -> Finding:
     warm_up(subject.outputs, subject.device, budget_s=1.0)
     samples: list[float] = []
     wall = timed(lambda: samples.extend(_timings(subject)), subject.device)
-    spread = Spread.of(samples)
+    spread = Spread.from_samples(samples)
     achieved = counter.get_total_flops() / spread.median
     details = {"samples_s": samples, "flops_per_s": achieved, "share": sum(samples) / wall}
     if details["share"] < LEAST_SHARE:

@@ -15,7 +15,7 @@ _MARKED = re.compile(r"†|(?i:different stacks?|same stack|same software|confou
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class StatedVersion:
     """A version that a document states for a board."""
 
     document: Document
@@ -31,7 +31,7 @@ _WHAT = {
 }  # fmt: skip
 
 
-def stacks(document: Document) -> Iterator[Stated]:
+def stacks(document: Document) -> Iterator[StatedVersion]:
     """Return versions by board."""
     for table in document.tables:
         for row in table.body:
@@ -39,7 +39,7 @@ def stacks(document: Document) -> Iterator[Stated]:
             for name, cell in zip(table.header, row.cells, strict=False):
                 if len(boards) == 1 and name.lower() in ("pytorch", "cuda", "torch"):
                     what = "CUDA" if name.lower() == "cuda" else "PyTorch"
-                    yield Stated(document, row.line, boards[0].name, what, cell)
+                    yield StatedVersion(document, row.line, boards[0].name, what, cell)
     for pair in document.pairs:
         what = _WHAT.get(pair.key.lower(), "")
         if not what:
@@ -47,7 +47,7 @@ def stacks(document: Document) -> Iterator[Stated]:
         gpu = [p.value for p in document.pairs if p.path == pair.path and p.key == "GPU"]
         boards = boards_in(" ".join(gpu)) or boards_in(document.title)
         if len(boards) == 1:
-            yield Stated(document, pair.line, boards[0].name, what, pair.value)
+            yield StatedVersion(document, pair.line, boards[0].name, what, pair.value)
 
 
 def compared_tables(document: Document) -> Iterator[tuple[MarkdownTable, tuple[str, ...]]]:

@@ -1,8 +1,8 @@
-"""Reports the modules of the subject that a process without pytest loaded from elsewhere.
+"""Reports the modules of the subject that a process of a job loaded from elsewhere.
 
 The environment's ``seatrial_overlay.pth`` runs this file at the start of each process of its
-Python, where the agent set SEATRIAL_MODULES: for demos, benchmarks and use cases. For suites, the
-recorder does it.
+Python. In pytest's own processes the recorder does it. Below a suite, only modules from the payload
+count: a test may start a program with a subject that it made itself.
 """
 # ruff: noqa: INP001, PTH120 - no package; runs before each job's own code
 
@@ -25,12 +25,20 @@ def report(given: Dict[str, str]) -> None:
     import json  # noqa: PLC0415 - not before the job's own modules
     import sys  # noqa: PLC0415
 
+    if "seatrial_pytest" in sys.modules:
+        return
     os.environ.update(given)
     sys.path[:0] = [os.path.dirname(__file__), given["SEATRIAL_SUBJECT_HOME"]]
-    from seatrial_origins import InstalledFiles, RequiredDistributions  # noqa: PLC0415
+    from seatrial_origins import (  # noqa: PLC0415
+        InstalledFiles,
+        RequiredDistributions,
+        below_payload,
+    )
 
     subject = InstalledFiles(given["SEATRIAL_SUBJECT"])
     found = RequiredDistributions((), subject).problems()
+    if "SEATRIAL_RECORDS" in given:
+        found = [each for each in found if below_payload(each[1].file) != each[1].file]
     if found:
         told = [{"reason": reason, **problem._asdict()} for reason, problem in found[:_PROBLEMS]]
         file = os.open(given["SEATRIAL_MODULES"], os.O_WRONLY | os.O_APPEND)

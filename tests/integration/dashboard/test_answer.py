@@ -14,7 +14,16 @@ from starlette.testclient import TestClient
 from orchestrator.application.browser_sessions import cookie_of
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.responses import Page, PageRequestDep
-from orchestrator.dashboard.table import Badge, Column, Folded, Moment, Number, Row, Table, Text
+from orchestrator.dashboard.table import (
+    Badge,
+    Column,
+    FoldedFacts,
+    Moment,
+    Number,
+    Row,
+    Table,
+    Text,
+)
 from orchestrator.store.errors import StoreError
 from tests.integration.api_context import Desk
 from tests.integration.dashboard.desk import HOST, PageDesk, dashboard, signed_in
@@ -40,7 +49,9 @@ probe = APIRouter()
 
 @probe.get("/probe/{name}")
 def _probe(asked: PageRequestDep, name: str) -> Response:
-    rows = [Row((Text(one, note=one), Folded(one), Badge("passed"), Number(1.5))) for one in HARM]
+    rows = [
+        Row((Text(one, note=one), FoldedFacts(one), Badge("passed"), Number(1.5))) for one in HARM
+    ]
     columns = (Column("text", "Text"), Column("fold", "F"), Column("b", "B"), Column("n_s", "N"))
     first = Table(id="first", caption="First", columns=columns, rows=rows, next=asked.here(p="2"))
     at = Moment(datetime(2026, 3, 1, tzinfo=UTC))
@@ -56,7 +67,7 @@ def _probe(asked: PageRequestDep, name: str) -> Response:
                 "gates": first,
                 "signing": second,
                 "channels": none,
-                "tried": None,
+                "tested": None,
                 "more_gates": 0,
             },
             data={"harm": HARM, "asked": dict(asked.query)},

@@ -162,6 +162,31 @@ def test_pytest_configuration(tmp_path: Path, name: str, text: str, found: bool)
     assert suite.config_file(tmp_path) == (tmp_path / name if found else None)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ([], "tox.ini"),
+        (["tests"], "tests/pytest.ini"),
+        (["tests/unit", "-k", "gpu"], "tests/pytest.ini"),
+        (["tests/unit/test_a.py::test_b[x]"], "tests/pytest.ini"),
+        (["tests", "more"], "tox.ini"),
+        (["more"], "tox.ini"),
+        (["tests/absent"], "tox.ini"),
+        (["../beside"], None),
+    ],
+)
+def test_the_configuration_is_the_one_that_pytest_finds(
+    tmp_path: Path, arguments: list[str], found: str | None
+) -> None:
+    root = tmp_path / "payload"
+    for folder in ("tests/unit", "more", "../beside"):
+        (root / folder).mkdir(parents=True)
+    (root / "tests" / "unit" / "test_a.py").touch()
+    (root / "tests" / "pytest.ini").touch()
+    (root / "tox.ini").write_text("[pytest]\n")
+    assert suite.config_file(root, arguments) == (root / found if found else None)
+
+
 GOOD = {"nodeid": "t::x", "when": "call", "outcome": "passed", "duration": 0.5}
 
 

@@ -9,11 +9,11 @@ import pytest
 
 from orchestrator.domain.failure_signature import Failure, signature_of
 from orchestrator.domain.known_issue import (
+    CellScope,
     IssueMatch,
     IssueScope,
     IssueState,
     KnownIssue,
-    Ran,
     applying,
     fits,
     uses,
@@ -49,7 +49,7 @@ def failure(text, nodeid="t", **changes):
 
 
 TEN = [failure(a10g_short(test, 5 + i), test) for i, test in enumerate(A10G_TESTS)]
-RAN = [Ran("aws-a10g", "aws-a10g", "0.4.6", ("fp8-training", "moe"), PACKAGES)]
+RAN = [CellScope("aws-a10g", "aws-a10g", "0.4.6", ("fp8-training", "moe"), PACKAGES)]
 
 
 def state(issue=ISSUE, failures=TEN, ran=RAN, on=TODAY):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.domain.prices import Price, sift
+from orchestrator.domain.prices import Price, partition_plausible
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -30,7 +30,7 @@ def spot(usd: str, place: str = "us-east-1") -> Price:
 
 
 def doubts(*given_prices: Price) -> dict[tuple[str, str], str]:
-    believed, uncertain = sift(given_prices)
+    believed, uncertain = partition_plausible(given_prices)
     assert sorted([*believed, *(d.price for d in uncertain)], key=repr) == sorted(
         given_prices, key=repr
     )
@@ -47,7 +47,7 @@ def test_prices_that_break_no_rule_are_believed_in_their_order():
         price("55.04", item="p5.48xlarge"),
         price("0.70683", "us-central1", item="g2-standard-4", provider="gcp"),
     ]
-    assert sift(iter(table)) == (tuple(table), ())
+    assert partition_plausible(iter(table)) == (tuple(table), ())
 
 
 ZONES = {
@@ -104,7 +104,9 @@ def test_which_prices_are_uncertain(table: tuple[Price, ...], uncertain: str, wh
 def test_an_empty_price_is_not_nothing(usd: str):
     """p5e stands in a public catalogue without a price; nothing is free of charge."""
     bad = price(usd, "b")
-    believed, uncertain = sift([price("1"), price("1.1", "c"), bad, spot("0.4", "b")])
+    believed, uncertain = partition_plausible(
+        [price("1"), price("1.1", "c"), bad, spot("0.4", "b")]
+    )
     assert [d.reason for d in uncertain] == ["not more than nothing"]
     assert uncertain[0].price is bad
     assert [p.place for p in believed] == ["us-east-1", "c", "b"]
@@ -126,7 +128,7 @@ def test_an_empty_price_is_not_nothing(usd: str):
     )
 )
 def test_every_price_is_either_believed_or_doubtful(table: list[Price]):
-    believed, uncertain = sift(table)
+    believed, uncertain = partition_plausible(table)
     assert len(believed) + len(uncertain) == len(table)
     assert all(one.usd_per_hour > 0 for one in believed)
     assert all(one.reason for one in uncertain)

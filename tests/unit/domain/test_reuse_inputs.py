@@ -36,6 +36,7 @@ MADE = ReuseInputs(
     devices="1 x nvidia A10G 8.6",
     driver="570.1",
     python="Python 3.11.2 on x86_64 with glibc 2.36",
+    records="e" * 64,
     wheels="c" * 64,
     packages={"numpy": "2.4.5", "torch": "2.9.0"},
 )
@@ -68,6 +69,8 @@ CHANGED = [
     ("packages", {"torch": "2.9.0"}, "package numpy 2.4.5 → none"),
     ("wheels", "d" * 64,
      f"other files of the same versions are installed: {'c' * 12} → {'d' * 12}"),
+    ("records", "f" * 64,
+     f"other files of the same versions are installed in the interpreter: {'e' * 12} → {'f' * 12}"),
     ("simulated", True, "evidence is of a real machine, and an emulated machine is asked for"),
 ]  # fmt: skip
 

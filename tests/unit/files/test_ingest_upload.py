@@ -14,7 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.adapters.files.ingest_upload import FileIntake, FileTape, pack_artifacts
+from orchestrator.adapters.files.ingest_upload import (
+    FileRecordStore,
+    FileUploadUnpacker,
+    pack_artifacts,
+)
 from orchestrator.application.ingest_artifacts import flat_names
 from orchestrator.application.ports.archives import ArchiveError, ArchiveLimits
 from orchestrator.application.ports.ingest import IntakeError
@@ -59,7 +63,7 @@ def handed(tmp_path: Path, body: bytes, name: str = "results.tar", limits: Archi
     """{name: (text that a dialect reads, remarks)} of what was taken."""
     path = tmp_path / "body"
     path.write_bytes(body)
-    with FileIntake(limits).open(path, name) as tray:
+    with FileUploadUnpacker(limits).open(path, name) as tray:
         for file in tray.files:
             raw = file.raw.read_bytes()
             assert file.digest == hashlib.sha256(raw).hexdigest()
@@ -174,7 +178,7 @@ def test_an_encrypted_zip_is_refused(tmp_path):
 def test_it_is_unpacked_where_it_is_told_to_and_nothing_is_left_behind(tmp_path):
     scratch = tmp_path / "tmp"
     scratch.mkdir()
-    intake = FileIntake(scratch=scratch)
+    intake = FileUploadUnpacker(scratch=scratch)
     good, bad = tmp_path / "good", tmp_path / "bad"
     good.write_bytes(tar_of(*FILES))
     bad.write_bytes(tar_of(("a", b"x"), ("../b", b"x")))
@@ -231,7 +235,7 @@ def test_what_is_no_file_is_not_waited_for(tmp_path):
 def test_there_is_one_ingest_yaml_in_any_case_of_letters(tmp_path):
     body = tmp_path / "body"
     body.write_bytes(tar_of(("a/Ingest.YAML", b"x"), ("a/b.txt", b"y")))
-    with FileIntake().open(body, "a.tar") as tray:
+    with FileUploadUnpacker().open(body, "a.tar") as tray:
         assert tray.notes is not None
     said = refusal(tmp_path, tar_of(("a/ingest.yaml", b"x"), ("a/ingest.yml", b"y")))
     assert "ingest.yaml and ingest.yml are both notes" in said
@@ -253,7 +257,7 @@ def test_flat_names_are_plain_and_different_in_any_case():
 
 
 def test_a_tape_gives_back_what_was_put(tmp_path):
-    tape = FileTape(tmp_path / "tape")
+    tape = FileRecordStore(tmp_path / "tape")
     places = [tape.put([number, "ü\ud800\x00", None]) for number in range(3)]
     assert tape.at(places[1]) == [1, "ü\ud800\x00", None]
     assert [place for place, _ in tape.records()] == places

@@ -190,6 +190,44 @@ def test_modules_that_are_imported_and_ignored_are_named(folder: Path, into: Pat
     assert ARCHIVES.pack(folder, into=into).unshipped == ("_version.py", "lib/gen/")
 
 
+def _written(folder: Path, *files: str) -> None:
+    for name in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("")
+
+
+@needs_git
+def test_tests_that_are_ignored_beside_shipped_ones_are_named(folder: Path, into: Path) -> None:
+    named = (
+        "more/tests/local/deep/test_f.py",
+        "suites/build/d_test.py",
+        "suites/test_c.py",
+        "suites/x_cases/test_b.py",
+    )
+    others = (
+        ".tox/py/lib/test_a.py",
+        "build/lib/suites/test_a.py",
+        "more/build/lib/tests/test_a.py",
+        "suites/.nox/test_a.py",
+        "suites/env/lib/test_a.py",
+        "suites/env/pyvenv.cfg",
+        "suites/x_cases/helper.py",
+        "suites/x_cases/test_excluded.py",
+        "notes/test_alone.py",
+    )
+    ignored = ("*_cases", "build/", "test_c.py", "local/", ".tox", ".nox", "env/", "notes/")
+    _written(folder, *named, *others, "more/tests/unit/test_e.py", "more/pyproject.toml")
+    (folder / ".gitignore").write_text("\n".join(ignored))
+    (folder / "payload.toml").write_bytes(b'exclude = ["*/test_excluded.py"]\n' + MANIFEST)
+    assert ARCHIVES.pack(folder, into=into).unshipped_tests == ()
+    git(folder, "init", "-q")
+    assert ARCHIVES.pack(folder, into=into).unshipped_tests == named
+    git(folder, "add", "--force", *named[1:])
+    assert ARCHIVES.pack(folder, into=into).unshipped_tests == named[:1]
+    _written(folder, "test_top.py")
+    assert ARCHIVES.pack(folder, into=into).unshipped_tests == (named[0], "notes/test_alone.py")
+
+
 @needs_git
 def test_a_folder_that_git_ignores_is_shipped_whole(folder: Path, into: Path) -> None:
     (folder.parent / ".gitignore").write_text("p/\n")

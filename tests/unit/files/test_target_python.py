@@ -17,7 +17,8 @@ from tests.unit.domain.builders import manifest
 def python(path: str, **changes: Any) -> dict[str, Any]:
     values = {"candidate": path, "path": path, "version": "3.11.2", "implementation": "cpython"}
     packages = {"torch": "2.13.0+cpu", "typing_extensions": "4.1"}
-    return {**values, "packages": packages, "pip": "23", "has_venv": True, "error": None, **changes}
+    usable = {"has_venv": True, "error": None}
+    return {**values, "packages": packages, "pip": "23", "records": "5e", **usable, **changes}
 
 
 def probe(*interpreters: dict[str, Any]) -> dict[str, Any]:
@@ -38,6 +39,7 @@ def test_the_first_interpreter_that_has_what_is_required_is_chosen() -> None:
     assert choice.interpreter.path == "/b"
     assert choice.interpreter.packages["typing-extensions"] == "4.1"
     assert choice.interpreter.libc == ("glibc", "2.36")
+    assert choice.interpreter.records == "5e"
 
 
 def test_what_the_environment_installs_is_not_required() -> None:

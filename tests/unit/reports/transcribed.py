@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from orchestrator.adapters.files.documents import DocumentForm
-from orchestrator.adapters.files.ingest_upload import FileTape
+from orchestrator.adapters.files.ingest_upload import FileRecordStore
 from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.application.describe_run import stated_leases
 from orchestrator.application.ports.ingest import HEAD_BYTES, TAIL_BYTES, Artifact
@@ -118,17 +118,17 @@ def _cell(files: Sequence[Path], scratch: Path) -> Told:
     platform = PLATFORMS[notes.platform].platform
     at = notes.dated_at() or HANDED_IN
     artifacts = [_artifact(by_name[name]) for name in sorted(by_name)]
-    tape = FileTape(scratch)
+    record_store = FileRecordStore(scratch)
     read = assemble(
         [_foreign(artifact) for artifact in artifacts],
-        tape,
+        record_store,
         notes=notes,
         version=notes.subject.version,
         at=at.timestamp(),
     )
     events, _ = read_events(b"".join(read.lines), after_seq=0)
     facts = fold(events)
-    tape.close()
+    record_store.close()
     ingested = Ingested(
         fingerprint="ab" * 32,
         ingested_at=HANDED_IN,

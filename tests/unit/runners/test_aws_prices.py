@@ -12,7 +12,7 @@ from decimal import Decimal
 import pytest
 
 from orchestrator.domain.machine import ProviderError
-from orchestrator.domain.prices import Price, sift
+from orchestrator.domain.prices import Price, partition_plausible
 from runners.aws.platform_config import shipped
 from runners.aws.prices import _product, price_list
 from runners.aws.quotas import class_of, quota_of
@@ -45,7 +45,7 @@ def on_demand(*refreshed: Price) -> Price | None:
 
 
 def test_the_shipped_table_breaks_no_rule_and_is_dated() -> None:
-    believed, uncertain = sift(shipped().prices)
+    believed, uncertain = partition_plausible(shipped().prices)
     assert not uncertain
     assert len(believed) == 57
     assert {price.as_of for price in believed} == {TABLE_DAY}

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.domain.machine import ConfigError, LaunchRequest, Login, Place
-from orchestrator.domain.prices import sift
+from orchestrator.domain.prices import partition_plausible
 from runners.gcp.images import ResolvedImage
 from runners.gcp.instance import (
     ResourceId,
@@ -146,7 +146,7 @@ def test_what_should_have_ended_is_not_launched() -> None:
 
 def test_the_shipped_table_is_believed_and_complete() -> None:
     prices = KnownPrices(None).all()
-    believed, uncertain = sift(prices)
+    believed, uncertain = partition_plausible(prices)
     assert uncertain == ()
     assert len(believed) == len(prices)
     regions = set(table().zones)

@@ -19,7 +19,7 @@ from google.type.money_pb2 import Money
 
 from orchestrator.domain.launch_plan import cautions
 from orchestrator.domain.machine import ConfigError
-from orchestrator.domain.prices import Price, sift
+from orchestrator.domain.prices import Price, partition_plausible
 from orchestrator.domain.quota import Demand, Quota, QuotaLevel, QuotaStatus, headroom
 from runners import registry
 from runners.google.names import labels
@@ -215,7 +215,7 @@ def test_a_plan_with_tpus_says_that_nothing_ends_them_and_what_would() -> None:
 
 def test_the_shipped_table_is_dated_and_believable() -> None:
     shipped = table()
-    believed, uncertain = sift(shipped.prices)
+    believed, uncertain = partition_plausible(shipped.prices)
     assert (len(believed), uncertain) == (len(shipped.prices), ())
     assert {price.as_of.date().isoformat() for price in shipped.prices} == {"2026-11-21"}
     west = find(shipped.prices, "v5e-chip", "us-west4", "spot")

@@ -72,21 +72,21 @@ TOLD = {
 
 
 @pytest.fixture
-def notary(tmp_path: Path) -> DsseSigner:
+def signer(tmp_path: Path) -> DsseSigner:
     return DsseSigner(tmp_path / "keys" / "signing")
 
 
-def keyring(notary: DsseSigner, *key_ids: str, **dates: datetime | None) -> bytes:
+def keyring(signer: DsseSigner, *key_ids: str, **dates: datetime | None) -> bytes:
     said = {name: at.isoformat() for name, at in dates.items() if at is not None}
-    keys = [{"id": key, "type": "ed25519", "public": notary.public(key), **said} for key in key_ids]
+    keys = [{"id": key, "type": "ed25519", "public": signer.public(key), **said} for key in key_ids]
     return json.dumps({"kind": KEYRING, "v": 1, "keys": keys}).encode()
 
 
-def sealed(notary: DsseSigner, key: str, verdict: Verdict = VERDICT) -> bytes:
+def sealed(signer: DsseSigner, key: str, verdict: Verdict = VERDICT) -> bytes:
     payload = canonical(cell_statement(TOLD, CELL, verdict.evidence_digest))
     cell = CellStatement(run="run-1", cell="p0", payload=payload)
     first = verdict_statement(verdict, SNAPSHOT, "d" * 64, [cell])
-    return notary.sign([canonical(first), payload], key)
+    return signer.sign([canonical(first), payload], key)
 
 
 def pem(private: ed25519.Ed25519PrivateKey | rsa.RSAPrivateKey) -> bytes:
@@ -157,22 +157,22 @@ def test_a_cells_statement_is_the_exports_about_the_frozen_subject() -> None:
 # Keys
 
 
-def test_keys_are_files_that_only_their_owner_reads(notary: DsseSigner, tmp_path: Path) -> None:
-    key = notary.make()
+def test_keys_are_files_that_only_their_owner_reads(signer: DsseSigner, tmp_path: Path) -> None:
+    key = signer.make()
     path = tmp_path / "keys" / "signing" / f"{key}.pem"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-    assert notary.held() == (key,)
+    assert signer.held() == (key,)
     assert [one.name for one in path.parent.iterdir()] == [path.name]
 
 
-def test_a_key_that_was_handed_in_is_the_only_one(notary: DsseSigner, tmp_path: Path) -> None:
-    notary.make()
+def test_a_key_that_was_handed_in_is_the_only_one(signer: DsseSigner, tmp_path: Path) -> None:
+    signer.make()
     file = tmp_path / "mine.pem"
     file.write_bytes(pem(ed25519.Ed25519PrivateKey.generate()))
     given = DsseSigner(tmp_path / "keys" / "signing", file)
     (key,) = given.held()
-    assert key not in notary.held()
+    assert key not in signer.held()
     assert not given.can_make()
     bundle = sealed(given, key)
     assert verify_bundle(bundle, keyring(given, key)).key.id == key
@@ -204,9 +204,9 @@ def test_a_folder_that_keeps_no_key_says_so(tmp_path: Path) -> None:
 # What holds
 
 
-def test_a_signed_verdict_verifies_with_the_keyring_alone(notary: DsseSigner) -> None:
-    key = notary.make()
-    found = verify_bundle(sealed(notary, key), keyring(notary, notary.make(), key))
+def test_a_signed_verdict_verifies_with_the_keyring_alone(signer: DsseSigner) -> None:
+    key = signer.make()
+    found = verify_bundle(sealed(signer, key), keyring(signer, signer.make(), key))
     assert found.verdict == verdict_document(VERDICT)
     assert found.key.id == key
     assert len(found.statements) == 1
@@ -217,27 +217,27 @@ def test_a_single_public_key_does_too_and_cannot_say_when_it_ends(tmp_path: Path
     private = ed25519.Ed25519PrivateKey.generate()
     file = tmp_path / "mine.pem"
     file.write_bytes(pem(private))
-    notary = DsseSigner(tmp_path, file)
-    found = verify_bundle(sealed(notary, *notary.held()), public_pem(private))
+    signer = DsseSigner(tmp_path, file)
+    found = verify_bundle(sealed(signer, *signer.held()), public_pem(private))
     assert "without dates" in found.remarks[0]
 
 
-def test_the_envelope_is_plain_dsse(notary: DsseSigner) -> None:
-    key = notary.make()
-    envelope = json.loads(sealed(notary, key).split(b"\n")[0])
+def test_the_envelope_is_plain_dsse(signer: DsseSigner) -> None:
+    key = signer.make()
+    envelope = json.loads(sealed(signer, key).split(b"\n")[0])
     payload = base64.b64decode(envelope["payload"])
     kind = b"application/vnd.in-toto+json"
     signed = b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload)
-    public = ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(notary.public(key)))
+    public = ed25519.Ed25519PublicKey.from_public_bytes(bytes.fromhex(signer.public(key)))
     public.verify(base64.b64decode(envelope["signatures"][0]["sig"]), signed)
 
 
 # What does not
 
 
-def test_no_byte_can_be_changed(notary: DsseSigner) -> None:
-    key = notary.make()
-    ring, bundle = keyring(notary, key), sealed(notary, key)
+def test_no_byte_can_be_changed(signer: DsseSigner) -> None:
+    key = signer.make()
+    ring, bundle = keyring(signer, key), sealed(signer, key)
     assert verify_bundle(bundle, ring)
     for place in range(len(bundle)):
         changed = bytearray(bundle)
@@ -247,9 +247,9 @@ def test_no_byte_can_be_changed(notary: DsseSigner) -> None:
 
 
 @pytest.mark.parametrize("flip", [0x02, 0x20, 0x80])
-def test_nor_in_any_other_way(notary: DsseSigner, flip: int) -> None:
-    key = notary.make()
-    ring, bundle = keyring(notary, key), sealed(notary, key)
+def test_nor_in_any_other_way(signer: DsseSigner, flip: int) -> None:
+    key = signer.make()
+    ring, bundle = keyring(signer, key), sealed(signer, key)
     for place in range(0, len(bundle), 3):
         changed = bytearray(bundle)
         changed[place] ^= flip
@@ -269,11 +269,11 @@ def test_nor_in_any_other_way(notary: DsseSigner, flip: int) -> None:
     ],
     ids=["dropped", "doubled", "turned", "empty-line", "spaced", "extra"],
 )
-def test_lines_cannot_be_moved_or_rewritten(notary: DsseSigner, change) -> None:
-    key = notary.make()
-    lines = sealed(notary, key).split(b"\n")[:-1]
+def test_lines_cannot_be_moved_or_rewritten(signer: DsseSigner, change) -> None:
+    key = signer.make()
+    lines = sealed(signer, key).split(b"\n")[:-1]
     with pytest.raises(NotVerifiedError):
-        verify_bundle(b"\n".join([*change(lines), b""]), keyring(notary, key))
+        verify_bundle(b"\n".join([*change(lines), b""]), keyring(signer, key))
 
 
 def refused(bundle: bytes, ring: bytes) -> str:
@@ -282,38 +282,38 @@ def refused(bundle: bytes, ring: bytes) -> str:
     return str(raised.value)
 
 
-def test_a_changed_payload_has_a_wrong_signature(notary: DsseSigner) -> None:
-    key = notary.make()
-    first, *rest = sealed(notary, key).split(b"\n")
+def test_a_changed_payload_has_a_wrong_signature(signer: DsseSigner) -> None:
+    key = signer.make()
+    first, *rest = sealed(signer, key).split(b"\n")
     envelope = json.loads(first)
     payload = base64.b64decode(envelope["payload"]).replace(b'"PASS"', b'"FAIL"')
     changed = write_line({**envelope, "payload": base64.b64encode(payload).decode()})
-    said = refused(changed + b"\n".join(rest), keyring(notary, key))
+    said = refused(changed + b"\n".join(rest), keyring(signer, key))
     assert said.startswith("the signature of line 1 is wrong")
 
 
-def test_a_stranger_is_named(notary: DsseSigner) -> None:
-    key, other = notary.make(), notary.make()
-    said = refused(sealed(notary, key), keyring(notary, other))
+def test_a_stranger_is_named(signer: DsseSigner) -> None:
+    key, other = signer.make(), signer.make()
+    said = refused(sealed(signer, key), keyring(signer, other))
     assert key in said
     assert other in said
     assert "not among those given" in said
 
 
-def test_statements_of_another_verdict_do_not_fit(notary: DsseSigner) -> None:
-    key = notary.make()
-    first = sealed(notary, key).split(b"\n")[0]
+def test_statements_of_another_verdict_do_not_fit(signer: DsseSigner) -> None:
+    key = signer.make()
+    first = sealed(signer, key).split(b"\n")[0]
     other = canonical(cell_statement(TOLD, replace(CELL, run="run-2"), "c" * 64))
-    said = refused(first + b"\n" + notary.sign([other], key), keyring(notary, key))
+    said = refused(first + b"\n" + signer.sign([other], key), keyring(signer, key))
     assert "line 2 is not the statement about 'p0'" in said
     assert "digest" in said
 
 
-def test_a_verdict_with_another_digest_than_is_stated(notary: DsseSigner) -> None:
-    key = notary.make()
+def test_a_verdict_with_another_digest_than_is_stated(signer: DsseSigner) -> None:
+    key = signer.make()
     first = verdict_statement(VERDICT, SNAPSHOT, "d" * 64, [])
     first["predicate"]["seatrial"]["verdictDigest"] = {"sha256": "0" * 64}
-    said = refused(notary.sign([canonical(first)], key), keyring(notary, key))
+    said = refused(signer.sign([canonical(first)], key), keyring(signer, key))
     assert said == "the verdict does not have the digest that is stated of it"
 
 
@@ -330,16 +330,16 @@ def test_a_verdict_with_another_digest_than_is_stated(notary: DsseSigner) -> Non
     ],
     ids=["text", "json", "test-result", "svr-of-others"],
 )
-def test_what_is_signed_and_is_no_verdict(notary: DsseSigner, payload: bytes, said: str) -> None:
-    key = notary.make()
-    assert said in refused(notary.sign([payload], key), keyring(notary, key))
+def test_what_is_signed_and_is_no_verdict(signer: DsseSigner, payload: bytes, said: str) -> None:
+    key = signer.make()
+    assert said in refused(signer.sign([payload], key), keyring(signer, key))
 
 
 @pytest.mark.parametrize(
     "bundle", [b"", b"\n", b"{}\n", b"[]\n", b"\xff\n", b'{"payload": 1}\n', b"[" * 5000]
 )
-def test_what_is_nothing_of_the_kind(notary: DsseSigner, bundle: bytes) -> None:
-    assert "no signed verdict" in refused(bundle, keyring(notary, notary.make()))
+def test_what_is_nothing_of_the_kind(signer: DsseSigner, bundle: bytes) -> None:
+    assert "no signed verdict" in refused(bundle, keyring(signer, signer.make()))
 
 
 # When keys end
@@ -347,19 +347,19 @@ def test_what_is_nothing_of_the_kind(notary: DsseSigner, bundle: bytes) -> None:
 
 @pytest.mark.parametrize(("name", "how"), [("not_after", "expired"), ("retired", "was retired")])
 def test_a_key_that_had_ended_is_named_with_its_date(
-    notary: DsseSigner, name: str, how: str
+    signer: DsseSigner, name: str, how: str
 ) -> None:
-    key = notary.make()
-    ring = keyring(notary, key, **{name: NOW - timedelta(days=1)})
-    said = refused(sealed(notary, key), ring)
+    key = signer.make()
+    ring = keyring(signer, key, **{name: NOW - timedelta(days=1)})
+    said = refused(sealed(signer, key), ring)
     assert f"the key {key} {how} on 2026-01-19 12:00 UTC" in said
     assert "2026-01-20 12:00 UTC" in said
 
 
-def test_a_key_that_ended_later_still_proves_what_it_signed(notary: DsseSigner) -> None:
-    key = notary.make()
-    ring = keyring(notary, key, retired=NOW + timedelta(seconds=1), created=NOW)
-    assert verify_bundle(sealed(notary, key), ring).key.ends_at == NOW + timedelta(seconds=1)
+def test_a_key_that_ended_later_still_proves_what_it_signed(signer: DsseSigner) -> None:
+    key = signer.make()
+    ring = keyring(signer, key, retired=NOW + timedelta(seconds=1), created=NOW)
+    assert verify_bundle(sealed(signer, key), ring).key.ends_at == NOW + timedelta(seconds=1)
 
 
 # Keyrings
@@ -374,20 +374,20 @@ def test_a_key_that_ended_later_still_proves_what_it_signed(notary: DsseSigner) 
     ],
     ids=["empty", "list", "object", "newer", "damaged", "pem", "deep"],
 )  # fmt: skip
-def test_what_is_no_keyring_says_so(notary: DsseSigner, keys: bytes) -> None:
-    assert "key" in refused(sealed(notary, notary.make()), keys)
+def test_what_is_no_keyring_says_so(signer: DsseSigner, keys: bytes) -> None:
+    assert "key" in refused(sealed(signer, signer.make()), keys)
 
 
-def test_nobody_puts_another_key_under_a_known_id(notary: DsseSigner) -> None:
-    key, other = notary.make(), notary.make()
-    forged = keyring(notary, key).replace(
-        notary.public(key).encode(), notary.public(other).encode()
+def test_nobody_puts_another_key_under_a_known_id(signer: DsseSigner) -> None:
+    key, other = signer.make(), signer.make()
+    forged = keyring(signer, key).replace(
+        signer.public(key).encode(), signer.public(other).encode()
     )
-    assert "neither a keyring" in refused(sealed(notary, key), forged)
+    assert "neither a keyring" in refused(sealed(signer, key), forged)
 
 
-def test_the_first_statement_binds_to_the_bytes_of_the_others(notary: DsseSigner) -> None:
-    lines = sealed(notary, notary.make()).split(b"\n")
+def test_the_first_statement_binds_to_the_bytes_of_the_others(signer: DsseSigner) -> None:
+    lines = sealed(signer, signer.make()).split(b"\n")
     first, second = (json.loads(base64.b64decode(json.loads(x)["payload"])) for x in lines[:2])
     digest = hashlib.sha256(canonical(second)).hexdigest()
     assert first["predicate"]["seatrial"]["statements"] == [

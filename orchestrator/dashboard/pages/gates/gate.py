@@ -48,10 +48,10 @@ from orchestrator.dashboard.session import Viewer, needs
 from orchestrator.dashboard.table import (
     Act,
     Badge,
+    CellList,
     Column,
     Moment,
     Row,
-    Several,
     Table,
     TableCell,
     Text,
@@ -192,7 +192,7 @@ def _row(one: StoredPolicy, before: StoredPolicy | None, is_present: bool) -> Ro
             Text(one.digest[:12], is_code=True, note="present" if is_present else ""),
             Moment(one.since),
             Text(one.by or "unknown"),
-            Several(ways),
+            CellList(ways),
         )
     )
 

@@ -20,7 +20,16 @@ from orchestrator.dashboard.pages.gates.channels import channel_table, last_test
 from orchestrator.dashboard.pages.gates.keys import key_table
 from orchestrator.dashboard.pages.gates.verdict_tables import summary_of
 from orchestrator.dashboard.responses import Page, PageRequest, PageRequestDep
-from orchestrator.dashboard.table import Badge, Column, Moment, Row, Several, Table, TableCell, Text
+from orchestrator.dashboard.table import (
+    Badge,
+    CellList,
+    Column,
+    Moment,
+    Row,
+    Table,
+    TableCell,
+    Text,
+)
 
 router = APIRouter()
 RUN_SHOWN = 12
@@ -130,7 +139,7 @@ def _cells(
     return (
         Text(stored.gate, gate, note=stored.product),
         *_decided(request, line),
-        Several(list(_waits(status)) if is_first else ()),
+        CellList(list(_waits(status)) if is_first else ()),
         _due(request, status, name),
         Text(badge, badge, is_code=True) if is_first else Text(""),
     )
@@ -146,7 +155,7 @@ def _decided(
     decision = Badge(newest.decision, href)
     stale = Badge("stale", note="its evidence is too old to pass again")
     return (
-        Several((decision, stale)) if line.is_stale else decision,
+        CellList((decision, stale)) if line.is_stale else decision,
         Moment(line.head.since),
         Text(newest.id, href, note=summary_of(newest.decision, newest.summary)),
         Moment(newest.at, request.now),
@@ -179,4 +188,4 @@ def _due(request: PageRequest, status: GateStatus, line: str) -> TableCell:
     href = urls.schedule_url(found.schedule.name)
     if found.next_at is None:
         return Text(found.schedule.name, href, note="paused")
-    return Several((Moment(found.next_at), Text(found.schedule.name, href)))
+    return CellList((Moment(found.next_at), Text(found.schedule.name, href)))

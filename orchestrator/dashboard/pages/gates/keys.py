@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from orchestrator.dashboard.labels import age
 from orchestrator.dashboard.responses import PageRequest
-from orchestrator.dashboard.table import Badge, Column, Fact, Folded, Moment, Row, Table
+from orchestrator.dashboard.table import Badge, Column, Fact, FoldedFacts, Moment, Row, Table
 from orchestrator.domain.gate.signing_key import PublicKey
 
 SHOWN = 50
@@ -42,7 +42,7 @@ def _key(request: PageRequest, key: PublicKey) -> Row:
     note = f"ends in {age(request.now, ends)}" if ends is not None and is_soon else ""
     return Row(
         (
-            Folded(key.id[:16], (Fact("id", key.id), Fact("public", key.public))),
+            FoldedFacts(key.id[:16], (Fact("id", key.id), Fact("public", key.public))),
             Badge(state, note=note),
             Moment(key.created_at),
             Moment(key.not_after),

@@ -16,10 +16,10 @@ from orchestrator.dashboard.responses import PageRequest
 from orchestrator.dashboard.table import (
     Badge,
     Column,
-    Drawn,
     Fact,
-    Folded,
+    FoldedFacts,
     Number,
+    PictureCell,
     Row,
     Table,
     TableCell,
@@ -115,7 +115,7 @@ def _row(rule: RuleResult) -> Row:
             Badge(rule.outcome, note=f"by {some(list(rule.by))}" if rule.by else ""),
             Text(observed),
             Text(allowed),
-            Folded(rule.sentence, facts_of(rule.inputs)),
+            FoldedFacts(rule.sentence, facts_of(rule.inputs)),
         ),
         tone=tone(rule),
     )
@@ -541,7 +541,7 @@ def _blamed(rule: RuleResult, one: Found) -> Row:
             Text(_ANSWERS.get(answer, answer)),
             Text(str(one.get("nodeid", "")) or "the job itself", is_code=True),
             Text(rule.id.removeprefix("job/")),
-            Folded(str(one.get("evidence", ""))),
+            FoldedFacts(str(one.get("evidence", ""))),
         )
     )
 
@@ -573,7 +573,7 @@ def _interval(values: Mapping[str, str], budget: str) -> TableCell:
     low, value, high = (float(values[name]) for name in ("low", "slowdown", "high"))
     label = f"from {as_percent(low)} to {as_percent(high)} slower"
     limit = float(percent(budget)) if budget else None
-    return Drawn(interval(low, value, high, limit), (low, value, high), label)
+    return PictureCell(interval(low, value, high, limit), (low, value, high), label)
 
 
 def _whole(value: object) -> int:

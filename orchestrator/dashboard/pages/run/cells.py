@@ -10,12 +10,12 @@ from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import Picture, Shape
 from orchestrator.dashboard.table import (
     Badge,
+    CellList,
     Column,
-    Drawn,
     Moment,
     Number,
+    PictureCell,
     Row,
-    Several,
     Span,
     Table,
     TableCell,
@@ -165,7 +165,7 @@ def _cell_row(record: RunRecord, cell: CellRecord, end: datetime, now: datetime)
             Text(cell.id, href, note=_about(cell)),
             Badge(cell.outcome or cell.state, note=why_of(cell)),
             TestCounts(shown_counts(cell), href),
-            Drawn(picture, seconds, phases_text(stays)),
+            PictureCell(picture, seconds, phases_text(stays)),
             Span(_took(stays, is_done=is_done)),
             Usd(cell.cost_usd),
             Number(len(cell.attempts)),
@@ -404,7 +404,7 @@ def _row(run: Run, cell: CellRecord, job: JobRecord, now: datetime) -> Row:
         (
             Text(job.id, href, note=job.title if job.title != job.id else ""),
             Text(cell.id, urls.cell_url(run.id, cell.id)),
-            Several(_outcomes(job)),
+            CellList(_outcomes(job)),
             _results(cell, job, href),
             _job_reason(job, now),
             Span(_seconds(job, run, now)),

@@ -200,7 +200,7 @@ _HOUR_S = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class Costs:
     """The costs of a run and their limit."""
 
     spent_usd: Decimal
@@ -264,7 +264,7 @@ def run_page(
         "cell_count": len(record.cells),
         "seconds": (seconds := _seconds(record.run, request.now)),
         "took": elapsed(seconds),
-        "money": (money := Spent(record.cost_usd, spec.matrix.limits.max_usd, _usd_per_s(record))),
+        "money": (money := Costs(record.cost_usd, spec.matrix.limits.max_usd, _usd_per_s(record))),
         "tables": {table.id: table for table in tables},
         "pruned": [sentence(part.of(run.id)) for part in record.pruned],
         "said": [*_kept(record), *_simulated(record), *_notices(record)],
@@ -380,7 +380,7 @@ def _again(record: RunRecord) -> Sequence[tuple[str, str, int]]:
     return [("", "everything", len(every)), *counted]
 
 
-def _data(record: RunRecord, money: Spent) -> Mapping[str, object]:
+def _data(record: RunRecord, money: Costs) -> Mapping[str, object]:
     run = record.run
     return {
         "run": run.id,

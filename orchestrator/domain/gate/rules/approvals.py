@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 
-from orchestrator.domain.gate.exceptions import Excuse
+from orchestrator.domain.gate.exceptions import Exemption
 from orchestrator.domain.gate.policy import ApprovalRule, counted, some
 from orchestrator.domain.gate.rule_context import RuleContext
 from orchestrator.domain.gate.tolerance import FLAKY, GIVEN_UP
@@ -15,7 +15,7 @@ def approvals(
     case: RuleContext,
     decision: Decision,
     results: Sequence[RuleResult],
-    concerned: Sequence[Excuse],
+    concerned: Sequence[Exemption],
 ) -> Iterator[RuleResult]:
     """Yield a result where the decision without approvals needs approvals.
 
@@ -106,7 +106,7 @@ def _approvals(case: RuleContext, *, signed: bool = False) -> Mapping[str, str]:
     }
 
 
-def _authors(case: RuleContext, concerned: Sequence[Excuse]) -> set[str]:
+def _authors(case: RuleContext, concerned: Sequence[Exemption]) -> set[str]:
     """Return the authors of every excuse that the decision uses."""
     names = [one.author for one in concerned]
     if case.terms.signed:
