@@ -32,6 +32,8 @@ FILES = {
     "u/test_left.py": "def test(): pass\n",
 }
 PASSED_OVER = {
+    "build/test_beside.py": "def test(): assert 0\n",
+    "tests_beside.py": "def test(): assert 0\n",
     "w/conftest.py": "import pytest\ndef test_here(): assert 0\n"
     "@pytest.fixture\ndef test_it(): pass\n"
     "def pytest_configure(config): config.args[:] = ['w']\n",

@@ -70,6 +70,8 @@ class CollectionRecorder:
     def pytest_ignore_collect(self, collection_path: Path) -> Generator[None, Any, None]:
         """Record ignored paths that may contain tests."""
         outcome = yield
+        if not self._is_asked_for(collection_path):
+            return
         if outcome.get_result():
             if self._might_hold_tests(collection_path):
                 self._ignored[self._place(str(collection_path))] = self._option_of(collection_path)
@@ -239,6 +241,12 @@ class CollectionRecorder:
         if file.startswith(root + os.sep):
             return self._name(file[len(root) + 1 :])
         return self._name(file.rpartition("site-packages" + os.sep)[2])
+
+    def _is_asked_for(self, path: Path) -> bool:
+        """Return whether a path is below pytest's arguments: it lists their parents' files, too."""
+        session: Any = self._config.pluginmanager.get_plugin("session")
+        asked = session._initialpaths  # noqa: SLF001 - of every pytest since 7
+        return path in asked or any(folder in asked for folder in path.parents)
 
     def _might_hold_tests(self, path: Path) -> bool:
         patterns = [str(one) for one in self._config.getini("python_files")]
