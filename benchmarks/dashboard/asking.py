@@ -110,7 +110,7 @@ async def ask(client: httpx.AsyncClient, path: str, statements: Statements) -> A
         cpu_s=worked,
         raw_bytes=len(body),
         sent_bytes=answer.num_bytes_downloaded,
-        annotations=statements.count,
+        statements=statements.count,
         database_s=statements.seconds,
         nodes=_nodes(body) if b"<html" in body[:200] else 0,
     )

@@ -733,7 +733,7 @@ def _results() -> None:
         *_needed(INTEGER, "attempt"),
         *_optional(FLOAT, "started_ts", "finished_ts"),
         *_optional(TEXT, "current"),
-        *_optional(FLOAT, "silent_since_ts", "idle_timeout_s", "longest_silence_s"),
+        *_optional(FLOAT, "idle_since_ts", "idle_timeout_s", "longest_idle_s"),
         *_optional(INTEGER, "exit_code", "signal"),
         *_optional(TEXT, "cause", "detail"),
         *_optional(FLOAT, "duration_s"),

@@ -108,7 +108,7 @@ def _job(job: Job, cell: Cell, found: CellResults, attempts: Sequence[Attempt]) 
         duration_s=fact.duration_s if fact else None,
         timeout_s=job.timeout_minutes * 60,
         current=(fact.current or "") if fact else "",
-        silent_since=_silent_since(fact),
+        idle_since=_idle_since(fact),
         idle_timeout_s=(fact.idle_timeout_s or 0.0) if fact else 0.0,
         at=_produced_at(fact, attempts),
     )
@@ -126,10 +126,10 @@ def _has_ended(job: Job, fact: JobFact | None, cell: Cell) -> bool:
     return has_finished or cell.has_reached(CellState.DIAGNOSING)
 
 
-def _silent_since(fact: JobFact | None) -> datetime | None:
-    if fact is None or not fact.silent_since_ts or fact.finished_ts is not None:
+def _idle_since(fact: JobFact | None) -> datetime | None:
+    if fact is None or not fact.idle_since_ts or fact.finished_ts is not None:
         return None
-    return datetime.fromtimestamp(fact.silent_since_ts, UTC)
+    return datetime.fromtimestamp(fact.idle_since_ts, UTC)
 
 
 def _produced_at(fact: JobFact | None, attempts: Sequence[Attempt]) -> datetime | None:

@@ -67,11 +67,11 @@ class JobFact:
     finished_ts: float | None = None
     current: str | None = None
     """The running test; empty without one."""
-    silent_since_ts: float | None = None
+    idle_since_ts: float | None = None
     """Since when the job produces no output, by the machine's clock; 0 if it produces some."""
     idle_timeout_s: float | None = None
     """Seconds of silence after which the job is ended."""
-    longest_silence_s: float | None = None
+    longest_idle_s: float | None = None
     """Without a sign of life while no test ran; known when it is over."""
     exit_code: int | None = None
     signal: int | None = None
@@ -344,8 +344,8 @@ def _read_phase(facts: Facts, event: Event) -> None:
             facts,
             JobFact(
                 event.job,
-                silent_since_ts=0.0,
-                longest_silence_s=known_of(data.get("longest_silence_s")),
+                idle_since_ts=0.0,
+                longest_idle_s=known_of(data.get("longest_idle_s")),
                 finished_ts=event.ts,
                 exit_code=whole_of(data.get("exit_code")),
                 signal=whole_of(data.get("signal")),
@@ -403,7 +403,7 @@ def _read_heartbeat(facts: Facts, event: Event) -> None:
     if job and silent_s is not None:
         since = max(event.ts - max(silent_s, 0.0), 0.0) if silent_s else 0.0
         limit_s = known_of(event.data.get("idle_timeout_s"))
-        _add_job(facts, JobFact(job, silent_since_ts=since, idle_timeout_s=limit_s))
+        _add_job(facts, JobFact(job, idle_since_ts=since, idle_timeout_s=limit_s))
 
 
 def _read_environment(facts: Facts, event: Event) -> None:

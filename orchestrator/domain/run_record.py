@@ -66,7 +66,7 @@ class JobRecord:
     timeout_s: float = 0.0
     current: str = ""
     """The running test."""
-    silent_since: datetime | None = None
+    idle_since: datetime | None = None
     """Time of its last output; None while it produces output."""
     idle_timeout_s: float = 0.0
     """Seconds of silence after which the job is ended; 0 if unknown."""
@@ -93,9 +93,9 @@ class JobRecord:
 
     def silence(self, now: datetime) -> str:
         """Return how long a job has printed nothing, with its limit; empty while the job prints."""
-        if self.silent_since is None or not self.is_running:
+        if self.idle_since is None or not self.is_running:
             return ""
-        silent_s = max((now - self.silent_since).total_seconds(), 0.0)
+        silent_s = max((now - self.idle_since).total_seconds(), 0.0)
         said = f"silent for {elapsed(silent_s)}"
         if not self.idle_timeout_s:
             return said

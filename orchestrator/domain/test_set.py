@@ -45,6 +45,11 @@ class Hook:
     file: str
 
     @property
+    def is_implemented(self) -> bool:
+        """Whether it is a hook of pytest that the file implements."""
+        return not {" ", "."} & set(self.name)
+
+    @property
     def sentence(self) -> str:
         """Describe what the file, test or option does."""
         if " " in self.name:

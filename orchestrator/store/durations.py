@@ -75,7 +75,7 @@ class DurationStore:
                 found.setdefault(job, {})[nodeid] = longest_us / 1_000_000
         return found
 
-    def longest_silences(self, product: str, jobs: Sequence[str]) -> dict[str, float]:
+    def longest_idle_times(self, product: str, jobs: Sequence[str]) -> dict[str, float]:
         """Return the longest recent silence of jobs in seconds while no test ran, by job."""
         found: dict[str, float] = {}
         with self._sessions.read() as session:
@@ -158,13 +158,13 @@ def _earlier(
 
 def _longest_silence(product: str, job: str) -> ScalarSelect[float | None]:
     newest = (
-        select(JobResultRow.longest_silence_s)
+        select(JobResultRow.longest_idle_s)
         .join(CellRow, CellRow.pk == JobResultRow.cell)
         .join(RunRow, RunRow.id == CellRow.run_id)
         .where(
             JobResultRow.job == short(job),
             func.coalesce(JobResultRow.cause, "") == "",
-            JobResultRow.longest_silence_s.is_not(None),
+            JobResultRow.longest_idle_s.is_not(None),
             CellRow.state == CellState.DONE,
             RunRow.product == product,
         )
@@ -172,4 +172,4 @@ def _longest_silence(product: str, job: str) -> ScalarSelect[float | None]:
         .limit(_RESULTS)
         .subquery()
     )
-    return select(func.max(newest.c.longest_silence_s)).scalar_subquery()
+    return select(func.max(newest.c.longest_idle_s)).scalar_subquery()

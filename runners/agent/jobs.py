@@ -253,9 +253,7 @@ class JobRun:
             "detail": verdict.detail,
             "duration_s": round(time.monotonic() - self._began_at, 3),
             "restarts": verdict.restarts,
-            "longest_silence_s": round(
-                max((w.longest_silence_s for w in self._watches), default=0.0), 1
-            ),
+            "longest_idle_s": round(max((w.longest_idle_s for w in self._watches), default=0.0), 1),
         }
         self._context.events.emit("phase", self._job.id, data)
 

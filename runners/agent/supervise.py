@@ -70,7 +70,7 @@ class Watch:
         self._own = own or (lambda pid: processes.of_job(pid, context.attempt.folder))
         self._child: Optional[subprocess.Popen[bytes]] = None
         self._heard_at = 0.0
-        self.longest_silence_s = 0.0
+        self.longest_idle_s = 0.0
         """The longest time without output or a record while no test ran."""
         self._polled_at = 0.0
         self._cleared: Set[int] = set()
@@ -143,7 +143,7 @@ class Watch:
             self._heard_at = time.monotonic()
         elif self._running() is None:
             silent_s, _ = self.silence()
-            self.longest_silence_s = max(self.longest_silence_s, silent_s)
+            self.longest_idle_s = max(self.longest_idle_s, silent_s)
         if child.poll() is not None:
             return self._natural(child.returncode)
         reason = self._why_end()

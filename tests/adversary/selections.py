@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tests.adversary.lie import Lie, one_run, suite
 from tests.adversary.scene import HONEST
 
@@ -21,7 +23,81 @@ _DROPS = "def pytest_collection_modifyitems(items):\n"
 _TELLS = "    config.hook.pytest_deselected(items=[i for i in items if 'double' in i.name])\n"
 _KEEPS = "    items[:] = [item for item in items if 'double' not in item.name]\n"
 
+_FAILS = HONEST["t/test_double.py"]
+_PASSED_OVER: Mapping[str, tuple[dict[str, str], str]] = {
+    "a folder that pytest does not enter: build": (
+        {"t/build/test_double.py": _FAILS},
+        "t/build was not looked into (norecursedirs)",
+    ),
+    "a folder that pytest does not enter: .more": (
+        {"t/.more/deep/test_double.py": _FAILS},
+        "t/.more was not looked into (norecursedirs)",
+    ),
+    "a class with the suffix Tests": (
+        {
+            "t/test_more.py": "import mylib\nclass DoubleTests:\n    def test_double(self):\n"
+            "        assert mylib.double(2) == 4\n"
+        },
+        "t/test_more.py::DoubleTests was not looked into (python_classes)",
+    ),
+    "__test__ = False on a function": (
+        {"t/test_double.py": f"{_FAILS}test_double.__test__ = False\n"},
+        "t/test_double.py::test_double was not looked into (__test__ = False)",
+    ),
+    "__test__ = False on a module": (
+        {"t/test_double.py": f"{_FAILS}__test__ = False\n"},
+        "t/test_double.py was not looked into (__test__ = False)",
+    ),
+    "a file named tests_double.py": (
+        {"t/tests_double.py": _FAILS},
+        "t/tests_double.py was not looked into (python_files)",
+    ),
+    "a test in a conftest": (
+        {"t/conftest.py": _FAILS},
+        "t/conftest.py::test_double was not looked into (python_files)",
+    ),
+    "two tests of one name": (
+        {"t/test_double.py": f"{_FAILS}def test_double(): pass\n"},
+        "t/test_double.py::test_double is lost: line 5 defines it again",
+    ),
+    "a decorator that returns nothing": (
+        {"t/test_double.py": _FAILS.replace("def", "@print\ndef")},
+        "t/test_double.py::test_double is not a function",
+    ),
+    "an assertion of a tuple": (
+        {"t/test_double.py": _FAILS.replace("mylib.double(2) == 4", "(mylib.double(2) == 4, '')")},
+        "t/test_double.py asserts a tuple, which is always true",
+    ),
+    "load_tests adds the failing test": (
+        {
+            "t/test_more.py": "import mylib, unittest\nclass Double(unittest.TestCase):\n"
+            "    def check(self): assert mylib.double(2) == 4\n"
+            "def load_tests(loader, tests, pattern):\n"
+            "    tests.addTest(Double('check'))\n    return tests\n"
+        },
+        "t/test_more.py defines load_tests, which pytest does not call",
+    ),
+    "conftest changes config.args": (
+        {
+            "t/conftest.py": "def pytest_configure(config):\n"
+            "    config.args[:] = ['t/test_rest.py']\n",
+            "t/test_double.py": _FAILS,
+        },
+        "the arguments t were changed after the start, to t/test_rest.py",
+    ),
+}
+"""By the lie's name: its files beside honest ones, and the line that shows it."""
+
 LIES = (
+    *(
+        Lie(
+            f"passed over: {name}",
+            one_run({"t/test_rest.py": _REST, **files}, only=True),
+            inherent="selection",
+            shows=line,
+        )
+        for name, (files, line) in _PASSED_OVER.items()
+    ),
     Lie("--deselect in pytest.ini", one_run(_ini("addopts = --deselect t/test_double.py"))),
     Lie("-k in pytest.ini", one_run(_ini("addopts = -k 'not double'"))),
     Lie("-k by PYTEST_ADDOPTS", one_run({}, jobs=suite(PYTEST_ADDOPTS="-k rest"))),

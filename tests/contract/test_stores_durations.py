@@ -27,7 +27,7 @@ def ran(stores, run_id, *, state=CellState.DONE, silence=0.0, slow=300.0):
     """A finished cell with a slow test, a quick one and one that hung."""
     cell_id = create(stores, run_id)[0]
     agent = Agent(stores, attempt(stores, cell_id))
-    finished = {"name": "finished", "exit_code": 0, "cause": None, "longest_silence_s": silence}
+    finished = {"name": "finished", "exit_code": 0, "cause": None, "longest_idle_s": silence}
     agent.send(
         took(agent, SLOW, slow),
         took(agent, QUICK, 1.0),
@@ -48,7 +48,7 @@ def test_only_what_came_to_its_own_end_in_finished_cells_is_known(stores):
     assert durations.long_tests(product, ["unit"]) == {"unit": {SLOW: 300.0}}
     assert durations.long_tests(product, ["other"]) == {}
     assert durations.long_tests("another", ["unit"]) == {}
-    assert durations.longest_silences(product, ["unit"]) == {"unit": 150.0}
+    assert durations.longest_idle_times(product, ["unit"]) == {"unit": 150.0}
 
 
 def ran_quickly(stores, run_id, job="unit", *, skip="", quick=1.0):
@@ -58,7 +58,7 @@ def ran_quickly(stores, run_id, job="unit", *, skip="", quick=1.0):
     said = took(agent, QUICK, quick)
     if skip:
         said += took(agent, skip, 0.0, "skipped", longrepr="no GPU")
-    finished = {"name": "finished", "exit_code": 0, "cause": None, "longest_silence_s": 1.0}
+    finished = {"name": "finished", "exit_code": 0, "cause": None, "longest_idle_s": 1.0}
     agent.send(said, agent.line("phase", job, **finished))
     brought_to(stores, cell_id, CellState.RELEASING)
     stores.cells.conclude(cell_id, Cause(Outcome.PASSED, ""), at=NOW)
@@ -70,7 +70,7 @@ def test_a_slow_test_that_newer_runs_leave_out_is_remembered(stores):
         ran_quickly(stores, f"run-{number:02}", "other", skip=SLOW)
     durations = stores.durations
     assert durations.long_tests(product, ["unit"]) == {"unit": {SLOW: 300.0}}
-    assert durations.longest_silences(product, ["unit", "other"]) == {"unit": 150.0, "other": 1.0}
+    assert durations.longest_idle_times(product, ["unit", "other"]) == {"unit": 150.0, "other": 1.0}
 
 
 def test_only_the_newest_twenty_results_of_a_test_count(stores):
@@ -133,4 +133,4 @@ def test_the_slowest_tests_of_a_run_are_told_with_what_they_took_before(stores):
 
 def test_a_job_may_have_the_name_of_a_keyword(stores) -> None:
     jobs = ["nothing", "select", "order", "x" * 80, *(f"job-{number}" for number in range(250))]
-    assert stores.durations.longest_silences("proof", jobs) == {}
+    assert stores.durations.longest_idle_times("proof", jobs) == {}

@@ -445,7 +445,7 @@ class MemoryOrphans:
 class NoDurations:
     """Nothing ran before."""
 
-    def longest_silences(self, product: str, jobs: Sequence[str]) -> dict[str, float]:
+    def longest_idle_times(self, product: str, jobs: Sequence[str]) -> dict[str, float]:
         return {}
 
     def long_tests(self, product: str, jobs: Sequence[str]) -> dict[str, dict[str, float]]:

@@ -11,7 +11,8 @@ from tests.integration.agent_machine import Evidence, laid_out, machine_at
 
 FILES = {
     "pytest.ini": "[pytest]\nmarkers = slow\naddopts = -m 'not slow' --deselect t/test_a.py::test_b"
-    " --ignore=t/test_away.py --continue-on-collection-errors\nnorecursedirs = gpu\n",
+    " --ignore=t/test_away.py --continue-on-collection-errors\n"
+    "norecursedirs = gpu build dist venv node_modules\n",
     "t/test_a.py": "import pytest\ndef test_a(): pass\ndef test_b(): pass\ndef test_key(): pass\n"
     "@pytest.mark.slow\ndef test_slow(): pass\ndef test_said(): pass\n",
     "t/test_module.py": "import pytest\npytest.skip('no device', allow_module_level=True)\n"
@@ -29,6 +30,46 @@ FILES = {
     "    items[:] = [each for each in items if each.name != 'test_silent']\n",
     "u/test_u.py": "def test_u(): pass\ndef test_silent(): pass\n",
     "u/test_left.py": "def test(): pass\n",
+}
+PASSED_OVER = {
+    "build/test_beside.py": "def test(): assert 0\n",
+    "tests_beside.py": "def test(): assert 0\n",
+    "w/conftest.py": "import pytest\ndef test_here(): assert 0\n"
+    "@pytest.fixture\ndef test_it(): pass\n"
+    "def pytest_configure(config): config.args[:] = ['w']\n",
+    "w/build/lib/test_built.py": "def test(): assert 0\n",
+    "w/dist/notes.txt": "",
+    "w/venv/pyvenv.cfg": "",
+    "w/venv/lib/test_other.py": "def test(): assert 0\n",
+    "w/node_modules/gyp/package.json": "",
+    "w/node_modules/gyp/test_gyp.py": "def test(): assert 0\n",
+    "w/tests_more.py": "def test(): assert 0\n",
+    "w/testing.py": "def ask(): pass\n",
+    "w/mixin_tests.py": "class Mixin:\n    def test_mixed(self): pass\n",
+    "w/test_off.py": "__test__ = False\ndef test(): assert 0\n",
+    "w/test_w.py": """
+import sys
+from pathlib import Path
+sys.path.insert(0, str(Path(__file__).parent))
+from mixin_tests import Mixin
+def test_twice(): assert 0
+def test_twice(): pass
+def forgets(function): pass
+@forgets
+def test_forgotten(): assert 0
+def test_tuple(): assert (1 == 2, "said")
+def test_off(): assert 0
+test_off.__test__ = False
+class BaseTests:
+    def test_base(self): pass
+class TestBase(BaseTests, Mixin): pass
+class ScaleTests:
+    def test_suffix(self): assert 0
+class TestOff:
+    __test__ = False
+    def test_off(self): assert 0
+def load_tests(loader, tests, pattern): return tests
+""",
 }
 
 
@@ -51,7 +92,12 @@ def ran(tmp_path_factory: pytest.TempPathFactory, lean: str) -> Evidence:
         ),
         {"id": "only", "pytest": ["v"], "only": [ONLY]},
         {"id": "skips", "pytest": ["v"], "skip": [ONLY]},
+        *(
+            {"id": f"over-{name}", "pytest": [*workers, "w", "v"]}
+            for name, workers in WORKERS.items()
+        ),
     ]
+    files.update(PASSED_OVER)
     payload = laid_out(tmp_path_factory.mktemp("payload"), files)
     with machine_at(tmp_path_factory.mktemp("machine") / "base") as machine:
         return machine.run(payload, python=lean, jobs=jobs)
@@ -100,3 +146,32 @@ def test_what_the_agent_leaves_out_is_nobodys_deselecting(
 ) -> None:
     told = set_of(ran, job)
     assert (told["collected"], told["deselected"]) == (collected, [])
+
+
+@pytest.mark.parametrize("job", WORKERS)
+def test_what_has_a_usual_name_and_is_passed_over_is_told(ran: Evidence, job: str) -> None:
+    told = set_of(ran, f"over-{job}")
+    (manifest,) = ran.of("manifest", f"over-{job}")
+    assert manifest["tests"] == [
+        "w/test_w.py::test_twice",
+        "w/test_w.py::test_tuple",
+        "w/test_w.py::TestBase::test_mixed",
+        "w/test_w.py::TestBase::test_base",
+    ]
+    assert told["ignored"] == [
+        ["w/build", "norecursedirs"],
+        ["w/conftest.py::test_here", "python_files"],
+        ["w/test_off.py", "__test__ = False"],
+        ["w/test_w.py::ScaleTests", "python_classes"],
+        ["w/test_w.py::TestOff", "__test__ = False"],
+        ["w/test_w.py::test_off", "__test__ = False"],
+        ["w/tests_more.py", "python_files"],
+    ]
+    rows = [row for row in told["hooks"] if not row[0].startswith("pytest_")]
+    assert sorted(rows) == [
+        ["asserts a tuple, which is always true", "w/test_w.py"],
+        ["defines load_tests, which pytest does not call", "w/test_w.py"],
+        ["is lost: line 7 defines it again", "w/test_w.py::test_twice"],
+        ["is not a function", "w/test_w.py::test_forgotten"],
+        ["were changed after the start, to w", "the arguments w v"],
+    ]

@@ -280,7 +280,12 @@ def test_what_can_change_outcomes_has_a_line_of_its_own(
     inputs = {
         "deselected": [{"by": "-k", "count": 2, "asked": True, "tests": []}],
         "modules": [{"path": "m.py", "why": "no triton"}],
-        "hooks": [{"name": "pytest_runtest_makereport", "file": "conftest.py"}],
+        "hooks": [
+            {"name": "pytest_runtest_makereport", "file": "conftest.py"},
+            {"name": "pytest_sessionfinish", "file": "plugin.py"},
+            {"name": "pytest_runtest_call", "file": "conftest.py"},
+            {"name": "mylib.double", "file": "conftest.py"},
+        ],
     }
     level = {"id": "payload_level", "kind": "payload_level", "blocking": False, "inputs": {}}
     level |= {"outcome": "unknown", "sentence": f"The payload sha256:{'ab' * 32} is untrusted."}
@@ -298,7 +303,12 @@ def test_what_can_change_outcomes_has_a_line_of_its_own(
     assert "skips/here says so." in lines
     assert "selection/unit@here: -k deselected 2 tests" in lines
     assert "selection/unit@here: m.py skipped itself as a whole (no triton)" in lines
-    assert "selection/unit@here: conftest.py implements pytest_runtest_makereport" in lines
+    assert (
+        "selection/unit@here: conftest.py implements pytest_runtest_makereport and 1 more hook"
+        in lines
+    )
+    assert "selection/unit@here: plugin.py implements pytest_sessionfinish" in lines
+    assert "selection/unit@here: conftest.py replaces mylib.double" in lines
     assert "unknown payload_level The payload sha256:abababababab is untrusted." in lines
 
 

@@ -98,8 +98,12 @@ _COUNT = re.compile(
 )
 _NUMBER = r"\d{1,3}(?:,\d{3}){1,2}|\d{1,7}"
 _OF = rf"(?P<passed>{_NUMBER})\s?(?:/|(?:out\s)?of)\s?(?P<total>{_NUMBER})"
+_FIGURE = r"(?!\W{0,8}(?:accuracy|recall|precision|score|coverage|top[- ]?\d))"
+"""What is measured of a model is no number of tests."""
 _SHARES = tuple(
-    re.compile(rf"^\W{{0,8}}(?:[a-z][a-z ]{{0,30}}:\W{{0,9}})?{form}\W{{0,8}}$", re.IGNORECASE)
+    re.compile(
+        rf"^{_FIGURE}\W{{0,8}}(?:[a-z][a-z ]{{0,30}}:\W{{0,9}})?{form}\W{{0,8}}$", re.IGNORECASE
+    )
     for form in (
         rf"{_OF}\s(?:[\w-]{{1,30}}\s){{0,3}}(?:passed|ok|succeeded|successful)",
         rf"(?:passed|succeeded):?\s{{0,9}}{_OF}(?:\s[\w-]{{1,30}}){{0,2}}",
@@ -168,7 +172,7 @@ class _Read:
 
     def take(self, line: str) -> None:
         line = _STAMP.sub("", line)
-        if mark := _ANY_MARK.match(line):
+        if (mark := _ANY_MARK.match(line)) and not mark["said"].startswith("="):
             self._take_mark(mark["word"].upper(), line)
         elif summed := RESULTS.match(line):
             short = int(summed["total"]) - int(summed["passed"])

@@ -82,7 +82,7 @@ def idle_timeouts(stores: Stores, now: AttemptState) -> Mapping[str, IdleTimeout
     }
     others = [name for name in jobs if name not in found]
     product, durations = now.spec.manifest.name, stores.durations
-    silences = durations.longest_silences(product, others)
+    silences = durations.longest_idle_times(product, others)
     tests = durations.long_tests(product, others)
     for name in others:
         silence_s = _MARGIN * silences.get(name, 0.0)

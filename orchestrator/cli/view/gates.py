@@ -184,8 +184,14 @@ def _had(rule: RuleResult) -> Iterator[str]:
         yield f"{row.get('path')} skipped itself as a whole ({row.get('why')})"
     for row in _rows(rule, "ignored"):
         yield f"{row.get('path')} was not looked into ({row.get('why')})"
+    hooks: dict[tuple[str, bool], list[Hook]] = {}
     for row in _rows(rule, "hooks"):
-        yield Hook(name=str(row.get("name")), file=str(row.get("file"))).sentence
+        hook = Hook(name=str(row.get("name")), file=str(row.get("file")))
+        hooks.setdefault((hook.file, hook.is_implemented), []).append(hook)
+    for (_, is_implemented), same in hooks.items():
+        shown = same[:1] if is_implemented else same
+        more = f" and {plural(len(same) - 1, 'more hook')}" if len(same) > len(shown) else ""
+        yield from (f"{one.sentence}{more}" for one in shown)
 
 
 def _print_rest(session: Session, verdict: Verdict, *, every: bool) -> None:

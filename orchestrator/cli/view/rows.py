@@ -43,7 +43,7 @@ def job_left_s(job: JobRecord, now: datetime) -> float | None:
     The end is unknown once every test has reported or should have, and while the job is silent.
     """
     counts = job.counts
-    if not job.is_running or job.silent_since is not None or reported(counts) < _ENOUGH_TESTS:
+    if not job.is_running or job.idle_since is not None or reported(counts) < _ENOUGH_TESTS:
         return None
     seconds = since(job.started_at, now)
     if seconds < _ENOUGH_S:

@@ -151,9 +151,9 @@ class JobResultRow(TableBase):
     started_ts: Mapped[float | None] = mapped_column(Float(53))
     finished_ts: Mapped[float | None] = mapped_column(Float(53))
     current: Mapped[str | None]
-    silent_since_ts: Mapped[float | None] = mapped_column(Float(53))
+    idle_since_ts: Mapped[float | None] = mapped_column(Float(53))
     idle_timeout_s: Mapped[float | None] = mapped_column(Float(53))
-    longest_silence_s: Mapped[float | None] = mapped_column(Float(53))
+    longest_idle_s: Mapped[float | None] = mapped_column(Float(53))
     exit_code: Mapped[int | None]
     signal: Mapped[int | None]
     cause: Mapped[str | None]

@@ -7,10 +7,12 @@ import fnmatch
 import os
 import sys
 from pathlib import Path
-from types import FunctionType
-from typing import Any, Callable, Dict, Generator, List
+from types import FunctionType, ModuleType
+from typing import Any, Callable, Dict, Generator, Iterator, List, Sequence, Set, Tuple
 
 import pytest
+import seatrial_uncollected
+from _pytest.doctest import DoctestModule
 
 Write = Callable[[Dict[str, Any]], None]
 
@@ -18,6 +20,8 @@ _NAMED = 200
 _USUAL = ("__pycache__", ".*", "*.egg", "_darcs", "build", "CVS", "dist", "node_modules", "venv",
           "{arch}")  # fmt: skip
 """Folders that pytest ignores by default."""
+_PARSED_BYTES = 300_000
+"""Maximum size of all sources that are parsed: about 50 ms."""
 _OPTIONS = {
     "deselect_by_keyword": "-k",
     "deselect_by_mark": "-m",
@@ -31,7 +35,12 @@ class CollectionRecorder:
     """Records the collection of the process that writes the manifest."""
 
     def __init__(
-        self, config: pytest.Config, write: Write, name: Callable[[str], str], own: str
+        self,
+        config: pytest.Config,
+        write: Write,
+        name: Callable[[str], str],
+        own: str,
+        arguments: Sequence[str],
     ) -> None:
         """Prepare to follow.
 
@@ -40,6 +49,7 @@ class CollectionRecorder:
             write: Receives the record.
             name: Returns a node id in the form that evidence has.
             own: File whose deselections are the agent's: tests that have results already.
+            arguments: Paths that pytest was started with.
         """
         self._config = config
         self._write = write
@@ -50,16 +60,31 @@ class CollectionRecorder:
         self._modules: Dict[str, str] = {}
         self._hidden: List[str] = []
         self._ignored: Dict[str, str] = {}
+        self._arguments = list(arguments)
+        self._collectors: List[pytest.Module] = []
+        self._alike: List[Path] = []
+        self._classes: Set[int] = set()
+        self._files: Set[str] = set()
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_ignore_collect(self, collection_path: Path) -> Generator[None, Any, None]:
         """Record ignored paths that may contain tests."""
         outcome = yield
+        if not self._is_asked_for(collection_path):
+            return
         if outcome.get_result():
             if self._might_hold_tests(collection_path):
                 self._ignored[self._place(str(collection_path))] = self._option_of(collection_path)
         elif self._is_passed_over(collection_path):
             self._ignored[self._place(str(collection_path))] = "python_files"
+        elif self._is_alike(collection_path):
+            self._alike.append(collection_path)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collectstart(self, collector: pytest.Collector) -> None:
+        """Keep the modules, to search them for tests that were lost."""
+        if isinstance(collector, pytest.Module) and not isinstance(collector, DoctestModule):
+            self._collectors.append(collector)
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_pycollect_makeitem(
@@ -79,6 +104,11 @@ class CollectionRecorder:
     def pytest_itemcollected(self, item: pytest.Item) -> None:
         """Count a test before a plugin can drop it."""
         self._seen[self._name(item.nodeid)] = None
+        owner = getattr(item, "cls", None)
+        if isinstance(owner, type) and id(owner) not in self._classes:
+            self._classes.update(map(id, owner.__mro__))
+        code = getattr(getattr(item, "function", None), "__code__", None)
+        self._files.add(str(getattr(code, "co_filename", "")))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_deselected(self, items: List[pytest.Item]) -> None:
@@ -103,9 +133,73 @@ class CollectionRecorder:
         kept = {self._name(item.nodeid) for item in session.items}
         gone = [test for test in self._seen if test not in kept]
         line: Dict[str, Any] = {"record": "collected", "deselected": self._causes(gone)}
+        self._find_uncollected()
+        rows = [*self._lost(), *self._changed_arguments()][:_NAMED]
+        if rows:
+            self._write({"record": "hooks", "hooks": rows})
         line["modules"] = sorted(self._modules.items())[:_NAMED]
         line["ignored"] = sorted(self._ignored.items())[:_NAMED]
         self._write({**line, "hidden": sorted(self._hidden)[:_NAMED]})
+
+    def _find_uncollected(self) -> None:
+        """Add files, classes and functions with a usual name that pytest passes over."""
+        for path in self._alike[:_NAMED]:
+            if str(path) not in self._files and seatrial_uncollected.file_defines_tests(path):
+                self._ignored[self._place(str(path))] = "python_files"
+        modules = [(one.nodeid, module) for one, module in self._imported()]
+        files = {str(module.__file__) for _, module in modules}
+        conftests = [
+            (self._place(str(plugin.__file__)), plugin)
+            for plugin in self._config.pluginmanager.get_plugins()
+            if type(plugin) is ModuleType and Path(str(plugin.__file__)).name == "conftest.py"
+        ]
+        for nodeid, module in modules:
+            if getattr(module, "__test__", True):
+                self._ignore_definitions(nodeid, module)
+            else:
+                self._ignored[self._name(nodeid)] = "__test__ = False"
+        for nodeid, module in conftests:
+            if str(module.__file__) not in files:
+                self._ignore_definitions(nodeid, module, is_ignored=True)
+
+    def _ignore_definitions(
+        self, nodeid: str, module: ModuleType, *, is_ignored: bool = False
+    ) -> None:
+        for path, why in seatrial_uncollected.uncollected_definitions(
+            module, self._classes, is_ignored=is_ignored
+        ):
+            self._ignored.setdefault(self._name("::".join((nodeid, *path))), why)
+
+    def _lost(self) -> Iterator[List[str]]:
+        """Yield, like hooks, the tests of a module that its own source loses."""
+        left = _PARSED_BYTES
+        for collector, module in self._imported():
+            nodeid = collector.nodeid
+            if type(vars(module).get("load_tests")) is FunctionType:
+                yield ["defines load_tests, which pytest does not call", self._name(nodeid)]
+            try:
+                source = Path(str(module.__file__)).read_bytes()
+            except OSError:
+                continue
+            if not seatrial_uncollected.is_suspect(module, source.decode("utf-8", "replace")):
+                continue
+            left -= len(source)
+            if left < 0:
+                yield ["may define a test twice: too much source to be parsed", self._name(nodeid)]
+                continue
+            for path, how in seatrial_uncollected.lost_definitions(module, source):
+                yield [how, self._name("::".join((nodeid, *path)))]
+
+    def _changed_arguments(self) -> Iterator[List[str]]:
+        if list(self._config.args) != self._arguments:
+            now, then = " ".join(self._config.args), " ".join(self._arguments)
+            yield [self._name(f"were changed after the start, to {now}"), f"the arguments {then}"]
+
+    def _imported(self) -> Iterator[Tuple[pytest.Module, ModuleType]]:
+        for collector in self._collectors:
+            module = getattr(collector, "_obj", None)
+            if isinstance(module, ModuleType) and getattr(module, "__file__", None):
+                yield collector, module
 
     def _causes(self, gone: List[str]) -> List[Dict[str, Any]]:
         causes: Dict[str, List[str]] = {}
@@ -148,17 +242,33 @@ class CollectionRecorder:
             return self._name(file[len(root) + 1 :])
         return self._name(file.rpartition("site-packages" + os.sep)[2])
 
+    def _is_asked_for(self, path: Path) -> bool:
+        """Return whether a path is below pytest's arguments: it lists their parents' files, too."""
+        session: Any = self._config.pluginmanager.get_plugin("session")
+        asked = session._initialpaths  # noqa: SLF001 - of every pytest since 7
+        return path in asked or any(folder in asked for folder in path.parents)
+
     def _might_hold_tests(self, path: Path) -> bool:
+        patterns = [str(one) for one in self._config.getini("python_files")]
         if path.is_dir():
-            return not any(fnmatch.fnmatch(path.name, usual) for usual in _USUAL)
-        patterns = self._config.getini("python_files")
+            if (path / "pyvenv.cfg").exists() or path.name == "__pycache__":
+                return False
+            usual = any(fnmatch.fnmatch(path.name, usual) for usual in _USUAL)
+            names = (*seatrial_uncollected.USUAL_FILES, *patterns)
+            return not usual or seatrial_uncollected.holds_test_files(path, names)
         return any(fnmatch.fnmatch(path.name, pattern) for pattern in patterns)
 
     def _is_passed_over(self, path: Path) -> bool:
         """Return whether a file has a usual name for tests that the settings do not match."""
         if path.suffix != ".py" or self._might_hold_tests(path):
             return False
-        return any(fnmatch.fnmatch(path.name, usual) for usual in ("test_*.py", "*_test.py"))
+        return any(fnmatch.fnmatch(path.name, usual) for usual in seatrial_uncollected.USUAL_FILES)
+
+    def _is_alike(self, path: Path) -> bool:
+        """Return whether a file has a name like a usual one, and pytest does not collect it."""
+        if path.suffix != ".py" or self._might_hold_tests(path):
+            return False
+        return seatrial_uncollected.is_alike(path.name)
 
     def _option_of(self, path: Path) -> str:
         for option in ("ignore", "ignore_glob"):

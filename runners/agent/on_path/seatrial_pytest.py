@@ -55,9 +55,16 @@ _IDLE = {
     "PytestCollectionWarning": "has a test class that pytest cannot collect",
 }
 """Notes on tests that passed, by the class of pytest's warning."""
-_IDLE_COROUTINE = "has a coroutine that was never awaited"
-_NEVER_AWAITED = re.compile(r"^coroutine .{1,500} was never awaited")
+_IDLE_TEXTS = (
+    (
+        re.compile(r"^coroutine .{1,500} was never awaited"),
+        "has a coroutine that was never awaited",
+    ),
+    (re.compile("^assertion is always true"), "asserts a tuple, which is always true"),
+)
+"""The same by the warning's text."""
 _SHOWN = 50
+_ARGUMENTS: List[str] = []
 _LOST = "???"
 """The phase that pytest-xdist reports for a test whose worker is lost."""
 _POISON = re.compile(
@@ -67,6 +74,13 @@ _POISON = re.compile(
     r"|Triton Error \[(?:CUDA|HIP)\]: (?:an illegal memory access|device-side assert)"
     r"|(?:Accelerator device|Core) halted"
 )
+
+
+@pytest.hookimpl(tryfirst=True, hookwrapper=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, Any, None]:
+    """Note pytest's arguments before the conftests can change them."""
+    _ARGUMENTS[:] = config.args
+    yield
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -84,7 +98,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(prover, "seatrial-prover")
     config.pluginmanager.register(Retries(records), "seatrial-retries")
     if first:
-        collected = CollectionRecorder(config, records.write, name, __file__)
+        collected = CollectionRecorder(config, records.write, name, __file__, _ARGUMENTS)
         config.pluginmanager.register(collected, "seatrial-collected")
     if worker is None:
         config.pluginmanager.register(Recorder(records, config, collector), "seatrial-recorder")
@@ -240,7 +254,8 @@ class Recorder:
     def pytest_warning_recorded(self, warning_message: Any, nodeid: str) -> None:  # noqa: ANN401 - of `warnings`
         """Keep warnings that a test asserts nothing, or was not collected."""
         kind, text = warning_message.category.__name__, str(warning_message.message)
-        said = _IDLE.get(kind) or (_IDLE_COROUTINE if _NEVER_AWAITED.search(text) else None)
+        by_text = (note for pattern, note in _IDLE_TEXTS if pattern.search(text))
+        said = _IDLE.get(kind) or next(by_text, None)
         if said:
             file = seatrial_origins.below_payload(str(warning_message.filename))
             place = nodeid if "::" in nodeid else file

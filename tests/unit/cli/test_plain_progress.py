@@ -127,7 +127,7 @@ def test_hostile_names_stay_on_their_line() -> None:
 def test_a_pulse_of_a_silent_job_says_when_it_is_ended_and_guesses_no_end() -> None:
     teller = PlainTeller()
     going = runs.going("moe", started_at=runs.at(0), current="test_a.py::test_b")
-    silent = going | {"silent_since": runs.at(31), "idle_timeout_s": 180.0}
+    silent = going | {"idle_since": runs.at(31), "idle_timeout_s": 180.0}
     tell(teller, one("running", silent), 35)
     [line] = tell(teller, one("running", silent), 156)
     assert line == (

@@ -293,8 +293,8 @@ def test_a_heartbeat_tells_since_when_a_job_is_silent() -> None:
     quiet = event(100, "heartbeat", {"job": "j", "silent_s": 40.0, "idle_timeout_s": 180}, job=None)
     heard = event(105, "heartbeat", {"job": "j", "silent_s": 0.0}, job=None)
     usual = event(110, "heartbeat", {"job": "j", "test": "t"}, job=None)
-    assert fold([quiet]).jobs["j"] == JobFact("j", silent_since_ts=60.0, idle_timeout_s=180.0)
-    assert fold([quiet, heard]).jobs["j"].silent_since_ts == 0.0
+    assert fold([quiet]).jobs["j"] == JobFact("j", idle_since_ts=60.0, idle_timeout_s=180.0)
+    assert fold([quiet, heard]).jobs["j"].idle_since_ts == 0.0
     assert fold([usual]).jobs == {}
 
 

@@ -130,6 +130,8 @@ from orchestrator.adapters.result_parsers.self_report import read_self_report
         ),
         ("  2 passing (4ms)\n  1 failing\n", "1 failing"),
         ("  2 passing (4ms)\n", ""),
+        ("Accuracy: 95/100 passed\n", ""),
+        ("[PASS] = fine\n[FAIL] = broken\n[PASS] converges\n", ""),
     ],
 )
 def test_a_line_that_speaks_of_failure_is_found(output: str, line: str):
