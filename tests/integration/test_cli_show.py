@@ -272,7 +272,8 @@ def test_an_unusable_variable_is_a_sentence(
 ) -> None:
     monkeypatch.setenv("SEATRIAL_URL", "nonsense")
     assert main(CommandWiring(), ["runs"]) == 2
-    assert capsys.readouterr().err == "SEATRIAL_URL must look like https://host:port\n"
+    wanted = "SEATRIAL_URL must look like https://host:port, not 'nonsense'\n"
+    assert capsys.readouterr().err == wanted
 
 
 @pytest.mark.parametrize(

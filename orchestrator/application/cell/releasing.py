@@ -103,7 +103,9 @@ def _terminate_lease(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
         return False
     provider = deps.provider(lease.provider)
     try:
-        require_machine_of(lease, provider.inspect(lease.machine_id), deps.identity.project)
+        machine = provider.inspect(lease.machine_id)
+        require_machine_of(lease, machine, deps.identity.project)
+        lease = note_still_ordered(deps, lease, machine, at=deps.clock.now())
         provider.terminate(lease.machine_id)
     except MachineError as error:
         logger.warning("lease %s: not terminated yet: %s", lease.id, error)
