@@ -16,9 +16,9 @@ class SignInLink:
     """A secret that stands for a token at one sign-in; it is in this process only."""
 
     until: datetime
-    secret: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+    secret: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
     """Of the link."""
-    _token: str = ""
+    _token: str = field(default="", repr=False)
     _lock: Lock = field(default_factory=Lock)
 
     @classmethod

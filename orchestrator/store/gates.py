@@ -194,7 +194,7 @@ class GateStore(VerdictLines):
 
         Args:
             product: Of the runs.
-            since: Finished ones ended then or later,
+            since: Finished ones ended then or later, others were launched then or later,
             until: and then or earlier.
         """
         failed = exists().where(CellRow.run_id == RunRow.id, CellRow.outcome.in_(_FAILED))
@@ -206,10 +206,11 @@ class GateStore(VerdictLines):
         )
         is_over = RunRow.state == RunState.FINISHED
         ended_then = RunRow.finished_at.between(since, until)
+        goes_on = and_(not_(is_over), RunRow.created_at.between(since, until))
         query = (
             select(RunRow.id)
             .where(RunRow.product == product)
-            .where(or_(and_(is_over, ended_then, failed), and_(not_(is_over), failing)))
+            .where(or_(and_(is_over, ended_then, failed), and_(goes_on, or_(failed, failing))))
             .order_by(RunRow.id)
         )
         with self._sessions.read() as session:

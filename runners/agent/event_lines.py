@@ -131,6 +131,8 @@ def _outside(line: Fields, data: Fields) -> str:
     if "expected" not in data:
         return ""  # the limit that the job itself compared with
     value, expected = _truth(data["value"]), _truth(data["expected"])
+    if isinstance(value, str) and value == expected:
+        return ""
     if isinstance(value, bool) or isinstance(expected, bool):
         return "" if value == expected else f"{value!r} is not {expected!r}"
     return _distance_problem(data)

@@ -85,6 +85,12 @@ class Files:
                 )
         return None
 
+    def tops(self) -> List[str]:
+        """Return the top-level names that it can be imported by; ``*`` if its files do not tell."""
+        first = {path.split("/")[0].split(".")[0] for path in self.digests}
+        named = sorted(name for name in first if name.isidentifier() and "__editable__" not in name)
+        return named or ["*"]
+
     def byte_code_digest(self) -> str:
         """Return a digest that shows a test process whether the byte code is still the installer's.
 

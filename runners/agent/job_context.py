@@ -143,12 +143,19 @@ class JobContext:
         Called once, after the last process has ended. Suites report theirs with their records.
         """
         problems: List[Dict[str, str]] = []
+        refused = ""
         try:
             for _, line, wrong in self._modules.drain():
-                problems += origin_problems(line or {"problems": wrong})
+                problems += origin_problems(line) if line is not None else []
+                if wrong:
+                    text = f"a line of $SEATRIAL_MODULES is not read: {wrong}"
+                    self.context.events.log("warning", text, self.job.id)
+            refused = self._modules.lost
         except ValueError as error:
-            text = f"something else wrote into $SEATRIAL_MODULES: {error}"
-            return RecordsRefusal("forged_records", f"{text}. Fix: let nothing write there")
+            refused = f"has a line that no process of Python wrote ({error})"
+        if refused:
+            text = f"$SEATRIAL_MODULES {refused}. Fix: let nothing write there"
+            return RecordsRefusal("forged_records", text)
         return refusal_of(problems)
 
     def _unread(self, text: str) -> None:
@@ -179,6 +186,7 @@ class JobContext:
                     "SEATRIAL_PAYLOAD": str(self.context.attempt.payload),
                     "SEATRIAL_SUBJECT": subject.distribution,
                     "SEATRIAL_SUBJECT_HOME": str(each.home),
+                    "SEATRIAL_SUBJECT_TOPS": " ".join(each.tops()),
                 }
         return {}
 

@@ -24,6 +24,8 @@ _FOR_TURNS = 0.9
 """Share of a paired job's time for its turns; the rest is for the end of the subject's arm."""
 LEFT_BEHIND = "processes-left-behind"
 """The failed check of a command that ended before processes that it had started."""
+_AFTERGLOW_S = 8.0
+"""As `Watch.afterglow_s` of a command: PyTorch's workers look for their parent every 5 s."""
 _NAMED = 5
 """Maximum number of changed payload files that are named."""
 
@@ -192,6 +194,7 @@ class JobRun:
         python = str(self._context.attempt.python)
         argv = [word.replace("{python}", python) for word in job_context.job.command or ()]
         watch = self._watch(job_context, poll=job_context.checks.poll, running=lambda: None)
+        watch.afterglow_s = _AFTERGLOW_S
         ended = self._process(watch, argv, job_context.env)
         verdict = JobExit(ended.exit_code, ended.signal, ended.cause, ended.detail, 0)
         if watch.left_behind and ended.cause is None:

@@ -63,12 +63,20 @@ _CANDIDATES: Tuple[Tuple[str, Pattern[str]], ...] = (
 )
 
 
+_WITH_VALUE = frozenset(
+    ("-k", "-m", "-p", "-n", "-o", "-W", "--ignore", "--ignore-glob", "--deselect")
+)
+"""Options of pytest whose value can look like a path."""
+
+
 def config_file(root: Path, arguments: Sequence[str] = ()) -> Optional[Path]:
     """Return the payload's own pytest configuration, as pytest finds it without the agent.
 
     It looks in the deepest folder that all arguments share, then in those above it.
     """
-    named = [root / word.partition("::")[0] for word in arguments if not word.startswith("-")]
+    values = {place + 1 for place, word in enumerate(arguments) if word in _WITH_VALUE}
+    words = (word for place, word in enumerate(arguments) if place not in values)
+    named = [root / word.partition("::")[0] for word in words if not word.startswith("-")]
     asked = [os.path.normpath(path) for path in named if path.exists()]
     shared = Path(os.path.commonpath(asked)) if asked else root
     folder = shared if shared.is_dir() else shared.parent

@@ -21,7 +21,7 @@ _LOOK_S = 0.2
 _SOURCES_S = 0.1
 _DUMP_S = 3.0
 _DRAIN_S = 5.0
-_AFTERGLOW_S = 3.0
+_AFTERGLOW_S = 0.5
 _HURRIED_GRACE_S = 1.0
 _OOM_SCORE = "500"
 
@@ -74,6 +74,8 @@ class Watch:
         """The longest time without output or a record while no test ran."""
         self._polled_at = 0.0
         self._cleared: Set[int] = set()
+        self.afterglow_s = _AFTERGLOW_S
+        """Time for processes to end that outlive the main process."""
         self.left_behind = ""
         """Which processes outlived the main process and were ended, for a person."""
         self._oom_kills = oom_kills()
@@ -252,7 +254,7 @@ class Watch:
 
     def _left_behind(self, child: subprocess.Popen[bytes]) -> Set[int]:
         """Return the processes that outlive the main process, after a moment to end."""
-        deadline = time.monotonic() + _AFTERGLOW_S
+        deadline = time.monotonic() + self.afterglow_s
         while self._all_of(child.pid) and time.monotonic() < deadline:
             self._output.pump(0.05)
             processes.reap()

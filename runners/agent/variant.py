@@ -181,7 +181,9 @@ class Overlay:
     def _write_overlay(self, paths: Sequence[str]) -> None:
         calls = "".join(f"; site.addsitedir({path!a})" for path in paths)
         script = str(on_path() / "seatrial_modules.py")
-        report = f"exec(open({script!a}).read(), {{'__file__': {script!a}}})"
+        loader = "__import__('_frozen_importlib_external').SourceFileLoader"
+        source = f"{loader}('seatrial_modules', {script!a}).get_data({script!a})"
+        report = f"exec({source}, {{'__file__': {script!a}}})"
         asked = "import os; 'SEATRIAL_SUBJECT_HOME' in os.environ"
         overlay = f"import site{calls}\n{asked} and {report}\n"
         for folder in self._attempt.venv.glob("lib/python3*/site-packages"):

@@ -113,6 +113,8 @@ def test_a_failure_counts_while_its_run_goes_on(context, stores) -> None:
     assert failed_first(context, "run-1") == []
     agent.send(agent.test("a", "failed", longrepr="E   ValueError: 3"))
     assert failed_first(context, "run-1") == [("a", "run-2")]
+    context.clock = SimpleNamespace(now=lambda: after(365 * 86400))
+    assert failed_first(context, "run-1") == []  # it was launched too long ago
 
 
 def test_an_attempt_that_was_lost_while_jobs_could_run_is_told(context, stores) -> None:

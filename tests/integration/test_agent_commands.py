@@ -15,6 +15,7 @@ from tests.integration.agent_machine import (
     laid_out,
 )
 from tests.integration.test_agent_environment import wheel
+from tests.integration.wheel_making import wheel_bytes
 
 FAKE = "answer = 43\n"
 SHADOW = {"demos/tool/__init__.py": "", "demos/tool/part.py": FAKE}
@@ -63,10 +64,11 @@ def test_a_command_with_the_installed_subject_counts(
     """Its helpers are the payload's, and what it starts may know nothing of the environment."""
     demo = (
         "import os, subprocess, sys, helper, tool.part\n"
-        "for flags in ([], ['-I'], ['-S']):\n"
-        "    done = subprocess.run([sys.executable, *flags, '-c', ''], capture_output=True, env={\n"
-        "        'PYTHONPATH': '', 'SEATRIAL_MODULES': os.environ['SEATRIAL_MODULES']})\n"
-        "    print(done.stderr.decode(), end='')\n"
+        "for flags in ([], ['-I'], ['-S'], ['-W', 'error'], ['-X', 'dev']):\n"
+        "    for env in ({'PYTHONPATH': ''}, {**os.environ, 'PYTHONPATH': ''}):\n"
+        "        ask = [sys.executable, *flags, '-c', 'import tool.part']\n"
+        "        done = subprocess.run(ask, capture_output=True, env=env)\n"
+        "        print('' if '-S' in flags else done.stderr.decode(), end='')\n"
         "print(tool.part.answer)\n"
     )
     files = {"demos/demo.py": demo, "demos/helper.py": ""}
@@ -99,6 +101,19 @@ def test_a_suite_whose_child_has_the_subject_from_the_payload_does_not_count(
     finished = evidence.finished("suite")
     assert (finished["exit_code"], finished["cause"]) == (0, cause), evidence.log.decode()
     assert ("src/tool" in finished["detail"]) == (cause is not None)
+
+
+def test_the_subject_may_import_the_program_that_runs(
+    machine: Machine, lean: str, tmp_path: Path
+) -> None:
+    files = {"tool.py": "import __main__\nprogram = __main__.__file__\n"}
+    wheels = machine.base / "wheels" / "w1"
+    wheels.mkdir(parents=True)
+    (wheels / "tool-1.5-py3-none-any.whl").write_bytes(wheel_bytes("tool", "1.5", files=files))
+    payload = laid_out(tmp_path / "payload", {"demo.py": "import tool; print(tool.program)\n"})
+    job = command("{python}", "demo.py")
+    evidence = machine.run(payload, python=lean, wheels="w1", subject=SUBJECT, jobs=[job])
+    assert (evidence.finished("demo")["exit_code"], evidence.finished("demo")["cause"]) == (0, None)
 
 
 def test_a_report_of_origins_that_cannot_be_read_is_refused(

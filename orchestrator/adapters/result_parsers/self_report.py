@@ -48,7 +48,9 @@ def _last_exception(tail: str) -> str:
     A traceback that other output follows may be of an exception that was handled.
     """
     found = _TRACEBACK.search(_ESCAPES.sub("", tail))
-    return found["error"][:_QUOTED] if found else ""
+    if found is None or (found["before"] or "").startswith("Exception ignored in"):
+        return ""
+    return found["error"][:_QUOTED]
 
 
 def _telling(output: Iterable[bytes]) -> Iterator[bytes]:
@@ -72,7 +74,8 @@ def _tells(text: bytes) -> bool:
 _QUOTED = 200
 """Maximum number of characters of a quoted line."""
 _TRACEBACK = re.compile(
-    r"^Traceback \(most recent call last\):\r?\n(?:[ \t]+\S.*\n)+(?P<error>[A-Za-z_]\S*.*)\s*\Z",
+    r"^(?P<before>.*\n)?Traceback \(most recent call last\):\r?\n(?:[ \t]+\S.*\n)+"
+    r"(?P<error>[A-Za-z_].*)\s*\Z",
     re.MULTILINE,
 )
 _ESCAPES = re.compile(r"\x1b\[[\d;]{0,20}m")
@@ -84,8 +87,14 @@ _WORD = (
     r"|xfailed|xpassed|deselected|warnings?|rerun|subtests passed)"
 )
 _TERM = rf"(?:\d{{1,7}}\s{_WORD}|{_WORD}\s?[:=|]\s{{0,9}}\d{{1,7}})"
+_FIGURE = (
+    r"(?!\W{0,8}(?:accuracy|recall|precision|score|coverage|top[- ]?\d|wer|cer|retries"
+    r"|humaneval)\b)"
+)
+"""What is measured of a model, and what was tried again, is no number of tests."""
 _COUNTS = re.compile(
-    r"^\W{0,80}(?:(?:doctest\]|failed!\s{1,4}-)\s{1,4}|[a-z][a-z ]{0,30}:\s{0,9})?"
+    rf"^{_FIGURE}"
+    r"\W{0,80}(?:(?:doctest\]|failed!\s{1,4}-)\s{1,4}|[a-z][a-z ]{0,30}:\s{0,9})?"
     rf"(?P<terms>{_TERM}(?:(?:\s{{0,9}}[,;|/]|\sand|\s)\s{{0,9}}{_TERM}){{0,9}})"
     r"(?P<took>\s(?:in\s|\()[\d.]{1,12}\s?m?s\b.{0,40})?\W{0,80}$",
     re.IGNORECASE,
@@ -98,8 +107,6 @@ _COUNT = re.compile(
 )
 _NUMBER = r"\d{1,3}(?:,\d{3}){1,2}|\d{1,7}"
 _OF = rf"(?P<passed>{_NUMBER})\s?(?:/|(?:out\s)?of)\s?(?P<total>{_NUMBER})"
-_FIGURE = r"(?!\W{0,8}(?:accuracy|recall|precision|score|coverage|top[- ]?\d))"
-"""What is measured of a model is no number of tests."""
 _SHARES = tuple(
     re.compile(
         rf"^{_FIGURE}\W{{0,8}}(?:[a-z][a-z ]{{0,30}}:\W{{0,9}})?{form}\W{{0,8}}$", re.IGNORECASE

@@ -151,7 +151,8 @@ class CollectionRecorder:
         conftests = [
             (self._place(str(plugin.__file__)), plugin)
             for plugin in self._config.pluginmanager.get_plugins()
-            if type(plugin) is ModuleType and Path(str(plugin.__file__)).name == "conftest.py"
+            if type(plugin) is ModuleType
+            and Path(str(getattr(plugin, "__file__", ""))).name == "conftest.py"
         ]
         for nodeid, module in modules:
             if getattr(module, "__test__", True):

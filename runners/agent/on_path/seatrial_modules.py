@@ -25,7 +25,10 @@ def report(given: Dict[str, str]) -> None:
     import json  # noqa: PLC0415 - not before the job's own modules
     import sys  # noqa: PLC0415
 
-    if "seatrial_pytest" in sys.modules:
+    tops = given["SEATRIAL_SUBJECT_TOPS"].split()
+    if "seatrial_pytest" in sys.modules or not (
+        {"*"} & set(tops) or sys.modules.keys() & set(tops)
+    ):
         return
     os.environ.update(given)
     sys.path[:0] = [os.path.dirname(__file__), given["SEATRIAL_SUBJECT_HOME"]]
@@ -38,7 +41,9 @@ def report(given: Dict[str, str]) -> None:
     subject = InstalledFiles(given["SEATRIAL_SUBJECT"])
     found = RequiredDistributions((), subject).problems()
     if "SEATRIAL_RECORDS" in given:
-        found = [each for each in found if below_payload(each[1].file) != each[1].file]
+        files = (problem.file for _, problem in found)
+        below = {file for file in files if file and below_payload(file) != file}
+        found = [each for each in found if each[1].file in below]
     if found:
         told = [{"reason": reason, **problem._asdict()} for reason, problem in found[:_PROBLEMS]]
         file = os.open(given["SEATRIAL_MODULES"], os.O_WRONLY | os.O_APPEND)

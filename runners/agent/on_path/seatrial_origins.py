@@ -42,6 +42,8 @@ _OVERLAY = "seatrial_overlay.pth"
 """The agent's own file, which no package may replace."""
 _IMPORT = rb"(?m)^[ \t]*(?:from[ \t]+|import[ \t]+(?:[\w.]+[ \t]*,[ \t]*)*)(%s)\b"
 
+_PROGRAMS = ("__main__", "__mp_main__")
+"""Names of the program that runs, which any module may import."""
 _STARTED = time.time()
 
 GIVEN = {name: value for name, value in os.environ.items() if name.startswith("SEATRIAL_")}
@@ -151,7 +153,7 @@ class InstalledFiles:
         strangers = {
             name: file
             for name, module in list(loaded.items())
-            if "." not in name and name not in self.roots
+            if "." not in name and name not in self.roots and name not in _PROGRAMS
             for file in files_of(module)[:1]
             if file not in own and _is_below(_real_file(file), _real(payload))
         }

@@ -167,7 +167,7 @@ def test_pytest_configuration(tmp_path: Path, name: str, text: str, found: bool)
     [
         ([], "tox.ini"),
         (["tests"], "tests/pytest.ini"),
-        (["tests/unit", "-k", "gpu"], "tests/pytest.ini"),
+        (["tests/unit", "-k", "more"], "tests/pytest.ini"),
         (["tests/unit/test_a.py::test_b[x]"], "tests/pytest.ini"),
         (["tests", "more"], "tox.ini"),
         (["more"], "tox.ini"),

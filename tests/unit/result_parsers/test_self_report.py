@@ -131,6 +131,9 @@ from orchestrator.adapters.result_parsers.self_report import read_self_report
         ("  2 passing (4ms)\n  1 failing\n", "1 failing"),
         ("  2 passing (4ms)\n", ""),
         ("Accuracy: 95/100 passed\n", ""),
+        ("WER: errors: 37, total: 1000\n", ""),
+        ("Retries: 1 failed, 9 ok\n", ""),
+        ("HumanEval: 60/164 problems passed\n", ""),
         ("[PASS] = fine\n[FAIL] = broken\n[PASS] converges\n", ""),
     ],
 )
@@ -161,6 +164,7 @@ AssertionError: wrong
         (TRACEBACK.replace(": wrong", ""), "AssertionError"),
         (f"{TRACEBACK}handled, and the demo goes on\n", ""),
         (TRACEBACK.replace("\n", "\n  "), ""),
+        (f"Exception ignored in: <function Pool.__del__ at 0x7f>\n{TRACEBACK}", ""),
         ("\x1b[31mTraceback (most recent call last):\x1b[0m\n  File\nKeyError: 1\n", "KeyError: 1"),
     ],
 )
