@@ -45,15 +45,10 @@ _IMPORT = rb"(?m)^[ \t]*(?:from[ \t]+|import[ \t]+(?:[\w.]+[ \t]*,[ \t]*)*)(%s)\
 _PROGRAMS = ("__main__", "__mp_main__")
 """Names of the program that runs, which any module may import."""
 _STARTED = time.time()
-
 GIVEN = {name: value for name, value in os.environ.items() if name.startswith("SEATRIAL_")}
 """The agent's variables, saved before code of the payload can change them."""
-
-
 MODULES = sys.modules
 """Python's own table: import uses it whatever ``sys.modules`` is set to."""
-
-
 _PLUGIN = (
     "a plug-in in the payload cannot be told from a module that the wheel lacks: install it as a"
     " distribution of its own, or leave it out"
