@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from orchestrator.adapters.statistics import PairedStatistics
+from orchestrator.adapters.statistics import PairedStatistics, _scale
 from orchestrator.domain.gate.performance import POWER, PairedComparison
 
 STATISTICS = PairedStatistics()
@@ -122,6 +122,13 @@ def test_outliers_cost_little():
     assert spoilt.slowdown == pytest.approx(clean.slowdown, abs=0.003)
     assert spoilt.detectable < clean.detectable + 0.005
     assert spoilt.p < 1e-5
+
+
+@pytest.mark.parametrize("pairs", [4, 5, 8, 30])
+def test_the_spread_of_few_pairs_is_not_underestimated(pairs):
+    drawn = np.random.default_rng(1).normal(size=(500, pairs))
+    spread = np.mean([_scale(one, float(np.median(one))) for one in drawn])
+    assert 1.0 < spread < 1.25  # of a distribution with the standard deviation 1
 
 
 def test_a_metric_without_noise_is_exact():
