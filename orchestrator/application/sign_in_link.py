@@ -13,7 +13,7 @@ LINK_LIFE = timedelta(minutes=15)
 
 @dataclass(slots=True)
 class SignInLink:
-    """A secret that stands for a token at one sign-in; it is in this process only."""
+    """A secret that is accepted in place of a token for one sign-in; kept in memory only."""
 
     until: datetime
     secret: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)

@@ -154,7 +154,7 @@ def test_a_benchmark_whose_baseline_has_the_subject_from_the_payload_does_not_co
 def test_a_command_that_ends_before_its_work_fails(
     machine: Machine, lean: str, tmp_path: Path
 ) -> None:
-    """What was ended with it can have failed, and nobody would know."""
+    """The processes that the agent ended may have failed: their result is unknown."""
     demo = (
         "import subprocess, sys\n"
         "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"

@@ -1,4 +1,4 @@
-"""What a restore makes valid again, and rows that nobody wrote."""
+"""Restored tokens and sessions, and rows that were added to an archive."""
 
 from __future__ import annotations
 

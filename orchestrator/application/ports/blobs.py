@@ -36,7 +36,7 @@ class Blobs(Protocol):
         ...
 
     def stored(self, *, idle_s: float = CLAIM_S) -> Iterator[StoredBlob]:
-        """Yield the blobs that nobody stored or claimed for `idle_s` seconds, by digest."""
+        """Yield blobs last stored or claimed at least `idle_s` seconds ago, ordered by digest."""
         ...
 
     def remove(self, digest: str, *, idle_s: float = CLAIM_S) -> bool:

@@ -173,7 +173,7 @@ def gate_check(
     body: Json = {"runs": runs, "lineage": lineage, "policy_digest": stored.digest}
     answer = client.post(path, body, key=session.wiring.new_id())
     verdict = read(VerdictResponse, answer)
-    if output is not None:  # before it prints, which ends where nobody reads on
+    if output is not None:  # first: printing raises when a pipe is closed
         write_file(output, client.text(f"/verdicts/{verdict.id}/statement"))
     _show(session, answer, verdict, name=verdict.id, as_json=as_json)
     if output is not None:

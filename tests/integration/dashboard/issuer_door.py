@@ -70,7 +70,7 @@ class Door:
         return self.client.get(self.agree(self.begin(after)))
 
     def refused(self, why: str, *, status: int = 401) -> None:
-        """Nobody is signed in, and the page says why."""
+        """Assert that the sign-in was refused and that the page gives the reason."""
         answer = self.sign_in()
         assert answer.status_code == status, answer.text
         assert why in read_page(answer.text).one(id="refused").text

@@ -51,7 +51,7 @@ def test_a_person_signs_as_issuer_and_subject_whatever_they_are_called(door: Doo
 
 
 def test_where_there_is_an_issuer_no_token_approves(door: Door) -> None:
-    """Whoever asked as themselves could approve with a token of any name."""
+    """Otherwise a person could approve their own request with a token of another name."""
     run = ran(door.api, tests=FAILS)
     put(door.api)
     check(door.api, "before", runs=[run])

@@ -5,7 +5,7 @@ No exception and no waiver reaches these results: nothing makes old or simulated
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from orchestrator.domain.gate.evidence_trust import age_doubts, doubts, identity_doubts
@@ -133,37 +133,42 @@ def own_environment(case: RuleContext) -> Iterator[RuleResult]:
     """Yield an advisory result per cell whose jobs saw Seatrial's own packages."""
     for _, cell in case.cells:
         if cell.own_environment:
-            yield RuleResult(
-                id=f"own_environment/{cell.id}",
-                kind="own_environment",
-                blocking=False,
-                outcome=RuleOutcome.OK,
-                sentence=(
-                    f"The jobs of {cell.id} saw the packages of the environment that Seatrial is"
-                    " installed in."
-                ),
-                inputs={"policy": case.policy.spec.evidence.own_environment},
+            yield _advisory(
+                "own_environment",
+                cell,
+                f"The jobs of {cell.id} saw the packages of the environment that Seatrial is"
+                " installed in.",
+                {"policy": case.policy.spec.evidence.own_environment},
             )
 
 
 def lost_attempts(case: RuleContext) -> Iterator[RuleResult]:
-    """Yield an advisory result per cell that an earlier attempt was lost of while jobs could run.
+    """Yield an advisory result per cell with an earlier attempt that was lost while jobs could run.
 
     A test that brings its machine down looks like a machine that failed.
     """
     for _, cell in case.cells:
         if cell.lost_attempts:
-            yield RuleResult(
-                id=f"lost_attempts/{cell.id}",
-                kind="lost_attempts",
-                blocking=False,
-                outcome=RuleOutcome.OK,
-                sentence=(
-                    f"The jobs of {cell.id} ran again after {some(list(cell.lost_attempts))}: a job"
-                    " that brings its machine or agent down looks like that, too."
-                ),
-                inputs={"attempts": list(cell.lost_attempts)},
+            yield _advisory(
+                "lost_attempts",
+                cell,
+                f"The jobs of {cell.id} ran again after {some(list(cell.lost_attempts))}: a job"
+                " that brings its machine or agent down looks like that, too.",
+                {"attempts": list(cell.lost_attempts)},
             )
+
+
+def _advisory(
+    kind: str, cell: CellEvidence, sentence: str, inputs: Mapping[str, object]
+) -> RuleResult:
+    return RuleResult(
+        id=f"{kind}/{cell.id}",
+        kind=kind,
+        blocking=False,
+        outcome=RuleOutcome.OK,
+        sentence=sentence,
+        inputs=inputs,
+    )
 
 
 def evidence(case: RuleContext) -> Iterator[RuleResult]:
