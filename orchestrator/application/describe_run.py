@@ -1,4 +1,4 @@
-"""Reads a run into one record, for `show`, watchers and reports."""
+"""Reads a run into one record, for `show`, watchers and reports; lists runs."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ from orchestrator.domain.money import (
     billed_seconds,
     cost_by_phase,
     lease_bill,
+    machine_cost,
     machine_seconds,
     usd_for,
 )
@@ -53,6 +54,8 @@ from orchestrator.domain.run_record import (
     RunRecord,
 )
 from orchestrator.store.cell_results import CellResults, Depth
+from orchestrator.store.leases import RunSpending
+from orchestrator.store.runs import RunsAsked
 from orchestrator.store.stores import Stores
 
 _DAY = timedelta(days=1)
@@ -373,3 +376,58 @@ def _lease(attempt: int, lease: Lease, steps: Sequence[Transition], at: datetime
         image_id=facts.get("image_id", ""),
         image_name=facts.get("image_name", ""),
     )
+
+
+_ANY = RunsAsked()
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRun:
+    """A run in a list."""
+
+    run: Run
+    counts: Counts
+    cost_usd: Decimal
+    cells: Sequence[Cell] = ()
+    """In matrix order."""
+
+
+def list_runs(
+    stores: Stores,
+    *,
+    limit: int,
+    before: str | None,
+    at: datetime,
+    filters: RunsAsked = _ANY,
+) -> tuple[Sequence[ListedRun], str | None]:
+    """Return the requested runs, newest first, with the cursor of the next page."""
+    runs, cursor = stores.runs.page(limit=limit, before=before, filters=filters)
+    return listed(stores, runs, at=at), cursor
+
+
+def listed(stores: Stores, runs: Sequence[Run], *, at: datetime) -> Sequence[ListedRun]:
+    """Return the runs with their counts and costs."""
+    ids = [run.id for run in runs]
+    if not ids:
+        return ()
+    counts = stores.results.totals(ids)
+    cells = stores.cells.of_runs(ids)
+    spent = stores.leases.spending(ids)
+    stated = {
+        run: sum((stated_cost(one.machine) for one in told), Decimal(0))
+        for run, told in stores.ingests.of_runs(ids).items()
+    }
+    return [
+        ListedRun(
+            run,
+            counts.get(run.id, Counts()),
+            _usd(spent.get(run.id, RunSpending()), at) + stated.get(run.id, Decimal(0)),
+            cells.get(run.id, ()),
+        )
+        for run in runs
+    ]
+
+
+def _usd(spent: RunSpending, at: datetime) -> Decimal:
+    growing = (machine_cost(lease, at) for lease in spent.unsettled)
+    return sum(growing, spent.settled_usd)

@@ -32,9 +32,8 @@ from orchestrator.store.cell_results import (
 )
 from orchestrator.store.column_types import short
 from orchestrator.store.failure_groups import of_result, read_earlier
-from orchestrator.store.list_page import ListPage
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import attempt_row, cell_row, insert_into
+from orchestrator.store.sql import ListPage, attempt_row, cell_row, insert_into
 from orchestrator.store.tables import (
     ArtifactRow,
     CellRow,

@@ -9,7 +9,7 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import Evidence
 from orchestrator.domain.unexplained_failures import CellFailure, cell_failures
 from reports.format import version
-from reports.model.comment import CommentCell, CommentReport, FailingEntry
+from reports.model.summary import CommentCell, CommentReport, FailingEntry
 from reports.views.cell_timeline import footer_of, run_digest
 from reports.views.machine import cell_status, run_status
 from reports.views.status_phrases import run_claim

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import event
 
-from orchestrator.application.list_runs import list_runs
+from orchestrator.application.describe_run import list_runs
 from orchestrator.application.reused_results import results_of_cell
 from orchestrator.domain.cell import Cause, CellState, LeaseState, RunSpec, RunState
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
