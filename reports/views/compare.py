@@ -162,7 +162,7 @@ Results = Mapping[Key, SideOutcome]
 
 def category(before: str | None, after: str | None, *, is_hidden: bool = False) -> str:
     """Return one of `CATEGORIES`; empty without a change. None: the run lacks the test."""
-    sides = (TestOutcome(word) if word is not None else None for word in (before, after))
+    sides = (TestOutcome[word.upper()] if word is not None else None for word in (before, after))
     found = difference(*sides, is_hidden=is_hidden)
     return "" if found is Difference.SAME else found.value
 
