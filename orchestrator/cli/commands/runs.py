@@ -18,7 +18,7 @@ from orchestrator.cli.commands.options import (
     RunArgument,
 )
 from orchestrator.cli.errors import EmptyHomeError
-from orchestrator.cli.run_failures import FailureLine, failures_of
+from orchestrator.cli.failure_logs import FailureLine, failures_of
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_cells, find_run, run_path, session_of
 from orchestrator.cli.view.failures import blamed, failures

@@ -18,7 +18,7 @@ from orchestrator.cli.connect import (
     WATCHED_LOG_POLL_S,
 )
 from orchestrator.cli.errors import CliError, NoControllerError, RefusalError
-from orchestrator.cli.run_failures import BadTest, FailingTests
+from orchestrator.cli.failure_logs import BadTest, FailingTests
 from orchestrator.cli.safe_text import log_line, one_line
 from orchestrator.cli.view.live_run import LOG_LINES, LogTail
 from orchestrator.domain.run_record import RunResponse
