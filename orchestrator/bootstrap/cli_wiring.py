@@ -27,55 +27,6 @@ if TYPE_CHECKING:
     from orchestrator.domain.commit import Commit
     from orchestrator.domain.machine import ProviderTraits
     from orchestrator.domain.matrix import Subject
-import asyncio
-
-import httpx
-
-from orchestrator.adapters.files.home_folder import system_user
-from orchestrator.api.app import create_app, module_of
-from orchestrator.bootstrap.controller_wiring import open_to_read
-from orchestrator.cli.errors import RefusedError
-from orchestrator.config import Settings
-from orchestrator.store.errors import StoreError
-
-
-class StoredReads(httpx.BaseTransport):
-    """The home's REST application over a read-only database."""
-
-    def __init__(self, settings: Settings) -> None:
-        """Raises RefusedError if the schema is of another version."""
-        try:
-            self._database, context = open_to_read(settings)
-        except StoreError as error:
-            raise RefusedError(str(error)) from error
-        self._context = context
-        self._made: dict[str | None, httpx.ASGITransport] = {}
-        self._runner = asyncio.Runner()
-
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """Answer with the same bytes as a controller."""
-        return self._runner.run(self._answer(request))
-
-    async def _answer(self, request: httpx.Request) -> httpx.Response:
-        answer = await self._application(request.url.path).handle_async_request(request)
-        body = b"".join([part async for part in answer.aiter_raw()])
-        return httpx.Response(
-            answer.status_code, headers=answer.headers, stream=httpx.ByteStream(body)
-        )
-
-    def _application(self, path: str) -> httpx.ASGITransport:
-        """Return the application with the routes of the path."""
-        module = module_of(path)
-        if module not in self._made:
-            app = create_app(self._context, guard=None, operator=system_user(), only=module)
-            self._made[module] = httpx.ASGITransport(app, raise_app_exceptions=False)
-        return self._made[module]
-
-    def close(self) -> None:
-        """Close the database."""
-        self._runner.close()
-        self._database.close()
-
 
 # The command line starts in a fraction of a second because nothing below is imported before a
 # command needs it.
@@ -222,7 +173,7 @@ class CommandWiring:
         if not (self.settings.home / "app.db").is_file():
             return None
         with uncollected():
-            from orchestrator.bootstrap.cli_wiring import StoredReads
+            from orchestrator.bootstrap.offline_reads import StoredReads
 
         return StoredReads(self.settings)
 

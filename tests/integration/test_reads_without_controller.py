@@ -20,9 +20,10 @@ from benchmarks.dashboard.sizes import SIZES
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.files.home_folder import system_user
 from orchestrator.api.app import create_app, module_of
-from orchestrator.bootstrap.cli_wiring import CommandWiring, StoredReads
+from orchestrator.bootstrap.cli_wiring import CommandWiring
 from orchestrator.bootstrap.controller_wiring import Parts, build
 from orchestrator.bootstrap.http_server import home_socket
+from orchestrator.bootstrap.offline_reads import StoredReads
 from orchestrator.cli.app import main
 from orchestrator.config import Settings
 from tests.waiting import until
