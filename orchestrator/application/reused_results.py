@@ -11,7 +11,7 @@ from orchestrator.domain.cell import Lease
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.reuse_inputs import REUSED, Reuse
 from orchestrator.domain.run_record import JobRecord
-from orchestrator.store.cell_results import CellResults
+from orchestrator.store.cells import CellLife
 from orchestrator.store.stores import Stores
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -65,7 +65,7 @@ class ReuseSources:
 
 
 def reused_from(
-    decided: Mapping[str, Reuse], reuse_sources: ReuseSources, results: Mapping[str, CellResults]
+    decided: Mapping[str, Reuse], reuse_sources: ReuseSources, lives: Mapping[str, CellLife]
 ) -> ReusedFrom:
     """Return environment and attestation of the source cells; the newest wins."""
     found = ReusedFrom()
@@ -74,7 +74,7 @@ def reused_from(
         told = [
             x for lease in leases if (x := reuse_sources.attestations.get(lease.id)) is not None
         ]
-        known = results.get(cell_id)
+        known = lives.get(cell_id)
         found = ReusedFrom(
             probed=(known.environment if known else None) or {},
             attestation=told[-1] if told else None,

@@ -86,13 +86,15 @@ def _unnamed(session: Session, cell_pk: int) -> dict[str, Counts]:
     return {job: unnamed for job, unnamed in rows if unnamed is not None}
 
 
-def recompute_cost(session: Session, attempt_pk: int) -> None:
+_CELL = select(AttemptRow.cell).where(AttemptRow.pk == LeaseRow.attempt).correlate(LeaseRow)
+ROLLED_UP = select(CellRollupRow.cell).where(CellRollupRow.cell.in_(_CELL)).scalar_subquery()
+"""The cell of a lease, if it is concluded."""
+
+
+def recompute_cost(session: Session, cell_pk: int) -> None:
     """Update the cell's cost after a machine was settled later than the cell was concluded."""
-    mine = select(AttemptRow.cell).where(AttemptRow.pk == attempt_pk).scalar_subquery()
-    cell_pk = session.scalar(select(CellRollupRow.cell).where(CellRollupRow.cell == mine))
-    if cell_pk is not None:
-        cost = {"cost_usd": _cost_usd(session, cell_pk)}
-        changed(session, update(CellRollupRow).where(CellRollupRow.cell == cell_pk).values(cost))
+    cost = {"cost_usd": _cost_usd(session, cell_pk)}
+    changed(session, update(CellRollupRow).where(CellRollupRow.cell == cell_pk).values(cost))
 
 
 def _cost_usd(session: Session, cell_pk: int) -> Decimal:
