@@ -31,7 +31,7 @@ from orchestrator.domain.ingested import Ingested
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.store.benchmark_rollup import write_points, write_rollup
 from orchestrator.store.errors import UnknownIdError
-from orchestrator.store.evidence import EvidencePosition, position_of
+from orchestrator.store.evidence import EvidencePosition, position_of, target_of
 from orchestrator.store.leases import lease_of
 from orchestrator.store.runs import run_of, tell
 from orchestrator.store.sessions import Sessions
@@ -71,6 +71,12 @@ _STATUS = (
     .order_by(AttemptRow.number.desc())
     .limit(1)
 )
+_FIRST_STATUS = (
+    _STATUS.add_columns(RunSpecRow.spec, CellPlanRow.plan)
+    .join(RunSpecRow, RunSpecRow.run_id == CellRow.run_id)
+    .join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
+)
+"""With the parameters of the launch, which are read once."""
 _ATTEMPT_STATE = (
     select(AttemptRow, CellRow, RunRow, LeaseRow)
     .join(CellRow, CellRow.pk == AttemptRow.cell)
@@ -368,10 +374,13 @@ class CellStore:
     def status(self, cell_id: str) -> CellStatus:
         """Return the cell with its run and its last attempt. Raises UnknownIdError."""
         with self._sessions.read() as session:
-            found = session.execute(_STATUS, {"of_cell": cell_id}).one_or_none()
+            query = _STATUS if cell_id in self._launched else _FIRST_STATUS
+            found = session.execute(query, {"of_cell": cell_id}).one_or_none()
             if found is None:
                 raise UnknownIdError("cell", cell_id)
-            cell, run, last = found
+            cell, run, last, *launched = found
+            if launched:
+                self._remember(cell, *launched)
             spec, plan = self._launched_with(session, cell)
             attempt = _attempt(last, cell_id) if last is not None else None
             return CellStatus(run_of(run), spec, _cell(cell), plan, attempt)
@@ -390,7 +399,7 @@ class CellStore:
                 _cell(cell),
                 plan,
                 _attempt(attempt, cell.id),
-                position_of(attempt),
+                position_of(attempt, target_of(attempt, cell, run.product)),
                 lease_of(lease, attempt_id) if lease is not None else None,
                 attempt.collected_at is not None,
             )
@@ -409,11 +418,13 @@ class CellStore:
                 .join(RunSpecRow, RunSpecRow.run_id == CellRow.run_id)
                 .join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
             )
-            spec, plan = session.execute(query.where(CellRow.pk == cell.pk)).one()
-            while len(self._launched) >= _CACHED_CELLS:
-                self._launched.pop(next(iter(self._launched)), None)
-            self._launched[cell.id] = cell.run_id, spec, plan
+            self._remember(cell, *session.execute(query.where(CellRow.pk == cell.pk)).one())
         return self._launched[cell.id][1:]
+
+    def _remember(self, cell: CellRow, spec: RunSpec, plan: CellPlan) -> None:
+        while len(self._launched) >= _CACHED_CELLS:
+            self._launched.pop(next(iter(self._launched)), None)
+        self._launched[cell.id] = cell.run_id, spec, plan
 
     def attempts(self, cell_id: str) -> list[Attempt]:
         """Return the cell's attempts by number."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from sqlalchemy import bindparam, case, func, insert, select, update
@@ -33,26 +33,6 @@ from orchestrator.store.write_results import ATTEMPT_SPAN, TestCases, write_fact
 
 
 @dataclass(frozen=True, slots=True)
-class EvidencePosition:
-    """The position up to which an attempt's evidence is stored."""
-
-    seq: int = 0
-    events_bytes: int = 0
-    log_bytes: int = 0
-    last_event_at: datetime | None = None
-    """When the last event arrived, by the controller's clock."""
-    end: AgentEnd | None = None
-    """The agent's end, once it is stored."""
-
-
-NO_FACTS = Facts()
-_LEVEL = 1
-"""zlib level: evidence is so repetitive that higher levels gain little."""
-_CHUNKS_AT_ONCE = 16
-_TARGETS_LIMIT = 10_000
-
-
-@dataclass(frozen=True, slots=True)
 class Target:
     """Keys under which an attempt's evidence is stored; immutable."""
 
@@ -63,6 +43,28 @@ class Target:
     cell: str
     run_id: str
     product: str
+
+
+@dataclass(frozen=True, slots=True)
+class EvidencePosition:
+    """The position up to which an attempt's evidence is stored."""
+
+    seq: int = 0
+    events_bytes: int = 0
+    log_bytes: int = 0
+    last_event_at: datetime | None = None
+    """When the last event arrived, by the controller's clock."""
+    end: AgentEnd | None = None
+    """The agent's end, once it is stored."""
+    target: Target | None = field(default=None, compare=False, repr=False)
+    """Where the evidence is stored, if that was read with the position."""
+
+
+NO_FACTS = Facts()
+_LEVEL = 1
+"""zlib level: evidence is so repetitive that higher levels gain little."""
+_CHUNKS_AT_ONCE = 16
+_TARGETS_LIMIT = 10_000
 
 
 class EvidenceStore:
@@ -113,7 +115,7 @@ class EvidenceStore:
         """
         if not events and _says_something(facts):
             raise ValueError("facts without the bytes that state them would be stored twice")
-        target = self._target(attempt_id)
+        target = have.target or self._target(attempt_id)
         if not events and not log:
             return self.position(attempt_id)
         tests = self._cases.number(target.product, facts.tests)
@@ -227,9 +229,8 @@ class EvidenceStore:
             row, cell, product = found
         if len(self._targets) >= _TARGETS_LIMIT:
             self._targets.clear()
-        target = Target(row.pk, attempt_id, row.number, cell.pk, cell.name, cell.run_id, product)
-        self._targets[attempt_id] = target
-        return target
+        self._targets[attempt_id] = target_of(row, cell, product)
+        return self._targets[attempt_id]
 
 
 def _says_something(facts: Facts) -> bool:
@@ -247,6 +248,7 @@ def _after(
         log_bytes=have.log_bytes + log,
         last_event_at=at if events else have.last_event_at,
         end=facts.end or have.end,
+        target=have.target,
     )
 
 
@@ -320,9 +322,15 @@ def _news(
     return news
 
 
-def position_of(row: AttemptRow) -> EvidencePosition:
+def position_of(row: AttemptRow, target: Target | None = None) -> EvidencePosition:
     """Return the position of a row."""
-    return EvidencePosition(row.seq, row.events_bytes, row.log_bytes, row.last_event_at, _end(row))
+    sizes = row.events_bytes, row.log_bytes
+    return EvidencePosition(row.seq, *sizes, row.last_event_at, _end(row), target)
+
+
+def target_of(row: AttemptRow, cell: CellRow, product: str) -> Target:
+    """Return the keys under which the evidence of a row is stored."""
+    return Target(row.pk, row.id, row.number, cell.pk, cell.name, cell.run_id, product)
 
 
 def _end(row: AttemptRow) -> AgentEnd | None:

@@ -224,21 +224,15 @@ class LeaseStore:
         }
         return self._change(lease_id, values | self._noted(facts, simulated=simulated))
 
-    def reached(self, lease_id: str, endpoint: Endpoint) -> None:
+    def reached(self, lease_id: str, endpoint: Endpoint) -> Lease:
         """Store the machine's endpoint."""
-        self._update(lease_id, list(LeaseState), endpoint=endpoint)
+        return self._change(lease_id, {"endpoint": endpoint})
 
     def releasing(self, lease_id: str) -> None:
         """Enter RELEASING: the provider was called to terminate it."""
-        self._update(lease_id, _BEFORE_RELEASE, state=LeaseState.RELEASING)
-
-    def _update(self, lease_id: str, states: Sequence[LeaseState], **values: object) -> None:
-        """Update columns in one of the given states. Raises UnknownIdError."""
-        mine = LeaseRow.id == lease_id
-        with self._sessions.write() as session:
-            new = update(LeaseRow).where(mine, LeaseRow.state.in_(states)).values(values)
-            if not changed(session, new):
-                _locked(session, lease_id)
+        is_early = LeaseRow.state.in_(_BEFORE_RELEASE)
+        state = case((is_early, LeaseState.RELEASING), else_=LeaseRow.state)
+        self._change(lease_id, {"state": state})
 
     def _change(self, lease_id: str, values: Mapping[str, object]) -> Lease:
         """Set the columns, and return the lease. Raises UnknownIdError."""

@@ -308,8 +308,9 @@ class MemoryLeases:
         )
         return self.note(lease_id, facts, simulated=simulated)
 
-    def reached(self, lease_id: str, endpoint: Endpoint) -> None:
+    def reached(self, lease_id: str, endpoint: Endpoint) -> Lease:
         self._set(lease_id, endpoint=endpoint)
+        return self.get(lease_id)
 
     def releasing(self, lease_id: str) -> None:
         if self.get(lease_id).state is not LeaseState.GONE:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 from orchestrator.application.cell.collecting import read_metrics, reopen_unread
-from orchestrator.application.cell.flow_context import FlowDeps
+from orchestrator.application.cell.flow_context import FlowDeps, state_of
 from orchestrator.application.cell.reuse_decision import keep_reuse_inputs
 from orchestrator.application.end_run import end_run
 from orchestrator.application.job_outcomes import judge_jobs
@@ -68,7 +68,8 @@ DONE = "done"
 
 def poll_close(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Derive the attempt's outcome and decide whether the cell is retried or done."""
-    now = deps.stores.cells.attempt_state(attempt_id)
+    now = state_of(deps, attempt_id)
+    deps.contact_log.left.pop(attempt_id, None)
     if now.attempt.closed_at is not None:
         return "closed"
     cells, at = deps.stores.cells, deps.clock.now()

@@ -22,6 +22,7 @@ from orchestrator.application.cell.flow_context import (
     record_cancel,
     record_deadline,
     record_failure,
+    state_of,
     workspace_of,
 )
 from orchestrator.application.cell.launching import await_new_host_key, pin_published_key
@@ -219,7 +220,7 @@ def _job(job: Job, finals: Sequence[str], idle: IdleTimeout) -> dict[str, object
 
 def poll_preparation(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Prepare the machine until the agent runs; broken connections are retried."""
-    now = deps.stores.cells.attempt_state(attempt_id)
+    now = state_of(deps, attempt_id)
     if now.cell.has_reached(CellState.RUNNING):
         return GO
     if record_cancel(deps, now):
