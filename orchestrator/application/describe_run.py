@@ -85,13 +85,13 @@ class _Book:
         """Read the rows in a fixed number of statements."""
         ledger = stores.leases
         # Read before their attempts: other attempts may begin in between.
-        leases = ledger.of_run(run_id)
+        leases, attestations = ledger.attested(run_id)
         known = StoredCellResults.of(stores, cell_ids, spec, depth)
         return cls(
             known,
             leases,
             ledger.decisions(run_id),
-            ledger.attestations(run_id) if depth >= Depth.WHOLE else {},
+            attestations if depth >= Depth.WHOLE else {},
             ReuseSources.of(stores, known.decided.values()),
         )
 

@@ -54,13 +54,14 @@ class ReuseSources:
 
     @classmethod
     def of(cls, stores: Stores, decided: Iterable[Mapping[str, Reuse]]) -> ReuseSources:
-        """Read leases and attestations in two statements per source run."""
+        """Read leases and attestations in one statement per source run."""
         runs = sorted({x.run for reuses in decided for x in reuses.values() if x.is_reused})
         leases: dict[str, Sequence[Lease]] = {}
         attestations: dict[str, Attestation] = {}
         for run in runs:
-            leases |= stores.leases.of_run(run)
-            attestations |= stores.leases.attestations(run)
+            its_leases, its_attestations = stores.leases.attested(run)
+            leases |= its_leases
+            attestations |= its_attestations
         return cls(leases, attestations)
 
 

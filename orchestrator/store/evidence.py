@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sqlalchemy import bindparam, case, func, insert, select, update
@@ -58,6 +58,8 @@ class EvidencePosition:
     """The agent's end, once it is stored."""
     target: Target | None = field(default=None, compare=False, repr=False)
     """Where the evidence is stored, if that was read with the position."""
+    goes_on: bool = field(default=False, compare=False, repr=False)
+    """Whether this was stored while neither a cause nor a cancel was."""
 
 
 NO_FACTS = Facts()
@@ -115,23 +117,26 @@ class EvidenceStore:
         """
         if not events and _says_something(facts):
             raise ValueError("facts without the bytes that state them would be stored twice")
-        target = have.target or self._target(attempt_id)
+        if have.target is not None:
+            self._remember(have.target)
+        target = self._target(attempt_id)
         if not events and not log:
             return self.position(attempt_id)
         tests = self._cases.number(target.product, facts.tests)
         now = _after(have, len(events), facts, len(log), at=at)
         chunks = list(_chunks(target, have, events, log))
         with self._sessions.write() as session:
-            tests_seen = _advance(session, target, have, now, tests=len(facts.tests))
-            if tests_seen is None:
+            advanced = _advance(session, target, have, now, tests=len(facts.tests))
+            if advanced is None:
                 return None
+            tests_seen, goes_on = advanced
             session.connection().execute(insert(EvidenceChunkRow), chunks)
             if events:
                 first = target.number * ATTEMPT_SPAN + tests_seen - len(facts.tests)
                 write_tests(session, target.cell_pk, target.attempt_pk, tests, first=first)
                 write_facts(session, target.cell_pk, target.attempt_pk, facts)
             tell_all(session, target.run_id, _news(attempt_id, facts, now, log), cell=target.cell)
-        return now
+        return replace(now, goes_on=goes_on)
 
     def raw_events(self, attempt_id: str) -> Iterable[bytes]:
         """Yield the raw chunks. Raises CorruptEvidenceError."""
@@ -227,10 +232,14 @@ class EvidenceStore:
             if found is None:
                 raise UnknownIdError("attempt", attempt_id)
             row, cell, product = found
+        target = target_of(row, cell, product)
+        self._remember(target)
+        return target
+
+    def _remember(self, target: Target) -> None:
         if len(self._targets) >= _TARGETS_LIMIT:
             self._targets.clear()
-        self._targets[attempt_id] = target_of(row, cell, product)
-        return self._targets[attempt_id]
+        self._targets[target.attempt_id] = target
 
 
 def _says_something(facts: Facts) -> bool:
@@ -266,20 +275,28 @@ _ADVANCE = (
         last_event_at=bindparam("heard_at"),
         tests_seen=AttemptRow.tests_seen + bindparam("more_tests"),
     )
-    .returning(AttemptRow.tests_seen)
+    .returning(
+        AttemptRow.tests_seen,
+        AttemptRow.cause_outcome,
+        select(RunRow.cancel_requested_at)
+        .where(RunRow.id == bindparam("of_run"))
+        .scalar_subquery(),
+    )
 )
 
 
 def _advance(
     session: Session, target: Target, have: EvidencePosition, now: EvidencePosition, *, tests: int
-) -> int | None:
+) -> tuple[int, bool] | None:
     """Advance the position in the attempt's row, if it is still at `have`.
 
     Returns:
-        The number of tests seen so far; None if another writer advanced the row.
+        The number of tests seen so far, and whether there is neither a cause nor a cancel; None if
+        another writer advanced the row.
     """
     told: dict[str, object] = {
         "of_attempt": target.attempt_pk,
+        "of_run": target.run_id,
         "had_events": have.events_bytes,
         "had_log": have.log_bytes,
         "to_seq": now.seq,
@@ -292,7 +309,12 @@ def _advance(
     if now.end is not None:
         end = {"end_outcome": now.end.outcome, "end_detail": now.end.detail}
         advance = advance.values(**end, end_reason=now.end.reason)
-    return session.scalar(advance, told, execution_options={"synchronize_session": False})
+    options = {"synchronize_session": False}
+    found = session.execute(advance, told, execution_options=options).one_or_none()
+    if found is None:
+        return None
+    tests_seen, cause, cancelled_at = found
+    return tests_seen, cause is None and cancelled_at is None
 
 
 def _chunks(

@@ -155,20 +155,28 @@ class LeaseStore:
 
     def of_run(self, run_id: str) -> dict[str, list[Lease]]:
         """Return leases by cell id; cells without any have an empty list."""
+        return self.attested(run_id)[0]
+
+    def attested(self, run_id: str) -> tuple[dict[str, list[Lease]], dict[str, Attestation]]:
+        """Return leases by cell id, and attestations by lease id, in the order of reservation."""
         query = (
-            select(CellRow.id, LeaseRow, AttemptRow.id)
+            select(CellRow.id, LeaseRow, AttemptRow.id, AttestationRow.document)
             .join(AttemptRow, AttemptRow.cell == CellRow.pk, isouter=True)
             .join(LeaseRow, LeaseRow.attempt == AttemptRow.pk, isouter=True)
+            .join(AttestationRow, AttestationRow.lease == LeaseRow.pk, isouter=True)
             .where(CellRow.run_id == run_id)
             .order_by(CellRow.position, LeaseRow.pk)
         )
         leases: dict[str, list[Lease]] = {}
+        attestations: dict[str, Attestation] = {}
         with self._sessions.read() as session:
-            for cell_id, row, attempt_id in session.execute(query):
+            for cell_id, row, attempt_id, document in session.execute(query):
                 mine = leases.setdefault(cell_id, [])
                 if row is not None:
                     mine.append(lease_of(row, attempt_id))
-        return leases
+                    if document is not None:
+                        attestations[row.id] = document
+        return leases, attestations
 
     def spending(self, run_ids: Sequence[str]) -> dict[str, RunSpending]:
         """Return by run the settled sum and the open leases."""
@@ -356,15 +364,8 @@ class LeaseStore:
                 raise UnknownIdError("lease", lease_id)
 
     def attestations(self, run_id: str) -> dict[str, Attestation]:
-        """Return attestations by lease id, in the order of reservation."""
-        query = (
-            select(LeaseRow.id, AttestationRow.document)
-            .join(AttestationRow, AttestationRow.lease == LeaseRow.pk)
-            .where(LeaseRow.run_id == run_id)
-            .order_by(LeaseRow.pk)
-        )
-        with self._sessions.read() as session:
-            return dict(session.execute(query).all())
+        """Return attestations by lease id."""
+        return self.attested(run_id)[1]
 
     def decide(self, attempt_id: str, decision: PlacementDecision) -> bool:
         """Store a placement decision; return whether the decision is new.

@@ -468,11 +468,10 @@ class MemoryOrphans:
 class NoDurations:
     """Nothing ran before."""
 
-    def longest_idle_times(self, product: str, jobs: Sequence[str]) -> dict[str, float]:
-        return {}
-
-    def long_tests(self, product: str, jobs: Sequence[str]) -> dict[str, dict[str, float]]:
-        return {}
+    def longest(
+        self, product: str, jobs: Sequence[str]
+    ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+        return {}, {}
 
 
 ABSENT = (

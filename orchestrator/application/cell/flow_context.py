@@ -232,6 +232,9 @@ def leave(deps: FlowDeps, now: AttemptState) -> None:
     A machine that did not answer before is read again: that it answers now has been noted.
     """
     read_at, _ = deps.contact_log.left.get(now.attempt.id, (None, None))
+    if now.position.goes_on:
+        read_at = deps.clock.now()
+        now = replace(now, position=replace(now.position, goes_on=False))
     if read_at is not None and not (now.lease and now.lease.unheard):
         deps.contact_log.left[now.attempt.id] = read_at, now
 

@@ -82,9 +82,7 @@ def idle_timeouts(stores: Stores, now: AttemptState) -> Mapping[str, IdleTimeout
         name: stated for name, job in jobs.items() if (stated := _stated(now, job)) is not None
     }
     others = [name for name in jobs if name not in found]
-    product, durations = now.spec.manifest.name, stores.durations
-    silences = durations.longest_idle_times(product, others)
-    tests = durations.long_tests(product, others)
+    silences, tests = stores.durations.longest(now.spec.manifest.name, others)
     for name in others:
         silence_s = _MARGIN * silences.get(name, 0.0)
         seconds = max(DEFAULT_S, silence_s)
