@@ -174,10 +174,10 @@ class Unreadable:
         self._results = results
         self.broken = False
 
-    def of_cells(self, cells, depth):
+    def of_cells(self, cells, depth, jobs):
         if self.broken:
             raise ValueError("a bug")
-        return self._results.of_cells(cells, depth)
+        return self._results.of_cells(cells, depth, jobs)
 
     def __getattr__(self, name: str):
         return getattr(self._results, name)
