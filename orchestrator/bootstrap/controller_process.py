@@ -32,6 +32,7 @@ from orchestrator.adapters.files.home_folder import (
 from orchestrator.adapters.step_log import StepFormatter
 from orchestrator.api.app import create_app
 from orchestrator.api.audit_calls import AuditCalls
+from orchestrator.api.conditional_reads import ConditionalReads
 from orchestrator.api.security import HostNameCheck, token_guard
 from orchestrator.application.channels import deliver
 from orchestrator.application.context import TOKENS_ALONE, Context
@@ -344,9 +345,10 @@ def _port(
     """Return the TCP listener, and a message for the terminal; `link` is the sign-in link's."""
     host, port = options.address, options.number
     hosts = (host, *settings.public_hosts, *public_host(settings))
+    guard = token_guard(parts.context)
     api = create_app(
         parts.context,
-        guard=token_guard(parts.context),
+        guard=guard,
         allowed_hosts=hosts,
         revision=_revision(parts),
     )
@@ -356,7 +358,8 @@ def _port(
         sign_in=urls.SIGNED_IN_AT_ISSUER,
         resources=urls.RESOURCES,
     )
-    application = AsgiDispatch(api, HostNameCheck(pages, allowed=hosts))
+    kept = ConditionalReads(pages, context=parts.context, guard=guard)
+    application = AsgiDispatch(api, HostNameCheck(kept, allowed=hosts))
     name = f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}"
     said = "\n".join([f"Seatrial answers at {url}", *_ways_in(settings, url, link)])
