@@ -14,6 +14,7 @@ from orchestrator.api.security import token_guard
 from orchestrator.bootstrap.http_server import AsgiDispatch
 from orchestrator.dashboard.session import CSRF_FIELD
 from orchestrator.store.database import Database
+from orchestrator.store.errors import StoreError
 from orchestrator.store.tables import OrphanSightingRow
 from tests.databases import NOW, together
 from tests.integration.api_context import MATRIX, Desk, desk
@@ -159,6 +160,15 @@ def test_what_changes_no_row_or_is_undone_leaves_the_mark(database: Database) ->
         session.execute(CHANGES["update"])
         session.rollback()
     assert stores.changes.state() == before
+
+
+def test_a_mark_that_cannot_be_stored_undoes_the_change(database: Database) -> None:
+    with database.sessions.write() as session:
+        session.execute(text("DROP TABLE change_mark"))
+    with pytest.raises(StoreError, match="change_mark"), database.sessions.write() as session:
+        session.execute(insert(OrphanSightingRow).values(**ONE))
+    with database.sessions.read() as session:
+        assert session.scalars(select(OrphanSightingRow)).all() == []
 
 
 def test_a_change_of_what_was_read_is_made_and_one_of_something_older_is_not(both: Desk) -> None:
