@@ -40,6 +40,9 @@ the same credential, it is answered 304 while nothing changed, for ten seconds a
 answer may tell ages and costs. The `ETag` of one schedule or gate, sent as `If-Match`, lets a
 change of it (`PUT`, `DELETE`, `pause`, `resume`) go through only if nobody has changed it since:
 otherwise it is answered 412, and nothing is changed.
+
+Too many requests of one credential, or refused credentials of one address, are answered 429 with
+`Retry-After` in seconds, and nothing is done; `RateLimit` says what is left of the minute.
 """
 _PROBLEM = "#/components/schemas/ProblemResponse"
 _METHODS = frozenset({"get", "put", "post", "delete", "head"})

@@ -33,6 +33,7 @@ from orchestrator.adapters.step_log import StepFormatter
 from orchestrator.api.app import create_app
 from orchestrator.api.audit_calls import AuditCalls
 from orchestrator.api.conditional_reads import ConditionalReads
+from orchestrator.api.request_limits import RequestLimits
 from orchestrator.api.security import HostNameCheck, token_guard
 from orchestrator.application.channels import deliver
 from orchestrator.application.context import TOKENS_ALONE, Context
@@ -359,7 +360,13 @@ def _port(
         resources=urls.RESOURCES,
     )
     kept = ConditionalReads(pages, context=parts.context, guard=guard)
-    application = AsgiDispatch(api, HostNameCheck(kept, allowed=hosts))
+    application = RequestLimits(
+        AsgiDispatch(api, HostNameCheck(kept, allowed=hosts)),
+        now=parts.context.clock.now,
+        requests=settings.http_requests_a_minute,
+        guesses=settings.http_guesses_a_minute,
+        sign_in=urls.SIGN_IN,
+    )
     name = f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}"
     said = "\n".join([f"Seatrial answers at {url}", *_ways_in(settings, url, link)])

@@ -218,9 +218,10 @@ def recorded(session: Session) -> Iterator[None]:
     changes = recorder.changes()
     if changes:
         _lock_chain(session)
-        if call.expected is not None:
-            version = session.scalar(latest_change(call.expected.resource))
-            call.expected.require(version or 0)
+        expected = call.expected
+        if expected is not None and expected.resource in (one.resource for one in changes):
+            expected.require(session.scalar(latest_change(expected.resource)) or 0)
+            call.expected = None  # what this call changes further of it follows from this
         append(session, call, changes)
         call.is_recorded = True
 
