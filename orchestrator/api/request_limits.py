@@ -121,7 +121,7 @@ class RequestLimits:
         requests.used += 1
         with noting_credentials() as seen:
 
-            async def told(message: Message) -> None:
+            async def limited(message: Message) -> None:
                 if message["type"] == "http.response.start":
                     guesses.used += seen.is_refused
                     self._remember(seen)
@@ -129,7 +129,7 @@ class RequestLimits:
                     headers.update(self._requests.headers(requests, at))
                 await send(message)
 
-            await self._app(scope, receive, told)
+            await self._app(scope, receive, limited)
 
     def _remember(self, seen: SeenCredentials) -> None:
         for digest, is_accepted in seen.checked.items():

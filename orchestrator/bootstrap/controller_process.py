@@ -14,11 +14,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from shlex import quote
 from socket import socket
+
+from starlette.types import ASGIApp
 
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.files.home_folder import (
@@ -360,13 +362,8 @@ def _port(
         resources=urls.RESOURCES,
     )
     kept = ConditionalReads(pages, context=parts.context, guard=guard)
-    application = RequestLimits(
-        AsgiDispatch(api, HostNameCheck(kept, allowed=hosts)),
-        now=parts.context.clock.now,
-        requests=settings.http_requests_a_minute,
-        guesses=settings.http_guesses_a_minute,
-        sign_in=urls.SIGN_IN,
-    )
+    whole = AsgiDispatch(api, HostNameCheck(kept, allowed=hosts))
+    application = _limited(settings, whole, parts.context.clock.now)
     name = f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}"
     said = "\n".join([f"Seatrial answers at {url}", *_ways_in(settings, url, link)])
@@ -378,6 +375,16 @@ def _port(
     server = partial(HttpServer, limits=limits, tls=tls.context if tls else None)
     renew = tls.renew if tls else None
     return Listener(application, sockets, api.state.streams.close, server, renew), said
+
+
+def _limited(settings: Settings, whole: ASGIApp, now: Callable[[], datetime]) -> RequestLimits:
+    return RequestLimits(
+        whole,
+        now=now,
+        requests=settings.http_requests_a_minute,
+        guesses=settings.http_guesses_a_minute,
+        sign_in=urls.SIGN_IN,
+    )
 
 
 def _tls(settings: Settings, options: ServeOptions) -> TlsFiles | None:
