@@ -268,6 +268,16 @@ SHAPES = (
         },
         pip=("pytest-asyncio",),
     ),
+    Shape(
+        "snapshots that are compared",
+        {
+            "t/test_a.py": "import mylib\n\ndef test_a(snapshot):\n"
+            "    assert mylib.double(2) == snapshot\n",
+            "t/__snapshots__/test_a.ambr": "# serializer version: 1\n# name: test_a\n  4\n# ---\n",
+        },
+        pip=("syrupy",),
+    ),
+    Shape("the first failure would end it", {**HONEST, "pytest.ini": "[pytest]\naddopts = -x\n"}),
     Shape("a random order", jobs=suite("-p", "randomly"), pip=("pytest-randomly",)),
     Shape(
         "a demo that speaks of failures",
