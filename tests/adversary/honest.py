@@ -288,6 +288,19 @@ SHAPES = (
         ),
     ),
     Shape(
+        "a demo that heeds what pytest says",
+        jobs=demo(
+            "demo",
+            "import pytest, sys\nassert pytest.main(['nowhere', '-p', 'no:terminal']) == 4\n"
+            "sys.exit(pytest.main(['t']))",
+        ),
+    ),
+    Shape(
+        "a demo in an optimized Python",
+        {**HONEST, "d.py": "import mylib, sys\nif mylib.double(2) != 4: sys.exit(1)\n"},
+        jobs='[[job]]\nid = "demo"\nkind = "demo"\ncommand = ["{python}", "-O", "d.py"]\n',
+    ),
+    Shape(
         "a demo with checks",
         jobs=demo(
             "demo",
