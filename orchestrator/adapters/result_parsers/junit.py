@@ -108,7 +108,7 @@ class _OpenTestcase:
     earlier: list[TestOutcome] = field(default_factory=list)
     words: dict[TestOutcome, tuple[str, str, str]] = field(default_factory=dict)
     """Reason, message and text by outcome; the first of each."""
-    said_bad: TestOutcome = TestOutcome.MISSING
+    stated_failure: TestOutcome = TestOutcome.MISSING
     """The failure that a property tells."""
 
     def add(self, tag: str, attributes: Mapping[str, str], text: str) -> None:
@@ -128,13 +128,13 @@ class _OpenTestcase:
         """Read one of its properties: some writers tell a failure only there."""
         value = attributes.get("value", "").lower()
         if attributes.get("name", "").lower() in _VERDICTS and value in _BAD:
-            self.said_bad = max(self.said_bad, _BAD[value])
+            self.stated_failure = max(self.stated_failure, _BAD[value])
 
     def parsed_test(self, nodeid: str, *, is_torn: bool) -> ParsedTest:
         """The test."""
         inside = TestOutcome.MISSING if is_torn else _state(self.attributes)
         outcome = max(self.outcomes, default=inside)
-        outcome = max(outcome, self.said_bad, *map(_said, self.attributes.items()))
+        outcome = max(outcome, self.stated_failure, *map(_stated_failure, self.attributes.items()))
         reason, message, text = self.words.get(outcome, ("", "", ""))
         return ParsedTest(
             nodeid,
@@ -363,7 +363,7 @@ def _state(attributes: Mapping[str, str]) -> TestOutcome:
     return TestOutcome.SKIPPED if said & _NOT_RUN else TestOutcome.PASSED
 
 
-def _said(attribute: tuple[str, str]) -> TestOutcome:
+def _stated_failure(attribute: tuple[str, str]) -> TestOutcome:
     """Return the failure that an attribute of a testcase tells, MISSING without one."""
     name, value = attribute
     return (
