@@ -31,9 +31,9 @@ def account() -> Iterator[Account]:
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not condition():
-        assert time.monotonic() < deadline, "nothing came of it in 30 s"
+        assert time.monotonic() < deadline, "nothing came of it in 120 s"
         time.sleep(0.02)
 
 
