@@ -20,7 +20,7 @@ import httpx
 from tests.ssh_hosts import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_S = 120.0
+DEADLINE_S = 300.0
 TEMPORARY = {"TMPDIR": tempfile.gettempdir()}
 """For every command: what one that is killed leaves behind goes with the test run's folder."""
 PATIENT_PIP = {"PIP_RETRIES": "8", "PIP_DEFAULT_TIMEOUT": "60"}

@@ -74,7 +74,7 @@ def three_ways(home, steps, tmp_path):
         curled = by_curl(url, token, file, steps.folder, tmp_path)
     finally:
         serve.terminate()
-        serve.wait(120)
+        serve.wait(300)
     assert told(served) == told(alone)
     assert told(curled) == told(alone)
 
@@ -137,7 +137,7 @@ def test_watch_logs_and_show_from_a_second_terminal(home, tmp_path):
     )
     watched = home.seatrial("watch", run, status=1)
     assert watched.splitlines()[-1].startswith("report: ")
-    log, _ = follow.communicate(timeout=120)
+    log, _ = follow.communicate(timeout=300)
     assert "2 failed, 16 passed, 2 skipped" in log
     assert log == home.seatrial("logs", run)
 
@@ -173,7 +173,7 @@ def test_an_interrupt_detaches_and_the_run_goes_on(home, tmp_path):
                or begun)  # fmt: skip
     eventually(lambda: home.tests_stored(begun[0]) > 1)
     run.send_signal(signal.SIGINT)
-    _, said = run.communicate(timeout=120)
+    _, said = run.communicate(timeout=300)
     assert run.returncode == 130
     assert "seatrial watch" in said
     assert "seatrial cancel" in said
@@ -199,7 +199,7 @@ def test_serve_takes_over_when_a_background_controller_s_runs_are_finished(home,
         assert (again.returncode, f"process {serve.pid} (serve)" in again.stderr) == (2, True)
     finally:
         serve.terminate()
-        serve.wait(120)
+        serve.wait(300)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
