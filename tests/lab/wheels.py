@@ -16,8 +16,8 @@ NEEDED = ("pytest>=8",)
 def fetch() -> None:
     """Fill the folder; what is there already is not fetched again."""
     WHEELS.mkdir(parents=True, exist_ok=True)
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--retries=10"]
-    constraints = ["--constraint", str(ROOT / "constraints.txt")]
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    constraints = ["--retries=10", "--constraint", str(ROOT / "constraints.txt")]
     subprocess.run([*pip, *constraints, "--dest", str(WHEELS), *NEEDED], check=True)
 
 
