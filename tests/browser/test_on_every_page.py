@@ -130,7 +130,7 @@ def test_the_head_of_a_long_table_stays_in_sight(watch: Watch) -> None:
     with watch(width=1600) as eyes:
         eyes.open(urls.RUNS)
         eyes.page.mouse.wheel(0, 900)
-        eyes.page.wait_for_function("scrollY > 0")
+        until(lambda: eyes.page.evaluate("scrollY > 0"))
 
         def is_in_sight() -> bool:
             head = eyes.page.locator("thead th").first.bounding_box()
