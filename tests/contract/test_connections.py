@@ -19,7 +19,7 @@ from orchestrator.domain.machine import (
     SshEndpoint,
     UnreachableError,
 )
-from runners.shell import open_shell, ssh
+from runners.shell import open_shell
 from runners.shell.private_key import KeyFile
 from runners.shell.ssh import SshShell
 from tests.ssh_hosts import (
@@ -290,7 +290,7 @@ def test_a_silent_peer_is_noticed_long_before_the_commands_own_bound(
 def test_a_quiet_command_on_a_living_machine_is_not_a_silence(
     host: SshHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssh, "PROBE_SHARE", 100.0)  # time to answer, however busy it is
+    monkeypatch.setattr("runners.shell.ssh.PROBE_SHARE", 100.0)  # it may be busy
     shell = shell_to(host, silence_s=0.3)
     assert shell.run("sleep 2; echo done", timeout_s=30).stdout == b"done\n"
 
