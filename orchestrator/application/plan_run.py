@@ -179,5 +179,5 @@ def _headroom(
 def _unreadable(cell: PlannedCell) -> Demand:
     """Return demands on quotas that the provider cannot read."""
     place, provider = cell.places[0], cell.cell.platform.provider
-    quota = Quota(provider, place.region or place.name, "", "its quotas", "machine")
+    quota = Quota(provider, place.region or place.name, "", "quotas", "machine")
     return Demand(quota, 1)

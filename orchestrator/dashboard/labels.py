@@ -75,3 +75,9 @@ def age(since: datetime, now: datetime) -> str:
         if seconds >= length:
             return f"{int(seconds // length)} {unit}"
     return "just now"
+
+
+def ago(since: datetime, now: datetime) -> str:
+    """``just now``, or ``12 min ago``."""
+    span = age(since, now)
+    return f"{span} ago" if span[0].isdigit() else span

@@ -10,9 +10,9 @@ from fractions import Fraction
 from typing import ClassVar, Protocol
 
 from orchestrator.dashboard.charts import Picture
-from orchestrator.dashboard.labels import age, cut, share, visible
+from orchestrator.dashboard.labels import ago, cut, share, visible
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.units import duration, number, usd, utc
+from orchestrator.domain.units import duration, most_usd, number, usd, utc
 from orchestrator.domain.vocabulary import term
 
 Plain = str | int | float | bool | None | Mapping[str, "Plain"] | Sequence["Plain"]
@@ -157,7 +157,7 @@ class Moment:
         """The text of the cell: the time in UTC, or its age."""
         if self.at is None:
             return "–"
-        return utc(self.at) if self.now is None else age(self.at, self.now)
+        return utc(self.at) if self.now is None else ago(self.at, self.now)
 
     def plain(self) -> Plain:
         """The time in RFC 3339, in UTC."""
@@ -194,6 +194,8 @@ class Usd:
     amount: Decimal | None
     href: str = ""
     is_loud: bool = False
+    is_most: bool = False
+    """Whether it is a maximum, which is rounded up."""
 
     def plain(self) -> Plain:
         """The amount as decimal text, as in the API."""
@@ -201,7 +203,7 @@ class Usd:
 
     def text(self) -> str:
         """The rounded amount: ``$1.20``."""
-        return usd(self.amount)
+        return most_usd(self.amount) if self.is_most else usd(self.amount)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from decimal import Decimal
 from orchestrator.domain.machine import Place, ProviderTraits
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.quota import Headroom
-from orchestrator.domain.units import plural, price, size, usd
+from orchestrator.domain.units import most_usd, plural, price, size
 
 SHIPPED_LIMIT_BYTES = 3 * 1024**3
 """Maximum size of all wheels of one environment: they are uploaded while the machine is billed."""
@@ -149,8 +149,8 @@ def totals(cells: int, jobs: int, worst_usd: Decimal | None, max_usd: Decimal | 
 
     ``5 cells, 25 jobs, at most $4.02 an attempt (limit $12.00)``; a cost of None is unknown.
     """
-    limit = f" (limit {usd(max_usd)})" if max_usd is not None else ""
-    cost = "free" if worst_usd == 0 else f"at most {usd(worst_usd)} an attempt{limit}"
+    limit = f" (limit {price(max_usd)})" if max_usd is not None else ""
+    cost = "free" if worst_usd == 0 else f"at most {most_usd(worst_usd)} an attempt{limit}"
     return f"{plural(cells, 'cell')}, {plural(jobs, 'job')}, {cost}"
 
 
@@ -162,8 +162,8 @@ def limit_warning(known_usd: Decimal, max_usd: Decimal | None) -> str:
     if max_usd is None or known_usd <= max_usd:
         return ""
     return (
-        f"limits.max_usd of {usd(max_usd)} does not cover one attempt of every cell"
-        f" ({usd(known_usd)}): what does not fit when its turn comes is not rented"
+        f"limits.max_usd of {price(max_usd)} does not cover one attempt of every cell"
+        f" ({most_usd(known_usd)}): what does not fit when its turn comes is not rented"
     )
 
 

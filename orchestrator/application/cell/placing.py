@@ -41,6 +41,7 @@ from orchestrator.domain.matrix import Limits, Platform
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.outcome import Outcome, Reason
 from orchestrator.domain.prices import why_unpriced, without_old_prices
+from orchestrator.domain.units import most_usd
 from orchestrator.store.cells import AttemptState
 from orchestrator.store.leases import Reservation
 
@@ -165,7 +166,7 @@ def _skip_for_budget(
 
 
 def _refused_budget(lease: Lease, short: BudgetUse, answer: Reservation) -> str:
-    worst = f"its worst case of {lease.reserved_usd:.2f} USD"
+    worst = f"its worst case of {most_usd(lease.reserved_usd)}"
     if answer is Reservation.OVER_BUDGET:
         return f"{worst} does not fit {short}"
     period = short.budget.period
