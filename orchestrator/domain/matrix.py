@@ -182,6 +182,9 @@ BASELINE_SOURCES = ("package", "wheel", "git", "payload")
 _PERCENT = re.compile(r"(\d{1,2}(?:\.\d{1,4})?) ?%")
 
 
+GIGABYTE = 10**9
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Limits of a run: money, time and machines."""
@@ -198,6 +201,13 @@ class Limits:
     """Further attempts after an infrastructure fault."""
     allow_unknown_price: bool = False
     """Whether machines without a known price, or with one older than 90 days, may be rented."""
+    max_shipped_gb: float = 3.0
+    """Maximum size of the packages that a machine is sent, in GB (10^9 bytes)."""
+
+    @property
+    def max_shipped_bytes(self) -> int:
+        """The same in bytes."""
+        return int(self.max_shipped_gb * GIGABYTE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

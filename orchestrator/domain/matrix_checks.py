@@ -235,6 +235,8 @@ def _limit_problems(matrix: Matrix, providers: Mapping[str, ProviderTraits]) -> 
         yield Problem(("limits", "max_minutes"), "must be more than 0")
     if limits.max_parallel < 1:
         yield Problem(("limits", "max_parallel"), "must be at least 1")
+    if limits.max_shipped_gb <= 0:
+        yield Problem(("limits", "max_shipped_gb"), "must be more than 0")
     if limits.infra_retries < 0:
         yield Problem(("limits", "infra_retries"), "must not be negative")
 

@@ -140,7 +140,7 @@ def cents_of_cents(amount: Decimal) -> str:
 
 
 def price(amount: Decimal | None) -> str:
-    """Format a price or a limit, ``$1.006``, with two decimals or more; quotients are rounded up."""
+    """Format a price or a limit, ``$1.006``: two decimals or more, quotients rounded up."""
     if amount is None:
         return "unknown"
     # A quotient (a month's price by its hours) has meaningless digits: round it.

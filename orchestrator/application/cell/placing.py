@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from orchestrator.application.cell.environment import expected_shipment, image_name
 from orchestrator.application.cell.flow_context import (
     GO,
     STOP,
@@ -95,7 +97,8 @@ def _reserve(deps: FlowDeps, now: AttemptState, provider: Provider) -> Value | N
             left.append(one)
     if not left:
         return _refused_everywhere(deps, now, mine)
-    return _set_aside(deps, now, provider, left, mine)
+    refused = None if mine else _refuse_shipment(deps, now, provider, left[0].place)
+    return refused or _set_aside(deps, now, provider, left, mine)
 
 
 def _set_aside(
@@ -141,6 +144,22 @@ def _set_aside(
             return _refused_everywhere(deps, now, mine, said)
         return record_failure(deps, now.attempt.id, Outcome.ERRORED, Reason.PRICE, said)
     return NOT_YET
+
+
+def _refuse_shipment(
+    deps: FlowDeps, now: AttemptState, provider: Provider, place: Place
+) -> Value | None:
+    """End the attempt if no machine is rented for what it would be sent; else return None."""
+    if not deps.traits(now.plan.platform.provider).rented:
+        return None
+    image = ""
+    with suppress(ProviderError):  # the launch says what is wrong with the image
+        image = image_name(provider, now.plan.platform, place)
+    payload = now.run.payload_digest
+    sent = expected_shipment(deps, now.spec, now.plan, payload, image=image, is_rented=True)
+    if not sent.refusal:
+        return None
+    return record_failure(deps, now.attempt.id, Outcome.ERRORED, Reason.ENVIRONMENT, sent.refusal)
 
 
 def _why_price_is_needed(deps: FlowDeps, limits: Limits) -> str:

@@ -38,7 +38,7 @@ def test_a_gate_tells_its_decision_since_when_and_what_it_waits_for(pages: PageD
     [row] = pages.page("/gates").rows("gates")
     assert row["Decision"] == "✓ PASS"
     assert row["Since"] == "2026-03-01 12:00 UTC"
-    assert row["Age"] == "5 h"
+    assert row["When"] == "5 h ago"
     assert row["Newest verdict"].startswith("V-0002 All ")
     assert row["Open items"] == "nothing"
     assert first["id"] == "V-0001"

@@ -73,7 +73,7 @@ _COLUMNS = (
     Column("decision", "Decision"),
     Column("since", "Since"),
     Column("verdict", "Newest verdict"),
-    Column("age", "Age"),
+    Column("age", "When"),
     Column("waits_for", "Open items"),
     Column("next_schedule", "Next scheduled"),
     Column("badge", "Badge"),
