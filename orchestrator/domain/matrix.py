@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 from orchestrator.domain.accelerators import INSTANCE_DEVICES
+from orchestrator.domain.document_problems import SUCH_AS
 from orchestrator.domain.limits import STRICT
 from orchestrator.domain.manifest import CAPABILITY, Job, Manifest
 
@@ -158,7 +159,7 @@ class Baseline:
     """Minimum pairs of every benchmark."""
     max_pairs: int = 160
     """Maximum pairs of every benchmark."""
-    precision: str = "0.6%"
+    precision: str = field(default="0.6%", metadata={SUCH_AS: "0.6%"})
     """Pairing ends once the confidence interval of every ratio is this narrow."""
 
     @property
