@@ -70,7 +70,7 @@ def plan_run(context: Context, order: LaunchOrder, *, with_hosts: bool = False) 
     limits = [*_limit_of_run(matrix), *uses]
     placed = [_within(_planned(context, plan, minutes, needed), minutes, limits) for plan in plans]
     spec = spec_of(context, order, payload.manifest, matrix)
-    sent = _shipments(context, spec, payload.digest, placed)
+    sent = _shipments(context, spec, payload.size_bytes, placed)
     refused = {one.cell: one.refusal for one in sent}
     cells = tuple(
         one if one.note else replace(one, note=refused.get(one.cell.id, "")) for one in placed
@@ -103,7 +103,7 @@ def _own_baseline(
 
 
 def _shipments(
-    context: Context, spec: RunSpec, payload: str, cells: Iterable[PlannedCell]
+    context: Context, spec: RunSpec, payload_bytes: int, cells: Iterable[PlannedCell]
 ) -> tuple[Shipment, ...]:
     """Return the expected uploads; nothing is sent to this computer, or where there is no place."""
     return tuple(
@@ -111,7 +111,7 @@ def _shipments(
             context,
             spec,
             one.cell,
-            payload,
+            payload_bytes=payload_bytes,
             image=one.image,
             is_rented=context.traits[one.cell.platform.provider].rented,
         )

@@ -134,8 +134,8 @@ def expected_shipment(
     ports: ShipmentPorts,
     spec: RunSpec,
     plan: CellPlan,
-    payload: str,
     *,
+    payload_bytes: int,
     image: str,
     is_rented: bool,
 ) -> Shipment:
@@ -148,14 +148,14 @@ def expected_shipment(
         ports: The ports.
         spec: Of its run.
         plan: The cell's.
-        payload: Digest of the payload.
+        payload_bytes: Packed size of the payload.
         image: The name of the image of its machine; empty if it is unknown.
         is_rented: Whether the machine costs money.
     """
-    digest, stored = spec.subject_digest, ports.stores.payloads.get(payload)
+    digest = spec.subject_digest
     shipment = Shipment(
         plan.id,
-        stored.size_bytes if stored else 0,
+        payload_bytes,
         sum(map(len, ports.blobs.open(digest))) if digest else 0,
         (),
         None,

@@ -155,8 +155,7 @@ def _refuse_shipment(
     image = ""
     with suppress(ProviderError):  # the launch says what is wrong with the image
         image = image_name(provider, now.plan.platform, place)
-    payload = now.run.payload_digest
-    sent = expected_shipment(deps, now.spec, now.plan, payload, image=image, is_rented=True)
+    sent = expected_shipment(deps, now.spec, now.plan, payload_bytes=0, image=image, is_rented=True)
     if not sent.refusal:
         return None
     return record_failure(deps, now.attempt.id, Outcome.ERRORED, Reason.ENVIRONMENT, sent.refusal)
