@@ -9,7 +9,7 @@ from typing import Protocol
 
 from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.ports.blobs import Blobs
-from orchestrator.application.ports.wheels import Resolution, Wheels, WheelsError
+from orchestrator.application.ports.wheels import Resolution, Wheels, WheelsError, WheelSizes
 from orchestrator.domain.attestation import devices_of
 from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.launch_plan import Shipment, over_limit
@@ -153,42 +153,39 @@ def expected_shipment(
         is_rented: Whether the machine costs money.
     """
     digest = spec.subject_digest
-    shipment = Shipment(
-        plan.id,
-        payload_bytes,
-        sum(map(len, ports.blobs.open(digest))) if digest else 0,
-        (),
-        None,
-        image=image,
-    )
+    wheel_bytes = sum(map(len, ports.blobs.open(digest))) if digest else 0
+    shipment = Shipment(plan.id, payload_bytes, wheel_bytes, (), None, image=image)
     environment = spec.manifest.environment(plan.environment)
     if environment is None or not (environment.pip or spec.matrix.subject.source != "payload"):
         return shipment
-    shipment = replace(shipment, packages=environment.pip, has_index=environment.index)
     interpreter, machine = _expected_interpreter(ports, spec, plan, image)
+    shipment = replace(
+        shipment, packages=environment.pip, has_index=environment.index, machine=machine
+    )
+    wheel = partial(ports.blobs.open, digest) if digest else None
     try:
         found = ports.wheels.sizes(
-            interpreter,
-            environment,
-            subject=spec.matrix.subject,
-            wheel=partial(ports.blobs.open, digest) if digest else None,
+            interpreter, environment, subject=spec.matrix.subject, wheel=wheel
         )
     except WheelsError as error:
         refusal = "" if environment.index else f"{error}; it is reckoned for {machine}"
-        return replace(shipment, machine=machine, refusal=refusal)
-    limit = spec.matrix.limits.max_shipped_bytes
-    total = found.size_bytes + shipment.wheel_bytes
+        return replace(shipment, refusal=refusal)
     is_without = is_rented and has_no_nvidia(plan.platform)
-    cuda = cuda_refusal(found.packages, plan.platform.id) if is_without else ""
-    over = over_limit(total, limit) if total > limit and not environment.index else ""
     return replace(
         shipment,
         packages_bytes=found.size_bytes,
         files=len(found.packages),
         unknown=found.unknown,
-        machine=machine,
-        refusal=cuda or over,
+        refusal=(is_without and cuda_refusal(found.packages, plan.platform.id))
+        or _over_limit(shipment, found, spec),
     )
+
+
+def _over_limit(shipment: Shipment, found: WheelSizes, spec: RunSpec) -> str:
+    limit_bytes = spec.matrix.limits.max_shipped_bytes
+    total_bytes = shipment.wheel_bytes + found.size_bytes
+    is_over = total_bytes > limit_bytes and not shipment.has_index
+    return over_limit(total_bytes, limit_bytes) if is_over else ""
 
 
 _REMEMBERED = 200
