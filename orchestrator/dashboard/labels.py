@@ -77,7 +77,7 @@ def age(since: datetime, now: datetime) -> str:
     return "just now"
 
 
-def ago(since: datetime, now: datetime) -> str:
+def ago(at: datetime, now: datetime) -> str:
     """``just now``, or ``12 min ago``."""
-    span = age(since, now)
-    return f"{span} ago" if span[0].isdigit() else span
+    since = age(at, now)
+    return since if since == "just now" else f"{since} ago"

@@ -154,7 +154,7 @@ class Moment:
 
     @property
     def shown(self) -> str:
-        """The text of the cell: the time in UTC, or its age."""
+        """The text of the cell: the time in UTC, or how long ago it was."""
         if self.at is None:
             return "–"
         return utc(self.at) if self.now is None else ago(self.at, self.now)

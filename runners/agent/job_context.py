@@ -183,7 +183,6 @@ class JobContext:
             if subject is not None and each.name == subject.distribution:
                 return {
                     "SEATRIAL_MODULES": str(self.folder.modules),
-                    "SEATRIAL_PAYLOAD": str(self.context.attempt.payload),
                     "SEATRIAL_SUBJECT": subject.distribution,
                     "SEATRIAL_SUBJECT_HOME": str(each.home),
                     "SEATRIAL_SUBJECT_TOPS": " ".join(each.tops()),

@@ -14,7 +14,7 @@ from orchestrator.application.gate_status import GateStatus, WaitReason
 from orchestrator.application.release_board import Absence, Board, BoardCell, BoardRow, Staleness
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import Picture, sparkline
-from orchestrator.dashboard.labels import ago, cut, visible
+from orchestrator.dashboard.labels import age, ago, cut, visible
 from orchestrator.dashboard.pages.gates.gate_list import wait_texts
 from orchestrator.dashboard.responses import PageRequest
 from orchestrator.dashboard.table import (
@@ -70,7 +70,7 @@ class VersionEvidence:
     @property
     def age(self) -> str:
         """Return the age of the evidence."""
-        return ago(self.at, self.now) if self.at is not None and self.now is not None else ""
+        return age(self.at, self.now) if self.at is not None and self.now is not None else ""
 
     @property
     def why_stale(self) -> str:
