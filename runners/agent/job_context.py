@@ -17,7 +17,7 @@ from .job_user import give
 from .layout import JobFolder
 from .pack_artifacts import output_name
 from .plan import PlanJob
-from .pytest_records import RecordsRefusal, origin_problems, refusal_of
+from .pytest_records import RecordsRefusal, loaded_modules, origin_problems, refusal_of
 from .tail_json_lines import JsonLinesTail
 
 _LONGEST_TMP = 60
@@ -108,6 +108,7 @@ class JobContext:
         self._events = JsonLinesTail(self.folder.events)
         self.checks = Checks(self._events, context.events, job.id, hear=hear)
         self._modules = JsonLinesTail(self.folder.modules)
+        self._loaded = 0
         self._tmp = self.folder.tmp
 
     def __enter__(self) -> JobContext:
@@ -147,6 +148,7 @@ class JobContext:
         try:
             for _, line, wrong in self._modules.drain():
                 problems += origin_problems(line) if line is not None else []
+                self._loaded = max(self._loaded, loaded_modules(line) if line is not None else 0)
                 if wrong:
                     text = f"a line of $SEATRIAL_MODULES is not read: {wrong}"
                     self.context.events.log("warning", text, self.job.id)
@@ -157,6 +159,15 @@ class JobContext:
             text = f"$SEATRIAL_MODULES {refused}. Fix: let nothing write there"
             return RecordsRefusal("forged_records", text)
         return refusal_of(problems)
+
+    def report_subject(self) -> None:
+        """Emit how many of the subject's modules a process of the command loaded, at most.
+
+        Called after `refusal`. Nothing is emitted where no subject was installed.
+        """
+        if self._for_origins():
+            data: Data = {"record": "test_set", "nodeid": "", "subject_modules": self._loaded}
+            self.context.events.emit("test", self.job.id, data)
 
     def _unread(self, text: str) -> None:
         """Log that output was cut; a command may have reported its failure in it."""

@@ -261,6 +261,14 @@ LIES = (
         ),
     ),
     Lie(
+        "a demo that never imports the subject",
+        one_run({}, jobs=demo("demo", "print(2 + 2 == 4)"), only=True),
+    ),
+    Lie(
+        "a benchmark that measures something else",
+        one_run({}, jobs=demo("bench", "print(sum(range(1000)))", "benchmark"), only=True),
+    ),
+    Lie(
         "PYTHONHOME of another tree",
         one_run({"vendor/lib/x.py": ""}, jobs=suite(PYTHONHOME="vendor")),
     ),

@@ -77,6 +77,31 @@ def test_a_command_with_the_installed_subject_counts(
     assert evidence.log.split(b"=====\n")[-1].decode().split() == ["42"]
 
 
+@pytest.mark.parametrize(
+    ("demo", "number"),
+    [
+        ("import tool.part\n", 2),
+        ("import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import tool'])\n", 1),
+        ("print('as good as ever')\n", 0),
+    ],
+    ids=["itself", "in a child", "never"],
+)
+def test_a_command_tells_how_much_of_the_subject_it_loaded(
+    machine: Machine, lean: str, tmp_path: Path, demo: str, number: int
+) -> None:
+    evidence = run(machine, tmp_path, lean, {"demos/demo.py": demo})
+    (told,) = evidence.of("test", "demo")
+    assert told == {"record": "test_set", "nodeid": "", "subject_modules": number}
+    assert evidence.finished("demo")["cause"] is None
+
+
+def test_a_paired_benchmark_tells_how_much_of_the_subject_it_loaded(
+    machine: Machine, lean: str, tmp_path: Path
+) -> None:
+    (told,) = paired(machine, tmp_path, lean, bench=BENCH).of("test", "bench")
+    assert told["subject_modules"] == 2
+
+
 IN_A_CHILD = """
 import pathlib, subprocess, sys, tool.part
 SRC = pathlib.Path(__file__).parent / "src"
@@ -124,27 +149,35 @@ def test_a_report_of_origins_that_cannot_be_read_is_refused(
     assert finished["cause"] == "forged_records"
 
 
-def test_a_benchmark_whose_baseline_has_the_subject_from_the_payload_does_not_count(
-    machine: Machine, lean: str, tmp_path: Path
-) -> None:
+BENCH = (
+    "import seatrial_events, tool.part\n"
+    "seatrial_events.metric('m', [1.0], unit='ms', direction='lower')\n"
+)
+
+
+def paired(machine: Machine, folder: Path, python: str, *, bench: str, **old: str) -> Evidence:
+    """Run a benchmark whose baseline has `old` as its files, or else the same."""
     wheel(machine.base / "wheels" / "w1", "tool", "1.5")
-    bench = (
-        "import seatrial_events, tool.part\n"
-        "seatrial_events.metric('m', [1.0], unit='ms', direction='lower')\n"
-    )
-    new = laid_out(tmp_path / "new", {"bench.py": bench})
-    old = laid_out(tmp_path / "old", {"bench.py": INSERT + bench, **BELOW_SRC})
+    new_payload = laid_out(folder / "new", {"bench.py": bench})
+    old_payload = laid_out(folder / "old", old or {"bench.py": bench})
     few = {"min_pairs": 4, "max_pairs": 4, "precision": 0.001}
     told = command("{python}", "bench.py", id="bench", kind="benchmark", paired=few)
     baseline = {
-        "payload": machine.unpack(old),
+        "payload": machine.unpack(old_payload),
         "environment": {"name": "image"},
         "wheels": "w1",
         "subject": SUBJECT,
     }
-    evidence = machine.run(
-        new, python=lean, wheels="w1", subject=SUBJECT, jobs=[told], baseline=baseline
+    return machine.run(
+        new_payload, python=python, wheels="w1", subject=SUBJECT, jobs=[told], baseline=baseline
     )
+
+
+def test_a_benchmark_whose_baseline_has_the_subject_from_the_payload_does_not_count(
+    machine: Machine, lean: str, tmp_path: Path
+) -> None:
+    files = {"bench.py": INSERT + BENCH, **BELOW_SRC}
+    evidence = paired(machine, tmp_path, lean, bench=BENCH, **files)
     finished = evidence.finished("bench")
     assert finished["cause"] == "wrong_subject", evidence.log.decode()
     assert finished["detail"].startswith("the baseline: ")

@@ -1,4 +1,4 @@
-"""Reports the modules of the subject that a process of a job loaded from elsewhere.
+"""Reports how many modules of the subject a process of a job loaded, and those from elsewhere.
 
 The environment's ``seatrial_overlay.pth`` runs this file at the start of each process of its
 Python. In pytest's own processes the recorder does it. Below a suite, only modules from the payload
@@ -17,7 +17,7 @@ _PROBLEMS = 20
 
 
 def report(given: Dict[str, str]) -> None:
-    """Append one line of JSON to $SEATRIAL_MODULES if modules are not the installed ones.
+    """Append one line of JSON to $SEATRIAL_MODULES if modules of the subject were loaded.
 
     Args:
         given: The agent's variables, saved before the job's own code could change them.
@@ -40,14 +40,16 @@ def report(given: Dict[str, str]) -> None:
 
     subject = InstalledFiles(given["SEATRIAL_SUBJECT"])
     found = RequiredDistributions((), subject).problems()
-    if "SEATRIAL_RECORDS" in given:
+    is_below_suite = "SEATRIAL_RECORDS" in given
+    if is_below_suite:
         files = (problem.file for _, problem in found)
         below = {file for file in files if file and below_payload(file) != file}
         found = [each for each in found if each[1].file in below]
-    if found:
+    if found or not is_below_suite:
         told = [{"reason": reason, **problem._asdict()} for reason, problem in found[:_PROBLEMS]]
+        line = json.dumps({"problems": told, "subject_modules": len(subject.of(sys.modules))})
         file = os.open(given["SEATRIAL_MODULES"], os.O_WRONLY | os.O_APPEND)
-        os.write(file, f"{json.dumps({'problems': told})}\n".encode("ascii"))
+        os.write(file, f"{line}\n".encode("ascii"))
         os.close(file)
 
 
