@@ -42,7 +42,7 @@ def _unknown(loaded: Mapping[str, int | None]) -> Set[str]:
     return {job for job, number in loaded.items() if number is None}
 
 
-def _not_loaded(cell: CellEvidence, suites: Sequence[str], commands: Sequence[str]) -> str:
+def _not_loaded(cell: CellEvidence, suites: list[str], commands: list[str]) -> str:
     if suites and not commands:
         return (
             f"No test process of {some(suites)} on {cell.id} imported anything of"
