@@ -165,7 +165,7 @@ class JobContext:
 
         Called after `refusal`. Nothing is emitted where no subject was installed.
         """
-        if self._for_origins():
+        if "SEATRIAL_SUBJECT" in self._for_origins():
             data: Data = {"record": "test_set", "nodeid": "", "subject_modules": self._loaded}
             self.context.events.emit("test", self.job.id, data)
 
@@ -189,12 +189,17 @@ class JobContext:
 
     def _for_origins(self) -> Dict[str, str]:
         """Return the variables that make each process report the origins of its modules."""
-        subject = self.context.plan.subject
+        subject, tops = self.context.plan.subject, self.runner.payload.tops()
+        given = {
+            "SEATRIAL_MODULES": str(self.folder.modules),
+            "SEATRIAL_PAYLOAD": str(self.context.attempt.payload),
+        }
+        if subject is None and tops:
+            return {**given, "SEATRIAL_SUBJECT_TOPS": " ".join(tops)}
         for each in self.runner.installed:
             if subject is not None and each.name == subject.distribution:
                 return {
-                    "SEATRIAL_MODULES": str(self.folder.modules),
-                    "SEATRIAL_PAYLOAD": str(self.context.attempt.payload),
+                    **given,
                     "SEATRIAL_SUBJECT": subject.distribution,
                     "SEATRIAL_SUBJECT_HOME": str(each.home),
                     "SEATRIAL_SUBJECT_TOPS": " ".join(each.tops()),

@@ -12,6 +12,7 @@ from tests.integration.agent_machine import (
     Evidence,
     Machine,
     command,
+    installed_tool,
     laid_out,
 )
 from tests.integration.test_agent_environment import wheel
@@ -41,6 +42,17 @@ def run(machine: Machine, folder: Path, python: str, files: dict[str, str], **jo
             {
                 "demos/demo.py": "import subprocess, sys\n"
                 "sys.exit(subprocess.call([sys.executable, 'demos/child.py']))\n",
+                "demos/child.py": INSERT + DEMO,
+                **BELOW_SRC,
+            },
+            "src/tool",
+        ),
+        (
+            {
+                "demos/demo.py": "import subprocess, sys\n"
+                "ask = 'import subprocess, sys; '\n"
+                "ask += 'sys.exit(subprocess.call([sys.executable, \"demos/child.py\"]))'\n"
+                "sys.exit(subprocess.call([sys.executable, '-c', ask], env={}))\n",
                 "demos/child.py": INSERT + DEMO,
                 **BELOW_SRC,
             },
@@ -77,14 +89,21 @@ def test_a_command_with_the_installed_subject_counts(
     assert evidence.log.split(b"=====\n")[-1].decode().split() == ["42"]
 
 
+ALONE = """
+import subprocess, sys
+subprocess.run([sys.executable, '-c', 'import tool'], env={}, check=True)
+"""
+
+
 @pytest.mark.parametrize(
     ("demo", "number"),
     [
         ("import tool.part\n", 2),
         ("import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import tool'])\n", 1),
+        (ALONE, 1),
         ("print('as good as ever')\n", 0),
     ],
-    ids=["itself", "in a child", "never"],
+    ids=["itself", "in a child", "in a child without variables", "never"],
 )
 def test_a_command_tells_how_much_of_the_subject_it_loaded(
     machine: Machine, lean: str, tmp_path: Path, demo: str, number: int
@@ -115,7 +134,10 @@ def test_answer(tmp_path):
 """
 
 
-@pytest.mark.parametrize(("cwd", "cause"), [("SRC", "wrong_subject"), ("tmp_path", None)])
+@pytest.mark.parametrize(
+    ("cwd", "cause"),
+    [("SRC", "wrong_subject"), ("SRC, env={}", "wrong_subject"), ("tmp_path", None)],
+)
 def test_a_suite_whose_child_has_the_subject_from_the_payload_does_not_count(
     machine: Machine, lean: str, tmp_path: Path, cwd: str, cause: str | None
 ) -> None:
@@ -126,6 +148,54 @@ def test_a_suite_whose_child_has_the_subject_from_the_payload_does_not_count(
     finished = evidence.finished("suite")
     assert (finished["exit_code"], finished["cause"]) == (0, cause), evidence.log.decode()
     assert ("src/tool" in finished["detail"]) == (cause is not None)
+
+
+OLD = {"tool/__init__.py": "", "tool/part.py": "answer = 43\n"}
+NEW = {"tool/__init__.py": "", "tool/part.py": "answer = 42\n"}
+ASKS = "import tool.part\ndef test_answer():\n    assert tool.part.answer\n"
+IN_ITS_CHILD = """
+import subprocess, sys
+def test_answer():
+    ask = [sys.executable, "-c", "import tool.part; print(tool.part.answer)"]
+    assert subprocess.check_output(ask, env={})
+"""
+ELSEWHERE = "__import__('sys').path.insert(0, {!r})\n"
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An interpreter that has an earlier release of the tool."""
+    return str(installed_tool(tmp_path_factory.mktemp("older"), OLD))
+
+
+@pytest.mark.parametrize("what", ["suite", "child of a suite", "demo", "another folder"])
+@pytest.mark.parametrize("shipped", [NEW, OLD], ids=["another", "the same"])
+def test_another_copy_of_the_payload_does_not_count(
+    machine: Machine, older: str, lean: str, tmp_path: Path, what: str, shipped: dict[str, str]
+) -> None:
+    """Without a wheel the payload is the subject: a copy with the same text may be imported."""
+    files = {f"src/{name}": text for name, text in shipped.items()}
+    test = IN_ITS_CHILD if what == "child of a suite" else ASKS
+    files |= {"t/test_a.py": test, "demo.py": "import tool.part\n"}
+    if what == "another folder":
+        files["t/conftest.py"] = ELSEWHERE.format(str(laid_out(tmp_path / "worktree", OLD)))
+    job = command("{python}", "demo.py") if what == "demo" else {"pytest": ["t"]}
+    python = lean if what == "another folder" else older
+    evidence = machine.run(laid_out(tmp_path / "payload", files), python=python, jobs=[job])
+    finished = evidence.finished(job.get("id", "suite"))
+    assert finished["exit_code"] in (0, 76), evidence.log.decode()
+    assert finished["cause"] == ("wrong_subject" if shipped is NEW else None), finished
+    if shipped is NEW:
+        assert "has another src/tool/part.py. Fix: " in finished["detail"], finished["detail"]
+
+
+def test_a_payload_that_comes_before_an_older_copy_counts(
+    machine: Machine, older: str, tmp_path: Path
+) -> None:
+    files = {**NEW, "conftest.py": "", "test_a.py": ASKS.replace("answer\n", "answer == 42\n")}
+    files |= {"types.py": "", "tests/__init__.py": ""}
+    evidence = machine.run(laid_out(tmp_path / "payload", files), python=older, jobs=[{}])
+    assert (evidence.finished()["exit_code"], evidence.finished()["cause"]) == (0, None)
 
 
 def test_the_subject_may_import_the_program_that_runs(
