@@ -130,7 +130,7 @@ _CATEGORIES = {
     "fixed": "Fixed",
     "newly_skipped": "Newly skipped",
     "missing": "Missing",
-    "hidden": "Unknown: a collection error hid them",
+    "hidden": "Unknown: only counted, or behind a collection error",
     "changed": "Changed otherwise",
     "new": "Newly collected",
     "gone": "Gone",

@@ -29,7 +29,7 @@ from orchestrator.application.evaluate_gate import (
     find_verdict,
     replay,
 )
-from orchestrator.application.gate_policies import find_policy, put_policy
+from orchestrator.application.gate_policies import check_policy, find_policy, put_policy
 from orchestrator.application.launch_run import KeyReusedError
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.extend_record import extended
@@ -109,6 +109,11 @@ class EvaluateRequest(RequestModel):
 
     The present one by default.
     """
+    policy: Policy | None = None
+    """A policy to decide by, which becomes the gate's with the verdict; a refused call stores none.
+    """
+    name: str = Field(default="policy", min_length=1, max_length=200)
+    """File name of the policy, for messages."""
 
 
 class DryRunRequest(RequestModel):
@@ -190,7 +195,8 @@ def put_gate(
     context: ContextDep, name: GateName, body: PutPolicy, caller: CallerDep
 ) -> StoredPolicy:
     """Store this as the gate's policy; idempotent, and older versions are kept."""
-    return put_policy(context, body.policy, body.name, gate=name, by=caller.name)
+    policy = check_policy(context, body.policy, body.name, gate=name, by=caller.name)
+    return put_policy(context, policy)
 
 
 @reading.get("/gates/{name}/policies")
@@ -207,24 +213,31 @@ def evaluate(
     name: GateName,
     key: KeyHeader,
     response: Response,
+    caller: CallerDep,
     body: Evaluate = None,
 ) -> VerdictResponse:
     """Evaluate the gate, sign the verdict and store it. Idempotent by key."""
     asked = body or EvaluateRequest()
-    find_policy(context, name)
+    policy = None
+    if asked.policy is None:
+        find_policy(context, name)
+    else:
+        policy = check_policy(context, asked.policy, asked.name, gate=name, by=caller.name)
+    version = policy.digest if policy else asked.policy_digest
     runs = [resolve_run(context, run) for run in asked.runs]
     stored = evaluate_gate(
         context,
         name,
         runs=runs,
         lineage=asked.lineage,
-        version=asked.policy_digest,
+        version=version,
+        policy=policy,
         key=f"api:{key}",
     )
     # A known key returns the verdict that was stored under it, even if it was evaluated for other
     # runs; a
     # check before the evaluation would miss a concurrent request with the same key.
-    _refuse_other(stored, name, runs, asked)
+    _refuse_other(stored, name, runs, asked.lineage, version)
     announce_verdict(context, stored)
     response.headers["Location"] = f"/api/v1/verdicts/{stored.id}"
     return _answer(stored)
@@ -292,12 +305,12 @@ def _answer(stored: StoredVerdict) -> VerdictResponse:
 
 
 def _refuse_other(
-    stored: StoredVerdict, gate: str, runs: Sequence[str], evaluate_request: EvaluateRequest
+    stored: StoredVerdict, gate: str, runs: Sequence[str], lineage: str, version: str
 ) -> None:
     """Raise KeyReusedError if the key belongs to another request."""
     same_runs = not runs or set(runs) == set(stored.runs)
-    same_line = stored.gate == gate and stored.lineage == (evaluate_request.lineage or gate)
-    same_policy = evaluate_request.policy_digest in ("", stored.verdict.policy_digest)
+    same_line = stored.gate == gate and stored.lineage == (lineage or gate)
+    same_policy = version in ("", stored.verdict.policy_digest)
     if not (same_runs and same_line and same_policy):
         raise KeyReusedError(f"the key made {stored.id}, which is about something else")
 

@@ -11,14 +11,18 @@ from fastapi.openapi.models import Example
 from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep
+from orchestrator.api.gates import PolicyRequest
 from orchestrator.api.models import ListResponse, RequestModel
 from orchestrator.api.runs import MATRIX_TEXT, Matrix
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application import schedules
+from orchestrator.application.context import Context
+from orchestrator.application.gate_policies import check_policy
 from orchestrator.application.launch_run import BUILTIN
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.extend_record import filled
+from orchestrator.domain.gate.verdict import StoredPolicy
 from orchestrator.domain.limits import Word
 from orchestrator.domain.schedule import (
     CatchUp,
@@ -58,6 +62,8 @@ class ScheduleRequest(RequestModel):
     """Whether the baseline is the version that the gate passed last."""
     gate: Word = ""
     """Name of a gate; empty uses the run's outcome."""
+    policy: PolicyRequest | None = None
+    """Policy of the gate, stored with the schedule; a refused call stores none."""
     deadline: Word = ""
     """``06:00`` in its zone, or ``90m`` after the due time; a missing verdict is announced then."""
     overlap: Overlap = Overlap.SKIP
@@ -85,6 +91,13 @@ class ScheduleRequest(RequestModel):
             reuse_max_age_s=self.reuse_hours * 3600 if self.reuse_hours else None,
             created_at=at,
         )
+
+    def checked_policy(self, context: Context, caller: str) -> StoredPolicy | None:
+        """Return the policy that comes with it. Raises InvalidDocumentError."""
+        if self.policy is None:
+            return None
+        sent = self.policy
+        return check_policy(context, sent.policy, sent.name, gate=self.gate, by=caller)
 
 
 class TriggerRequest(RequestModel):
@@ -147,7 +160,8 @@ def add_schedule(context: ContextDep, body: NewSchedule, caller: CallerDep) -> S
     It fires only while a permanent controller (`seatrial serve`) is running.
     """
     schedule = body.schedule(context.clock.now(), caller.name)
-    return schedules.add_schedule(context, schedule)
+    policy = body.checked_policy(context, caller.name)
+    return schedules.add_schedule(context, schedule, policy)
 
 
 @reading.get("/schedules/{name}")
@@ -165,7 +179,8 @@ def replace_schedule(
         problem = Problem(("name",), f"must be {name!r}, as in the path: a schedule keeps its name")
         raise InvalidDocumentError(f"schedule {name}", [problem])
     schedule = body.schedule(context.clock.now(), caller.name)
-    return schedules.replace_schedule(context, schedule)
+    policy = body.checked_policy(context, caller.name)
+    return schedules.replace_schedule(context, schedule, policy)
 
 
 @writing.post("/schedules/{name}/pause")

@@ -347,10 +347,10 @@ class _BaselineFinder:
 
         Only the platform's first cell gets them. A new environment counts as a renamed one.
         """
-        record, plans = one.parts[0].cell, self._context.stores.cells.plans
+        record, plan_of = one.parts[0].cell, self._context.stores.cells.plan
         present = self._environments[record.platform.id]
         then = {
-            plans(cell.run_id)[cell.id].environment: cell
+            plan_of(cell.id).environment: cell
             for cell in cells
             if _platform(cell) == record.platform.id
         }

@@ -62,6 +62,11 @@ _NOT_KEPT = frozenset({Outcome.PASSED, Outcome.CANCELLED, Outcome.NOT_AVAILABLE}
 class RunMissingError(LookupError):
     """No run of this id is stored."""
 
+    @classmethod
+    def of(cls, run_id: str) -> RunMissingError:
+        """Return the error for an unknown run."""
+        return cls(f"there is no run {run_id!r}; `seatrial runs` lists them")
+
 
 @dataclass(frozen=True, slots=True)
 class _Book:
@@ -95,8 +100,7 @@ class _Book:
 
 def describe_run(stores: Stores, run_id: str, *, at: datetime) -> RunRecord:
     """Return the record of a run without its single tests. Raises RunMissingError."""
-    run, cells = find_run(stores, run_id), stores.cells.of_run(run_id)
-    return record_of_run(stores, run, cells, stores.runs.spec(run_id), at=at)
+    return record_of_run(stores, *_find(stores, run_id), at=at)
 
 
 def record_of_run(
@@ -134,7 +138,7 @@ def record_of_run(
         failure_groups=explained.failure_groups,
         known_issues=explained.known_issues,
         quarantined=explained.quarantined,
-        diagnosed=diagnosed_cells(stores, run.id, cells),
+        diagnosed=diagnosed_cells(stores, run.id, cells) if spec.retests else (),
         subject=SubjectBuild.of(run, spec),
         pruned=_pruned(stores, run, at),
     )
@@ -168,15 +172,22 @@ def _kept_until(cell: CellRecord, hold: timedelta) -> datetime | None:
 
 def evidence_of(stores: Stores, run_id: str, *, at: datetime) -> Evidence:
     """Return a run with every test of every cell. Raises RunMissingError."""
-    run, cells = find_run(stores, run_id), stores.cells.of_run(run_id)
-    return evidence_of_record(stores, run, cells, at=at)
+    return evidence_of_record(stores, *_find(stores, run_id), at=at)
+
+
+def _find(stores: Stores, run_id: str) -> tuple[Run, Sequence[Cell], RunSpec]:
+    """Return the run with its cells and launch parameters. Raises RunMissingError."""
+    cells, launched = stores.cells.of_run(run_id), stores.runs.launched(run_id)
+    if launched is None:
+        raise RunMissingError.of(run_id)
+    return launched[0], cells, launched[1]
 
 
 def evidence_of_record(
-    stores: Stores, run: Run, cells: Sequence[Cell], *, at: datetime
+    stores: Stores, run: Run, cells: Sequence[Cell], spec: RunSpec, *, at: datetime
 ) -> Evidence:
-    """Return the evidence of a record that was read already, with all of its cells."""
-    record = record_of_run(stores, run, cells, stores.runs.spec(run.id), at=at)
+    """Return the evidence of a run whose row was read already; see `record_of_run`."""
+    record = record_of_run(stores, run, cells, spec, at=at)
     reused = {cell.id: any(job.reused_from for job in cell.jobs) for cell in record.cells}
     tests = {
         cell.name: tuple(
@@ -209,7 +220,7 @@ def find_run(stores: Stores, run_id: str) -> Run:
     """Return the run. Raises RunMissingError."""
     run = stores.runs.get(run_id)
     if run is None:
-        raise RunMissingError(f"there is no run {run_id!r}; `seatrial runs` lists them")
+        raise RunMissingError.of(run_id)
     return run
 
 

@@ -13,7 +13,8 @@ from orchestrator.application.describe_run import evidence_of_record
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.quarantine import settle_after
-from orchestrator.domain.cell import Cell, CellState, Run, RunState, run_outcome
+from orchestrator.domain.cell import Cell, Run, RunSpec, RunState, run_outcome
+from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import Evidence
 from orchestrator.store.stores import Stores
@@ -86,35 +87,42 @@ def end_run(ender: RunFinalizer, run_id: str) -> bool:
     """
     stores = ender.stores
     while True:
-        cells = stores.cells.of_run(run_id)
-        if any(cell.state is not CellState.DONE for cell in cells):
+        cells = stores.cells.concluded(run_id)
+        launched = stores.runs.launched(run_id) if cells else None
+        if launched is None:
             return False
-        run = stores.runs.get(run_id)
-        if run is None or run.state is RunState.FINISHED:
+        run, spec = launched
+        if run.state is RunState.FINISHED:
             return True
-        if _ended(ender, run, cells):
-            settle_after(stores, run_id, at=ender.clock.now())
+        if _ended(ender, run, spec, cells):
+            settle_after(stores, spec.manifest.name, at=ender.clock.now())
             return True
 
 
-def _ended(ender: RunFinalizer, run: Run, cells: Sequence[Cell]) -> bool:
-    stores = ender.stores
-    plans = stores.cells.plans(run.id)
+def _ended(
+    ender: RunFinalizer, run: Run, spec: RunSpec, cells: Sequence[tuple[Cell, CellPlan]]
+) -> bool:
+    """Publish the reports and finish the run; return whether this call finished it."""
     outcome = run_outcome(
-        [(cell.outcome or Outcome.ERRORED, plans[cell.id].platform.optional) for cell in cells]
+        [(cell.outcome or Outcome.ERRORED, plan.platform.optional) for cell, plan in cells]
     )
-    at = max((cell.entered_at for cell in cells if cell.entered_at), default=ender.clock.now())
+    entered = (cell.entered_at for cell, _ in cells if cell.entered_at)
+    at = max(entered, default=ender.clock.now())
     over = replace(run, state=RunState.FINISHED, outcome=outcome, finished_at=at)
-    _publish(ender, over, cells)
-    return stores.runs.finish(run.id, outcome, cells=len(cells), at=at)
+    report = _publish(ender, over, spec, [cell for cell, _ in cells])
+    return ender.stores.runs.finish(run.id, outcome, cells=len(cells), at=at, report=report)
 
 
-def _publish(ender: RunFinalizer, run: Run, cells: Sequence[Cell]) -> None:
-    """Publish the reports; a failure is only logged, since reports can be rendered at any time."""
+def _publish(
+    ender: RunFinalizer, run: Run, spec: RunSpec, cells: Sequence[Cell]
+) -> Mapping[str, object]:
+    """Publish the reports, and return the data of the run event about them.
+
+    A failure is only logged, since reports can be rendered at any time.
+    """
     try:
-        ender.publish(evidence_of_record(ender.stores, run, cells, at=ender.clock.now()))
+        ender.publish(evidence_of_record(ender.stores, run, cells, spec, at=ender.clock.now()))
     except Exception as error:
         logger.exception("run %s: its reports could not be written", run.id)
-        ender.stores.run_events.add(run.id, "report", {"notice": f"not published: {error}"})
-    else:
-        ender.stores.run_events.add(run.id, "report", {"published": True})
+        return {"notice": f"not published: {error}"}
+    return {"published": True}

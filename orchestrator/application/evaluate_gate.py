@@ -10,7 +10,7 @@ from datetime import datetime
 import orchestrator
 from orchestrator.application.context import Context
 from orchestrator.application.freeze_evidence import evidence_digest, freeze
-from orchestrator.application.gate_policies import find_policy, policy_of
+from orchestrator.application.gate_policies import find_policy, policy_of, put_policy
 from orchestrator.application.gather_evidence import GatheredRun, gather
 from orchestrator.application.ports.documents import Source
 from orchestrator.application.signing_keys import signing_key
@@ -30,7 +30,7 @@ from orchestrator.domain.gate.gate_documents import (
 )
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.snapshot import CellEvidence, Snapshot
-from orchestrator.domain.gate.verdict import StoredVerdict, Verdict
+from orchestrator.domain.gate.verdict import StoredPolicy, StoredVerdict, Verdict
 from orchestrator.domain.outcome import Outcome
 
 TOOL = f"seatrial {orchestrator.__version__}"
@@ -54,6 +54,7 @@ def evaluate_gate(
     runs: Sequence[str] = (),
     lineage: str = "",
     version: str = "",
+    policy: StoredPolicy | None = None,
     key: str = "",
 ) -> StoredVerdict:
     """Decide, sign and store a verdict; idempotent by key.
@@ -63,10 +64,11 @@ def evaluate_gate(
 
     Args:
         context: What the operations work with.
-        gate: Name of a gate whose policy is stored.
+        gate: Name of a gate whose policy is stored, or comes with this call.
         runs: Runs with the evidence; empty: the newest finished run of the gate's product.
         lineage: Lineage of the verdict; the gate's own by default.
         version: Digest of the policy version; the gate's present one by default.
+        policy: A checked policy, which is stored as the gate's once the verdict is made.
         key: Idempotency key; a verdict stored under it is returned unchanged.
 
     Raises GateMissingError, PolicyMissingError, RunMissingError, WrongProductError,
@@ -75,7 +77,8 @@ def evaluate_gate(
     known = context.stores.gates.verdict_of_key(key) if key else None
     if known is not None:
         return known
-    stored, now = find_policy(context, gate, version=version), context.clock.now()
+    stored = policy or find_policy(context, gate, version=version)
+    now = context.clock.now()
     case = _case(context, policy_of(stored), stored.digest, runs, now)
     verdict = _decide(context, case)
     snapshot_digest = _store_blob(context, canonical(snapshot_document(case.snapshot)))
@@ -92,6 +95,8 @@ def evaluate_gate(
         envelope_digest=_store_blob(context, bundle),
         key_id=key_id,
     )
+    if policy is not None:
+        put_policy(context, policy)
     return context.stores.gates.add_verdict(made, key=key)
 
 

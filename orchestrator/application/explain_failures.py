@@ -39,7 +39,8 @@ def explain_run(
         on: The day that expiry is measured on.
     """
     issues = stores.known_issues.list(product=product)
-    failures = stores.failures.of_run(run.id)
+    has_bad = any(job.counts.failed or job.counts.error for cell in cells for job in cell.jobs)
+    failures = stores.failures.of_run(run.id) if has_bad else []
     if not issues and not failures:
         return RunFailures((), ())
     confined = stores.quarantines.list(product=product)

@@ -28,22 +28,20 @@ class PolicyMissingError(LookupError):
     """The gate never had this version of its policy."""
 
 
-def put_policy(
-    context: Context, text: Source, name: str, *, gate: str = "", by: str = ""
-) -> StoredPolicy:
-    """Store a policy file as the policy of the gate that the file names; idempotent.
+def check_policy(context: Context, text: Source, name: str, *, gate: str, by: str) -> StoredPolicy:
+    """Return what a policy file would be stored as; nothing is stored.
 
     Args:
         context: What the operations work with.
         text: The file's text, or what a client sent as JSON.
         name: What messages call the file.
-        gate: The gate that it must name, where that is known.
-        by: Who puts it.
+        gate: The gate that it must name.
+        by: Who would put it.
 
     Raises InvalidDocumentError.
     """
     policy = context.documents.read_policy(text, name)
-    if gate and policy.metadata.name != gate:
+    if policy.metadata.name != gate:
         said = f"is {policy.metadata.name!r}, and it was sent to the gate {gate!r}"
         raise InvalidDocumentError(name, [Problem(("metadata", "name"), said)])
     at = context.clock.now()
@@ -59,14 +57,29 @@ def put_policy(
         since=at,
         by=by,
     )
+    _refuse_other_product(name, context.stores.gates.policy(new.gate), new)
+    return new
+
+
+def put_policy(context: Context, new: StoredPolicy) -> StoredPolicy:
+    """Store a checked policy as the present one of its gate; idempotent.
+
+    What needs a policy stores it last, so that a refused call changes no gate.
+
+    Raises InvalidDocumentError, if the gate got a policy of another product meanwhile.
+    """
     stored = context.stores.gates.put_policy(new)
-    if stored.product != new.product:
+    _refuse_other_product(f"gate {new.gate}", stored, new)
+    return stored
+
+
+def _refuse_other_product(name: str, present: StoredPolicy | None, new: StoredPolicy) -> None:
+    if present is not None and present.product != new.product:
         said = (
-            f"is {new.product!r}, and the gate {new.gate!r} is of {stored.product!r}:"
+            f"is {new.product!r}, and the gate {new.gate!r} is of {present.product!r}:"
             " a gate keeps its product; give the policy another name"
         )
         raise InvalidDocumentError(name, [Problem(("metadata", "product"), said)])
-    return stored
 
 
 def find_policy(context: Context, gate: str, *, version: str = "") -> StoredPolicy:

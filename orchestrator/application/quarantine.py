@@ -121,12 +121,12 @@ def settle_quarantines(stores: Stores, product: str, *, at: datetime) -> tuple[Q
     )
 
 
-def settle_after(stores: Stores, run_id: str, *, at: datetime) -> None:
+def settle_after(stores: Stores, product: str, *, at: datetime) -> None:
     """Settle a product's quarantines after a run; an error is only logged."""
     try:
-        settle_quarantines(stores, stores.runs.spec(run_id).manifest.name, at=at)
+        settle_quarantines(stores, product, at=at)
     except Exception:
-        logger.exception("run %s: quarantines could not be looked over", run_id)
+        logger.exception("the quarantines of %s could not be settled", product)
 
 
 def _settled(stores: Stores, one: Quarantine, at: datetime) -> Quarantine:

@@ -8,11 +8,12 @@ from datetime import datetime
 
 from orchestrator.application.context import Context
 from orchestrator.application.fire_schedules import new_firing
-from orchestrator.application.gate_policies import find_policy, policy_of
+from orchestrator.application.gate_policies import find_policy, policy_of, put_policy
 from orchestrator.application.launch_run import Later, LaunchOrder, check_order, find_payload
 from orchestrator.application.ports.clock import CronError
 from orchestrator.application.resolve_firing import repository_of
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
+from orchestrator.domain.gate.verdict import StoredPolicy
 from orchestrator.domain.matrix import Matrix
 from orchestrator.domain.schedule import (
     Firing,
@@ -31,34 +32,44 @@ class ScheduleMissingError(LookupError):
     """There is no schedule of this name."""
 
 
-def add_schedule(context: Context, schedule: Schedule) -> ScheduleResponse:
-    """Validate and store a schedule.
+def add_schedule(
+    context: Context, schedule: Schedule, policy: StoredPolicy | None = None
+) -> ScheduleResponse:
+    """Validate and store a schedule, then the checked policy of its gate, if it brings one.
 
     Raises InvalidDocumentError, PayloadMissingError, GateMissingError, ScheduleTakenError.
     """
-    schedule, first = _checked(context, schedule)
+    schedule, first = _checked(context, schedule, policy)
     context.stores.schedules.add(schedule, next_due_at=first)
+    if policy is not None:
+        put_policy(context, policy)
     return show_schedule(context, schedule.name)
 
 
-def replace_schedule(context: Context, schedule: Schedule) -> ScheduleResponse:
+def replace_schedule(
+    context: Context, schedule: Schedule, policy: StoredPolicy | None = None
+) -> ScheduleResponse:
     """Validate and change a schedule. Its firings stay, and a paused schedule stays paused.
 
     A firing that has begun goes on as it was. Raises ScheduleMissingError, and what
     `add_schedule` raises.
     """
     find_schedule(context, schedule.name)
-    schedule, first = _checked(context, schedule)
+    schedule, first = _checked(context, schedule, policy)
     if not context.stores.schedules.replace(schedule, next_due_at=first):
         find_schedule(context, schedule.name)
+    if policy is not None:
+        put_policy(context, policy)
     return show_schedule(context, schedule.name)
 
 
-def _checked(context: Context, schedule: Schedule) -> tuple[Schedule, datetime]:
+def _checked(
+    context: Context, schedule: Schedule, policy: StoredPolicy | None
+) -> tuple[Schedule, datetime]:
     """Return the schedule as it is stored, and when it fires first."""
     if schedule.gate:
-        policy = policy_of(find_policy(context, schedule.gate))
-        schedule = replace(schedule, owner=schedule.owner.strip() or policy.metadata.owner)
+        judging = policy_of(policy or find_policy(context, schedule.gate))
+        schedule = replace(schedule, owner=schedule.owner.strip() or judging.metadata.owner)
     _refuse(schedule, [*faults(schedule), *_time_faults(context, schedule)])
     matrix = _check_matrix(context, schedule)
     _refuse(schedule, _subject_faults(context, schedule, matrix))

@@ -7,7 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 from urllib.parse import quote
 
-from orchestrator.cli.client import Client, read, read_items
+from orchestrator.cli.client import Client, Json, read_items
 from orchestrator.cli.errors import (
     FAILED,
     NO_VERDICT,
@@ -18,7 +18,7 @@ from orchestrator.cli.errors import (
 from orchestrator.cli.read_file import read_document
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_run
-from orchestrator.domain.gate.verdict import Decision, StoredPolicy, VerdictLine
+from orchestrator.domain.gate.verdict import Decision, VerdictLine
 
 WITH_EXCEPTIONS = 10
 _LOOK_S = 2.0
@@ -42,19 +42,16 @@ def policy_text(policy: str) -> str | None:
     return read_document(path, "policy", limit_bytes=_LARGEST_BYTES)
 
 
-def store_policy(session: Session, client: Client, policy: str) -> StoredPolicy:
-    """Return the policy version to use: a file's, stored first, or a gate's present one.
+def sent_policy(session: Session, policy: str) -> tuple[str, Json]:
+    """Return the gate, and the policy to send with a call if a file has it; else nothing.
 
     Raises CliError.
     """
     text = policy_text(policy)
     if text is None:
-        return read(StoredPolicy, client.get(f"/gates/{quote(policy, safe='')}"))
+        return policy, {}
     name = session.wiring.documents.read_policy(text, policy).metadata.name
-    path = f"/gates/{quote(name, safe='')}"
-    return read(
-        StoredPolicy, client.put(path, {"policy": text, "name": policy[-200:]}, document=policy)
-    )
+    return name, {"policy": text, "name": policy[-200:]}
 
 
 def finished_runs(

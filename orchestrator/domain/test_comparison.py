@@ -21,7 +21,7 @@ class Difference(StrEnum):
     MISSING = "missing"
     """Collected and not reported now, but reported before."""
     HIDDEN = "hidden"
-    """Unknown, since its module could not be collected."""
+    """Unknown: its module could not be collected, or a side only counts tests that it has."""
     NEWLY_SKIPPED = "newly_skipped"
     FIXED = "fixed"
     CHANGED = "changed"
@@ -35,7 +35,8 @@ def difference(
 ) -> Difference:
     """Return the difference of a test; None for an outcome means that the run lacks the test.
 
-    `is_hidden`: where it has none, because something could not be collected (see `beginning_of`).
+    `is_hidden`: the run that lacks it cannot tell, because something could not be collected (see
+    `beginning_of`), or because its source counts tests that it does not name.
     """
     if after is None:
         return Difference.HIDDEN if is_hidden else Difference.GONE
@@ -44,7 +45,7 @@ def difference(
     if after in NEVER:
         return Difference.SAME if before in NEVER else Difference.MISSING
     if before is None:
-        return Difference.NEW
+        return Difference.HIDDEN if is_hidden else Difference.NEW
     return _of_sound(before, after)
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 
-from sqlalchemy import and_, bindparam, func, insert, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import and_, bindparam, exists, func, insert, select, update
+from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.dml import ReturningUpdate
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -173,7 +173,7 @@ class CellStore:
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
-        self._launched: dict[str, tuple[RunSpec, CellPlan]] = {}
+        self._launched: dict[str, tuple[str, RunSpec, CellPlan]] = {}
         """Cache of immutable launch data by cell, of the newest cells only."""
 
     def get(self, cell_id: str) -> Cell:
@@ -230,13 +230,18 @@ class CellStore:
             raise UnknownIdError("cell", cell_id)
         return plan
 
-    def plans(self, run_id: str) -> dict[str, CellPlan]:
-        """Return the plans of a run's cells, by cell id."""
-        query = select(CellRow.id, CellPlanRow.plan).join(
-            CellPlanRow, CellPlanRow.cell == CellRow.pk
+    def concluded(self, run_id: str) -> list[tuple[Cell, CellPlan]]:
+        """Return a run's cells with their plans, in matrix order; none if one is not done."""
+        undone = aliased(CellRow)
+        mine = exists().where(undone.run_id == run_id, undone.state != CellState.DONE)
+        query = (
+            select(CellRow, CellPlanRow.plan)
+            .join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
+            .where(CellRow.run_id == run_id, ~mine)
+            .order_by(CellRow.position)
         )
         with self._sessions.read() as session:
-            return dict(session.execute(query.where(CellRow.run_id == run_id)).all())
+            return [(_cell(row), plan) for row, plan in session.execute(query)]
 
     def unfinished(self) -> tuple[str, ...]:
         """Return ids of unfinished cells, oldest first, without ingested ones."""
@@ -358,6 +363,12 @@ class CellStore:
                 attempt.collected_at is not None,
             )
 
+    def run_id(self, cell_id: str) -> str:
+        """Return the id of the cell's run. Raises UnknownIdError."""
+        if (known := self._launched.get(cell_id)) is not None:
+            return known[0]
+        return self.get(cell_id).run_id
+
     def _launched_with(self, session: Session, cell: CellRow) -> tuple[RunSpec, CellPlan]:
         if cell.id not in self._launched:
             query = (
@@ -369,8 +380,8 @@ class CellStore:
             spec, plan = session.execute(query.where(CellRow.pk == cell.pk)).one()
             while len(self._launched) >= _CACHED_CELLS:
                 self._launched.pop(next(iter(self._launched)), None)
-            self._launched[cell.id] = spec, plan
-        return self._launched[cell.id]
+            self._launched[cell.id] = cell.run_id, spec, plan
+        return self._launched[cell.id][1:]
 
     def attempts(self, cell_id: str) -> list[Attempt]:
         """Return the cell's attempts by number."""

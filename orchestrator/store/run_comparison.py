@@ -6,7 +6,7 @@ of theirs leaves the database.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,6 +22,7 @@ from sqlalchemy import (
     case,
     cast,
     exists,
+    false,
     func,
     literal,
     null,
@@ -44,6 +45,7 @@ from orchestrator.store.tables import (
     CellReuseRow,
     CellRow,
     EnvironmentReportRow,
+    JobResultRow,
     LeaseRow,
     TestAliasRow,
     TestCaseRow,
@@ -100,7 +102,11 @@ def paired_tests(session: Session, pairs: Sequence[Pair], product: str) -> CTE:
     if _has_aliases(session, product):
         both = _as_one(both, _renamed_tests(both, product)).cte("renamed_tests")
     rows = _as_one(both, _in_other_jobs(both)).subquery("named")
-    kind = _kind_of(rows, _hidden(rows, _broken(session, pairs, sources)))
+    hidden = or_(
+        _hidden(rows, _broken(session, pairs, sources)),
+        *_only_counted(session, rows, pairs, sources),
+    )
+    kind = _kind_of(rows, hidden)
     return select(rows, kind.label("kind")).cte("paired_tests")
 
 
@@ -124,10 +130,21 @@ def _broken(
     return [(places[cell], job, nodeid) for cell, job, nodeid in session.execute(query)]
 
 
-def _hidden(rows: Subquery, broken: Sequence[tuple[int, str, str]]) -> ColumnElement[bool] | None:
-    """Select whether the test's module could not be collected; None if all could."""
+def _only_counted(
+    session: Session, rows: Subquery, pairs: Sequence[Pair], sources: ResultSources
+) -> Iterator[ColumnElement[bool]]:
+    """Yield whether the side that lacks the test counts tests without their names."""
+    named = JobResultRow.cell.in_(sources.numbers.values()), JobResultRow.unnamed.is_not(None)
+    counting = set(session.scalars(select(JobResultRow.cell).where(*named)))
+    for side, outcome in enumerate((rows.c.before, rows.c.after)):
+        mine = [at for at, pair in enumerate(pairs) if sources.numbers[pair[side]] in counting]
+        yield and_(outcome.is_(None), rows.c.pair.in_(mine))
+
+
+def _hidden(rows: Subquery, broken: Sequence[tuple[int, str, str]]) -> ColumnElement[bool]:
+    """Select whether the test is not there, and its module could not be collected."""
     if not broken:
-        return None
+        return false()
     ways = (
         and_(
             rows.c.pair == at,
@@ -136,7 +153,8 @@ def _hidden(rows: Subquery, broken: Sequence[tuple[int, str, str]]) -> ColumnEle
         )
         for at, job, nodeid in broken
     )
-    return exists(select(TestCaseRow.id).where(TestCaseRow.id == rows.c.test, or_(*ways)))
+    mine = exists(select(TestCaseRow.id).where(TestCaseRow.id == rows.c.test, or_(*ways)))
+    return and_(rows.c.after.is_(None), mine)
 
 
 def _both(pairs: Sequence[Pair], sources: ResultSources) -> CTE:
@@ -255,18 +273,19 @@ def _renamed(product: str) -> CTE:
     return chain.union(further.where(step.state == AliasState.CONFIRMED))
 
 
-def _kind_of(rows: Subquery, hidden: ColumnElement[bool] | None) -> ColumnElement[int]:
+def _kind_of(rows: Subquery, hidden: ColumnElement[bool]) -> ColumnElement[int]:
     """Select the kind of difference, as in `domain.test_difference`, most frequent first."""
     before, after = rows.c.before, rows.c.after
     was_bad, was_never = (before.in_(_values(some)) for some in (BAD, NEVER))
     ways = (
         (and_(before == after, after.in_(_values(GOOD))), Difference.SAME),
-        *(() if hidden is None else ((and_(after.is_(None), hidden), Difference.HIDDEN),)),
+        (and_(after.is_(None), hidden), Difference.HIDDEN),
         (after.is_(None), Difference.GONE),
         (and_(after.in_(_values(BAD)), was_bad), Difference.STILL_FAILING),
         (after.in_(_values(BAD)), Difference.NEW_FAILURE),
         (and_(after.in_(_values(NEVER)), was_never), Difference.SAME),
         (after.in_(_values(NEVER)), Difference.MISSING),
+        (and_(before.is_(None), hidden), Difference.HIDDEN),
         (before.is_(None), Difference.NEW),
         (before == after, Difference.SAME),
         (after == TestOutcome.SKIPPED.value, Difference.NEWLY_SKIPPED),

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from sqlalchemy import bindparam, delete, func, insert, select, update
+from sqlalchemy import bindparam, delete, exists, func, insert, select, update
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -145,6 +145,13 @@ class RunStore:
                 raise UnknownIdError("run", run_id)
             return row.spec
 
+    def launched(self, run_id: str) -> tuple[Run, RunSpec] | None:
+        """Return the run and its launch parameters, or None."""
+        query = select(RunRow, RunSpecRow.spec).join(RunSpecRow, RunSpecRow.run_id == RunRow.id)
+        with self._sessions.read() as session:
+            found = session.execute(query.where(RunRow.id == run_id)).one_or_none()
+            return (run_of(found[0]), found[1]) if found else None
+
     def page(
         self, *, limit: int, before: str | None, filters: RunsAsked = _ANY
     ) -> tuple[list[Run], str | None]:
@@ -188,23 +195,42 @@ class RunStore:
             return run_of(row)
 
     def finish(
-        self, run_id: str, outcome: Outcome, *, at: datetime, cells: int | None = None
+        self,
+        run_id: str,
+        outcome: Outcome,
+        *,
+        at: datetime,
+        cells: int | None = None,
+        report: Mapping[str, object] | None = None,
     ) -> bool:
         """Finish the run, once; True if this call did.
 
-        With `cells`, the number of cells that the outcome was derived from, only if the run has no
-        others and all are done, checked under the run row's lock: an ingestion may add a cell.
+        Args:
+            run_id: The run.
+            outcome: Its outcome.
+            at: When its last cell was done.
+            cells: The number of cells that the outcome was derived from. The run is finished only
+                if it has no others and all are done, checked under the run row's lock: an
+                ingestion may add a cell.
+            report: Data of an event of kind ``report``, before the event of the finished run.
+
+        Raises:
+            UnknownIdError: There is no such run.
         """
+        over = update(RunRow).where(RunRow.id == run_id, RunRow.state != RunState.FINISHED)
+        if cells is not None:
+            mine = select(func.count()).select_from(CellRow).where(CellRow.run_id == run_id)
+            undone = exists().where(CellRow.run_id == run_id, CellRow.state != CellState.DONE)
+            over = over.where(mine.scalar_subquery() == cells, ~undone)
+        values = {"state": RunState.FINISHED, "outcome": outcome, "finished_at": at}
+        said = {"state": RunState.FINISHED.value, "outcome": outcome.value}
         with self._sessions.write() as session:
-            row = run_row(session, run_id, lock=True)
-            if row.state is RunState.FINISHED:
+            lock(session, select(RunRow.id).where(RunRow.id == run_id))
+            if not changed(session, over.values(values)):
+                run_row(session, run_id)
                 return False
-            if cells is not None and _states(session, run_id) != [CellState.DONE] * cells:
-                return False
-            row.state, row.outcome, row.finished_at = RunState.FINISHED, outcome, at
-            session.flush()
-            said = {"state": RunState.FINISHED.value, "outcome": outcome.value}
-            tell(session, run_id, "run", data=said)
+            news = [("report", report)] if report is not None else []
+            tell_all(session, run_id, [*news, ("run", said)])
             return True
 
     def unfinished(self) -> tuple[str, ...]:
@@ -212,11 +238,6 @@ class RunStore:
         query = select(RunRow.id).where(RunRow.state != RunState.FINISHED).order_by(RunRow.id)
         with self._sessions.read() as session:
             return tuple(session.scalars(query))
-
-
-def _states(session: Session, run_id: str) -> list[CellState]:
-    """Select the states of its cells."""
-    return list(session.scalars(select(CellRow.state).where(CellRow.run_id == run_id)))
 
 
 def _conditions(filters: RunsAsked) -> Iterator[ColumnElement[bool]]:

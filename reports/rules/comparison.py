@@ -87,7 +87,9 @@ def _changes(where: str, changes: Changes) -> Iterator[RuleFinding]:
     union = changes.base + changes.came
     yield from differs("total", f"{where}: names of both sides", everything, union)
     yield from differs("total", f"{where}: came and went", changes.head, union - changes.went)
-    yield from differs("total", f"{where}: gone", changes.went, _went(changes))
+    least, most = changes.of("gone").count, _went(changes)
+    if not least <= changes.went <= most:
+        yield "error", "total", f"{where}: {changes.went} are gone, of {least} to {most}"
 
 
 def _went(changes: Changes) -> int:
@@ -164,7 +166,10 @@ def compare_evidence(report: CompareReport, evidence: Evidence) -> Iterator[Rule
         yield from differs("recount", "confirmed names", pair.tests.confirmed, len(moved))
         other = _in_other_jobs(_all(old) - _all(new), _all(new) - _all(old))
         old = {word: {other.get(name, name) for name in names} for word, names in old.items()}
-        hidden = _hidden(evidence.tests.get(pair.head_cell, ()), _all(old) - _all(new))
+        went, came = _all(old) - _all(new), _all(new) - _all(old)
+        hidden = _hidden(evidence.tests.get(pair.head_cell, ()), went)
+        hidden |= went if pair.unnamed_head else set()
+        hidden |= came - _in(new, (*_FAILING, *_LOST)) if pair.unnamed_base else set()
         said = {"hidden": 0, **{group.category: group.count for group in pair.tests.groups}}
         if {t.job for t in evidence.base.tests.get(pair.base_cell, ())} >= {
             t.job for t in evidence.tests.get(pair.head_cell, ())
@@ -273,7 +278,7 @@ def _expected(old: Mapping[str, Names], new: Mapping[str, Names], hidden: Names)
         "newly_skipped": len((skips & base) - skipped),
         "missing": len(loses - lost),
         "changed": len((sound & base) - fixed - stays),
-        "new": len(head - base - fails - loses),
+        "new": len(head - base - fails - loses - hidden),
         "gone": len(base - head - hidden),
         "hidden": len(hidden),
     }

@@ -10,8 +10,9 @@ from decimal import Decimal
 from orchestrator.domain.cell import build_difference
 from orchestrator.domain.event_facts import MetricFact, TestFact
 from orchestrator.domain.fingerprint import environment_diff, traits
+from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord, RunRecord
-from orchestrator.domain.test_comparison import beginning_of
+from orchestrator.domain.test_comparison import Difference, beginning_of, difference
 from orchestrator.domain.test_identity import compare_names, job_family
 from reports.format import plural, version
 from reports.grouping import is_ratio
@@ -139,9 +140,6 @@ SHOWN = 60
 MAYBE_SHOWN = 40
 """Names that may be one test."""
 
-_BAD = frozenset({"failed", "error"})
-_NEVER = frozenset({"missing", "not_run"})
-_GOOD = frozenset({"passed", "xfailed", "xpassed"})
 _NOT_IN_BASE = Absent("not in the base")
 _NOT_IN_HEAD = Absent("not in the head")
 
@@ -164,24 +162,9 @@ Results = Mapping[Key, SideOutcome]
 
 def category(before: str | None, after: str | None, *, is_hidden: bool = False) -> str:
     """Return one of `CATEGORIES`; empty without a change. None: the run lacks the test."""
-    if after is None:
-        return "hidden" if is_hidden else "gone"
-    if after in _BAD:
-        return "still_failing" if before in _BAD else "new_failure"
-    if after in _NEVER:
-        return "" if before in _NEVER else "missing"
-    if before is None:
-        return "new"
-    return _of_sound(before, after)
-
-
-def _of_sound(before: str, after: str) -> str:
-    """Return the change of a test that neither failed nor is missing."""
-    if before == after:
-        return ""
-    if after == "skipped":
-        return "newly_skipped"
-    return "fixed" if before in _BAD and after in _GOOD else "changed"
+    sides = (TestOutcome[word.upper()] if word is not None else None for word in (before, after))
+    found = difference(*sides, is_hidden=is_hidden)
+    return "" if found is Difference.SAME else found.value
 
 
 def same_jobs(base: Sequence[JobRecord], head: Sequence[JobRecord]) -> Mapping[str, str]:
@@ -256,14 +239,28 @@ def _by_nodeid(mine: Results, other: Results) -> Mapping[str, list[Key]]:
     return found
 
 
-def changes_of(base: Results, head: Results, *, confirmed: int = 0) -> Changes:
-    """Sort every name of both sides into its category."""
+def changes_of(
+    base: Results,
+    head: Results,
+    *,
+    confirmed: int = 0,
+    base_counts: bool = False,
+    head_counts: bool = False,
+) -> Changes:
+    """Sort every name of both sides into its category.
+
+    `base_counts`, `head_counts`: the side has tests that its source only counts.
+    """
     same: Counter[str] = Counter()
     found: dict[str, list[Change]] = {name: [] for name in CATEGORIES}
     broken = [(key[0], beginning_of(key[1])) for key, told in head.items() if told.hides]
     for key in dict.fromkeys((*base, *head)):
         before, after = base.get(key), head.get(key)
-        hidden = any(key[0] == job and key[1].startswith(begin) for job, begin in broken)
+        if after is not None:
+            hidden = base_counts
+        else:
+            of_broken = (key[0] == job and key[1].startswith(begin) for job, begin in broken)
+            hidden = head_counts or any(of_broken)
         kind = category(_word(before), _word(after), is_hidden=hidden)
         if kind:
             found[kind].append(_change(key, before, after))
@@ -471,7 +468,7 @@ def _pair(old: CellRecord, new: CellRecord, how: str, base: Evidence, head: Evid
         head_stack=" ".join(stacks[1]),
         jobs=jobs,
         jobs_same=jobs_same,
-        tests=_tests(by_name(tests[0], {}), by_name(tests[1], names), head.renamed),
+        tests=_tests(by_name(tests[0], {}), by_name(tests[1], names), head.renamed, unnamed),
         unnamed_base=unnamed[0],
         unnamed_head=unnamed[1],
         checks=changes_of(checks_of(old, {}), checks_of(new, names)),
@@ -486,10 +483,19 @@ def _pair(old: CellRecord, new: CellRecord, how: str, base: Evidence, head: Evid
     )
 
 
-def _tests(base: Results, head: Results, renamed: Mapping[str, str]) -> Changes:
+def _tests(
+    base: Results, head: Results, renamed: Mapping[str, str], unnamed: Sequence[int]
+) -> Changes:
     now = under_new_names(base, head, renamed)
     confirmed = len(now.keys() - base.keys())
-    return changes_of(in_other_jobs(now, head), head, confirmed=confirmed)
+    counts = [bool(number) for number in unnamed]
+    return changes_of(
+        in_other_jobs(now, head),
+        head,
+        confirmed=confirmed,
+        base_counts=counts[0],
+        head_counts=counts[1],
+    )
 
 
 def _difference(base: Decimal | Absent, head: Decimal | Absent) -> Decimal | Absent:

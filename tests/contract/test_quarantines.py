@@ -100,12 +100,15 @@ def test_a_test_returns_after_so_many_passes_on_each_platform(days):
     days.ran("failed", "passed")
     add_quarantine(days, NEW, author=ME)
     for outcomes in (("passed", "passed"), ("passed", "failed"), ("passed", "passed")):
-        settle_after(days.stores, days.ran(*outcomes), at=days.clock.now())
+        days.ran(*outcomes)
+        settle_after(days.stores, NEW.product, at=days.clock.now())
     [one] = days.stores.quarantines.list()
     assert one.ended_at is None
-    settle_after(days.stores, days.ran("passed", "passed"), at=days.clock.now())
+    days.ran("passed", "passed")
+    settle_after(days.stores, NEW.product, at=days.clock.now())
     assert days.stores.quarantines.list()[0].ended_at is None
-    settle_after(days.stores, days.ran("passed", "passed"), at=days.clock.now())
+    days.ran("passed", "passed")
+    settle_after(days.stores, NEW.product, at=days.clock.now())
     [one] = days.stores.quarantines.list()
     assert one.ended_at == days.clock.now()
     assert one.ended_by == "returned after 3 passes in a row"

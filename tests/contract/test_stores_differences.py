@@ -89,6 +89,27 @@ def test_what_a_collection_error_hides_is_unknown_and_not_gone(stores):
     assert told(stores, (old, new))[0, "hidden"] == 3
 
 
+def test_a_test_that_a_side_may_only_count_is_unknown_and_neither_gone_nor_new(stores):
+    named = went(stores, "run-1", a="passed", b="passed", c="failed", d="passed")
+    cell = create(stores, "run-2")[0]
+    agent = Agent(stores, attempt(stores, cell))
+    assert agent.send(
+        agent.manifest("t.py::c"),
+        agent.test("t.py::c", "failed"),
+        agent.line("test", "unit", record="unnamed", counts={"passed": 2}),
+    )
+    other = went(stores, "run-3", a="passed")
+    for pair in ((named, cell), (cell, named)):
+        assert told(stores, pair) == {(0, "still_failing"): 1, (0, "hidden"): 3}
+    assert told(stores, (named, other)) == {(0, "same"): 1, (0, "gone"): 3}
+    last = went(stores, "run-4", c="failed", e="failed", f="")
+    assert told(stores, (cell, last)) == {
+        (0, "still_failing"): 1,
+        (0, "new_failure"): 1,
+        (0, "missing"): 1,
+    }
+
+
 def test_pairs_are_told_apart_and_the_worst_kind_comes_first(stores):
     first = went(stores, "run-1", a="passed", b="failed"), went(stores, "run-2", a="failed")
     other = went(stores, "run-3", a="failed"), went(stores, "run-4", a="passed")

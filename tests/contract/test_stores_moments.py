@@ -127,11 +127,11 @@ def test_a_cell_that_is_handed_in_meanwhile_is_told_whole_or_not_at_all(stores, 
     cell, *_ = create(stores, platforms=1)
     stores.cells.conclude(cell, Cause(Outcome.PASSED, ""), at=after(1))
     stores.runs.finish("run-1", Outcome.PASSED, at=after(2))
-    read = stores.runs.spec
+    read = stores.runs.launched
 
     def handed_in(run_id):
-        spec = read(run_id)
-        monkeypatch.setattr(stores.runs, "spec", read)
+        launched = read(run_id)
+        monkeypatch.setattr(stores.runs, "launched", read)
         plan = CellPlan("mi300", Platform(id="mi300", provider="elsewhere"), "image", ("foreign",))
         suite = Job(id="foreign", kind="suite", pytest=("x",))
         manifest = replace(MANIFEST, job=(*MANIFEST.job, suite))
@@ -150,9 +150,9 @@ def test_a_cell_that_is_handed_in_meanwhile_is_told_whole_or_not_at_all(stores, 
             artifacts=[],
             annotations=[],
         )
-        return spec
+        return launched
 
-    monkeypatch.setattr(stores.runs, "spec", handed_in)
+    monkeypatch.setattr(stores.runs, "launched", handed_in)
     assert [one.id for one in describe_run(stores, "run-1", at=after(9)).cells] == ["p0"]
     told = describe_run(stores, "run-1", at=after(9)).cells
     assert [[job.id for job in one.jobs] for one in told] == [["unit", "demo"], ["foreign"]]

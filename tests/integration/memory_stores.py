@@ -87,8 +87,18 @@ class MemoryRuns:
             self.tables.runs[run_id] = replace(run, cancel_requested_at=at)
         return self.tables.runs[run_id]
 
+    def launched(self, run_id: str) -> tuple[Run, RunSpec] | None:
+        run = self.get(run_id)
+        return (run, self.spec(run_id)) if run is not None else None
+
     def finish(
-        self, run_id: str, outcome: Outcome, *, at: datetime, cells: int | None = None
+        self,
+        run_id: str,
+        outcome: Outcome,
+        *,
+        at: datetime,
+        cells: int | None = None,
+        report: Mapping[str, object] | None = None,
     ) -> bool:
         run = self.tables.runs[run_id]
         states = [cell.state for cell in self.tables.cells.values() if cell.run_id == run_id]
@@ -125,8 +135,13 @@ class MemoryCells:
     def plan(self, cell_id: str) -> CellPlan:
         return self.tables.plans[cell_id]
 
-    def plans(self, run_id: str) -> dict[str, CellPlan]:
-        return {cell.id: self.plan(cell.id) for cell in self.of_run(run_id)}
+    def run_id(self, cell_id: str) -> str:
+        return self.get(cell_id).run_id
+
+    def concluded(self, run_id: str) -> list[tuple[Cell, CellPlan]]:
+        cells = self.of_run(run_id)
+        done = all(cell.state is CellState.DONE for cell in cells)
+        return [(cell, self.plan(cell.id)) for cell in cells] if done else []
 
     def attempt(self, attempt_id: str) -> Attempt:
         return self.tables.attempts[attempt_id]

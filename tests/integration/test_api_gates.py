@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 
+import pytest
+
 from orchestrator.adapters.signing import verify_bundle
 from tests.integration.api_context import Desk
 from tests.integration.gate_world import API, POLICY, begun, check, put, ran
@@ -194,6 +196,51 @@ def test_a_run_of_another_product_is_refused(api: Desk) -> None:
         422,
         "urn:seatrial:problem:wrong-product",
     )
+
+
+def test_a_policy_that_comes_with_a_check_is_the_gates_once_it_has_decided(api: Desk) -> None:
+    run = ran(api, tests=FAILS)
+    put(api)
+    verdict = check(api, "lax", runs=[run], policy=LAX, name="gate.yaml")
+    assert verdict["decision"] == "PASS"
+    assert check(api, "lax", runs=[run], policy=LAX) == verdict
+    assert api.client.get(f"{API}/gates/release").json()["digest"] == verdict["policy_digest"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"runs": ["01nowhere"]}, 404),
+        ({"runs": ["latest"], "policy": LAX.replace("name: release", "name: other")}, 422),
+        ({"runs": ["latest"], "policy": LAX.replace("product: proof", "product: other")}, 422),
+        ({"runs": ["latest"], "policy": f"{LAX}  colour: red\n"}, 422),
+    ],
+    ids=["unknown run", "another gate", "another product", "no policy"],
+)
+def test_a_refused_check_leaves_the_policy_as_it_was(
+    api: Desk, body: dict[str, object], status: int
+) -> None:
+    ran(api)
+    before = put(api)
+    answer = api.client.post(
+        f"{API}/gates/release/evaluate",
+        json={"policy": LAX} | body,
+        headers={"Idempotency-Key": "k"},
+    )
+    assert answer.status_code == status, answer.text
+    assert api.client.get(f"{API}/gates").json()["items"] == [before]
+    assert api.client.get(f"{API}/gates/release/verdicts").json()["items"] == []
+
+
+def test_a_check_of_another_products_run_stores_no_gate(api: Desk) -> None:
+    run = ran(api)
+    answer = api.client.post(
+        f"{API}/gates/release/evaluate",
+        json={"runs": [run], "policy": POLICY.replace("product: proof", "product: other")},
+        headers={"Idempotency-Key": "k"},
+    )
+    assert answer.json()["type"] == "urn:seatrial:problem:wrong-product"
+    assert api.client.get(f"{API}/gates").json()["items"] == []
 
 
 def test_verdicts_are_listed_by_pages_and_lines(api: Desk) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.integration.api_context import MATRIX, Desk
+from tests.integration.gate_world import POLICY, put
 
 PATH = "/api/v1/schedules"
 BODY = {
@@ -86,6 +87,38 @@ def test_a_gate_must_be_known(shared_api: Desk) -> None:
     answer = post(shared_api, gate="release")
     assert answer.status_code == 404
     assert "'release'" in answer.json()["detail"]
+
+
+def test_a_policy_that_comes_with_a_schedule_is_the_gates(api: Desk) -> None:
+    sent = {"gate": "release", "policy": {"policy": POLICY, "name": "gate.yaml"}, "owner": ""}
+    assert post(api, **sent).json()["schedule"]["owner"] == "release-team"
+    assert api.client.get("/api/v1/gates/release").json()["text"] == POLICY
+    changed = POLICY.replace("release-team", "others")
+    answer = api.client.put(f"{PATH}/nightly", json=BODY | sent | {"policy": {"policy": changed}})
+    assert answer.json()["schedule"]["owner"] == "others"
+    assert api.client.get("/api/v1/gates/release").json()["text"] == changed
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({"cron": "61 2 * * *"}, 422),
+        ({"payload": "0" * 64}, 422),
+        ({"cron": "0 3 * * *"}, 409),
+        ({"gate": "other"}, 422),
+        ({"gate": ""}, 422),
+    ],
+)
+def test_a_refused_schedule_leaves_the_policy_as_it_was(
+    api: Desk, changes: dict[str, object], status: int
+) -> None:
+    before = put(api)
+    assert post(api, gate="release").status_code == 201
+    policy = {"policy": POLICY.replace("release-team", "others")}
+    sent = {"gate": "release", "policy": policy} | changes
+    assert post(api, **sent).status_code == status
+    assert api.client.put(f"{PATH}/unknown", json=BODY | sent | {"name": "unknown"}).is_error
+    assert api.client.get("/api/v1/gates").json()["items"] == [before]
 
 
 def test_pause_resume_trigger_and_remove(api: Desk) -> None:

@@ -317,4 +317,4 @@ def test_the_statements_of_a_whole_cell(here):
     here.engine.run(cell)
     event.remove(here.database.sessions.engine, "before_cursor_execute", note)
     check_invariants(here)
-    assert len(asked) <= 157, "\n".join(asked)
+    assert len(asked) <= 148, "\n".join(asked)

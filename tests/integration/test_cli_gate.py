@@ -59,7 +59,7 @@ VERDICT = {
     "document_digest": "e" * 64,
     "envelope_digest": "f" * 64,
 }
-PUT, PRESENT = "1" * 64, "2" * 64
+PRESENT = "2" * 64
 LINE = '{"payload":"e30="}\n'
 
 
@@ -72,7 +72,6 @@ def policy(cli: Cli) -> str:
 
 @pytest.fixture
 def gate(controller: FakeController) -> FakeController:
-    controller.answers["PUT", GATE] = Answer.of(stored_policy("1"))
     controller.answers["GET", GATE] = Answer.of(stored_policy("2"))
     controller.answers["POST", f"{GATE}/evaluate"] = Answer.of(VERDICT, 201)
     controller.answers["GET", f"{API}/verdicts/V-0003"] = Answer.of(VERDICT)
@@ -131,10 +130,9 @@ def test_a_policy_file_is_stored_and_the_decision_comes_first(
     cli: Cli, gate: FakeController, policy: str
 ) -> None:
     assert cli("gate", "check", policy) == 1
-    (put,) = gate.sent("PUT", GATE)
-    assert put.json == {"policy": POLICY, "name": policy}
     (asked,) = gate.sent("POST", f"{GATE}/evaluate")
-    assert asked.json == {"runs": [], "lineage": "", "policy_digest": PUT}
+    assert asked.json == {"runs": [], "lineage": "", "policy": POLICY, "name": policy}
+    assert gate.sent("PUT", GATE) == []
     assert asked.headers["Idempotency-Key"]
     lines = cli.out.splitlines()
     assert lines[0].startswith("FAIL  release V-0003  torchbridge 0.4.6")
@@ -185,6 +183,7 @@ def test_the_signed_verdict_is_written(cli: Cli, gate: FakeController) -> None:
     assert json.loads(cli.out) == VERDICT
     nowhere = cli.folder / "none" / "verdict.json"
     assert cli("gate", "check", "release", "-o", str(nowhere)) == 2
+    assert len(gate.sent("POST", f"{GATE}/evaluate")) == 1, "nothing was decided for no file"
 
 
 def test_the_signed_verdict_is_written_though_nobody_reads_the_rest(
@@ -208,8 +207,8 @@ def test_runs_that_go_on_are_waited_for(cli: Cli, gate: FakeController) -> None:
     assert "waiting for it to finish" in cli.err
 
 
-def test_the_policy_that_was_put_decides_though_another_came_while_it_waited(
-    cli: Cli, gate: FakeController, policy: str
+def test_the_present_policy_decides_though_another_came_while_it_waited(
+    cli: Cli, gate: FakeController
 ) -> None:
     finished = states("running", "finished", "finished")
 
@@ -218,16 +217,16 @@ def test_the_policy_that_was_put_decides_though_another_came_while_it_waited(
         return finished(request)
 
     gate.answers["GET", SHOWN] = overtaken
-    assert cli("gate", "check", policy, "--run", ID, "--run", ID) == 1
+    assert cli("gate", "check", "release", "--run", ID, "--run", ID) == 1
     (asked,) = gate.sent("POST", f"{GATE}/evaluate")
-    assert asked.json == {"runs": [ID, ID], "lineage": "", "policy_digest": PUT}
+    assert asked.json == {"runs": [ID, ID], "lineage": "", "policy_digest": PRESENT}
 
 
 def test_an_answer_without_the_policys_digest_decides_nothing(
-    cli: Cli, gate: FakeController, policy: str
+    cli: Cli, gate: FakeController
 ) -> None:
-    gate.answers["PUT", GATE] = Answer.of({"gate": "release"})
-    assert cli("gate", "check", policy) != 0
+    gate.answers["GET", GATE] = Answer.of({"gate": "release"})
+    assert cli("gate", "check", "release") != 0
     assert "is not understood" in cli.err
     assert gate.sent("POST", f"{GATE}/evaluate") == []
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.test_cli_gate import POLICY
 from tests.unit.cli import in_process
-from tests.unit.cli.fake_controller import Answer, FakeController, Request, stored_policy
+from tests.unit.cli.fake_controller import Answer, FakeController, Request
 from tests.unit.cli.in_process import Cli
 
 cli, controller = in_process.cli, in_process.controller  # the fixtures
@@ -94,14 +94,16 @@ def test_a_schedule_is_replaced(cli: Cli, kept: FakeController) -> None:
 
 
 def test_a_gate_is_named_by_its_policy_or_its_name(cli: Cli, kept: FakeController) -> None:
-    gate = "/api/v1/gates/release"
-    kept.answers["PUT", gate] = Answer.of(stored_policy("1"))
-    kept.answers["GET", gate] = Answer.of(stored_policy("2"))
     file = cli.folder / "gate.yaml"
     file.write_text(POLICY)
     for given in (str(file), "release"):
         assert add(cli, "--gate", given) == 0
-    assert [one.json["gate"] for one in kept.sent("POST", PATH)] == ["release", "release"]
+    by_file, by_name = (one.json for one in kept.sent("POST", PATH))
+    assert (by_file["gate"], by_file["policy"]) == (
+        "release",
+        {"policy": POLICY, "name": str(file)},
+    )
+    assert (by_name["gate"], by_name["policy"]) == ("release", None)
 
 
 def test_it_is_owned_by_whoever_adds_it(cli: Cli, kept: FakeController) -> None:

@@ -82,20 +82,6 @@ def test_import_name_is_ours_alone(name):
     assert set(packages_distributions().get(name, [])) <= {"seatrial"}
 
 
-@pytest.mark.parametrize(
-    "page",
-    [ROOT / "docs/explanation/architecture.md", *sorted(ROOT.glob("docs/extending/*.md"))],
-    ids=lambda page: page.stem,
-)
-def test_files_that_a_page_for_developers_names_exist(page: Path) -> None:
-    named = re.findall(r"`((?:[a-z_]+/)+[\w*]+\.\w+|(?:[a-z_]+/){2,})`", page.read_text("utf-8"))
-    assert [
-        path
-        for path in named
-        if not any([*(ROOT / root).glob(path)] for root in ("", "orchestrator", "payload"))
-    ] == []
-
-
 def public_docs(
     tree: ast.Module | ast.ClassDef, prefix: str = ""
 ) -> Iterator[tuple[str, str | None]]:

@@ -145,6 +145,6 @@ def may_try_again(now: AttemptState) -> bool:
 
 def poll_finish(deps: FlowDeps, cell_id: str) -> Value | NotYet:
     """End the run after its last cell: publish reports, then set its outcome."""
-    run_id = deps.stores.cells.get(cell_id).run_id
+    run_id = deps.stores.cells.run_id(cell_id)
     with deps.locks.of(run_id):
         return "finished" if end_run(deps, run_id) else "others run"

@@ -29,7 +29,7 @@ from orchestrator.cli.gate_inputs import (
     no_verdict,
     policy_text,
     read_file,
-    store_policy,
+    sent_policy,
     write_file,
 )
 from orchestrator.cli.safe_text import one_line
@@ -166,12 +166,16 @@ def gate_check(
     """Evaluate the gate, sign and store the verdict. Exit code: 0 pass, 1 fail, 5 inconclusive."""
     session = session_of(context)
     client = session.client()
-    stored = store_policy(session, client, policy)
+    if output is not None and not output.parent.is_dir():
+        raise CliError(f"{output}: there is no folder {output.parent}")
+    gate, decided_by = sent_policy(session, policy)
+    path = f"/gates/{quote(gate, safe='')}"
+    if not decided_by:  # the gate's policy may change while this waits
+        decided_by = {"policy_digest": read(StoredPolicy, client.get(path)).digest}
     runs = finished_runs(session, client, run or [], minutes=timeout, waits=not no_wait)
-    path = f"/gates/{quote(stored.gate, safe='')}/evaluate"
-    # The gate's policy may change while this waits.
-    body: Json = {"runs": runs, "lineage": lineage, "policy_digest": stored.digest}
-    answer = client.post(path, body, key=session.wiring.new_id())
+    body: Json = {"runs": runs, "lineage": lineage, **decided_by}
+    key = session.wiring.new_id()
+    answer = client.post(f"{path}/evaluate", body, key=key, document=policy)
     verdict = read(VerdictResponse, answer)
     if output is not None:  # first: printing raises when a pipe is closed
         write_file(output, client.text(f"/verdicts/{verdict.id}/statement"))

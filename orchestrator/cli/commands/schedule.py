@@ -19,7 +19,7 @@ from rich.text import Text
 from orchestrator.cli.client import Client, Json, read
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import USAGE, CliError
-from orchestrator.cli.gate_inputs import store_policy
+from orchestrator.cli.gate_inputs import sent_policy
 from orchestrator.cli.launch_request import read_order, read_selector, upload
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
@@ -132,7 +132,8 @@ def schedule_add(
     when |= {"overlap": overlap, "catch_up": catch_up, "catch_up_hours": catch_up_hours}
     when |= {"reuse_hours": _hours(reuse), "last_passed_baseline": baseline == "last-passed"}
     what = _uploaded(session, client, matrix, selector)
-    when |= {"gate": store_policy(session, client, gate).gate if gate else ""}
+    judged, policy = sent_policy(session, gate)
+    when |= {"gate": judged, "policy": policy or None}
     body, document = {**when, **what}, f"schedule {name}"
     answer = (
         client.put(_path(name), body, document=document)

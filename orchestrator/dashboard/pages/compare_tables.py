@@ -291,7 +291,10 @@ TITLES = {
 _MEANS = {
     Difference.NEW_FAILURE: "Before they passed, were skipped, never reported, or were not there.",
     Difference.MISSING: "They were collected, and never reported or never ran.",
-    Difference.HIDDEN: "Their module could not be collected: the collection error hid them.",
+    Difference.HIDDEN: (
+        "Their module could not be collected, or a run was ingested from a source that only counts"
+        " its other tests."
+    ),
     Difference.GONE: "They are not collected any more, under any name that somebody confirmed.",
     Difference.SAME: "They went as before.",
 }

@@ -113,6 +113,10 @@ def test_a_run_against_itself_has_no_difference(templates):
 def test_tests_that_are_only_counted_are_not_compared(templates):
     text = render("compare", unnamed(), templates=templates)
     assert "48 tests of the base and 0 of the head are only counted in their sources" in text
+    for evidence in (unnamed(), swapped(unnamed())):
+        (pair,) = model_of("compare", evidence).pairs
+        assert pair.tests.of("hidden").count > 0
+        assert pair.tests.of("gone").count == pair.tests.of("new").count == 0
 
 
 def test_a_suite_that_is_called_otherwise_is_the_same_suite():
