@@ -273,7 +273,8 @@ SHAPES = (
         "a demo that speaks of failures",
         jobs=demo(
             "demo",
-            "import mylib\nprint('0 failed, 3 passed')\nprint('a failed retry was repeated: [PASS] net')\n"
+            "import mylib\nprint('0 failed, 3 passed')\n"
+            "print('a failed retry was repeated: [PASS] net')\n"
             "print('Results: 8/8 demos passed')",
         ),
     ),
