@@ -198,6 +198,35 @@ def test_a_payload_that_comes_before_an_older_copy_counts(
     assert (evidence.finished()["exit_code"], evidence.finished()["cause"]) == (0, None)
 
 
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("from space import b", "wrong_subject"),
+        ("import space.b", "wrong_subject"),
+        ("from . import b", "wrong_subject"),
+        ("from .b import answer", "wrong_subject"),
+        ("from ..b import answer", None),
+        ("import types", None),
+    ],
+)
+def test_a_module_that_a_namespace_package_lacks_does_not_count(
+    machine: Machine, lean: str, tmp_path: Path, line: str, cause: str | None
+) -> None:
+    """What the payload adds to the namespace for itself may stay."""
+    wheels = machine.base / "wheels" / "w1"
+    wheels.mkdir(parents=True)
+    source = f"def late():\n    {line}\n" if line.startswith("from ..") else f"{line}\n"
+    made = wheel_bytes("tool", "1.5", files={"space/a.py": source})
+    (wheels / "tool-1.5-py3-none-any.whl").write_bytes(made)
+    files = {"space/b.py": "answer = 42\n", "demo.py": "import space.a, space.b\n"}
+    payload = laid_out(tmp_path / "payload", files)
+    job = command("{python}", "demo.py")
+    evidence = machine.run(payload, python=lean, wheels="w1", subject=SUBJECT, jobs=[job])
+    finished = evidence.finished("demo")
+    assert (finished["exit_code"], finished["cause"]) == (0, cause), evidence.log.decode()
+    assert ("space.a imports space.b" in finished["detail"]) == (cause is not None)
+
+
 def test_the_subject_may_import_the_program_that_runs(
     machine: Machine, lean: str, tmp_path: Path
 ) -> None:

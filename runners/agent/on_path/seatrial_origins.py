@@ -134,18 +134,21 @@ class InstalledFiles:
     ) -> Iterator[ModuleProblem]:
         """Yield the modules that only the payload has and that these modules import.
 
-        Without the payload the installed distribution could not import them. What an extra of it
-        requires, and what it imports only where its absence is allowed for, is a stand-in.
+        Without the payload the installed distribution could not import them, be it a dependency or
+        a module of its own namespace package. What an extra of it requires, and what it imports
+        only where its absence is allowed for, is a stand-in.
 
         Args:
             loaded: ``sys.modules``, or a part of it.
             payload: The payload's folder.
             own: Files of tests and conftests.
         """
+        tops = {root.partition(".")[0] for root in self.roots}
         strangers = {
             name: file
             for name, module in list(loaded.items())
-            if "." not in name and name not in self.roots and name not in _PROGRAMS
+            if ("." not in name or name.partition(".")[0] in tops) and name not in _PROGRAMS
+            if not self._is_mine(name)
             for file in files_of(module)[:1]
             if file not in own and is_below(real_file(file), _real(payload))
         }
@@ -153,12 +156,14 @@ class InstalledFiles:
             return
         names = b"|".join(re.escape(name.encode()) for name in strangers)
         pattern = re.compile(_IMPORT % names)
+        is_in_namespace = any("." in name for name in strangers)
         for name, module in self.of(loaded).items():
             for file in files_of(module)[:1]:
                 source = source_of(file)
-                words = {found.decode() for found in pattern.findall(source)}
-                imported = _imported(source) if words else {}
-                for stranger in words & imported.keys():
+                package = name if "/__init__." in file else name.rpartition(".")[0]
+                is_asked = is_in_namespace or pattern.search(source) is not None
+                imported = _imported(source, package) if is_asked else {}
+                for stranger in strangers.keys() & imported.keys():
                     if not imported[stranger] and normal(stranger) in self._dist.optional:
                         self.stand_ins.add(strangers[stranger])
                         continue
@@ -337,8 +342,8 @@ def source_of(file: str) -> bytes:
         return b""
 
 
-def _imported(source: bytes) -> Dict[str, bool]:
-    """Return the top names that a source imports, other than for type checkers.
+def _imported(source: bytes, package: str) -> Dict[str, bool]:
+    """Return the names that a source in a package imports, other than for type checkers.
 
     Each with whether some import of it is not in a function, and would end the module's own.
     """
@@ -357,11 +362,14 @@ def _imported(source: bytes) -> Dict[str, bool]:
             continue
         if isinstance(node, ast.Import):
             names = [one.name for one in node.names]
-        if isinstance(node, ast.ImportFrom) and not node.level:
-            names = [node.module or ""]
+        if isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: -node.level + 1 or None] if node.level else []
+            base = ".".join([*above, *filter(None, [node.module])])
+            names = [f"{base}.{one.name}" for one in node.names]
         for name in names:
-            top = name.partition(".")[0]
-            found[top] = found.get(top, False) or is_needed
+            parts = name.split(".")
+            for each in [".".join(parts[: n + 1]) for n in range(len(parts))]:
+                found[each] = found.get(each, False) or is_needed
         caught = [ast.dump(each.type) for each in getattr(node, "handlers", ()) if each.type]
         is_free = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         is_free = is_free or _ABSENT.search("".join(caught)) is not None
