@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from orchestrator.cli.commands.bisect import BisectAnswer
 from orchestrator.cli.commands.emergency_stop import StopAnswer
-from orchestrator.cli.run_failures import FailureLine
+from orchestrator.cli.failure_logs import FailureLine
 from orchestrator.cli.wiring import BackupReport, RestoreReport
 from orchestrator.domain.cloud_account import AccountCheck
 from orchestrator.domain.gate.verdict import LATER, RuleResult, Verdict

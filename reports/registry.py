@@ -19,12 +19,11 @@ from reports.model.blocks import Plot
 from reports.model.values import Absent, Contradiction, ReportModel
 from reports.plots.selection import plots_of
 from reports.views.backend import backend_view
-from reports.views.comment import comment_view
 from reports.views.compare import compare_view
 from reports.views.cost import cost_view
 from reports.views.platform import platform_view
 from reports.views.results import results_view
-from reports.views.summary import summary_view
+from reports.views.summary import comment_view, summary_view
 
 
 def render_json(model: ReportModel) -> str:

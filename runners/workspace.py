@@ -6,18 +6,21 @@ The folders and the agent's verbs are described in ``docs/explanation/architectu
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import re
 import shlex
+import tarfile
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
-from pathlib import Path
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path, PurePosixPath
 from typing import Literal, Protocol
 
 from orchestrator.domain.evidence import EvidenceBatch
 from orchestrator.domain.machine import CommandResult, MachineError, NoSessionError, Shell
-from runners.archives import AGENT_PACKAGE, Archive, agent_archive
 from runners.shell.agent_session import (
     AGENT_GONE,
     AgentGoneError,
@@ -26,6 +29,48 @@ from runners.shell.agent_session import (
     SessionEndedError,
 )
 from runners.shell.work_folder import GroundError, WorkFolderFacts, look
+
+AGENT_FOLDER = Path(__file__).parent / "agent"
+AGENT_PACKAGE = "seatrial_agent"
+ON_PATH = "on_path"
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """A tar file in memory."""
+
+    digest: str
+    """sha256 of `data`, in hexadecimal."""
+    data: bytes
+
+
+def pack(files: Iterable[tuple[str, bytes]]) -> Archive:
+    """Return an uncompressed tar of (name, content): sorted, with fixed times, owner and mode."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        for name, content in sorted(files):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            entry.mode = 0o644
+            archive.addfile(entry, io.BytesIO(content))
+    data = buffer.getvalue()
+    return Archive(hashlib.sha256(data).hexdigest(), data)
+
+
+@cache
+def agent_archive() -> Archive:
+    """The agent's archive: its package, and the modules on the jobs' path."""
+    return pack(
+        (_shipped_name(path), path.read_bytes())
+        for path in AGENT_FOLDER.rglob("*.py")
+        if "__pycache__" not in path.parts
+    )
+
+
+def _shipped_name(path: Path) -> str:
+    inside = PurePosixPath(path.relative_to(AGENT_FOLDER).as_posix())
+    return str(inside if inside.parts[0] == ON_PATH else PurePosixPath(AGENT_PACKAGE) / inside)
+
 
 Kind = Literal["agents", "payloads", "wheels"]
 

@@ -30,8 +30,7 @@ from orchestrator.domain.gate.gate_documents import (
     digest_of,
     read_verdict,
 )
-from orchestrator.domain.gate.signing_key import PublicKey
-from orchestrator.domain.gate.verdict import Verdict
+from orchestrator.domain.gate.verdict import PublicKey, Verdict
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -20,9 +20,8 @@ from orchestrator.application.bisect_failures import BisectRange
 from orchestrator.application.ports.statistics import ChangePoint
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.audit import AuditVerification, ChainedEntry
-from orchestrator.domain.browser_session import BrowserSession
 from orchestrator.domain.budget import BudgetUse
-from orchestrator.domain.caller_identity import NewToken, Token
+from orchestrator.domain.caller_identity import BrowserSession, NewToken, Token
 from orchestrator.domain.cell import Attempt, Cause, PlacementDecision, Run, Transition
 from orchestrator.domain.channel import (
     ChannelHealth,
@@ -38,7 +37,6 @@ from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice, TestF
 from orchestrator.domain.failure_signature import FailureGroup, GroupedFailures, Signature
 from orchestrator.domain.flaky import FlakyEvidence, ResultPoint
 from orchestrator.domain.gate.payload_review import PayloadReview, PayloadReviewResponse
-from orchestrator.domain.gate.signing_key import KeyResponse, PublicKey
 from orchestrator.domain.gate.snapshot import (
     Approval,
     ApprovalResponse,
@@ -48,6 +46,8 @@ from orchestrator.domain.gate.snapshot import (
     WaiverResponse,
 )
 from orchestrator.domain.gate.verdict import (
+    KeyResponse,
+    PublicKey,
     RuleLine,
     RuleResult,
     StoredPolicy,

@@ -1,4 +1,4 @@
-"""History over many runs: failure groups, and tests under all their names."""
+"""History over many runs: failure groups, tests under all their names, series of benchmarks."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from orchestrator.api.dependencies import LARGEST, ContextDep, RunId, resolve_ru
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.models import ListResponse, NumberedPageResponse, RequestModel, ResponseModel
 from orchestrator.api.security import CallerDep, bearer, secured
+from orchestrator.application.benchmarks import BenchmarkSeries, series_of
 from orchestrator.application.context import Context
 from orchestrator.application.explain_failures import review_failures, review_run
 from orchestrator.application.test_history import (
@@ -213,3 +214,34 @@ def to_history_response(history: TestHistory) -> HistoryResponse:
         items=list(history.goes),
         flaky=history.flaky,
     )
+
+
+series_reading = APIRouter(
+    tags=["history"], route_class=secured(Scope.READ), dependencies=[Security(bearer)]
+)
+BenchmarkId = Annotated[
+    str,
+    Path(
+        description="``job/metric``, as a run shows them",
+        max_length=1000,
+        examples=["moe/tokens_per_s"],
+    ),
+]
+
+
+@series_reading.get("/benchmarks/{benchmark:path}/series")
+def get_benchmark_series(
+    context: ContextDep,
+    benchmark: BenchmarkId,
+    product: Annotated[str | None, Query(description="The payload's name", max_length=300)] = None,
+    platform: Annotated[str | None, Query(description="A platform's id", max_length=300)] = None,
+    runs: Annotated[int, Query(ge=1, le=1000, description="So many newest runs")] = 200,
+) -> ListResponse[BenchmarkSeries]:
+    """Return a benchmark over the newest runs with its change points, which block no release."""
+    found = series_of(context, benchmark, product=product, platform=platform, runs=runs)
+    if not found:
+        raise NotFoundError(
+            f"none of the newest {runs} runs measured {benchmark!r}; a benchmark is named "
+            "job/metric, and GET /api/v1/runs/{id} lists the metrics of each job"
+        )
+    return ListResponse(items=list(found))

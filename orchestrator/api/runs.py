@@ -1,4 +1,4 @@
-"""Runs: plan, launch, list, show, cancel, rerun, compare."""
+"""Runs: plan, launch, list, show, cancel, rerun, compare, annotate."""
 
 from __future__ import annotations
 
@@ -10,23 +10,26 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from orchestrator.api.dependencies import ContextDep, KeyHeader, RunId, idempotency_key, resolve_run
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.models import PageResponse, RequestModel
+from orchestrator.api.models import ListResponse, PageResponse, RequestModel
 from orchestrator.api.reports import MEDIA_TYPES, POLICY
 from orchestrator.api.security import bearer, secured
-from orchestrator.application import list_runs as listing
-from orchestrator.application.cancel_run import cancel_run
+from orchestrator.application import describe_run as listing
+from orchestrator.application.add_annotations import add_annotations, annotations_of
 from orchestrator.application.compare_cells import compared_evidence
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import describe_run
+from orchestrator.application.end_run import cancel_run
 from orchestrator.application.launch_run import BUILTIN, Launched, LaunchOrder, launch_run
 from orchestrator.application.plan_run import plan_run
 from orchestrator.application.ports.documents import Source
 from orchestrator.application.rerun_run import Only, plan_rerun, rerun_run
+from orchestrator.domain.annotation import MOST_ANNOTATIONS, Annotation
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import Run
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.document_problems import nearest
 from orchestrator.domain.launch_plan import Plan
+from orchestrator.domain.lint_findings import CheckedAnnotation
 from orchestrator.domain.retests import RetestOptions
 from orchestrator.domain.run_record import RunResponse, RunSummary, run_answer, summary_answer
 from orchestrator.store.runs import RunsAsked
@@ -301,3 +304,77 @@ def _answer(
     if launched.replayed:
         response.headers[REPLAYED] = "true"
     return run_answer(describe_run(context.stores, run_id, at=context.clock.now()))
+
+
+annotations_reading = APIRouter(
+    tags=["reports"], route_class=secured(Scope.READ), dependencies=_ASKED
+)
+annotations_writing = APIRouter(
+    tags=["reports"], route_class=secured(Scope.RUN), dependencies=_ASKED
+)
+
+
+class AnnotationsRequest(RequestModel):
+    """Annotations to store."""
+
+    annotations: tuple[Annotation, ...] = Field(min_length=1, max_length=MOST_ANNOTATIONS)
+
+
+_EXAMPLES: dict[str, Example] = {
+    "fix": {
+        "summary": "A fix, about one platform",
+        "value": {
+            "annotations": [
+                {
+                    "kind": "fix",
+                    "title": "FlexAttention on CUDA",
+                    "text": "The mask is built on the device of the query.",
+                    "author": "R. Eader",
+                    "at": "2026-01-18",
+                    "cell": "gcp-l4",
+                    "files": ["src/attention.py"],
+                    "problem": "The mask was on the CPU.",
+                    "before": "mask = build()",
+                    "after": "mask = build(device=query.device)",
+                }
+            ]
+        },
+    },
+    "recommendation": {
+        "summary": "A recommendation for the whole run, dated now",
+        "value": {
+            "annotations": [
+                {"kind": "recommendation", "text": "Pin torch.", "author": "release team"}
+            ]
+        },
+    },
+}
+Annotations = Annotated[AnnotationsRequest, Body(openapi_examples=_EXAMPLES)]
+
+
+@annotations_reading.get("/runs/{run_id}/annotations")
+def list_annotations(context: ContextDep, run_id: RunId) -> ListResponse[CheckedAnnotation]:
+    """List the run's annotations in the order in which they were added."""
+    return ListResponse(items=list(annotations_of(context, run_id)))
+
+
+@annotations_writing.post(
+    "/runs/{run_id}/annotations",
+    status_code=201,
+    responses={
+        200: {
+            "model": ListResponse[CheckedAnnotation],
+            "description": "All of them were there before",
+        }
+    },
+)
+def create_annotations(
+    context: ContextDep, request: Request, response: Response, run_id: RunId, body: Annotations
+) -> ListResponse[CheckedAnnotation]:
+    """Store annotations, each once. A finished run's reports are published again."""
+    stated = add_annotations(context, run_id, body.annotations)
+    response.headers["Location"] = str(request.app.url_path_for("list_annotations", run_id=run_id))
+    if not stated.added:
+        response.status_code = 200
+        response.headers[REPLAYED] = "true"
+    return ListResponse(items=list(stated.items))

@@ -1,4 +1,4 @@
-"""API tokens: list, create, revoke."""
+"""API tokens: list, create, revoke; browser sessions: list, revoke."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from orchestrator.api.dependencies import ContextDep
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.models import ListResponse, RequestModel
 from orchestrator.api.security import bearer, secured
+from orchestrator.application import browser_sessions
 from orchestrator.application.tokens import create_token as make_token
-from orchestrator.domain.caller_identity import NewToken, Scope, Token
+from orchestrator.domain.caller_identity import BrowserSession, NewToken, Scope, Token
 from orchestrator.domain.extend_record import extended
 
 
@@ -70,3 +71,21 @@ def revoke_token(context: ContextDep, token_id: str) -> None:
     if not known:
         raise NotFoundError(f"there is no token {token_id!r}; GET /api/v1/tokens lists them")
     tokens.revoke(token_id, at=context.clock.now())
+
+
+session_router = APIRouter(
+    tags=["sessions"], route_class=secured(Scope.ADMIN), dependencies=[Security(bearer)]
+)
+
+
+@session_router.get("/sessions")
+def list_sessions(context: ContextDep) -> ListResponse[BrowserSession]:
+    """List the browsers that are signed in, without secrets, which are not stored."""
+    return ListResponse(items=browser_sessions.list_sessions(context))
+
+
+@session_router.delete("/sessions/{session_id}", status_code=204, response_class=Response)
+def revoke_session(context: ContextDep, session_id: str) -> None:
+    """Revoke a browser session: the browser has to sign in again."""
+    if not browser_sessions.revoke_session(context, session_id):
+        raise NotFoundError(f"there is no session {session_id!r}; GET /api/v1/sessions lists them")

@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 
 from orchestrator.application.context import Context
 from orchestrator.application.ports.identity_provider import IssuedIdentity, SignInRefusedError
-from orchestrator.domain.browser_session import BrowserSession
 from orchestrator.domain.caller_identity import (
     LONGEST_NAME,
+    BrowserSession,
     Caller,
     Person,
     Scope,

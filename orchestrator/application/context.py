@@ -23,9 +23,8 @@ from orchestrator.application.ports.wheels import Subjects, Wheels
 from orchestrator.application.ports.workspaces import OpenWorkspace
 from orchestrator.application.read_log import LogIndexes
 from orchestrator.application.sign_in_link import SignInLink
-from orchestrator.domain.browser_session import SessionLimits
 from orchestrator.domain.budget import Budget
-from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.caller_identity import Scope, SessionLimits
 from orchestrator.domain.gate.performance import Statistics
 from orchestrator.domain.ingested import RunAnnotation
 from orchestrator.domain.lint_findings import AnnotationConflict, DocumentFinding, ForeignDocument

@@ -1,4 +1,4 @@
-"""Reads a run into one record, for `show`, watchers and reports."""
+"""Reads a run into one record, for `show`, watchers and reports; lists runs."""
 
 from __future__ import annotations
 
@@ -33,13 +33,14 @@ from orchestrator.domain.cell import (
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.fingerprint import fingerprint
-from orchestrator.domain.ingested import Ingested, StatedMachine
+from orchestrator.domain.ingested import StatedMachine
 from orchestrator.domain.machine import Place, SshEndpoint
 from orchestrator.domain.money import (
     Bill,
     billed_seconds,
     cost_by_phase,
     lease_bill,
+    machine_cost,
     machine_seconds,
     usd_for,
 )
@@ -53,6 +54,8 @@ from orchestrator.domain.run_record import (
     RunRecord,
 )
 from orchestrator.store.cell_results import CellResults, Depth
+from orchestrator.store.leases import RunSpending
+from orchestrator.store.runs import RunsAsked
 from orchestrator.store.stores import Stores
 
 _DAY = timedelta(days=1)
@@ -76,24 +79,22 @@ class _Book:
     leases: Mapping[str, Sequence[Lease]]
     decisions: Mapping[str, Sequence[PlacementDecision]]
     attestations: Mapping[str, Attestation]
-    ingested: Mapping[str, Ingested]
     sources: ReuseSources
 
     @classmethod
     def of(
-        cls, stores: Stores, run_id: str, cell_ids: Sequence[str], depth: Depth = Depth.WHOLE
+        cls, stores: Stores, run_id: str, cell_ids: Sequence[str], spec: RunSpec, depth: Depth
     ) -> _Book:
         """Read the rows in a fixed number of statements."""
         ledger = stores.leases
         # Read before their attempts: other attempts may begin in between.
-        leases = ledger.of_run(run_id)
-        known = StoredCellResults.of(stores, cell_ids, depth)
+        leases, attestations = ledger.attested(run_id)
+        known = StoredCellResults.of(stores, cell_ids, spec, depth)
         return cls(
             known,
             leases,
             ledger.decisions(run_id),
-            ledger.attestations(run_id) if depth >= Depth.WHOLE else {},
-            stores.ingests.of_run(run_id),
+            attestations if depth >= Depth.WHOLE else {},
             ReuseSources.of(stores, known.decided.values()),
         )
 
@@ -123,7 +124,7 @@ def record_of_run(
         depth: WHOLE for what only reports tell: metrics, artifacts, attestations and what people
             stated.
     """
-    book = _Book.of(stores, run.id, [cell.id for cell in cells], depth)
+    book = _Book.of(stores, run.id, [cell.id for cell in cells], spec, depth)
     told = tuple(_cell(cell, spec, book, at) for cell in cells)
     if spec.hold_minutes and run.cancel_requested_at is None:
         hold = timedelta(minutes=spec.hold_minutes)
@@ -226,14 +227,14 @@ def find_run(stores: Stores, run_id: str) -> Run:
 
 def describe_cell(stores: Stores, cell: Cell, spec: RunSpec, *, at: datetime) -> CellRecord:
     """Return the record of one cell, with the jobs' outcomes so far."""
-    return _cell(cell, spec, _Book.of(stores, cell.run_id, [cell.id]), at)
+    return _cell(cell, spec, _Book.of(stores, cell.run_id, [cell.id], spec, Depth.WHOLE), at)
 
 
 def _cell(cell: Cell, spec: RunSpec, book: _Book, at: datetime) -> CellRecord:
     life = book.known.lives[cell.id]
     results = book.known.results.get(cell.id, CellResults())
     leases = book.leases.get(cell.id, ())
-    ingested = book.ingested.get(cell.id)
+    ingested = life.ingested
     stated = stated_leases(ingested.machine, life.attempts) if ingested is not None else ()
     jobs = jobs_of_cell_record(book.known, cell, spec)
     if ingested is not None:  # the artifacts state the times
@@ -304,10 +305,10 @@ def _maker(cell: Cell, jobs: Sequence[JobRecord], book: _Book) -> ReusedFrom:
     Of the cell's machine, or of the cell that evidence is reused from.
     """
     known = book.known
-    lent = reused_from(known.decided.get(cell.id, {}), book.sources, known.results)
+    lent = reused_from(known.decided.get(cell.id, {}), book.sources, known.lives)
     if jobs and all(job.reused_from for job in jobs):
         return lent
-    own = known.results.get(cell.id, CellResults()).environment or {}
+    own = known.lives[cell.id].environment or {}
     leases = book.leases.get(cell.id, ())
     attested = [x for lease in leases if (x := book.attestations.get(lease.id)) is not None]
     return ReusedFrom(own, attested[-1] if attested else None, lent.simulated)
@@ -384,3 +385,58 @@ def _lease(attempt: int, lease: Lease, steps: Sequence[Transition], at: datetime
         image_id=facts.get("image_id", ""),
         image_name=facts.get("image_name", ""),
     )
+
+
+_ANY = RunsAsked()
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRun:
+    """A run in a list."""
+
+    run: Run
+    counts: Counts
+    cost_usd: Decimal
+    cells: Sequence[Cell] = ()
+    """In matrix order."""
+
+
+def list_runs(
+    stores: Stores,
+    *,
+    limit: int,
+    before: str | None,
+    at: datetime,
+    filters: RunsAsked = _ANY,
+) -> tuple[Sequence[ListedRun], str | None]:
+    """Return the requested runs, newest first, with the cursor of the next page."""
+    runs, cursor = stores.runs.page(limit=limit, before=before, filters=filters)
+    return listed(stores, runs, at=at), cursor
+
+
+def listed(stores: Stores, runs: Sequence[Run], *, at: datetime) -> Sequence[ListedRun]:
+    """Return the runs with their counts and costs."""
+    ids = [run.id for run in runs]
+    if not ids:
+        return ()
+    counts = stores.results.totals(ids)
+    cells = stores.cells.of_runs(ids)
+    spent = stores.leases.spending(ids)
+    stated = {
+        run: sum((stated_cost(one.machine) for one in told), Decimal(0))
+        for run, told in stores.ingests.of_runs(ids).items()
+    }
+    return [
+        ListedRun(
+            run,
+            counts.get(run.id, Counts()),
+            _usd(spent.get(run.id, RunSpending()), at) + stated.get(run.id, Decimal(0)),
+            cells.get(run.id, ()),
+        )
+        for run in runs
+    ]
+
+
+def _usd(spent: RunSpending, at: datetime) -> Decimal:
+    growing = (machine_cost(lease, at) for lease in spent.unsettled)
+    return sum(growing, spent.settled_usd)

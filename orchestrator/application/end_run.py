@@ -1,4 +1,4 @@
-"""Ends a run whose cells are all done, and publishes its reports."""
+"""Requests cancellation of runs; ends those whose cells are done, and publishes their reports."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from orchestrator.application.context import Render
-from orchestrator.application.describe_run import evidence_of_record
+from orchestrator.application.context import Context, Render
+from orchestrator.application.describe_run import evidence_of_record, find_run
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.quarantine import settle_after
@@ -18,6 +18,15 @@ from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import Evidence
 from orchestrator.store.stores import Stores
+
+
+def cancel_run(context: Context, run_id: str) -> Run:
+    """Request cancellation of a run: finished tests are kept, machines are released.
+
+    Raises RunMissingError.
+    """
+    find_run(context.stores, run_id)
+    return context.stores.runs.request_cancel(run_id, at=context.clock.now())
 
 
 class ReportRefusedError(ValueError):

@@ -19,10 +19,10 @@ from functools import partial
 from typing import Protocol
 
 from orchestrator.application.attribute_failures import attribute_run
-from orchestrator.application.cancel_run import cancel_run
 from orchestrator.application.channels import failing_line, notify_people, run_link
 from orchestrator.application.confirmation_run import request_confirmation_run
 from orchestrator.application.context import Context
+from orchestrator.application.end_run import cancel_run
 from orchestrator.application.evaluate_gate import evaluate_gate
 from orchestrator.application.gate_policies import GateMissingError, find_policy, policy_of
 from orchestrator.application.launch_run import (

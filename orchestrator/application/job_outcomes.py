@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 from orchestrator.application.reused_results import as_reused, by_source
 from orchestrator.domain.cell import Attempt, Cell, CellState, RunSpec
@@ -32,19 +33,45 @@ class StoredCellResults:
 
     @classmethod
     def of(
-        cls, stores: Stores, cell_ids: Sequence[str], depth: Depth = Depth.WHOLE
+        cls,
+        stores: Stores,
+        cell_ids: Sequence[str],
+        spec: RunSpec,
+        depth: Depth = Depth.WHOLE,
+        *,
+        jobs: Mapping[str, Mapping[str, JobFact]] = MappingProxyType({}),
     ) -> StoredCellResults:
-        """Read the results in a fixed number of statements."""
-        decided = stores.reusable_results.decisions(cell_ids)
+        """Read the results in a fixed number of statements.
+
+        Args:
+            stores: What is stored.
+            cell_ids: Cells of one run.
+            spec: The parameters of the run; results are reused only where it asks for that.
+            depth: How much is read.
+            jobs: By cell id, job facts that the caller has read.
+        """
+        reuses = spec.reuse_max_age_s is not None
+        decided = stores.reusable_results.decisions(cell_ids) if reuses else {}
         lent = {x.cell for reuses in decided.values() for x in reuses.values() if x.is_reused}
         ids = [*cell_ids, *sorted(lent.difference(cell_ids))]
-        lives = stores.cells.lives(ids, steps=depth > Depth.EVALUATED)
-        return cls(decided, lives, stores.results.of_cells(ids, depth))
+        lives = stores.cells.lives(ids, whole=depth > Depth.EVALUATED)
+        return cls(decided, lives, stores.results.of_cells(ids, depth, jobs))
 
 
-def judge_jobs(stores: Stores, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
-    """Return the cell's jobs with the outcomes of finished ones, without metrics."""
-    return jobs_of_cell_record(StoredCellResults.of(stores, [cell.id], Depth.EVALUATED), cell, spec)
+def judge_jobs(
+    stores: Stores, cell: Cell, spec: RunSpec, facts: Mapping[str, JobFact] | None = None
+) -> tuple[JobRecord, ...]:
+    """Return the cell's jobs with the outcomes of finished ones, without metrics.
+
+    Args:
+        stores: What is stored.
+        cell: The cell.
+        spec: The parameters of its run.
+        facts: The stored facts of its jobs, where the caller has read them.
+    """
+    jobs = {cell.id: facts} if facts is not None else {}
+    known = StoredCellResults.of(stores, [cell.id], spec, Depth.EVALUATED, jobs=jobs)
+    return jobs_of_cell_record(known, cell, spec)
 
 
 def jobs_of_cell_record(

@@ -11,7 +11,7 @@ from orchestrator.domain.cell import Lease
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.reuse_inputs import REUSED, Reuse
 from orchestrator.domain.run_record import JobRecord
-from orchestrator.store.cell_results import CellResults
+from orchestrator.store.cells import CellLife
 from orchestrator.store.stores import Stores
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -54,18 +54,19 @@ class ReuseSources:
 
     @classmethod
     def of(cls, stores: Stores, decided: Iterable[Mapping[str, Reuse]]) -> ReuseSources:
-        """Read leases and attestations in two statements per source run."""
+        """Read leases and attestations in one statement per source run."""
         runs = sorted({x.run for reuses in decided for x in reuses.values() if x.is_reused})
         leases: dict[str, Sequence[Lease]] = {}
         attestations: dict[str, Attestation] = {}
         for run in runs:
-            leases |= stores.leases.of_run(run)
-            attestations |= stores.leases.attestations(run)
+            its_leases, its_attestations = stores.leases.attested(run)
+            leases |= its_leases
+            attestations |= its_attestations
         return cls(leases, attestations)
 
 
 def reused_from(
-    decided: Mapping[str, Reuse], reuse_sources: ReuseSources, results: Mapping[str, CellResults]
+    decided: Mapping[str, Reuse], reuse_sources: ReuseSources, lives: Mapping[str, CellLife]
 ) -> ReusedFrom:
     """Return environment and attestation of the source cells; the newest wins."""
     found = ReusedFrom()
@@ -74,7 +75,7 @@ def reused_from(
         told = [
             x for lease in leases if (x := reuse_sources.attestations.get(lease.id)) is not None
         ]
-        known = results.get(cell_id)
+        known = lives.get(cell_id)
         found = ReusedFrom(
             probed=(known.environment if known else None) or {},
             attestation=told[-1] if told else None,

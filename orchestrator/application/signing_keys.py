@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from orchestrator.application.context import Context
 from orchestrator.application.ports.signer import KEYRING, KeyUnusableError
-from orchestrator.domain.gate.signing_key import PublicKey
+from orchestrator.domain.gate.verdict import PublicKey
 
 LIFETIME = timedelta(days=365)
 """Lifetime of a key."""

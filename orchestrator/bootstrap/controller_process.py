@@ -46,12 +46,12 @@ from orchestrator.bootstrap.http_server import (
     AsgiDispatch,
     HttpLimits,
     HttpServer,
+    TlsFiles,
     home_socket,
     port_sockets,
 )
 from orchestrator.bootstrap.local_job_policy import LocalJobs, jobs_as, jobs_as_ourselves, not_here
 from orchestrator.bootstrap.sign_in import public_host, sign_in_ports
-from orchestrator.bootstrap.tls import TlsFiles
 from orchestrator.cli.errors import RefusedError
 from orchestrator.config import Settings, SettingsError, read_setting
 from orchestrator.controller import HURRY, Controller, Listener, end_process

@@ -16,8 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
-from orchestrator.adapters.clock import SystemClock, new_id
-from orchestrator.adapters.cron import CronsimCron
+from orchestrator.adapters.clock import CronsimCron, SystemClock, new_id
 from orchestrator.adapters.files.archive import FilePayloadArchives, file_chunks
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.documents import FileDocuments

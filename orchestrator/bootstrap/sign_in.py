@@ -12,7 +12,7 @@ from orchestrator.application.ports.identity_provider import IdentityProvider, i
 from orchestrator.cli.errors import RefusedError
 from orchestrator.config import Settings, SettingsError, read_setting
 from orchestrator.dashboard import urls
-from orchestrator.domain.browser_session import SessionLimits
+from orchestrator.domain.caller_identity import SessionLimits
 from orchestrator.extras import MissingExtraError, require
 
 _NEEDED = {

@@ -101,16 +101,16 @@ ENTRIES = {
     ),
     "runs": CommandEntry(_LOOK, "runs:runs_command", "List the runs, newest first."),
     "show": CommandEntry(
-        _LOOK, "show:show_command", "Show a run: every cell and every job, with their outcomes."
+        _LOOK, "runs:show_command", "Show a run: every cell and every job, with their outcomes."
     ),
     "failures": CommandEntry(
         _LOOK,
-        "failures:failures_command",
+        "runs:failures_command",
         "List what failed in a run: job, test, cells, error, and the command that shows its log.",
     ),
     "slowest": CommandEntry(
         _LOOK,
-        "slowest:slowest_command",
+        "runs:slowest_command",
         "List the tests of a run that took longest, and how long they took before.",
     ),
     "logs": CommandEntry(
@@ -121,12 +121,12 @@ ENTRIES = {
     "report": CommandEntry(_LOOK, "report:report_command", "Render a report from what is stored."),
     "export": CommandEntry(
         _LOOK,
-        "export:export_command",
+        "report:export_command",
         "Write every test and check in a format that other programs read.",
     ),
     "compare": CommandEntry(
         _LOOK,
-        "compare:compare_command",
+        "report:compare_command",
         "Show what changed between two runs: new failures, fixed tests, figures and costs.",
     ),
     "annotate": CommandEntry(
@@ -135,11 +135,11 @@ ENTRIES = {
         "Add annotations to the reports of a run: narrative, fixes, recommendations.",
     ),
     "lint": CommandEntry(
-        _LOOK, "lint:lint_command", "Check Markdown reports of any origin for errors."
+        _LOOK, "report:lint_command", "Check Markdown reports of any origin for errors."
     ),
     "cancel": CommandEntry(
         _LOOK,
-        "cancel:cancel_command",
+        "runs:cancel_command",
         "Cancel a run; finished tests are kept, and machines are released.",
     ),
     "cost": CommandEntry(

@@ -18,8 +18,8 @@ from orchestrator.domain.audit import (
 )
 from orchestrator.store.audit_recorder import ENTRY, AuditedChange, Call, append, digest_of
 from orchestrator.store.errors import DamagedError
-from orchestrator.store.list_page import ListPage
 from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import ListPage
 from orchestrator.store.tables import AuditRow
 
 _BATCH = 500

@@ -13,7 +13,7 @@ from functools import lru_cache
 from statistics import median
 from typing import Any
 
-from sqlalchemy import Select, and_, case, func, insert, or_, select, update
+from sqlalchemy import Select, and_, case, cast, func, insert, null, or_, select, update
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -50,25 +50,26 @@ COUNTED: ColumnElement[int] = case(
 
 def tally(session: Session, cell_pk: int) -> dict[str, dict[TestOutcome, int]]:
     """Return the number of tests by job and outcome, in one statement."""
-    query = (
+    tallies: dict[str, dict[TestOutcome, int]] = {}
+    for job, outcome, number in session.execute(_tally(cell_pk)):
+        tallies.setdefault(job, {})[TestOutcome(outcome)] = number
+    return tallies
+
+
+def _tally(cell_pk: int) -> Select[str, int, int]:
+    return (
         select(TestCaseRow.job, COUNTED.label("counted"), func.count())
         .join(TestCaseRow, TestCaseRow.id == TestResultRow.test_id)
         .where(TestResultRow.cell == cell_pk)
         .group_by(TestCaseRow.job, "counted")
         .order_by(TestCaseRow.job, "counted")
     )
-    tallies: dict[str, dict[TestOutcome, int]] = {}
-    for job, outcome, number in session.execute(query):
-        tallies.setdefault(job, {})[TestOutcome(outcome)] = number
-    return tallies
 
 
 def write_rollup(session: Session, cell_pk: int, *, at: datetime) -> None:
     """Store the cell's counts and cost, within the transaction that concludes the cell."""
     total = Counts()
-    counted = {job: Counts.of(tests) for job, tests in tally(session, cell_pk).items()}
-    for job, unnamed in _unnamed(session, cell_pk).items():
-        counted[job] = counted.get(job, Counts()) + unnamed
+    counted = _counted(session, cell_pk)
     for counts in counted.values():
         total = total + counts
     if counted:
@@ -79,20 +80,28 @@ def write_rollup(session: Session, cell_pk: int, *, at: datetime) -> None:
     session.execute(insert(CellRollupRow).values(row))
 
 
-def _unnamed(session: Session, cell_pk: int) -> dict[str, Counts]:
-    """Return unnamed tests by job."""
-    query = select(JobResultRow.job, JobResultRow.unnamed).where(JobResultRow.cell == cell_pk)
-    rows = session.execute(query.where(JobResultRow.unnamed.is_not(None)).order_by("job"))
-    return {job: unnamed for job, unnamed in rows if unnamed is not None}
+def _counted(session: Session, cell_pk: int) -> dict[str, Counts]:
+    """Return the tests by job, unnamed ones included, in one statement."""
+    tests = _tally(cell_pk).add_columns(cast(null(), JobResultRow.unnamed.type))
+    unnamed = select(JobResultRow.job, null(), null(), JobResultRow.unnamed).where(
+        JobResultRow.cell == cell_pk, JobResultRow.unnamed.is_not(None)
+    )
+    counted: dict[str, Counts] = {}
+    for job, outcome, number, more in session.execute(tests.order_by(None).union_all(unnamed)):
+        found = more if more is not None else Counts.of({TestOutcome(outcome): number})
+        counted[job] = counted.get(job, Counts()) + found
+    return dict(sorted(counted.items()))
 
 
-def recompute_cost(session: Session, attempt_pk: int) -> None:
+_CELL = select(AttemptRow.cell).where(AttemptRow.pk == LeaseRow.attempt).correlate(LeaseRow)
+ROLLED_UP = select(CellRollupRow.cell).where(CellRollupRow.cell.in_(_CELL)).scalar_subquery()
+"""The cell of a lease, if it is concluded."""
+
+
+def recompute_cost(session: Session, cell_pk: int) -> None:
     """Update the cell's cost after a machine was settled later than the cell was concluded."""
-    mine = select(AttemptRow.cell).where(AttemptRow.pk == attempt_pk).scalar_subquery()
-    cell_pk = session.scalar(select(CellRollupRow.cell).where(CellRollupRow.cell == mine))
-    if cell_pk is not None:
-        cost = {"cost_usd": _cost_usd(session, cell_pk)}
-        changed(session, update(CellRollupRow).where(CellRollupRow.cell == cell_pk).values(cost))
+    cost = {"cost_usd": _cost_usd(session, cell_pk)}
+    changed(session, update(CellRollupRow).where(CellRollupRow.cell == cell_pk).values(cost))
 
 
 def _cost_usd(session: Session, cell_pk: int) -> Decimal:

@@ -55,8 +55,6 @@ class CellResults:
     notices: Sequence[Notice] = ()
     artifacts: Sequence[ArtifactRecord] = ()
     """Sorted by name."""
-    environment: Mapping[str, object] | None = None
-    """The environment of the last attempt that reported one."""
 
 
 class Depth(IntEnum):
@@ -80,18 +78,23 @@ _COUNTS = tuple(f.name for f in fields(Counts))
 _NOTHING = Counts()
 
 
-def results_of(session: Session, cell_ids: Sequence[str], depth: Depth) -> dict[str, CellResults]:
+def results_of(
+    session: Session,
+    cell_ids: Sequence[str],
+    depth: Depth,
+    known_jobs: Mapping[str, Mapping[str, JobFact]],
+) -> dict[str, CellResults]:
     """Return everything but single tests, by cell id."""
     mine = CellRow.id.in_(cell_ids)
-    jobs = jobs_of(session, mine)
+    unread = [cell_id for cell_id in cell_ids if cell_id not in known_jobs]
+    jobs = {**known_jobs, **(jobs_of(session, CellRow.id.in_(unread)) if unread else {})}
     counts = _counts_of(session, mine, jobs)
     retried = _passed_on_retry_of(session, mine) if depth >= Depth.SHOWN else {}
     checks = checks_of(session, mine)
     measured = metrics_of(session, mine) if depth >= Depth.WHOLE else {}
     notices = notices_of(session, mine) if depth >= Depth.SHOWN else {}
     artifacts = artifacts_of(session, mine) if depth >= Depth.WHOLE else {}
-    environments = environments_of(session, mine) if depth >= Depth.SHOWN else {}
-    known = {*jobs, *counts, *checks, *measured, *notices, *artifacts, *environments}
+    known = {*jobs, *counts, *checks, *measured, *notices, *artifacts}
     return {
         cell_id: CellResults(
             jobs=jobs.get(cell_id, {}),
@@ -101,7 +104,6 @@ def results_of(session: Session, cell_ids: Sequence[str], depth: Depth) -> dict[
             metrics=tuple(measured.get(cell_id, ())),
             notices=tuple(notices.get(cell_id, ())),
             artifacts=tuple(artifacts.get(cell_id, ())),
-            environment=environments.get(cell_id),
         )
         for cell_id in known
     }

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
 
-from sqlalchemy import and_, bindparam, exists, func, insert, select, update
+from sqlalchemy import and_, bindparam, exists, func, insert, null, select, update
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.dml import ReturningUpdate
 from sqlalchemy.sql.elements import ColumnElement
@@ -27,10 +27,11 @@ from orchestrator.domain.cell import (
     Transition,
 )
 from orchestrator.domain.extend_record import filled
+from orchestrator.domain.ingested import Ingested
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.store.benchmark_rollup import write_points, write_rollup
 from orchestrator.store.errors import UnknownIdError
-from orchestrator.store.evidence import EvidencePosition, position_of
+from orchestrator.store.evidence import EvidencePosition, position_of, target_of
 from orchestrator.store.leases import lease_of
 from orchestrator.store.runs import run_of, tell
 from orchestrator.store.sessions import Sessions
@@ -39,6 +40,7 @@ from orchestrator.store.tables import (
     AttemptRow,
     CellPlanRow,
     CellRow,
+    EnvironmentReportRow,
     IngestRow,
     LeaseRow,
     RunRow,
@@ -69,6 +71,12 @@ _STATUS = (
     .order_by(AttemptRow.number.desc())
     .limit(1)
 )
+_FIRST_STATUS = (
+    _STATUS.add_columns(RunSpecRow.spec, CellPlanRow.plan)
+    .join(RunSpecRow, RunSpecRow.run_id == CellRow.run_id)
+    .join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
+)
+"""With the parameters of the launch, which are read once."""
 _ATTEMPT_STATE = (
     select(AttemptRow, CellRow, RunRow, LeaseRow)
     .join(CellRow, CellRow.pk == AttemptRow.cell)
@@ -82,6 +90,23 @@ _ATTEMPT_STATE = (
     .order_by(LeaseRow.pk.desc())
     .limit(1)
 )
+_OTHER = aliased(CellRow)
+_ADMISSION = (
+    select(
+        CellRow,
+        AttemptRow,
+        select(func.count())
+        .where(
+            _OTHER.run_id == CellRow.run_id,
+            _OTHER.state.not_in((CellState.QUEUED, CellState.DONE)),
+        )
+        .correlate(CellRow)
+        .scalar_subquery(),
+    )
+    .join(AttemptRow, AttemptRow.cell == CellRow.pk, isouter=True)
+    .where(CellRow.id == bindparam("of_cell"))
+)
+"""A cell, each of its attempts, and the number of the run's cells between PLACING and RELEASING."""
 _LAST_STATE = (
     select(TransitionRow.to_state)
     .where(TransitionRow.cell == bindparam("of_cell"))
@@ -134,9 +159,10 @@ class CellLife:
     """In order."""
     transitions: Sequence[Transition] = ()
     """In order."""
-
-
-_AT_WORK = [state for state in CellState if state not in (CellState.QUEUED, CellState.DONE)]
+    environment: Mapping[str, object] | None = None
+    """As the last attempt that reported one found it."""
+    ingested: Ingested | None = None
+    """Of an ingested cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,30 +222,37 @@ class CellStore:
                 found.setdefault(row.run_id, []).append(_cell(row))
         return found
 
-    def lives(self, cell_ids: Sequence[str], *, steps: bool = True) -> dict[str, CellLife]:
-        """Return known cells by id, with their plans, attempts and, on request, transitions."""
+    def lives(self, cell_ids: Sequence[str], *, whole: bool = True) -> dict[str, CellLife]:
+        """Return known cells by id, with their plans and attempts.
+
+        `whole` ones have their transitions, environment and ingestion as well.
+        """
         mine = CellRow.id.in_(cell_ids)
+        more = (EnvironmentReportRow.document, IngestRow.document) if whole else (null(), null())
         query = (
-            select(CellRow, CellPlanRow, AttemptRow)
+            select(CellRow, CellPlanRow.plan, AttemptRow, *more)
             .join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
             .join(AttemptRow, AttemptRow.cell == CellRow.pk, isouter=True)
             .where(mine)
             .order_by(CellRow.pk, AttemptRow.number)
         )
+        if whole:
+            reported = EnvironmentReportRow.attempt == AttemptRow.pk
+            query = query.join(EnvironmentReportRow, reported, isouter=True)
+            query = query.join(IngestRow, IngestRow.cell == CellRow.pk, isouter=True)
         with self._sessions.read() as session:
-            taken = _steps(session, mine) if steps else {}
-            cells: dict[str, tuple[CellRow, CellPlanRow]] = {}
-            attempts: dict[str, list[Attempt]] = {}
-            for cell, plan, attempt in session.execute(query):
-                cells[cell.id] = cell, plan
-                if attempt is not None:
-                    attempts.setdefault(cell.id, []).append(_attempt(attempt, cell.id))
-            return {
-                name: CellLife(
-                    _cell(cell), row.plan, tuple(attempts.get(name, ())), tuple(taken.get(name, ()))
+            taken = _steps(session, mine) if whole else {}
+            found: dict[str, CellLife] = {}
+            for cell, plan, attempt, environment, ingested in session.execute(query):
+                life = found.get(cell.id) or CellLife(
+                    _cell(cell), plan, (), tuple(taken.get(cell.id, ())), None, ingested
                 )
-                for name, (cell, row) in cells.items()
-            }
+                if attempt is not None:
+                    attempts = (*life.attempts, _attempt(attempt, cell.id))
+                    seen = environment if environment is not None else life.environment
+                    life = replace(life, attempts=attempts, environment=seen)
+                found[cell.id] = life
+            return found
 
     def plan(self, cell_id: str) -> CellPlan:
         """Return the cell's plan. Raises UnknownIdError."""
@@ -266,15 +299,20 @@ class CellStore:
         RELEASING, decided under the run row's lock. An attempt that is open already is True.
         """
         with self._sessions.write() as session:
-            cell = cell_row(session, cell_id, lock=True)
-            mine = select(AttemptRow).where(AttemptRow.cell == cell.pk)
-            attempts = {one.id: one for one in session.scalars(mine)}
+            mine = CellRow.id == cell_id
+            lock(session, select(CellRow.pk).where(mine))
+            run_id = select(CellRow.run_id).where(mine).scalar_subquery()
+            lock(session, select(RunRow.id).where(RunRow.id == run_id))
+            rows = session.execute(_ADMISSION, {"of_cell": cell_id}).all()
+            if not rows:
+                raise UnknownIdError("cell", cell_id)
+            cell, _, at_work = rows[0]
+            attempts = {one.id: one for _, one, _ in rows if one is not None}
             if (attempt := attempts.get(attempt_id)) is not None:
                 return attempt.closed_at is None
             if cell.state is not CellState.QUEUED:
                 raise IllegalTransitionError(f"{cell.name}: {cell.state} -> placing")
-            lock(session, select(RunRow.id).where(RunRow.id == cell.run_id))
-            if _at_work(session, cell.run_id) >= max_parallel:
+            if at_work >= max_parallel:
                 return False
             number = max((one.number for one in attempts.values()), default=0) + 1
             opened = {"id": attempt_id, "cell": cell.pk, "number": number, "opened_at": at}
@@ -336,10 +374,13 @@ class CellStore:
     def status(self, cell_id: str) -> CellStatus:
         """Return the cell with its run and its last attempt. Raises UnknownIdError."""
         with self._sessions.read() as session:
-            found = session.execute(_STATUS, {"of_cell": cell_id}).one_or_none()
+            query = _STATUS if cell_id in self._launched else _FIRST_STATUS
+            found = session.execute(query, {"of_cell": cell_id}).one_or_none()
             if found is None:
                 raise UnknownIdError("cell", cell_id)
-            cell, run, last = found
+            cell, run, last, *launched = found
+            if launched:
+                self._remember(cell, *launched)
             spec, plan = self._launched_with(session, cell)
             attempt = _attempt(last, cell_id) if last is not None else None
             return CellStatus(run_of(run), spec, _cell(cell), plan, attempt)
@@ -358,7 +399,7 @@ class CellStore:
                 _cell(cell),
                 plan,
                 _attempt(attempt, cell.id),
-                position_of(attempt),
+                position_of(attempt, target_of(attempt, cell, run.product)),
                 lease_of(lease, attempt_id) if lease is not None else None,
                 attempt.collected_at is not None,
             )
@@ -377,11 +418,13 @@ class CellStore:
                 .join(RunSpecRow, RunSpecRow.run_id == CellRow.run_id)
                 .join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
             )
-            spec, plan = session.execute(query.where(CellRow.pk == cell.pk)).one()
-            while len(self._launched) >= _CACHED_CELLS:
-                self._launched.pop(next(iter(self._launched)), None)
-            self._launched[cell.id] = cell.run_id, spec, plan
+            self._remember(cell, *session.execute(query.where(CellRow.pk == cell.pk)).one())
         return self._launched[cell.id][1:]
+
+    def _remember(self, cell: CellRow, spec: RunSpec, plan: CellPlan) -> None:
+        while len(self._launched) >= _CACHED_CELLS:
+            self._launched.pop(next(iter(self._launched)), None)
+        self._launched[cell.id] = cell.run_id, spec, plan
 
     def attempts(self, cell_id: str) -> list[Attempt]:
         """Return the cell's attempts by number."""
@@ -423,12 +466,6 @@ def _steps(session: Session, mine: ColumnElement[bool]) -> dict[str, list[Transi
 def _locked(session: Session, cell_pk: int) -> CellRow:
     query = select(CellRow).where(CellRow.pk == cell_pk).with_for_update(key_share=True)
     return session.scalars(query.execution_options(populate_existing=True)).one()
-
-
-def _at_work(session: Session, run_id: str) -> int:
-    query = select(func.count()).select_from(CellRow)
-    at_work = query.where(CellRow.run_id == run_id, CellRow.state.in_(_AT_WORK))
-    return session.scalar(at_work) or 0
 
 
 def _moved(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -27,10 +27,12 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement, SQLCoreOperations
 
 from orchestrator.domain.cell import CellState, LeaseFact, RunState
+from orchestrator.domain.extend_record import filled
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.prices import Price
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import is_postgres, micro_usd, usd_of_micro
-from orchestrator.store.tables import AttemptRow, CellRow, LeaseRow, RunRow, TransitionRow
+from orchestrator.store.sql import insert_into, is_postgres, micro_usd, usd_of_micro, values_of
+from orchestrator.store.tables import AttemptRow, CellRow, LeaseRow, PriceRow, RunRow, TransitionRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,3 +382,40 @@ def _later(one: Number, other: Number) -> Number:
 
 def _earlier(one: Number, other: Number) -> Number:
     return case((one < other, one), else_=other)
+
+
+_THING = ("provider", "item", "place", "market")
+
+
+class PriceStore:
+    """The newest plausible price of each item."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def write(self, prices: Iterable[Price]) -> None:
+        """Store prices; the newest of each item is kept, of equally old ones the first."""
+        newest: dict[tuple[str, ...], Price] = {}
+        for price in prices:
+            thing = (price.provider, price.item, price.place, price.market)
+            if thing not in newest or newest[thing].as_of < price.as_of:
+                newest[thing] = price
+        if not newest:
+            return
+        rows = [values_of(PriceRow, newest[thing]) for thing in sorted(newest)]
+        with self._sessions.write() as session:
+            insert = insert_into(session, PriceRow)
+            new = insert.excluded
+            statement = insert.on_conflict_do_update(
+                index_elements=_THING,
+                set_={name: new[name] for name in ("usd_per_hour", "as_of", "source")},
+                where=PriceRow.as_of < new.as_of,
+            )
+            session.execute(statement, rows)
+
+    def of(self, provider: str) -> tuple[Price, ...]:
+        """Return the newest price by item, place and market."""
+        query = select(PriceRow).where(PriceRow.provider == provider)
+        ordered = query.order_by(PriceRow.item, PriceRow.place, PriceRow.market)
+        with self._sessions.read() as session:
+            return tuple(filled(Price, row) for row in session.scalars(ordered))

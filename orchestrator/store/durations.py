@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import ScalarSelect, func, literal_column, select
+from sqlalchemy import (
+    ScalarSelect,
+    Subquery,
+    func,
+    literal,
+    literal_column,
+    null,
+    select,
+    union_all,
+)
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.cell import CellState
@@ -32,61 +41,30 @@ class DurationStore:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    def long_tests(self, product: str, jobs: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return the longest recent duration of slow tests in seconds, by job and node id.
+    def longest(
+        self, product: str, jobs: Sequence[str]
+    ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+        """Return the longest recent silences and test durations of jobs, in seconds.
 
-        Only tests that took longer than `SLOW_US` microseconds.
+        Returns:
+            By job, the longest silence while no test ran; and by job and node id, the duration of
+            tests that took longer than `SLOW_US` microseconds.
         """
-        newest = (
-            select(TestResultRow.duration_us)
-            .join(CellRow, CellRow.pk == TestResultRow.cell)
-            .where(
-                TestResultRow.test_id == TestCaseRow.id,
-                TestResultRow.outcome.in_([outcome.value for outcome in _RAN]),
-                TestResultRow.final.is_(True),
-                CellRow.state == CellState.DONE,
-            )
-            .order_by(TestResultRow.cell.desc())
-            .limit(_RESULTS)
-            .correlate(TestCaseRow)
-            .subquery()
-        )
-        longest = select(func.max(newest.c.duration_us)).scalar_subquery().label("longest")
-        # A constant, as the index of slow results is found by it.
-        slow = TestResultRow.duration_us > literal_column(str(SLOW_US))
-        known = (
-            select(TestCaseRow.job, TestCaseRow.nodeid, longest)
-            .where(
-                TestCaseRow.product == product,
-                TestCaseRow.job.in_([short(job) for job in jobs]),
-                TestCaseRow.id.in_(select(TestResultRow.test_id).where(slow)),
-            )
-            .subquery()
-        )
-        query = (
-            select(known)
-            .where(known.c.longest > SLOW_US)
-            .order_by(known.c.longest.desc(), known.c.nodeid)
-            .limit(_TESTS)
-        )
-        found: dict[str, dict[str, float]] = {}
-        with self._sessions.read() as session:
-            for job, nodeid, longest_us in session.execute(query):
-                found.setdefault(job, {})[nodeid] = longest_us / 1_000_000
-        return found
-
-    def longest_idle_times(self, product: str, jobs: Sequence[str]) -> dict[str, float]:
-        """Return the longest recent silence of jobs in seconds while no test ran, by job."""
-        found: dict[str, float] = {}
+        silences: dict[str, float] = {}
+        tests: dict[str, dict[str, float]] = {}
         with self._sessions.read() as session:
             for first in range(0, len(jobs), _AT_ONCE):
                 some = jobs[first : first + _AT_ONCE]
-                row = session.execute(
-                    select(*(_longest_silence(product, job) for job in some))
-                ).one()
-                told = zip(some, row, strict=True)
-                found |= {job: longest for job, longest in told if longest is not None}
-        return found
+                idle = (
+                    select(literal(job), null(), _longest_silence(product, job)) for job in some
+                )
+                rows = session.execute(union_all(select(_long_tests(product, some)), *idle))
+                for job, nodeid, longest in rows:
+                    if nodeid is not None:
+                        tests.setdefault(job, {})[nodeid] = longest / 1_000_000
+                    elif longest is not None:
+                        silences[job] = longest
+        return silences, tests
 
     def slowest(self, run_id: str, *, cell: str | None = None, limit: int) -> list[TestDuration]:
         """Return a run's slowest tests, with their earlier durations.
@@ -154,6 +132,43 @@ def _earlier(
     for test_id, name, duration_us in session.execute(query):
         found.setdefault((test_id, name), []).append(duration_us / 1_000_000)
     return found
+
+
+def _long_tests(product: str, jobs: Sequence[str]) -> Subquery:
+    """Select job, node id and longest recent duration, in microseconds, of slow tests."""
+    newest = (
+        select(TestResultRow.duration_us)
+        .join(CellRow, CellRow.pk == TestResultRow.cell)
+        .where(
+            TestResultRow.test_id == TestCaseRow.id,
+            TestResultRow.outcome.in_([outcome.value for outcome in _RAN]),
+            TestResultRow.final.is_(True),
+            CellRow.state == CellState.DONE,
+        )
+        .order_by(TestResultRow.cell.desc())
+        .limit(_RESULTS)
+        .correlate(TestCaseRow)
+        .subquery()
+    )
+    longest = select(func.max(newest.c.duration_us)).scalar_subquery().label("longest")
+    # A constant, as the index of slow results is found by it.
+    slow = TestResultRow.duration_us > literal_column(str(SLOW_US))
+    known = (
+        select(TestCaseRow.job, TestCaseRow.nodeid, longest)
+        .where(
+            TestCaseRow.product == product,
+            TestCaseRow.job.in_([short(job) for job in jobs]),
+            TestCaseRow.id.in_(select(TestResultRow.test_id).where(slow)),
+        )
+        .subquery()
+    )
+    return (
+        select(known)
+        .where(known.c.longest > SLOW_US)
+        .order_by(known.c.longest.desc(), known.c.nodeid)
+        .limit(_TESTS)
+        .subquery()
+    )
 
 
 def _longest_silence(product: str, job: str) -> ScalarSelect[float | None]:

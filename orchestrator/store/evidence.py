@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sqlalchemy import bindparam, case, func, insert, select, update
@@ -33,26 +33,6 @@ from orchestrator.store.write_results import ATTEMPT_SPAN, TestCases, write_fact
 
 
 @dataclass(frozen=True, slots=True)
-class EvidencePosition:
-    """The position up to which an attempt's evidence is stored."""
-
-    seq: int = 0
-    events_bytes: int = 0
-    log_bytes: int = 0
-    last_event_at: datetime | None = None
-    """When the last event arrived, by the controller's clock."""
-    end: AgentEnd | None = None
-    """The agent's end, once it is stored."""
-
-
-NO_FACTS = Facts()
-_LEVEL = 1
-"""zlib level: evidence is so repetitive that higher levels gain little."""
-_CHUNKS_AT_ONCE = 16
-_TARGETS_LIMIT = 10_000
-
-
-@dataclass(frozen=True, slots=True)
 class Target:
     """Keys under which an attempt's evidence is stored; immutable."""
 
@@ -63,6 +43,30 @@ class Target:
     cell: str
     run_id: str
     product: str
+
+
+@dataclass(frozen=True, slots=True)
+class EvidencePosition:
+    """The position up to which an attempt's evidence is stored."""
+
+    seq: int = 0
+    events_bytes: int = 0
+    log_bytes: int = 0
+    last_event_at: datetime | None = None
+    """When the last event arrived, by the controller's clock."""
+    end: AgentEnd | None = None
+    """The agent's end, once it is stored."""
+    target: Target | None = field(default=None, compare=False, repr=False)
+    """Where the evidence is stored, if that was read with the position."""
+    goes_on: bool = field(default=False, compare=False, repr=False)
+    """Whether this was stored while neither a cause nor a cancel was."""
+
+
+NO_FACTS = Facts()
+_LEVEL = 1
+"""zlib level: evidence is so repetitive that higher levels gain little."""
+_CHUNKS_AT_ONCE = 16
+_TARGETS_LIMIT = 10_000
 
 
 class EvidenceStore:
@@ -113,6 +117,8 @@ class EvidenceStore:
         """
         if not events and _says_something(facts):
             raise ValueError("facts without the bytes that state them would be stored twice")
+        if have.target is not None:
+            self._remember(have.target)
         target = self._target(attempt_id)
         if not events and not log:
             return self.position(attempt_id)
@@ -120,16 +126,17 @@ class EvidenceStore:
         now = _after(have, len(events), facts, len(log), at=at)
         chunks = list(_chunks(target, have, events, log))
         with self._sessions.write() as session:
-            tests_seen = _advance(session, target, have, now, tests=len(facts.tests))
-            if tests_seen is None:
+            advanced = _advance(session, target, have, now, tests=len(facts.tests))
+            if advanced is None:
                 return None
+            tests_seen, goes_on = advanced
             session.connection().execute(insert(EvidenceChunkRow), chunks)
             if events:
                 first = target.number * ATTEMPT_SPAN + tests_seen - len(facts.tests)
                 write_tests(session, target.cell_pk, target.attempt_pk, tests, first=first)
                 write_facts(session, target.cell_pk, target.attempt_pk, facts)
             tell_all(session, target.run_id, _news(attempt_id, facts, now, log), cell=target.cell)
-        return now
+        return replace(now, goes_on=goes_on)
 
     def raw_events(self, attempt_id: str) -> Iterable[bytes]:
         """Yield the raw chunks. Raises CorruptEvidenceError."""
@@ -225,11 +232,14 @@ class EvidenceStore:
             if found is None:
                 raise UnknownIdError("attempt", attempt_id)
             row, cell, product = found
+        target = target_of(row, cell, product)
+        self._remember(target)
+        return target
+
+    def _remember(self, target: Target) -> None:
         if len(self._targets) >= _TARGETS_LIMIT:
             self._targets.clear()
-        target = Target(row.pk, attempt_id, row.number, cell.pk, cell.name, cell.run_id, product)
-        self._targets[attempt_id] = target
-        return target
+        self._targets[target.attempt_id] = target
 
 
 def _says_something(facts: Facts) -> bool:
@@ -247,6 +257,7 @@ def _after(
         log_bytes=have.log_bytes + log,
         last_event_at=at if events else have.last_event_at,
         end=facts.end or have.end,
+        target=have.target,
     )
 
 
@@ -264,20 +275,28 @@ _ADVANCE = (
         last_event_at=bindparam("heard_at"),
         tests_seen=AttemptRow.tests_seen + bindparam("more_tests"),
     )
-    .returning(AttemptRow.tests_seen)
+    .returning(
+        AttemptRow.tests_seen,
+        AttemptRow.cause_outcome,
+        select(RunRow.cancel_requested_at)
+        .where(RunRow.id == bindparam("of_run"))
+        .scalar_subquery(),
+    )
 )
 
 
 def _advance(
     session: Session, target: Target, have: EvidencePosition, now: EvidencePosition, *, tests: int
-) -> int | None:
+) -> tuple[int, bool] | None:
     """Advance the position in the attempt's row, if it is still at `have`.
 
     Returns:
-        The number of tests seen so far; None if another writer advanced the row.
+        The number of tests seen so far, and whether there is neither a cause nor a cancel; None if
+        another writer advanced the row.
     """
     told: dict[str, object] = {
         "of_attempt": target.attempt_pk,
+        "of_run": target.run_id,
         "had_events": have.events_bytes,
         "had_log": have.log_bytes,
         "to_seq": now.seq,
@@ -290,7 +309,12 @@ def _advance(
     if now.end is not None:
         end = {"end_outcome": now.end.outcome, "end_detail": now.end.detail}
         advance = advance.values(**end, end_reason=now.end.reason)
-    return session.scalar(advance, told, execution_options={"synchronize_session": False})
+    options = {"synchronize_session": False}
+    found = session.execute(advance, told, execution_options=options).one_or_none()
+    if found is None:
+        return None
+    tests_seen, cause, cancelled_at = found
+    return tests_seen, cause is None and cancelled_at is None
 
 
 def _chunks(
@@ -320,9 +344,15 @@ def _news(
     return news
 
 
-def position_of(row: AttemptRow) -> EvidencePosition:
+def position_of(row: AttemptRow, target: Target | None = None) -> EvidencePosition:
     """Return the position of a row."""
-    return EvidencePosition(row.seq, row.events_bytes, row.log_bytes, row.last_event_at, _end(row))
+    sizes = row.events_bytes, row.log_bytes
+    return EvidencePosition(row.seq, *sizes, row.last_event_at, _end(row), target)
+
+
+def target_of(row: AttemptRow, cell: CellRow, product: str) -> Target:
+    """Return the keys under which the evidence of a row is stored."""
+    return Target(row.pk, row.id, row.number, cell.pk, cell.name, cell.run_id, product)
 
 
 def _end(row: AttemptRow) -> AgentEnd | None:

@@ -14,9 +14,8 @@ from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.cell import RunState
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.gate.payload_review import PayloadReview
-from orchestrator.domain.gate.signing_key import PublicKey
 from orchestrator.domain.gate.snapshot import Approval, Waiver
-from orchestrator.domain.gate.verdict import Decision, StoredPolicy, StoredVerdict
+from orchestrator.domain.gate.verdict import Decision, PublicKey, StoredPolicy, StoredVerdict
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.store import reuse
 from orchestrator.store.column_types import short

@@ -14,10 +14,12 @@ from sqlalchemy import (
     bindparam,
     case,
     delete,
+    exists,
     func,
     literal,
     literal_column,
     not_,
+    or_,
     select,
     update,
 )
@@ -29,7 +31,7 @@ from orchestrator.domain.budget import Budget, BudgetUse, Period
 from orchestrator.domain.cell import Lease, LeaseFact, LeaseState, PlacementDecision
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.machine import Endpoint, Login
-from orchestrator.store.benchmark_rollup import recompute_cost
+from orchestrator.store.benchmark_rollup import ROLLED_UP, recompute_cost
 from orchestrator.store.column_types import short
 from orchestrator.store.errors import UnknownIdError
 from orchestrator.store.sessions import Sessions
@@ -109,9 +111,9 @@ class LeaseStore:
                 # Money of several runs is given out by one at a time, as SQLite writes anyway.
                 session.execute(select(func.pg_advisory_xact_lock(_BUDGET_LOCK)))
             lock(session, select(RunRow.id).where(RunRow.id == run_id))
-            if session.scalar(select(LeaseRow.pk).where(LeaseRow.id == lease.id)) is not None:
+            known, uses = _uses(session, budgets, run_id, lease.reserved_at, lease_id=lease.id)
+            if known:
                 return Reserved(Reservation.RESERVED)
-            uses = _uses(session, budgets, run_id, lease.reserved_at)
             for use in uses:
                 if use.settled_usd + lease.reserved_usd > use.budget.limit_usd:
                     return Reserved(Reservation.OVER_BUDGET, use)
@@ -135,7 +137,7 @@ class LeaseStore:
     def budget_uses(self, budgets: Iterable[Budget], at: datetime) -> list[BudgetUse]:
         """Return each budget's usage in the period of `at`, for budgets across runs."""
         with self._sessions.read() as session:
-            return _uses(session, budgets, "", at)
+            return _uses(session, budgets, "", at)[1]
 
     def get(self, lease_id: str) -> Lease:
         """Return the lease. Raises UnknownIdError."""
@@ -153,20 +155,28 @@ class LeaseStore:
 
     def of_run(self, run_id: str) -> dict[str, list[Lease]]:
         """Return leases by cell id; cells without any have an empty list."""
+        return self.attested(run_id)[0]
+
+    def attested(self, run_id: str) -> tuple[dict[str, list[Lease]], dict[str, Attestation]]:
+        """Return leases by cell id, and attestations by lease id, in the order of reservation."""
         query = (
-            select(CellRow.id, LeaseRow, AttemptRow.id)
+            select(CellRow.id, LeaseRow, AttemptRow.id, AttestationRow.document)
             .join(AttemptRow, AttemptRow.cell == CellRow.pk, isouter=True)
             .join(LeaseRow, LeaseRow.attempt == AttemptRow.pk, isouter=True)
+            .join(AttestationRow, AttestationRow.lease == LeaseRow.pk, isouter=True)
             .where(CellRow.run_id == run_id)
             .order_by(CellRow.position, LeaseRow.pk)
         )
         leases: dict[str, list[Lease]] = {}
+        attestations: dict[str, Attestation] = {}
         with self._sessions.read() as session:
-            for cell_id, row, attempt_id in session.execute(query):
+            for cell_id, row, attempt_id, document in session.execute(query):
                 mine = leases.setdefault(cell_id, [])
                 if row is not None:
                     mine.append(lease_of(row, attempt_id))
-        return leases
+                    if document is not None:
+                        attestations[row.id] = document
+        return leases, attestations
 
     def spending(self, run_ids: Sequence[str]) -> dict[str, RunSpending]:
         """Return by run the settled sum and the open leases."""
@@ -222,21 +232,15 @@ class LeaseStore:
         }
         return self._change(lease_id, values | self._noted(facts, simulated=simulated))
 
-    def reached(self, lease_id: str, endpoint: Endpoint) -> None:
+    def reached(self, lease_id: str, endpoint: Endpoint) -> Lease:
         """Store the machine's endpoint."""
-        self._update(lease_id, list(LeaseState), endpoint=endpoint)
+        return self._change(lease_id, {"endpoint": endpoint})
 
     def releasing(self, lease_id: str) -> None:
         """Enter RELEASING: the provider was called to terminate it."""
-        self._update(lease_id, _BEFORE_RELEASE, state=LeaseState.RELEASING)
-
-    def _update(self, lease_id: str, states: Sequence[LeaseState], **values: object) -> None:
-        """Update columns in one of the given states. Raises UnknownIdError."""
-        mine = LeaseRow.id == lease_id
-        with self._sessions.write() as session:
-            new = update(LeaseRow).where(mine, LeaseRow.state.in_(states)).values(values)
-            if not changed(session, new):
-                _locked(session, lease_id)
+        is_early = LeaseRow.state.in_(_BEFORE_RELEASE)
+        state = case((is_early, LeaseState.RELEASING), else_=LeaseRow.state)
+        self._change(lease_id, {"state": state})
 
     def _change(self, lease_id: str, values: Mapping[str, object]) -> Lease:
         """Set the columns, and return the lease. Raises UnknownIdError."""
@@ -269,13 +273,14 @@ class LeaseStore:
             new = query.where(LeaseRow.state != LeaseState.GONE).values(
                 closed | {"cost_usd": cost_usd, "refusal": refusal}
             )
-            found = session.execute(new.returning(LeaseRow.pk, LeaseRow.attempt)).one_or_none()
+            found = session.execute(new.returning(LeaseRow.pk, ROLLED_UP)).one_or_none()
             if found is None:
                 _locked(session, lease_id)
                 return
-            pk, attempt = found
+            pk, cell = found
             changed(session, delete(LeaseCredentialsRow).where(LeaseCredentialsRow.lease == pk))
-            recompute_cost(session, attempt)
+            if cell is not None:
+                recompute_cost(session, cell)
 
     def reopen(self, lease_id: str, machine_id: str) -> None:
         """Reopen a lease that is GONE because its machine appeared: enter RELEASING and bill it."""
@@ -295,12 +300,17 @@ class LeaseStore:
         values = self._noted(facts, simulated=simulated)
         return self._change(lease_id, values) if values else self.get(lease_id)
 
-    def refused_since(self, provider: str, since: datetime) -> list[Lease]:
-        """Return recently refused leases of any run, newest first."""
+    def placed(
+        self, attempt_id: str, provider: str, since: datetime
+    ) -> tuple[list[Lease], list[Lease]]:
+        """Return an attempt's leases, oldest first, and recent refusals to others, newest first."""
+        mine = select(AttemptRow.pk).where(AttemptRow.id == attempt_id).scalar_subquery()
         refused = (LeaseRow.provider == provider, LeaseRow.refusal != "", LeaseRow.gone_at >= since)
-        query = _leases().where(*refused).order_by(None)
         with self._sessions.read() as session:
-            return _all(session, query.order_by(LeaseRow.gone_at.desc(), LeaseRow.pk.desc()))
+            found = _all(session, _leases().where(or_(LeaseRow.attempt == mine, and_(*refused))))
+        own = [lease for lease in found if lease.attempt_id == attempt_id]
+        others = [lease for lease in reversed(found) if lease.attempt_id != attempt_id]
+        return own, sorted(others, key=lambda lease: lease.gone_at or since, reverse=True)
 
     def by_token(self, lease_ids: Iterable[str]) -> dict[str, Lease]:
         """Return the leases of these ids that the ledger has."""
@@ -354,15 +364,8 @@ class LeaseStore:
                 raise UnknownIdError("lease", lease_id)
 
     def attestations(self, run_id: str) -> dict[str, Attestation]:
-        """Return attestations by lease id, in the order of reservation."""
-        query = (
-            select(LeaseRow.id, AttestationRow.document)
-            .join(AttestationRow, AttestationRow.lease == LeaseRow.pk)
-            .where(LeaseRow.run_id == run_id)
-            .order_by(LeaseRow.pk)
-        )
-        with self._sessions.read() as session:
-            return dict(session.execute(query).all())
+        """Return attestations by lease id."""
+        return self.attested(run_id)[1]
 
     def decide(self, attempt_id: str, decision: PlacementDecision) -> bool:
         """Store a placement decision; return whether the decision is new.
@@ -379,23 +382,30 @@ class LeaseStore:
 
 
 def _uses(
-    session: Session, budgets: Iterable[Budget], run_id: str, at: datetime
-) -> list[BudgetUse]:
-    """Return each budget's usage; across runs, machines of an emulation cost nothing."""
+    session: Session, budgets: Iterable[Budget], run_id: str, at: datetime, *, lease_id: str = ""
+) -> tuple[bool, list[BudgetUse]]:
+    """Return whether the lease is known, and each budget's usage, read in one statement.
+
+    Across runs, machines of an emulation cost nothing.
+    """
+    budgets = tuple(budgets)
     is_settled = LeaseRow.cost_usd.is_not(None)
     amounts = (
         func.sum(case((is_settled, micro_usd(LeaseRow.cost_usd)), else_=0)),
         func.sum(case((is_settled, 0), else_=micro_usd(LeaseRow.reserved_usd))),
     )
-    uses = []
+    sums = []
     for budget in budgets:
-        of_run = budget.period is Period.RUN
         counted = LeaseRow.run_id == run_id
-        if not of_run:
+        if budget.period is not Period.RUN:
             counted = and_(LeaseRow.reserved_at >= budget.since(at), not_(LeaseRow.simulated))
-        settled, reserved = session.execute(select(*amounts).where(counted)).one()
-        uses.append(BudgetUse(budget, usd_of_micro(settled), usd_of_micro(reserved)))
-    return uses
+        sums += [select(one).where(counted).scalar_subquery() for one in amounts]
+    is_known, *micro = session.execute(select(exists().where(LeaseRow.id == lease_id), *sums)).one()
+    found = zip(budgets, micro[::2], micro[1::2], strict=True)
+    return is_known, [
+        BudgetUse(budget, usd_of_micro(settled), usd_of_micro(reserved))
+        for budget, settled, reserved in found
+    ]
 
 
 def _leases() -> Select[LeaseRow, str]:

@@ -13,6 +13,7 @@ from sqlalchemy import select
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.store.sessions import Sessions
+from orchestrator.store.tables import KnownIssueRow, QuarantineRow
 
 R = TypeVar("R", KnownIssue, Quarantine)
 
@@ -60,3 +61,15 @@ class ProductRecordStore(Generic[R]):
     def _read(self, row: Any) -> R:  # noqa: ANN401 - of either table
         record: R = replace(row.document, id=f"{self._prefix}-{row.pk:04d}")
         return record
+
+
+class KnownIssueStore(ProductRecordStore[KnownIssue]):
+    """Stores known issues; their ids are ``KI-0001`` and so on."""
+
+    _table, _prefix = KnownIssueRow, "KI"
+
+
+class QuarantineStore(ProductRecordStore[Quarantine]):
+    """Stores quarantines; their ids are ``Q-0001`` and so on."""
+
+    _table, _prefix = QuarantineRow, "Q"

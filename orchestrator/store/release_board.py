@@ -14,9 +14,8 @@ from sqlalchemy.sql.elements import ColumnElement
 from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Counts, Outcome
-from orchestrator.store.list_page import ListPage
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import is_postgres, json_text, whole_runs
+from orchestrator.store.sql import ListPage, is_postgres, json_text, whole_runs
 from orchestrator.store.tables import (
     AttemptRow,
     CellPlanRow,

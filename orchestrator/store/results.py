@@ -7,6 +7,7 @@ import sys
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import Row, ScalarSelect, Select, and_, case, delete, or_, select, tuple_
@@ -32,9 +33,8 @@ from orchestrator.store.cell_results import (
 )
 from orchestrator.store.column_types import short
 from orchestrator.store.failure_groups import of_result, read_earlier
-from orchestrator.store.list_page import ListPage
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import attempt_row, cell_row, insert_into
+from orchestrator.store.sql import ListPage, attempt_row, cell_row, insert_into
 from orchestrator.store.tables import (
     ArtifactRow,
     CellRow,
@@ -185,11 +185,17 @@ class ResultStore:
             return tally(session, cell_row(session, cell_id).pk)
 
     def of_cells(
-        self, cell_ids: Sequence[str], depth: Depth = Depth.WHOLE
+        self,
+        cell_ids: Sequence[str],
+        depth: Depth = Depth.WHOLE,
+        jobs: Mapping[str, Mapping[str, JobFact]] = MappingProxyType({}),
     ) -> Mapping[str, CellResults]:
-        """Return the results of cells without single tests, by cell id."""
+        """Return the results of cells without single tests, by cell id.
+
+        `jobs` has the job facts of cells for which the caller has read them.
+        """
         with self._sessions.read() as session:
-            return results_of(session, cell_ids, depth)
+            return results_of(session, cell_ids, depth, jobs)
 
     def totals(self, run_ids: Sequence[str]) -> Mapping[str, Counts]:
         """Return test counts of each run, reused jobs included; runs without tests are left out."""

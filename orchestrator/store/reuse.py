@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 
-from sqlalchemy import Select, exists, literal, select
+from sqlalchemy import Select, exists, func, literal, select
 from sqlalchemy.orm import Session, aliased
 
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.outcome import Counts, Outcome
-from orchestrator.domain.reuse_inputs import Prepared, Reuse
+from orchestrator.domain.reuse_inputs import Prepared, Reuse, ReuseInputs
 from orchestrator.store.column_types import short
 from orchestrator.store.errors import UnknownIdError
 from orchestrator.store.sessions import Sessions
@@ -215,35 +215,32 @@ class ReusableResultStore:
         with self._sessions.read() as session:
             return list(session.scalars(query))
 
-    def prove(self, cell_id: str, jobs: Mapping[str, datetime]) -> None:
+    def prove(self, cell_id: str, made: ReuseInputs, jobs: Mapping[str, datetime]) -> None:
         """Store passed jobs as reusable, with the time of their evidence; the first entry is kept.
 
-        Their reuse inputs are those of the cell's last attempt.
+        Args:
+            cell_id: A cell with a prepared attempt; the last one is the source.
+            made: The reuse inputs of that attempt.
+            jobs: By job, when its evidence was produced.
         """
+        cell = select(CellRow.pk).where(CellRow.id == cell_id).scalar_subquery()
         last = (
-            select(AttemptEnvironmentRow, CellRow.pk)
-            .join(AttemptRow, AttemptRow.pk == AttemptEnvironmentRow.attempt)
-            .join(CellRow, CellRow.pk == AttemptRow.cell)
-            .where(CellRow.id == cell_id)
-            .order_by(AttemptRow.number.desc())
-            .limit(1)
+            select(func.max(AttemptRow.pk))
+            .join(AttemptEnvironmentRow, AttemptEnvironmentRow.attempt == AttemptRow.pk)
+            .where(AttemptRow.cell == cell)
         )
+        row = {
+            "cell": cell,
+            "attempt": last.scalar_subquery(),
+            "requested_digest": made.asked,
+            "product": short(made.product),
+            "platform": short(made.platform.get("id", "")),
+            "environment": short(made.environment),
+        }
+        rows = [row | {"job": short(job), "produced_at": at} for job, at in jobs.items()]
         with self._sessions.write() as session:
-            found = session.execute(last).one_or_none()
-            if found is None or not jobs:
-                return
-            prepared, cell_pk = found
-            made = prepared.document.ingredients
-            row = {
-                "cell": cell_pk,
-                "attempt": prepared.attempt,
-                "requested_digest": made.asked,
-                "product": short(made.product),
-                "platform": short(made.platform.get("id", "")),
-                "environment": short(made.environment),
-            }
-            rows = [row | {"job": short(job), "produced_at": at} for job, at in jobs.items()]
-            session.execute(insert_into(session, ReusableResultRow).on_conflict_do_nothing(), rows)
+            new = insert_into(session, ReusableResultRow).values(rows)
+            session.execute(new.on_conflict_do_nothing())
 
     def find(self, requested: str, job: str, *, limit: int) -> list[ReusableResult]:
         """Return reusable results with these requested inputs in done cells, newest first."""

@@ -8,8 +8,9 @@ every feed item takes it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sqlalchemy import (
     JSON,
@@ -154,3 +155,16 @@ def whole_runs(session: Session) -> ColumnElement[bool]:
         RunSpecRow.run_id == RunRow.id, json_text(session, RunSpecRow.spec, "only").is_not(None)
     )
     return or_(RunRow.rerun_of.is_(None), ~partial)
+
+
+Item = TypeVar("Item")
+Cursor = TypeVar("Cursor")
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage(Generic[Item, Cursor]):
+    """Some items in the order of the list."""
+
+    items: Sequence[Item] = ()
+    next: Cursor | None = None
+    """Cursor of the next page; None on the last one."""

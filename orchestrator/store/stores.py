@@ -12,20 +12,18 @@ from orchestrator.store.benchmarks import BenchmarkSeriesStore, BenchmarkStore
 from orchestrator.store.blobs import PayloadStore
 from orchestrator.store.cells import CellStore
 from orchestrator.store.controllers import ControllerStore
-from orchestrator.store.costs import CostStore
+from orchestrator.store.costs import CostStore, PriceStore
 from orchestrator.store.durations import DurationStore
 from orchestrator.store.evidence import EvidenceStore, LogStore
 from orchestrator.store.failure_groups import FailureGroupStore
 from orchestrator.store.failures import FailureStore
 from orchestrator.store.gates import GateStore
 from orchestrator.store.ingests import IngestStore
-from orchestrator.store.known_issues import KnownIssueStore
 from orchestrator.store.leases import LeaseStore
 from orchestrator.store.machines import MachineStore, OrphanStore, StaticHostStore
 from orchestrator.store.operational_metrics import OperationalMetricStore
 from orchestrator.store.outbox import OutboxStore
-from orchestrator.store.prices import PriceStore
-from orchestrator.store.quarantines import QuarantineStore
+from orchestrator.store.product_records import KnownIssueStore, QuarantineStore
 from orchestrator.store.release_board import ReleaseStore
 from orchestrator.store.results import ResultStore
 from orchestrator.store.retention import RetentionStore

@@ -15,8 +15,8 @@ from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.cells import Cells, cells_of
 from orchestrator.store.column_types import short
 from orchestrator.store.failure_groups import of_result, read_earlier
-from orchestrator.store.list_page import ListPage
 from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import ListPage
 from orchestrator.store.tables import CellRow, RunRow, TestCaseRow, TestResultRow, TestRetryRow
 
 

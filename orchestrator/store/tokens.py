@@ -8,8 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import delete, or_, select, update
 
-from orchestrator.domain.browser_session import BrowserSession
-from orchestrator.domain.caller_identity import Token
+from orchestrator.domain.caller_identity import BrowserSession, Token
 from orchestrator.domain.extend_record import filled
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, insert_into, values_of

@@ -24,8 +24,6 @@ from torchbridge.config import (
     PrecisionConfig,
     PrecisionFormat,
     TPUConfig,
-    ValidationConfig,
-    ValidationLevel,
 )
 from torchbridge.hardware import Hardware
 
@@ -41,10 +39,8 @@ GROUPS = [
     NVIDIAConfig,
     PrecisionConfig,
     TPUConfig,
-    ValidationConfig,
 ]
 REFUSED = [  # group, setting, values that are out of range or of the wrong type
-    (AttentionConfig, "dropout", [-0.1, 1.0, "none"]),
     (AttentionConfig, "pattern", ["diagonal", 3]),
     (DistributedConfig, "world_size", [0, 1.5, True]),
     (DistributedConfig, "backend", ["mpi", 0]),
@@ -57,9 +53,7 @@ REFUSED = [  # group, setting, values that are out of range or of the wrong type
     (MemoryConfig, "gradient_checkpointing", ["yes"]),
     (NVIDIAConfig, "memory_fraction", [0, 1.1]),
     (PrecisionConfig, "default_format", ["fp64", torch.float32]),
-    (ValidationConfig, "level", ["paranoid"]),
     (Config, "optimization_level", ["fast", None]),
-    (ValidationConfig, "enabled", ["false"]),
 ]
 REFUSED = [(group, name, value) for group, name, values in REFUSED for value in values]
 ENUMS = {
@@ -223,23 +217,19 @@ class TestPresets:
     @pytest.mark.parametrize(
         ("preset", "level", "changes"),
         [
-            (Config.for_inference, "aggressive", {"validation": {"enabled": False}}),
+            (Config.for_inference, "aggressive", {}),
             (
                 Config.for_training,
                 "balanced",
                 {"memory": {"gradient_checkpointing": True}},
             ),
-            (
-                Config.for_development,
-                "conservative",
-                {"validation": {"level": "strict"}, "kernels": {"compile": False}},
-            ),
+            (Config.for_development, "conservative", {"kernels": {"compile": False}}),
         ],
         ids=lambda value: getattr(value, "__name__", ""),
     )
     def test_what_they_set(self, preset, level, changes):
         assert preset() == Config(optimization_level=level).update(**changes)
         assert Config.from_dict(json.loads(json.dumps(preset().to_dict()))) == preset()
-        own = preset(kernels={"fusion": False}, validation={"level": "minimal"})  # changes win
-        assert (own.kernels.fusion, own.validation.level) == (False, ValidationLevel.MINIMAL)
-        assert own.validation.enabled == preset().validation.enabled
+        own = preset(kernels={"fusion": False, "compile": True}, memory={"safety_margin": 2.0})
+        assert (own.kernels.fusion, own.kernels.compile) == (False, True)  # changes win
+        assert own.memory == preset().memory.update(safety_margin=2.0)

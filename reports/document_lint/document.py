@@ -1,10 +1,14 @@
-"""A Markdown report as tables, lists, key-value lines, blocks and sentences, with line numbers."""
+"""A Markdown report as tables, lists, blocks and sentences with line numbers; rules on it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from orchestrator.domain.lint_findings import Level
+from orchestrator.domain.run_record import Evidence
 
 Path = tuple[str, ...]
 """Titles of the enclosing headings, outermost first."""
@@ -136,3 +140,36 @@ class Document:
                 yield Line(row.line, " | ".join(row.cells), table.path)
         for block in self.blocks:
             yield from block.lines
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The finding of a rule at a line."""
+
+    level: Level
+    line: int
+    message: str
+
+
+Check = TypeVar("Check", bound=Callable[..., Iterable[object]])
+
+
+# Without slots: with them, Python 3.11 cannot make a frozen generic by the name of its kind.
+@dataclass(frozen=True)
+class Rule(Generic[Check]):
+    """A rule on reports."""
+
+    id: str
+    says: str
+    """Description of its findings."""
+    advice: str
+    """What to do about a finding."""
+    check: Check
+
+
+DocumentRule = Rule[Callable[[Document], Iterable[Mark]]]
+"""A rule on one document."""
+AcrossRule = Rule[Callable[[Sequence[Document]], Iterable[tuple[Document, Mark]]]]
+"""A rule on several documents together."""
+EvidenceRule = Rule[Callable[[Document, Evidence], Iterable[Mark]]]
+"""A rule on a document and the results of a run."""

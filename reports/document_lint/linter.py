@@ -7,9 +7,15 @@ from typing import Any
 
 from orchestrator.domain.lint_findings import LEVELS, DocumentFinding, ForeignDocument
 from orchestrator.domain.run_record import Evidence
-from reports.document_lint.document import Document
+from reports.document_lint.document import (
+    AcrossRule,
+    Document,
+    DocumentRule,
+    EvidenceRule,
+    Mark,
+    Rule,
+)
 from reports.document_lint.parsing import read
-from reports.document_lint.rule import AcrossRule, DocumentRule, EvidenceRule, Mark, Rule
 from reports.document_lint.rules import across_documents as between
 from reports.document_lint.rules import (
     benchmarks,

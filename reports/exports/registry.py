@@ -9,8 +9,8 @@ from orchestrator.domain.document_problems import nearest
 from orchestrator.domain.run_record import CellRecord, Evidence
 from reports.exports.csv_table import table
 from reports.exports.ctrf import ctrf
-from reports.exports.intoto import statements
 from reports.exports.junit import junit
+from reports.exports.provenance import statements
 
 
 class ExportError(Exception):

@@ -1,4 +1,4 @@
-"""The summary report: every cell of one run."""
+"""The summary report, every cell of one run, and the comment on a change, its short form."""
 
 from __future__ import annotations
 
@@ -130,3 +130,38 @@ class SummaryReport(ReportModel):
     def comparison_tables(self) -> tuple[ComparisonTable, ...]:
         """The comparisons as they are printed: one table for the metrics of a job."""
         return tables_of(self.comparisons, [row.cell for row in self.rows])
+
+
+@dataclass(frozen=True, slots=True)
+class CommentCell:
+    """One cell of the run."""
+
+    cell: str
+    status: Status
+    detail: str
+    tally: Tally | Absent
+    simulated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FailingEntry:
+    """One failure reason, with all tests and cells that have it."""
+
+    job: str
+    """Empty for a failure of the cell outside of its jobs."""
+    tests: tuple[str, ...]
+    """Empty if the job or the cell failed for another reason than its tests."""
+    description: str
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommentReport(ReportModel):
+    """The comment report of one run."""
+
+    matrix: str
+    status: Status
+    cells: tuple[CommentCell, ...]
+    failing: tuple[FailingEntry, ...]
+    """The first of them."""
+    failing_hidden: int

@@ -13,8 +13,7 @@ from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
 from orchestrator.domain.vocabulary import term
 from reports import format as fmt
-from reports.document_lint.parsing import read, words
-from reports.document_lint.quantities import Fraction, fractions, percents, quantities
+from reports.document_lint.parsing import Fraction, fractions, percents, quantities, read, words
 from reports.document_lint.rules.hardware import check_architecture, check_fp8
 from reports.document_lint.rules.money import check_prices
 from reports.model.blocks import CommandTable

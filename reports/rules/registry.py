@@ -7,12 +7,11 @@ from typing import Any
 
 from orchestrator.domain.run_record import Evidence
 from reports.model.backend import BackendReport
-from reports.model.comment import CommentReport
 from reports.model.comparison import CompareReport
 from reports.model.money import CostReport
 from reports.model.platform import PlatformReport
 from reports.model.results import ResultsReport
-from reports.model.summary import SummaryReport
+from reports.model.summary import CommentReport, SummaryReport
 from reports.model.values import ReportModel
 from reports.rules.backend import backend_evidence, backend_figures, backend_rules
 from reports.rules.blocks import RuleFinding

@@ -21,7 +21,7 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
     QuotaError,
 )
-from runners.provider_messages import plain_words
+from runners.provider_context import plain_words
 
 
 @dataclass(frozen=True, slots=True)

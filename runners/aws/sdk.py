@@ -22,7 +22,7 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
 )
 from runners.aws.errors import Ec2Refusal, error_of
-from runners.provider_messages import plain_words
+from runners.provider_context import plain_words
 
 Answer = dict[str, Any]
 """A response as boto3 returns it: nested, with the API's names."""

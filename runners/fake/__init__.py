@@ -6,9 +6,8 @@ in which a cloud or a machine goes wrong, without a cloud, a machine or a clock.
 
 from __future__ import annotations
 
-from runners.fake.cloud import FakeCloud, LaunchFault
+from runners.fake.cloud import TRAITS, FakeCloud, FakeProvider, LaunchFault, MemoryHostStore
 from runners.fake.fake_machine import FakeComputer, passing
-from runners.fake.provider import TRAITS, FakeProvider, MemoryHostStore
 from runners.fake.workspace import FakeWorkspace
 
 __all__ = [

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from orchestrator.domain.evidence import EvidenceBatch
 from orchestrator.domain.machine import UnreachableError
-from runners.archives import pack
 from runners.fake.fake_machine import INTERPRETER, FakeAttempt, FakeComputer, ended
 from runners.shell.stdin_feeder import OutputLimitError
-from runners.workspace import Kind, WorkspaceError
+from runners.workspace import Kind, WorkspaceError, pack
 
 AGENT_DIGEST = hashlib.sha256(b"the agent of machines in memory").hexdigest()
 NOW_S = 1_767_225_600.0

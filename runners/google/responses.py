@@ -18,7 +18,7 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
 )
 from runners.google.errors import error_rule
-from runners.provider_messages import plain_words
+from runners.provider_context import plain_words
 
 T = TypeVar("T")
 READ_TIMEOUT_S, WRITE_TIMEOUT_S = 20.0, 60.0

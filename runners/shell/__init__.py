@@ -65,7 +65,7 @@ def _ssh_shell(
     connect_timeout_s: float,
 ) -> Shell:
     # Slow to import, and not always needed.
-    from runners.shell.private_key import KeyFile, LeaseKey  # noqa: PLC0415
+    from runners.shell.connection import KeyFile, LeaseKey  # noqa: PLC0415
     from runners.shell.ssh import SshShell  # noqa: PLC0415
 
     key = (

@@ -19,8 +19,7 @@ from orchestrator.domain.machine import (
     SshEndpoint,
     UnreachableError,
 )
-from runners.shell.connection import connect
-from runners.shell.private_key import UserKey
+from runners.shell.connection import UserKey, connect
 from runners.shell.stdin_feeder import STREAM_ERRORS as FILE_ERRORS
 from runners.shell.stdin_feeder import Deadline, Feeder, Output
 

@@ -23,7 +23,7 @@ from orchestrator.domain.machine import (
     ProviderUnavailableError,
 )
 from runners.google.account import GoogleAccount
-from runners.provider_messages import plain_words
+from runners.provider_context import plain_words
 from runners.tpu.errors import ApiRefusal, code_name, refused
 
 T = TypeVar("T")

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.machine import LocalEndpoint, Shell, SshEndpoint
-from runners.archives import AGENT_FOLDER, Archive, pack
 from runners.fake import FakeComputer, FakeWorkspace
 from runners.shell import open_shell
-from runners.workspace import ShellWorkspace
+from runners.workspace import AGENT_FOLDER, Archive, ShellWorkspace, pack
 from tests.ssh_hosts import SshHost
 
 SSH = pytest.param("ssh", marks=pytest.mark.needs_sshd)

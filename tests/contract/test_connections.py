@@ -20,7 +20,7 @@ from orchestrator.domain.machine import (
     UnreachableError,
 )
 from runners.shell import open_shell
-from runners.shell.private_key import KeyFile
+from runners.shell.connection import KeyFile
 from runners.shell.ssh import SshShell
 from tests.ssh_hosts import (
     LOOPBACK,

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.machine import Shell
-from runners.archives import Archive, agent_archive, pack
-from runners.workspace import ShellWorkspace, WorkspaceError
+from runners.workspace import Archive, ShellWorkspace, WorkspaceError, agent_archive, pack
 from tests.waiting import until
 
 MIB = 1024 * 1024

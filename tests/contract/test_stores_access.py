@@ -8,8 +8,7 @@ from functools import partial
 import pytest
 from sqlalchemy import update
 
-from orchestrator.domain.browser_session import BrowserSession
-from orchestrator.domain.caller_identity import Scope, Token
+from orchestrator.domain.caller_identity import BrowserSession, Scope, Token
 from orchestrator.domain.machine import (
     FakeEndpoint,
     LocalEndpoint,

@@ -45,10 +45,10 @@ def test_only_what_came_to_its_own_end_in_finished_cells_is_known(stores):
     ran(stores, "run-2", slow=200.0, silence=150.0)
     ran(stores, "run-3", slow=999.0, state=CellState.RELEASING)
     durations = stores.durations
-    assert durations.long_tests(product, ["unit"]) == {"unit": {SLOW: 300.0}}
-    assert durations.long_tests(product, ["other"]) == {}
-    assert durations.long_tests("another", ["unit"]) == {}
-    assert durations.longest_idle_times(product, ["unit"]) == {"unit": 150.0}
+    assert durations.longest(product, ["unit"])[1] == {"unit": {SLOW: 300.0}}
+    assert durations.longest(product, ["other"])[1] == {}
+    assert durations.longest("another", ["unit"])[1] == {}
+    assert durations.longest(product, ["unit"])[0] == {"unit": 150.0}
 
 
 def ran_quickly(stores, run_id, job="unit", *, skip="", quick=1.0):
@@ -69,8 +69,8 @@ def test_a_slow_test_that_newer_runs_leave_out_is_remembered(stores):
     for number in range(1, 22):
         ran_quickly(stores, f"run-{number:02}", "other", skip=SLOW)
     durations = stores.durations
-    assert durations.long_tests(product, ["unit"]) == {"unit": {SLOW: 300.0}}
-    assert durations.longest_idle_times(product, ["unit", "other"]) == {"unit": 150.0, "other": 1.0}
+    assert durations.longest(product, ["unit"])[1] == {"unit": {SLOW: 300.0}}
+    assert durations.longest(product, ["unit", "other"])[0] == {"unit": 150.0, "other": 1.0}
 
 
 def test_only_the_newest_twenty_results_of_a_test_count(stores):
@@ -78,12 +78,12 @@ def test_only_the_newest_twenty_results_of_a_test_count(stores):
     for number in range(1, 20):
         ran(stores, f"run-{number:02}", slow=91.0)
     durations = stores.durations
-    assert durations.long_tests(product, ["unit"]) == {"unit": {SLOW: 300.0}}
+    assert durations.longest(product, ["unit"])[1] == {"unit": {SLOW: 300.0}}
     ran(stores, "run-20", slow=91.0)
-    assert durations.long_tests(product, ["unit"]) == {"unit": {SLOW: 91.0}}
+    assert durations.longest(product, ["unit"])[1] == {"unit": {SLOW: 91.0}}
     for number in range(21, 41):
         ran(stores, f"run-{number}", slow=90.0)
-    assert durations.long_tests(product, ["unit"]) == {}
+    assert durations.longest(product, ["unit"])[1] == {}
 
 
 def test_a_test_known_to_take_five_minutes_may_be_silent_for_ten(stores):
@@ -133,4 +133,4 @@ def test_the_slowest_tests_of_a_run_are_told_with_what_they_took_before(stores):
 
 def test_a_job_may_have_the_name_of_a_keyword(stores) -> None:
     jobs = ["nothing", "select", "order", "x" * 80, *(f"job-{number}" for number in range(250))]
-    assert stores.durations.longest_idle_times("proof", jobs) == {}
+    assert stores.durations.longest("proof", jobs)[0] == {}

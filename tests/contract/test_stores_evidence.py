@@ -450,3 +450,17 @@ def test_a_reopened_job_has_not_ended_and_the_next_attempt_replaces_it(
     assert stores.results.jobs(cell_id)["unit"].exit_code == 1
     assert stores.results.jobs_of_attempt(later.attempt_id).keys() == {"unit"}
     assert stores.results.jobs_of_attempt(agent.attempt_id).keys() == {"other"}
+
+
+@pytest.mark.parametrize("stopped_by", ["cancel", "cause"])
+def test_what_is_stored_says_whether_the_attempt_goes_on(stores, agent, cell_id, stopped_by):
+    first = stores.evidence.append(agent.attempt_id, EvidencePosition(), at=NOW, log=b"x")
+    assert first is not None
+    assert first.goes_on
+    if stopped_by == "cancel":
+        stores.runs.request_cancel("run-1", at=NOW)
+    else:
+        stores.cells.record_cause(agent.attempt_id, Cause(Outcome.ERRORED, "lost"))
+    second = stores.evidence.append(agent.attempt_id, first, at=NOW, log=b"y")
+    assert second is not None
+    assert (second.log_bytes, second.goes_on) == (2, False)

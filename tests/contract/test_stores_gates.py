@@ -13,10 +13,10 @@ from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.cell import Cause, CellState, RunSpec
 from orchestrator.domain.gate.gate_documents import digest_of, verdict_document
 from orchestrator.domain.gate.payload_review import PayloadReview
-from orchestrator.domain.gate.signing_key import PublicKey
 from orchestrator.domain.gate.snapshot import Approval, Waiver
 from orchestrator.domain.gate.verdict import (
     Decision,
+    PublicKey,
     RuleOutcome,
     RuleResult,
     StoredPolicy,

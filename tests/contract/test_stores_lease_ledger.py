@@ -159,7 +159,7 @@ def test_a_machine_that_turns_up_late_is_paid_for_after_all(database, stores, op
     assert (again.state, again.machine_id) == (LeaseState.RELEASING, "us-east-1/i-9")
     assert (again.launched_at, again.gone_at, again.cost_usd) == (after(1), None, None)
     assert [x.id for x in stores.leases.open()] == ["l1", "l2"]
-    assert stores.leases.refused_since("fake", NOW) == []
+    assert stores.leases.placed("run-1.p1-1", "fake", NOW)[1] == []
     gone(stores, "l1", "0.25", seconds=99, refusal=again.refusal)
     assert stores.leases.get("l1").cost_usd == Decimal("0.25")
     ((_, usd, *_),) = rows(database, "cell_rollup")

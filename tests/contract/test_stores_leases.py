@@ -260,9 +260,12 @@ def test_refusals_of_every_run_are_remembered_newest_first(stores, opened):
     refuse(stores, "given", opened[1], seconds=11, refusal="")
     refuse(stores, "elsewhere", opened[1], seconds=11, provider="gcp")
     reserve(stores, lease("open", opened[1]))
-    found = stores.leases.refused_since("fake", after(10))
+    _, found = stores.leases.placed("nobody's", "fake", after(10))
     assert [x.id for x in found] == ["newest", "newer", "on-time"]
     assert (found[0].offer, found[1].attempt_id) == (OFFER, opened[1])
+    mine, others = stores.leases.placed(opened[0], "fake", after(10))
+    assert [x.id for x in mine] == ["before", "on-time"]
+    assert [x.id for x in others] == ["newest", "newer"]
 
 
 def test_leases_are_found_by_the_tokens_that_machines_carry(stores, opened):

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import event
 
-from orchestrator.application.list_runs import list_runs
+from orchestrator.application.describe_run import list_runs
 from orchestrator.application.reused_results import results_of_cell
 from orchestrator.domain.cell import Cause, CellState, LeaseState, RunSpec, RunState
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
@@ -92,7 +92,7 @@ def test_results_of_many_cells_are_those_of_each(stores):
     found = stores.results.of_cells([one, other, "no such"])
     assert set(found) == {one}
     assert found[one].counts == {"unit": Counts(passed=1, skipped=1)}
-    assert found[one].environment == stores.results.environment(one)
+    assert stores.cells.lives([one])[one].environment == stores.results.environment(one)
     assert list(found[one].notices) == stores.results.notices(one)
     assert [artifact.name for artifact in found[one].artifacts] == ["a", "b"]
     assert found[one].jobs == stores.results.jobs(one)

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import event
 
-from orchestrator.application.describe_run import describe_run, evidence_of
-from orchestrator.application.list_runs import list_runs
+from orchestrator.application.describe_run import describe_run, evidence_of, list_runs
 from orchestrator.assets import asset_dir
 from orchestrator.domain.cell import Cause, CellState, RunSpec
 from orchestrator.domain.gate.gate_documents import digest_of, verdict_document

@@ -54,7 +54,7 @@ def proven(stores, run_id: str = "run-1", *, prepared: Prepared = PREPARED, at=N
     """A cell that is done, with a proof of its job `unit`."""
     cell = create(stores, run_id, platforms=1)[0]
     stores.reusable_results.prepare(attempt(stores, cell), prepared)
-    stores.reusable_results.prove(cell, {"unit": at})
+    stores.reusable_results.prove(cell, prepared.ingredients, {"unit": at})
     done(stores, cell)
     return cell
 
@@ -82,7 +82,7 @@ def test_the_newest_evidence_comes_first_and_the_limit_counts(stores):
 def test_a_cell_that_is_not_done_proves_nothing_yet(stores):
     cell = create(stores)[0]
     stores.reusable_results.prepare(attempt(stores, cell), PREPARED)
-    stores.reusable_results.prove(cell, {"unit": NOW})
+    stores.reusable_results.prove(cell, MADE, {"unit": NOW})
     assert stores.reusable_results.find(MADE.asked, "unit", limit=9) == []
     done(stores, cell)
     assert len(stores.reusable_results.find(MADE.asked, "unit", limit=9)) == 1
@@ -90,16 +90,9 @@ def test_a_cell_that_is_not_done_proves_nothing_yet(stores):
 
 def test_proving_again_changes_nothing(stores):
     cell = proven(stores)
-    stores.reusable_results.prove(cell, {"unit": after(99), "demo": after(99)})
+    stores.reusable_results.prove(cell, MADE, {"unit": after(99), "demo": after(99)})
     assert stores.reusable_results.find(MADE.asked, "unit", limit=9)[0].at == NOW
     assert stores.reusable_results.find(MADE.asked, "demo", limit=9)[0].at == after(99)
-
-
-def test_without_a_preparation_nothing_is_proven(stores):
-    cell = create(stores)[0]
-    attempt(stores, cell)
-    stores.reusable_results.prove(cell, {"unit": NOW})
-    assert stores.reusable_results.preparations(cell) == []
 
 
 def test_an_attempt_is_prepared_anew(stores):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.domain.machine import SshEndpoint, UnreachableError
-from runners.shell.private_key import KeyFile
+from runners.shell.connection import KeyFile
 from runners.shell.ssh import SshShell
 from tests.ssh_hosts import LOOPBACK, make_key
 

@@ -21,13 +21,12 @@ import pytest
 from orchestrator.adapters.wakeups import Wakeups
 from orchestrator.domain.evidence import EvidenceBatch
 from orchestrator.domain.machine import CommandResult, ConnectionLostError, Shell, UnreachableError
-from runners.archives import Archive, pack
 from runners.fake import FakeComputer, FakeWorkspace
 from runners.shell import agent_session, open_shell
-from runners.shell.private_key import KeyFile
+from runners.shell.connection import KeyFile
 from runners.shell.ssh import SshShell
 from runners.shell.stdin_feeder import OutputLimitError
-from runners.workspace import ShellWorkspace, WorkspaceError
+from runners.workspace import Archive, ShellWorkspace, WorkspaceError, pack
 from tests.ssh_hosts import Relay, SshHost
 from tests.waiting import until
 

@@ -22,8 +22,7 @@ from sqlalchemy import event
 from starlette.testclient import TestClient
 from starlette.types import ASGIApp
 
-from orchestrator.adapters.clock import new_id
-from orchestrator.adapters.cron import CronsimCron
+from orchestrator.adapters.clock import CronsimCron, new_id
 from orchestrator.adapters.files.archive import FilePayloadArchives
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.documents import FileDocuments
@@ -45,8 +44,7 @@ from orchestrator.application.tokens import create_token
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.controller_wiring import WorkspacePool
 from orchestrator.bootstrap.http_server import HttpServer
-from orchestrator.domain.browser_session import SessionLimits
-from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.caller_identity import Scope, SessionLimits
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.machine import Provider
 from orchestrator.domain.manifest import StoredPayload

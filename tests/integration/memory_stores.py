@@ -121,7 +121,7 @@ class MemoryCells:
     def of_run(self, run_id: str) -> list[Cell]:
         return [cell for cell in self.tables.cells.values() if cell.run_id == run_id]
 
-    def lives(self, cell_ids: Sequence[str], *, steps: bool = True) -> dict[str, CellLife]:
+    def lives(self, cell_ids: Sequence[str], *, whole: bool = True) -> dict[str, CellLife]:
         return {
             cell_id: CellLife(
                 self.get(cell_id),
@@ -308,8 +308,9 @@ class MemoryLeases:
         )
         return self.note(lease_id, facts, simulated=simulated)
 
-    def reached(self, lease_id: str, endpoint: Endpoint) -> None:
+    def reached(self, lease_id: str, endpoint: Endpoint) -> Lease:
         self._set(lease_id, endpoint=endpoint)
+        return self.get(lease_id)
 
     def releasing(self, lease_id: str) -> None:
         if self.get(lease_id).state is not LeaseState.GONE:
@@ -342,11 +343,18 @@ class MemoryLeases:
         self._set(lease_id, facts=known, simulated=lease.simulated or simulated)
         return self.get(lease_id)
 
-    def refused_since(self, provider: str, since: datetime) -> list[Lease]:
+    def placed(
+        self, attempt_id: str, provider: str, since: datetime
+    ) -> tuple[list[Lease], list[Lease]]:
         found = (x for x in self.tables.leases.values() if x.provider == provider)
-        late = [x for x in found if x.refusal and x.gone_at is not None and x.gone_at >= since]
+        late = [
+            x
+            for x in found
+            if x.attempt_id != attempt_id and x.refusal and x.gone_at and x.gone_at >= since
+        ]
         late.reverse()
-        return sorted(late, key=lambda x: x.gone_at or since, reverse=True)
+        late.sort(key=lambda x: x.gone_at or since, reverse=True)
+        return self.of_attempt(attempt_id), late
 
     def by_token(self, lease_ids: Iterable[str]) -> dict[str, Lease]:
         return {x: self.tables.leases[x] for x in lease_ids if x in self.tables.leases}
@@ -460,11 +468,10 @@ class MemoryOrphans:
 class NoDurations:
     """Nothing ran before."""
 
-    def longest_idle_times(self, product: str, jobs: Sequence[str]) -> dict[str, float]:
-        return {}
-
-    def long_tests(self, product: str, jobs: Sequence[str]) -> dict[str, dict[str, float]]:
-        return {}
+    def longest(
+        self, product: str, jobs: Sequence[str]
+    ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+        return {}, {}
 
 
 ABSENT = (

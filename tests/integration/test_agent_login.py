@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from runners.archives import pack
 from runners.shell import open_shell
-from runners.workspace import ShellWorkspace, WorkspaceError
+from runners.workspace import ShellWorkspace, WorkspaceError, pack
 from tests.integration.agent_machine import JOB, Evidence, command, parse
 from tests.login_hosts import LOGIN, NOPASSWD, LoginHost, login_host_missing
 

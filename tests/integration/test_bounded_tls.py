@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.bootstrap.http_server import HttpLimits
-from orchestrator.bootstrap.tls import TlsFiles
+from orchestrator.bootstrap.http_server import HttpLimits, TlsFiles
 from tests.integration.test_bounded_http import HEAD, connect, listening, rest, status
 from tests.integration.test_tls import certificate
 from tests.waiting import until

@@ -174,10 +174,10 @@ class Unreadable:
         self._results = results
         self.broken = False
 
-    def of_cells(self, cells, depth):
+    def of_cells(self, cells, depth, jobs):
         if self.broken:
             raise ValueError("a bug")
-        return self._results.of_cells(cells, depth)
+        return self._results.of_cells(cells, depth, jobs)
 
     def __getattr__(self, name: str):
         return getattr(self._results, name)
@@ -243,11 +243,11 @@ class Away:
         self._leases = leases
         self.times = self.left = 8
 
-    def of_attempt(self, attempt_id: str):
+    def placed(self, attempt_id: str, provider: str, since):
         if self.left:
             self.left -= 1
             raise StoreError("the database is away")
-        return self._leases.of_attempt(attempt_id)
+        return self._leases.placed(attempt_id, provider, since)
 
     def __getattr__(self, name: str):
         return getattr(self._leases, name)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
 from sqlalchemy import event
 
 from orchestrator.adapters.memory_engine import SimulatedCrashError, StepLog
+from orchestrator.application.cell import running
+from orchestrator.application.cell.flow_context import leave, state_of
 from orchestrator.domain.cell import CellState, LeaseState, RunState
 from orchestrator.domain.matrix import Limits
 from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.store.cells import AttemptState
 from runners.agent import plan
 from runners.fake import LaunchFault
 from tests.integration.fake_world import FakeWorld
@@ -317,4 +321,58 @@ def test_the_statements_of_a_whole_cell(here):
     here.engine.run(cell)
     event.remove(here.database.sessions.engine, "before_cursor_execute", note)
     check_invariants(here)
-    assert len(asked) <= 148, "\n".join(asked)
+    assert len(asked) <= 120, "\n".join(asked)
+
+
+def test_the_statements_of_a_busy_look(here, monkeypatch):
+    """A look that finds tests reads no state that the last look's write has confirmed."""
+    looks = []
+    watch = running.poll_run
+
+    def look(deps, attempt):
+        looks.append([])
+        answer = watch(deps, attempt)
+        looks.append([])
+        return answer
+
+    def note(_connection, _cursor, statement, *_more):
+        if looks and not statement.startswith("BEGIN"):
+            looks[-1].append(statement)
+
+    monkeypatch.setattr(running, "poll_run", look)
+    [cell] = here.launch()
+    event.listen(here.database.sessions.engine, "before_cursor_execute", note)
+    here.engine.run(cell)
+    event.remove(here.database.sessions.engine, "before_cursor_execute", note)
+    check_invariants(here)
+    told = ["; ".join(asked) for asked in looks[2::2]]
+    busy = [asked for asked in told if "INTO test_result" in asked and "test_case" not in asked]
+    assert busy
+    for asked in busy:
+        assert len(asked.split("; ")) <= 4 + ("INTO job_result" in asked), asked
+
+
+def test_a_look_begins_with_a_state_of_at_most_a_second(here):
+    [cell] = here.launch()
+    attempt = f"{cell}-1"
+    assert here.database.stores.cells.admit(cell, attempt, max_parallel=1, at=here.clock.now())
+
+    def is_cancelled(left: AttemptState, seconds: float) -> bool:
+        leave(here.world, left)
+        here.clock.step(seconds)
+        return state_of(here.world, attempt).run.cancel_requested_at is not None
+
+    old = state_of(here.world, attempt)
+    cancel(here)
+    assert not is_cancelled(old, 1.0)
+    assert is_cancelled(old, 0.1), "what is carried on does not become younger"
+    assert is_cancelled(old, -3600), "the clock was set back"
+    heard = replace(old, position=replace(old.position, goes_on=True))
+    here.clock.step(60)
+    leave(here.world, heard)
+    here.clock.step(1.0)
+    kept = state_of(here.world, attempt)
+    assert (kept.run.cancel_requested_at, kept.position.goes_on) == (None, False)
+    leave(here.world, kept)
+    here.clock.step(0.1)
+    assert state_of(here.world, attempt).run.cancel_requested_at is not None

@@ -27,7 +27,7 @@ from orchestrator.domain.audit import AuditFilters
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.machine import ConfigError, Extent, LaunchRequest, LocalEndpoint, Place
-from runners.fake.provider import MemoryHostStore
+from runners.fake.cloud import MemoryHostStore
 from runners.local import LocalProvider
 from runners.provider_context import ProviderContext
 from tests.accounts import ACCOUNT, beside_account, needs_account

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from orchestrator.bootstrap.tls import TlsFiles
+from orchestrator.bootstrap.http_server import TlsFiles
 from orchestrator.cli.errors import RefusedError
 from tests.e2e.home import a_home, serving
 from tests.integration.test_bounded_http import LIMITS, listening
@@ -81,7 +81,7 @@ def test_a_renewal_is_served_and_a_broken_one_is_not(
     new_cert, new_key = certificate(tmp_path / "two")
     old, new = cert.read_text(), new_cert.read_text()
     files = TlsFiles(cert, key)
-    caplog.set_level("INFO", logger="orchestrator.bootstrap.tls")
+    caplog.set_level("INFO", logger="orchestrator.bootstrap.http_server")
     with listening(LIMITS, files.context) as port:
 
         def served() -> str:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.adapters.cron import CronsimCron
+from orchestrator.adapters.clock import CronsimCron
 from orchestrator.application.ports.clock import CronError
 
 CRON = CronsimCron()

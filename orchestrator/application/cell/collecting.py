@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from orchestrator.application.cell.flow_context import (
     GO,
     FlowDeps,
     enter,
     is_unreachable,
+    leave,
     overdue,
     record_failure,
+    state_of,
     workspace_of,
 )
 from orchestrator.application.ports.archives import UnpackBundle
@@ -28,6 +31,7 @@ from orchestrator.domain.parsed_results import ParsedMetric
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.cells import AttemptState
 from orchestrator.store.errors import DamagedError, StoreError
+from orchestrator.store.evidence import EvidencePosition
 from orchestrator.store.stores import Stores
 
 CHECK = "metrics"
@@ -148,7 +152,7 @@ def poll_collection(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     Only an attempt that has run has anything to collect, and nothing here keeps its machine from
     going home.
     """
-    now = deps.stores.cells.attempt_state(attempt_id)
+    now = state_of(deps, attempt_id)
     if now.cell.state not in (CellState.RUNNING, CellState.COLLECTING):
         return GO
     now = enter(deps, now, CellState.COLLECTING)
@@ -166,13 +170,16 @@ def poll_collection(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
 
 def _keep_files(deps: FlowDeps, now: AttemptState, *, late: bool) -> bool:
     workspace = workspace_of(deps, now.lease)
-    if not _pull_last(deps, now, workspace, late=late):
+    position = _pull_last(deps, now, workspace, late=late)
+    if position is None:
         return False
     replaced = outcome_files(deps, now)
-    if collect_artifacts(
+    is_collected = collect_artifacts(
         workspace, deps.unpack, deps.stores, deps.blobs, now.attempt, replaced=replaced
-    ):
+    )
+    if is_collected:
         deps.stores.cells.record_collection(now.attempt.id, at=deps.clock.now())
+    leave(deps, replace(now, position=position, is_collected=is_collected or now.is_collected))
     return True
 
 
@@ -209,7 +216,10 @@ def _tell(deps: FlowDeps, now: AttemptState, error: Exception) -> None:
     deps.stores.run_events.add(now.run.id, "cell", said)
 
 
-def _pull_last(deps: FlowDeps, now: AttemptState, workspace: Workspace, *, late: bool) -> bool:
+def _pull_last(
+    deps: FlowDeps, now: AttemptState, workspace: Workspace, *, late: bool
+) -> EvidencePosition | None:
+    """Return the position of the last evidence; None while the agent may send more."""
     attempt_id = now.attempt.id
     if now.position.end is None:
         cause = now.attempt.cause
@@ -222,6 +232,7 @@ def _pull_last(deps: FlowDeps, now: AttemptState, workspace: Workspace, *, late:
         at=deps.clock.now(),
         limit_bytes=deps.timings.pull_limit_bytes,
     )
-    if pulled is None:
-        return True
-    return (have.end is not None or not pulled.alive) and drained(pulled, have)
+    is_over = pulled is None or (
+        (have.end is not None or not pulled.alive) and drained(pulled, have)
+    )
+    return have if is_over else None

@@ -23,6 +23,8 @@ from orchestrator.application.cell.flow_context import (
     FlowDeps,
     attempt_deadline,
     enter,
+    leave,
+    state_of,
     workspace_of,
 )
 from orchestrator.application.cell.retest_session import outcomes_of, read_session, start_session
@@ -54,9 +56,10 @@ logger = logging.getLogger(__name__)
 
 def poll_diagnosis(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Run retest sessions until the root causes are known, or the time limit is reached."""
-    now = deps.stores.cells.attempt_state(attempt_id)
+    now = state_of(deps, attempt_id)
     order = now.spec.retests
     if order is None or now.cell.state not in (CellState.COLLECTING, CellState.DIAGNOSING):
+        leave(deps, now)
         return GO
     try:
         return _look(deps, now, order)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache, partial
 
 from orchestrator.application.cell.collecting import read_metrics, reopen_unread
-from orchestrator.application.cell.flow_context import FlowDeps
+from orchestrator.application.cell.flow_context import FlowDeps, state_of
 from orchestrator.application.cell.reuse_decision import keep_reuse_inputs
 from orchestrator.application.end_run import end_run
 from orchestrator.application.job_outcomes import judge_jobs
@@ -68,7 +68,8 @@ DONE = "done"
 
 def poll_close(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Derive the attempt's outcome and decide whether the cell is retried or done."""
-    now = deps.stores.cells.attempt_state(attempt_id)
+    now = state_of(deps, attempt_id)
+    deps.contact_log.left.pop(attempt_id, None)
     if now.attempt.closed_at is not None:
         return "closed"
     cells, at = deps.stores.cells, deps.clock.now()
@@ -78,6 +79,7 @@ def poll_close(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     if unread := reopen_unread(deps, now):
         now = deps.stores.cells.attempt_state(attempt_id)
         deps.stores.evidence.reopen(now.cell.id, unread, tests=may_try_again(now))
+        facts = deps.stores.results.jobs(now.cell.id)
     given_up = [job for job, fact in facts.items() if fact.cause == "crashed"]
     deps.stores.evidence.settle(now.cell.id, given_up)
     environment = deps.stores.results.environment(now.cell.id) or {}
@@ -86,7 +88,7 @@ def poll_close(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
         cause = now.attempt.cause or Cause(Outcome.ERRORED, Reason.CONTROLLER)
         cells.requeue(attempt_id, cause, at=at)
         return "again"
-    judge = cache(partial(_over, deps, now.cell, now.spec))
+    judge = cache(partial(_over, deps, now.cell, now.spec, facts))
     keep_reuse_inputs(deps, now, judge, environment)
     cells.conclude(now.cell.id, _outcome(now.cell, now.attempt.cause, judge), at=at)
     return DONE
@@ -108,8 +110,10 @@ def cell_outcome(deps: FlowDeps, cell: Cell, spec: RunSpec, cause: Cause | None)
     return _outcome(cell, cause, partial(_over, deps, cell, spec))
 
 
-def _over(deps: FlowDeps, cell: Cell, spec: RunSpec) -> tuple[JobRecord, ...]:
-    return judge_jobs(deps.stores, replace(cell, state=CellState.DONE), spec)
+def _over(
+    deps: FlowDeps, cell: Cell, spec: RunSpec, facts: Mapping[str, JobFact] | None = None
+) -> tuple[JobRecord, ...]:
+    return judge_jobs(deps.stores, replace(cell, state=CellState.DONE), spec, facts)
 
 
 def _outcome(cell: Cell, cause: Cause | None, judge: Callable[[], Sequence[JobRecord]]) -> Cause:

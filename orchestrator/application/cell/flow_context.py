@@ -163,6 +163,8 @@ class ContactLog:
     inspected_at: dict[str, datetime] = field(default_factory=dict)
     messages: dict[str, str] = field(default_factory=dict)
     """The last reported message by cell or attempt."""
+    left: dict[str, tuple[datetime, AttemptState | None]] = field(default_factory=dict)
+    """By attempt, when its state was last read, and the state that the next look begins with."""
 
     def remember(self, key: str, message: str) -> bool:
         """Store the message; return whether it differs from the last one and is to be reported."""
@@ -208,6 +210,33 @@ class FlowDeps:
     backoff: Backoff = field(default_factory=Backoff)
     locks: Locks = field(default_factory=Locks)
     """One thread at a time ends a run; the context of API and pages shares these locks."""
+
+
+_FRESH = timedelta(seconds=1)
+"""Maximum age of a state that a look begins with."""
+
+
+def state_of(deps: FlowDeps, attempt_id: str) -> AttemptState:
+    """Return the attempt's state, as the last look left it if it was read within a second."""
+    at = deps.clock.now()
+    read_at, state = deps.contact_log.left.get(attempt_id, (at, None))
+    if state is None or not timedelta(0) <= at - read_at <= _FRESH:
+        read_at, state = at, deps.stores.cells.attempt_state(attempt_id)
+    deps.contact_log.left[attempt_id] = read_at, None
+    return state
+
+
+def leave(deps: FlowDeps, now: AttemptState) -> None:
+    """Let the next look begin with this state, which has everything that this look has written.
+
+    A machine that did not answer before is read again: that it answers now has been noted.
+    """
+    read_at, _ = deps.contact_log.left.get(now.attempt.id, (None, None))
+    if now.position.goes_on:
+        read_at = deps.clock.now()
+        now = replace(now, position=replace(now.position, goes_on=False))
+    if read_at is not None and not (now.lease and now.lease.unheard):
+        deps.contact_log.left[now.attempt.id] = read_at, now
 
 
 def workspace_of(deps: FlowDeps, lease: Lease | None) -> Workspace:
@@ -367,4 +396,7 @@ def enter(deps: FlowDeps, now: AttemptState, state: CellState, reason: str = "")
         return now
     cells = deps.stores.cells
     cell = cells.enter(now.cell.id, state, at=deps.clock.now(), reason=reason)
+    _, left = deps.contact_log.left.get(now.attempt.id, (None, None))
+    if left is not None:
+        leave(deps, replace(left, cell=cell))
     return replace(now, cell=cell)

@@ -9,6 +9,7 @@ after such a call counts only if the provider's inventory shows no machine with 
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -19,11 +20,13 @@ from orchestrator.application.cell.flow_context import (
     enter,
     expires_at,
     is_out_of_time,
+    leave,
     overdue,
     record_cancel,
     record_failure,
     record_machine_ended_at,
     require_machine_of,
+    state_of,
     tags_of,
 )
 from orchestrator.application.cell.lease_machine import (
@@ -272,6 +275,7 @@ def _granted(deps: FlowDeps, now: AttemptState, lease: Lease, machine: Machine) 
 
 def _chosen(deps: FlowDeps, now: AttemptState, lease: Lease) -> Value:
     decide(deps, now, lease.place, PlacementResult.CHOSEN, f": {_price(lease)}")
+    leave(deps, replace(now, lease=lease))
     enter(deps, now, CellState.BOOTING, f"{lease.provider}: {lease.place}")
     return GO
 
@@ -301,7 +305,7 @@ _AS_THEY_ARE = (Reason.CAPACITY, Reason.QUOTA, Reason.PREEMPTED)
 
 def poll_boot(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Wait until the machine has an address and is reachable."""
-    now = deps.stores.cells.attempt_state(attempt_id)
+    now = state_of(deps, attempt_id)
     if now.cell.has_reached(CellState.PREPARING):
         return GO
     if record_cancel(deps, now) or now.lease is None:
@@ -327,9 +331,9 @@ def poll_boot(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
         # Nothing of a payload has run yet: what the guest published last is its own. Some guests
         # make new host keys after the first were published.
         way = _pinned(deps, now, now.lease, machine.endpoint)
-        deps.stores.leases.reached(now.lease.id, way)
-        _note(deps, now.lease, machine)
-        return _knock(deps, now, machine.endpoint, way, late=late)
+        lease = deps.stores.leases.reached(now.lease.id, way)
+        reached = replace(now, lease=_noted(deps, lease, machine))
+        return _knock(deps, reached, machine.endpoint, way, late=late)
     if late:
         detail = f"machine {machine.id} is still {machine.state}. {machine.detail}"
         return _blame_boot(deps, attempt_id, now.lease, Reason.BOOT, detail.strip())
@@ -422,10 +426,11 @@ def pin_published_key(deps: FlowDeps, now: AttemptState, machine: Machine) -> No
         deps.stores.leases.reached(now.lease.id, way)
 
 
-def _note(deps: FlowDeps, lease: Lease, machine: Machine) -> None:
+def _noted(deps: FlowDeps, lease: Lease, machine: Machine) -> Lease:
     facts = {**lease.facts, **machine.facts}
-    if facts != dict(lease.facts):
-        deps.stores.leases.note(lease.id, facts, simulated=machine.simulated)
+    if facts == dict(lease.facts):
+        return lease
+    return deps.stores.leases.note(lease.id, facts, simulated=machine.simulated)
 
 
 def _knock(
@@ -453,6 +458,7 @@ def _knock(
     except MachineError as error:
         return record_failure(deps, attempt_id, Outcome.ERRORED, Reason.AGENT, str(error))
     note_contact(deps, now)
+    leave(deps, now)
     enter(deps, now, CellState.PREPARING)
     return GO
 

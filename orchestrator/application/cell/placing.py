@@ -84,8 +84,10 @@ def _reserve(deps: FlowDeps, now: AttemptState, provider: Provider) -> Value | N
     except ProviderError as error:
         decide(deps, now, now.plan.platform.provider, PlacementResult.REFUSED, error)
         return give_up(deps, now, error)
-    mine = deps.stores.leases.of_attempt(now.attempt.id)
-    candidates = rank_places(places, mine=mine, worn=_worn(deps, now), lately=_lately(deps, now))
+    since = deps.clock.now() - timedelta(seconds=deps.timings.exhausted_s)
+    platform = now.plan.platform
+    mine, lately = deps.stores.leases.placed(now.attempt.id, platform.provider, since)
+    candidates = rank_places(places, mine=mine, worn=_worn(deps, now), lately=lately)
     left = []
     for one in candidates:
         if one.result is not None:
@@ -193,14 +195,6 @@ def _worn(deps: FlowDeps, now: AttemptState) -> dict[str, str]:
         for lease in deps.stores.leases.of_attempt(attempt.id)
         if not lease.refusal_reason
     }
-
-
-def _lately(deps: FlowDeps, now: AttemptState) -> list[Lease]:
-    """Return recent refusals of the provider to any run."""
-    since = deps.clock.now() - timedelta(seconds=deps.timings.exhausted_s)
-    provider = now.plan.platform.provider
-    found = deps.stores.leases.refused_since(provider, since)
-    return [lease for lease in found if lease.attempt_id != now.attempt.id]
 
 
 def _lease(deps: FlowDeps, now: AttemptState, place: Place, number: int) -> Lease:

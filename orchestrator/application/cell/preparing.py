@@ -22,6 +22,7 @@ from orchestrator.application.cell.flow_context import (
     record_cancel,
     record_deadline,
     record_failure,
+    state_of,
     workspace_of,
 )
 from orchestrator.application.cell.launching import await_new_host_key, pin_published_key
@@ -81,9 +82,7 @@ def idle_timeouts(stores: Stores, now: AttemptState) -> Mapping[str, IdleTimeout
         name: stated for name, job in jobs.items() if (stated := _stated(now, job)) is not None
     }
     others = [name for name in jobs if name not in found]
-    product, durations = now.spec.manifest.name, stores.durations
-    silences = durations.longest_idle_times(product, others)
-    tests = durations.long_tests(product, others)
+    silences, tests = stores.durations.longest(now.spec.manifest.name, others)
     for name in others:
         silence_s = _MARGIN * silences.get(name, 0.0)
         seconds = max(DEFAULT_S, silence_s)
@@ -219,7 +218,7 @@ def _job(job: Job, finals: Sequence[str], idle: IdleTimeout) -> dict[str, object
 
 def poll_preparation(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Prepare the machine until the agent runs; broken connections are retried."""
-    now = deps.stores.cells.attempt_state(attempt_id)
+    now = state_of(deps, attempt_id)
     if now.cell.has_reached(CellState.RUNNING):
         return GO
     if record_cancel(deps, now):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
@@ -13,10 +14,12 @@ from orchestrator.application.cell.flow_context import (
     FlowDeps,
     enter,
     is_unreachable,
+    leave,
     overdue,
     record_failure,
     record_machine_ended_at,
     require_machine_of,
+    state_of,
 )
 from orchestrator.application.cell.lease_machine import (
     is_gone,
@@ -47,7 +50,7 @@ def record_bug(deps: FlowDeps, attempt_id: str, error: Exception) -> Value:
 def poll_release(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Release each machine until no lease of the attempt is open; errors only delay that."""
     try:
-        now = deps.stores.cells.attempt_state(attempt_id)
+        now = state_of(deps, attempt_id)
         now = enter(deps, now, CellState.RELEASING)
         held_for = hold_outcome(deps, now)
         if held_for is not None:
@@ -61,7 +64,10 @@ def poll_release(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
         if deps.contact_log.remember(attempt_id, repr(error)):
             logger.exception("attempt %s: its machine could not be released yet", attempt_id)
         return NOT_YET
-    return GO if all(closed) else NOT_YET
+    if not all(closed):
+        return NOT_YET
+    leave(deps, replace(now, lease=None))
+    return GO
 
 
 _PAUSE_SHARE = 0.2

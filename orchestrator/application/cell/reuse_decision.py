@@ -109,9 +109,12 @@ def keep_reuse_inputs(
         probed: What the jobs' environment was found to be.
     """
     try:
-        proven = _proven_inputs(deps, now, judge, probed)
+        made = [one.ingredients for one in deps.stores.reusable_results.preparations(now.cell.id)]
+        if len({one.key for one in made}) != 1 or _differs(probed, made[0]):
+            return
+        proven = _reusable(judge(), at=deps.clock.now())
         if proven:
-            deps.stores.reusable_results.prove(now.cell.id, proven)
+            deps.stores.reusable_results.prove(now.cell.id, made[-1], proven)
     except StoreError as error:
         if not isinstance(error, DamagedError):
             raise
@@ -120,20 +123,11 @@ def keep_reuse_inputs(
         logger.exception("cell %s: what it proves cannot be kept", now.cell.id)
 
 
-def _proven_inputs(
-    deps: FlowDeps,
-    now: AttemptState,
-    judge: Callable[[], Sequence[JobRecord]],
-    probed: Mapping[str, object],
-) -> dict[str, datetime]:
+def _reusable(jobs: Sequence[JobRecord], *, at: datetime) -> dict[str, datetime]:
     """Return jobs that passed, with the time of their evidence."""
-    made = [one.ingredients for one in deps.stores.reusable_results.preparations(now.cell.id)]
-    if len({one.key for one in made}) != 1 or _differs(probed, made[0]):
-        return {}
-    at = deps.clock.now()
     return {
         job.id: min(job.at, at)
-        for job in judge()
+        for job in jobs
         if job.outcome is Outcome.PASSED
         and job.at is not None
         and not (job.degraded or job.reused_from)

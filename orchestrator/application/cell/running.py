@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from orchestrator.application.cell.flow_context import (
@@ -10,11 +11,13 @@ from orchestrator.application.cell.flow_context import (
     FlowDeps,
     enter,
     is_out_of_time,
+    leave,
     overdue,
     record_cancel,
     record_deadline,
     record_failure,
     record_machine_ended_at,
+    state_of,
     workspace_of,
 )
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
@@ -113,7 +116,7 @@ def poll_run(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
 
     COLLECTING follows in every case, which keeps finished tests.
     """
-    now = deps.stores.cells.attempt_state(attempt_id)
+    now = state_of(deps, attempt_id)
     if now.cell.has_reached(CellState.COLLECTING):
         return GO
     answer = STOP if record_cancel(deps, now) else _watch(deps, now)
@@ -151,7 +154,7 @@ def _watch(deps: FlowDeps, now: AttemptState) -> Value | NotYet:
         detail = "the machine has no folder of this attempt any more"
         return record_failure(deps, attempt_id, Outcome.ERRORED, Reason.AGENT, detail)
     if have.end is not None:
-        return _ended(deps, now, have.end)
+        return _ended(deps, replace(now, position=have), have.end)
     if not pulled.alive and drained(pulled, have):
         detail = "the agent ended without an `end` event"
         return record_failure(deps, attempt_id, Outcome.ERRORED, Reason.AGENT, detail)
@@ -171,6 +174,7 @@ def _ended(deps: FlowDeps, now: AttemptState, end: AgentEnd) -> Value:
     if end.outcome == "stopped":
         detail = end.detail or "the agent stopped at the attempt's deadline"
         return record_failure(deps, now.attempt.id, Outcome.TIMED_OUT, Reason.DEADLINE, detail)
+    leave(deps, now)
     return GO
 
 
@@ -178,6 +182,7 @@ def _first_event(deps: FlowDeps, now: AttemptState, have: EvidencePosition) -> V
     if have.seq == 0 and overdue(deps, now.cell, deps.timings.first_event_s):
         detail = f"no event within {deps.timings.first_event_s:g} s of its start"
         return record_failure(deps, now.attempt.id, Outcome.ERRORED, Reason.AGENT, detail)
+    leave(deps, replace(now, position=have))
     return NOT_YET
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from orchestrator.domain.gate.signing_key import PublicKey
+from orchestrator.domain.gate.verdict import PublicKey
 
 Document = Mapping[str, object]
 KEYRING = "seatrial-keyring"

@@ -18,8 +18,7 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, is_confirmed, session_of
 from orchestrator.cli.view.tables import Layout, fitting, print_list, row_of
 from orchestrator.cli.wiring import DatabaseState
-from orchestrator.domain.browser_session import BrowserSession
-from orchestrator.domain.caller_identity import Token
+from orchestrator.domain.caller_identity import BrowserSession, Token
 from orchestrator.domain.retention import PruneReport
 from orchestrator.domain.units import plural, sentence, size, utc
 

@@ -14,10 +14,10 @@ import typer
 from orchestrator.application.ports.wheels import Revision, Revisions, SubjectWheel, WheelsError
 from orchestrator.cli.client import Client, Json, read
 from orchestrator.cli.commands.options import CellOption, JsonOption, YesOption
+from orchestrator.cli.connect import RETEST_POLL_S
 from orchestrator.cli.errors import FAILED, CliError, RefusalError
 from orchestrator.cli.launch_request import ask
 from orchestrator.cli.session import Session, find_run, session_of
-from orchestrator.cli.timeouts import RETEST_POLL_S
 from orchestrator.domain.bisect import (
     FoundRevisions,
     InconclusiveSearch,

@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from rich.text import Text
 
 from orchestrator.cli.client import read
+from orchestrator.cli.connect import INVENTORY_POLL_S
 from orchestrator.cli.errors import NO_VERDICT, CliError, NoControllerError, RefusalError
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import URGENT_S, Session, is_confirmed
-from orchestrator.cli.timeouts import INVENTORY_POLL_S
 from orchestrator.cli.view.tables import Layout, fitting
 from orchestrator.domain.inventory import StoppedMachine, StopReport
 from orchestrator.domain.machine import MachineState

@@ -37,8 +37,13 @@ from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.gates import print_verdict
 from orchestrator.cli.view.glyphs import style_of
 from orchestrator.cli.view.tables import Layout, print_list, row_of
-from orchestrator.domain.gate.signing_key import KeyResponse
-from orchestrator.domain.gate.verdict import StoredPolicy, Verdict, VerdictLine, VerdictResponse
+from orchestrator.domain.gate.verdict import (
+    KeyResponse,
+    StoredPolicy,
+    Verdict,
+    VerdictLine,
+    VerdictResponse,
+)
 from orchestrator.domain.units import plural
 
 keys_app = typer.Typer(help="Keys that verdicts are signed with.", no_args_is_help=True)

@@ -12,11 +12,11 @@ from orchestrator.cli.commands.options import (
     CellOption,
     ReadRunArgument,
 )
+from orchestrator.cli.connect import LOG_POLL_S
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.failure_logs import CellLog, Gaps, LogSelection, chosen_logs
 from orchestrator.cli.safe_text import log_line
 from orchestrator.cli.session import Session, find_cells, find_run, session_of
-from orchestrator.cli.timeouts import LOG_POLL_S
 from orchestrator.domain.run_record import CellRecord, RunResponse
 
 

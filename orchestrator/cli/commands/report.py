@@ -1,21 +1,25 @@
-"""report: prints a report, or writes a run's report folder with its artifacts."""
+"""Commands on reports: render, export, compare, lint."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, cast
 from urllib.parse import quote
 
 import typer
 
-from orchestrator.cli.client import Client
-from orchestrator.cli.commands.options import CellOption, ReadRunArgument
-from orchestrator.cli.errors import CliError
+from orchestrator.cli.client import Client, read
+from orchestrator.cli.commands.options import CellOption, JsonOption, ReadRunArgument
+from orchestrator.cli.errors import FAILED, CliError
 from orchestrator.cli.read_file import refuse_file
+from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, cell_path, find_cells, find_run, session_of
+from orchestrator.domain.lint_findings import LEVELS, DocumentFinding
 from orchestrator.domain.run_record import ArtifactRecord, CellRecord, RunResponse
+from orchestrator.domain.units import plural
 
 RUN_WIDE = "summary"
 PER_CELL = frozenset({"platform"})
@@ -167,3 +171,177 @@ class _Tree:
         with self._client.stream(path) as answer, (folder / name).open("wb") as file:
             for chunk in answer.iter_bytes():
                 file.write(chunk)
+
+
+_LARGEST_BYTES = 1 << 19
+_MOST_FILES = 50
+
+
+def lint_command(
+    context: typer.Context,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="Markdown reports; several are held against one another too.",
+            show_default=False,
+        ),
+    ],
+    evidence: Annotated[
+        str | None,
+        typer.Option(
+            "--evidence",
+            metavar="RUN",
+            help="Hold them against a run's results: its id, the beginning of one, or `latest`.",
+        ),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 where an error is found.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Check Markdown reports of any origin for errors."""
+    session = session_of(context)
+    if len(files) > _MOST_FILES:
+        raise CliError(f"{len(files)} files are too many: at most {_MOST_FILES} go together")
+    documents = [_document(file) for file in files]
+    body = {"documents": documents, "run": evidence}
+    answer = session.client().post("/lint", body)
+    found = read(tuple[DocumentFinding, ...], answer.get("findings"))
+    if as_json:
+        session.print_json(answer)
+    else:
+        _print_findings(session, found)
+    if strict and any(finding.level == "error" for finding in found):
+        raise typer.Exit(FAILED)
+
+
+def _document(file: Path) -> dict[str, object]:
+    try:
+        if file.stat().st_size > _LARGEST_BYTES:
+            raise CliError(f"{file} is larger than {_LARGEST_BYTES} bytes: that is no report")
+        raw = file.read_bytes()
+    except OSError as error:
+        raise CliError(f"{file}: {error.strerror or error}") from None
+    text = raw.decode("utf-8-sig", "replace")
+    before = raw.decode("utf-8-sig", "ignore").count("\ufffd")
+    return {"name": file.name, "text": text, "replaced": text.count("\ufffd") - before}
+
+
+def _print_findings(session: Session, document_findings: Sequence[DocumentFinding]) -> None:
+    """Print findings by document and level, with each rule's advice after its last finding."""
+    for document in dict.fromkeys(finding.document for finding in document_findings):
+        inside = [finding for finding in document_findings if finding.document == document]
+        session.print(one_line(document))
+        for finding in inside:
+            said = one_line(finding.message)
+            session.print(f"  {finding.line:>5}  {finding.level:<8} {finding.rule}: {said}")
+        _advise(session, inside)
+    told = [(level, len([f for f in document_findings if f.level == level])) for level in LEVELS]
+    session.say(
+        ", ".join(plural(n, level) for level, n in told) if document_findings else "nothing found"
+    )
+
+
+def _advise(session: Session, document_findings: Sequence[DocumentFinding]) -> None:
+    advice = {finding.rule: finding.advice for finding in document_findings if finding.advice}
+    for rule, text in advice.items():
+        session.print(f"         {one_line(rule)}: {one_line(text)}")
+
+
+ExportFormat = Literal["junit", "ctrf", "csv", "json", "intoto"]
+
+
+def export_command(
+    context: typer.Context,
+    run: ReadRunArgument = "latest",
+    form: Annotated[
+        ExportFormat,
+        typer.Option("--format", metavar="junit|ctrf|csv|json|intoto", help="What is to read it."),
+    ] = "junit",
+    cell: CellOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write there instead of printing."),
+    ] = None,
+) -> None:
+    """Write every test and check in a format that other programs read."""
+    session = session_of(context)
+    client = session.reader()
+    _, found = find_run(client, run)
+    path = f"/runs/{found.id}/export/{form}"
+    if cell is not None:
+        (named,) = find_cells(found, cell)
+        path += f"?cell={quote(named.id, safe='')}"
+    if output is None:
+        for chunk in _chunks(client, path):
+            typer.echo(chunk, nl=False)
+        return
+    try:
+        _write(output, _chunks(client, path))
+    except OSError as error:
+        raise CliError(f"{output}: {error.strerror or error}") from None
+    session.print(str(output))
+
+
+def _chunks(client: Client, path: str) -> Iterator[bytes]:
+    with client.stream(path) as answer:
+        yield from answer.iter_bytes()
+
+
+def _write(output: Path, chunks: Iterator[bytes]) -> None:
+    """Write the file atomically."""
+    part = output.with_name(f"{output.name}.part")
+    try:
+        with part.open("wb") as file:
+            for chunk in chunks:
+                file.write(chunk)
+        part.replace(output)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+NAME = "COMPARE"
+
+
+def compare_command(
+    context: typer.Context,
+    base: Annotated[
+        str, typer.Argument(metavar="BASE", help="The run to compare with: an id, or its start.")
+    ],
+    head: Annotated[
+        str,
+        typer.Argument(
+            metavar="[HEAD]",
+            help="The run that is looked at; the latest by default.",
+            show_default=False,
+        ),
+    ] = "latest",
+    form: Annotated[
+        Format, typer.Option("--format", metavar="md|html|json", help="How it is written.")
+    ] = "md",
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="DIR", help="Write there instead of printing."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what changed between two runs: new failures, fixed tests, figures and costs."""
+    refuse_file(output)
+    session = session_of(context)
+    client = session.reader()
+    form = "json" if as_json else form
+    runs = [find_run(client, name)[1].id for name in (base, head)]
+    text = client.text("/compare", base=runs[0], head=runs[1], format=form)
+    if output is not None:
+        path = output / f"{NAME}.{form}"
+        try:
+            output.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise CliError(f"{path}: {error.strerror or error}") from None
+        session.print(str(path))
+    elif form == "json":
+        session.print_json(json.loads(text))
+    else:
+        typer.echo(text, nl=not text.endswith("\n"))

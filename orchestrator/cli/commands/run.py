@@ -29,12 +29,11 @@ from orchestrator.cli.commands.options import (
     TimeoutOption,
     YesOption,
 )
-from orchestrator.cli.connect import ControllerConnection
+from orchestrator.cli.connect import REPORT_LIMIT_S, REPORT_POLL_S, ControllerConnection
 from orchestrator.cli.errors import DETACHED, FAILED, NO_VERDICT, WAITED_TOO_LONG, CliError
 from orchestrator.cli.launch_request import ask, read_order, stated_commit, upload
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_run, session_of
-from orchestrator.cli.timeouts import REPORT_LIMIT_S, REPORT_POLL_S
 from orchestrator.cli.view.plan import headroom_table, hosts_table, plan_table, shortages, totals
 from orchestrator.cli.watching.watch import Interrupts, OnInterrupt, WatchEnd, WatchState, watch
 from orchestrator.domain.launch_plan import Plan

@@ -1,4 +1,4 @@
-"""runs: lists the runs."""
+"""Commands on runs: list, show, cancel, failures, slowest tests."""
 
 from __future__ import annotations
 
@@ -10,14 +10,27 @@ import typer
 from rich.text import Text
 
 from orchestrator.cli.client import Json, newest, read
-from orchestrator.cli.commands.options import JsonOption, LimitOption
+from orchestrator.cli.commands.options import (
+    CellOption,
+    JsonOption,
+    LimitOption,
+    ReadRunArgument,
+    RunArgument,
+)
 from orchestrator.cli.errors import EmptyHomeError
+from orchestrator.cli.failure_logs import FailureLine, failures_of
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.session import session_of
-from orchestrator.cli.view.glyphs import sign_of, tally, word
-from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.cli.session import Session, find_cells, find_run, run_path, session_of
+from orchestrator.cli.view.failures import blamed, failures
+from orchestrator.cli.view.glyphs import legend, sign_of, tally, word
+from orchestrator.cli.view.live_run import summary
+from orchestrator.cli.view.metrics import metrics
+from orchestrator.cli.view.provenance import provenance
+from orchestrator.cli.view.tables import Layout, fitting, print_list
+from orchestrator.domain.cell import Run, RunState
 from orchestrator.domain.run_record import RunSummary
-from orchestrator.domain.units import usd
+from orchestrator.domain.test_comparison import TestDuration
+from orchestrator.domain.units import duration, sentence, usd
 
 _RUNS = Layout(
     titles=("run", "launched (UTC)", "matrix", "subject", "commit", "outcome", "tests", "cost"),
@@ -88,3 +101,119 @@ def _row(run: RunSummary) -> dict[str, Text]:
 
 def _moment(at: datetime | None) -> Text:
     return Text(f"{at:%Y-%m-%d %H:%M}" if at else "–")
+
+
+def cancel_command(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
+    """Cancel a run; finished tests are kept, and machines are released."""
+    session = session_of(context)
+    client = session.client()
+    shown = client.post(f"{run_path(run)}/cancel", key=session.wiring.new_id())
+    found = read(Run, shown)
+    if as_json:
+        session.print_json(shown)
+    elif found.state is RunState.INGESTING:
+        session.say(f"Run {found.id} is only taking in evidence; there is nothing to cancel.")
+    elif found.state is RunState.FINISHED:
+        session.say(f"Run {found.id} is over already: {word(found.outcome or '')}.")
+    else:
+        session.say(f"Run {found.id} is being cancelled; `seatrial watch {found.id}` shows it.")
+
+
+def show_command(
+    context: typer.Context, run: ReadRunArgument = "latest", as_json: JsonOption = False
+) -> None:
+    """Show a run: every cell and every job, with their outcomes.
+
+    A line below them says what its signs mean.
+    """
+    session = session_of(context)
+    shown, found = find_run(session.reader(), run)
+    if as_json:
+        session.print_json(shown)
+        return
+    now = session.wiring.clock.now()
+    session.out.print(summary(found, now=now, width=session.out.width))
+    for told in (legend(found), failures(found), blamed(found), metrics(found), provenance(found)):
+        if told is not None:
+            session.out.print(told)
+    for part in found.pruned:
+        session.say(one_line(sentence(part.of(found.id))))
+    if not found.is_finished and not session.has_controller:
+        session.say(f"No controller runs: `seatrial watch {found.id}` starts one, and it goes on.")
+
+
+def failures_command(
+    context: typer.Context,
+    run: ReadRunArgument = "latest",
+    cell: CellOption = None,
+    limit: LimitOption = 50,
+    as_json: JsonOption = False,
+) -> None:
+    """List what failed in a run: job, test, cells, error, and the command that shows its log."""
+    session = session_of(context)
+    client = session.reader()
+    _, found = find_run(client, run)
+    failures = failures_of(client, found, find_cells(found, cell))
+    if as_json:
+        session.print_json([one.as_json() for one in failures])
+        return
+    if not failures:
+        so_far = "" if found.is_finished else " so far"
+        session.say(f"Nothing failed in run {found.id}{so_far}.")
+    for failure in failures[:limit]:
+        _print(session, failure)
+    if len(failures) > limit:
+        session.say(f"{len(failures) - limit} more; --limit or --json shows them.")
+
+
+def _print(session: Session, failure: FailureLine) -> None:
+    sign = sign_of(failure.outcome)
+    name = " ".join(part for part in (failure.job, failure.test) if part) or "the cell"
+    line = Text(f"{sign.glyph} {one_line(name)}", style=sign.style)
+    line.append(f"  {word(failure.outcome)} on {one_line(', '.join(failure.cells))}", style="dim")
+    session.out.print(line, soft_wrap=True)
+    files = f"files: {', '.join(failure.artifacts)}" if failure.artifacts else ""
+    for said in (failure.error, files, failure.log):
+        if said:
+            session.print(f"    {one_line(said)}")
+
+
+_SLOWEST = Layout(
+    titles=("took", "usually", "change", "test", "cell"),
+    first_to_go=("change", "usually", "cell"),
+    whole=("took",),
+    right=("took", "usually", "change"),
+)
+
+
+def slowest_command(
+    context: typer.Context,
+    run: ReadRunArgument = "latest",
+    cell: CellOption = None,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="N", min=1, max=500, help="Show at most N.")
+    ] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """List the tests of a run that took longest, and how long they took before."""
+    session = session_of(context)
+    client = session.reader()
+    _, found = find_run(client, run)
+    find_cells(found, cell)
+    answer = client.get(f"/runs/{found.id}/slowest-tests", cell=cell, limit=limit)
+    nothing = f"No test of run {found.id} has a duration."
+    print_list(session, answer, TestDuration, _SLOWEST, _slow_row, nothing=nothing, as_json=as_json)
+
+
+def _slow_row(one: TestDuration) -> dict[str, Text]:
+    sign = sign_of(one.outcome)
+    usual, change = one.usual_s, one.change
+    said = f"{change:+.0%}" if change is not None else ""
+    texts = (
+        Text(duration(one.duration_s)),
+        Text(duration(usual) if usual is not None else ""),
+        Text(said, style="yellow" if one.is_much_slower else ""),
+        Text(f"{sign.glyph} ", style=sign.style).append(one_line(f"{one.job} {one.nodeid}"), ""),
+        Text(one_line(one.cell)),
+    )
+    return dict(zip(_SLOWEST.titles, texts, strict=True))

@@ -13,7 +13,7 @@ from typing import Protocol
 from rich.console import Console
 from rich.live import Live
 
-from orchestrator.cli.run_failures import BadTest
+from orchestrator.cli.failure_logs import BadTest
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.failures import blamed
 from orchestrator.cli.view.glyphs import word

@@ -10,16 +10,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from orchestrator.cli.client import Client, Json, read
-from orchestrator.cli.errors import CliError, NoControllerError, RefusalError
-from orchestrator.cli.run_failures import BadTest, FailingTests
-from orchestrator.cli.safe_text import log_line, one_line
-from orchestrator.cli.timeouts import (
+from orchestrator.cli.connect import (
     NO_ANSWER_LIMIT_S,
     RECONNECT_S,
     RUN_POLL_LONGEST_S,
     RUN_POLL_SHORTEST_S,
     WATCHED_LOG_POLL_S,
 )
+from orchestrator.cli.errors import CliError, NoControllerError, RefusalError
+from orchestrator.cli.failure_logs import BadTest, FailingTests
+from orchestrator.cli.safe_text import log_line, one_line
 from orchestrator.cli.view.live_run import LOG_LINES, LogTail
 from orchestrator.domain.run_record import RunResponse
 

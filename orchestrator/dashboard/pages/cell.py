@@ -44,8 +44,8 @@ from orchestrator.domain.run_record import ArtifactRecord, CellRecord, artifacts
 from orchestrator.domain.units import duration, measured, plural, price, size
 from orchestrator.domain.vocabulary import term
 from orchestrator.extras import is_installed
-from orchestrator.store.list_page import ListPage
 from orchestrator.store.results import TestLine, TestsAsked
+from orchestrator.store.sql import ListPage
 
 _METRICS = 100
 """Rows on the page; its other formats have all of them."""

@@ -29,7 +29,7 @@ from orchestrator.application.plan_run import plan_run
 from orchestrator.application.ports.documents import Source
 from orchestrator.assets import asset_dir
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.pages.launch_uploads import about_payload, store_uploads
+from orchestrator.dashboard.forms import about_payload, store_uploads
 from orchestrator.dashboard.pages.run.routes import form_key
 from orchestrator.dashboard.responses import (
     Page,

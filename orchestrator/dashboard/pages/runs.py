@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from fastapi import APIRouter, Response
 
-from orchestrator.application.list_runs import ListedRun, list_runs
+from orchestrator.application.describe_run import ListedRun, list_runs
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.responses import Page, PageRequest, PageRequestDep, cursor_of
 from orchestrator.dashboard.table import (

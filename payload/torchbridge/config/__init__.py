@@ -8,7 +8,6 @@ from torchbridge.config.config import (
     KernelConfig,
     MemoryConfig,
     PrecisionConfig,
-    ValidationConfig,
 )
 from torchbridge.config.enums import (
     AMDArchitecture,
@@ -58,7 +57,6 @@ __all__ = [
     "TPUConfig",
     "TPUTopology",
     "TPUVersion",
-    "ValidationConfig",
     "ValidationLevel",
     "detect_amd_architecture",
     "detect_architecture",

@@ -12,7 +12,6 @@ from torchbridge.config.enums import (
     HardwareBackend,
     OptimizationLevel,
     PrecisionFormat,
-    ValidationLevel,
 )
 from torchbridge.config.settings import Settings
 from torchbridge.config.vendors import AMDConfig, IntelConfig, NVIDIAConfig, TPUConfig
@@ -60,12 +59,10 @@ class AttentionConfig(Settings):
 
     pattern: AttentionPatterns = AttentionPatterns.FULL
     window_size: int | None = None
-    dropout: float = 0.0
 
     def check(self) -> None:
-        """Require a window exactly for windowed patterns, and check ranges."""
+        """Require a window exactly for windowed patterns, and check its range."""
         window, windowed = self.window_size, self.pattern in WINDOWED
-        self.require(0 <= self.dropout < 1, "dropout must be in [0, 1)", self.dropout)
         self.require(
             not windowed or window is not None, f"{self.pattern.value} needs a window_size", window
         )
@@ -90,14 +87,6 @@ class DistributedConfig(Settings):
     def collectives(self, device_type: str) -> str:
         """Return `backend`, else the default of the device type, else gloo."""
         return self.backend or COLLECTIVES.get(device_type, "gloo")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ValidationConfig(Settings):
-    """Whether models are validated after preparation, and at which level."""
-
-    enabled: bool = True
-    level: ValidationLevel = ValidationLevel.STANDARD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +140,6 @@ class Config(Settings):
     attention: AttentionConfig = field(default_factory=AttentionConfig)
     hardware: HardwareConfig = field(default_factory=HardwareConfig)
     distributed: DistributedConfig = field(default_factory=DistributedConfig)
-    validation: ValidationConfig = field(default_factory=ValidationConfig)
     kernels: KernelConfig = field(default_factory=KernelConfig)
 
     @property
@@ -167,9 +155,8 @@ class Config(Settings):
 
     @classmethod
     def for_inference(cls, **changes: Any) -> Self:
-        """Return a preset: level aggressive, validation disabled; `changes` override it."""
-        preset = cls(optimization_level=OptimizationLevel.AGGRESSIVE)
-        return preset.update(validation={"enabled": False}).update(**changes)
+        """Return a preset: level aggressive; `changes` override it."""
+        return cls(optimization_level=OptimizationLevel.AGGRESSIVE).update(**changes)
 
     @classmethod
     def for_training(cls, **changes: Any) -> Self:
@@ -178,7 +165,6 @@ class Config(Settings):
 
     @classmethod
     def for_development(cls, **changes: Any) -> Self:
-        """Return a preset: level conservative, strict validation, no compilation."""
+        """Return a preset: level conservative, no compilation; `changes` override it."""
         preset = cls(optimization_level=OptimizationLevel.CONSERVATIVE)
-        careful = {"validation": {"level": "strict"}, "kernels": {"compile": False}}
-        return preset.update(**careful).update(**changes)
+        return preset.update(kernels={"compile": False}).update(**changes)

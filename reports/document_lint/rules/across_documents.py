@@ -6,9 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from reports.document_lint.document import Document
-from reports.document_lint.quantities import Fraction, fraction, only
-from reports.document_lint.rule import AcrossRule, Mark
+from reports.document_lint.document import AcrossRule, Document, Mark
+from reports.document_lint.parsing import Fraction, fraction, only
 from reports.document_lint.rules.hardware import boards_in
 
 

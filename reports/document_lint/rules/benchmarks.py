@@ -6,10 +6,15 @@ import re
 from collections.abc import Iterator
 from statistics import median
 
-from reports.document_lint.document import Document, MarkdownRow, MarkdownTable
-from reports.document_lint.parsing import Measurement, measurements
-from reports.document_lint.quantities import Printed, fractions, only, quantities
-from reports.document_lint.rule import DocumentRule, Mark
+from reports.document_lint.document import Document, DocumentRule, Mark, MarkdownRow, MarkdownTable
+from reports.document_lint.parsing import (
+    Measurement,
+    Printed,
+    fractions,
+    measurements,
+    only,
+    quantities,
+)
 
 _OUTLIER = 50
 """Factor over the median of its siblings that marks an outlier."""

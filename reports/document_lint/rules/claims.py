@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from reports.document_lint.document import Document, Line, MarkdownRow
-from reports.document_lint.quantities import Fraction, fractions, percents
-from reports.document_lint.rule import DocumentRule, Mark
+from reports.document_lint.document import Document, DocumentRule, Line, Mark, MarkdownRow
+from reports.document_lint.parsing import Fraction, fractions, percents
 from reports.document_lint.rules.denominators import platform_table
 from reports.document_lint.rules.statuses import worse
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from reports.document_lint.document import Document, Line, MarkdownRow, MarkdownTable
-from reports.document_lint.quantities import Fraction, fraction, fractions
-from reports.document_lint.rule import DocumentRule, Mark
+from reports.document_lint.document import (
+    Document,
+    DocumentRule,
+    Line,
+    Mark,
+    MarkdownRow,
+    MarkdownTable,
+)
+from reports.document_lint.parsing import Fraction, fraction, fractions
 
 _ABSENT = re.compile(r"(?i)\bN/A\b|not available|not run")
 _CPU = re.compile(r"(?i)\bCPU\b|\blocal(?:ly|host)?\b|mac\s?os|laptop")

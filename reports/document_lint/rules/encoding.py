@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reports.document_lint.document import Document
-from reports.document_lint.rule import DocumentRule, Mark
+from reports.document_lint.document import Document, DocumentRule, Mark
 
 
 def check(document: Document) -> Iterator[Mark]:

@@ -10,10 +10,15 @@ from statistics import median
 from orchestrator.domain.event_facts import MetricFact, TestFact
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
-from reports.document_lint.document import Document, Line, MarkdownRow, MarkdownTable
-from reports.document_lint.parsing import words
-from reports.document_lint.quantities import Fraction, Printed, fraction, only, quantities
-from reports.document_lint.rule import EvidenceRule, Mark
+from reports.document_lint.document import (
+    Document,
+    EvidenceRule,
+    Line,
+    Mark,
+    MarkdownRow,
+    MarkdownTable,
+)
+from reports.document_lint.parsing import Fraction, Printed, fraction, only, quantities, words
 from reports.document_lint.rules.hardware import boards_in
 from reports.document_lint.rules.test_counts import listed
 

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from orchestrator.domain.accelerators import MODELS, AcceleratorModel
-from reports.document_lint.document import Document, Line
-from reports.document_lint.quantities import Printed, quantities
-from reports.document_lint.rule import AcrossRule, DocumentRule, Mark
+from reports.document_lint.document import AcrossRule, Document, DocumentRule, Line, Mark
+from reports.document_lint.parsing import Printed, quantities
 
 BOARDS = tuple(model for model in MODELS if model.instances)
 """Models whose instance types are known."""

@@ -6,9 +6,15 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from reports.document_lint.document import Document, MarkdownRow, MarkdownTable
-from reports.document_lint.quantities import Printed, quantities
-from reports.document_lint.rule import AcrossRule, DocumentRule, Mark
+from reports.document_lint.document import (
+    AcrossRule,
+    Document,
+    DocumentRule,
+    Mark,
+    MarkdownRow,
+    MarkdownTable,
+)
+from reports.document_lint.parsing import Printed, quantities
 from reports.document_lint.rules.hardware import boards_in
 
 _PRICE = re.compile(r"~?\$\s?\d+(?:\.\d+)?\s?(?:/|per |an )\s?(?:h|hr|hour)\b")

@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from reports.document_lint.document import Document, MarkdownRow, MarkdownTable
-from reports.document_lint.parsing import Measurement, measurements, words
-from reports.document_lint.quantities import Printed, quantities
-from reports.document_lint.rule import DocumentRule, Mark
+from reports.document_lint.document import Document, DocumentRule, Mark, MarkdownRow, MarkdownTable
+from reports.document_lint.parsing import Measurement, Printed, measurements, quantities, words
 
 _FASTER = re.compile(
     r"(?i)(?<!\d)(?P<percent>\d{1,4}(?:\.\d{1,4})?)\s?%\s{0,3}(?:faster|slower|higher|lower)"

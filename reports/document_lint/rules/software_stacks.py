@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from reports.document_lint.document import Document, MarkdownTable
-from reports.document_lint.quantities import quantities
-from reports.document_lint.rule import AcrossRule, DocumentRule, Mark
+from reports.document_lint.document import AcrossRule, Document, DocumentRule, Mark, MarkdownTable
+from reports.document_lint.parsing import quantities
 from reports.document_lint.rules.hardware import boards_in
 
 _MARKED = re.compile(r"†|(?i:different stacks?|same stack|same software|confounded|torch \d)")

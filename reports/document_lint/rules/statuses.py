@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from reports.document_lint.document import Document, MarkdownRow, Pair
-from reports.document_lint.quantities import FRACTION, Fraction, fractions
-from reports.document_lint.rule import DocumentRule, Mark
+from reports.document_lint.document import Document, DocumentRule, Mark, MarkdownRow, Pair
+from reports.document_lint.parsing import FRACTION, Fraction, fractions
 
 _GOOD = re.compile(
     r"(?i)\ball pass|\bcomplete\b|\bPASS(?:ED)?\b|production.ready|\bsuccess|✅|fully validated"

@@ -7,9 +7,16 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from reports.document_lint.document import Document, Heading, Line, MarkdownTable, Path
-from reports.document_lint.quantities import fractions, whole
-from reports.document_lint.rule import DocumentRule, Mark
+from reports.document_lint.document import (
+    Document,
+    DocumentRule,
+    Heading,
+    Line,
+    Mark,
+    MarkdownTable,
+    Path,
+)
+from reports.document_lint.parsing import fractions, whole
 
 _LISTED = re.compile(
     r"^(?P<name>[\w./:\[\]<>=, -]*\btest_\w[^\s]*)\s+[-–—:]\s+"

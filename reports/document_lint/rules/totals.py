@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from reports.document_lint.document import Document, MarkdownRow, MarkdownTable
-from reports.document_lint.quantities import Fraction, Printed, fraction, fractions, only, percents
-from reports.document_lint.rule import DocumentRule, Mark
+from reports.document_lint.document import Document, DocumentRule, Mark, MarkdownRow, MarkdownTable
+from reports.document_lint.parsing import Fraction, Printed, fraction, fractions, only, percents
 
 _PASS = re.compile(r"\bPASS(?:ED)?\b")
 _STATUS = re.compile(

@@ -21,8 +21,7 @@ from orchestrator.application.sign_in_link import LINK_LIFE, SignInLink
 from orchestrator.application.tokens import Credential, create_token
 from orchestrator.bootstrap.http_server import AsgiDispatch
 from orchestrator.dashboard.session import Viewer
-from orchestrator.domain.browser_session import SessionLimits
-from orchestrator.domain.caller_identity import Caller, Scope
+from orchestrator.domain.caller_identity import Caller, Scope, SessionLimits
 from tests.integration import gate_world
 from tests.integration.api_context import Desk, Slots, desk
 from tests.integration.dashboard.desk import HOST, PageDesk, dashboard

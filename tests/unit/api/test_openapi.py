@@ -20,8 +20,7 @@ from orchestrator.api.known_issues import KnownIssueRequest
 from orchestrator.api.prune import PruneRequest
 from orchestrator.api.reports import LintRequest
 from orchestrator.api.retests import BisectRequest, ConfirmationRunRequest, RetestRequest
-from orchestrator.api.run_annotations import AnnotationsRequest
-from orchestrator.api.runs import RerunRequest, RunRequest
+from orchestrator.api.runs import AnnotationsRequest, RerunRequest, RunRequest
 from orchestrator.api.schedules import ScheduleRequest, TriggerRequest
 from orchestrator.api.tokens import TokenRequest
 from orchestrator.application.channels import NewChannel

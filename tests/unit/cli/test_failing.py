@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from orchestrator.cli.client import read
-from orchestrator.cli.run_failures import failures_of
+from orchestrator.cli.failure_logs import failures_of
 from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs
 

@@ -14,8 +14,7 @@ from orchestrator.domain.accelerators import INSTANCE_DEVICES
 from orchestrator.domain.catalogue import PLATFORMS
 from orchestrator.domain.lint_findings import LEVELS, ForeignDocument
 from reports.document_lint.linter import ACROSS, EVIDENCE, MOST, RULES, lint_documents
-from reports.document_lint.parsing import read
-from reports.document_lint.quantities import fractions, only, percents, quantities
+from reports.document_lint.parsing import fractions, only, percents, quantities, read
 from reports.document_lint.rules.hardware import BOARDS, boards_in
 from tests.unit.reports.real_logs import l4_run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runners.provider_messages import LIMIT, plain_words
+from runners.provider_context import LIMIT, plain_words
 
 PAGE = """<!DOCTYPE html>
 <html lang=en>

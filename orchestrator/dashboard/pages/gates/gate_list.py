@@ -1,8 +1,9 @@
-"""The list of gates, with their open items."""
+"""The list of gates with their open items, and the page of signing keys."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 
 from fastapi import APIRouter, Response
 
@@ -15,21 +16,23 @@ from orchestrator.application.gate_status import (
     gate_statuses,
 )
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.labels import cut
+from orchestrator.dashboard.labels import age, cut
 from orchestrator.dashboard.pages.gates.channels import channel_table, last_test
-from orchestrator.dashboard.pages.gates.keys import key_table
 from orchestrator.dashboard.pages.gates.verdict_tables import summary_of
 from orchestrator.dashboard.responses import Page, PageRequest, PageRequestDep
 from orchestrator.dashboard.table import (
     Badge,
     CellList,
     Column,
+    Fact,
+    FoldedFacts,
     Moment,
     Row,
     Table,
     TableCell,
     Text,
 )
+from orchestrator.domain.gate.verdict import PublicKey
 
 router = APIRouter()
 RUN_SHOWN = 12
@@ -189,3 +192,46 @@ def _due(request: PageRequest, status: GateStatus, line: str) -> TableCell:
     if found.next_at is None:
         return Text(found.schedule.name, href, note="paused")
     return CellList((Moment(found.next_at), Text(found.schedule.name, href)))
+
+
+SHOWN = 50
+_SOON = timedelta(days=30)
+_KEYS = (
+    Column("key", "Key"),
+    Column("state", "State"),
+    Column("made", "Created"),
+    Column("ends", "Ends"),
+    Column("retired", "Retired"),
+)
+
+
+def key_table(request: PageRequest) -> Table:
+    """Return the table of signing keys, the newest first."""
+    keys = request.context.stores.gates.signing_keys()
+    return Table(
+        id="signing",
+        caption="Keys that verdicts are signed with",
+        columns=_KEYS,
+        rows=[_key(request, one) for one in reversed(keys)][:SHOWN],
+        empty="No verdict was signed yet: a key is made when the first one is.",
+        total=len(keys),
+        is_caption_hidden=True,
+    )
+
+
+def _key(request: PageRequest, key: PublicKey) -> Row:
+    ends = key.ends_at
+    is_over = ends is not None and request.now >= ends
+    state = "retired" if key.retired_at else "expired" if is_over else "active"
+    is_soon = ends is not None and not is_over and ends - request.now < _SOON
+    note = f"ends in {age(request.now, ends)}" if ends is not None and is_soon else ""
+    return Row(
+        (
+            FoldedFacts(key.id[:16], (Fact("id", key.id), Fact("public", key.public))),
+            Badge(state, note=note),
+            Moment(key.created_at),
+            Moment(key.not_after),
+            Moment(key.retired_at),
+        ),
+        tone="warn" if is_soon else "",
+    )

@@ -24,9 +24,14 @@ from orchestrator.dashboard.responses import Page, PageRequest, PageRequestDep
 from orchestrator.dashboard.table import Moment
 from orchestrator.domain.blobs import BlobMissingError
 from orchestrator.domain.gate.gate_documents import verdict_document
-from orchestrator.domain.gate.signing_key import PublicKey
 from orchestrator.domain.gate.snapshot import Approval
-from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult, StoredVerdict, VerdictLine
+from orchestrator.domain.gate.verdict import (
+    PublicKey,
+    RuleOutcome,
+    RuleResult,
+    StoredVerdict,
+    VerdictLine,
+)
 
 router = APIRouter()
 ALL = "all"

@@ -12,8 +12,8 @@ from typing import Annotated, get_args
 
 from fastapi import APIRouter, Form, Response
 
-from orchestrator.application.cancel_run import cancel_run
 from orchestrator.application.describe_run import record_of_run
+from orchestrator.application.end_run import cancel_run
 from orchestrator.application.launch_run import (
     IdempotencyKey,
     KeyInFlightError,

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from orchestrator.domain.gate.evidence_trust import age_doubts, doubts, identity_doubts
 from orchestrator.domain.gate.policy import counted, some
 from orchestrator.domain.gate.rule_context import (
     PlatformEvidence,
     RuleContext,
     RuledJob,
+    age_doubts,
+    doubts,
+    identity_doubts,
     is_unavailable,
 )
 from orchestrator.domain.gate.snapshot import CellEvidence

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 
 from orchestrator.domain.catalogue import promised
-from orchestrator.domain.gate.evidence_trust import doubts
 from orchestrator.domain.gate.policy import (
     PlatformRule,
     Substitute,
@@ -18,6 +17,7 @@ from orchestrator.domain.gate.policy import (
 from orchestrator.domain.gate.rule_context import (
     PlatformEvidence,
     RuleContext,
+    doubts,
     is_over,
     is_unavailable,
     platform_evidence,
