@@ -17,7 +17,7 @@ _FOLDERS = ("", "src", "lib", "python")
 """Folders of the payload that have its packages, as agent/payload_copy.py has them."""
 _SITES = ("site-packages", "dist-packages")
 _STANDARD = os.path.dirname(os.path.realpath(os.__file__))
-_NOT_JUDGED = BESIDE | {"setup", "sitecustomize", "usercustomize"}
+_EXCLUDED = BESIDE | {"setup", "sitecustomize", "usercustomize"}
 
 
 def copies(
@@ -30,10 +30,10 @@ def copies(
         payload: The payload's folder.
         tops: Names that the payload may ship, without what follows a dot; ``*`` for any.
     """
-    tops = tops - _NOT_JUDGED
+    tops = tops - _EXCLUDED
     for name, module in list(loaded.items()) if tops else ():
         top = name.partition(".")[0]
-        if (top not in tops and "*" not in tops) or top in _NOT_JUDGED:
+        if (top not in tops and "*" not in tops) or top in _EXCLUDED:
             continue
         for file in files_of(module)[:1]:
             shipped = "" if _is_other(file, payload) else _shipped(name, payload)
