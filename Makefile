@@ -113,6 +113,18 @@ cloud-smoke: $(VENV)/.clouds ## One cheapest cell on each cloud you have an acco
 first-contact: $(VENV)/.clouds ## Fifteen calls that settle what is assumed of the clouds; each says its price and asks; ARGS='aws' for one cloud
 	$(BIN)/python -m tests.first_contact $(ARGS)
 
+release: $(VENV)/.release ## The wheel, and what was tested with it as a CycloneDX SBOM, into build/release
+	rm -rf build/release
+	$(BIN)/python -m build --wheel --outdir build/release
+	$(BIN)/cyclonedx-py requirements constraints.txt --pyproject pyproject.toml --output-reproducible --output-file build/release/seatrial.cdx.json
+
+audit: $(VENV)/.release ## Known vulnerabilities of the pinned versions (asks pypi.org for each of them)
+	@mkdir -p build && rm -f build/audit.json
+	@$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip --progress-spinner off \
+	    --format json --output build/audit.json || { test -s build/audit.json && \
+	    echo 'VULNERABLE: see build/audit.json' || echo 'NOT AUDITED: pypi.org could not be asked'; exit 1; }
+	@echo 'AUDITED: nothing known'
+
 format: $(VENV)/.test ## Format the code and mend what can be mended
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -145,8 +157,12 @@ $(VENV)/.test: $(VENV)/.run
 	$(PIP) --quiet --editable '.[$(EXTRAS),oidc,postgres,statistics,test,check]'
 	touch $@
 
+$(VENV)/.release: $(VENV)/.run
+	$(PIP) --quiet --editable '.[$(EXTRAS),release]'
+	touch $@
+
 $(VENV)/.docs: $(VENV)/.run
 	$(PIP) --quiet --editable '.[$(EXTRAS),docs]'
 	touch $@
 
-.PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard chaos house gate-power mutants mutants-product adversary fuzz lab lab-release lab-shell cloud-smoke first-contact format docs vendor clean
+.PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard chaos house gate-power mutants mutants-product adversary fuzz lab lab-release lab-shell cloud-smoke first-contact release audit format docs vendor clean

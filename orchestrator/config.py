@@ -117,6 +117,10 @@ class Settings(BaseModel):
     """Maximum pause within a request body, in seconds."""
     http_connections: int = Field(default=512, ge=2)
     """Maximum connections to a port; half of them from one address."""
+    http_requests_a_minute: int = Field(default=3000, ge=1)
+    """Maximum requests of one credential to a port; of an address, those without one."""
+    http_guesses_a_minute: int = Field(default=30, ge=1)
+    """Maximum credentials of one address that a port refuses before it answers 429."""
     keep_logs_days: int = Field(default=180, ge=0, le=36_500)
     """Days that logs and raw events of a finished run are kept; 0 keeps them for ever."""
     keep_artifacts_days: int = Field(default=365, ge=0, le=36_500)

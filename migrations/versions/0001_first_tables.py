@@ -92,6 +92,7 @@ _TABLES = (
     "token",
     "payload",
     "controller",
+    "change_mark",
     "blob",
     "audit_entry",
 )
@@ -211,6 +212,11 @@ def _access() -> None:
         *_needed(NAME, "digest"),
         *_needed(TIME, "at"),
         *_needed(TEXT, "rule"),
+    )
+    _table(
+        "change_mark(id)",
+        *_needed(BIG, "id"),
+        *_needed(TEXT, "mark"),
     )
     _table(
         "controller(id)",

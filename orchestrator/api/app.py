@@ -14,6 +14,7 @@ from starlette.types import Scope as Connection
 import orchestrator
 from orchestrator.api import controller_info, errors, events, openapi, prometheus
 from orchestrator.api.audit_calls import AuditCalls
+from orchestrator.api.conditional_reads import ConditionalReads
 from orchestrator.api.security import Guard, HostNameCheck
 from orchestrator.application.context import Context
 from orchestrator.domain.caller_identity import SOCKET, Person
@@ -105,6 +106,7 @@ def create_app(
     openapi.install(app)
     caller = Person(operator, SOCKET) if guard is None else None
     app.add_middleware(AuditCalls, context=context, caller=caller, prefix=PREFIX)
+    app.add_middleware(ConditionalReads, context=context, guard=guard, prefix=f"{PREFIX}/")
     app.add_middleware(CarefulHeaders)
     app.add_middleware(prometheus.CountRequests, figures=app.state.figures)
     if guard is not None:

@@ -11,6 +11,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
+from orchestrator.api.conditional_reads import expected_version
+from orchestrator.api.errors import UnmatchedError, answer_known
 from orchestrator.application.context import Context
 from orchestrator.application.request_audit import RequestAudit
 from orchestrator.domain.caller_identity import Person
@@ -65,6 +67,11 @@ class AuditCalls:
             await self._app(scope, receive, send)
             return
         call = self._call(scope)
+        try:
+            call.expected = expected_version(scope, self._prefix)
+        except UnmatchedError as error:
+            await answer_known(scope["path"], error)(scope, receive, send)
+            return
         is_ended = False
 
         async def end(status: int) -> None:

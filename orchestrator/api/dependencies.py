@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from typing import Annotated, cast
+from typing import Annotated
 
 from fastapi import Depends, Header, Path, Request
 from pydantic import BaseModel
 
 from orchestrator.api.errors import AmbiguousRunError, NotFoundError
-from orchestrator.application.context import Context
+from orchestrator.application.context import Context, NotedContext
 from orchestrator.application.describe_run import RunMissingError
 from orchestrator.application.launch_run import IdempotencyKey
 from orchestrator.domain.cell import Cell
@@ -36,7 +36,7 @@ KeyHeader = Annotated[
 
 
 async def _context(request: Request) -> Context:
-    return cast(Context, request.app.state.context)
+    return NotedContext.of(request.app.state.context)
 
 
 ContextDep = Annotated[Context, Depends(_context)]

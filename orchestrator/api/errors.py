@@ -51,7 +51,11 @@ from orchestrator.domain.machine import ProviderError
 from orchestrator.extras import MissingExtraError
 from orchestrator.store.aliases import AliasConflictError
 from orchestrator.store.audit_recorder import explain
-from orchestrator.store.errors import PrunedError, StoreUnusableError
+from orchestrator.store.errors import (
+    PreconditionFailedError,
+    PrunedError,
+    StoreUnusableError,
+)
 from orchestrator.store.ingests import CellTakenError, RunBusyError
 from orchestrator.store.retests import NoRetestsError
 from orchestrator.store.schedules import ScheduleTakenError
@@ -123,6 +127,10 @@ class BodyTooLargeError(Exception):
     """The request's body is too large; nothing was changed."""
 
 
+class UnmatchedError(Exception):
+    """If-Match is sent to an address without an ETag of its own; nothing was changed."""
+
+
 class DigestMismatchError(Exception):
     """The bytes do not have the digest of the path; nothing was stored."""
 
@@ -164,6 +172,8 @@ TABLE: Mapping[type[Exception], ErrorAnswer] = {
     NotFoundError: ErrorAnswer(404, "not-found", "There is no such thing"),
     MachineMissingError: ErrorAnswer(404, "not-found", "There is no such thing"),
     PrunedError: ErrorAnswer(410, "pruned", "This was pruned"),
+    PreconditionFailedError: ErrorAnswer(412, "changed", "It was changed since it was read"),
+    UnmatchedError: ErrorAnswer(400, "unmatched", "There is nothing to match here"),
     PruneBusyError: ErrorAnswer(
         409, "prune-busy", "Another prune is running", {"Retry-After": "5"}
     ),

@@ -34,6 +34,15 @@ Launch validation runs, watch them, and read their evidence.
 Money is decimal text in US dollars, times are RFC 3339 in UTC, sizes are bytes and durations
 seconds; the unit stands in the name. Whatever goes wrong is answered with a problem document
 (RFC 9457). A path takes a run's id, an unambiguous beginning of it, or `latest`.
+
+A read that is answered from the database alone has an `ETag`. Sent back as `If-None-Match`, with
+the same credential, it is answered 304 while nothing changed, for ten seconds at most, since an
+answer may tell ages and costs. The `ETag` of one schedule or gate, sent as `If-Match`, lets a
+change of it (`PUT`, `DELETE`, `pause`, `resume`) go through only if nobody has changed it since:
+otherwise it is answered 412, and nothing is changed.
+
+Too many requests of one credential, or refused credentials of one address, are answered 429 with
+`Retry-After` in seconds, and nothing is done; `RateLimit` says what is left of the minute.
 """
 _PROBLEM = "#/components/schemas/ProblemResponse"
 _METHODS = frozenset({"get", "put", "post", "delete", "head"})

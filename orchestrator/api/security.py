@@ -60,11 +60,17 @@ def token_guard(context: Context) -> Guard:
 
 def credential_of(request: Request) -> Credential | None:
     """Return the request's credential: a token, or a session for read-only browsers."""
+    given = any_credential_of(request)
+    if given is not None and given.is_session and request.method not in _SAFE:
+        return None  # another site can make a browser send its cookies
+    return given
+
+
+def any_credential_of(request: Request) -> Credential | None:
+    """Return the request's credential: a token, or without one a session."""
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return Credential(secret.strip()) if secret.strip() else None
-    if request.method not in _SAFE:
-        return None  # another site can make a browser send its cookies
     session = request.cookies.get(cookie_of(request.headers.get("host", "")))
     return Credential(session, is_session=True) if session else None
 

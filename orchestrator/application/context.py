@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Protocol
 
@@ -161,3 +163,49 @@ class Context:
     """Locks, so that one thread at a time finishes a run."""
     log_indexes: LogIndexes = field(default_factory=LogIndexes)
     """Line indexes of recently read logs."""
+
+
+_OUTSIDE = frozenset(
+    {
+        *("blobs", "provider", "read_payload", "pack_payload", "builtin_payload", "secret"),
+        *("janitor", "intake", "scratch", "publish", "wake", "retention", "open_workspace"),
+        "wheels",
+    }
+)
+"""Ports that know more than the database does."""
+
+
+@dataclass(slots=True)
+class Sources:
+    """What an answer is made from."""
+
+    is_stored: bool = True
+    """Whether it is the database alone."""
+
+
+_SOURCES: ContextVar[Sources | None] = ContextVar("sources", default=None)
+
+
+@contextmanager
+def noting_sources() -> Iterator[Sources]:
+    """Note meanwhile which ports of a `NotedContext` are used, also in worker threads."""
+    sources = Sources()
+    token = _SOURCES.set(sources)
+    try:
+        yield sources
+    finally:
+        _SOURCES.reset(token)
+
+
+class NotedContext(Context):
+    """A context whose use of ports other than the database is noted."""
+
+    @classmethod
+    def of(cls, context: Context) -> Context:
+        """Return the same context, noted."""
+        return cls(**{one.name: getattr(context, one.name) for one in fields(context)})
+
+    def __getattribute__(self, name: str) -> object:
+        if name in _OUTSIDE and (sources := _SOURCES.get()) is not None:
+            sources.is_stored = False
+        return super().__getattribute__(name)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated
 
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import longest_of
+from orchestrator.application.list_flaky import FlakyTest, list_flaky
 from orchestrator.application.test_history import history_of
 from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.extend_record import filled
-from orchestrator.domain.failure_signature import Failure
-from orchestrator.domain.flaky import ResultPoint, flaky_signal
+from orchestrator.domain.flaky import ResultPoint
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.limits import STRICT, Filled, ValueLimits
 from orchestrator.domain.quarantine import (
@@ -34,11 +34,9 @@ from orchestrator.store.stores import Stores
 logger = logging.getLogger(__name__)
 
 RUNS = 50
-"""Number of newest runs whose failing tests may be suggested."""
+"""Number of newest runs whose flaky tests may be suggested."""
 _RESULTS = 2_000
 """Maximum results of one test that are read."""
-_TESTS = 200
-"""Maximum failing tests whose history is read, most failures first."""
 _PAGE = 1_000
 
 
@@ -161,47 +159,18 @@ def _tests(stores: Stores, product: str, nodeid: str) -> list[KnownTest]:
 
 
 def suggest_quarantines(context: Context, product: str) -> tuple[SuggestedQuarantine, ...]:
-    """Return recently failing tests that are flaky by their history, likeliest first."""
-    stores, at = context.stores, context.clock.now()
-    failures = stores.failures.of_product(product, runs=RUNS).failures
-    known = [
-        one
-        for one in stores.quarantines.list(product=product)
-        if state_of(one, at) is QuarantineState.ACTIVE
-    ]
-    candidates = [
-        found
-        for (job, nodeid), places in _most_failing(failures)
-        if (found := _candidate(stores, product, job, nodeid, places)) is not None
-    ]
-    told = [replace(one, quarantine=_covering(known, one)) for one in candidates]
+    """Return tests that are flaky by their history, as `list_flaky` has them, likeliest first."""
     return tuple(
-        sorted(told, key=lambda one: (-one.evidence.min_failure_rate, one.job, one.nodeid))
+        SuggestedQuarantine(
+            job=one.test.job,
+            nodeid=one.test.nodeid,
+            platforms=one.platforms,
+            evidence=one.evidence,
+            quarantine=next((q.id for q in one.quarantines if _covers(q, one)), ""),
+        )
+        for one in list_flaky(context, product, runs=RUNS).tests
     )
 
 
-def _most_failing(
-    failures: Iterable[Failure],
-) -> list[tuple[tuple[str, str], tuple[str, ...]]]:
-    """Return the platforms of failures by job and test."""
-    places: dict[tuple[str, str], tuple[str, ...]] = {}
-    for one in failures:
-        key = (one.job, one.nodeid)
-        places[key] = (*places.get(key, ()), one.platform)
-    return sorted(places.items(), key=lambda item: (-len(item[1]), item[0]))[:_TESTS]
-
-
-def _candidate(
-    stores: Stores, product: str, job: str, nodeid: str, places: Sequence[str]
-) -> SuggestedQuarantine | None:
-    test = next((one for one in _tests(stores, product, nodeid) if one.job == job), None)
-    history = history_of(stores, test.id, limit=_RESULTS) if test else None
-    if history is None or flaky_signal(history.flaky) is None:
-        return None
-    where = tuple(sorted(set(places)))
-    return SuggestedQuarantine(job=job, nodeid=nodeid, platforms=where, evidence=history.flaky)
-
-
-def _covering(known: Iterable[Quarantine], one: SuggestedQuarantine) -> str:
-    fitting = (q.id for q in known if all(is_about(q, one.nodeid, p) for p in one.platforms))
-    return next(fitting, "")
+def _covers(known: Quarantine, one: FlakyTest) -> bool:
+    return all(is_about(known, one.test.nodeid, platform) for platform in one.platforms)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from orchestrator.application.browser_sessions import (
@@ -98,9 +101,42 @@ def check_credential(context: Context, credential: Credential) -> Caller | None:
     else:
         token = _valid_token(context, credential.secret)
         caller = None if token is None else Caller(token.id, token.name, token.scope)
+    _see(credential.secret, is_accepted=caller is not None)
     if caller is not None:
         identify(caller.person)
     return caller
+
+
+@dataclass(slots=True)
+class SeenCredentials:
+    """The credentials that were checked during a request."""
+
+    checked: dict[str, bool] = field(default_factory=dict)
+    """Whether each was accepted, by the digest of its secret."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether one was refused."""
+        return not all(self.checked.values())
+
+
+_SEEN: ContextVar[SeenCredentials | None] = ContextVar("seen", default=None)
+
+
+@contextmanager
+def noting_credentials() -> Iterator[SeenCredentials]:
+    """Note which credentials are checked meanwhile, also in worker threads."""
+    seen = SeenCredentials()
+    token = _SEEN.set(seen)
+    try:
+        yield seen
+    finally:
+        _SEEN.reset(token)
+
+
+def _see(secret: str, *, is_accepted: bool) -> None:
+    if secret and (seen := _SEEN.get()) is not None:
+        seen.checked[digest_of(secret)] = is_accepted
 
 
 def is_valid(context: Context, credential: Credential) -> bool:
@@ -115,6 +151,7 @@ def sign_in_with_token(context: Context, secret: str) -> NewSession | None:
     link = context.sign_in.link
     linked = link.redeem(secret, at=context.clock.now()) if link is not None else ""
     token = _valid_token(context, linked or secret)
+    _see(secret, is_accepted=token is not None)
     if token is None:
         return None
     caller = Caller(token.id, token.name, token.scope)

@@ -14,11 +14,13 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from shlex import quote
 from socket import socket
+
+from starlette.types import ASGIApp
 
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.files.home_folder import (
@@ -32,6 +34,8 @@ from orchestrator.adapters.files.home_folder import (
 from orchestrator.adapters.step_log import StepFormatter
 from orchestrator.api.app import create_app
 from orchestrator.api.audit_calls import AuditCalls
+from orchestrator.api.conditional_reads import ConditionalReads
+from orchestrator.api.request_limits import RequestLimits
 from orchestrator.api.security import HostNameCheck, token_guard
 from orchestrator.application.channels import deliver
 from orchestrator.application.context import TOKENS_ALONE, Context
@@ -344,9 +348,10 @@ def _port(
     """Return the TCP listener, and a message for the terminal; `link` is the sign-in link's."""
     host, port = options.address, options.number
     hosts = (host, *settings.public_hosts, *public_host(settings))
+    guard = token_guard(parts.context)
     api = create_app(
         parts.context,
-        guard=token_guard(parts.context),
+        guard=guard,
         allowed_hosts=hosts,
         revision=_revision(parts),
     )
@@ -356,7 +361,9 @@ def _port(
         sign_in=urls.SIGNED_IN_AT_ISSUER,
         resources=urls.RESOURCES,
     )
-    application = AsgiDispatch(api, HostNameCheck(pages, allowed=hosts))
+    kept = ConditionalReads(pages, context=parts.context, guard=guard)
+    whole = AsgiDispatch(api, HostNameCheck(kept, allowed=hosts))
+    application = _limited(settings, whole, parts.context.clock.now)
     name = f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}"
     said = "\n".join([f"Seatrial answers at {url}", *_ways_in(settings, url, link)])
@@ -368,6 +375,16 @@ def _port(
     server = partial(HttpServer, limits=limits, tls=tls.context if tls else None)
     renew = tls.renew if tls else None
     return Listener(application, sockets, api.state.streams.close, server, renew), said
+
+
+def _limited(settings: Settings, whole: ASGIApp, now: Callable[[], datetime]) -> RequestLimits:
+    return RequestLimits(
+        whole,
+        now=now,
+        requests=settings.http_requests_a_minute,
+        guesses=settings.http_guesses_a_minute,
+        sign_in=urls.SIGN_IN,
+    )
 
 
 def _tls(settings: Settings, options: ServeOptions) -> TlsFiles | None:

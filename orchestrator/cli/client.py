@@ -26,6 +26,8 @@ _CHUNK_BYTES = 1 << 20
 _LOG_PART_BYTES = 1 << 20
 _PAGE = 200
 """Maximum items that the controller answers at once."""
+_LONGEST_WAIT_S = 600
+"""Maximum seconds for which a request waits because the controller has too many of them (429)."""
 _WORK_S = 3600.0
 """Maximum seconds that the controller may take to process an upload."""
 
@@ -186,9 +188,18 @@ class Client:
         """Stream a body; ends after this long without data."""
         timeout = httpx.Timeout(silence_s, connect=5.0)
         try:
-            with self._connection().stream(
-                "GET", API + path, params=params, headers=dict(headers or {}), timeout=timeout
-            ) as answer:
+            with contextlib.ExitStack() as opened:
+                answer = self._in_turn(
+                    lambda: opened.enter_context(
+                        self._connection().stream(
+                            "GET",
+                            API + path,
+                            params=params,
+                            headers=dict(headers or {}),
+                            timeout=timeout,
+                        )
+                    )
+                )
                 if answer.is_error:
                     answer.read()
                     raise _refusal(answer)
@@ -212,7 +223,7 @@ class Client:
         can_repeat = request.can_repeat
         for pause_s in (*self._pauses_s, None):
             try:
-                answer = request.send(self._connection())
+                answer = self._in_turn(lambda: request.send(self._connection()))
                 took = f"{answer.elapsed.total_seconds():.2f} s"
                 self._heard(f"{request.method} {request.path}: {answer.status_code} in {took}")
             except (httpx.TransportError, NoControllerError) as error:
@@ -230,6 +241,22 @@ class Client:
                     return answer
             self._clock.sleep(pause_s)
         raise AssertionError("the last try returns or raises")
+
+    def _in_turn(self, send: Callable[[], httpx.Response]) -> httpx.Response:
+        """Send a request, again after each 429 that says for how long to wait.
+
+        Nothing was done for such an answer, so that every request can be repeated.
+        """
+        left_s = _LONGEST_WAIT_S
+        while True:
+            answer = send()
+            said = answer.headers.get("retry-after", "")
+            wait_s = max(int(said[:9]), 1) if said.isdecimal() else 0
+            if answer.status_code != httpx.codes.TOO_MANY_REQUESTS or not 0 < wait_s <= left_s:
+                return answer
+            answer.read()
+            left_s -= wait_s
+            self._clock.sleep(wait_s)
 
     def _connection(self) -> httpx.Client:
         if self._http is None:

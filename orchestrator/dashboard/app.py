@@ -123,6 +123,9 @@ _REFUSALS: dict[type[Exception], tuple[int, str]] = {
     MissingExtraError: (501, "A part of Seatrial is not installed"),
     StoreError: (503, "The database cannot be reached"),
 }
+FORM_LIMIT_BYTES = 1024 * 1024
+"""Maximum size of a form without files."""
+_SAFE = frozenset({"GET", "HEAD"})
 _AWAY = "The controller's log says why."
 _NEXT = {
     400: "Load the page again, and send no more than a megabyte.",
@@ -183,8 +186,44 @@ def create_dashboard(context: Context) -> FastAPI:
     app.add_middleware(GZipMiddleware, minimum_size=1_000)
     app.add_middleware(Suffix)
     app.add_middleware(Head)
+    app.add_middleware(FormSize)
     app.add_middleware(PageHeaders)
     return app
+
+
+class FormSize:
+    """Refuses forms that are too large, before anything of them is parsed or kept on the disk.
+
+    The form with uploads has a limit of its own, after its viewer was checked.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on with its whole body, or answer 413."""
+        if scope["type"] != "http" or scope["method"] in _SAFE or scope["path"] == urls.LAUNCH:
+            await self._app(scope, receive, send)
+            return
+        request, body = Request(scope, receive), b""
+        announced = request.headers.get("content-length", "")
+        is_small = not announced.isdecimal() or int(announced[:19]) <= FORM_LIMIT_BYTES
+        if is_small:
+            async for part in request.stream():
+                body += part
+                is_small = len(body) <= FORM_LIMIT_BYTES
+                if not is_small:
+                    break
+        if not is_small:
+            said = f"at most {FORM_LIMIT_BYTES} bytes are taken here"
+            await _refuse(request, 413, "The form is too large", said)(scope, receive, send)
+            return
+        unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def read() -> Message:
+            return unread.pop() if unread else await receive()
+
+        await self._app(scope, read, send)
 
 
 class Suffix:

@@ -75,3 +75,9 @@ def age(since: datetime, now: datetime) -> str:
         if seconds >= length:
             return f"{int(seconds // length)} {unit}"
     return "just now"
+
+
+def ago(at: datetime, now: datetime) -> str:
+    """``just now``, or ``12 min ago``."""
+    since = age(at, now)
+    return since if since == "just now" else f"{since} ago"

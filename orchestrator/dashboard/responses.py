@@ -18,7 +18,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse,
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from orchestrator.application.context import Context
+from orchestrator.application.context import Context, NotedContext
 from orchestrator.assets import asset_dir
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.forms import Form
@@ -173,7 +173,7 @@ def pages_of(request: Request) -> Pages:
 
 
 async def _page_request_of(request: Request, viewer: ViewerDep) -> PageRequest:
-    context: Context = request.app.state.context
+    context = NotedContext.of(request.app.state.context)
     return PageRequest(request, context, viewer, context.clock.now())
 
 

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import ClassVar, Protocol
 
 from orchestrator.dashboard.charts import Picture
-from orchestrator.dashboard.labels import age, cut, share, visible
+from orchestrator.dashboard.labels import ago, cut, share, visible
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.units import duration, number, usd, utc
 from orchestrator.domain.vocabulary import term
@@ -154,10 +154,10 @@ class Moment:
 
     @property
     def shown(self) -> str:
-        """The text of the cell: the time in UTC, or its age."""
+        """The text of the cell: the time in UTC, or how long ago it was."""
         if self.at is None:
             return "–"
-        return utc(self.at) if self.now is None else age(self.at, self.now)
+        return utc(self.at) if self.now is None else ago(self.at, self.now)
 
     def plain(self) -> Plain:
         """The time in RFC 3339, in UTC."""

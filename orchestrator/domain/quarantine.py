@@ -57,7 +57,7 @@ class SuggestedQuarantine:
     job: str
     nodeid: str
     platforms: tuple[str, ...]
-    """Platforms where it failed."""
+    """Platforms where it failed, or passed on retry."""
     evidence: FlakyEvidence
     quarantine: str = ""
     """Id of its existing quarantine."""

@@ -419,6 +419,18 @@ class RunResponse(RunSummary):
     pruned: tuple[PrunedPart, ...] = ()
     """Its parts that were pruned, when and by which rule; its results never are."""
 
+    @property
+    def is_skipped(self) -> bool:
+        """Whether it passed, and every job that did has tests that were all skipped."""
+        jobs = [job for cell in self.cells for job in cell.jobs if job.outcome is Outcome.PASSED]
+        skipped = [job for job in jobs if 0 < job.counts.collected == job.counts.skipped]
+        return self.outcome == Outcome.PASSED and bool(jobs) and len(skipped) == len(jobs)
+
+    @property
+    def word(self) -> str:
+        """Return the outcome for people, ``skipped`` where all was; empty until it has one."""
+        return "skipped" if self.is_skipped else self.outcome or ""
+
 
 def summary_answer(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummary:
     """Return a run without its cells."""

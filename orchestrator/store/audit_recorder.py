@@ -16,7 +16,17 @@ from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
-from sqlalchemy import ColumnElement, Result, UniqueConstraint, and_, event, func, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Result,
+    Select,
+    UniqueConstraint,
+    and_,
+    event,
+    func,
+    or_,
+    select,
+)
 from sqlalchemy import Table as SqlTable
 from sqlalchemy import inspect as state_of
 from sqlalchemy.orm import ORMExecuteState, Session
@@ -24,6 +34,7 @@ from sqlalchemy.orm import ORMExecuteState, Session
 from orchestrator.domain.audit import BEGINNING, AuditEntry, AuditOutcome
 from orchestrator.domain.caller_identity import Person
 from orchestrator.store.column_types import short, storable_json
+from orchestrator.store.errors import PreconditionFailedError
 from orchestrator.store.tables import (
     ApprovalRow,
     AuditRow,
@@ -61,6 +72,19 @@ class AuditedChange:
     product: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ExpectedVersion:
+    """The versions of a resource that a call may change (If-Match)."""
+
+    resource: str
+    versions: frozenset[int]
+
+    def require(self, version: int) -> None:
+        """Raise PreconditionFailedError for another version."""
+        if version not in self.versions:
+            raise PreconditionFailedError(self.resource)
+
+
 @dataclass(slots=True)
 class Call:
     """A call that may change something."""
@@ -77,6 +101,8 @@ class Call:
     """Whether an entry was stored with a change."""
     is_refused: bool = False
     """Whether it is refused for who calls, whatever the status of the answer."""
+    expected: ExpectedVersion | None = None
+    """The version that the caller has seen of what it changes; None if it does not say."""
     reason: str = ""
     """Why it is refused or fails, in the words of its answer."""
     changes: list[AuditedChange] = field(default_factory=list)
@@ -191,6 +217,11 @@ def recorded(session: Session) -> Iterator[None]:
     session.flush()
     changes = recorder.changes()
     if changes:
+        _lock_chain(session)
+        expected = call.expected
+        if expected is not None and expected.resource in (one.resource for one in changes):
+            expected.require(session.scalar(latest_change(expected.resource)) or 0)
+            call.expected = None  # what this call changes further of it follows from this
         append(session, call, changes)
         call.is_recorded = True
 
@@ -311,6 +342,12 @@ def _product(values: Values) -> str:
     return str(values.get("product") or getattr(values.get("document"), "product", ""))
 
 
+def _lock_chain(session: Session) -> None:
+    """Let no other transaction append until this one ends; SQLite has one writer anyway."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(select(func.pg_advisory_xact_lock(_CHAIN_LOCK)))
+
+
 def append(
     session: Session,
     call: Call,
@@ -319,8 +356,7 @@ def append(
     status: int | None = None,
 ) -> None:
     """Append an entry for each change to the chain, in the caller's transaction."""
-    if session.get_bind().dialect.name == "postgresql":
-        session.execute(select(func.pg_advisory_xact_lock(_CHAIN_LOCK)))
+    _lock_chain(session)
     last = select(AuditRow.number, AuditRow.digest).order_by(AuditRow.number.desc()).limit(1)
     number, digest = session.execute(last).one_or_none() or (0, BEGINNING)
     for change in changes:
@@ -338,6 +374,17 @@ def append(
         )
         session.add(row)
     session.flush()
+
+
+def latest_change(resource: str) -> Select[int]:
+    """Select the number of the entry of a resource's latest change; no row without one.
+
+    Refused calls, and calls that changed nothing of it, are no changes.
+    """
+    is_done = AuditRow.document.contains('"outcome": "done"', autoescape=True)
+    is_empty = AuditRow.document.contains('"before": null, "after": null', autoescape=True)
+    mine = select(AuditRow.number).where(AuditRow.resource == resource, is_done, ~is_empty)
+    return mine.order_by(AuditRow.number.desc()).limit(1)
 
 
 def _entry(

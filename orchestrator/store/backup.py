@@ -72,8 +72,8 @@ T = TypeVar("T")
 
 _BLOBS = frozenset({"blob", "blob_chunk"})
 """Named by their digests: they are copied apart from rows, and can be stored again."""
-_LEFT_OUT = _BLOBS | {"browser_session", "controller", "lease_credentials"}
-"""Blobs, secrets, and controllers that are alive."""
+_LEFT_OUT = _BLOBS | {"browser_session", "change_mark", "controller", "lease_credentials"}
+"""Blobs, secrets, controllers that are alive, and the mark of the latest change."""
 _AT_ONCE = 500
 RESTORED = "it was restored from a backup, which has no secrets: remove it, and create it again"
 """Why a restored channel is disabled."""

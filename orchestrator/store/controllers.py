@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import delete, select, update
 
-from orchestrator.store.sessions import Sessions
+from orchestrator.store.sessions import UNMARKED, Sessions
 from orchestrator.store.sql import changed, database_time_s, insert_into
 from orchestrator.store.tables import ControllerRow
 
@@ -25,7 +25,7 @@ class ControllerStore:
             statement = insert.values(row).on_conflict_do_update(
                 index_elements=["id"], set_={"last_seen_s": insert.excluded.last_seen_s}
             )
-            session.execute(statement)
+            session.execute(statement.execution_options(**UNMARKED))
 
     def dead(self, *, grace_s: float) -> list[str]:
         """Return ids whose last heartbeat is older than the grace period."""

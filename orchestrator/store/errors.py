@@ -59,5 +59,14 @@ class DatabaseNewerError(DatabaseVersionError):
     """The schema is newer than this version of the program."""
 
 
+class PreconditionFailedError(Exception):
+    """The resource is not as the caller has seen it; nothing was stored."""
+
+    def __init__(self, resource: str) -> None:
+        super().__init__(
+            f"{resource} was changed since it was read: read it again, and send the ETag of that"
+        )
+
+
 class PrunedError(LookupError):
     """What is asked for was pruned; the text says when, and by which rule."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 import threading
 import time
@@ -43,6 +44,10 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _NOW = "the database cannot be reached now"
 _NOTHING = "UPDATE alembic_version SET version_num = version_num"
 _WRITES = "seatrial_writes"
+_IS_CHANGED = "seatrial_is_changed"
+UNMARKED = {"seatrial_unmarked": True}
+"""Execution option of statements that change nothing which answers have for longer than seconds."""
+_CHANGES = ("INSERT", "UPDATE", "DELETE", "REPLACE")
 _POOL_SIZE = 10
 _PAGES_AT_ONCE = 1_000
 """Pages of a SQLite file that one transaction gives back."""
@@ -196,8 +201,49 @@ def _is_of_disk(error: StoreUnusableError) -> bool:
 
 
 def _driver(connection: Connection) -> sqlite3.Connection:
-    """Return the driver's connection, which begins no transaction by itself."""
+    """Return the driver's connection; SQLite's begins no transaction by itself."""
     return cast(sqlite3.Connection, connection.connection.driver_connection)
+
+
+def _mark_changes(engine: Engine) -> None:
+    """Let each transaction that changes rows change the mark, as the last thing that it does.
+
+    Its row is locked from there to the commit only: whoever sees a mark sees every change up to it.
+    """
+
+    @event.listens_for(engine, "begin")
+    def _(connection: Connection) -> None:
+        connection.info.pop(_IS_CHANGED, None)
+
+    @event.listens_for(engine, "after_cursor_execute")
+    def _(
+        connection: Connection,
+        cursor: Any,  # noqa: ANN401 (of either driver)
+        statement: str,
+        _parameters: object,
+        context: Any,  # noqa: ANN401 (of either dialect)
+        _many: bool,
+    ) -> None:
+        is_change = context.isinsert or context.isupdate or context.isdelete
+        if not (is_change or statement.lstrip().upper().startswith(_CHANGES)):
+            return
+        # How many rows are returned is not known yet.
+        is_idle = cursor.rowcount == 0 and "RETURNING" not in statement
+        if not (is_idle or context.execution_options.keys() & UNMARKED.keys()):
+            connection.info[_IS_CHANGED] = True
+
+    @event.listens_for(engine, "commit")
+    def _(connection: Connection) -> None:
+        if not connection.info.pop(_IS_CHANGED, False):
+            return
+        mark = (
+            f"INSERT INTO change_mark (id, mark) VALUES (1, '{secrets.token_hex(16)}')"  # noqa: S608
+            " ON CONFLICT (id) DO UPDATE SET mark = excluded.mark"
+        )
+        try:
+            _driver(connection).execute(mark)  # as BEGIN: a twentieth of what SQLAlchemy takes
+        except connection.dialect.loaded_dbapi.Error as error:
+            raise OperationalError(mark, None, error) from error
 
 
 class Sessions:
@@ -210,6 +256,7 @@ class Sessions:
         level = {"isolation_level": "REPEATABLE READ"} if self.is_postgres else {}
         self._read = sessionmaker(engine.execution_options(**level), expire_on_commit=False)
         writing = engine.execution_options(**{_WRITES: True})
+        _mark_changes(writing)
         self._write = sessionmaker(writing, expire_on_commit=False)
         # SQLite's own waiting for the one writer is by polling: in a process we queue instead.
         self._turn = None if self.is_postgres else threading.Lock()

@@ -11,6 +11,7 @@ from orchestrator.store.backup import BackupStore
 from orchestrator.store.benchmarks import BenchmarkSeriesStore, BenchmarkStore
 from orchestrator.store.blobs import PayloadStore
 from orchestrator.store.cells import CellStore
+from orchestrator.store.changes import ChangeStore
 from orchestrator.store.controllers import ControllerStore
 from orchestrator.store.costs import CostStore, PriceStore
 from orchestrator.store.durations import DurationStore
@@ -85,6 +86,7 @@ class Stores:
     grids: GridStore
     audit: AuditStore
     backup: BackupStore
+    changes: ChangeStore
 
 
 def stores_of(sessions: Sessions) -> Stores:

@@ -10,7 +10,7 @@ from sqlalchemy import delete, or_, select, update
 
 from orchestrator.domain.caller_identity import BrowserSession, Token
 from orchestrator.domain.extend_record import filled
-from orchestrator.store.sessions import Sessions
+from orchestrator.store.sessions import UNMARKED, Sessions
 from orchestrator.store.sql import changed, insert_into, values_of
 from orchestrator.store.tables import BrowserSessionRow, PersonRow, TokenRow
 
@@ -40,7 +40,7 @@ class TokenStore:
         earlier = or_(TokenRow.last_used_at.is_(None), TokenRow.last_used_at < at)
         statement = update(TokenRow).where(TokenRow.id == token_id, earlier)
         with self._sessions.write() as session:
-            changed(session, statement.values(last_used_at=at))
+            changed(session, statement.values(last_used_at=at).execution_options(**UNMARKED))
 
     def list(self) -> builtins.list[Token]:
         """Return every token, revoked ones included."""
@@ -107,7 +107,8 @@ class BrowserSessionStore:
         """Store the time of the session's last use; an earlier time changes nothing."""
         mine = BrowserSessionRow.id == session_id, BrowserSessionRow.last_used_at < at
         with self._sessions.write() as session:
-            changed(session, update(BrowserSessionRow).where(*mine).values(last_used_at=at))
+            use = update(BrowserSessionRow).where(*mine).values(last_used_at=at)
+            changed(session, use.execution_options(**UNMARKED))
 
     def id_token(self, session_id: str) -> str | None:
         """Return the issuer's token of a session."""

@@ -122,6 +122,12 @@ class SummaryReport(ReportModel):
         return all(row.origin is None or row.origin.is_dated for row in self.rows)
 
     @property
+    def has_expected(self) -> bool:
+        """Whether a test failed as expected, or passed unexpectedly."""
+        tallies = [row.tally for row in self.rows if not isinstance(row.tally, Absent)]
+        return any(tally.xfailed or tally.xpassed for tally in tallies)
+
+    @property
     def unnamed(self) -> int:
         """Results of tests that the evidence counts without naming them."""
         return sum(row.unnamed for row in self.rows)

@@ -18,10 +18,10 @@ from orchestrator.application.quarantine import (
     suggest_quarantines,
 )
 from orchestrator.domain.caller_identity import Person
-from orchestrator.domain.cell import RunSpec
+from orchestrator.domain.cell import Cause, CellState, RunSpec
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.matrix import expand
-from orchestrator.domain.outcome import Counts
+from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.quarantine import QuarantineState
 from tests.databases import MANIFEST, NOW, ON_SQLITE, Agent, a_run, after, attempt, matrix
 
@@ -54,6 +54,8 @@ class Days:
             word = "passed" if outcome == "retried" else outcome
             lines.append(agent.test(nodeid, word, longrepr="E   AssertionError: boom"))
             assert agent.send(*lines)
+            self.stores.cells.enter(cell, CellState.RELEASING, at=self.clock.now())
+            self.stores.cells.conclude(cell, Cause(Outcome.FAILED, ""), at=self.clock.now())
         return run.id
 
     def record(self, run_id: str):

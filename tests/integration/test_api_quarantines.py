@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from orchestrator.application.list_flaky import list_flaky
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.reuse_inputs import Reuse
@@ -78,9 +79,31 @@ def test_a_run_marks_its_failures_in_quarantine_and_counts_them(api: Desk) -> No
 
 def test_flaky_tests_are_suggested(api: Desk) -> None:
     for number, text in enumerate(("", BOOM, "", BOOM, "")):
-        ran(api, f"run-{number}", {TEST: text, "t.py::test_fine": ""})
+        run = str(api.launch(f"run-{number}")["id"])
+        agent = api.begin(run, "here")
+        word = "failed" if text else "passed"
+        assert agent.send(agent.manifest(TEST), agent.test(TEST, word, longrepr=text))
+        api.finish(run, "here")
     [found] = get(api, "/quarantines/suggestions", product="proof")["items"]
     assert (found["nodeid"], found["evidence"]["failures"], found["quarantine"]) == (TEST, 2, "")
+
+
+def test_a_test_that_only_ever_passed_when_tried_again_is_suggested_as_on_the_page(
+    api: Desk,
+) -> None:
+    run = str(api.launch("one")["id"])
+    agent = api.begin(run, "here")
+    assert agent.send(
+        agent.manifest(TEST),
+        agent.line("test", "unit", record="rerun", nodeid=TEST),
+        agent.test(TEST, "passed"),
+    )
+    api.finish(run, "here")
+    [found] = get(api, "/quarantines/suggestions", product="proof")["items"]
+    [shown] = list_flaky(api.context, "proof", runs=50).tests
+    assert (found["nodeid"], found["evidence"]["passed_on_retry"]) == (TEST, 1)
+    assert (shown.test.nodeid, shown.how.value) == (TEST, "retried")
+    assert found["platforms"] == ["here"]
 
 
 def launched(api: Desk, key: str, **more: object) -> dict:

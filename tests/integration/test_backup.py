@@ -173,6 +173,7 @@ def test_every_table_is_copied_or_said_to_be_left_out() -> None:
         "blob",
         "blob_chunk",
         "browser_session",
+        "change_mark",
         "controller",
         "lease_credentials",
     }

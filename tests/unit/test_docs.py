@@ -180,3 +180,14 @@ def test_the_key_of_own_hosts_is_made_by_the_page_s_command(tmp_path: Path) -> N
         )
         assert (tmp_path / home / "keys/rack").is_file()
         assert (tmp_path / home / "keys").stat().st_mode & 0o077 == 0
+
+
+def test_every_attack_of_the_security_page_is_held_by_tests_that_exist() -> None:
+    page = (ROOT / "docs/explanation/security.md").read_text("utf-8")
+    rows = [row for row in re.findall(r"^\| .*", page, re.MULTILINE) if "| tests |" not in row]
+    assert len(rows) > 40
+    for row in rows:
+        named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", row.rsplit(" | ", 1)[1])
+        assert named, row
+        for path, name in named:
+            assert f"\ndef {name}(" in (ROOT / path).read_text("utf-8"), (path, name)

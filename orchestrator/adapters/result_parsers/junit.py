@@ -173,6 +173,7 @@ class _JunitReading:
         if self._waiting is not None:
             yield self._waiting
         yield ParsedProblem("error", f"torn: {torn.reason}; what came before it is kept")
+        yield from self._sums.announced()
 
     def finish(self) -> Iterator[ParsedItem]:
         """Yield the last testcase and the sums of the complete document."""
@@ -258,6 +259,12 @@ class _Sums:
         self._outcomes[worst.word] += 1
         if known is not None or len(self._worst) < _MOST_TESTS:
             self._worst[key] = worst
+
+    def announced(self) -> Iterator[ParsedItem]:
+        """Yield the number of tests that the suites declare, of a document without an end."""
+        total = self._attribute("tests")
+        if total is not None:
+            yield ParsedTally("collected", max(total, self._outcomes.total()))
 
     def statements(self, *, is_pytest: bool) -> Iterator[ParsedItem]:
         """Yield the tally, and a problem for each contradiction to the testcases."""

@@ -11,7 +11,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated
 
@@ -36,8 +35,6 @@ _PYTHON = (3, 11)
 def check_up(session: Session) -> Iterator[AccountCheck]:
     """Run all checks; nothing is changed."""
     yield _python()
-    for distribution in ("torch", "pytest"):
-        yield _distribution(distribution)
     yield _program("git", "payloads in a git work tree cannot be packed without it")
     yield _program("ssh", "only for looking around on machines by hand; Seatrial has its own")
     if session.settings.url is not None:
@@ -49,18 +46,10 @@ def check_up(session: Session) -> Iterator[AccountCheck]:
 
 
 def _python() -> AccountCheck:
-    said = f"{platform.python_version()} at {sys.executable}"
+    said = f"{platform.python_version()} at {sys.executable}, Seatrial's own: jobs never use it"
     if sys.version_info < _PYTHON:
         return AccountCheck(CheckLevel.FAIL, "python", f"{said}: 3.11 or later is needed")
     return AccountCheck(CheckLevel.OK, "python", said)
-
-
-def _distribution(name: str) -> AccountCheck:
-    try:
-        return AccountCheck(CheckLevel.OK, name, metadata.version(name))
-    except metadata.PackageNotFoundError:
-        text = f"not installed here: jobs on this computer bring their own, if they name {name}"
-        return AccountCheck(CheckLevel.WARN, name, text)
 
 
 def _program(name: str, without: str) -> AccountCheck:

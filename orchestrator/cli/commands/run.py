@@ -248,7 +248,7 @@ def conclude(
     if watched.end is WatchEnd.FINISHED:
         if not as_json:
             session.print(f"report: {_report(session, line, run)}")
-        return exit_code(run.outcome)
+        return exit_code(run.word)
     if watched.end is WatchEnd.WAITED:
         session.say(f"The time is up; run {run.id} goes on.")
     else:
@@ -263,10 +263,10 @@ def say_how_to_return(session: Session, run_id: str) -> None:
     session.say(f"  stop it:         seatrial cancel {run_id}")
 
 
-def exit_code(outcome: str | None) -> int:
-    """Return the exit code of a run's outcome."""
+def exit_code(word: str) -> int:
+    """Return the exit code of a run's outcome, or of ``skipped``."""
     try:
-        return EXIT_CODES[Outcome(outcome or "")]
+        return EXIT_CODES[Outcome(word)]
     except (ValueError, KeyError):
         return NO_VERDICT
 

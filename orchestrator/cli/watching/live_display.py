@@ -68,7 +68,7 @@ class PlainTeller:
             yield from ((entered, line) for line in _kept(cell, before, run))
         if run.is_finished and self._state != run.state:
             retried = sum(cell.passed_on_retry for cell in run.cells)
-            line = f"run: {word(run.outcome or run.state)}{_figures(run.counts, retried)}"
+            line = f"run: {word(run.word or run.state)}{_figures(run.counts, retried)}"
             yield run.finished_at or now, line
         self._state = run.state
 

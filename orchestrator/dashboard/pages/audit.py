@@ -16,6 +16,7 @@ from orchestrator.domain.caller_identity import Scope, missing_scope
 
 PAGE_SIZE = 50
 _CURSOR = re.compile(r"[1-9][0-9]{0,14}")
+_ID = re.compile(r"(?<=/)([0-9a-z]{12})[0-9a-z]{14,}$")
 _SHOWN = 20
 """Maximum changed fields in a row; `seatrial audit list --json` has all of them."""
 _COLUMNS = (
@@ -71,7 +72,7 @@ def _row(one: ChainedEntry) -> Row:
             Text(one.actor or "unknown"),
             Text(one.address or "this computer", note=one.agent),
             Text(one.operation, is_code=True),
-            Text(one.resource, note=one.product),
+            Text(one.resource, note=one.product, short=_ID.sub(r"\1…", one.resource)),
             Text(", ".join(changed_fields(one)[:_SHOWN])),
             Text(f"{one.outcome}{status}", note=one.reason),
             Number(one.number),

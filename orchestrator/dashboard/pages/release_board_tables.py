@@ -14,7 +14,7 @@ from orchestrator.application.gate_status import GateStatus, WaitReason
 from orchestrator.application.release_board import Absence, Board, BoardCell, BoardRow, Staleness
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import Picture, sparkline
-from orchestrator.dashboard.labels import age, cut, visible
+from orchestrator.dashboard.labels import age, ago, cut, visible
 from orchestrator.dashboard.pages.gates.gate_list import wait_texts
 from orchestrator.dashboard.responses import PageRequest
 from orchestrator.dashboard.table import (
@@ -248,7 +248,7 @@ def board_table(request: PageRequest, board: Board) -> Table:
 
 
 def _version(request: PageRequest, row: BoardRow) -> Text:
-    when = f"{age(row.at, request.now)} ago" if row.at is not None else "no evidence yet"
+    when = ago(row.at, request.now) if row.at is not None else "no evidence yet"
     if row.live is not None:
         when += "; a run goes on"
     href = urls.run_url(row.live.run if row.live is not None else row.newest_run)
@@ -446,7 +446,7 @@ def gate_sentence(request: PageRequest, status: GateStatus) -> GateSentence:
         word=newest.decision,
         verdict=newest.id,
         href=urls.verdict_url(newest.id),
-        about=f"{of}{age(newest.created_at, request.now)} ago",
+        about=f"{of}{ago(newest.created_at, request.now)}",
         reason=_short(reasons[0]) if reasons else "",
         more=max(len(reasons) - 1, 0),
         waits=waits,

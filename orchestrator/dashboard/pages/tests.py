@@ -10,7 +10,7 @@ from fastapi import APIRouter, Response
 from orchestrator.application.test_history import CellTestHistory, TestDetail, follow_test
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.charts import sparkline, strip
-from orchestrator.dashboard.labels import age
+from orchestrator.dashboard.labels import ago
 from orchestrator.dashboard.responses import (
     Page,
     PageMissingError,
@@ -72,14 +72,14 @@ def result_facts(request: PageRequest, story: TestDetail) -> dict[str, str]:
         told |= {"now": f"fails on {len(failing)} of {len(judged)}", "tone": "bad"}
         breaks = [one.broken for one in failing if one.broken is not None]
         first = min((one.first_bad for one in breaks), key=lambda go: go.at)
-        told["since"] = f"since {first.version}, {age(first.at, request.now)} ago"
+        told["since"] = f"since {first.version}, {ago(first.at, request.now)}"
     elif judged:
         passing = sum(1 for one in judged if _word(one) == "passed")
         told |= {"now": f"passes on {passing} of {len(judged)}"}
         told["tone"] = "good" if passing == len(judged) else "warn"
         if story.failure is not None:
             failed = story.failure
-            told["since"] = f"last failed {age(failed.at, request.now)} ago, on {failed.cell}"
+            told["since"] = f"last failed {ago(failed.at, request.now)}, on {failed.cell}"
     elif gone:
         since = min(gone, key=lambda cell: cell.run)
         told |= {"now": "gone", "since": _gone_since(since)}
@@ -145,7 +145,7 @@ def _platform(request: PageRequest, story: TestDetail, one: CellTestHistory) -> 
         yield _gone_badge(one.gone)
     else:
         yield Badge(now.outcome.word, _result_url(now)) if now is not None else Badge("")
-    note = f"{age(now.at, request.now)} ago" if now is not None else ""
+    note = ago(now.at, request.now) if now is not None else ""
     yield Text(now.version, note=note) if now is not None else _NOTHING
     yield _strip(one)
     yield TestCounts(one.counts)

@@ -92,6 +92,16 @@ class AuditRow(TableBase):
     """sha256 of the document."""
 
 
+class ChangeMarkRow(TableBase):
+    """The one row that every transaction that changes an answer changes."""
+
+    __tablename__ = "change_mark"
+
+    id: Mapped[KeyNumber]
+    mark: Mapped[str]
+    """Random, so that a restored database never has the mark of what it was restored over."""
+
+
 class ControllerRow(TableBase):
     """A controller, alive or dead."""
 

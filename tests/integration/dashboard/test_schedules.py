@@ -130,7 +130,7 @@ def test_missed_deadlines_are_loud(pages: PageDesk) -> None:
     shown = pages.page("/schedules")
     assert shown.one(class_="notice").one("a").text == "nightly"
     (row,) = shown.rows("schedules")
-    assert (row["Outcome"], row["Last"]) == ("✗ failed", "1 d")
+    assert (row["Outcome"], row["Last"]) == ("✗ failed", "1 d ago")
     assert row["Deadline"].startswith("◷ deadline missed")
     assert row["Latest 10"] == "1 failed, 1 missed, 1 passed"
     one = pages.page("/schedules/nightly")

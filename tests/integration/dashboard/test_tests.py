@@ -44,7 +44,7 @@ def test_tests_are_found_by_parts_of_their_names(pages: PageDesk) -> None:
     night(pages.api, "1.2", {"there": {"tests/test_b.py::other": "passed"}})
     [row] = pages.page("/tests?q=test_it").rows("tests")
     assert row["Test"] == "TestA::test_it[f16] tests/test_a.py · unit"
-    assert (row["Newest result"], row["Version"], row["When"]) == ("✗ failed", "1.1", "1 h")
+    assert (row["Newest result"], row["Version"], row["When"]) == ("✗ failed", "1.1", "1 h ago")
     assert len(pages.page("/tests").rows("tests")) == 2
     assert "No test" in pages.page("/tests?q=nothing").one(id="tests").text
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from orchestrator.cli.client import read
+from orchestrator.cli.commands.run import exit_code
 from orchestrator.cli.watching.live_display import PULSE_S, PlainTeller
 from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs
@@ -53,8 +56,31 @@ def test_lines_say_that_no_test_passed() -> None:
     assert [line.partition("s  ")[2] for line in told] == [
         "local-cpu: passed (no test passed: 2 skipped)",
         "local-cpu moe: passed in 3.0s (no test passed: 2 skipped)",
-        "run: passed (no test passed: 2 skipped)",
+        "run: skipped (no test passed: 2 skipped)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "word", "code"),
+    [
+        ((runs.counts(skipped=2),), "skipped", 5),
+        ((runs.counts(skipped=2), runs.counts(skipped=1, passed=1)), "passed", 0),
+        ((runs.counts(skipped=2, xfailed=1),), "passed", 0),
+        ((runs.counts(skipped=2), runs.counts()), "passed", 0),
+        ((runs.counts(),), "passed", 0),
+    ],
+    ids=["all skipped", "another job passed", "expected failures", "a demo passed", "no tests"],
+)
+def test_a_run_in_which_every_test_was_skipped_is_no_pass(
+    jobs: tuple[dict[str, int], ...], word: str, code: int
+) -> None:
+    told = [
+        runs.job(f"j{number}", outcome="passed", counts=counts, duration_s=3)
+        for number, counts in enumerate(jobs)
+    ]
+    shown = one("done", *told, outcome="passed") | {"state": "finished", "outcome": "passed"}
+    run = read(RunResponse, shown)
+    assert (run.word, exit_code(run.word)) == (word, code)
 
 
 def test_lines_count_the_tests_that_passed_on_retry() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from orchestrator.cli.command_reference import reference
+from orchestrator.cli.commands.run import exit_code
+from orchestrator.cli.errors import DETACHED, USAGE, WAITED_TOO_LONG
+from orchestrator.domain.outcome import EXIT_CODES
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 
@@ -14,6 +18,17 @@ def test_the_page_is_up_to_date() -> None:
     assert text == reference(), (
         "run: python -m orchestrator.cli.command_reference > docs/reference/cli.md"
     )
+
+
+def test_the_exit_code_of_every_outcome_is_in_the_table() -> None:
+    rows = re.findall(r"^\| (\d+) \| ([^|]+) \|", reference(), re.MULTILINE)
+    told = {int(code): words for code, words in rows}
+    for outcome, code in EXIT_CODES.items():
+        assert outcome.value.replace("_", " ") in told[code]
+    assert "skipped" in told[exit_code("skipped")]
+    assert "detached" in told[DETACHED]
+    assert "`--timeout`" in told[WAITED_TOO_LONG]
+    assert "usage" in told[USAGE]
 
 
 def test_every_command_has_its_section() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tracemalloc
 
 import pytest
@@ -236,7 +237,17 @@ def test_a_torn_document_keeps_what_came(tmp_path):
     said = read(tmp_path, REAL[:cut])
     assert outcomes(said)["tests/test_all.py::test_bad"] is Outcome.FAILED
     assert errors(said) == ["torn: the document ends in its middle; what came before it is kept"]
-    assert of_kind(said, ParsedEnd) == of_kind(said, ParsedTally) == []
+    assert of_kind(said, ParsedEnd) == []
+    announced = [(one.where, one.total) for one in of_kind(said, ParsedTally)]
+    (declared,) = re.findall(rb'<testsuite [^>]*tests="(\d+)"', REAL)
+    assert announced == [("collected", int(declared))], "the rest of them is missing"
+
+
+def test_a_torn_document_that_declares_less_than_it_has_announces_what_it_has(tmp_path):
+    cases = '<testcase classname="test_x" name="a"/><testcase classname="test_x" name="b"/>'
+    said = read(tmp_path, f'<testsuite name="pytest" tests="1">{cases}<testcase')
+    assert [one.total for one in of_kind(said, ParsedTally)] == [2]
+    assert of_kind(read(tmp_path, f'<testsuite name="pytest">{cases}<testcase'), ParsedTally) == []
 
 
 def test_a_test_that_is_torn_is_missing_or_as_bad_as_it_began(tmp_path):

@@ -76,10 +76,9 @@ _COLUMNS = (
     Column("decision", "Decision"),
     Column("since", "Since"),
     Column("verdict", "Newest verdict"),
-    Column("age", "Age"),
+    Column("decided", "Decided"),
     Column("waits_for", "Open items"),
     Column("next_schedule", "Next scheduled"),
-    Column("badge", "Badge"),
 )
 
 
@@ -136,7 +135,6 @@ def _cells(
     request: PageRequest, status: GateStatus, line: VerdictLineage | None, *, is_first: bool
 ) -> tuple[TableCell, ...]:
     stored = status.stored
-    badge = urls.badge_url(stored.gate)
     name = line.head.newest.lineage if line else stored.gate
     gate = urls.with_query(urls.gate_url(stored.gate), lineage="" if is_first else name)
     return (
@@ -144,7 +142,6 @@ def _cells(
         *_decided(request, line),
         CellList(list(_waits(status)) if is_first else ()),
         _due(request, status, name),
-        Text(badge, badge, is_code=True) if is_first else Text(""),
     )
 
 

@@ -1,0 +1,35 @@
+"""What tells whether anything changed since an answer: the mark, and the change of one resource."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+
+from orchestrator.store.audit_recorder import latest_change
+from orchestrator.store.sessions import Sessions
+from orchestrator.store.tables import ChangeMarkRow
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeState:
+    """The state of the database at one moment."""
+
+    mark: str
+    """Another one after each transaction that changed something; empty before the first."""
+    version: int
+    """Number of the audit log's entry of the resource's latest change; 0 without one."""
+
+
+class ChangeStore:
+    """The latest changes."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def state(self, resource: str = "") -> ChangeState:
+        """Return the present state, of this resource (``schedules/nightly``) if one is named."""
+        query = select(func.max(ChangeMarkRow.mark), latest_change(resource).scalar_subquery())
+        with self._sessions.read() as session:
+            mark, version = session.execute(query).one()
+        return ChangeState(mark or "", version or 0)

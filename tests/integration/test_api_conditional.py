@@ -1,0 +1,241 @@
+"""Conditional requests: 304 while nothing changed, 412 where something did, on both databases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event, insert, literal, select, text, update
+
+from orchestrator.api.conditional_reads import AGE_S, ConditionalReads
+from orchestrator.api.security import token_guard
+from orchestrator.bootstrap.http_server import AsgiDispatch
+from orchestrator.dashboard.session import CSRF_FIELD
+from orchestrator.store.database import Database
+from orchestrator.store.errors import StoreError
+from orchestrator.store.tables import OrphanSightingRow
+from tests.databases import NOW, together
+from tests.integration.api_context import MATRIX, Desk, desk
+from tests.integration.dashboard.desk import HOST, dashboard
+from tests.integration.dashboard.shown import read_page
+
+SCHEDULES = "/api/v1/schedules"
+PATH = f"{SCHEDULES}/nightly"
+BODY = {
+    "name": "nightly",
+    "cron": "0 2 * * *",
+    "tz": "Europe/Berlin",
+    "owner": "release team",
+    "matrix": MATRIX,
+}
+
+
+@pytest.fixture
+def both(tmp_path: Path, database: Database) -> Iterator[Desk]:
+    """The interface over either database, with a schedule."""
+    with desk(tmp_path, database) as opened:
+        assert opened.client.post(SCHEDULES, json=BODY).status_code == 201
+        yield opened
+
+
+def read(client: Any, path: str = PATH, tag: str = "", **headers: str) -> Any:
+    return client.get(path, headers={"If-None-Match": tag} | headers)
+
+
+def put(client: Any, tag: str, hour: int = 3) -> Any:
+    body = BODY | {"cron": f"0 {hour} * * *"}
+    return client.put(PATH, json=body, headers={"If-Match": tag})
+
+
+def test_nothing_new_is_answered_304_with_two_statements(both: Desk) -> None:
+    client = both.with_token("read")
+    first = read(client)
+    tag, seen = first.headers["etag"], []
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        seen.append(statement)
+
+    engine = both.database.sessions.engine
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        again = read(client, tag=tag)
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+    assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+    assert again.headers["cache-control"] == "no-store"
+    assert len(seen) == 2, seen
+    assert read(client, tag=f'"other", W/{tag}').status_code == 304
+    assert client.head(PATH, headers={"If-None-Match": tag}).status_code == 304
+    assert read(client, tag="*").status_code == 200
+
+
+def test_another_address_credential_or_form_is_another_answer(both: Desk) -> None:
+    client = both.with_token("read")
+    tag = read(client).headers["etag"]
+    assert read(client, path=f"{PATH}?x=1", tag=tag).status_code == 200
+    assert read(client, path=SCHEDULES, tag=tag).status_code == 200
+    assert read(client, tag=tag, Accept="text/csv").status_code == 200
+    assert read(both.with_token("read", name="other"), tag=tag).status_code == 200
+    assert read(both.with_token(None), tag=tag).status_code == 401
+
+
+def test_who_may_no_longer_read_is_not_told_that_nothing_changed(both: Desk) -> None:
+    client = both.with_token("read")
+    both.clock.move(days=1, seconds=-1)
+    tag = read(client).headers["etag"]
+    assert read(client, tag=tag).status_code == 304
+    both.clock.move(seconds=1)
+    assert read(client, tag=tag).status_code == 401
+
+
+def test_a_revoked_token_is_not_told_that_nothing_changed(both: Desk) -> None:
+    client = both.with_token("read")
+    tag = read(client).headers["etag"]
+    [token] = both.context.stores.tokens.list()
+    both.context.stores.tokens.revoke(token.id, at=both.clock.now())
+    assert read(client, tag=tag).status_code == 401
+
+
+def test_an_answer_is_current_for_seconds_as_it_may_tell_the_time(both: Desk) -> None:
+    tag = read(both.client).headers["etag"]
+    both.clock.move(seconds=AGE_S - 1)
+    assert read(both.client, tag=tag).status_code == 304
+    both.clock.move(seconds=1)
+    assert read(both.client, tag=tag).status_code == 200
+
+
+def test_what_needs_more_than_the_database_and_what_failed_has_no_tag(both: Desk) -> None:
+    assert "etag" in read(both.client, path="/api/v1/runs").headers
+    for path in ("/api/v1/prune", "/api/v1/runs/nope", "/metrics", "/healthz"):
+        assert "etag" not in read(both.client, path=path).headers, path
+
+
+ONE = {"provider": "p", "machine_id": "one", "first_seen": NOW}
+CHANGES = {
+    "insert": insert(OrphanSightingRow).values(**ONE | {"machine_id": "two"}),
+    "insert from select": insert(OrphanSightingRow).from_select(
+        ["provider", "machine_id", "first_seen"],
+        select(literal("q"), OrphanSightingRow.machine_id, OrphanSightingRow.first_seen),
+    ),
+    "update": update(OrphanSightingRow).values(provider="q"),
+    "update returning": update(OrphanSightingRow)
+    .values(provider="q")
+    .returning(OrphanSightingRow.provider),
+    "text": text("UPDATE orphan_sighting SET provider = 'q'"),
+    "delete": text("  DELETE FROM orphan_sighting"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_every_kind_of_change_is_another_mark(database: Database, name: str) -> None:
+    changes, write = database.stores.changes, database.sessions.write
+    with write() as session:
+        session.execute(insert(OrphanSightingRow).values(**ONE))
+    before = changes.state()
+    assert before.mark
+    with write() as session:
+        session.execute(CHANGES[name])
+    assert changes.state().mark not in ("", before.mark)
+
+
+def test_an_object_that_is_flushed_is_another_mark(database: Database) -> None:
+    before = database.stores.changes.state()
+    with database.sessions.write() as session:
+        session.add(OrphanSightingRow(**ONE))
+    assert database.stores.changes.state() != before
+
+
+def test_what_changes_no_row_or_is_undone_leaves_the_mark(database: Database) -> None:
+    stores, write = database.stores, database.sessions.write
+    with write() as session:
+        session.execute(insert(OrphanSightingRow).values(**ONE))
+    before = stores.changes.state()
+    with write() as session:
+        session.execute(update(OrphanSightingRow).where(literal(1) == 0).values(provider="q"))
+        session.execute(select(OrphanSightingRow)).all()
+    stores.controllers.beat("me")
+    with write() as session:
+        session.execute(CHANGES["update"])
+        session.rollback()
+    assert stores.changes.state() == before
+
+
+def test_a_mark_that_cannot_be_stored_undoes_the_change(database: Database) -> None:
+    with database.sessions.write() as session:
+        session.execute(text("DROP TABLE change_mark"))
+    with pytest.raises(StoreError, match="change_mark"), database.sessions.write() as session:
+        session.execute(insert(OrphanSightingRow).values(**ONE))
+    with database.sessions.read() as session:
+        assert session.scalars(select(OrphanSightingRow)).all() == []
+
+
+def test_a_change_of_what_was_read_is_made_and_one_of_something_older_is_not(both: Desk) -> None:
+    seen = read(both.client).headers["etag"]
+    assert put(both.client, seen).status_code == 200
+    refused = put(both.client, seen, hour=4)
+    assert (refused.status_code, refused.json()["type"]) == (412, "urn:seatrial:problem:changed")
+    now = read(both.client, tag=seen)
+    assert (now.status_code, now.json()["schedule"]["cron"]) == (200, "0 3 * * *")
+    deleted = both.client.delete(PATH, headers={"If-Match": seen})
+    assert deleted.status_code == 412
+    assert both.client.delete(PATH, headers={"If-Match": now.headers["etag"]}).status_code == 204
+    assert put(both.client, "*").status_code == 404
+
+
+def test_only_changes_of_the_resource_itself_count(both: Desk) -> None:
+    seen = read(both.client).headers["etag"]
+    both.launch()
+    assert both.client.post(f"{PATH}/trigger").status_code == 202
+    reader = both.with_token("read")
+    assert reader.put(PATH, json=BODY).status_code == 403
+    assert put(both.client, seen).status_code == 200
+
+
+def test_if_match_is_refused_where_nothing_has_a_tag(both: Desk) -> None:
+    answer = both.client.post(SCHEDULES, json=BODY, headers={"If-Match": '"1"'})
+    assert (answer.status_code, answer.json()["type"]) == (400, "urn:seatrial:problem:unmatched")
+    assert put(both.client, "not an ETag").status_code == 412
+
+
+def test_of_two_controllers_that_have_read_the_same_one_makes_its_change(
+    tmp_path: Path, database_url: str
+) -> None:
+    with desk(tmp_path / "one", database_url) as one, desk(tmp_path / "two", database_url) as two:
+        assert one.client.post(SCHEDULES, json=BODY).status_code == 201
+        clients = (one.client, two.client)
+        for turn in range(5):
+            tags = [read(client).headers["etag"] for client in clients]
+            hours = (3 + 2 * turn, 4 + 2 * turn)
+            answers = together(
+                [
+                    lambda client=client, tag=tag, hour=hour: put(client, tag, hour).status_code
+                    for client, tag, hour in zip(clients, tags, hours, strict=True)
+                ]
+            )
+            assert sorted(answers) == [200, 412]
+            won = hours[answers.index(200)]
+            assert read(one.client).json()["schedule"]["cron"] == f"0 {won} * * *"
+
+
+def test_a_page_is_answered_304_to_its_own_session_only(both: Desk) -> None:
+    guard = token_guard(both.context)
+    pages = ConditionalReads(dashboard(both.context), context=both.context, guard=guard)
+    clients = [both.with_token("gate", name=name) for name in ("one", "two")]
+    app = AsgiDispatch(both.guarded, pages)
+    mine, other = (
+        both.speak(app, base=f"http://{HOST}", headers=dict(client.headers)) for client in clients
+    )
+    page = mine.get("/schedules/nightly")
+    tag = page.headers["etag"]
+    again = mine.get("/schedules/nightly", headers={"If-None-Match": tag})
+    assert (again.status_code, again.content) == (304, b"")
+    # The nonce of the page that the client has stays in force.
+    assert "content-security-policy" not in again.headers
+    foreign = other.get("/schedules/nightly", headers={"If-None-Match": tag})
+    assert foreign.status_code == 200
+    values = [
+        read_page(one.text).all("input", name=CSRF_FIELD)[0]["value"] for one in (page, foreign)
+    ]
+    assert values[0] != values[1]

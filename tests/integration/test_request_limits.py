@@ -1,0 +1,226 @@
+"""Bounds of requests in a minute, and how the command line waits; nothing here really waits."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import httpx
+import pytest
+from starlette.testclient import TestClient
+
+from orchestrator.api.request_limits import RequestLimits
+from orchestrator.application.browser_sessions import cookie_of
+from orchestrator.application.tokens import create_token, sign_in_with_token
+from orchestrator.bootstrap.http_server import AsgiDispatch
+from orchestrator.cli.client import API, Client
+from orchestrator.cli.errors import RefusalError
+from orchestrator.dashboard.app import FORM_LIMIT_BYTES
+from orchestrator.domain.caller_identity import Scope
+from tests.integration.api_context import Desk
+from tests.integration.dashboard.desk import HOST, dashboard
+
+RUNS = f"{API}/runs"
+
+
+class Port:
+    """A port that takes five requests and three guesses in a minute."""
+
+    def __init__(self, api: Desk, *, requests: int = 5, guesses: int = 3) -> None:
+        self.api = api
+        self.app = RequestLimits(
+            AsgiDispatch(api.guarded, dashboard(api.context)),
+            now=api.clock.now,
+            requests=requests,
+            guesses=guesses,
+            sign_in="/login",
+        )
+
+    def client(self, token: str = "", *, address: str = "192.0.2.1") -> TestClient:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        return self.api.speak(
+            self.app,
+            base=f"http://{HOST}",
+            headers=headers,
+            client=(address, 1),
+            follow_redirects=False,
+        )
+
+    def token(self, name: str) -> str:
+        return create_token(self.api.context, name, Scope.READ, days=1)[1]
+
+
+def statuses(client: TestClient, times: int, path: str = RUNS) -> list[int]:
+    return [client.get(path).status_code for _ in range(times)]
+
+
+def sign_in(client: TestClient, token: str) -> int:
+    return client.post("/login", data={"token": token}).status_code
+
+
+def test_a_credential_has_its_requests_of_a_minute_and_is_told_what_is_left(api: Desk) -> None:
+    port = Port(api)
+    one, other = port.client(port.token("one")), port.client(port.token("other"))
+    assert statuses(one, 1) == [200]  # until then it counts for the address
+    answer = one.get(RUNS)
+    assert answer.headers["ratelimit-policy"] == '"requests";q=5;w=60'
+    assert answer.headers["ratelimit"] == '"requests";r=4;t=60'
+    api.clock.move(seconds=20)
+    assert statuses(one, 5) == [200] * 4 + [429]
+    refused = one.get(RUNS)
+    assert refused.headers["retry-after"] == "40"
+    assert refused.headers["ratelimit"] == '"requests";r=0;t=40'
+    assert refused.json()["type"] == "urn:seatrial:problem:too-many-requests"
+    assert statuses(other, 1) == [200]
+    api.clock.move(seconds=40)
+    assert statuses(one, 1) == [200]
+
+
+def test_who_sends_no_credential_has_the_requests_of_the_address(api: Desk) -> None:
+    port = Port(api)
+    assert statuses(port.client(), 6, "/healthz") == [200] * 5 + [429]
+    assert statuses(port.client(address="192.0.2.2"), 1, "/healthz") == [200]
+
+
+def test_guesses_count_for_the_address_and_whoever_is_known_goes_on(api: Desk) -> None:
+    port = Port(api, requests=50)
+    known, right = port.client(port.token("known")), port.token("right")
+    assert statuses(known, 1) == [200]
+    for number in range(3):
+        assert statuses(port.client(f"seatrial_wrong{number}"), 1) == [401]
+    refused = port.client("seatrial_wrong").get(RUNS)
+    assert (refused.status_code, refused.headers["retry-after"]) == (429, "60")
+    assert "credentials of this address were refused" in refused.json()["detail"]
+    assert statuses(port.client(right), 1) == [429]  # else 401 and 429 would tell which is right
+    assert statuses(known, 1) == [200]
+    assert statuses(port.client(right, address="192.0.2.2"), 1) == [200]
+    api.clock.move(minutes=1)
+    assert statuses(port.client("seatrial_wrong"), 1) == [401]
+
+
+@pytest.mark.parametrize("way", ["header", "cookie", "form", "page", "form and cookie", "both"])
+def test_no_way_to_guess_is_left_out(api: Desk, way: str) -> None:
+    port = Port(api, requests=50)
+    token, session = port.token("own"), ""
+    begun = sign_in_with_token(api.context, token)
+    assert begun is not None
+    session = begun.secret
+    told = []
+    for number in range(5):
+        client = port.client(f"seatrial_{number}" if way in ("header", "page", "both") else "")
+        if way == "form and cookie":
+            client.cookies.set(cookie_of(HOST), session)
+            assert client.get("/runs").status_code == 200  # it is known, and tells nothing
+        if way in ("cookie", "both"):
+            client.cookies.set(cookie_of(HOST), f"junk{number}")
+        if way.startswith("form"):
+            told.append(sign_in(client, f"seatrial_{number}"))
+        else:
+            told.append(client.get("/runs" if way == "page" else RUNS).status_code)
+    assert told == [303 if way == "page" else 401] * 3 + [429] * 2
+
+
+def test_addresses_of_one_ipv6_network_are_one(api: Desk) -> None:
+    port = Port(api, requests=50)
+    for number in range(3):
+        address = f"2001:db8::{number + 1}%eth0"
+        assert statuses(port.client("seatrial_wrong", address=address), 1) == [401]
+    assert statuses(port.client("seatrial_wrong", address="2001:db8::9"), 1) == [429]
+    assert statuses(port.client("seatrial_wrong", address="2001:db8:0:1::9"), 1) == [401]
+
+
+def test_a_revoked_token_is_a_guess_again(api: Desk) -> None:
+    port = Port(api, requests=50)
+    client = port.client(port.token("one"))
+    assert statuses(client, 1) == [200]
+    [token] = api.context.stores.tokens.list()
+    api.context.stores.tokens.revoke(token.id, at=api.clock.now())
+    assert statuses(client, 4) == [401] * 3 + [429]
+
+
+def test_the_first_clients_are_forgotten_and_not_everything_kept(
+    api: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("orchestrator.api.request_limits._KEPT", 10)
+    port = Port(api, requests=50)
+    for number in range(30):
+        assert statuses(port.client(port.token(f"n{number}"), address=f"192.0.2.{number}"), 1) == [
+            200
+        ]
+    kept = (port.app._requests.known, port.app._guesses.known, port.app._accepted)
+    assert [len(one) for one in kept] == [10, 10, 10]
+
+
+def through(port: TestClient) -> httpx.Client:
+    """A client as commands have it, whose requests a port answers."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        told = port.request(request.method, request.url.path)
+        kept = {name: told.headers[name] for name in ("retry-after",) if name in told.headers}
+        return httpx.Response(told.status_code, headers=kept, stream=httpx.ByteStream(told.content))
+
+    return httpx.Client(transport=httpx.MockTransport(answer), base_url="http://here")
+
+
+def commands(api: Desk, http: httpx.Client) -> tuple[Client, list[float]]:
+    """The client of commands, and how long it has waited each time."""
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        api.clock.move(seconds=seconds)
+
+    clock = SimpleNamespace(now=api.clock.now, sleep=sleep)
+    line = SimpleNamespace(open=lambda: http, where="here", revive=lambda: None)
+    return Client(cast(Any, line), cast(Any, clock)), waits
+
+
+def test_commands_wait_as_long_as_they_are_told_and_go_on(api: Desk) -> None:
+    port = Port(api)
+    client, waits = commands(api, through(port.client(port.token("one"))))
+    for _ in range(12):
+        assert client.get("/runs")["items"] == []
+    assert waits == [60, 60]
+    for _ in range(5):
+        with client.stream("/runs") as answer:
+            assert answer.status_code == 200
+    assert waits == [60, 60, 60]
+
+
+@pytest.mark.parametrize("how", ["post", "stream"])
+def test_what_was_not_done_is_sent_again_until_ten_minutes_are_over(api: Desk, how: str) -> None:
+    asked = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.method)
+        return httpx.Response(
+            429, headers={"Retry-After": "120"}, stream=httpx.ByteStream(b'{"detail": "wait"}')
+        )
+
+    http = httpx.Client(transport=httpx.MockTransport(answer), base_url="http://here")
+    client, waits = commands(api, http)
+
+    def send() -> None:
+        if how == "post":
+            client.post("/runs")
+        else:
+            client.stream("/runs").__enter__()
+
+    with pytest.raises(RefusalError, match="wait") as refused:
+        send()
+    assert (refused.value.status, waits, len(asked)) == (429, [120] * 5, 6)
+
+
+@pytest.mark.parametrize("how", ["announced", "in parts", "file"])
+def test_a_form_that_is_too_large_is_refused_before_it_is_parsed(api: Desk, how: str) -> None:
+    client = Port(api).client()
+    large = b"token=" + b"x" * FORM_LIMIT_BYTES
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    if how == "file":
+        answer = client.post("/login", files={"token": ("large.bin", large)})
+    elif how == "announced":
+        answer = client.post("/login", content=large, headers=form)
+    else:
+        answer = client.post("/login", content=iter([large[:100], large[100:]]), headers=form)
+    assert answer.status_code == 413
+    assert f"at most {FORM_LIMIT_BYTES} bytes" in answer.text
