@@ -20,8 +20,12 @@ TESTS := OMP_NUM_THREADS=1 $(CONTAINED) $(BIN)/python -m pytest
 SUITES := cd payload && OMP_NUM_THREADS=1 ../$(BIN)/python ../tests/contained.py ../$(BIN)/python -m pytest -n 2 --dist loadfile --no-header -q
 # The payload's numbers against their references: a minute of its suites.
 CORE := $(addprefix suites/test_,moe_numeric.py attention_numeric.py custom_kernels_numeric.py gpt2_numeric.py fp8_native_numeric.py train_numeric.py)
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --constraint constraints.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check --retries 10 --timeout 60 install --constraint constraints.txt
+# What asks a registry is tried once again after a pause.
+twice = $(1) || { echo 'failed; once again in 30 s' >&2; sleep 30; $(1); }
 EXTRAS := payload,aws,gcp
+ALL_EXTRAS := $(EXTRAS),oidc,postgres,statistics,test,check
+DOCS_EXTRAS := $(EXTRAS),docs
 
 help: ## Show what there is
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,20 +95,20 @@ chaos: $(VENV)/.test ## Kill and stop controllers at random moments for SECONDS_
 
 lab: $(VENV)/.test ## Three emulated clouds, real machines behind their addresses (up to 20 minutes; root on Debian)
 	tests/system-packages.sh
-	$(BIN)/python -m tests.lab.image --torch '$(TORCH)'
-	$(BIN)/python -m tests.lab.wheels
+	$(call twice,$(BIN)/python -m tests.lab.image --torch '$(TORCH)')
+	$(call twice,$(BIN)/python -m tests.lab.wheels)
 	$(BIN)/python -m tests.lab.seal -- $(BIN)/python -m pytest tests/lab
 
 lab-release: $(VENV)/.test ## The lab's one happy release only
 	tests/system-packages.sh
-	$(BIN)/python -m tests.lab.image --torch '$(TORCH)'
-	$(BIN)/python -m tests.lab.wheels
+	$(call twice,$(BIN)/python -m tests.lab.image --torch '$(TORCH)')
+	$(call twice,$(BIN)/python -m tests.lab.wheels)
 	$(BIN)/python -m tests.lab.seal -- $(BIN)/python -m pytest tests/lab/test_release.py
 
 lab-shell: $(VENV)/.test ## A shell in the lab: rent machines of emulated clouds without an account (root on Debian)
 	tests/system-packages.sh
-	$(BIN)/python -m tests.lab.image --torch '$(TORCH)'
-	$(BIN)/python -m tests.lab.wheels
+	$(call twice,$(BIN)/python -m tests.lab.image --torch '$(TORCH)')
+	$(call twice,$(BIN)/python -m tests.lab.wheels)
 	$(BIN)/python -m tests.lab.seal -- $(BIN)/python -m tests.lab.shell
 
 cloud-smoke: $(VENV)/.clouds ## One cheapest cell on each cloud you have an account with; prints its price and asks first
@@ -145,16 +149,16 @@ $(VENV)/.run: pyproject.toml constraints.txt
 	@echo 'Into $(VENV), once: $(TORCH) (the build for CPUs 0.2 GB, one for GPUs some GB), then'
 	@echo 'Seatrial and what the payload needs: about 90 packages, 0.5 GB. pip shows each:'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) $(TORCH)
-	$(PIP) --editable '.[payload]'
+	$(call twice,$(PIP) $(TORCH))
+	$(call twice,$(PIP) --editable '.[payload]')
 	touch $@
 
 $(VENV)/.clouds: $(VENV)/.run
-	$(PIP) --quiet --editable '.[$(EXTRAS)]'
+	$(call twice,$(PIP) --quiet --editable '.[$(EXTRAS)]')
 	touch $@
 
 $(VENV)/.test: $(VENV)/.run
-	$(PIP) --quiet --editable '.[$(EXTRAS),oidc,postgres,statistics,test,check]'
+	$(call twice,$(PIP) --quiet --editable '.[$(ALL_EXTRAS)]')
 	touch $@
 
 $(VENV)/.release: $(VENV)/.run
@@ -162,7 +166,7 @@ $(VENV)/.release: $(VENV)/.run
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.run
-	$(PIP) --quiet --editable '.[$(EXTRAS),docs]'
+	$(call twice,$(PIP) --quiet --editable '.[$(DOCS_EXTRAS)]')
 	touch $@
 
 .PHONY: help run install test test-rest test-all check bench bench-gpu bench-dashboard chaos house gate-power mutants mutants-product adversary fuzz lab lab-release lab-shell cloud-smoke first-contact release audit format docs vendor clean

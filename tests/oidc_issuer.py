@@ -166,7 +166,7 @@ def issuing() -> Iterator[Issuer]:
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    until = time.monotonic() + 30
+    until = time.monotonic() + 120
     while not server.started:
         assert time.monotonic() < until, "the issuer did not come up"
         time.sleep(0.02)
@@ -174,4 +174,4 @@ def issuing() -> Iterator[Issuer]:
         yield issuer
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(60)

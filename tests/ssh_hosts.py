@@ -10,6 +10,7 @@ import base64
 import contextlib
 import getpass
 import os
+import random
 import selectors
 import shutil
 import signal
@@ -43,9 +44,20 @@ def _program(name: str) -> str | None:
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on now."""
-    with socket.create_server((LOOPBACK, 0)) as listener:
-        port: int = listener.getsockname()[1]
+    """A TCP port of 127.0.0.1 that nobody listens on, nor is given while this process lives.
+
+    The system gives none of these by itself. A UDP socket holds the number against other tests.
+    """
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        holder = socket.socket(type=socket.SOCK_DGRAM)
+        try:
+            holder.bind((LOOPBACK, port))
+            socket.create_server((LOOPBACK, port)).close()
+        except OSError:
+            holder.close()
+            continue
+        holder.detach()
         return port
 
 
@@ -240,7 +252,7 @@ class SshHost:
 
 def _greets(port: int) -> bool:
     try:
-        with socket.create_connection((LOOPBACK, port), timeout=1.0) as probe:
+        with socket.create_connection((LOOPBACK, port), timeout=30.0) as probe:
             return probe.recv(4) == b"SSH-"
     except OSError:
         return False
@@ -350,7 +362,7 @@ class Relay:
             client.close()
             return
         try:
-            server = socket.create_connection(self._target, timeout=5.0)
+            server = socket.create_connection(self._target, timeout=30.0)
         except OSError:
             client.close()
             return

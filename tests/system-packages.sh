@@ -7,6 +7,7 @@ command -v rsync >/dev/null || missing+=(rsync)
 command -v ip >/dev/null || missing+=(iproute2)
 command -v sudo >/dev/null || missing+=(sudo)
 command -v git >/dev/null || missing+=(git)
+command -v curl >/dev/null || missing+=(curl)
 command -v chromium >/dev/null || missing+=(chromium)
 compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || missing+=(postgresql)
 [ ${#missing[@]} -gt 0 ] || exit 0
@@ -21,5 +22,14 @@ if [ ! -e "$policy" ]; then
     chmod +x "$policy"
     trap 'rm -f "$policy"' EXIT
 fi
-apt-get update -qq
-DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+fetch() { # a mirror may be out of reach for a moment, and another program may hold apt's locks
+    local apt=(apt-get -qq -o Acquire::Retries=5 -o DPkg::Lock::Timeout=300)
+    "${apt[@]}" update &&
+        DEBIAN_FRONTEND=noninteractive "${apt[@]}" install -y --no-install-recommends "${missing[@]}"
+}
+for pause in 20 60; do
+    fetch && exit 0
+    echo "apt-get failed; once again in $pause s" >&2
+    sleep "$pause"
+done
+fetch

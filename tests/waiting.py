@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def until(met: Callable[[], object], *, within_s: float = 30.0) -> None:
+def until(met: Callable[[], object], *, within_s: float = 120.0) -> None:
     """Look again and again until the condition is met; fails where it takes too long."""
     end = time.monotonic() + within_s
     while not met():

@@ -64,6 +64,7 @@ def for_job(
         SEATRIAL_JOB=job.id,
         SEATRIAL_EVENTS=str(folder.events),
         SEATRIAL_ARTIFACTS=str(folder.artifacts),
+        SEATRIAL_PAYLOAD=str(attempt.payload),
     )
     return given
 

@@ -289,7 +289,6 @@ class Suite:
         subject = self._context.plan.subject
         return {
             "SEATRIAL_RECORDS": str(self._job_folder.records),
-            "SEATRIAL_PAYLOAD": str(self._context.attempt.payload),
             "SEATRIAL_SUBJECT": subject.distribution if subject else "",
             "SEATRIAL_HOMES": json.dumps(
                 {one.name: str(one.home) for one in self._runner.installed}

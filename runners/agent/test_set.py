@@ -9,6 +9,8 @@ from .masking import JsonValue
 
 Fields = Mapping[str, object]
 
+_SELECTIONS = ("-k", "-m", "--deselect")
+"""Options that say which tests a process leaves out."""
 _NAMED = 200
 _SHOWN = 5
 
@@ -101,8 +103,11 @@ class TestSetRecorder:
         return {"by": by, "count": count, "tests": tests, "asked": self._is_requested(by)}
 
     def _is_requested(self, by: str) -> bool:
-        """Return whether the job's arguments have the option (as ``-k``, or as ``-kgpu``)."""
-        if not by.startswith("-"):
+        """Return whether the job's arguments have the option (as ``-k``, or as ``-kgpu``).
+
+        What ``--stepwise`` leaves out is said by a file of an earlier run, not by the arguments.
+        """
+        if by not in _SELECTIONS:
             return False
         return any(argument.startswith(by) for argument in self._arguments)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.adversary.histories import fails_once
 from tests.adversary.lie import Lie, Telling, one_run, suite
-from tests.adversary.scene import HONEST, Scene
+from tests.adversary.scene import HONEST, SUITE, Scene
 
 _PASSES = "    report.outcome, report.longrepr = 'passed', None\n"
 _WRAPS = "import pytest\n@pytest.hookimpl(wrapper=True)\n"
@@ -129,6 +129,20 @@ _STEP = {
         }
     ),
 }
+_SNAPSHOT = {
+    "conftest.py": "import os, pathlib, pytest\ndef pytest_addoption(parser):\n"
+    "    parser.addoption('--snapshot-update', action='store_true')\n"
+    "@pytest.fixture\ndef snapshot(request):\n"
+    "    file = pathlib.Path(__file__).with_name('double.txt')\n"
+    "    def same(value):\n"
+    "        if request.config.option.snapshot_update or os.environ.get('UPDATE_SNAPSHOTS'):\n"
+    "            file.write_text(str(value))\n"
+    "        return file.read_text() == str(value)\n"
+    "    return same\n",
+    "double.txt": "4",
+    "t/test_double.py": "import mylib\n\ndef test_double(snapshot):\n"
+    "    assert snapshot(mylib.double(2))\n",
+}
 LIES = (
     Lie(
         "a hook around the test's call swallows what it raises",
@@ -165,6 +179,18 @@ LIES = (
         _kills("        import os\n        os.kill(os.getpid(), 9)\n"),
     ),
     Lie("--sw and a cache that names a later test", one_run(_STEP)),
+    Lie(
+        "--stepwise in the job's arguments and a cache that names a later test",
+        one_run({**_STEP, "pytest.ini": "[pytest]\ncache_dir = keep\n"}, jobs=suite("--stepwise")),
+    ),
+    *(
+        Lie(f"expectations are written: {where}", one_run({**_SNAPSHOT, **files}, jobs=jobs))
+        for where, files, jobs in (
+            ("addopts", {"pytest.ini": "[pytest]\naddopts = --snapshot-update\n"}, SUITE),
+            ("PYTEST_ADDOPTS", {}, suite(PYTEST_ADDOPTS="--snapshot-update")),
+            ("a variable", {}, suite(UPDATE_SNAPSHOTS="1")),
+        )
+    ),
     Lie(
         "-k in a file that the job names by -c",
         one_run({"o.ini": "[pytest]\naddopts = -k 'not double'\n"}, jobs=suite("-c", "o.ini")),

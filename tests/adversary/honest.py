@@ -268,6 +268,16 @@ SHAPES = (
         },
         pip=("pytest-asyncio",),
     ),
+    Shape(
+        "snapshots that are compared",
+        {
+            "t/test_a.py": "import mylib\n\ndef test_a(snapshot):\n"
+            "    assert mylib.double(2) == snapshot\n",
+            "t/__snapshots__/test_a.ambr": "# serializer version: 1\n# name: test_a\n  4\n# ---\n",
+        },
+        pip=("syrupy",),
+    ),
+    Shape("the first failure would end it", {**HONEST, "pytest.ini": "[pytest]\naddopts = -x\n"}),
     Shape("a random order", jobs=suite("-p", "randomly"), pip=("pytest-randomly",)),
     Shape(
         "a demo that speaks of failures",
@@ -277,6 +287,19 @@ SHAPES = (
             "print('a failed retry was repeated: [PASS] net')\n"
             "print('Results: 8/8 demos passed')",
         ),
+    ),
+    Shape(
+        "a demo that heeds what pytest says",
+        jobs=demo(
+            "demo",
+            "import pytest, sys\nassert pytest.main(['nowhere', '-p', 'no:terminal']) == 4\n"
+            "sys.exit(pytest.main(['t']))",
+        ),
+    ),
+    Shape(
+        "a demo in an optimized Python",
+        {**HONEST, "d.py": "import mylib, sys\nif mylib.double(2) != 4: sys.exit(1)\n"},
+        jobs='[[job]]\nid = "demo"\nkind = "demo"\ncommand = ["{python}", "-O", "d.py"]\n',
     ),
     Shape(
         "a demo with checks",

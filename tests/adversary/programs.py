@@ -119,6 +119,28 @@ LIES = (
         "a demo runs its own examples and ignores how many failed",
         "print('***Test Failed*** 1 failures.')",
     ),
+    *(
+        _says(f"a demo whose number of failures is 256: {how}", f"import os, sys\n{how}")
+        for how in ("sys.exit(256)", "os._exit(256)")
+    ),
+    *(
+        Lie(
+            f"a demo without its assertions: {how}",
+            one_run(
+                {"d.py": "import mylib\nassert mylib.double(2) == 4\nprint('done')\n"},
+                jobs='[[job]]\nid = "demo"\nkind = "demo"\n'
+                f'command = ["{{python}}"{word}, "d.py"]\n{env}',
+            ),
+        )
+        for how, word, env in (
+            ("python -O", ', "-O"', ""),
+            ("PYTHONOPTIMIZE", "", 'env = {PYTHONOPTIMIZE = "1"}\n'),
+        )
+    ),
+    _says(
+        "a demo drops the result of pytest.main, which says nothing",
+        "import pytest\npytest.main(['t', '-p', 'no:terminal'])\nprint('done')",
+    ),
     _says("a failed check and status 0", f"{_EVENTS}say(check='double', outcome='failed')"),
     _says(
         "a check that passes outside its tolerance",

@@ -58,7 +58,7 @@ def seen(page: Page) -> list[tuple[int, str]]:
     return lines
 
 
-def until(met: Callable[[], bool], *, within_s: float = 30.0) -> float:
+def until(met: Callable[[], bool], *, within_s: float = 90.0) -> float:
     """Wait; how long it took."""
     begin = time.monotonic()
     while not met():

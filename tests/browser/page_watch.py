@@ -146,7 +146,7 @@ def watched(
         timezone_id="Europe/Berlin",
         reduced_motion="reduce",
     )
-    context.set_default_timeout(30_000)
+    context.set_default_timeout(90_000)
     context.add_init_script(_EARLY)
     page = context.new_page()
     eyes = Watched(page, served, has_scripts=scripts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,9 +15,11 @@ from pathlib import Path
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
+from tests.ssh_hosts import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
-_START_TIMEOUT_S = 60
-_SIGN_IN = re.compile(r"sign in: (\S+)")
+_START_TIMEOUT_S = 120
+_SIGN_IN = re.compile(r"sign in: (\S+)\n")
 
 
 Begin = Callable[[list[str]], list[str]]
@@ -65,17 +66,10 @@ def served(
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(20)
+            process.wait(120)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def free_port() -> int:
-    """One that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _environment(home: Path) -> dict[str, str]:

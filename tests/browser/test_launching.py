@@ -38,7 +38,7 @@ TALK = f"""\
 import time
 for number in range(1, {LINES + 1}):
     print(f"this is line {{number}}", flush=True)
-    time.sleep(0.5)
+    time.sleep(1)
 """
 MATRIX = """\
 apiVersion: seatrial/v1
@@ -72,6 +72,7 @@ def payload(controller: Served) -> str:
         controller.url(f"{urls.API}/payloads/{digest}"),
         content=whole,
         headers={"Authorization": f"Bearer {token}"},
+        timeout=60,
     )
     assert answer.is_success, answer.text
     return digest

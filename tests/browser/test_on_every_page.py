@@ -6,6 +6,7 @@ import re
 
 from orchestrator.dashboard import urls
 from tests.browser.conftest import Trial, Watch
+from tests.browser.log_view import until
 from tests.browser.page_watch import Watched
 
 _FOCUSED = "document.activeElement"
@@ -129,7 +130,10 @@ def test_the_head_of_a_long_table_stays_in_sight(watch: Watch) -> None:
     with watch(width=1600) as eyes:
         eyes.open(urls.RUNS)
         eyes.page.mouse.wheel(0, 900)
-        eyes.page.wait_for_timeout(150)
-        head = eyes.page.locator("thead th").first.bounding_box()
-        assert head is not None
-        assert 0 <= head["y"] < 60
+        until(lambda: eyes.page.evaluate("scrollY > 0"))
+
+        def is_in_sight() -> bool:
+            head = eyes.page.locator("thead th").first.bounding_box()
+            return head is not None and 0 <= head["y"] < 60
+
+        until(is_in_sight)

@@ -25,7 +25,7 @@ from tests.lab.site import Site, a_site, release_matrix, served
 from tests.lab.test_kill_controller import PLATFORMS, SHARED, leases, never_up
 
 TESTS = 40
-_PATIENCE_S = 180.0
+_PATIENCE_S = 400.0
 
 
 @contextmanager

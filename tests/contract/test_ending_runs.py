@@ -192,7 +192,7 @@ def test_what_is_stated_while_the_last_cell_publishes_is_in_the_reports(controll
 
     controller.meanwhile.append(stated)
     poll_finish(controller, cell_id)
-    person.join(10)
+    person.join(60)
     assert [one.text for one in controller.published[-1].annotations] == ["as expected"]
 
 

@@ -79,28 +79,30 @@ def test_a_lot_on_both_output_streams(shell: Shell) -> None:
 
 def test_a_command_that_stops_reading_early_still_answers(shell: Shell) -> None:
     fed = _Endless()
-    done = shell.run("head -c 10 >/dev/null; echo full >&2; exit 3", stdin=fed, timeout_s=30)
+    done = shell.run("head -c 10 >/dev/null; echo full >&2; exit 3", stdin=fed, timeout_s=120)
     assert (done.status, done.stderr) == (3, b"full\n")
     assert fed.given_bytes < 64 * MIB
 
 
 def test_a_command_that_reads_nothing_still_answers(shell: Shell) -> None:
-    assert shell.run("exit 5", stdin=_Endless(), timeout_s=30).status == 5
+    assert shell.run("exit 5", stdin=_Endless(), timeout_s=120).status == 5
 
 
 def test_time_is_bounded(shell: Shell) -> None:
+    shell.run("true")
     began = time.monotonic()
     with pytest.raises(CommandTimeoutError, match=r"within 1 s"):
-        shell.run("sleep 30", timeout_s=1)
-    assert time.monotonic() - began < 15
+        shell.run("sleep 600", timeout_s=1)
+    assert time.monotonic() - began < 100
     assert shell.run("echo next").stdout == b"next\n"
 
 
 def test_time_is_bounded_while_input_is_not_taken(shell: Shell) -> None:
+    shell.run("true")
     began = time.monotonic()
     with pytest.raises(CommandTimeoutError):
-        shell.run("sleep 30", stdin=_Endless(), timeout_s=1)
-    assert time.monotonic() - began < 15
+        shell.run("sleep 600", stdin=_Endless(), timeout_s=1)
+    assert time.monotonic() - began < 100
     assert shell.run("echo next").stdout == b"next\n"
 
 
@@ -135,7 +137,7 @@ def test_an_error_of_the_input_is_the_callers(shell: Shell) -> None:
 
 def test_a_detached_process_outlives_its_command(shell: Shell, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
-    inner = shlex.quote(f"sleep 2; echo late > {shlex.quote(str(mark))}")
+    inner = shlex.quote(f"sleep 5; echo late > {shlex.quote(str(mark))}")
     command = f"setsid sh -c {inner} </dev/null >/dev/null 2>&1 & echo started"
     assert shell.run(command).stdout == b"started\n"
     assert not mark.exists()

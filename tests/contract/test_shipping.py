@@ -164,7 +164,7 @@ def test_two_uploads_at_once_are_harmless(real: ShellWorkspace, base: Path) -> N
     def chunks() -> Iterator[bytes]:
         half = len(archive.data) // 2
         yield archive.data[:half]
-        gate.wait(timeout=30)
+        gate.wait(timeout=120)
         yield archive.data[half:]
 
     def put() -> None:

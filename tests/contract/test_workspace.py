@@ -300,7 +300,7 @@ def test_one_session_at_a_time_is_enough(
 ) -> None:
     host = new_host(options=("MaxSessions 1",))
     key_path = host.keys_dir / host.endpoint().key_file
-    shell = SshShell(host.endpoint(), key=KeyFile(key_path), connect_timeout_s=2.0)
+    shell = SshShell(host.endpoint(), key=KeyFile(key_path), connect_timeout_s=30.0)
     workspace = ShellWorkspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
     workspace.put_agent()
     archive = pack([("a.txt", b"a")])
@@ -317,7 +317,7 @@ def test_an_attempt_outlives_a_cut_and_is_found_again(
     with Relay(ssh_host.port) as relay:
         key_path = ssh_host.keys_dir / ssh_host.endpoint().key_file
         shell = SshShell(
-            ssh_host.endpoint(port=relay.port), key=KeyFile(key_path), connect_timeout_s=2.0
+            ssh_host.endpoint(port=relay.port), key=KeyFile(key_path), connect_timeout_s=30.0
         )
         workspace = ShellWorkspace(shell, base=str(base), candidates=[sys.executable], agent=stub)
         workspace.start("a-1", PLAN)
@@ -545,7 +545,7 @@ def test_a_wakeup_right_after_the_answer_ends_the_wait(
     shell = cast(Shell, Answering(header() + b"abc"))
     workspace = ShellWorkspace(shell, base="/x", agent=stub, wakeups=wakeups)
     workspace.pull("a-1", events_offset=0, log_offset=0, limit_bytes=10)
-    asyncio.run(asyncio.wait_for(wakeups.wait("a-1", 3600.0), timeout=5.0))
+    asyncio.run(asyncio.wait_for(wakeups.wait("a-1", 3600.0), timeout=60.0))
 
 
 @pytest.mark.parametrize("answer", [header(alive=False) + b"abc", header() + b"ab", b""])
@@ -560,4 +560,4 @@ def test_a_pull_that_no_wakeup_follows_leaves_none_expected(
     )
     with contextlib.suppress(WorkspaceError):
         workspace.pull("a-1", events_offset=0, log_offset=0, limit_bytes=10)
-    asyncio.run(asyncio.wait_for(wakeups.wait("a-1", 0.01), timeout=5.0))
+    asyncio.run(asyncio.wait_for(wakeups.wait("a-1", 0.01), timeout=60.0))

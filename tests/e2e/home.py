@@ -17,10 +17,14 @@ from typing import Any
 
 import httpx
 
+from tests.ssh_hosts import free_port
+
 ROOT = Path(__file__).resolve().parents[2]
-DEADLINE_S = 120.0
+DEADLINE_S = 300.0
 TEMPORARY = {"TMPDIR": tempfile.gettempdir()}
 """For every command: what one that is killed leaves behind goes with the test run's folder."""
+PATIENT_PIP = {"PIP_RETRIES": "8", "PIP_DEFAULT_TIMEOUT": "60"}
+"""For every command: an index may be out of reach for a moment."""
 
 
 class Home:
@@ -37,6 +41,7 @@ class Home:
             "SEATRIAL_HOME": str(path),
             "PYTHONPATH": str(ROOT),
             **TEMPORARY,
+            **PATIENT_PIP,
             **environment,
         }
 
@@ -69,7 +74,9 @@ class Home:
             # The library leaves its socket open where nobody answers, for another test to find.
             knock.connect(path)
         transport = httpx.HTTPTransport(uds=path)
-        return httpx.Client(transport=transport, base_url="http://localhost/api/v1", timeout=30)
+        return httpx.Client(
+            transport=transport, base_url="http://localhost/api/v1", timeout=DEADLINE_S
+        )
 
     def get(self, path: str) -> Any:
         with self.client() as client:
@@ -95,12 +102,12 @@ class Home:
         """End whatever controller this home has."""
         try:
             pid = self.controller_pid()
-        except (FileNotFoundError, ValueError):
+        except FileNotFoundError:
             return
         if alive(pid):
             os.kill(pid, signal.SIGTERM)
             try:
-                eventually(lambda: not alive(pid), deadline_s=10)
+                eventually(lambda: not alive(pid), deadline_s=60)
             except AssertionError:
                 os.kill(pid, signal.SIGKILL)
 
@@ -117,7 +124,7 @@ class Home:
 def alive(pid: int) -> bool:
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return status.rsplit(")", 1)[1].split()[0] != "Z"
 
@@ -160,9 +167,7 @@ def serving(
         begun_by: Makes of the command's words those that start it.
         environment: More variables.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     home.url = f"http://127.0.0.1:{port}"
     home.path.mkdir(parents=True, mode=0o700, exist_ok=True)
     words = begun_by(*home.command("serve", "--port", str(port), *options))
@@ -175,4 +180,4 @@ def serving(
     finally:
         if alive(process.pid):
             process.send_signal(signal.SIGTERM)
-        process.wait(timeout=30)
+        process.wait(timeout=DEADLINE_S)

@@ -17,6 +17,10 @@ LEDGER = pathlib.Path({ledger!r})
 def test_step(n):
     with LEDGER.open("a") as file:
         file.write(f"begun {{n}}\\n")
+    end = time.monotonic() + 100
+    while LEDGER.read_text().splitlines().count(f"begun {{n}}") < {hosts}:
+        assert time.monotonic() < end, "no other host begins it"
+        time.sleep(0.05)
     time.sleep({seconds})
     if n % 10 == 7:
         pytest.skip("every tenth is skipped")
@@ -47,14 +51,17 @@ command = ["{python}", "-c", "print('hello')"]
 class Steps:
     """A suite of slow steps; of ten, one fails and one is skipped."""
 
-    def __init__(self, folder: Path, *, tests: int = 20, seconds: float = 0.2) -> None:
+    def __init__(
+        self, folder: Path, *, tests: int = 20, seconds: float = 0.2, hosts: int = 1
+    ) -> None:
+        """Write it; each step waits until so many hosts are at it."""
         self.folder = folder
         self.tests = tests
         self.ledger = folder.parent / f"{folder.name}-ledger.txt"
         folder.mkdir(parents=True)
         self.ledger.touch()
         self.ledger.chmod(0o666)
-        suite = SUITE.format(ledger=str(self.ledger), tests=tests, seconds=seconds)
+        suite = SUITE.format(ledger=str(self.ledger), tests=tests, seconds=seconds, hosts=hosts)
         (folder / "test_steps.py").write_text(suite)
         (folder / "payload.toml").write_text(MANIFEST)
 

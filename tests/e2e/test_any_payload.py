@@ -27,7 +27,7 @@ id = "{name}"
 kind = "suite"
 pytest = ["{name}"]
 """
-HANGS = "idle_timeout_minutes = 0.1\n"
+HANGS = "idle_timeout_minutes = 0.4\n"
 DEMO = """\
 [[job]]
 id = "{name}"

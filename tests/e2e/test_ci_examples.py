@@ -18,8 +18,8 @@ from ruamel.yaml import YAML
 
 from tests.accounts import ACCOUNT, beside_account, needs_account
 from tests.e2e.home import ROOT, TEMPORARY, eventually
-from tests.e2e.test_two_controllers import free_port
 from tests.integration.webhook_receiver import receiver
+from tests.ssh_hosts import free_port
 
 pytestmark = [pytest.mark.slow, needs_account]
 EXAMPLES = ROOT / "docs" / "examples" / "ci"
@@ -115,7 +115,7 @@ class Ci:
 
     def ask(self, path: str) -> object:
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        return httpx.get(f"{self.url}/api/v1{path}", headers=headers, timeout=30).json()
+        return httpx.get(f"{self.url}/api/v1{path}", headers=headers, timeout=120).json()
 
     def action(self, expect: int, **inputs: str) -> tuple[dict[str, str], str]:
         """Run the action's script; its outputs and its summary."""
@@ -159,7 +159,7 @@ def ci(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ci]:
         yield made
     finally:
         controller.terminate()
-        controller.wait(30)
+        controller.wait(120)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import venv
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.home import ROOT, Home
+from tests.e2e.home import PATIENT_PIP, ROOT, Home
 
 NOT_IN_THE_CORE = ("boto3", "google-cloud", "numpy", "onnx", "pytest", "scipy", "torch")
 PROJECT = {
@@ -57,7 +58,8 @@ class Installed(Home):
 
 def pip(python: Path | str, *words: str) -> str:
     command = [str(python), "-m", "pip", "--disable-pip-version-check", *words]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    given = os.environ | PATIENT_PIP
+    done = subprocess.run(command, env=given, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, (words, done.stdout, done.stderr)
     return done.stdout
 

@@ -97,7 +97,7 @@ def serving(home: Home, *options: str, account: Path | None = None) -> Iterator[
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(300)
 
 
 def somebody(home: Home, url: str) -> Home:
@@ -110,7 +110,7 @@ def somebody(home: Home, url: str) -> Home:
 
 def refused(home: Home, *words: str) -> str:
     done = subprocess.run(
-        home.command(*words), env=home.environment, capture_output=True, text=True, timeout=60
+        home.command(*words), env=home.environment, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 2, (done.stdout, done.stderr)
     return done.stderr
@@ -216,7 +216,7 @@ def refuse_each(home: Home, folder: Path) -> None:
         words = home.command("serve", *port, "--local-jobs-as", name)
         done = subprocess.run(
             beside_account(folder / str(number), *words, setup=setup),
-            env=home.environment, capture_output=True, text=True, timeout=60,
+            env=home.environment, capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         assert done.returncode == 2, done.stderr
         assert f"--local-jobs-as {name}: " in done.stderr

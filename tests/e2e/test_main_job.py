@@ -74,7 +74,7 @@ def three_ways(home, steps, tmp_path):
         curled = by_curl(url, token, file, steps.folder, tmp_path)
     finally:
         serve.terminate()
-        serve.wait(20)
+        serve.wait(300)
     assert told(served) == told(alone)
     assert told(curled) == told(alone)
 
@@ -127,7 +127,7 @@ def test_every_number_of_the_report_is_in_the_database(home, steps, tmp_path):
 
 
 def test_watch_logs_and_show_from_a_second_terminal(home, tmp_path):
-    steps = Steps(tmp_path / "slow", tests=20, seconds=0.4)
+    steps = Steps(tmp_path / "slow", tests=20, seconds=0.7)
     run = home.launch(matrix(tmp_path / "m.yaml", steps.folder))
     eventually(lambda: home.tests_stored(run) > 2)
     shown = home.json("show", run)
@@ -137,7 +137,7 @@ def test_watch_logs_and_show_from_a_second_terminal(home, tmp_path):
     )
     watched = home.seatrial("watch", run, status=1)
     assert watched.splitlines()[-1].startswith("report: ")
-    log, _ = follow.communicate(timeout=30)
+    log, _ = follow.communicate(timeout=300)
     assert "2 failed, 16 passed, 2 skipped" in log
     assert log == home.seatrial("logs", run)
 
@@ -159,7 +159,7 @@ def test_cancel_keeps_what_is_finished(home, tmp_path):
 
 def test_an_interrupt_detaches_and_the_run_goes_on(home, tmp_path):
     before = {run["id"] for run in home.json("runs")}
-    steps = Steps(tmp_path / "slow", tests=20, seconds=0.1)
+    steps = Steps(tmp_path / "slow", tests=20, seconds=0.5)
     file = matrix(tmp_path / "m.yaml", steps.folder)
     run = subprocess.Popen(
         home.command("run", str(file)),
@@ -173,7 +173,7 @@ def test_an_interrupt_detaches_and_the_run_goes_on(home, tmp_path):
                or begun)  # fmt: skip
     eventually(lambda: home.tests_stored(begun[0]) > 1)
     run.send_signal(signal.SIGINT)
-    _, said = run.communicate(timeout=20)
+    _, said = run.communicate(timeout=300)
     assert run.returncode == 130
     assert "seatrial watch" in said
     assert "seatrial cancel" in said
@@ -199,7 +199,7 @@ def test_serve_takes_over_when_a_background_controller_s_runs_are_finished(home,
         assert (again.returncode, f"process {serve.pid} (serve)" in again.stderr) == (2, True)
     finally:
         serve.terminate()
-        serve.wait(20)
+        serve.wait(300)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.needs_sshd
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
-    with a_home(tmp_path_factory.mktemp("ssh") / "home", SEATRIAL_CONTACT_TIMEOUT_S="8") as home:
+    with a_home(tmp_path_factory.mktemp("ssh") / "home", SEATRIAL_CONTACT_TIMEOUT_S="30") as home:
         yield home
 
 
@@ -46,7 +46,7 @@ def cell_of(run: dict, name: str) -> dict:
 
 
 def test_two_hosts_at_the_same_time(home, hosts, tmp_path):
-    steps = Steps(tmp_path / "steps", tests=20, seconds=0.3)
+    steps = Steps(tmp_path / "steps", tests=20, seconds=0.1, hosts=2)
     file = matrix(tmp_path / "m.yaml", steps.folder, "".join(map(platform, hosts)))
     home.seatrial("run", str(file), status=1)
     run = home.json("show", "latest")

@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -30,6 +29,7 @@ from tests.e2e.passing_time import let_leases_end
 from tests.integration.test_deployment_files import health_check
 from tests.integration.webhook_receiver import Receiver, Reply, receiver
 from tests.postgres import _identity, _programs
+from tests.ssh_hosts import free_port
 
 pytestmark = [pytest.mark.needs_postgres, pytest.mark.slow]
 NOBODY = 65534
@@ -44,11 +44,6 @@ UNPRIVILEGED = (
     else []
 )
 """Starts a program as a user who may write nowhere but where it is its own."""
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        return int(one.getsockname()[1])
 
 
 @contextmanager
@@ -76,7 +71,7 @@ def database_of(secrets: Path, port: int) -> Iterator[None]:
         yield
     finally:
         server.send_signal(signal.SIGQUIT)
-        server.wait(30)
+        server.wait(120)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -104,7 +99,7 @@ class Controller:
 
     def ask(self, method: str, path: str, **more: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self.token}"}
-        return httpx.request(method, self.url + path, headers=headers, timeout=30, **more)
+        return httpx.request(method, self.url + path, headers=headers, timeout=120, **more)
 
     def is_healthy(self) -> bool:
         """Whether the check of the image says so."""
@@ -147,7 +142,7 @@ def controller(folder: Path, name: str, token: str) -> Iterator[Controller]:
     finally:
         if process.poll() is None:
             process.terminate()
-        process.wait(30)
+        process.wait(120)
 
 
 @pytest.fixture(scope="module")
@@ -208,8 +203,8 @@ def test_both_answer_and_deliver_each_message_once(two: list[Controller], folder
 def answer_with_the_one_token_and_say_it_nowhere(two: list[Controller]) -> None:
     for each in two:
         assert each.ask("GET", "/api/v1/runs").status_code == 200
-        assert httpx.get(each.url + "/api/v1/runs", timeout=30).status_code == 401
-        assert httpx.get(each.url + "/metrics", timeout=30).status_code == 401
+        assert httpx.get(each.url + "/api/v1/runs", timeout=120).status_code == 401
+        assert httpx.get(each.url + "/metrics", timeout=120).status_code == 401
         assert each.token not in each.log()
         assert "sign in with the token in" in each.log()
     tokens = two[0].ask("GET", "/api/v1/tokens").json()["items"]
@@ -219,11 +214,11 @@ def answer_with_the_one_token_and_say_it_nowhere(two: list[Controller]) -> None:
 def answer_prometheus_by_their_names(two: list[Controller]) -> None:
     for number, each in enumerate(two, start=1):
         headers = {"Host": f"controller-{number}:8470", "Authorization": f"Bearer {each.token}"}
-        figures = httpx.get(each.url + "/metrics", headers=headers, timeout=30)
+        figures = httpx.get(each.url + "/metrics", headers=headers, timeout=120)
         assert figures.status_code == 200
         assert "seatrial_build_info" in figures.text
         strange = headers | {"Host": "evil.example"}
-        other = httpx.get(each.url + "/metrics", headers=strange, timeout=30)
+        other = httpx.get(each.url + "/metrics", headers=strange, timeout=120)
         assert other.status_code == 400
 
 

@@ -1,6 +1,6 @@
 """Fuzz one dialect, guided by coverage, until the time is over or it breaks.
 
-``python -m tests.fuzz.one DIALECT SECONDS CORPUS_DIR``. It breaks when reading raises anything
+``python -m tests.fuzz.one DIALECT SECONDS CORPUS_DIR SEED``. It breaks when reading raises anything
 but UnreadableError, says something that is no statement, or takes longer than the limit for one
 small input. What broke it is kept as ``crash-...`` in the corpus' folder.
 """
@@ -24,14 +24,14 @@ from orchestrator.application.ports.ingest import (
 from orchestrator.domain.parsed_results import ParsedItem
 
 LARGEST_BYTES = 20_000
-ONE_INPUT_S = 5
+ONE_INPUT_S = 20
 STATEMENTS_A_BYTE = 1
 """No dialect says more than this much about an input, and a few things about the whole."""
 
 
 def main() -> None:
     """Fuzz."""
-    name, seconds, corpus = sys.argv[1], sys.argv[2], Path(sys.argv[3])
+    name, seconds, corpus, seed = *sys.argv[1:3], Path(sys.argv[3]), sys.argv[4]
     dialects = {dialect.name: dialect for dialect in FileDialects()._dialects}
     dialect = dialects[name]
     path = corpus / "input.bin"
@@ -52,6 +52,7 @@ def main() -> None:
 
     options = [
         f"-max_total_time={seconds}",
+        f"-seed={seed}",
         f"-max_len={LARGEST_BYTES}",
         f"-timeout={ONE_INPUT_S}",
         "-rss_limit_mb=2048",

@@ -35,6 +35,8 @@ PAYLOADS = REPOSITORY / "tests" / "payloads"
 SUBJECT = {"distribution": "tool", "version": "1.5", "requirement": "tool==1.5"}
 LEAN = ("pytest", "pluggy", "iniconfig", "packaging", "pygments", "pytest-xdist", "execnet")
 """The distributions that make up pytest, with what it needs."""
+PATIENCE_S = 240.0
+"""How long a test waits for what must happen, on a machine with much else to do."""
 
 
 @dataclass(frozen=True)
@@ -145,14 +147,19 @@ class Machine:
             "payload_user": False,
             **more,
             "environment": {"name": "image", "index": False, **more.get("environment", {})},
-            "limits": {"deadline_s": 120, "kill_grace_s": 1, **more.get("limits", {})},
+            "limits": {"deadline_s": PATIENCE_S, "kill_grace_s": 1, **more.get("limits", {})},
             "jobs": [{**JOB, **job} for job in jobs or [{}]],
         }
         (folder / "plan.json").write_text(json.dumps(plan))
         return folder
 
     def run(
-        self, payload: str | Path, *, timeout_s: float = 60, secrets: Any = None, **more: Any
+        self,
+        payload: str | Path,
+        *,
+        timeout_s: float = PATIENCE_S,
+        secrets: Any = None,
+        **more: Any,
     ) -> Evidence:
         """Run an attempt to its end and return everything it has said."""
         folder = self.prepare(payload, **more)
@@ -166,7 +173,8 @@ class Machine:
         request = f"{json.dumps([str(word) for word in words])} {len(stdin)}\n".encode() + stdin
         served = subprocess.run(
             [self.agent_python, "-E", "-s", "-m", "seatrial_agent", "serve"],
-            cwd=self.home, input=request, capture_output=True, timeout=60, check=False, **more,
+            cwd=self.home, input=request, capture_output=True, timeout=PATIENCE_S, check=False,
+            **more,
         )  # fmt: skip
         assert served.returncode == 0, served.stderr.decode()
         done = answer_of(served.stdout)
@@ -191,7 +199,9 @@ class Machine:
         assert len(rest) == said["events_bytes"] + said["log_bytes"]
         return said, rest[: said["events_bytes"]], rest[said["events_bytes"] :]
 
-    def follow(self, folder: Path, *, until: str | None = None, timeout_s: float = 60) -> Evidence:
+    def follow(
+        self, folder: Path, *, until: str | None = None, timeout_s: float = PATIENCE_S
+    ) -> Evidence:
         """Pull until the agent is gone, or until some text stands in the events."""
         events, log = bytearray(), bytearray()
         deadline = time.monotonic() + timeout_s
@@ -207,7 +217,7 @@ class Machine:
                 return Evidence(parse(bytes(events)), bytes(log))
             assert time.monotonic() < deadline, _tail(folder)
 
-    def wait(self, folder: Path, *, timeout_s: float = 60) -> Evidence:
+    def wait(self, folder: Path, *, timeout_s: float = PATIENCE_S) -> Evidence:
         """Wait for the end, check what is true of every evidence, and return it."""
         evidence = self.follow(folder, timeout_s=timeout_s)
         assert [event["seq"] for event in evidence.events] == [
@@ -240,8 +250,8 @@ JOB: dict[str, Any] = {
     "kind": "suite",
     "pytest": ["."],
     "command": None,
-    "timeout_s": 60,
-    "silence_s": 30,
+    "timeout_s": 200,
+    "silence_s": 120,
     "env": {},
     "path_variables": [],
     "gpus": 0,
@@ -258,12 +268,18 @@ def _compile_agent() -> None:
 
 def _says(folder: Path, text: str | None) -> bool:
     """Whether the text stands in the events."""
-    return text is not None and text.encode() in AttemptFolder(folder).events.read_bytes()
+    return text is not None and text.encode() in _events(folder)
+
+
+def _events(folder: Path) -> bytes:
+    """The events so far: none before the agent has opened their file."""
+    path = AttemptFolder(folder).events
+    return path.read_bytes() if path.exists() else b""
 
 
 def _tail(folder: Path) -> str:
     """The last events, for a test that waited in vain."""
-    return AttemptFolder(folder).events.read_bytes()[-3000:].decode(errors="replace")
+    return _events(folder)[-3000:].decode(errors="replace")
 
 
 def answer_of(frames: bytes) -> subprocess.CompletedProcess[bytes]:

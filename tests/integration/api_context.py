@@ -373,5 +373,5 @@ def served(app: FastAPI) -> Iterator[int]:
         finally:
             app.state.streams.close()
             server.should_exit = True
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()

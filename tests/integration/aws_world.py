@@ -131,7 +131,7 @@ def running(aws: AwsProvider, cloud: AwsCloud, **how: Any) -> Machine:
 
 def gone(aws: AwsProvider, machine_id: str) -> Machine:
     """The machine, once the cloud says that it is gone."""
-    for _ in range(100):
+    for _ in range(2400):
         machine = aws.inspect(machine_id)
         if machine.state is MachineState.TERMINATED:
             return machine

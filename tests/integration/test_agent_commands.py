@@ -283,6 +283,48 @@ def test_a_benchmark_whose_baseline_has_the_subject_from_the_payload_does_not_co
     assert "src/tool" in finished["detail"]
 
 
+@pytest.mark.parametrize("arm", ["new", "old"])
+@pytest.mark.parametrize(
+    ("words", "code", "check"),
+    [
+        ((), "sys.exit(256)", "exit-code"),
+        ((), "os._exit(512)", "exit-code"),
+        (("-O",), "assert False", "assertions"),
+        ((), "pytest.main(['test_a.py', '-p', 'no:terminal'])", "pytest"),
+    ],
+)
+def test_what_the_exit_code_of_an_arm_hides_is_a_failed_check(
+    machine: Machine, lean: str, tmp_path: Path, arm: str, words: Any, code: str, check: str
+) -> None:
+    wheel(machine.base / "wheels" / "w1", "tool", "1.5")
+    bench = (
+        "import os, sys, pytest, seatrial_events, tool.part\n"
+        "seatrial_events.metric('m', [1.0], unit='ms', direction='lower')\n"
+    )
+    fails = {"bench.py": bench + code, "test_a.py": "def test_a(): assert False\n"}
+    new, old = (
+        laid_out(tmp_path / name, fails if name == arm else {"bench.py": bench})
+        for name in ("new", "old")
+    )
+    few = {"min_pairs": 4, "max_pairs": 4, "precision": 0.001}
+    told = command("{python}", *words, "bench.py", id="bench", kind="benchmark", paired=few)
+    baseline = {
+        "payload": machine.unpack(old),
+        "environment": {"name": "image"},
+        "wheels": "w1",
+        "subject": SUBJECT,
+    }
+    evidence = machine.run(
+        new, python=lean, wheels="w1", subject=SUBJECT, jobs=[told], baseline=baseline
+    )
+    failed = [each["check"] for each in evidence.of("check") if each["outcome"] == "failed"]
+    assert failed == ([check] if arm == "new" else []), evidence.log.decode()
+    pairs = [each for each in evidence.of("metric") if "turn" in each]
+    assert bool(pairs) == (arm == "new")
+    if arm == "old":
+        assert f"its arm failed its own checks: {check}" in "".join(evidence.messages("warning"))
+
+
 def test_a_command_that_ends_before_its_work_fails(
     machine: Machine, lean: str, tmp_path: Path
 ) -> None:

@@ -18,6 +18,7 @@ from tests.integration.agent_machine import (
     machine_at,
     processes_of,
 )
+from tests.waiting import until
 
 FAMILY = """
 import os, signal, subprocess, sys, time
@@ -70,7 +71,7 @@ FILES = {
     "exits/test_it.py": (
         "import pytest\ndef test_one(): pytest.exit('enough')\ndef test_two(): pass\n"
     ),
-    "patient/test_it.py": "import time\ndef test_slow(): time.sleep(8)\ndef test_quick(): pass\n",
+    "patient/test_it.py": "import time\ndef test_slow(): time.sleep(16)\ndef test_quick(): pass\n",
     "family.py": FAMILY,
     "left.py": LEFT,
 }
@@ -107,17 +108,17 @@ ENDING: list[dict[str, Any]] = [
 ]
 """Jobs that end by themselves."""
 ENDED: list[dict[str, Any]] = [
-    {"id": "hang", "pytest": ["hang"], "silence_s": 3},
-    {"id": "speaks", "pytest": ["speaks"], "silence_s": 3, "silence_source": "matrix"},
-    {"id": "spread", "pytest": ["-n", "1", "speaks", "-k", "segfault or hangs"], "silence_s": 5},
-    command("{python}", "family.py", id="family", timeout_s=3),
+    {"id": "hang", "pytest": ["hang"], "silence_s": 9},
+    {"id": "speaks", "pytest": ["speaks"], "silence_s": 9, "silence_source": "matrix"},
+    {"id": "spread", "pytest": ["-n", "1", "speaks", "-k", "segfault or hangs"], "silence_s": 12},
+    command("{python}", "family.py", id="family", timeout_s=9),
     command("{python}", "left.py", id="left"),
     command("sh", "-c", "setsid sleep 601 & sleep 602 & echo done", id="leaves"),
     command("{python}", "-c", "import time; print('hi', flush=True); time.sleep(99)",
             silence_s=2, id="silent"),
-    command("sh", "-c", "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 0.3; done",
-            silence_s=2, id="talks"),
-    {"id": "patient", "pytest": ["patient"], "silence_s": 6,
+    command("sh", "-c", "for i in 1 2 3 4 5 6 7 8; do echo $i; sleep 1; done",
+            silence_s=6, id="talks"),
+    {"id": "patient", "pytest": ["patient"], "silence_s": 12,
      "test_silence_s": {"patient/test_it.py::test_slow": 60}},
 ]  # fmt: skip
 """Jobs that the agent waits for, and mostly ends."""
@@ -151,7 +152,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory, lean: str) -> Evidence:
 
 def test_a_test_that_is_known_to_take_long_may_be_silent_for_longer(ran: Evidence) -> None:
     assert set(ran.outcomes("patient").values()) == {"passed"}
-    assert ran.finished("talks")["longest_idle_s"] < 2 <= ran.finished("silent")["longest_idle_s"]
+    assert ran.finished("talks")["longest_idle_s"] < 6
+    assert ran.finished("silent")["longest_idle_s"] >= 2
 
 
 def test_files_of_figures_come_home_and_links_do_not(ran: Evidence) -> None:
@@ -220,7 +222,7 @@ def test_hang(ran: Evidence) -> None:
     hung = crash_in(ran, "hang")
     assert hung["nodeid"] == "hang/test_hang.py::test_hangs_for_ever"
     assert hung["signal"] == 6
-    assert 1.5 <= hung["duration"] < 30, "what it took until it was ended"
+    assert 4 <= hung["duration"] < 100, "what it took until it was ended"
     assert 'test_hang.py", line 9 in test_hangs_for_ever' in hung["longrepr"]
     assert b"Fatal Python error: Aborted" in ran.log
     assert ran.finished("hang")["restarts"] == 1
@@ -304,7 +306,7 @@ def test_the_advice_on_a_hang_names_the_limit_and_its_source(
 
 
 def test_a_hang_is_advised_about_the_timeout_that_is_set(ran: Evidence) -> None:
-    fix = "raise idle_timeout_minutes of job speaks in the matrix (0.05 now)"
+    fix = "raise idle_timeout_minutes of job speaks in the matrix (0.15 now)"
     assert f"Fix: where that is usual, {fix}\n" in ran.reports("speaks")[-1]["longrepr"]
 
 
@@ -382,7 +384,7 @@ def test_timeout_ends_the_whole_family(ran: Evidence) -> None:
     """Children in the group, in sessions of their own, orphaned, and deaf to SIGTERM."""
     finished = ran.finished("family")
     assert finished["cause"] == "timeout"
-    assert "not done after 3 s" in finished["detail"]
+    assert "not done after 9 s" in finished["detail"]
     assert b"family of five" in ran.log
     assert b"of the family 0\n" in ran.log
 
@@ -428,7 +430,7 @@ def test_nothing_of_an_attempt_runs_after_close(machine: Machine, lean: str, pay
     folder = machine.prepare(payload, python=lean)
     machine.start(folder)
     machine.follow(folder, until='"when":"setup"')
-    assert len(processes_of(folder)) == 2
+    until(lambda: len(processes_of(folder)) == 2)
     machine.verb("close", "--attempt", folder)
     assert processes_of(folder) == {}
     assert not folder.exists()

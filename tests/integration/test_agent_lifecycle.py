@@ -21,11 +21,12 @@ from tests.integration.agent_machine import (
     parse,
     processes_of,
 )
+from tests.waiting import until
 
 SLOW = (
     "import pytest, time\n"
     "@pytest.mark.parametrize('n', range(8))\n"
-    "def test_slow(n): time.sleep(0.4)\n"
+    "def test_slow(n): time.sleep(0.4 if n < 4 else 600)\n"
 )
 TWO, FOUR = ({"pytest": ["-k", " or ".join("0123"[:number]), "."]} for number in (2, 4))
 
@@ -39,7 +40,10 @@ def slow(tmp_path: Path) -> Path:
 
 
 def agent_pid(folder: Path) -> int:
-    return int((folder / "agent.pid").read_text())
+    """Its process id, once the agent has written it."""
+    path = folder / "agent.pid"
+    until(lambda: path.exists() and path.read_text().endswith("\n"))
+    return int(path.read_text())
 
 
 def alive(pid: int) -> bool:
@@ -60,7 +64,7 @@ def test_start_is_idempotent(machine: Machine, lean: str, slow: Path) -> None:
         )
         for _ in range(5)
     ]  # fmt: skip
-    assert [starter.wait(timeout=30) for starter in starters] == [0] * 5
+    assert [starter.wait(timeout=120) for starter in starters] == [0] * 5
     machine.start(folder)
     evidence = machine.wait(folder)
     assert evidence.counts() == {"passed": 2}
@@ -76,12 +80,10 @@ def test_survives_the_end_of_its_session(machine: Machine, lean: str, slow: Path
     shell = subprocess.Popen(
         ["sh", "-c", script], cwd=machine.home, stdin=subprocess.DEVNULL, start_new_session=True
     )
-    while not (folder / "agent.pid").exists():
-        time.sleep(0.05)
+    pid = agent_pid(folder)
     os.killpg(shell.pid, signal.SIGHUP)
     os.killpg(shell.pid, signal.SIGKILL)
     shell.wait()
-    pid = agent_pid(folder)
     assert os.getsid(pid) != shell.pid
     descriptors = {os.readlink(f"/proc/{pid}/fd/{n}") for n in (0, 1)}
     assert descriptors == {"/dev/null"}
@@ -177,7 +179,7 @@ def test_close_ends_what_runs_without_its_folder(machine: Machine, lean: str, sl
 
 
 def test_deadline(machine: Machine, lean: str, slow: Path) -> None:
-    evidence = machine.run(slow, python=lean, limits={"deadline_s": 2.5})
+    evidence = machine.run(slow, python=lean, limits={"deadline_s": 10})
     assert evidence.end["outcome"] == "stopped"
     assert evidence.end["reason"] == "deadline"
     assert evidence.finished()["cause"] == "stopped"
@@ -199,8 +201,7 @@ def test_a_second_agent_goes_on(machine: Machine, lean: str, slow: Path) -> None
     jobs = [command("sh", "-c", "echo ran >> $SEATRIAL_ARTIFACTS/../../../ran"), FOUR]
     folder = machine.prepare(slow, python=lean, jobs=jobs)
     machine.start(folder)
-    while b'test_slow[1]","when":"setup' not in (folder / "events.jsonl").read_bytes():
-        time.sleep(0.05)
+    machine.follow(folder, until='test_slow[1]","when":"setup')
     os.kill(agent_pid(folder), signal.SIGKILL)
     before = len(processes_of(folder))
     with (folder / "events.jsonl").open("ab") as stream:
@@ -222,10 +223,7 @@ def test_a_second_agent_goes_on(machine: Machine, lean: str, slow: Path) -> None
 
 def _ended(machine: Machine, folder: Path) -> Evidence:
     """Wait for the end; the line that was torn is known to be no JSON."""
-    deadline = time.monotonic() + 30
-    while machine.pull(folder)[0]["alive"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    until(lambda: not machine.pull(folder)[0]["alive"], within_s=120)
     lines = (folder / "events.jsonl").read_bytes().split(b"\n")
     torn = [line for line in lines if line == b'{"v":1,"seq":99,"ki']
     assert len(torn) == 1

@@ -24,6 +24,11 @@ FORBIDDEN = (
     "mkdir -p /home/somebody/.seatrial; touch /home/somebody/.seatrial/no-sudo\n"
     "chown -R somebody /home/somebody\n"
 )
+AWAITS = f"""
+import pathlib, time
+while not pathlib.Path("{SHARED}/go").exists(): time.sleep(0.1)
+print('the first')
+"""
 WHO = "import getpass, os; print('I am', getpass.getuser(), os.geteuid())"
 PRY = """
 import os, subprocess
@@ -68,7 +73,7 @@ def begin(workspace: ShellWorkspace, script: str, attempt: str = "a-1", **more: 
         "python": "/usr/bin/python3",
         "environment": {"name": "image"},
         "subject": None,
-        "limits": {"deadline_s": 60, "kill_grace_s": 1},
+        "limits": {"deadline_s": 240, "kill_grace_s": 1},
         "jobs": [{**JOB, **command("{python}", "say.py")}],
         **more,
     }
@@ -77,7 +82,7 @@ def begin(workspace: ShellWorkspace, script: str, attempt: str = "a-1", **more: 
 
 def follow(workspace: ShellWorkspace, attempt: str = "a-1") -> Evidence:
     """Wait for its end."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while True:
         found = workspace.pull(attempt, events_offset=0, log_offset=0, limit_bytes=2**22)
         assert found is not None
@@ -198,13 +203,14 @@ def test_what_jobs_inherit_passes_sudo_and_bytes_do_too(host, tmp_path: Path, mo
 def test_two_controllers_on_one_host(host) -> None:
     machine = host(setup=NOPASSWD)
     one, two = workspace_on(machine), workspace_on(machine)
-    begin(one, "import time; time.sleep(4); print('the first')")
+    begin(one, AWAITS)
     begin(two, "print('the second')", "a-2")
     assert b"the second" in follow(two, "a-2").log
     two.close("a-2")
     seen = two.pull("a-1", events_offset=0, log_offset=0, limit_bytes=10)
     assert seen is not None
     assert seen.alive
+    machine.inside(f"touch {SHARED}/go")
     assert b"the first" in follow(one).log
     one.close("a-1")
 

@@ -74,7 +74,7 @@ say(1)
 ANEW = """
 import os, pathlib, time
 pathlib.Path({ledger!r}).open("a").write(f"{{os.getpid()}}\\n")
-for n in s.turns(): say(1); time.sleep(0.2)
+for n in s.turns(): say(1); time.sleep(0.5)
 """
 STUCK = "import time\nfor n in s.turns():\n    say(1)\n    time.sleep(60 * {})"
 ALTER = "open('data.txt', 'w').write('8')"
@@ -86,7 +86,7 @@ TROUBLE = {
     ),
     "hangs": (
         "import time\nfor n in s.turns():\n    say(2)\n    time.sleep(60 if n == 1 else 0)",
-        "its arm ended after 1 turns: nothing heard for 2 s",
+        "its arm ended after 1 turns: nothing heard for 9 s",
     ),
     "takes-no-turn": ("say(2)", "its arm ended after 0 turns: exit code 0"),
 }
@@ -109,10 +109,10 @@ def ran(tmp_path_factory: pytest.TempPathFactory, lean: str, ledgers: Path) -> E
         + ({"paired": {**FEW, "max_pairs": 8, "precision": 0.0}},),
         "alters": (LOOP.format(value=1), f"{LOOP.format(value=1)}\n{ALTER}", {}),
         "restored": (LOOP.format(value=1), READ, {}),
-        "hung": (STUCK.format("n"), LOOP.format(value=1), {"silence_s": 2}),
+        "hung": (STUCK.format("n"), LOOP.format(value=1), {"silence_s": 9}),
         "stuck": (STUCK.format(1), STUCK.format(1), {"timeout_s": 2}),
         **{
-            name: (LOOP.format(value=1), program, {"silence_s": 2})
+            name: (LOOP.format(value=1), program, {"silence_s": 9})
             for name, (program, _) in TROUBLE.items()
         },
     }

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from tests.integration.agent_machine import Evidence, laid_out, machine_at
+from tests.integration.test_agent_origins import environment, start
+
+__all__ = ["environment", "start"]
 
 FILES = {
     "pytest.ini": "[pytest]\nmarkers = slow\naddopts = -m 'not slow' --deselect t/test_a.py::test_b"
@@ -175,3 +178,43 @@ def test_what_has_a_usual_name_and_is_passed_over_is_told(ran: Evidence, job: st
         ["is not a function", "w/test_w.py::test_forgotten"],
         ["were changed after the start, to w", "the arguments w v"],
     ]
+
+
+WRITES = """
+import pytest
+def pytest_addoption(parser):
+    parser.addoption("--snapshot-update", action="store_true", dest="update_snapshots")
+    parser.addoption("--inline-snapshot", dest="inline_snapshot")
+    parser.addoption("--insta", default="auto")
+    parser.addoption("--snapshot-dirname", default="__snapshots__")
+    parser.addoption("--image-snapshot-save-diff", action="store_true")
+    parser.addoption("--approvaltests-use-reporter", dest="approvaltests_reporter")
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--snapshot-update"], "--snapshot-update (True)"),
+        (["--inline-snapshot=create,report"], "--inline-snapshot (create,report)"),
+        (["--insta=update-new"], "--insta (update-new)"),
+        (["-n", "1", "--snapshot-update"], "--snapshot-update (True)"),
+        (["-o", "addopts=--insta=record"], "--insta (record)"),
+        (["-p", "writes"], "UPDATE_GOLDENS (1)"),
+    ],
+)
+def test_expectations_are_not_written(start: Any, arguments: list[str], word: str) -> None:
+    variable = "import os\nos.environ['UPDATE_GOLDENS'] = '1'\n"
+    files = {"conftest.py": WRITES, "test_a.py": "def test_a(): pass\n", "writes.py": variable}
+    said = start(files, *arguments)
+    assert said.code == (0 if "-n" in arguments else 76)  # workers' is seen at the end
+    told = {(problem["reason"], problem["what"]) for problem in said.problems}
+    what = f"pytest runs with {word}, which writes expectations instead of checking them"
+    assert told == {("wrong_pytest", what)}
+
+
+def test_expectations_that_are_checked_are_no_alarm(start: Any) -> None:
+    words = ("--inline-snapshot=report", "--insta=update-none", "--image-snapshot-save-diff")
+    reporter = "--approvaltests-use-reporter=PythonNativeReporter"
+    said = start({"conftest.py": WRITES, "test_a.py": "def test_a(): pass\n"}, *words, reporter)
+    assert (said.code, said.problems) == (0, []), said.output

@@ -275,7 +275,7 @@ def test_a_token_that_may_only_read_cannot_fill_the_disk(api: Desk) -> None:
 def test_the_address_of_an_entry_is_not_the_client_s_to_choose(api: Desk) -> None:
     with served(api.guarded) as port:
         headers = {"X-Forwarded-For": "203.0.113.7", "X-Forwarded-Proto": "https"}
-        httpx.post(f"http://127.0.0.1:{port}{API}/tokens", headers=headers, json={})
+        httpx.post(f"http://127.0.0.1:{port}{API}/tokens", headers=headers, json={}, timeout=60)
     assert entries(api)[0]["address"] == "127.0.0.1"
 
 

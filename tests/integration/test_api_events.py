@@ -38,7 +38,7 @@ def listen(port: int, run: str, *, after: int | None = None, last: int | None = 
     headers = {} if last is None else {"Last-Event-ID": str(last)}
     params = {} if after is None else {"after": after}
     address = f"http://127.0.0.1:{port}{EVENTS.format(run=run)}"
-    with httpx.stream("GET", address, headers=headers, params=params, timeout=20) as answer:
+    with httpx.stream("GET", address, headers=headers, params=params, timeout=60) as answer:
         assert answer.status_code == 200
         assert answer.headers["content-type"].startswith("text/event-stream")
         assert answer.headers["cache-control"] == "no-store"
@@ -168,13 +168,13 @@ def test_a_stream_ends_with_its_credential(
         is_session = way.endswith("session")
         headers = {"Cookie": cookie} if is_session else {"Authorization": f"Bearer {secret}"}
         address = f"http://127.0.0.1:{port}{EVENTS.format(run=run)}"
-        with httpx.stream("GET", address, headers=headers, timeout=20) as answer:
+        with httpx.stream("GET", address, headers=headers, timeout=60) as answer:
             assert answer.status_code == 200
             lines = answer.iter_lines()
             next(lines)
             stop()
             assert "event: end" not in list(lines)
-        assert httpx.get(address, headers=headers).status_code == 401
+        assert httpx.get(address, headers=headers, timeout=60).status_code == 401
 
 
 def test_to_look_whether_a_credential_is_valid_is_no_use_of_it(api: Desk) -> None:
@@ -205,11 +205,11 @@ def test_watchers_that_leave_leave_nothing_behind(api: Desk, port: int) -> None:
     run = str(api.launch()["id"])
     streams = api.app.state.streams
     path = EVENTS.format(run=run)
-    raws = [socket.create_connection(("127.0.0.1", port), 10) for _ in range(20)]
+    raws = [socket.create_connection(("127.0.0.1", port), 60) for _ in range(20)]
     for raw in raws:
         raw.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     until(lambda: streams.open == 20)
-    figures = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+    figures = httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=60).text
     assert "seatrial_event_streams 20" in figures
     for raw in raws:
         raw.close()
@@ -218,7 +218,7 @@ def test_watchers_that_leave_leave_nothing_behind(api: Desk, port: int) -> None:
 
 def test_streams_of_one_run_share_their_looks(api: Desk, port: int) -> None:
     run = str(api.launch()["id"])
-    opened = [socket.create_connection(("127.0.0.1", port), 10) for _ in range(10)]
+    opened = [socket.create_connection(("127.0.0.1", port), 60) for _ in range(10)]
     for raw in opened:
         raw.sendall(
             f"GET {EVENTS.format(run=run)}?after=99 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
@@ -243,7 +243,7 @@ def test_streams_of_one_run_share_their_looks(api: Desk, port: int) -> None:
 def test_a_server_that_stops_does_not_wait_for_watchers(api: Desk) -> None:
     run = str(api.launch()["id"])
     with served(api.app) as port:
-        raw = socket.create_connection(("127.0.0.1", port), 10)
+        raw = socket.create_connection(("127.0.0.1", port), 60)
         request = f"GET {EVENTS.format(run=run)} HTTP/1.1\r\nHost: localhost\r\n\r\n"
         raw.sendall(request.encode())
         until(lambda: api.app.state.streams.open == 1)

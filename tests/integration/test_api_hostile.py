@@ -198,10 +198,13 @@ def test_huge_headers_and_addresses_end_only_their_own_connection(api: Desk) -> 
             b"\x16\x03\x01\x00\xa5" + b"\x00" * 100,
             b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n",
         ):
-            with socket.create_connection(("127.0.0.1", port), 10) as raw:
+            with socket.create_connection(("127.0.0.1", port), 60) as raw:
                 send(raw, request)
         many = {f"X-{n}": "y" * 100 for n in range(200)}
-        assert httpx.get(f"http://127.0.0.1:{port}/healthz", headers=many).status_code == 200
+        assert (
+            httpx.get(f"http://127.0.0.1:{port}/healthz", headers=many, timeout=60).status_code
+            == 200
+        )
 
 
 def send(raw: socket.socket, request: bytes) -> None:

@@ -108,7 +108,7 @@ def test_a_subject_is_stored_by_its_digest(api: Desk) -> None:
 
 @pytest.mark.parametrize(("kind", "size"), [(PAYLOADS, 2 * 1024**3), (SUBJECTS, 4 * 1024**3)])
 def test_what_is_announced_as_too_large_is_refused_at_once(api: Desk, kind: str, size: int) -> None:
-    with served(api.app) as port, socket.create_connection(("127.0.0.1", port), 10) as raw:
+    with served(api.app) as port, socket.create_connection(("127.0.0.1", port), 60) as raw:
         raw.sendall(head(f"{kind}/{'0' * 64}", size + 1))
         assert b"413" in raw.recv(4096).split(b"\r\n")[0]
 
@@ -116,13 +116,13 @@ def test_what_is_announced_as_too_large_is_refused_at_once(api: Desk, kind: str,
 def test_an_upload_that_is_cut_off_leaves_nothing(api: Desk, spool: Path) -> None:
     data = b"x" * 3_000_000
     with served(api.app) as port:
-        raw = socket.create_connection(("127.0.0.1", port), 10)
+        raw = socket.create_connection(("127.0.0.1", port), 60)
         raw.sendall(head(f"{SUBJECTS}/{sha256(data)}", len(data)) + data[:-1])
         until(lambda: any(path.stat().st_size > 1_000_000 for path in spool.glob("*/body")))
         raw.close()
         until(lambda: list(spool.iterdir()) == [])
         assert not api.context.blobs.has(sha256(data))
-        with socket.create_connection(("127.0.0.1", port), 10) as well:
+        with socket.create_connection(("127.0.0.1", port), 60) as well:
             well.sendall(head(f"{SUBJECTS}/{sha256(data)}", len(data)) + data)
             assert b"201" in well.recv(4096).split(b"\r\n")[0]
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,10 +18,12 @@ from orchestrator.bootstrap.http_server import HttpLimits, HttpServer
 from tests.waiting import until
 
 LIMITS = HttpLimits(headers_s=1.0, pause_s=1.0, connections=8)
+PATIENT = HttpLimits(headers_s=60.0, pause_s=4.0, connections=8)
+"""For what goes on, by turns that take longer together."""
 HEAD = b"HTTP/1.1\r\nHost: localhost\r\n"
 TURNS = 12
-PAUSE_S = 0.125
-"""So many parts, so far apart, take longer than any deadline."""
+PAUSE_S = 0.4
+"""So many parts, so far apart, take longer than the pause that ends a connection."""
 
 
 async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -56,7 +59,7 @@ def listening(limits: HttpLimits, tls: ssl.SSLContext | None = None) -> Iterator
             yield int(listener.getsockname()[1])
         finally:
             server.should_exit = True
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
 
 
@@ -67,7 +70,7 @@ def port() -> Iterator[int]:
 
 
 def connect(port: int, source: str = "127.0.0.1") -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), timeout=10, source_address=(source, 0))
+    return socket.create_connection(("127.0.0.1", port), timeout=120, source_address=(source, 0))
 
 
 def rest(line: socket.socket) -> bytes:
@@ -95,9 +98,7 @@ def status(answer: bytes) -> int:
 def test_what_stands_still_is_ended(port: int, sent: bytes, answered: int) -> None:
     with closing(connect(port)) as line:
         line.sendall(sent)
-        began = time.monotonic()
         answers = rest(line)
-        assert time.monotonic() - began < 9
     last = answers[answers.rfind(b"HTTP/1.1 ") :] if answers else b""
     assert status(last) == answered
     assert (b"headers were not complete within 1 s" in last) == (answered == 408)
@@ -115,8 +116,14 @@ def test_headers_that_trickle_are_ended_all_the_same(port: int) -> None:
             trickle(line)
 
 
-def test_a_slow_upload_that_goes_on_is_taken(port: int) -> None:
-    with closing(connect(port)) as line:
+@pytest.fixture(scope="module")
+def patient() -> Iterator[int]:
+    with listening(PATIENT) as number:
+        yield number
+
+
+def test_a_slow_upload_that_goes_on_is_taken(patient: int) -> None:
+    with closing(connect(patient)) as line:
         line.sendall(b"POST / " + HEAD + b"Content-Length: %d\r\n\r\n" % TURNS)
         for _ in range(TURNS):
             time.sleep(PAUSE_S)
@@ -124,13 +131,20 @@ def test_a_slow_upload_that_goes_on_is_taken(port: int) -> None:
         assert rest(line).endswith(b"\r\n\r\n%02d" % TURNS)
 
 
-def test_a_stream_goes_on(port: int) -> None:
-    with closing(connect(port)) as line:
+def test_a_stream_goes_on(patient: int) -> None:
+    with closing(connect(patient)) as line:
         line.sendall(b"GET /stream " + HEAD + b"Connection: close\r\n\r\n")
         assert b"%d\r\n" % (TURNS - 1) in rest(line)
 
 
-def test_too_many_are_told_so_and_others_are_served(port: int) -> None:
+@pytest.fixture
+def unhurried() -> Iterator[int]:
+    with listening(replace(PATIENT, pause_s=60.0)) as number:
+        yield number
+
+
+def test_too_many_are_told_so_and_others_are_served(unhurried: int) -> None:
+    port = unhurried
     ask = b"GET / " + HEAD + b"Connection: close\r\n\r\n"
 
     def answer(source: str) -> int:

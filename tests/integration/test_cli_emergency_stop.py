@@ -189,7 +189,7 @@ def test_a_controller_that_is_slow_is_not_said_to_be_absent(
     held = threading.Event()
 
     def late(_request: Request) -> Answer:
-        held.wait(5)
+        held.wait(120)
         return Answer.of({"items": [], "unread": {}, "asked": []}, 202)
 
     controller.answers["POST", ALL] = late

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 SEATRIAL = [sys.executable, "-m", "orchestrator"]
 ID = runs.RUN_ID
 CANCEL = f"/api/v1/runs/{ID}/cancel"
-PATIENCE_S = 60
+PATIENCE_S = 120
 FORGOTTEN = ("CI", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS", "LINES")
 
 
@@ -208,7 +208,10 @@ class Terminal:
         deadline = time.monotonic() + PATIENCE_S
         while self.process.poll() is None and time.monotonic() < deadline:
             self.read()
-        self.read()
+        seen = -1
+        while seen < len(self.written):  # a terminal hands on a little at a time
+            seen = len(self.written)
+            self.read()
         os.close(self.master)
         return self.process.wait(timeout=1)
 

@@ -17,13 +17,14 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 120
 TESTS = """\
-import time
+import os, time
 import pytest
 from hull import buoyancy
 
 @pytest.mark.parametrize("load", range(12))
 def test_it_floats(load):
-    time.sleep(0.4)
+    while load == 5 and os.path.exists(HOLD):
+        time.sleep(0.1)
     assert buoyancy(load) == load
 
 def test_it_sinks():
@@ -37,10 +38,12 @@ class Project:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.home = folder / "home"
+        self.hold = folder / "hold"
+        """While it is there, one of the tests waits."""
         for name, text in {
             "project/pyproject.toml": '[project]\nname = "hull"\nversion = "1.0"\n',
             "project/src/hull/__init__.py": "def buoyancy(load):\n    return load\n",
-            "project/tests/test_hull.py": TESTS,
+            "project/tests/test_hull.py": TESTS.replace("HOLD", repr(str(self.hold))),
         }.items():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
@@ -129,12 +132,14 @@ def test_from_init_to_the_report(project: Project) -> None:
 @pytest.mark.slow
 def test_a_watcher_starts_the_controller_again_that_was_killed(project: Project) -> None:
     assert project.run("init")[0] == 0
+    project.hold.touch()
     process = project.start("run", "seatrial.yaml")
     until(lambda: project.controller() is not None)
     until(lambda: '"current": "tests/' in json.dumps(project.shown() if _launched(project) else {}))
     first = project.controller()
     assert first is not None
     os.kill(first, signal.SIGKILL)
+    project.hold.unlink()
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1, err
     assert out.startswith("report: ")

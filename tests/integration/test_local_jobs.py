@@ -225,7 +225,7 @@ begun = time.monotonic()
 try:
     shell.run("sleep 600 & exec sleep 600", timeout_s=1)
 except CommandTimeoutError:
-    print("ended", time.monotonic() - begun < 30)
+    print("ended", time.monotonic() - begun < 100)
 print(shell.run("pgrep -r R,S,D -u $(id -u) sleep").status)
 """
 

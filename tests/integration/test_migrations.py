@@ -139,7 +139,7 @@ def test_many_who_migrate_at_once_migrate_once(postgres_url_factory):
         subprocess.Popen([sys.executable, "-W", "error", "-c", script, url], cwd=ROOT)
         for _ in range(3)
     ]
-    assert [process.wait(timeout=60) for process in running] == [0, 0, 0]
+    assert [process.wait(timeout=200) for process in running] == [0, 0, 0]
     assert revisions_of(url).is_current
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -40,6 +39,7 @@ from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.store.database import Database
 from tests.databases import ON_SQLITE
 from tests.integration.webhook_receiver import Receiver, Reply, receiver
+from tests.ssh_hosts import free_port
 
 ROOT = Path(__file__).parents[2]
 SHA = "f" * 40
@@ -189,9 +189,7 @@ def test_an_answer_without_end_is_not_read_to_its_end(context: Context, hook: Re
 
 
 def test_a_name_that_nobody_knows_and_a_port_that_nobody_holds(context: Context) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    channel, _ = add(context, f"http://127.0.0.1:{port}/")
+    channel, _ = add(context, f"http://127.0.0.1:{free_port()}/")
     receipt = call_channel(context, channel)
     assert receipt.result is DeliveryResult.FAILED
     assert receipt.response_excerpt.startswith("no answer")

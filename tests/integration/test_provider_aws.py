@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 
@@ -42,6 +41,7 @@ from tests.lab.aws.codes import DROPPED, GATEWAY_PAGE, LOST, aws_fault
 from tests.lab.aws_cloud import AwsCloud
 from tests.lab.faults import Fault
 from tests.platforms import as_platform
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -231,14 +231,6 @@ def test_a_token_of_an_instance_that_is_over_finds_its_end(
     found = aws.launch(request)  # invisible by its tag, then found by its token
     assert (found.state, found.ended) == (MachineState.TERMINATED, "preempted")
     assert calls(cloud, "RunInstances")[-1] == "IdempotentInstanceTerminated"
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    for _ in range(100):
-        if is_so():
-            return
-        time.sleep(0.05)
-    raise AssertionError("it never came to that")
 
 
 def test_each_zone_has_a_token_of_its_own(aws: AwsProvider, cloud: AwsCloud) -> None:

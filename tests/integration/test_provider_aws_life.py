@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -121,12 +121,12 @@ def test_a_stopped_machine_is_ending_and_can_be_terminated(
 
 
 def test_terminate_is_repeatable_and_leaves_nothing(aws: AwsProvider, cloud: AwsCloud) -> None:
-    cloud.shutting_down_s = 1
+    cloud.shutting_down_s = 3600
     machine = running(aws, cloud)
     aws.terminate(machine.id)
     assert aws.inspect(machine.id).state is MachineState.STOPPING
     aws.terminate(machine.id)
-    cloud.shutting_down_s = 0
+    cloud.clock = lambda: datetime.now(UTC) + timedelta(hours=2)
     assert gone(aws, machine.id).ended == ""
     aws.terminate(machine.id)
     assert {kind for kind, _ in cloud.alive()} <= {"security-group"}

@@ -82,7 +82,7 @@ def controller(parts: Parts, home: Path) -> Iterator[httpx.Client]:
             yield client
     finally:
         server.should_exit = True
-        thread.join(10)
+        thread.join(60)
         path.unlink(missing_ok=True)
 
 

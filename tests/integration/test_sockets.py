@@ -15,6 +15,7 @@ from orchestrator.adapters.files.home_folder import holder
 from orchestrator.bootstrap.http_server import home_socket, port_sockets
 from orchestrator.cli.errors import RefusedError
 from tests.e2e.home import a_home, serving
+from tests.ssh_hosts import free_port
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,7 +66,7 @@ def served(home: Path, port: int) -> subprocess.CompletedProcess[str]:
         env=kept | {"PYTHONPATH": str(ROOT), "SEATRIAL_HOME": str(home)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
     )
 
@@ -106,9 +107,7 @@ def test_serve_with_a_database_that_is_none_says_so(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     (home / "app.db").write_bytes(b"no database" * 1000)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    done = served(home, port)
+    done = served(home, free_port())
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
     assert "file is not a database" in done.stderr

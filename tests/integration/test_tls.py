@@ -86,7 +86,7 @@ def test_a_renewal_is_served_and_a_broken_one_is_not(
 
         def served() -> str:
             files.renew()
-            return ssl.get_server_certificate(("127.0.0.1", port), timeout=30)
+            return ssl.get_server_certificate(("127.0.0.1", port), timeout=60)
 
         assert served() == old
         assert caplog.text == ""
@@ -121,11 +121,11 @@ def test_a_controller_speaks_https_to_the_command_line_and_to_browsers(tmp_path:
         assert home.json("runs") == []
         trusted = ssl.create_default_context(cafile=str(cert))
         assert subprocess.run(health_check(), env=home.environment).returncode == 0
-        with httpx.Client(base_url=url, verify=trusted) as client:
+        with httpx.Client(base_url=url, verify=trusted, timeout=60) as client:
             signed_in = client.post("/login", data={"token": token}, headers={"Origin": url})
             cookie = signed_in.headers["set-cookie"]
             assert "secure" in cookie.lower()
-        with pytest.raises(httpx.TransportError), httpx.Client() as plain:
+        with pytest.raises(httpx.TransportError), httpx.Client(timeout=60) as plain:
             plain.get(home.url)
     stopped = subprocess.run(health_check(), env=home.environment, capture_output=True)
     assert stopped.returncode != 0

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.home import PATIENT_PIP
+
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.slow
 
@@ -33,7 +35,7 @@ def wheel(tmp_path_factory):
         str(folder),
         str(source),
     ]
-    subprocess.run(build, check=True)
+    subprocess.run(build, check=True, env=os.environ | PATIENT_PIP)
     [built] = folder.glob("seatrial-*.whl")
     return built
 

@@ -125,7 +125,7 @@ def ask(
 
 
 def until(
-    provider: TpuProvider, machine_id: str, *states: MachineState, limit_s: float = 30.0
+    provider: TpuProvider, machine_id: str, *states: MachineState, limit_s: float = 120.0
 ) -> Machine:
     """Look until it is in one of the states."""
     end = time.monotonic() + limit_s

@@ -92,4 +92,4 @@ def receiver(*replies: Reply) -> Iterator[Receiver]:
             yield kept
         finally:
             server.shutdown()
-            thread.join(5)
+            thread.join(60)

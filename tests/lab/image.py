@@ -128,7 +128,8 @@ def _debian(root: Path) -> None:
         _step("apt-get", "install", "-y", "-qq", "--no-install-recommends", "mmdebstrap",
               limit_s=DEBIAN_S)  # fmt: skip
     command = ["mmdebstrap", "--mode=root", "--variant=apt", "--components=main", "--quiet"]
-    command += ['--aptopt=APT::Install-Recommends "false"', *_proxies()]
+    command += ['--aptopt=APT::Install-Recommends "false"', '--aptopt=Acquire::Retries "5"']
+    command += _proxies()
     _step(*command, f"--include={','.join(PACKAGES)}", SUITE, str(root), limit_s=DEBIAN_S)
 
 
@@ -146,7 +147,7 @@ def _is_proxy(line: str) -> bool:
 def _torch(root: Path, torch: str) -> None:
     wheels = root / "wheels"
     wanted = [*shlex.split(torch), *BESIDE_TORCH]
-    _step(sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:",
+    _step(sys.executable, "-m", "pip", "download", "--quiet", "--retries=10", "--only-binary=:all:",
           "--implementation=cp", f"--python-version={PYTHON_VERSION}", f"--dest={wheels}",
           *wanted, limit_s=TORCH_S)  # fmt: skip
     # Inside the image: its own Python and its own pip, and nothing but these wheels.

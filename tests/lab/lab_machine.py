@@ -20,7 +20,7 @@ from tests.lab.metadata import PORT, Facts, MetadataService
 from tests.lab.netns import METADATA_ADDRESS, Wire
 
 LOOK_S = 0.1
-END_S = 10.0
+END_S = 60.0
 CONSOLE_BYTES = 1024 * 1024
 SSH_PORT = 22
 HOSTNAME_BYTES = 63

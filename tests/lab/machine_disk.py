@@ -17,7 +17,7 @@ SIZE_GB = 3
 HERE = Path(__file__).parent
 _GUEST_FILES = ("init", "guest_agent.py", "silent_port.py", "apt_lock.py")
 _POWER_NAMES = ("shutdown", "poweroff", "halt", "reboot")
-_REMOVE_S = 10.0
+_REMOVE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Disk:
             (folder / name).mkdir()
         options = f"mode=0755,size={SIZE_GB}g"
         command = ("mount", "-t", "tmpfs", "-o", options, "machine", str(folder / "disk"))
-        subprocess.run(command, check=True, timeout=20)
+        subprocess.run(command, check=True, timeout=60)
         self._upper = folder / "disk/upper"
         for name in ("upper", "work"):
             (folder / "disk" / name).mkdir()
@@ -77,7 +77,7 @@ class Disk:
         """Delete it. The machine has ended; its mounts may take a moment more to go."""
         end = time.monotonic() + _REMOVE_S
         command = ("umount", str(self.folder / "disk"))
-        while subprocess.run(command, capture_output=True, timeout=20).returncode:
+        while subprocess.run(command, capture_output=True, timeout=60).returncode:
             if time.monotonic() > end:
                 raise TimeoutError(f"{self.folder}/disk is still in use after {_REMOVE_S} s")
             time.sleep(0.05)

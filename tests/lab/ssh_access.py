@@ -13,7 +13,7 @@ import paramiko
 
 from tests.ssh_hosts import make_key
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,7 @@ def test_the_release_matrix_over_three_clouds(home: Home, site: Site, tmp_path: 
     check_reports(home, run_id, cells)
     assert not site.machines.live()
     home.seatrial("machines", "--orphans", "--terminate", "-y")
-    eventually(lambda: not site.left(), deadline_s=30)
+    eventually(lambda: not site.left(), deadline_s=180)
 
 
 def check_costs(run: dict[str, Any]) -> None:

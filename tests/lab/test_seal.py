@@ -77,7 +77,7 @@ def test_names_fail_at_once():
     started = time.monotonic()
     with pytest.raises(OSError):
         socket.getaddrinfo("compute.googleapis.com", 443)
-    assert time.monotonic() - started < 1.0
+    assert time.monotonic() - started < 5.0
 
 
 def test_addresses_that_nobody_has_swallow_packets():

@@ -57,7 +57,7 @@ def tpu(cloud: TpuCloud) -> Iterator[tpu_v2.TpuClient]:
 
 
 def test_a_life(cloud: TpuCloud, tpu: tpu_v2.TpuClient, machines: NoMachines) -> None:
-    node = create(tpu, spot=True).result(timeout=10)
+    node = create(tpu, spot=True).result(timeout=120)
     assert (node.name, node.state) == (NODE, NodeState.READY)
     assert dict(node.labels) == {"managed-by": "seatrial"}
     endpoint = node.network_endpoints[0]
@@ -193,8 +193,8 @@ def test_errors_in_the_operation(
 def test_a_zone_without_capacity(cloud: TpuCloud, tpu: tpu_v2.TpuClient) -> None:
     cloud.dry.add((Z, "spot"))
     with pytest.raises(exceptions.ResourceExhausted, match="no more capacity"):
-        create(tpu, spot=True).result(timeout=10)
-    assert create(tpu).result(timeout=10).state == NodeState.READY
+        create(tpu, spot=True).result(timeout=120)
+    assert create(tpu).result(timeout=120).state == NodeState.READY
 
 
 def test_quotas_are_kept(cloud: TpuCloud, tpu: tpu_v2.TpuClient) -> None:
@@ -338,7 +338,7 @@ def test_an_operation_outlives_its_client(cloud: TpuCloud, tpu: tpu_v2.TpuClient
             metadata_type=tpu_v2.OperationMetadata,
         )  # fmt: skip
         assert again.metadata.target == NODE
-        assert again.result(timeout=10).state == NodeState.READY
+        assert again.result(timeout=120).state == NodeState.READY
         listed = other.list_operations({"name": PARENT})
         assert [each.name for each in listed.operations] == [name]
 
@@ -367,7 +367,7 @@ def test_a_machine_is_another_than_it_says(
 ) -> None:
     cloud.devices["v5litepod-1"] = "v6e-1"
     cloud.give_next_external_address("203.0.113.200")
-    node = create(tpu).result(timeout=10)
+    node = create(tpu).result(timeout=120)
     assert machines.booted[0].device == "v6e-1"
     assert node.network_endpoints[0].access_config.external_ip == "203.0.113.200"
 

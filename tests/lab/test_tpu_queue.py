@@ -80,9 +80,9 @@ def test_a_queued_resource(cloud: TpuCloud, tpu: tpu_v2.TpuClient) -> None:
 def test_waiting_has_an_end(cloud: TpuCloud, tpu: tpu_v2.TpuClient, clock: Skewed) -> None:
     cloud.dry.add((Z, "spot"))
     started(tpu, queue(tpu, valid_s=600))
-    clock.move(599)
+    clock.move(300)
     assert queued_state(tpu) == QueuedState.WAITING_FOR_RESOURCES
-    clock.move(2)
+    clock.move(301)
     said = tpu.get_queued_resource(name=QUEUED).state
     assert said.state == QueuedState.FAILED
     assert said.failed_data.error.code == 4

@@ -17,7 +17,7 @@ def fetch() -> None:
     """Fill the folder; what is there already is not fetched again."""
     WHEELS.mkdir(parents=True, exist_ok=True)
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
-    constraints = ["--constraint", str(ROOT / "constraints.txt")]
+    constraints = ["--retries=10", "--constraint", str(ROOT / "constraints.txt")]
     subprocess.run([*pip, *constraints, "--dest", str(WHEELS), *NEEDED], check=True)
 
 

@@ -89,7 +89,9 @@ def sample(mutants: list[Mutant], size: int) -> list[Mutant]:
     return list(islice((mutant for mutant in in_turn if mutant), size))
 
 
-def run_pytest(payload: Path, suites: tuple[str, ...]) -> tuple[int, str]:
+def run_pytest(
+    payload: Path, suites: tuple[str, ...], *, timeout_s: float = TIMEOUT_S
+) -> tuple[int, str]:
     """Exit code and output of the suites in a copy of the payload, up to the first failure."""
     arguments = ["-m", "pytest", "-x", "-rfE", "--tb=line", "-p", "no:cacheprovider", *suites]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
@@ -101,10 +103,10 @@ def run_pytest(payload: Path, suites: tuple[str, ...]) -> tuple[int, str]:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=TIMEOUT_S,
+            timeout=timeout_s,
         )
     except subprocess.TimeoutExpired:
-        return -1, f"hung for {TIMEOUT_S} s"
+        return -1, f"hung for {timeout_s} s"
     return done.returncode, done.stdout + done.stderr
 
 
@@ -131,7 +133,7 @@ def all_green(mutants: list[Mutant], jobs: int) -> bool:
     suites = sorted({suite for mutant in mutants for suite in mutant.suites})
     files = sorted({suite.split("::")[0] for suite in suites})
     with ThreadPoolExecutor(jobs) as pool:
-        results = list(pool.map(lambda file: run_pytest(PAYLOAD, (file,)), files))
+        results = list(pool.map(lambda file: run_pytest(PAYLOAD, (file,), timeout_s=3600), files))
     for file, (code, output) in zip(files, results, strict=True):
         if code != 0:
             print(f"{file} is not green without any mutant (exit {code}):\n{output[-2000:]}")

@@ -329,7 +329,7 @@ class TestOneBenchmark:
             python.write_text(f'#!/bin/sh\nexec {sys.executable} {script} "$8"\n')
             python.chmod(0o755)
             monkeypatch.setattr(sys, "executable", str(python))
-            given = {"device": "cpu", "small": True, "limit": 20.0} | options
+            given = {"device": "cpu", "small": True, "limit": 120.0} | options
             return gpu.in_a_process("d", Namespace(**given))
 
         return answer
@@ -360,7 +360,7 @@ class TestOneBenchmark:
     )
     def test_a_profiler_that_takes_the_child_along_costs_no_outcome(self, answer, end, why):
         kept = 'pathlib.Path(sys.argv[1]).write_text(\'{"ratio": 2, "unprofiled": ""}\')'
-        told = answer(f"{kept}\n{end}", limit=2.0)
+        told = answer(f"{kept}\n{end}", limit=15.0)
         assert told["ratio"] == 2
         assert told["unprofiled"].startswith(why)
 

@@ -142,7 +142,7 @@ def _mark_ending(marks: _SeenMarks, troubles: ErrorLines, *, torn: bool) -> Iter
     if marks.summed is None:
         yield ParsedProblem("error", troubles.cut_off("it never sums its marks up", torn=torn))
         return
-    contradiction = marks.contradiction()
+    contradiction = marks.contradiction() or troubles.step
     if contradiction:
         yield ParsedProblem("error", contradiction)
     passed, total = marks.summed
@@ -239,7 +239,7 @@ def _ending(parts: _Parts, troubles: ErrorLines, *, torn: bool) -> Iterator[Pars
     if gap:
         yield ParsedProblem("error", gap)
     if parts.ended:
-        crashed = troubles.last
+        crashed = troubles.last or troubles.step
         yield ParsedEnd(1 if crashed else 0, detail=crashed, inferred=True)
         return
     if parts.current:

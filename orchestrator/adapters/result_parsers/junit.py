@@ -58,6 +58,17 @@ _MOST_SUITES: Final = 100_000
 _MOST_TESTS: Final = 200_000
 """Maximum number of remembered tests, to detect those with several testcases."""
 _NOT_RUN: Final = {"notrun", "disabled", "skipped", "ignored"}
+_BAD: Final = {
+    "failed": TestOutcome.FAILED,
+    "failure": TestOutcome.FAILED,
+    "fail": TestOutcome.FAILED,
+    "error": TestOutcome.ERROR,
+    "broken": TestOutcome.ERROR,
+}
+"""Words of a testcase's attributes and properties for a failure without an element."""
+_VERDICTS: Final = {"outcome", "result", "status", "verdict"}
+"""Names of such properties."""
+_MOST_CONTRADICTIONS: Final = 20
 _PHASE = re.compile(r"failed on (setup|teardown) with \"?(.*?)\"?$", re.DOTALL)
 
 
@@ -97,6 +108,8 @@ class _OpenTestcase:
     earlier: list[TestOutcome] = field(default_factory=list)
     words: dict[TestOutcome, tuple[str, str, str]] = field(default_factory=dict)
     """Reason, message and text by outcome; the first of each."""
+    stated_failure: TestOutcome = TestOutcome.MISSING
+    """The failure that a property tells."""
 
     def add(self, tag: str, attributes: Mapping[str, str], text: str) -> None:
         """Read one child element, complete or truncated."""
@@ -111,10 +124,17 @@ class _OpenTestcase:
         self.outcomes.append(outcome)
         self.words.setdefault(outcome, _words(outcome, attributes.get("message", ""), text))
 
+    def add_property(self, attributes: Mapping[str, str]) -> None:
+        """Read one of its properties: some writers tell a failure only there."""
+        value = attributes.get("value", "").lower()
+        if attributes.get("name", "").lower() in _VERDICTS and value in _BAD:
+            self.stated_failure = max(self.stated_failure, _BAD[value])
+
     def parsed_test(self, nodeid: str, *, is_torn: bool) -> ParsedTest:
         """The test."""
         inside = TestOutcome.MISSING if is_torn else _state(self.attributes)
         outcome = max(self.outcomes, default=inside)
+        outcome = max(outcome, self.stated_failure, *map(_stated_failure, self.attributes.items()))
         reason, message, text = self.words.get(outcome, ("", "", ""))
         return ParsedTest(
             nodeid,
@@ -137,12 +157,18 @@ class _JunitReading:
         self._waiting: ParsedTest | None = None
         self._sums = _Sums()
         self._begun = ""
+        self._failures = 0
+        """Elements of failures and errors so far."""
+        self._before: list[int] = []
+        """As many at the beginning of each open suite."""
+        self._contradictions: list[str] = []
 
     def begin(self, event: Begin) -> Iterator[ParsedItem]:
         """Read the beginning of an element."""
         if not self._open and event.tag not in _SUITES:
             raise UnreadableError(f"it is XML, but not JUnit's: it begins with <{event.tag}>")
         if event.tag in _SUITES:
+            self._before.append(self._failures)
             yield from parsed_time(event.attributes.get("timestamp"))
             yield from self._begin_suite(event)
         elif event.tag == "testcase":
@@ -156,12 +182,18 @@ class _JunitReading:
         """Read the end of an element."""
         began = self._open.pop()
         parent = self._open[-1].tag if self._open else ""
-        if event.tag == "testcase" and self._case is not None:
+        self._failures += event.tag in ("error", "failure")
+        if event.tag in _SUITES:
+            yield from self._check_failures(began, self._failures - self._before.pop())
+        elif event.tag == "property" and self._case is not None:
+            self._case.add_property(began.attributes)
+        elif event.tag == "testcase" and self._case is not None:
             yield from self._tell(is_torn=False)
         elif self._case is not None and parent == "testcase":
             self._case.add(event.tag, began.attributes, event.text)
         elif parent in _SUITES and event.tag in ("error", "failure"):
             message = as_line(began.attributes.get("message")) or as_line(event.text)
+            self._contradictions.append(message)
             yield ParsedProblem("error", f"a whole suite went wrong: {message}")
 
     def tear(self, torn: Torn) -> Iterator[ParsedItem]:
@@ -179,7 +211,20 @@ class _JunitReading:
         """Yield the last testcase and the sums of the complete document."""
         if self._waiting is not None:
             yield self._waiting
-        yield from self._sums.statements(is_pytest=self._names.is_pytest)
+        for said in self._sums.statements(is_pytest=self._names.is_pytest):
+            if isinstance(said, ParsedEnd) and self._contradictions:
+                yield replace(said, exit_code=1, detail=self._contradictions[0])
+            else:
+                yield said
+
+    def _check_failures(self, suite: Begin, found: int) -> Iterator[ParsedItem]:
+        """Tell of a suite that counts more failures than it has, whatever is around it."""
+        told = [as_count(suite.attributes.get(name, "")) or 0 for name in ("failures", "errors")]
+        if sum(told) > found and len(self._contradictions) < _MOST_CONTRADICTIONS:
+            name = as_line(suite.attributes.get("name")) or suite.tag
+            text = f"{name} counts {sum(told)} failures and errors, and contains {found}"
+            self._contradictions.append(text)
+            yield ParsedProblem("error", text)
 
     def _begin_suite(self, event: Begin) -> Iterator[ParsedItem]:
         self._names.see_suite(event.attributes.get("name", ""))
@@ -198,6 +243,7 @@ class _JunitReading:
             return
         nodeid = self._names.nodeid(case.attributes, case.suite)
         test = case.parsed_test(nodeid, is_torn=is_torn)
+        self._failures += not case.outcomes and test.outcome in _EARLIER.values()
         self._sums.see_case(case.outcomes, test)
         before, self._waiting = self._waiting, test
         if before is None:
@@ -322,6 +368,14 @@ def _state(attributes: Mapping[str, str]) -> TestOutcome:
     """Return the outcome of an empty testcase: GoogleTest marks tests not run by attributes."""
     said = {attributes.get("status", "").lower(), attributes.get("result", "").lower()}
     return TestOutcome.SKIPPED if said & _NOT_RUN else TestOutcome.PASSED
+
+
+def _stated_failure(attribute: tuple[str, str]) -> TestOutcome:
+    """Return the failure that an attribute of a testcase tells, MISSING without one."""
+    name, value = attribute
+    return (
+        _BAD.get(value.lower(), TestOutcome.MISSING) if name in _VERDICTS else TestOutcome.MISSING
+    )
 
 
 def _words(outcome: TestOutcome, message: str, text: str) -> tuple[str, str, str]:

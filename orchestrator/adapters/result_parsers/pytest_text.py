@@ -16,6 +16,7 @@ from orchestrator.adapters.result_parsers.pytest_text_lines import PytestFooter
 from orchestrator.adapters.result_parsers.pytest_text_session import FATAL, WIDTH, PytestSession
 from orchestrator.adapters.result_parsers.text_lines import (
     Notes,
+    failed_step,
     head_lines,
     tail_lines,
     text_lines,
@@ -57,6 +58,7 @@ class PytestText:
         for line in text_lines(artifact, notes=notes, states=True):
             yield from reader.see(line)
             if reader.outside:
+                reader.step = reader.step or failed_step(line)
                 yield from remarks.see(line)
         yield from reader.finish()
         yield from notes.statements()
@@ -78,6 +80,8 @@ class _SessionReader:
         self._is_torn = False
         self._fatal = ""
         self._is_hung = False
+        self.step = ""
+        """The first line after which a step around pytest had failed."""
         self._refusal = ""
         """Text of pytest's error stream, which comes first if its output was buffered."""
 
@@ -112,11 +116,14 @@ class _SessionReader:
             return
         cause = ("hung" if self._is_hung else "crashed") if self._fatal else ""
         code = next((code for code in self._codes if code), 0) if self._codes else None
+        if self.step:
+            yield ParsedProblem("error", f"a step failed: {self.step}")
+            code = code or 1
         yield ParsedEnd(
             exit_code=None if self._fatal else code,
             duration_s=round(self._duration_s, 6) if self._codes else None,
             cause=cause,
-            detail=self._fatal,
+            detail=self._fatal or self.step,
         )
 
     def _refuse(self, footer: PytestFooter | None) -> Iterator[ParsedItem]:

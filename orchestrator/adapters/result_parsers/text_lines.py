@@ -30,16 +30,39 @@ _FAILURE_WORD = re.compile(r"^\s{0,12}error\s?[:!]\s{0,4}(?![-+]?[\d.])\S", re.I
 _DOCUMENTS = (".md", ".html", ".htm", ".xml", ".json", ".jsonl", ".yaml", ".yml", ".csv", ".rst")
 
 
+_FAILED_STEP = re.compile(
+    r"(?:\d{4}-\d\d-\d\dT[\d:.]{8,18}Z? ?)?(?P<said>"
+    r"g?make(?:\[\d{1,3}\])?: \*{3} "
+    r"|##\[error\]|::error(?: [^:\n]{0,500})?::"  # GitHub's
+    r"|(?:Error: )?Process completed with exit code [1-9]"
+    r"|ERROR: Job failed"  # GitLab's
+    r"|(?:FAIL|ERROR:?) Required test coverage of \S{1,20} not reached"
+    r"|(?:ERROR: )?Coverage failure: total of "
+    r"|(?:ERROR: )?Coverage for \w{1,20} \(\S{1,20}\) does not meet "  # nyc
+    r"|Jest: .{1,80} coverage threshold for .{1,80} not met"
+    r")"
+)
+
+
+def failed_step(line: str) -> str:
+    """Return the line where make, a CI system or a coverage limit says that a step failed."""
+    found = _FAILED_STEP.match(line)
+    return line[found.start("said") :].strip()[:MESSAGE_LIMIT] if found else ""
+
+
 @dataclass(slots=True)
 class ErrorLines:
     """Watches lines for tracebacks and error words."""
 
     last: str = ""
     """The last error line; the caller clears it once reported."""
+    step: str = ""
+    """The first line that says that a step failed."""
     _in_traceback: bool = False
 
     def see(self, line: str) -> None:
         """Note an error in the line."""
+        self.step = self.step or failed_step(line)
         if line.lstrip().startswith(_TRACEBACK):
             self._in_traceback = True
             self.last = self.last or "a traceback that does not end"

@@ -4,6 +4,8 @@ The environment's ``seatrial_overlay.pth`` runs this file at the start of each p
 Python. In pytest's own processes the recorder does it. Below a suite, only modules from the payload
 count, or installed ones where the payload is the subject: a test may start a program with a subject
 that it made itself.
+
+In the processes of a command it also reports, as failed checks, what its exit code hides.
 """
 # ruff: noqa: INP001, PTH120, PTH123 - no package; runs before each job's own code
 
@@ -12,7 +14,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from typing import Dict
+from typing import Any, Callable, Dict, Iterator, Optional
 
 _PROBLEMS = 20
 """Maximum number of modules that are named."""
@@ -60,6 +62,105 @@ def report(given: Dict[str, str]) -> None:
         os.close(file)
 
 
+_EXITED_WELL = (0, 5)
+"""Exit codes of pytest that a program may ignore: all passed, and none was there."""
+
+
+def _fail(check: str, reason: str) -> None:
+    """Append a failed check to $SEATRIAL_EVENTS."""
+    import json  # noqa: PLC0415 - few processes have one
+
+    line = {"check": check, "outcome": "failed", "reason": reason}
+    file = os.open(_GIVEN["SEATRIAL_EVENTS"], os.O_WRONLY | os.O_APPEND)
+    os.write(file, f"{json.dumps(line)}\n".encode("ascii"))
+    os.close(file)
+
+
+def _checked(leave: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """Return ``sys.exit`` or ``os._exit`` that reports codes of which the system keeps a 0."""
+
+    def checked(status: object = None) -> None:
+        if isinstance(status, int) and status and not status & 0xFF:
+            _fail("exit-code", f"{name}({status}) is exit code 0: the system keeps its last 8 bits")
+        leave(status)
+
+    return checked
+
+
+def _payload_sources() -> Iterator[str]:
+    """Yield the text of the code after ``-c``, and of each loaded module of the payload."""
+    with open("/proc/self/cmdline", "rb") as file:
+        words = file.read().decode("utf-8", "replace").split("\0")
+    if sys.argv[:1] == ["-c"] and "-c" in words:
+        yield words[words.index("-c") + 1]
+    root = os.path.realpath(_GIVEN["SEATRIAL_PAYLOAD"]) + os.sep
+    for module in list(sys.modules.values()):
+        loader = getattr(module, "__loader__", None)  # __main__ has no __file__ any more
+        path = os.path.realpath(str(getattr(module, "__file__", getattr(loader, "path", ""))))
+        if path.startswith(root) and path.endswith(".py") and os.path.isfile(path):  # noqa: PTH113
+            with open(path, "rb") as file:
+                yield file.read().decode("utf-8", "replace")
+
+
+def _report_assertions() -> None:
+    """Report a payload's assertions that an optimized Python left out."""
+    import ast  # noqa: PLC0415
+
+    for text in _payload_sources():
+        try:
+            nodes = ast.walk(ast.parse(text))
+        except (SyntaxError, ValueError):  # the file is another by now
+            continue
+        if any(isinstance(node, ast.Assert) for node in nodes):
+            fix = "run the command without -O and PYTHONOPTIMIZE"
+            _fail("assertions", f"Python runs optimized, so assertions are left out. Fix: {fix}")
+            return
+
+
+class _PytestFinder:
+    """Finds pytest, of which ``main`` then reports failures that its caller ignores."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any, _: object = None) -> Optional[Any]:  # noqa: ANN401
+        """Return the spec of the module with ``main``, None of any other."""
+        if name != "_pytest.config":
+            return None
+        from importlib.machinery import PathFinder  # noqa: PLC0415
+
+        spec = PathFinder.find_spec(name, path)
+        loader: Any = spec.loader if spec is not None else None
+        if loader is not None:
+            run = loader.exec_module
+
+            def exec_module(module: Any) -> None:  # noqa: ANN401
+                run(module)
+                module.main = _heeded(module.main)
+
+            loader.exec_module = exec_module
+        return spec
+
+
+def _heeded(main: Callable[..., Any]) -> Callable[..., Any]:
+    """Return pytest's ``main`` that reports a failure whose exit code the caller drops."""
+
+    def heeded(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401
+        code = main(*arguments, **named)
+        if code not in _EXITED_WELL and _is_dropped(sys._getframe(1)):  # noqa: SLF001
+            fix = "sys.exit(pytest.main(...))"
+            _fail("pytest", f"pytest.main ended with {int(code)}, which is ignored. Fix: {fix}")
+        return code
+
+    return heeded
+
+
+def _is_dropped(frame: Any) -> bool:  # noqa: ANN401
+    """Return whether a frame does nothing with the result of its present call."""
+    import dis  # noqa: PLC0415
+
+    later = (one for one in dis.get_instructions(frame.f_code) if one.offset > frame.f_lasti)
+    return next((one.opname for one in later), "") == "POP_TOP"
+
+
 def _variables() -> Dict[str, str]:
     """Return the agent's variables: this process's, or else those of the nearest one above it.
 
@@ -79,7 +180,13 @@ def _variables() -> Dict[str, str]:
     return dict(row.split("=", 1) for row in rows if row.startswith("SEATRIAL_") and "=" in row)
 
 
+_GIVEN = _variables()
 if vars(sys).setdefault("_seatrial_report", report) is report:  # Python reads a .pth twice
-    _GIVEN = _variables()
     if "SEATRIAL_SUBJECT_TOPS" in _GIVEN:
         atexit.register(report, _GIVEN)
+    if "SEATRIAL_EVENTS" in _GIVEN and "SEATRIAL_RECORDS" not in _GIVEN:
+        sys.exit = _checked(sys.exit, "sys.exit")
+        os._exit = _checked(os._exit, "os._exit")
+        sys.meta_path.insert(0, _PytestFinder)
+        if sys.flags.optimize:
+            atexit.register(_report_assertions)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import resource
 import shlex
 import sys
@@ -85,6 +86,34 @@ _TOOLS = frozenset((
 _COLLECTORS = ("python", "unittest", "doctest")
 """pytest's plugins that collect tests."""
 
+_VERBS = "accept|bless|generate|overwrite|regen|regenerate|rewrite|update|write"
+_NOUNS = "approvals|approved|baselines?|expectations?|expected|goldens?|references?|snapshots?"
+_WRITES = re.compile(
+    rf"(?:^|_)(?:(?:{_VERBS})_(?:\w+_)?(?:{_NOUNS})|(?:{_NOUNS})_(?:\w+_)?(?:{_VERBS}))(?:_|$)",
+    re.IGNORECASE,
+)
+"""Names of options and variables with which tests write their expectations."""
+_ANY_VALUE = re.compile(r"^(?!(?:0|false|no|none|never|off)$)")
+_FLAGS = re.compile(r"\b(?:create|fix|trim|update)\b")
+_WRITING = {
+    "accept": _ANY_VALUE,
+    "approvaltests_custom_reporter": _ANY_VALUE,
+    "arraydiff_generate_path": _ANY_VALUE,
+    "EXPECTTEST_ACCEPT": _ANY_VALUE,
+    "force_regen": _ANY_VALUE,
+    "inline_snapshot": _FLAGS,
+    "INLINE_SNAPSHOT_DEFAULT_FLAGS": _FLAGS,
+    "insta": re.compile(r"^(?:clear|record|update|update-new)$"),
+    "mpl_generate_hash_library": _ANY_VALUE,
+    "mpl_generate_path": _ANY_VALUE,
+    "regen_all": _ANY_VALUE,
+    "reset_image_cache": _ANY_VALUE,
+    "update_examples": _ANY_VALUE,
+}
+"""Such names that do not follow the pattern, with the values that write."""
+_WORDS = {"update_snapshots": "--snapshot-update"}
+"""Options of other names than their settings."""
+
 _STAND_IN = "stands for an optional dependency of the subject"
 _NOT_IN = "a function that is not in"
 _NOT_COMPARED = "not compared with the installed files: unreadable, or more than 40 MB in all"
@@ -146,7 +175,7 @@ class Prover:
         problems = [{"reason": reason, **problem._asdict()} for reason, problem in found[:20]]
         problems += [_wrong_subject(each) for each in compared.problems[:20]]
         problems += [_replaced(name) for name in _differences(self._code)[:20]]
-        problems += [_excluded_tests(word) for word in _idle_options(self._config)]
+        problems += [_excluded_tests(what) for what in _excluding_options(self._config)]
         self._tell_hooks(compared)
         line = {"record": "origins", "when": when, "worker": self._worker, "problems": problems}
         line["subject_modules"] = self._subject_modules()
@@ -262,16 +291,25 @@ def _replaced(name: str) -> Dict[str, str]:
     return {"reason": "forged_records", "module": name, "file": "", "what": text, "fix": fix}
 
 
-def _idle_options(config: pytest.Config) -> List[str]:
-    """Return the options under which tests are reported, or left out, without being run."""
+def _excluding_options(config: pytest.Config) -> Iterator[str]:
+    """Yield what is wrong with each option under which tests leave out what they would check."""
     names = {"setuponly": "--setup-only", "setupplan": "--setup-plan", "lf": "--last-failed"}
     names["collectonly"] = "--collect-only"
-    return [word for name, word in names.items() if config.getoption(name, False)]
+    for dest, word in names.items():
+        if config.getoption(dest, False):
+            yield f"{word}, which leaves tests or their bodies out"
+    options = vars(config.option)
+    for name, value in sorted({**os.environ, **options}.items()):
+        values = _WRITING.get(name) or (_ANY_VALUE if _WRITES.search(name) else None)
+        if value and values is not None and values.search(str(value).lower()):
+            word = _WORDS.get(name, f"--{name.replace('_', '-')}") if name in options else name
+            yield f"{word} ({value!s:.40}), which writes expectations instead of checking them"
 
 
-def _excluded_tests(word: str) -> Dict[str, str]:
-    text = f"pytest runs with {word}, which leaves tests or their bodies out"
-    fix = f"take {word} out of the job's arguments, addopts and PYTEST_ADDOPTS"
+def _excluded_tests(what: str) -> Dict[str, str]:
+    text = f"pytest runs with {what}"
+    word = what.split(",")[0].split(" ")[0]
+    fix = f"take {word} out of the job's arguments and variables, addopts and PYTEST_ADDOPTS"
     return {"reason": "wrong_pytest", "module": "pytest", "file": "", "what": text, "fix": fix}
 
 

@@ -61,7 +61,7 @@ class Door:
 
     def agree(self, address: str) -> str:
         """The path and query that the issuer sends the browser back to."""
-        answer = httpx.get(f"{address}&consent=1", trust_env=False)
+        answer = httpx.get(f"{address}&consent=1", trust_env=False, timeout=60)
         parts = urlsplit(answer.headers["location"])
         assert f"{parts.scheme}://{parts.netloc}{parts.path}" == f"https://{HOST}{CALLBACK}"
         return f"{parts.path}?{parts.query}"

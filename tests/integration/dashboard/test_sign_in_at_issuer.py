@@ -359,7 +359,9 @@ def test_signing_out_ends_both_sessions(door: Door) -> None:
     away = read_page(answer.text).one("a").get("href")
     assert away.startswith(f"{door.issuer.url}/end?")
     assert f'content="0;url={door.issuer.url}/end?' in answer.text
-    assert httpx.get(away, trust_env=False).headers["location"] == f"https://{HOST}/login"
+    assert (
+        httpx.get(away, trust_env=False, timeout=60).headers["location"] == f"https://{HOST}/login"
+    )
     assert door.api.database.stores.browser_sessions.list() == []
     assert door.client.get("/gates").is_redirect
 
@@ -370,7 +372,7 @@ def test_a_controller_that_was_restarted_meanwhile_redeems_as_the_issuer_wants_i
     """Its first question at the token endpoint is by the metadata, not by the default."""
     door.issuer.metadata = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
     asked = door.provider.authorize()
-    back = httpx.get(f"{asked.url}&consent=1", trust_env=False).headers["location"]
+    back = httpx.get(f"{asked.url}&consent=1", trust_env=False, timeout=60).headers["location"]
     restarted = OpenIdConnect(door.provider._settings, door.clock)
     found = restarted.identify(
         back, state=asked.state, nonce=asked.nonce, code_verifier=asked.code_verifier

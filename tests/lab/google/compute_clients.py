@@ -109,7 +109,7 @@ def delete(gce: Clients, name: str = "one", zone: str = Z) -> compute_v1.Operati
     return wait(gce, gce.InstancesClient.delete_unary(request), zone)
 
 
-def soon(seen: Callable[[], bool], within_s: float = 30.0) -> None:
+def soon(seen: Callable[[], bool], within_s: float = 120.0) -> None:
     until = time.monotonic() + within_s
     while not seen():
         assert time.monotonic() < until, "did not come about"

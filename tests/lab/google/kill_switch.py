@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from tests.e2e.home import eventually
 from tests.lab.google.tpu_rest import TpuRest
+from tests.ssh_hosts import free_port
 
 _LIMIT_S = 60.0
 
@@ -35,10 +35,10 @@ class KillSwitch:
 
     def is_up(self) -> bool:
         try:
-            urlopen(self._url, timeout=1).close()
+            urlopen(self._url, timeout=30).close()
         except HTTPError:
             return True  # it answers, and has nothing to get
-        except URLError:
+        except OSError:
             return False
         return True
 
@@ -56,9 +56,7 @@ def deployed(
         folder: Its working directory.
         environment: What else it is started with.
     """
-    with closing(socket.socket()) as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     command = [*container["command"], *container.get("args", ())]
     command[0] = sys.executable if command[0].startswith("python") else command[0]
     given = {one["name"]: one["value"] for one in container.get("env", ())}
@@ -84,4 +82,4 @@ def deployed(
             yield switch
         finally:
             process.kill()
-            process.wait(10)
+            process.wait(60)

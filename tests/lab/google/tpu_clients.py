@@ -58,7 +58,7 @@ def queued_state(tpu: tpu_v2.TpuClient) -> QueuedState:
     return tpu.get_queued_resource(name=QUEUED).state.state
 
 
-def soon(seen: Callable[[], bool], within_s: float = 30.0) -> None:
+def soon(seen: Callable[[], bool], within_s: float = 120.0) -> None:
     until = time.monotonic() + within_s
     while not seen():
         assert time.monotonic() < until, "did not come about"

@@ -242,11 +242,11 @@ def test_two_that_take_in_the_same_growth_at_once_scan_it_once():
         logs.meanwhile = lambda: None
         logs.data += b"three\n"
         other.start()
-        assert began.wait(10)
+        assert began.wait(60)
 
     logs.meanwhile = meanwhile
     first = logs.reader(index, size)
-    other.join(10)
+    other.join(60)
     assert (first.total, second[0].total) == (20, 21)
     assert logs.read_bytes == len(logs.data)
     check(first, logs.data[:size], 3)

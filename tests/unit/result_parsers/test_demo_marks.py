@@ -115,6 +115,13 @@ def test_marks_and_sum_that_disagree_are_an_error(tmp_path: Path, text: str) -> 
     assert said[-1].exit_code == 1
 
 
+def test_a_step_that_failed_after_a_good_sum_is_no_good_end(tmp_path: Path) -> None:
+    line = "##[error]Process completed with exit code 1."
+    said = _read(tmp_path, f"[PASS] a\nResults: 1/1 passed\n{line}\n")
+    assert said[-1] == ParsedEnd(1, detail=line)
+    assert line in _errors(said)
+
+
 def test_a_part_that_is_marked_twice_counts_as_the_worse(tmp_path: Path) -> None:
     said = _read(tmp_path, "[PASS] a\n[FAIL] a\n[PASS] a\nResults: 0/1 passed\n")
     assert [c.outcome for c in said if isinstance(c, ParsedCheck)] == ["passed", "failed"]

@@ -114,7 +114,67 @@ def test_a_failure_that_was_taken_out_is_seen(tmp_path):
     begin = REAL.index(b'<testcase classname="tests.test_all" name="test_bad"')
     end = REAL.index(b"</testcase>", begin) + len(b"</testcase>")
     said = read(tmp_path, REAL[:begin] + REAL[end:])
-    assert errors(said) == ["it says 14 failures, but it contains 13"]
+    assert errors(said) == [
+        "pytest counts 18 failures and errors, and contains 17",
+        "it says 14 failures, but it contains 13",
+    ]
+
+
+INNER = (
+    '<testsuites><testsuite name="a" tests="1"><testsuite name="b" {}>{}'
+    "</testsuite></testsuite></testsuites>"
+)
+CASE = '<testcase name="t"/>'
+PROPERTY = '<testcase name="t"><properties><property name="{}" value="{}"/></properties></testcase>'
+
+
+@pytest.mark.parametrize(
+    ("document", "detail"),
+    [
+        (INNER.format('failures="1"', CASE), "b counts 1 failures and errors, and contains 0"),
+        (INNER.format('errors="2"', CASE), "b counts 2 failures and errors, and contains 0"),
+        (INNER.format("", f"{CASE}<error message='no server'/>"), "no server"),
+        (
+            f'<testsuites failures="1"><testsuite tests="1">{CASE}</testsuite></testsuites>',
+            "testsuites counts 1 failures and errors, and contains 0",
+        ),
+    ],
+)
+def test_failures_that_no_testcase_has_are_told_and_end_the_job_badly(tmp_path, document, detail):
+    said = read(tmp_path, document)
+    assert [(end.exit_code, end.detail) for end in of_kind(said, ParsedEnd)] == [(1, detail)]
+    assert any(detail in message for message in errors(said))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        INNER.format('failures="1"', '<testcase name="t"><failure/></testcase>'),
+        INNER.format('failures="0"', '<testcase name="t"><flakyFailure/></testcase>'),
+        INNER.format('errors="1"', '<testcase name="t" status="error"/>'),
+        INNER.format('failures="1"', '<testcase name="t"><failure/><rerunFailure/></testcase>'),
+    ],
+)
+def test_sums_that_agree_with_the_testcases_are_no_alarm(tmp_path, document):
+    said = read(tmp_path, document)
+    assert [end.exit_code for end in of_kind(said, ParsedEnd)] == [None]
+    assert errors(said) == []
+
+
+@pytest.mark.parametrize(
+    ("case", "outcome"),
+    [
+        ('<testcase name="t" status="failed"/>', Outcome.FAILED),
+        ('<testcase name="t" status="run" result="completed"/>', Outcome.PASSED),
+        ('<testcase name="t" result="Error"/>', Outcome.ERROR),
+        (PROPERTY.format("outcome", "failed"), Outcome.FAILED),
+        (PROPERTY.format("reason", "failed"), Outcome.PASSED),
+        (PROPERTY.format("status", "200"), Outcome.PASSED),
+    ],
+)
+def test_a_failure_may_be_an_attribute_or_a_property(tmp_path, case, outcome):
+    said = read(tmp_path, f'<testsuite name="s">{case}</testsuite>')
+    assert [test.outcome for test in of_kind(said, ParsedTest)] == [outcome]
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,45 @@ def test_a_fallback_in_the_warnings_of_a_suite_does_not_degrade_it():
     assert any("fallback" in message for message in said.messages)
 
 
+GREEN = bar("test session starts") + "\nt/test_a.py .  [100%]\n" + bar("1 passed in 0.01s") + "\n"
+STAMP = "2026-03-01T10:00:00.1234567Z "
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "make: *** [Makefile:3: test] Error 1",
+        "make[2]: *** Waiting for unfinished jobs....",
+        f"{STAMP}##[error]Process completed with exit code 1.",
+        "Error: Process completed with exit code 2.",
+        "::error file=a.py,line=1::it is wrong",
+        "ERROR: Job failed: exit code 1",
+        "FAIL Required test coverage of 80% not reached. Total coverage: 50.00%",
+        "ERROR: Coverage failure: total of 50 is less than fail-under=80",
+    ],
+)
+def test_a_step_that_failed_below_a_green_session_is_no_good_end(tmp_path, line):
+    said = read(tmp_path, GREEN + line + "\n")
+    assert said.end.exit_code == 1
+    assert said.end.detail == line.removeprefix(STAMP)
+    assert f"a step failed: {line.removeprefix(STAMP)}" in said.messages
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "make: [Makefile:3: test] Error 1 (ignored)",
+        "make: Nothing to be done for 'all'.",
+        "Process completed with exit code 0.",
+        "Required test coverage of 80% reached. Total coverage: 90.00%",
+        'echo "::error::nothing"',
+    ],
+)
+def test_words_of_failures_that_are_none_are_no_alarm(tmp_path, line):
+    said = read(tmp_path, GREEN + line + "\n")
+    assert (said.end.exit_code, said.end.detail) == (0, "")
+
+
 @pytest.mark.parametrize("cut", range(0, 9_000, 997))
 def test_a_torn_log_tells_what_it_has(tmp_path, cut):
     raw = (GOLDEN / "nvidia_backend.txt").read_bytes()[: 800 + cut]
