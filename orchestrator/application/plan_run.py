@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 
+from orchestrator.application.cell.environment import expected_shipment, image_name
 from orchestrator.application.cell.flow_context import billed_minutes
 from orchestrator.application.cell.placing import places_of
 from orchestrator.application.context import Context
 from orchestrator.application.launch_run import LaunchOrder, check_order, find_payload, spec_of
 from orchestrator.application.machines import check_hosts
-from orchestrator.domain.budget import budget_warnings, why_price_is_needed
+from orchestrator.domain.budget import (
+    Budget,
+    BudgetUse,
+    Period,
+    budget_warnings,
+    why_price_is_needed,
+)
 from orchestrator.domain.cell import RunSpec, is_own_baseline
 from orchestrator.domain.launch_plan import Plan, PlannedCell, Shipment, cautions
-from orchestrator.domain.machine import NotOfferedError, ProviderError
+from orchestrator.domain.machine import (
+    ConfigError,
+    CredentialsError,
+    Extent,
+    NotOfferedError,
+    ProviderError,
+)
 from orchestrator.domain.manifest import Manifest, StoredPayload
 from orchestrator.domain.matrix import CellPlan, Matrix, unfit_jobs
 from orchestrator.domain.money import worst_usd
@@ -25,11 +37,12 @@ from orchestrator.domain.prices import (
     why_unpriced,
     without_old_prices,
 )
-from orchestrator.domain.quota import Demand, Headroom, Images, Quota, QuotaLevel, Quotas, headroom
-from orchestrator.domain.reuse_inputs import Prepared, platform_document
-from orchestrator.domain.torch_build import TorchBuild, cuda_warning, torch_build, torch_warning
+from orchestrator.domain.quota import Demand, Headroom, Quota, QuotaLevel, Quotas, headroom
+from orchestrator.domain.torch_build import TorchBuild, torch_build, torch_warning
+from orchestrator.domain.units import most_usd
 
 _UNPRICED = "no price is known at any of {} places, and {}: none is rented"
+_OVER = "one attempt may cost {} at its cheapest place, which does not fit"
 _TOO_OLD = "every price is {}, and {}: none is rented; " + REFRESH
 
 
@@ -37,8 +50,7 @@ OWN_BASELINE = (
     "the baseline is the subject itself, so benchmarks compare it with itself: that measures noise,"
     " and a gate takes it as no evidence for a performance budget"
 )
-_REMEMBERED = 200
-"""Number of attempts that are searched for the sizes of earlier uploads."""
+_NOTHING = Decimal(0)
 
 
 def plan_run(context: Context, order: LaunchOrder, *, with_hosts: bool = False) -> Plan:
@@ -54,21 +66,26 @@ def plan_run(context: Context, order: LaunchOrder, *, with_hosts: bool = False) 
     needed = why_price_is_needed(
         context.budgets, allow_unknown_price=matrix.limits.allow_unknown_price
     )
-    cells = tuple(_planned(context, plan, minutes, needed) for plan in plans)
+    uses = context.stores.leases.budget_uses(context.budgets, context.clock.now())
+    limits = [*_limit_of_run(matrix), *uses]
+    placed = [_within(_planned(context, plan, minutes, needed), minutes, limits) for plan in plans]
+    spec = spec_of(context, order, payload.manifest, matrix)
+    sent = _shipments(context, spec, payload.size_bytes, placed)
+    refused = {one.cell: one.refusal for one in sent}
+    cells = tuple(
+        one if one.note else replace(one, note=refused.get(one.cell.id, "")) for one in placed
+    )
     room = _headroom(context, cells, at_once=matrix.limits.max_parallel)
     age = price_age_warning((p for cell in cells for p in cell.places), context.clock.now())
-    builds = [_torch_build(context, cell, payload.manifest) for cell in cells]
+    builds = [_torch_build(cell, payload.manifest) for cell in cells]
     ends = cautions((plan.platform.provider for plan in plans), context.traits)
-    uses = context.stores.leases.budget_uses(context.budgets, context.clock.now())
     hosts = check_hosts(context, payload.manifest, plans) if with_hosts else ()
-    sent = _shipments(context, payload, order.subject_digest, plans)
     plan = Plan(payload.digest, matrix.limits.max_usd, cells, room, hosts=hosts, shipments=sent)
     warnings = (
         *budget_warnings(uses, plan.known_usd),
         *unfit_jobs(matrix, payload.manifest),
         age,
         torch_warning(builds),
-        *(cuda_warning(plan, payload.manifest.environment(plan.environment)) for plan in plans),
         *ends,
         _own_baseline(context, order, payload, matrix),
     )
@@ -86,44 +103,33 @@ def _own_baseline(
 
 
 def _shipments(
-    context: Context, payload: StoredPayload, wheel: str | None, plans: Iterable[CellPlan]
+    context: Context, spec: RunSpec, payload_bytes: int, cells: Iterable[PlannedCell]
 ) -> tuple[Shipment, ...]:
-    """Return the expected uploads to each cell's machine, by those to the newest similar cell."""
-    earlier = context.stores.reusable_results.newest_preparations(_REMEMBERED)
-    wheel_bytes = sum(map(len, context.blobs.open(wheel))) if wheel else 0
+    """Return the expected uploads; nothing is sent to this computer, or where there is no place."""
     return tuple(
-        _shipment(plan, payload, wheel_bytes, earlier)
-        for plan in plans
-        if plan.platform.provider != "local"
+        expected_shipment(
+            context,
+            spec,
+            one.cell,
+            payload_bytes=payload_bytes,
+            image=one.image,
+            is_rented=context.traits[one.cell.platform.provider].rented,
+        )
+        for one in cells
+        if one.cell.platform.provider != "local" and one.places
     )
 
 
-def _shipment(
-    plan: CellPlan, payload: StoredPayload, wheel_bytes: int, earlier: Iterable[Prepared]
-) -> Shipment:
-    environment = payload.manifest.environment(plan.environment)
-    platform = platform_document(plan.platform)
-    alike = (
-        one.shipped_bytes
-        for one in earlier
-        if one.ingredients.platform == platform
-        and one.ingredients.environment == plan.environment
-        and one.ingredients.product == payload.manifest.name
-    )
-    return Shipment(
-        plan.id,
-        payload.size_bytes,
-        wheel_bytes,
-        environment.pip if environment else (),
-        next(alike, None),
-        has_index=environment is not None and environment.index,
-    )
+def _limit_of_run(matrix: Matrix) -> Iterator[BudgetUse]:
+    if matrix.limits.max_usd is not None:
+        yield BudgetUse(Budget(Period.RUN, matrix.limits.max_usd), _NOTHING, _NOTHING)
 
 
 def _planned(context: Context, plan: CellPlan, minutes: float, needed: str) -> PlannedCell:
     """Plan one cell; `needed` says why a known price is needed, and is empty if none is."""
+    provider = context.provider(plan.platform.provider)
     try:
-        places = places_of(context.provider(plan.platform.provider), plan.platform)
+        places = places_of(provider, plan.platform)
     except NotOfferedError as error:
         return PlannedCell(plan, (), Decimal(0), str(error))
     except ProviderError as error:
@@ -140,18 +146,30 @@ def _planned(context: Context, plan: CellPlan, minutes: float, needed: str) -> P
         )
         return PlannedCell(plan, places, None, note)
     told = known and (len(known) == len(worst) or needed)
-    return PlannedCell(plan, places, max(known) if told else None)
+    try:
+        image, note = image_name(provider, plan.platform, places[0]) if places else "", ""
+    except (ConfigError, CredentialsError) as error:
+        image, note = "", str(error) if error.extent is Extent.PROJECT else ""
+    except ProviderError:  # a launch asks again
+        image, note = "", ""
+    return PlannedCell(plan, places, max(known) if told else None, note, image)
 
 
-def _torch_build(context: Context, planned: PlannedCell, manifest: Manifest) -> TorchBuild:
+def _within(planned: PlannedCell, minutes: float, limits: Iterable[BudgetUse]) -> PlannedCell:
+    """Return the cell with a note if even its cheapest place is above a limit."""
+    amounts = [worst_usd(place, minutes) or _NOTHING for place in planned.places]
+    cheapest = min(amounts, default=_NOTHING)
+    over = [use for use in limits if cheapest > use.budget.limit_usd - use.settled_usd]
+    if planned.note or not over:
+        return planned
+    note = f"{_OVER.format(most_usd(cheapest))} {over[0]}"
+    return replace(planned, note=note)
+
+
+def _torch_build(planned: PlannedCell, manifest: Manifest) -> TorchBuild:
     """Return the torch build at the cell's first place; unknown where the provider does not say."""
-    plan, image = planned.cell, ""
-    provider = context.provider(plan.platform.provider)
-    if planned.places and isinstance(provider, Images):
-        with suppress(ProviderError):  # a launch says what is wrong with the image
-            image = provider.image(plan.platform, planned.places[0]).name
-    environment = manifest.environment(plan.environment)
-    return torch_build(plan.id, image, environment.pip if environment else ())
+    environment = manifest.environment(planned.cell.environment)
+    return torch_build(planned.cell.id, planned.image, environment.pip if environment else ())
 
 
 def _headroom(
@@ -179,5 +197,5 @@ def _headroom(
 def _unreadable(cell: PlannedCell) -> Demand:
     """Return demands on quotas that the provider cannot read."""
     place, provider = cell.places[0], cell.cell.platform.provider
-    quota = Quota(provider, place.region or place.name, "", "its quotas", "machine")
+    quota = Quota(provider, place.region or place.name, "", "quotas", "machine")
     return Demand(quota, 1)

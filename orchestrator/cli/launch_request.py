@@ -30,7 +30,7 @@ from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import GitSource, Matrix, Platform
 from orchestrator.domain.schedule import SubjectKind, SubjectSelector
-from orchestrator.domain.units import plural, size, usd
+from orchestrator.domain.units import most_usd, plural, size
 
 _TESTS_SHOWN = 3
 
@@ -51,7 +51,7 @@ def ask(session: Session, plan: Plan, *, yes: bool) -> None:
     names = ", ".join(one_line(cell.cell.id) for cell in rented)
     if not session.is_interactive:
         raise CliError(
-            f"{names} would be rented, for at most {usd(plan.worst_usd)} an attempt,"
+            f"{names} would be rented, for at most {most_usd(plan.worst_usd)} an attempt,"
             " and there is no terminal to ask on: say -y to agree. Nothing was launched."
         )
     if not is_confirmed(f"Rent {plural(len(rented), 'machine')}?"):

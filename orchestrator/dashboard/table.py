@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol
 from orchestrator.dashboard.charts import Picture
 from orchestrator.dashboard.labels import ago, cut, share, visible
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.units import duration, number, usd, utc
+from orchestrator.domain.units import duration, most_usd, number, usd, utc
 from orchestrator.domain.vocabulary import term
 
 Plain = str | int | float | bool | None | Mapping[str, "Plain"] | Sequence["Plain"]
@@ -194,6 +194,8 @@ class Usd:
     amount: Decimal | None
     href: str = ""
     is_loud: bool = False
+    is_most: bool = False
+    """Whether it is a maximum, which is rounded up."""
 
     def plain(self) -> Plain:
         """The amount as decimal text, as in the API."""
@@ -201,7 +203,7 @@ class Usd:
 
     def text(self) -> str:
         """The rounded amount: ``$1.20``."""
-        return usd(self.amount)
+        return most_usd(self.amount) if self.is_most else usd(self.amount)
 
 
 @dataclass(frozen=True, slots=True)

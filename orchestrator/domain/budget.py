@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 
-from orchestrator.domain.units import usd
+from orchestrator.domain.units import most_usd, price, usd
 
 WARN_AT = (50, 80, 100)
 """Per cent of a budget at which a notification is sent."""
@@ -76,8 +76,8 @@ class BudgetUse:
     def __str__(self) -> str:
         budget = self.budget
         return (
-            f"the {budget.period}'s budget, {budget.setting} of {usd(budget.limit_usd)}: "
-            f"{usd(self.settled_usd)} spent, {usd(self.reserved_usd)} reserved"
+            f"the {budget.period}'s budget, {budget.setting} of {price(budget.limit_usd)}: "
+            f"{usd(self.settled_usd)} spent, {most_usd(self.reserved_usd)} reserved"
         )
 
 
@@ -99,8 +99,8 @@ def budget_warnings(uses: Iterable[BudgetUse], worst_usd: Decimal = Decimal(0)) 
     for use in uses:
         if use.left_usd < worst_usd:
             told.append(
-                f"{use}; one attempt of every cell may cost {usd(worst_usd)}: what does not fit "
-                "when its turn comes is not rented"
+                f"{use}; one attempt of every cell may cost {most_usd(worst_usd)}: what does not "
+                "fit when its turn comes is not rented"
             )
         elif use.warn_percent:
             told.append(f"{use}: {use.warn_percent} % or more is used")

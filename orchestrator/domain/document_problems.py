@@ -52,10 +52,15 @@ class InvalidDocumentError(ValueError):
         return "\n".join(f"{self.name}: {problem}" for problem in self.problems)
 
 
+SUCH_AS = "such_as"
+"""In a field's metadata: a valid value, for the message about one of another type."""
+
+
 def nearest(name: str, valid: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` for the closest valid name, or the valid names."""
     names = sorted(valid)
-    close = difflib.get_close_matches(name, names, n=5, cutoff=0.5)
+    close = [one for one in names if one.lower() == name.lower()]
+    close += difflib.get_close_matches(name, names, n=5, cutoff=0.5)
     if close:
         # Transposed letters are the most common typo.
         best = next((one for one in close if sorted(one) == sorted(name)), close[0])

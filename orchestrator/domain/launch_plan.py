@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 from orchestrator.domain.machine import Place, ProviderTraits
-from orchestrator.domain.matrix import CellPlan
+from orchestrator.domain.matrix import GIGABYTE, CellPlan
 from orchestrator.domain.quota import Headroom
-from orchestrator.domain.units import plural, price, size, usd
+from orchestrator.domain.units import most_usd, plural, price, size
 
-SHIPPED_LIMIT_BYTES = 3 * 1024**3
-"""Maximum size of all wheels of one environment: they are uploaded while the machine is billed."""
+SHIPPED_LIMIT_BYTES = 3 * GIGABYTE
+"""`limits.max_shipped_gb`, where a matrix does not say it."""
 _NAMED = 4
+
+
+def over_limit(size_bytes: int, limit_bytes: int) -> str:
+    """Return why so much is not sent to a machine, and what to do."""
+    return (
+        f"{size(size_bytes)} are more than limits.max_shipped_gb of {size(limit_bytes)}: they "
+        "would be sent while the machine is billed; name a build without CUDA where the machine "
+        "has no GPU, let the machine install from its own index (`index = true` in the "
+        "environment), or raise the limit"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +39,9 @@ class PlannedCell:
     None if no price is known, or if it may go where none is.
     """
     note: str = ""
-    """The provider's message where it offers no place."""
+    """Why no machine is rented for it, such as the provider's message; empty if one may be."""
+    image: str = ""
+    """The name of the image at its first place; empty if it is unknown."""
 
     @property
     def is_offered(self) -> bool:
@@ -69,29 +81,46 @@ class Shipment:
     packages: tuple[str, ...]
     """Requirements of its environment; what the machine has of them is not sent."""
     packages_bytes: int | None
-    """Bytes of packages that the newest attempt on such a platform was sent.
-
-    None before the first.
-    """
+    """Bytes of the packages' wheels, as far as they are known; None if nothing is known."""
     has_index: bool = False
     """Whether the machine may install them from its own index instead."""
+    files: int = 0
+    """Number of the packages' wheels."""
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    """Packages whose size or needs are unknown, with the reason."""
+    machine: str = ""
+    """The Python that the packages are for: of its last machine, or as assumed."""
+    image: str = ""
+    """The image of the machine; empty if it is unknown."""
+    refusal: str = ""
+    """Why no machine is rented for this; empty if one is."""
 
     @property
     def sentence(self) -> str:
-        """The upload in words: content, size, and source."""
+        """The upload in words: files, size, and source."""
+        files = 1 + bool(self.wheel_bytes) + self.files
+        known = self.payload_bytes + self.wheel_bytes + (self.packages_bytes or 0)
         parts = [f"payload {size(self.payload_bytes)}"]
         if self.wheel_bytes:
             parts.append(f"wheel {size(self.wheel_bytes)}")
-        if self.packages:
-            named = ", ".join(self.packages[:_NAMED]) + ("..." if self.packages[_NAMED:] else "")
-            much = (
-                f"unknown before its first machine, {size(SHIPPED_LIMIT_BYTES)} at most"
-                if self.packages_bytes is None
-                else f"{size(self.packages_bytes)} the last time"
-            )
-            where = "or from the machine's index" if self.has_index else "from the controller"
-            parts.append(f"what the machine lacks of {named}: {much}, {where}")
-        return "; ".join(parts)
+        if self.files:
+            packages = f"{plural(self.files, 'package')} {size(self.packages_bytes or 0)}"
+            parts.append(f"{packages} ({_some(self.packages)})" if self.packages else packages)
+        where = "or the packages from the machine's own index" if self.has_index else ""
+        told = [
+            f"{plural(files, 'file')}, {size(known)}: {', '.join(parts)}, from the controller",
+            *filter(None, [where, self.machine and f"reckoned for {self.machine}"]),
+        ]
+        if self.unknown:
+            reason = next(iter(self.unknown.values()))
+            told.append(f"beside it an unknown size: {_some(list(self.unknown))} ({reason})")
+        if self.image:
+            told.append(f"all else is in the image {self.image}")
+        return "; ".join(told)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMED]) + ("..." if names[_NAMED:] else "")
 
 
 def shipments_in_words(shipments: Iterable[Shipment]) -> list[str]:
@@ -149,8 +178,8 @@ def totals(cells: int, jobs: int, worst_usd: Decimal | None, max_usd: Decimal | 
 
     ``5 cells, 25 jobs, at most $4.02 an attempt (limit $12.00)``; a cost of None is unknown.
     """
-    limit = f" (limit {usd(max_usd)})" if max_usd is not None else ""
-    cost = "free" if worst_usd == 0 else f"at most {usd(worst_usd)} an attempt{limit}"
+    limit = f" (limit {price(max_usd)})" if max_usd is not None else ""
+    cost = "free" if worst_usd == 0 else f"at most {most_usd(worst_usd)} an attempt{limit}"
     return f"{plural(cells, 'cell')}, {plural(jobs, 'job')}, {cost}"
 
 
@@ -162,8 +191,8 @@ def limit_warning(known_usd: Decimal, max_usd: Decimal | None) -> str:
     if max_usd is None or known_usd <= max_usd:
         return ""
     return (
-        f"limits.max_usd of {usd(max_usd)} does not cover one attempt of every cell"
-        f" ({usd(known_usd)}): what does not fit when its turn comes is not rented"
+        f"limits.max_usd of {price(max_usd)} does not cover one attempt of every cell"
+        f" ({most_usd(known_usd)}): what does not fit when its turn comes is not rented"
     )
 
 

@@ -134,13 +134,13 @@ class PlatformError(ConfigError):
 def platform_problems(
     platform: Platform, readers: Iterable[Callable[[Platform], object]]
 ) -> tuple[Problem, ...]:
-    """Yield the first PlatformError of each reader of the platform's keys."""
-    found: list[Problem] = []
+    """Return the first PlatformError of each reader of the platform's keys, each once."""
+    found: dict[Problem, None] = {}
     for read in readers:
         try:
             read(platform)
         except PlatformError as error:
-            found.append(error.problem)
+            found[error.problem] = None
     return tuple(found)
 
 

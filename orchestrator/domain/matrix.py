@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Literal
 
 from orchestrator.domain.accelerators import INSTANCE_DEVICES
+from orchestrator.domain.document_problems import SUCH_AS
 from orchestrator.domain.limits import STRICT
 from orchestrator.domain.manifest import CAPABILITY, Job, Manifest
 
@@ -158,7 +159,7 @@ class Baseline:
     """Minimum pairs of every benchmark."""
     max_pairs: int = 160
     """Maximum pairs of every benchmark."""
-    precision: str = "0.6%"
+    precision: str = field(default="0.6%", metadata={SUCH_AS: "0.6%"})
     """Pairing ends once the confidence interval of every ratio is this narrow."""
 
     @property
@@ -182,6 +183,9 @@ BASELINE_SOURCES = ("package", "wheel", "git", "payload")
 _PERCENT = re.compile(r"(\d{1,2}(?:\.\d{1,4})?) ?%")
 
 
+GIGABYTE = 10**9
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Limits of a run: money, time and machines."""
@@ -198,6 +202,13 @@ class Limits:
     """Further attempts after an infrastructure fault."""
     allow_unknown_price: bool = False
     """Whether machines without a known price, or with one older than 90 days, may be rented."""
+    max_shipped_gb: float = 3.0
+    """Maximum size of the packages that a machine is sent, in GB (10^9 bytes)."""
+
+    @property
+    def max_shipped_bytes(self) -> int:
+        """The same in bytes."""
+        return int(self.max_shipped_gb * GIGABYTE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from orchestrator.domain.commit import url_fault
 from orchestrator.domain.document_problems import Path, Problem, nearest
-from orchestrator.domain.machine import ConfigError, ProviderTraits
+from orchestrator.domain.machine import PlatformError, ProviderTraits, platform_problems
 from orchestrator.domain.manifest import IDENTIFIER, Manifest, unknown_environment
 from orchestrator.domain.matrix import (
     ANY,
@@ -33,6 +33,8 @@ from orchestrator.domain.matrix import (
 FEWEST_PAIRS = 4
 """Minimum pairs for an estimate of a ratio's variance."""
 MOST_PAIRS = 1_000
+MOST_MINUTES = 30 * 24 * 60
+MOST_RETRIES = 100
 
 
 def check_matrix(
@@ -40,6 +42,7 @@ def check_matrix(
 ) -> tuple[Problem, ...]:
     """Return every error in the matrix, given the payload and the providers."""
     found = [
+        *_name_problems(matrix),
         *_platform_list_problems(matrix, providers),
         *_environment_problems(matrix, manifest),
         *_job_problems(matrix, manifest),
@@ -49,6 +52,11 @@ def check_matrix(
         *_secret_problems(matrix, manifest),
     ]
     return tuple(found)
+
+
+def _name_problems(matrix: Matrix) -> Iterator[Problem]:
+    if not matrix.metadata.name.strip():
+        yield Problem(("metadata", "name"), "must not be empty")
 
 
 def _platform_list_problems(
@@ -71,8 +79,20 @@ def _platform_list_problems(
             yield Problem((*path, "provider"), f"there is no provider {platform.provider!r}{hint}")
         else:
             yield from _provider_problems(platform, providers[platform.provider], path)
+        yield from _value_problems(platform, path)
         if platform.expect is not None:
             yield from _expect_problems(platform.expect, platform.provider, (*path, "expect"))
+
+
+def _value_problems(platform: Platform, path: Path) -> Iterator[Problem]:
+    """Yield what no provider takes: a value that occurs twice in a list, and no accelerator."""
+    for f in fields(platform):
+        value = getattr(platform, f.name)
+        for position, one in enumerate(value if isinstance(value, tuple) else ()):
+            if isinstance(one, str) and f.name != "environments" and one in value[:position]:
+                yield Problem((*path, f.name, position), f"{one!r} occurs twice")
+    if platform.accelerator is not None and platform.accelerator.count < 1:
+        yield Problem((*path, "accelerator", "count"), "must be at least 1")
 
 
 def _expect_problems(expect: ExpectedHardware, provider: str, path: Path) -> Iterator[Problem]:
@@ -129,10 +149,12 @@ def _connection_problems(
     if traits.rented and platform.connect != "private":
         message = "a bastion leads to private addresses: write `connect: private` beside it"
         yield Problem((*path, "bastion"), message)
-    try:
-        checked_host(platform.bastion, at="bastion")
-    except ConfigError as error:
-        yield Problem((*path, "bastion"), str(error))
+    for problem in platform_problems(platform, [_bastion]):
+        yield Problem((*path, *problem.path), problem.message)
+
+
+def _bastion(platform: Platform) -> Host | None:
+    return checked_host(platform.bastion, path=("bastion",)) if platform.bastion else None
 
 
 def _environment_problems(matrix: Matrix, manifest: Manifest) -> Iterator[Problem]:
@@ -231,12 +253,15 @@ def _limit_problems(matrix: Matrix, providers: Mapping[str, ProviderTraits]) -> 
         yield Problem(("limits",), f"max_usd is required, because {', '.join(rented)} costs money")
     if limits.max_usd is not None and limits.max_usd <= 0:
         yield Problem(("limits", "max_usd"), "must be more than 0")
-    if limits.max_minutes <= 0:
-        yield Problem(("limits", "max_minutes"), "must be more than 0")
+    if not 0 < limits.max_minutes <= MOST_MINUTES:
+        message = f"must be more than 0 and at most {MOST_MINUTES}, which is 30 days"
+        yield Problem(("limits", "max_minutes"), message)
     if limits.max_parallel < 1:
         yield Problem(("limits", "max_parallel"), "must be at least 1")
-    if limits.infra_retries < 0:
-        yield Problem(("limits", "infra_retries"), "must not be negative")
+    if limits.max_shipped_gb <= 0:
+        yield Problem(("limits", "max_shipped_gb"), "must be more than 0")
+    if not 0 <= limits.infra_retries <= MOST_RETRIES:
+        yield Problem(("limits", "infra_retries"), f"must be from 0 to {MOST_RETRIES}")
 
 
 def _subject_problems(subject: Subject) -> Iterator[Problem]:
@@ -301,44 +326,55 @@ def _secret_problems(matrix: Matrix, manifest: Manifest) -> Iterator[Problem]:
                 yield Problem(("secrets",), f"job {job.id!r} needs the secret {name!r}")
 
 
-def checked_host(host: Host, *, at: str) -> Host:
-    """Return the host with its values stripped. Raises ConfigError, naming the field below `at`."""
-    address = _host_text(host.address, at=f"{at}.address")
-    user = _host_text(host.user, at=f"{at}.user")
+def checked_host(host: Host, *, path: Path) -> Host:
+    """Return the host with its values stripped. Raises PlatformError.
+
+    `path` is that of the host in its platform.
+    """
+    address = _host_word(host.address, (*path, "address"))
+    user = _host_word(host.user, (*path, "user"))
     if not 0 < host.port < 65536:
-        raise ConfigError(f"{at}.port: {host.port!r} is no port number")
-    key_file = _file_name(host.key_file, at=f"{at}.key_file")
-    host_key = _host_key(host.host_key, at=f"{at}.host_key")
+        raise PlatformError((*path, "port"), f"{host.port!r} is no port number from 1 to 65535")
+    key_file = _file_name(host.key_file, (*path, "key_file"))
+    host_key = _host_key(host.host_key, (*path, "host_key"))
     return replace(host, address=address, user=user, key_file=key_file, host_key=host_key)
 
 
-def _host_text(value: str, *, at: str) -> str:
+def _host_text(value: str, path: Path) -> str:
     if not value.strip():
-        raise ConfigError(f"{at}: missing")
+        raise PlatformError(path, "must not be empty")
     if not value.isprintable():
-        raise ConfigError(f"{at}: holds characters that cannot be printed")
+        raise PlatformError(path, "holds characters that cannot be printed")
     return value.strip()
 
 
-def _file_name(value: str, *, at: str) -> str:
-    name = _host_text(value, at=at)
+def _host_word(value: str, path: Path) -> str:
+    word = _host_text(value, path)
+    if len(word.split()) > 1:
+        raise PlatformError(path, f"{value!r} must not have spaces")
+    return word
+
+
+def _file_name(value: str, path: Path) -> str:
+    name = _host_text(value, path)
     if PurePosixPath(name).name != name or name == "..":
-        raise ConfigError(
-            f"{at}: {name!r} is not a bare file name; the key lies in the controller's keys folder"
+        raise PlatformError(
+            path, f"{name!r} is not a bare file name; the key lies in the controller's keys folder"
         )
     return name
 
 
-def _host_key(value: str, *, at: str) -> str:
-    words = _host_text(value, at=at).split()
+def _host_key(value: str, path: Path) -> str:
+    words = _host_text(value, path).split()
     try:
         kind, blob = words[0], base64.b64decode(words[1], validate=True)
     except (IndexError, binascii.Error):
         kind, blob = words[0], b""
     name = kind.encode()
     if not blob.startswith(len(name).to_bytes(4, "big") + name):
-        raise ConfigError(
-            f"{at}: not a public host key; write it as known_hosts has it, for example "
-            "`ssh-ed25519 AAAA...` (ssh-keyscan shows it; compare it on the host's own console)"
+        raise PlatformError(
+            path,
+            "not a public host key: write what `cat /etc/ssh/ssh_host_ed25519_key.pub` prints on "
+            "the host's own console, for example `ssh-ed25519 AAAA...`",
         )
     return f"{kind} {words[1]}"

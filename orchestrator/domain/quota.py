@@ -19,7 +19,10 @@ class Quota:
     scope: str
     """A region, a zone, or the project's name."""
     code: str
-    """The code for a request of more: ``L-3819A6DF``, ``NVIDIA_L4_GPUS``."""
+    """The code for a request of more: ``L-3819A6DF``, ``NVIDIA_L4_GPUS``.
+
+    Empty if the provider could not say which quotas a machine uses.
+    """
     name: str
     """Display name: ``G/VT spot``."""
     unit: str
@@ -77,6 +80,8 @@ class Headroom:
     def sentence(self) -> str:
         """Describe the headroom, with what to request."""
         quota, level = self.quota, self.level
+        if not quota.code:
+            return f"quotas in {quota.scope} cannot be read: {level.why_unknown}"
         need = f"needs {self.needed} {quota.unit} of {quota.name} in {quota.scope}"
         if level.limit is None or level.used is None:
             return f"{need}, unknown how much is free: {level.why_unknown or 'it was not told'}"

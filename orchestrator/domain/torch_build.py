@@ -6,14 +6,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from orchestrator.domain.attestation import Device
-from orchestrator.domain.manifest import Environment
-from orchestrator.domain.matrix import CellPlan
+from orchestrator.domain.matrix import Platform
 
 _TORCH_IN_IMAGE = re.compile(r"pytorch[ -](\d+)[.-](\d+)", re.IGNORECASE)
 _CUDA_IN_IMAGE = re.compile(r"-cu(\d{2})(\d)\b")
 _TORCH_IN_REQUIREMENT = re.compile(r"torch\s*(?:~=|==)\s*(\d+)\.(\d+)")
-_TORCH = re.compile(r"torch(?![\w-])", re.IGNORECASE)
+_NAMED = 3
 _PAGES = "https://download.pytorch.org/whl/"
 _PIN = (
     "their results are not comparable. Name images with the same one by `image:` in the platforms,"
@@ -59,48 +57,36 @@ def torch_build(cell: str, image: str, requirements: Iterable[str]) -> TorchBuil
     return TorchBuild(cell, "")
 
 
-def cuda_warning(cell: CellPlan, environment: Environment | None) -> str:
-    """Return a warning if a machine without an NVIDIA GPU would be sent CUDA; else empty.
+_CUDA_PACKAGE = re.compile(r"nvidia-(cu|nccl|nv)[\w-]*|triton|pytorch-triton")
+
+
+def has_no_nvidia(platform: Platform) -> bool:
+    """Whether the platform asks for a machine with another accelerator than an NVIDIA GPU."""
+    other = platform.accelerator is not None and platform.accelerator.vendor != "nvidia"
+    return other or platform.accelerator_type is not None
+
+
+def cuda_refusal(packages: Mapping[str, str], where: str) -> str:
+    """Return why packages are not sent to a machine without an NVIDIA GPU; empty without CUDA.
 
     torch's Linux build on PyPI requires NVIDIA's libraries on every machine.
-    """
-    platform = cell.platform
-    accelerator = platform.accelerator
-    has_other = platform.accelerator_type is not None or (
-        accelerator is not None and accelerator.vendor != "nvidia"
-    )
-    if environment is None or not has_other:
-        return ""
-    asked = [text for text in environment.pip if _TORCH.match(text) and "+" not in text]
-    if not asked or any(_PAGES in link for link in environment.find_links):
-        return ""
-    is_tpu = accelerator is None or accelerator.vendor == "google"
-    page = f"{_PAGES}cpu/torch/" if is_tpu else f"the page of its own build below {_PAGES}"
-    return (
-        f"{cell.id}: {asked[0]} of the environment {cell.environment!r} is PyPI's build for CUDA: "
-        "4 GB are sent to a machine without an NVIDIA GPU while it costs; name in the "
-        f"environment's find_links {page}"
-    )
-
-
-_CUDA_PACKAGE = re.compile(r"nvidia-(cu|nccl|nv)[\w-]*")
-
-
-def cuda_refusal(packages: Mapping[str, str], devices: Iterable[Device]) -> str:
-    """Return why packages are not sent to a rented machine; empty if they may be sent.
 
     Args:
-        packages: Those that would be sent, by canonical name.
-        devices: The machine's accelerators.
+        packages: Versions of those that would be sent, by canonical name.
+        where: The machine, for a person.
     """
-    libraries = sorted(name for name in packages if _CUDA_PACKAGE.fullmatch(name))
-    if not libraries or any(device.vendor == "nvidia" for device in devices):
+    cuda = [name for name in packages if _CUDA_PACKAGE.fullmatch(name)]
+    cuda += [name for name in ("torch",) if "+cu" in packages.get(name, "")]
+    if not cuda:
         return ""
-    more = f" and {len(libraries) - 1} more" if len(libraries) > 1 else ""
+    told = ", ".join(f"{name} {packages[name]}" for name in sorted(cuda)[:_NAMED])
+    more = f" and {len(cuda) - _NAMED} more" if len(cuda) > _NAMED else ""
+    version = packages.get("torch", "").partition("+")[0]
+    pin = f", or pin torch=={version}+cpu" if version else ""
     return (
-        f"the environment's packages include CUDA ({libraries[0]}{more}), and the machine has no "
-        "NVIDIA GPU: they are not sent while it costs. Name torch's build for the machine in the "
-        f"environment's find_links ({_PAGES}cpu/torch/ without a GPU)"
+        f"the environment's packages include CUDA ({told}{more}), and {where} has no NVIDIA GPU: "
+        "they are not sent while it costs. Name torch's build for the machine in the "
+        f"environment's find_links ({_PAGES}cpu/torch/ without a GPU{pin})"
     )
 
 

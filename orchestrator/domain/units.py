@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 
 _MINUTE_S = 60
 _HOUR_S = 3600
+_CENT = Decimal("0.01")
 _PRICE_DECIMALS = 5
 _PRICE_DIGITS = 4
 """Minimum significant digits: a GB of disk costs $0.000137 an hour."""
@@ -53,9 +54,17 @@ def usd(amount: Decimal | None) -> str:
     """Format ``$1.20``; amounts below a cent keep their digits."""
     if amount is None:
         return "unknown"
-    if 0 < amount < Decimal("0.01"):
+    if 0 < amount < _CENT:
         return f"${amount:.4f}"
     return f"${amount:.2f}"
+
+
+def most_usd(amount: Decimal | None) -> str:
+    """Format a maximum as `usd` does, rounded up: it is never below the amount."""
+    if amount is None:
+        return "unknown"
+    step = _CENT / 100 if 0 < amount < _CENT else _CENT
+    return usd(amount.quantize(step, ROUND_CEILING))
 
 
 def percent(share: Fraction | Decimal | float) -> str:
@@ -131,10 +140,11 @@ def cents_of_cents(amount: Decimal) -> str:
 
 
 def price(amount: Decimal | None) -> str:
-    """Format a price, ``$1.006``, with two decimals or more; quotients are rounded."""
+    """Format a price or a limit, ``$1.006``: two decimals or more, quotients rounded up."""
     if amount is None:
         return "unknown"
     # A quotient (a month's price by its hours) has meaningless digits: round it.
     digits = max(_PRICE_DECIMALS, _PRICE_DIGITS - amount.adjusted() - 1) if amount else 0
-    decimals = len(format(round(amount, digits).normalize(), "f").partition(".")[2])
-    return f"${amount:.{max(2, decimals)}f}"
+    rounded = amount.quantize(Decimal(1).scaleb(-digits), ROUND_CEILING)
+    decimals = len(format(rounded.normalize(), "f").partition(".")[2])
+    return f"${rounded:.{max(2, decimals)}f}"

@@ -24,7 +24,6 @@ DEFAULT_FAMILIES = (
 )
 """With NVIDIA's driver and torch, the first that is not deprecated. Families of driver 570 are
 deprecated since 2026-04-13; images without torch (``common-*``) are none of them."""
-_KEYS = frozenset({"family", "name", "project", "user"})
 _DRIVER_INSIDE = re.compile(r"-nvidia-\d+")
 _UNUSABLE = frozenset({"OBSOLETE", "DELETED"})
 
@@ -57,12 +56,6 @@ class GcpImages:
 
     def resolve(self, values: Mapping[str, str | tuple[str, ...]]) -> ResolvedImage:
         """Return the image of a platform's `image`. Raises ConfigError if none is available."""
-        unknown = sorted(set(values) - _KEYS)
-        if unknown:
-            raise ConfigError(
-                f"image: {unknown[0]} is not known to gcp; there are family, name, project, user",
-                extent=Extent.PROJECT,
-            )
         project = "".join(texts(values.get("project"))) or DEFAULT_PROJECT
         names, families = texts(values.get("name")), texts(values.get("family"))
         if not names and not families:

@@ -79,6 +79,7 @@ _FAMILIES = frozenset(
         *("t2a", "t2d", "x4", "z3"),
     }
 )
+_IMAGE_KEYS = frozenset({"family", "name", "project", "user"})
 _WHOLE_FAMILIES = frozenset({"g2"})
 """Families of which `KNOWN` has every machine type."""
 
@@ -136,7 +137,7 @@ def parse_platform(platform: Platform) -> GcpPlatformConfig:
         disk_gb=_disk_gb(platform),
         is_public=has_public_address(platform),
         has_tunnel=platform.connect == "iap",
-        image=platform.image or {},
+        image=_image(platform),
         network=_network(platform),
         subnetwork=_named(platform, "subnetwork", _SUBNETWORK),
         kms_key=_named(platform, "kms_key", _KEY),
@@ -146,12 +147,19 @@ def parse_platform(platform: Platform) -> GcpPlatformConfig:
 
 def check_platform(platform: Platform) -> tuple[Problem, ...]:
     """Every value that Compute Engine cannot have, by the tables of types, regions and disks."""
-    return platform_problems(platform, (_instance_types, _locations, _disk_gb, _options))
+    return platform_problems(platform, (_instance_types, _locations, _image, _disk_gb, _options))
 
 
 def texts(given: str | tuple[str, ...] | None) -> tuple[str, ...]:
     """Return one text or several as a tuple; empty for None."""
     return (given,) if isinstance(given, str) else given or ()
+
+
+def _image(platform: Platform) -> Mapping[str, str | tuple[str, ...]]:
+    image = platform.image or {}
+    for key in sorted(image.keys() - _IMAGE_KEYS):
+        raise PlatformError(("image", key), f"gcp has no such key{nearest(key, _IMAGE_KEYS)}")
+    return image
 
 
 def _instance_types(platform: Platform) -> tuple[str, ...]:

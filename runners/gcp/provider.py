@@ -155,9 +155,10 @@ class GcpProvider:
         return BootImage(certain, simulated=self._clients.is_simulated, name=found.name)
 
     def places(self, platform: Platform) -> tuple[Place, ...]:
-        """Zones by market, location and type. Raises ConfigError, NotOfferedError."""
+        """Zones by market, location and type. Raises ProviderError."""
         places = self._offers.places(platform)
         self._ingress(parse_platform(platform))  # a plan reports it already, not only a launch
+        self._clients.require_account()
         return places
 
     def _ingress(self, config: GcpPlatformConfig) -> str:

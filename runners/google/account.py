@@ -81,6 +81,17 @@ class GoogleAccount:
         """Google's default credentials. Raises CredentialsError, ProviderUnavailableError."""
         return self._default[0]
 
+    def require(self) -> None:
+        """Raise what would refuse every launch, so that a plan says it.
+
+        Raises:
+            ConfigError: No project is named.
+            CredentialsError: Nobody is signed in; an emulation needs nobody.
+            ProviderUnavailableError: The metadata server does not answer.
+        """
+        if self.project and not self.is_simulated:
+            _ = self.credentials
+
     @cached_property
     def _default(self) -> tuple[Credentials, str | None]:
         if self._refused and time.monotonic() - self._refused[0] < _REFUSED_S:

@@ -46,6 +46,10 @@ class Clients:
         """The Google Cloud project. Raises ConfigError, CredentialsError."""
         return self._account.project
 
+    def require_account(self) -> None:
+        """Raise what would refuse every launch. Raises ProviderError."""
+        self._account.require()
+
     @property
     def firewalls(self) -> compute_v1.FirewallsClient:
         """Firewall rules."""

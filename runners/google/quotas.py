@@ -23,7 +23,7 @@ _NO_SPOT = "the project was given no {code}, so that spot machines take {standar
 
 def address_demand(region: str) -> Demand:
     """The external address of one machine: all providers of Google share one quota of them."""
-    return Demand(Quota("gcp", region, ADDRESSES, "addresses in use", "addresses"), 1)
+    return Demand(Quota("gcp", region, ADDRESSES, "external addresses", "IP"), 1)
 
 
 class ComputeQuotaReader:

@@ -177,14 +177,19 @@ class HostKey:
         return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
-def mismatch(where: str, *, expected: HostKey, presented: HostKey) -> HostKeyError:
+def mismatch(endpoint: SshEndpoint, *, expected: HostKey, presented: HostKey) -> HostKeyError:
     """The error for a machine that proved another key than the pinned one."""
+    advice = (
+        "It was rented for this cell, and its key was made for it: something else has its address "
+        "now, or a program on its image made new host keys"
+        if endpoint.lease
+        else "If the machine was reinstalled, read its key on its own console (ssh-keygen -lf "
+        "/etc/ssh/ssh_host_*_key.pub) and pin that; otherwise find out who has its address"
+    )
     return HostKeyError(
-        f"{where}: another machine may be answering. Expected host key {expected.type} "
+        f"{endpoint.label}: another machine may be answering. Expected host key {expected.type} "
         f"{expected.fingerprint}, presented {presented.type} {presented.fingerprint}. Nothing was "
-        "sent to it. If the machine was reinstalled, read its key on its own console "
-        "(ssh-keygen -lf /etc/ssh/ssh_host_*_key.pub) and pin that; otherwise find out who "
-        "has its address"
+        f"sent to it. {advice}"
     )
 
 
@@ -250,7 +255,7 @@ def _verified(
         raise _no_common_ground(endpoint, pinned, bastion_key, deadline, error) from error
     if presented != pinned:
         transport.close()
-        raise mismatch(endpoint.label, expected=pinned, presented=presented)
+        raise mismatch(endpoint, expected=pinned, presented=presented)
     return transport
 
 
@@ -270,7 +275,7 @@ def _no_common_ground(
             f"{endpoint.label}: no algorithm in common with its SSH server ({error}); update it"
         )
     transport.close()
-    return mismatch(endpoint.label, expected=pinned, presented=presented)
+    return mismatch(endpoint, expected=pinned, presented=presented)
 
 
 def _negotiate(
@@ -407,10 +412,14 @@ def _authenticate(
 
 
 def _refused(endpoint: SshEndpoint, name: str, detail: str) -> AuthenticationError:
+    advice = (
+        "its image may have another user, which `image: {user: ...}` of the platform names"
+        if endpoint.lease
+        else "add its public half to that user's authorized_keys, or name another user or key_file"
+    )
     return AuthenticationError(
         f"{endpoint.label}: the machine does not accept the key {name} for user "
-        f"{endpoint.user}{': ' + detail if detail else ''}; add its public half to that user's "
-        "authorized_keys, or name another user or key_file"
+        f"{endpoint.user}{': ' + detail if detail else ''}; {advice}"
     )
 
 

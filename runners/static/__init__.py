@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from decimal import Decimal
 
+from orchestrator.domain.document_problems import Problem
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.machine import (
     CapacityError,
@@ -14,15 +15,26 @@ from orchestrator.domain.machine import (
     Machine,
     MachineState,
     Place,
+    PlatformError,
     ProviderTraits,
     SshEndpoint,
+    platform_problems,
 )
 from orchestrator.domain.matrix import Host, Platform
 from orchestrator.domain.matrix_checks import checked_host
 from runners.provider_context import ProviderContext
 
+
+def _check(platform: Platform) -> Iterable[Problem]:
+    return platform_problems(platform, [checked_hosts])
+
+
 TRAITS = ProviderTraits(
-    name="static", keys=frozenset({"bastion", "hosts"}), required=frozenset({"hosts"}), rented=False
+    name="static",
+    keys=frozenset({"bastion", "hosts"}),
+    required=frozenset({"hosts"}),
+    rented=False,
+    check=_check,
 )
 
 
@@ -114,13 +126,13 @@ def endpoint_of(host: Host, bastion: Host | None) -> SshEndpoint:
 
 
 def checked_hosts(platform: Platform) -> tuple[Host, ...]:
-    """Return the platform's hosts in their order. Raises ConfigError, naming the field."""
+    """Return the platform's hosts in their order. Raises PlatformError."""
     if not platform.hosts:
-        raise ConfigError("hosts: list at least one host with its address, user and keys")
+        raise PlatformError(("hosts",), "list at least one host with its address, user and keys")
     hosts: list[Host] = []
     for index, listed in enumerate(platform.hosts):
-        host = checked_host(listed, at=f"hosts[{index}]")
+        host = checked_host(listed, path=("hosts", index))
         if any(host.place == other.place for other in hosts):
-            raise ConfigError(f"hosts[{index}]: {host.place} is listed twice")
+            raise PlatformError(("hosts", index), f"{host.place} is listed twice")
         hosts.append(host)
     return tuple(hosts)

@@ -63,7 +63,9 @@ class CloudTpu:
 
         Raises:
             ConfigError: The platform is impossible, or no network may connect to its machines.
+            CredentialsError: Nobody is signed in.
         """
+        self._clients.require_account()
         places = self._finder.places(platform)
         if parse_platform(platform).public:
             required_ingress(self._context.settings)

@@ -216,11 +216,11 @@ def test_a_host_by_ipv6_has_an_unambiguous_name() -> None:
     [
         (None, "hosts: list at least one"),
         ([], "hosts: list at least one"),
-        ([HOST, HOST], r"hosts\[1\]: 10\.0\.0\.5:22 is listed twice"),
-        ([{**HOST, "address": " "}], r"hosts\[0\]\.address: missing"),
-        ([{**HOST, "user": " "}], r"hosts\[0\]\.user: missing"),
-        ([{**HOST, "key_file": " "}], r"hosts\[0\]\.key_file: missing"),
-        ([{**HOST, "host_key": " "}], r"hosts\[0\]\.host_key: missing"),
+        ([HOST, HOST], r"hosts\.1: 10\.0\.0\.5:22 is listed twice"),
+        ([{**HOST, "address": " "}], r"hosts\.0\.address: must not be empty"),
+        ([{**HOST, "user": " "}], r"hosts\.0\.user: must not be empty"),
+        ([{**HOST, "key_file": " "}], r"hosts\.0\.key_file: must not be empty"),
+        ([{**HOST, "host_key": " "}], r"hosts\.0\.host_key: must not be empty"),
         ([{**HOST, "key_file": "../id_ed25519"}], "not a bare file name"),
         ([{**HOST, "key_file": "/etc/keys/id_ed25519"}], "not a bare file name"),
         ([{**HOST, "key_file": ".."}], "not a bare file name"),
@@ -230,12 +230,27 @@ def test_a_host_by_ipv6_has_an_unambiguous_name() -> None:
         ([{**HOST, "port": 0}], "no port number"),
         ([{**HOST, "port": 65536}], "no port number"),
         ([{**HOST, "user": "a\nb"}], "cannot be printed"),
+        ([{**HOST, "address": "10.0.0 .5"}], "must not have spaces"),
     ],
 )
 def test_an_impossible_pool_is_refused(hosts: object, words: str) -> None:
     provider = StaticProvider(ProviderContext(book=MemoryHostStore()))
     with pytest.raises(ConfigError, match=words):
         provider.places(as_platform({"hosts": hosts}))
+
+
+def test_a_wrong_value_of_a_host_is_found_at_its_key() -> None:
+    hosts = [HOST, {**HOST, "address": "10.0.0.6", "port": 0}]
+    (problem,) = registry.traits("static").check(as_platform({"hosts": hosts}))
+    assert problem.path == ("hosts", 1, "port")
+    assert problem.message == "0 is no port number from 1 to 65535"
+
+
+def test_an_image_key_that_gcp_lacks_is_found_before_a_launch() -> None:
+    values = {"instance_type": "g2-standard-4", "image": {"familly": "x"}}
+    (problem,) = registry.traits("gcp").check(as_platform(values))
+    assert problem.path == ("image", "familly")
+    assert problem.message == "gcp has no such key; did you mean 'family'?"
 
 
 def test_a_host_that_the_platform_does_not_list_is_refused() -> None:

@@ -10,6 +10,7 @@ from decimal import Decimal
 from starlette.testclient import TestClient
 
 from orchestrator.api.app import create_app
+from orchestrator.application.context import Context
 from orchestrator.domain.cell import Lease, LeaseState
 from orchestrator.domain.machine import (
     LaunchRequest,
@@ -90,6 +91,7 @@ class Clouds:
     cloud: FakeCloud
     provider: CostlyProvider
     client: TestClient
+    context: Context
 
     def rent(self, token: str, **tags: str) -> str:
         """A machine that the ledger does not know."""
@@ -145,4 +147,4 @@ def clouds(desk: Desk) -> Clouds:
     janitor = replace(desk.context.janitor, provider=lambda _: provider, traits=traits)
     context = replace(desk.context, janitor=janitor, traits=traits, provider=lambda _: provider)
     app = create_app(context, guard=None)
-    return Clouds(desk, cloud, provider, desk.speak(app))
+    return Clouds(desk, cloud, provider, desk.speak(app), context)

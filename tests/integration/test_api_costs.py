@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,11 +15,15 @@ from orchestrator.api.app import create_app
 from orchestrator.cli.client import read
 from orchestrator.domain.budget import Budget, Period
 from orchestrator.domain.cost_response import Spending
-from orchestrator.domain.machine import Place
+from orchestrator.domain.launch_plan import Plan, PlannedCell, shipments_in_words
+from orchestrator.domain.machine import CredentialsError, Extent, Place
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.quota import QuotaLevel
+from orchestrator.domain.quota import BootImage, QuotaLevel
+from orchestrator.domain.units import price
+from orchestrator.domain.units import size as in_words
 from tests.integration.api_clouds import OFFER, Clouds, clouds
 from tests.integration.api_context import MATRIX, Desk, archive, sha256
+from tests.integration.wheel_making import wheel_bytes
 
 COSTS = "/api/v1/costs"
 
@@ -87,7 +94,7 @@ def test_a_plan_and_the_costs_tell_what_budgets_across_runs_have_left(here: Clou
     told = read(Spending, client.get(COSTS).json())
     metrics = client.get("/metrics").text
     assert plan["warnings"][0].startswith(
-        f"the day's budget, SEATRIAL_BUDGET_DAY_USD of ${2 * cost:.2f}: ${cost:.2f} spent, "
+        f"the day's budget, SEATRIAL_BUDGET_DAY_USD of {price(2 * cost)}: ${cost:.2f} spent, "
         "$0.00 reserved; one attempt of every cell may cost $"
     )
     assert [use.warn_percent for use in told.budgets] == [50, 0]
@@ -262,7 +269,24 @@ A10G = """accelerator: {vendor: nvidia, name: A10G, compute_capability: "8.6"}""
 TPU = "accelerator: {vendor: google, name: TPU v5e}"
 
 
-def test_a_plan_says_what_cannot_run_on_a_platform_or_is_not_meant_for_it(empty: Clouds) -> None:
+@pytest.fixture
+def links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """All that pip finds: a torch that brings CUDA."""
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    for name, version, needs in (
+        ("torch", "2.9.1+cu128", ("nvidia-cublas-cu12",)),
+        ("nvidia_cublas_cu12", "12.8", ()),
+    ):
+        wheel = tmp_path / f"{name}-{version}-py3-none-any.whl"
+        wheel.write_bytes(wheel_bytes(name, version, *needs))
+    return tmp_path
+
+
+def test_a_plan_says_what_cannot_run_on_a_platform_or_is_not_meant_for_it(
+    empty: Clouds, links: Path
+) -> None:
     data = archive(NEEDY)
     empty.client.put(f"/api/v1/payloads/{sha256(data)}", content=data).raise_for_status()
     matrix = MATRIX.replace("{id: here, provider: fake}", f"{{id: here, provider: fake, {A10G}}}")
@@ -270,11 +294,94 @@ def test_a_plan_says_what_cannot_run_on_a_platform_or_is_not_meant_for_it(empty:
     body = {"matrix": matrix, "payload": sha256(data)}
     plan = empty.client.post("/api/v1/plan", json=body).json()
     assert [cell["cell"]["jobs"] for cell in plan["cells"]] == [["any"], ["any", "fp8"]]
-    unfit, cuda = plan["warnings"]
+    (unfit,) = plan["warnings"]
     assert unfit == (
         "job fp8 is not sent to here: it needs compute capability 8.9, and the platform has 8.6"
     )
-    assert cuda.startswith("there: torch~=2.9.0 of the environment 'image' is PyPI's build")
+    here, there = plan["cells"]
+    assert here["note"] == ""
+    assert there["note"].startswith(
+        "the environment's packages include CUDA (nvidia-cublas-cu12 12.8, torch 2.9.1+cu128), and "
+        "there has no NVIDIA GPU: they are not sent while it costs."
+    )
+    assert "torch==2.9.1+cpu" in there["note"]
+
+
+def planned(empty: Clouds, limits: str = "", pip: str = "torch~=2.9.0", more: str = "") -> Any:
+    """The plan of a payload that needs packages."""
+    data = archive(NEEDY.replace("torch~=2.9.0", pip).replace('"]\n[[', f'"]{more}\n[[', 1))
+    empty.client.put(f"/api/v1/payloads/{sha256(data)}", content=data).raise_for_status()
+    matrix = MATRIX.replace('"9.00"}', f'"9.00"{limits}}}')
+    body = {"matrix": matrix, "payload": sha256(data)}
+    return empty.client.post("/api/v1/plan", json=body).json()
+
+
+def test_a_plan_says_how_many_files_of_which_size_are_sent_from_where(
+    empty: Clouds, links: Path
+) -> None:
+    size = sum(path.stat().st_size for path in links.glob("torch*")) + sum(
+        path.stat().st_size for path in links.glob("nvidia*")
+    )
+    empty.provider.image_names = dict.fromkeys(("here", "there"), "an-image")
+    plan = read(Plan, planned(empty))
+    sent = plan.shipments[0]
+    assert (sent.files, sent.packages_bytes, sent.unknown) == (2, size, {})
+    (told,) = shipments_in_words(plan.shipments)
+    assert told.startswith(f"sent to here, there: 3 files, {in_words(sent.payload_bytes + size)}: ")
+    assert "2 packages" in told
+    assert "from the controller; reckoned for Python 3." in told
+    assert told.endswith("which is assumed; all else is in the image an-image")
+    assert all(cell.is_launchable for cell in plan.cells)
+
+
+def test_more_than_may_be_shipped_cannot_be_launched(empty: Clouds, links: Path) -> None:
+    for cell in read(Plan, planned(empty, ", max_shipped_gb: 0.000001")).cells:
+        assert not cell.is_launchable
+        assert "are more than limits.max_shipped_gb of 1.0 kB" in cell.note
+    own = read(Plan, planned(empty, ", max_shipped_gb: 0.000001", more="\nindex = true"))
+    assert all(cell.is_launchable for cell in own.cells)
+    assert "or the packages from the machine's own index" in shipments_in_words(own.shipments)[0]
+
+
+def test_requirements_that_do_not_resolve_here_are_told_before_anything_is_rented(
+    empty: Clouds, links: Path
+) -> None:
+    (here, _) = read(Plan, planned(empty, pip="torch==2.7.0")).cells
+    assert not here.is_launchable
+    assert here.note.startswith("no wheel of torch==2.7.0 for Python 3.")
+    assert "the newest that there are for it are 2.9.1+cu128" in here.note
+
+
+def test_a_cell_that_costs_more_than_a_limit_at_its_cheapest_cannot_be_launched(
+    empty: Clouds,
+) -> None:
+    dear = replace(OFFER, name="far", price_usd_per_hour=Decimal(900))
+
+    def cells(*places: Place, budgets: tuple[Budget, ...] = ()) -> list[PlannedCell]:
+        empty.provider.offered = places
+        client = empty.desk.speak(create_app(replace(empty.context, budgets=budgets), guard=None))
+        plan = client.post("/api/v1/plan", json={"matrix": MATRIX}).json()
+        return list(read(Plan, plan).cells)
+
+    assert all(cell.is_launchable for cell in cells(dear, OFFER))
+    for cell in cells(dear):
+        assert not cell.is_launchable
+        assert "which does not fit the run's budget, limits.max_usd of $9.00" in cell.note
+    for cell in cells(OFFER, budgets=(Budget(Period.MONTH, Decimal("0.001")),)):
+        assert not cell.is_launchable
+        assert "SEATRIAL_BUDGET_MONTH_USD of $0.001: $0.00 spent" in cell.note
+
+
+def test_credentials_that_an_image_needs_are_missed_by_the_plan(
+    empty: Clouds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> BootImage:
+        raise CredentialsError("no usable credentials", extent=Extent.PROJECT)
+
+    monkeypatch.setattr(empty.provider, "image", refused)
+    plan = read(Plan, empty.client.post("/api/v1/plan", json={"matrix": MATRIX}).json())
+    assert [cell.note for cell in plan.cells] == ["no usable credentials"] * 2
+    assert not any(cell.is_launchable for cell in plan.cells)
 
 
 def test_a_plan_says_when_platforms_would_run_different_builds_of_torch(empty: Clouds) -> None:

@@ -200,14 +200,14 @@ def test_a_budget_across_runs_is_reserved_before_a_launch(tmp_path, caplog):
         finish(here, "second")
     (warned,) = [one.getMessage() for one in caplog.records if "budget" in one.getMessage()]
     assert warned == (
-        "the day's budget, SEATRIAL_BUDGET_DAY_USD of $0.31: $0.00 spent, $0.31 reserved: "
+        "the day's budget, SEATRIAL_BUDGET_DAY_USD of $0.3084: $0.00 spent, $0.31 reserved: "
         "100 % or more is used"
     )
     first, second = (here.record(run).cells[0] for run in ("first", "second"))
     assert (first.outcome, second.outcome) == (Outcome.PASSED, Outcome.ERRORED)
     assert second.reason == "budget"
     assert second.detail.startswith(
-        "another machine could exceed the day's budget, SEATRIAL_BUDGET_DAY_USD of $0.31: $0.0"
+        "another machine could exceed the day's budget, SEATRIAL_BUDGET_DAY_USD of $0.3084: $0.0"
     )
     assert second.detail.endswith("spent, $0.00 reserved")
     assert len(asked(here)) == 1

@@ -118,6 +118,7 @@ def test_a_cloud_that_cannot_be_asked_is_no_empty_cloud(cli: Cli, cloud: FakeClo
     cloud.fail_verb("inventory", times=1000)
     assert cli(*COMMAND, "-y") == 5
     assert "fake could not be asked" in cli.err
+    assert "Asked: no cloud." in cli.err
 
 
 def test_without_credentials_nothing_is_claimed(cli: Cli) -> None:

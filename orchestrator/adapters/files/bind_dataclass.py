@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from orchestrator.adapters.files.document_nodes import ConfigNode, DocumentPosition, placed
-from orchestrator.domain.document_problems import SCALARS, Path, Problem, nearest
+from orchestrator.domain.document_problems import SCALARS, SUCH_AS, Path, Problem, nearest
 
 _QUOTED = 60
 """Maximum characters of a text that is quoted in a message."""
@@ -169,7 +169,7 @@ class DataclassBinder:
             if key not in known:
                 self.say((*path, key), f"there is no such key{nearest(key, known)}", entry.at)
         given = {
-            key: self.read(entry.item, known[key][1], (*path, key))
+            key: self._field(entry.item, known[key], (*path, key))
             for key, entry in item.entries.items()
             if key in known
         }
@@ -183,6 +183,16 @@ class DataclassBinder:
                 usable[key] = ""
         is_whole = all(key in usable or not _is_required(known[key][0]) for key in known)
         return form(**usable) if is_whole else BAD
+
+    def _field(self, item: ConfigNode, known: tuple[Field[Any], object], path: Path) -> object:
+        """Read a field's value; the message about a wrong one has the field's own example."""
+        field, hint = known
+        before = len(self.problems)
+        read = self.read(item, hint, path)
+        if len(self.problems) > before and SUCH_AS in field.metadata:
+            del self.problems[before:]
+            self._wrong(item, f"a value such as {field.metadata[SUCH_AS]}", path)
+        return read
 
     def _scalar(self, item: ConfigNode, kind: object, path: Path) -> object:
         value = item.value

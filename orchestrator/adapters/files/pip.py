@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies
 
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
-from packaging.utils import NormalizedName, canonicalize_name
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.tags import Tag
+from packaging.utils import (
+    InvalidWheelFilename,
+    NormalizedName,
+    canonicalize_name,
+    parse_wheel_filename,
+)
+from packaging.version import InvalidVersion, Version
 
-from orchestrator.adapters.files.requirements import WheelFile, address_fault, read_wheel
+from orchestrator.adapters.files import package_index
+from orchestrator.adapters.files.package_index import (
+    GET,
+    HEAD,
+    OfferedWheel,
+    Page,
+    in_folder,
+    offered,
+)
+from orchestrator.adapters.files.requirements import (
+    WheelFile,
+    address_fault,
+    read_wheel,
+    requires_in,
+)
 from orchestrator.adapters.files.target_python import applies, is_met, platforms, tags
 from orchestrator.adapters.guarded_http import Resolve, addresses_of
 from orchestrator.adapters.guarded_proxy import (
@@ -28,8 +50,9 @@ from orchestrator.adapters.guarded_proxy import (
     look_public,
 )
 from orchestrator.application.ports.wheels import WheelsError
-from orchestrator.domain.launch_plan import SHIPPED_LIMIT_BYTES
+from orchestrator.domain.launch_plan import SHIPPED_LIMIT_BYTES, over_limit
 from orchestrator.domain.reuse_inputs import Interpreter
+from orchestrator.domain.units import size
 
 TIMEOUT_S = 1800.0
 _QUIET = ("--no-input", "--disable-pip-version-check", "--progress-bar", "off")
@@ -116,8 +139,47 @@ def _check(url: str, resolve: Resolve, look: Look) -> None:
 
 def _index_hosts() -> list[str]:
     """Return the index servers of the operator's pip configuration."""
-    said = run((sys.executable, "-m", "pip", "config", "list"), what="pip config list")
-    return sorted(set(_HOST.findall(said)))
+    return sorted(set(_HOST.findall(_pip_config())))
+
+
+def _pip_config() -> str:
+    return run((sys.executable, "-m", "pip", "config", "list"), what="pip config list")
+
+
+_SECTIONS = ("global", "download", ":env:")
+"""Of pip's configuration, each above the one before."""
+_PYPI = "https://pypi.org/simple"
+
+
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """Where the operator's configuration says that wheels are."""
+
+    indexes: tuple[str, ...]
+    links: tuple[str, ...]
+    """Pages or folders of wheels."""
+    authorities: str
+    """File of certificate authorities; empty for the system's."""
+
+
+def _sources() -> _Sources:
+    found: dict[tuple[str, str], list[str]] = {}
+    for line in _pip_config().splitlines():
+        name, _, value = line.partition("=")
+        section, _, key = name.rpartition(".")
+        with suppress(ValueError, SyntaxError):
+            found[section, key] = str(ast.literal_eval(value)).split()
+
+    def setting(key: str) -> list[str]:
+        return next((found[s, key] for s in reversed(_SECTIONS) if (s, key) in found), [])
+
+    indexes = [*(setting("index-url") or [_PYPI]), *setting("extra-index-url")]
+    has_none = setting("no-index")[:1] in (["1"], ["true"], ["True"], ["yes"], ["on"])
+    return _Sources(
+        () if has_none else tuple(indexes),
+        tuple(setting("find-links")),
+        next(iter(setting("cert")), ""),
+    )
 
 
 _MOST_ROUNDS = 25
@@ -147,9 +209,11 @@ class DependencyResolver:
         find_links: Iterable[str],
         *,
         outward: Outward = anywhere,
+        limit_bytes: int = SHIPPED_LIMIT_BYTES,
     ) -> None:
-        """`outward` limits the addresses that pip may reach."""
+        """`outward` limits the addresses that pip may reach, `limit_bytes` all wheels together."""
         self._outward = outward
+        self._limit_bytes = limit_bytes
         self._target = target
         self._folder = folder
         self._find_links = tuple(find_links)
@@ -170,7 +234,7 @@ class DependencyResolver:
 
     def give(self, wheel: WheelFile) -> None:
         """Add an existing wheel and its requirements. Raises WheelsError."""
-        if not tags(self._target) & set(wheel.tags):
+        if not set(tags(self._target)) & set(wheel.tags):
             raise WheelsError(
                 f"{wheel.filename} cannot be installed for {self._target.platform}: build one that"
                 " can, or name another interpreter"
@@ -260,15 +324,13 @@ class DependencyResolver:
     def _refuse_too_much(self) -> None:
         sizes = {name: wheel.path.stat().st_size for name, wheel in self._wheels.items()}
         total = sum(sizes.values())
-        if total <= SHIPPED_LIMIT_BYTES:
+        if total <= self._limit_bytes:
             return
         largest = sorted(sizes, key=lambda name: -sizes[name])[:3]
-        told = ", ".join(f"{name} {sizes[name] / 1e9:.1f} GB" for name in largest)
+        told = ", ".join(f"{name} {size(sizes[name])}" for name in largest)
         raise WheelsError(
-            f"the wheels for {self._target.platform} have {total / 1e9:.1f} GB (the largest: "
-            f"{told}), and {SHIPPED_LIMIT_BYTES / 1e9:.1f} GB are sent at most: name a build "
-            "without CUDA where the machine has no GPU, or let the machine install from its own "
-            "index (`index = true` in the environment)"
+            f"the wheels for {self._target.platform} (the largest: {told}): "
+            f"{over_limit(total, self._limit_bytes)}"
         )
 
     def _options(self) -> list[str]:
@@ -291,3 +353,162 @@ class DependencyResolver:
         for requirement in wheel.requires:
             if applies(requirement, self._target, extras):
                 self._ahead.append((requirement, f"{wheel.distribution} {wheel.version}"))
+
+
+_NOT_FOUND = 404
+_NAMED = 5
+
+
+class SizeResolver(DependencyResolver):
+    """Finds what a `DependencyResolver` would download, by pages and metadata alone."""
+
+    def __init__(
+        self,
+        target: Interpreter,
+        folder: Path,
+        find_links: Iterable[str],
+        *,
+        outward: Outward = anywhere,
+    ) -> None:
+        super().__init__(target, folder, find_links, outward=outward)
+        self._ranks: dict[Tag, int] = {tag: rank for rank, tag in enumerate(tags(target))}
+        sources = _sources()
+        self._indexes, self._authorities = sources.indexes, sources.authorities
+        self._links = (*sources.links, *self._find_links)
+        self._linked: list[OfferedWheel] | None = None
+        self._failures: list[str] = []
+        self.sizes: dict[NormalizedName, int | None] = {}
+        """Bytes of each wheel that was not given; None if nobody states them."""
+        self.unknown: dict[NormalizedName, str] = {}
+        """Distributions of which the size or the needs are unknown, with the reason."""
+
+    def _fetch(self, names: list[NormalizedName]) -> None:
+        urls = [url for name in names if (url := self._wanted[name].url)]
+        with self._outward([*self._find_links, *urls]) as behind:
+            offers = self._offers(names, behind)
+            chosen = {
+                name: best for name in names if (best := self._best(name, offers[name])) is not None
+            }
+            asked = {name: _questions(wheel) for name, wheel in chosen.items()}
+            pages = iter(self._pages([one for each in asked.values() for one in each], behind))
+            for name, wheel in chosen.items():
+                self._note(name, wheel, [next(pages) for _ in asked[name]])
+
+    def _pages(self, asked: Sequence[str], behind: Sequence[str]) -> list[Page]:
+        if not asked:
+            return []
+        program = (sys.executable, "-m", package_index.__name__, self._authorities)
+        return package_index.read_pages(run((*behind, *program, *asked), what="asking the index"))
+
+    def _offers(
+        self, names: Sequence[NormalizedName], behind: Sequence[str]
+    ) -> dict[NormalizedName, list[OfferedWheel]]:
+        """Return what every index and page offers of each distribution."""
+        remote = [index for index in self._indexes if not _folder(index)]
+        links = [link for link in self._links if not _folder(link)] if self._linked is None else []
+        asked = [f"{GET} {index.rstrip('/')}/{name}/" for name in names for index in remote]
+        pages = self._pages([*asked, *(f"{GET} {link}" for link in links)], behind)
+        self._failures += [
+            f"{page.url}: {page.failure}"
+            for page in pages
+            if page.failure and page.status != _NOT_FOUND
+        ]
+        if self._linked is None:
+            self._linked = [wheel for page in pages[len(asked) :] for wheel in offered(page)]
+            for link in filter(None, map(_folder, self._links)):
+                self._linked += in_folder(link)
+        found: dict[NormalizedName, list[OfferedWheel]] = {}
+        for at, name in enumerate(names):
+            own = pages[at * len(remote) : (at + 1) * len(remote)]
+            found[name] = [*(wheel for page in own for wheel in offered(page)), *self._linked]
+            for index in filter(None, map(_folder, self._indexes)):
+                found[name] += in_folder(index / name)
+        return found
+
+    def _best(self, name: NormalizedName, offers: Iterable[OfferedWheel]) -> OfferedWheel | None:
+        """Return the wheel that pip would take; None if an index that may have one is silent.
+
+        Raises WheelsError.
+        """
+        wanted = self._wanted[name]
+        if wanted.url:
+            return OfferedWheel(unquote(urlsplit(wanted.url).path.rpartition("/")[2]), wanted.url)
+        named = [(read, one) for one in offers if (read := _read_name(one.filename, name))]
+        fitting: dict[Version, list[tuple[int, OfferedWheel]]] = {}
+        for (version, its_tags), one in named:
+            ranks = [self._ranks[tag] for tag in its_tags if tag in self._ranks]
+            if ranks and not one.is_yanked and self._takes_python(one.requires_python):
+                fitting.setdefault(version, []).append((min(ranks), one))
+        versions = list(wanted.specifier.filter(fitting))
+        if versions:
+            return min(fitting[max(versions)], key=lambda each: each[0])[1]
+        if self._failures:
+            self.unknown[name] = self._failures[-1]
+            return None
+        raise WheelsError(self._why_none(name, sorted(fitting), bool(named)))
+
+    def _why_none(self, name: NormalizedName, fitting: list[Version], is_named: bool) -> str:
+        text, platform = self._wanted[name].text(name), self._target.platform
+        if fitting:
+            newest = ", ".join(str(version) for version in reversed(fitting[-_NAMED:]))
+            why = f"the newest that there are for it are {newest}"
+        else:
+            why = "all of its wheels are for others" if is_named else "no index knows its name"
+        return (
+            f"no wheel of {text} for {platform}: {why}; pin a version that has one in the "
+            "environment's `pip`, name a page that has one in its `find_links`, or let the machine "
+            "install from its own index (`index = true`)"
+        )
+
+    def _takes_python(self, specifier: str) -> bool:
+        try:
+            return SpecifierSet(specifier).contains(self._target.version, prereleases=True)
+        except InvalidSpecifier:
+            return True
+
+    def _note(self, name: NormalizedName, offer: OfferedWheel, pages: list[Page]) -> None:
+        folder = _folder(offer.url)
+        size_bytes, needs = offer.size_bytes, None
+        if folder:
+            size_bytes, needs = folder.stat().st_size, read_wheel(folder).requires
+        for page in pages:
+            if page.failure:
+                self.unknown[name] = page.failure
+            elif page.text:
+                with suppress(ValueError):
+                    needs = requires_in(page.text)
+            else:
+                size_bytes = page.size_bytes
+        if needs is None:
+            self.unknown.setdefault(name, "its index does not say what it needs")
+        if size_bytes is None:
+            self.unknown.setdefault(name, "its server does not say its size")
+        read = _read_name(offer.filename, name)
+        if read is None:
+            raise WheelsError(f"{offer.url} is no wheel of {name}")
+        self.sizes[name] = size_bytes
+        self._take(WheelFile(Path(offer.filename), name, read[0], tuple(read[1]), needs or ()))
+
+
+def _questions(wheel: OfferedWheel) -> list[str]:
+    """Return the requests for what an index did not say of a wheel."""
+    if _folder(wheel.url):
+        return []
+    needs = [f"{GET} {wheel.url}.metadata"] if wheel.has_metadata else []
+    return needs + ([f"{HEAD} {wheel.url}"] if wheel.size_bytes is None else [])
+
+
+def _folder(place: str) -> Path | None:
+    """Return the path of a local place; None for a server's."""
+    if place.startswith("file:"):
+        return Path(unquote(urlsplit(place).path))
+    return None if "://" in place else Path(place)
+
+
+def _read_name(filename: str, name: NormalizedName) -> tuple[Version, Iterable[Tag]] | None:
+    """Return version and tags of a wheel of the distribution by its file's name, or None."""
+    try:
+        of, version, _, its_tags = parse_wheel_filename(filename)
+    except (InvalidWheelFilename, InvalidVersion):
+        return None
+    return (version, sorted(its_tags, key=str)) if of == name else None

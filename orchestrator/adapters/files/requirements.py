@@ -164,13 +164,22 @@ def read_wheel(path: Path) -> WheelFile:
         tags = [tag for text in wheel.get_all("Tag", []) for tag in parse_tag(str(text).strip())]
         if not tags:
             raise WheelsError(f"{path.name} is no wheel: it names no tag")
-        requires = tuple(Requirement(str(text)) for text in metadata.get_all("Requires-Dist", []))
+        requires = _requires(metadata)
         version = Version(str(metadata["Version"]))
         return WheelFile(path, str(metadata["Name"]), version, tuple(tags), requires)
     except (OSError, zipfile.BadZipFile, NotImplementedError, RuntimeError, KeyError) as error:
         raise WheelsError(f"{path.name} is no wheel: {error}") from None
     except (InvalidVersion, InvalidRequirement, ValueError) as error:
         raise WheelsError(f"{path.name} has unusable metadata: {error}") from None
+
+
+def requires_in(metadata: str) -> tuple[Requirement, ...]:
+    """Return the requirements in a wheel's METADATA. Raises ValueError."""
+    return _requires(HeaderParser().parsestr(metadata, headersonly=True))
+
+
+def _requires(metadata: Message) -> tuple[Requirement, ...]:
+    return tuple(Requirement(str(text)) for text in metadata.get_all("Requires-Dist", []))
 
 
 def _headers(archive: zipfile.ZipFile, name: str) -> Message:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from platform import python_version
 
 from packaging.markers import Environment as Markers
 from packaging.requirements import Requirement
@@ -78,6 +80,38 @@ def choose(probe: Mapping[str, object], manifest: Manifest, environment: str) ->
         reasons.append(reason)
     none = f"the machine has none of {', '.join(asked)}"
     return Choice(None, "; ".join(dict.fromkeys(reasons)) or none)
+
+
+_ASSUMED_LIBC = ("glibc", "2.35")
+_NAMED_VERSION = re.compile(r"python(3\.\d{1,2})")
+
+
+def assumed(manifest: Manifest, environment: str, *, torch: str) -> Interpreter:
+    """See the port."""
+    named = map(_NAMED_VERSION.search, manifest.candidates(environment))
+    version = next((found[1] for found in named if found), "")
+    added = manifest.environment(environment)
+    installed = {canonicalize_name(Requirement(text).name) for text in (added.pip if added else ())}
+    packages = {"torch": torch} if torch else {}
+    for requirement in map(Requirement, manifest.python.requires):
+        name = canonicalize_name(requirement.name)
+        if name not in installed | packages.keys():
+            packages[name] = _lowest(requirement)
+    return Interpreter(
+        path=f"python{version or 3}",
+        version=f"{version}.0" if version else python_version(),
+        implementation="cpython",
+        machine="x86_64",
+        libc=_ASSUMED_LIBC,
+        packages=packages,
+        pip="",
+    )
+
+
+def _lowest(requirement: Requirement) -> str:
+    """Return a version that meets a requirement: the lowest that it names, or 0."""
+    named = sorted(Version(each.version.removesuffix(".*")) for each in requirement.specifier)
+    return next((str(v) for v in named if requirement.specifier.contains(v)), "0")
 
 
 def _found(probe: Mapping[str, object], requested: Sequence[str]) -> bool:
@@ -158,17 +192,15 @@ def platforms(target: Interpreter) -> list[str]:
     return [*tags, f"linux_{machine}"]
 
 
-def tags(target: Interpreter) -> frozenset[Tag]:
-    """Return every tag whose wheels the interpreter can use."""
+def tags(target: Interpreter) -> tuple[Tag, ...]:
+    """Return every tag whose wheels the interpreter can use, the best first."""
     version = Version(target.version)
     accepted = platforms(target)
     python = (version.major, version.minor)
     name = f"cp{version.major}{version.minor}"
-    return frozenset(
-        [
-            *cpython_tags(python, abis=[name], platforms=accepted),
-            *compatible_tags(python, interpreter=name, platforms=accepted),
-        ]
+    return (
+        *cpython_tags(python, abis=[name], platforms=accepted),
+        *compatible_tags(python, interpreter=name, platforms=accepted),
     )
 
 

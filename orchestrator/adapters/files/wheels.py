@@ -18,10 +18,22 @@ from packaging.version import InvalidVersion, Version
 
 from orchestrator.adapters.files import target_python
 from orchestrator.adapters.files.archive import file_chunks
-from orchestrator.adapters.files.pip import DependencyResolver, Outward, anywhere
+from orchestrator.adapters.files.pip import (
+    DependencyResolver,
+    Outward,
+    SizeResolver,
+    anywhere,
+)
 from orchestrator.adapters.files.requirements import WheelFile, pinned, read_wheel, same_version
 from orchestrator.application.ports.clock import Clock
-from orchestrator.application.ports.wheels import Choice, Opener, Resolution, WheelsError
+from orchestrator.application.ports.wheels import (
+    Choice,
+    Opener,
+    Resolution,
+    WheelsError,
+    WheelSizes,
+)
+from orchestrator.domain.launch_plan import SHIPPED_LIMIT_BYTES, over_limit
 from orchestrator.domain.manifest import Environment, Manifest
 from orchestrator.domain.matrix import Subject
 from orchestrator.domain.reuse_inputs import Interpreter
@@ -58,6 +70,10 @@ class Wheelhouse:
         """Return the first probed interpreter that meets the payload's requirements."""
         return target_python.choose(probe, manifest, environment)
 
+    def assume(self, manifest: Manifest, environment: str, *, torch: str) -> Interpreter:
+        """See the port."""
+        return target_python.assumed(manifest, environment, torch=torch)
+
     def open(self, digest: str) -> Iterator[bytes]:
         """Open a wheelhouse's archive (an uncompressed tar of wheels). Raises WheelsError."""
         path = self._archive(digest)
@@ -73,22 +89,44 @@ class Wheelhouse:
         *,
         subject: Subject,
         wheel: Opener | None = None,
+        limit_bytes: int = SHIPPED_LIMIT_BYTES,
     ) -> Resolution:
         """Resolve and store all missing packages. May take minutes. Raises WheelsError."""
         self._folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=self._folder) as work:
             given = _given(wheel, subject, Path(work))
             subject = _versioned(subject, given)
-            job = _Job(
-                target=interpreter,
-                missing=_missing(interpreter, environment),
-                subject=_subject_requirement(subject),
-                wheel=given.path if given else None,
-                find_links=environment.find_links,
-            )
+            job = _job(interpreter, environment, subject, given)
             if not job.missing and job.subject is None:
                 return Resolution((), ())
-            return self._resolve(job, subject, given, environment, Path(work))
+            return self._resolve(job, subject, given, environment, Path(work), limit_bytes)
+
+    def sizes(
+        self,
+        interpreter: Interpreter,
+        environment: Environment,
+        *,
+        subject: Subject,
+        wheel: Opener | None = None,
+    ) -> WheelSizes:
+        """Return what `resolve` would fetch, without fetching it. Raises WheelsError."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self._folder) as work:
+            given = _given(wheel, subject, Path(work))
+            job = _job(interpreter, environment, _versioned(subject, given), given)
+            if not job.missing and job.subject is None:
+                return WheelSizes({}, 0, {})
+            key = job.key(self._clock.now().date().isoformat())
+            note = self._folder / f"{key}.sizes.json"
+            with _locked(self._folder / f"{key}.sizes.lock"):
+                if note.is_file():
+                    return WheelSizes(**json.loads(note.read_text(encoding="utf-8")))
+                found = _sizes(job, given, Path(work), self._outward)
+                if not found.unknown:
+                    fresh = Path(work) / "sizes.json"
+                    fresh.write_text(json.dumps(asdict(found)), encoding="utf-8")
+                    fresh.rename(note)
+                return found
 
     def _resolve(
         self,
@@ -97,15 +135,20 @@ class Wheelhouse:
         given: WheelFile | None,
         environment: Environment,
         work: Path,
+        limit_bytes: int,
     ) -> Resolution:
         digest: str | None = None
         packages: Mapping[str, str] = {}
         note = ""
         try:
-            digest, packages = self._house(job, given, work)
+            digest, packages = self._house(job, given, work, limit_bytes)
+            size_bytes = self._archive(digest).stat().st_size
+            if size_bytes > limit_bytes:  # it was made under a higher limit
+                raise WheelsError(over_limit(size_bytes, limit_bytes))
         except WheelsError as error:
             if not environment.index or given is not None:
                 raise
+            digest, packages = None, {}
             note = f"the machine installs from its own index, because here {error}"
         return Resolution(
             requirements=tuple(str(requirement) for requirement in job.missing),
@@ -118,7 +161,7 @@ class Wheelhouse:
         )
 
     def _house(
-        self, job: _Job, given: WheelFile | None, work: Path
+        self, job: _Job, given: WheelFile | None, work: Path, limit_bytes: int
     ) -> tuple[str, Mapping[str, str]]:
         key = job.key(self._clock.now().date().isoformat())
         note = self._folder / f"{key}.json"
@@ -126,7 +169,7 @@ class Wheelhouse:
             known = _read_note(note)
             if known is not None and self._archive(known[0]).is_file():
                 return known
-            wheels = _closure(job, given, work, self._outward)
+            wheels = _closure(job, given, work, self._outward, limit_bytes)
             digest = self._keep(wheels, work)
             packages = {name: str(wheel.version) for name, wheel in sorted(wheels.items())}
             fresh = work / "note.json"
@@ -151,12 +194,42 @@ class Wheelhouse:
         return self._folder / f"{digest}.tar"
 
 
+def _job(
+    target: Interpreter, environment: Environment, subject: Subject, given: WheelFile | None
+) -> _Job:
+    return _Job(
+        target=target,
+        missing=_missing(target, environment),
+        subject=_subject_requirement(subject),
+        wheel=given.path if given else None,
+        find_links=environment.find_links,
+    )
+
+
 def _closure(
-    job: _Job, given: WheelFile | None, work: Path, outward: Outward
+    job: _Job, given: WheelFile | None, work: Path, outward: Outward, limit_bytes: int
 ) -> dict[str, WheelFile]:
     fetched = work / "fetched"
     fetched.mkdir()
-    closure = DependencyResolver(job.target, fetched, job.find_links, outward=outward)
+    closure = DependencyResolver(
+        job.target, fetched, job.find_links, outward=outward, limit_bytes=limit_bytes
+    )
+    _grow(closure, job, given)
+    return {str(name): wheel for name, wheel in closure.wheels.items()}
+
+
+def _sizes(job: _Job, given: WheelFile | None, work: Path, outward: Outward) -> WheelSizes:
+    closure = SizeResolver(job.target, work, job.find_links, outward=outward)
+    _grow(closure, job, given)
+    return WheelSizes(
+        {name: str(closure.wheels[name].version) for name in sorted(closure.sizes)},
+        sum(size for size in closure.sizes.values() if size is not None),
+        {str(name): why for name, why in sorted(closure.unknown.items())},
+    )
+
+
+def _grow(closure: DependencyResolver, job: _Job, given: WheelFile | None) -> None:
+    """Add what the job asks for, and find all that it needs. Raises WheelsError."""
     if given is not None:
         closure.give(given)
     elif job.subject is not None:
@@ -166,7 +239,6 @@ def _closure(
     if job.target.pip is None:
         closure.want(Requirement("pip"))
     closure.grow()
-    return {str(name): wheel for name, wheel in closure.wheels.items()}
 
 
 def _missing(target: Interpreter, environment: Environment) -> tuple[Requirement, ...]:

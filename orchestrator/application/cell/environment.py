@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Protocol
 
 from orchestrator.application.cell.flow_context import FlowDeps
-from orchestrator.application.ports.wheels import Resolution, WheelsError
+from orchestrator.application.ports.blobs import Blobs
+from orchestrator.application.ports.wheels import Resolution, Wheels, WheelsError, WheelSizes
 from orchestrator.domain.attestation import devices_of
 from orchestrator.domain.cell import RunSpec
+from orchestrator.domain.launch_plan import Shipment, over_limit
+from orchestrator.domain.machine import Place, Provider
 from orchestrator.domain.manifest import Environment
-from orchestrator.domain.reuse_inputs import NOTHING, Interpreter
-from orchestrator.domain.torch_build import cuda_refusal
+from orchestrator.domain.matrix import CellPlan, Platform
+from orchestrator.domain.quota import Images
+from orchestrator.domain.reuse_inputs import NOTHING, Interpreter, platform_document
+from orchestrator.domain.torch_build import cuda_refusal, has_no_nvidia, torch_build
 from orchestrator.store.cells import AttemptState
+from orchestrator.store.stores import Stores
 
 
 class EnvironmentRefusedError(Exception):
@@ -72,7 +79,8 @@ def prepare_environment(
         raise EnvironmentRefusedError(str(error)) from error
     resolved = found.resolution
     if now.lease is not None and deps.traits(now.lease.provider).rented:
-        refusal = cuda_refusal(resolved.packages, devices_of(probe))
+        has_nvidia = any(device.vendor == "nvidia" for device in devices_of(probe))
+        refusal = "" if has_nvidia else cuda_refusal(resolved.packages, "the machine")
         if refusal:
             raise EnvironmentRefusedError(refusal)
     return PreparedEnvironment(
@@ -100,9 +108,109 @@ def resolved_for(deps: FlowDeps, spec: RunSpec, name: str, interpreter: Interpre
         asked,
         subject=spec.matrix.subject,
         wheel=partial(deps.blobs.open, digest) if digest else None,
+        limit_bytes=spec.matrix.limits.max_shipped_bytes,
     )
     packages = {**interpreter.packages, **resolved.packages}
     return InstallPlan(resolved, packages, _installs(asked, resolved))
+
+
+class ShipmentPorts(Protocol):
+    """What is needed to tell what a machine is sent."""
+
+    @property
+    def stores(self) -> Stores:
+        """Every store."""
+
+    @property
+    def blobs(self) -> Blobs:
+        """Payloads and wheels."""
+
+    @property
+    def wheels(self) -> Wheels:
+        """Resolves packages."""
+
+
+def expected_shipment(
+    ports: ShipmentPorts,
+    spec: RunSpec,
+    plan: CellPlan,
+    *,
+    payload_bytes: int,
+    image: str,
+    is_rented: bool,
+) -> Shipment:
+    """Return what the cell's machine will be sent, and why it is not rented for that.
+
+    The packages are for the Python of the newest attempt on such a platform, or for one that is
+    assumed. May ask an index, for seconds.
+
+    Args:
+        ports: The ports.
+        spec: Of its run.
+        plan: The cell's.
+        payload_bytes: Packed size of the payload.
+        image: The name of the image of its machine; empty if it is unknown.
+        is_rented: Whether the machine costs money.
+    """
+    digest = spec.subject_digest
+    wheel_bytes = sum(map(len, ports.blobs.open(digest))) if digest else 0
+    shipment = Shipment(plan.id, payload_bytes, wheel_bytes, (), None, image=image)
+    environment = spec.manifest.environment(plan.environment)
+    if environment is None or not (environment.pip or spec.matrix.subject.source != "payload"):
+        return shipment
+    interpreter, machine = _expected_interpreter(ports, spec, plan, image)
+    shipment = replace(
+        shipment, packages=environment.pip, has_index=environment.index, machine=machine
+    )
+    wheel = partial(ports.blobs.open, digest) if digest else None
+    try:
+        found = ports.wheels.sizes(
+            interpreter, environment, subject=spec.matrix.subject, wheel=wheel
+        )
+    except WheelsError as error:
+        refusal = "" if environment.index else f"{error}; it is reckoned for {machine}"
+        return replace(shipment, refusal=refusal)
+    is_without = is_rented and has_no_nvidia(plan.platform)
+    return replace(
+        shipment,
+        packages_bytes=found.size_bytes,
+        files=len(found.packages),
+        unknown=found.unknown,
+        refusal=(is_without and cuda_refusal(found.packages, plan.platform.id))
+        or _over_limit(shipment, found, spec),
+    )
+
+
+def _over_limit(shipment: Shipment, found: WheelSizes, spec: RunSpec) -> str:
+    limit_bytes = spec.matrix.limits.max_shipped_bytes
+    total_bytes = shipment.wheel_bytes + found.size_bytes
+    is_over = total_bytes > limit_bytes and not shipment.has_index
+    return over_limit(total_bytes, limit_bytes) if is_over else ""
+
+
+_REMEMBERED = 200
+"""Number of attempts that are searched for one on such a platform."""
+
+
+def _expected_interpreter(
+    ports: ShipmentPorts, spec: RunSpec, plan: CellPlan, image: str
+) -> tuple[Interpreter, str]:
+    """Return the interpreter that a cell will probably have, with its description."""
+    platform = platform_document(plan.platform)
+    for one in ports.stores.reusable_results.newest_preparations(_REMEMBERED):
+        known = one.ingredients
+        alike = (known.platform, known.environment, known.product)
+        if alike == (platform, plan.environment, spec.manifest.name):
+            return one.interpreter, f"{one.interpreter.platform}, as its last machine had"
+    torch = torch_build(plan.id, image, ()).torch
+    interpreter = ports.wheels.assume(spec.manifest, plan.environment, torch=torch)
+    has = ", ".join(f"{name} {version}" for name, version in interpreter.packages.items())
+    return interpreter, f"{interpreter.platform} with {has or 'no packages'}, which is assumed"
+
+
+def image_name(provider: Provider, platform: Platform, place: Place) -> str:
+    """Return the name of the image that would boot there; empty without one."""
+    return provider.image(platform, place).name if isinstance(provider, Images) else ""
 
 
 def _installs(environment: Environment, resolved: Resolution) -> str:

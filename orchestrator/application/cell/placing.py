@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from orchestrator.application.cell.environment import expected_shipment, image_name
 from orchestrator.application.cell.flow_context import (
     GO,
     STOP,
@@ -41,6 +43,7 @@ from orchestrator.domain.matrix import Limits, Platform
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.outcome import Outcome, Reason
 from orchestrator.domain.prices import why_unpriced, without_old_prices
+from orchestrator.domain.units import most_usd
 from orchestrator.store.cells import AttemptState
 from orchestrator.store.leases import Reservation
 
@@ -96,7 +99,8 @@ def _reserve(deps: FlowDeps, now: AttemptState, provider: Provider) -> Value | N
             left.append(one)
     if not left:
         return _refused_everywhere(deps, now, mine)
-    return _set_aside(deps, now, provider, left, mine)
+    refused = None if mine else _refuse_shipment(deps, now, provider, left[0].place)
+    return refused or _set_aside(deps, now, provider, left, mine)
 
 
 def _set_aside(
@@ -144,6 +148,21 @@ def _set_aside(
     return NOT_YET
 
 
+def _refuse_shipment(
+    deps: FlowDeps, now: AttemptState, provider: Provider, place: Place
+) -> Value | None:
+    """End the attempt if no machine is rented for what it would be sent; else return None."""
+    if not deps.traits(now.plan.platform.provider).rented:
+        return None
+    image = ""
+    with suppress(ProviderError):  # the launch says what is wrong with the image
+        image = image_name(provider, now.plan.platform, place)
+    sent = expected_shipment(deps, now.spec, now.plan, payload_bytes=0, image=image, is_rented=True)
+    if not sent.refusal:
+        return None
+    return record_failure(deps, now.attempt.id, Outcome.ERRORED, Reason.ENVIRONMENT, sent.refusal)
+
+
 def _why_price_is_needed(deps: FlowDeps, limits: Limits) -> str:
     return why_price_is_needed(deps.budgets, allow_unknown_price=limits.allow_unknown_price)
 
@@ -167,7 +186,7 @@ def _skip_for_budget(
 
 
 def _refused_budget(lease: Lease, short: BudgetUse, answer: Reservation) -> str:
-    worst = f"its worst case of {lease.reserved_usd:.2f} USD"
+    worst = f"its worst case of {most_usd(lease.reserved_usd)}"
     if answer is Reservation.OVER_BUDGET:
         return f"{worst} does not fit {short}"
     period = short.budget.period

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from orchestrator.domain.launch_plan import SHIPPED_LIMIT_BYTES
 from orchestrator.domain.manifest import Environment, Manifest
 from orchestrator.domain.matrix import Subject
 from orchestrator.domain.reuse_inputs import Interpreter
@@ -42,6 +43,18 @@ class Resolution:
     """``{"distribution", "version", "requirement"}`` as in the agent's plan."""
     note: str = ""
     """Why the machine's own index is needed; empty if it is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class WheelSizes:
+    """What would be sent to a machine, without the subject's own wheel."""
+
+    packages: Mapping[str, str]
+    """Versions of the distributions, by canonical name."""
+    size_bytes: int
+    """Of those whose size is known."""
+    unknown: Mapping[str, str]
+    """Distributions whose size or needs nobody states, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +99,7 @@ class Wheels(Protocol):
         *,
         subject: Subject,
         wheel: Opener | None = None,
+        limit_bytes: int = SHIPPED_LIMIT_BYTES,
     ) -> Resolution:
         """Resolve and store all missing packages. May take minutes. Raises WheelsError.
 
@@ -94,6 +108,29 @@ class Wheels(Protocol):
             environment: The packages to have.
             subject: Of the matrix; with a source it is installed, whatever the image has.
             wheel: The subject's wheel where it was uploaded.
+            limit_bytes: Maximum size of all wheels.
+        """
+        ...
+
+    def sizes(
+        self,
+        interpreter: Interpreter,
+        environment: Environment,
+        *,
+        subject: Subject,
+        wheel: Opener | None = None,
+    ) -> WheelSizes:
+        """Return what `resolve` would fetch, without fetching it; takes seconds.
+
+        Raises WheelsError if it cannot be resolved here.
+        """
+        ...
+
+    def assume(self, manifest: Manifest, environment: str, *, torch: str) -> Interpreter:
+        """Return the interpreter of a machine that nobody has seen yet.
+
+        It is of the version that the environment names, else of the controller's, with what the
+        payload requires of it and the image's torch (empty: it has none).
         """
         ...
 

@@ -98,7 +98,9 @@ def _tell(
         session.print_json(asdict(told))
         return
     many = plural(len(ended), "billed thing")
-    session.say(f"Ended: {many}. Asked: {', '.join(last.asked) or 'no cloud'}.")
+    read = [name for name in last.asked if name not in last.unread]
+    session.say(f"Ended: {many}. Asked: {', '.join(read) or 'no cloud'}.")
+    # Those that could not be asked follow with the reason, as the failure of the command.
     if cancelled is not None:
         runs = ", ".join(map(one_line, sorted(cancelled)))
         session.say(f"Cancelled: {f'run {runs}' if runs else 'no run: none was going on'}.")

@@ -104,7 +104,7 @@ def refreshed(answer: Json) -> list[str]:
 
 
 def _headline(costs: RunCost) -> str:
-    limit = f" (limit {usd(costs.max_usd)})" if costs.max_usd is not None else ""
+    limit = f" (limit {price(costs.max_usd)})" if costs.max_usd is not None else ""
     going = "" if costs.settled else ", so far"
     per = costs.usd_per_validated_test
     each = f"; {_tiny(per)} a validated test" if per is not None else ""

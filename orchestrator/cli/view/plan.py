@@ -23,7 +23,7 @@ from orchestrator.domain.launch_plan import (
 from orchestrator.domain.machine import Place
 from orchestrator.domain.matrix import ExpectedHardware, hardware_sentence
 from orchestrator.domain.quota import QuotaStatus
-from orchestrator.domain.units import plural, price, usd
+from orchestrator.domain.units import most_usd, plural, price
 
 _PLAN = Layout(
     titles=("cell", "provider", "environment", "jobs", "places", "at most"),
@@ -47,7 +47,7 @@ def _row(cell: PlannedCell) -> dict[str, Text]:
         Text(one_line(cell.cell.environment)),
         Text(_jobs(cell.cell.jobs)),
         Text(one_line(cell.note), style="yellow") if cell.note else _expecting(cell),
-        Text(usd(cell.worst_usd)),
+        Text(most_usd(cell.worst_usd)),
     )
     return dict(zip(_PLAN.titles, texts, strict=True))
 

@@ -25,7 +25,7 @@ from orchestrator.dashboard.charts import Picture, columns
 from orchestrator.dashboard.responses import Page, PageRequest, PageRequestDep
 from orchestrator.dashboard.table import Badge, Column, Moment, Number, Row, Span, Table, Text, Usd
 from orchestrator.domain.budget import BudgetUse
-from orchestrator.domain.units import percent, plural, usd
+from orchestrator.domain.units import most_usd, percent, plural, usd
 from orchestrator.store.costs import PhaseCost, RunSum, Sum
 
 _TITLES = {
@@ -229,9 +229,9 @@ def _budget_row(use: BudgetUse) -> Row:
     return Row(
         (
             Text(use.budget.period, note=use.budget.setting),
-            Usd(use.budget.limit_usd),
+            Usd(use.budget.limit_usd, is_most=True),
             Usd(use.settled_usd),
-            Usd(use.reserved_usd),
+            Usd(use.reserved_usd, is_most=True),
             Text(share_of(use.used_usd, use.budget.limit_usd), note=warned),
         )
     )
@@ -246,14 +246,14 @@ def _night_row(one: Forecast) -> Row:
             Moment(one.next_at) if one.next_at else Text("paused"),
             _known(one.likely_usd),
             _known(min(one.costs) if known else None),
-            _known(max(one.costs) if known else None),
+            _known(max(one.costs) if known else None, is_most=True),
             Text(of),
         )
     )
 
 
-def _known(amount: Decimal | None) -> Usd | Text:
-    return Usd(amount) if amount is not None else Text("–")
+def _known(amount: Decimal | None, *, is_most: bool = False) -> Usd | Text:
+    return Usd(amount, is_most=is_most) if amount is not None else Text("–")
 
 
 _DAYS = 30
@@ -396,12 +396,12 @@ def _tiles(spending: CostSummary) -> Sequence[Tile]:
         Tile(
             "Cost",
             share_of(total.usd, total.reserved_usd),
-            f"of the {usd(total.reserved_usd)} that was reserved",
+            f"of the {most_usd(total.reserved_usd)} that was reserved",
         ),
         Tile(
             "Running now",
             usd(spending.unsettled_usd),
-            f"so far, by {now}; at most {usd(spending.reserved_usd)}",
+            f"so far, by {now}; at most {most_usd(spending.reserved_usd)}",
             "busy" if spending.unsettled else "",
         ),
     )
@@ -420,8 +420,8 @@ def _chart(span: DateRange, spending: CostSummary) -> Chart | None:
     return Chart(
         picture=columns([float(amount) for amount in amounts]),
         title=f"Spend by {unit}",
-        most=usd(top),
+        most=most_usd(top),
         first=span.first.isoformat(),
         last=span.last.isoformat(),
-        label=f"Spend by {unit}, {span.first} to {span.last}: at most {usd(top)}",
+        label=f"Spend by {unit}, {span.first} to {span.last}: at most {most_usd(top)}",
     )

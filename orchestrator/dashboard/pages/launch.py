@@ -263,7 +263,7 @@ def _row(planned: PlannedCell) -> Row:
             Text(cell.platform.provider, note="optional" if cell.platform.optional else ""),
             Text(plural(len(cell.jobs), "job"), note=jobs),
             Text(planned.note) if planned.note else CellList(list(_places(planned))),
-            Usd(planned.worst_usd),
+            Usd(planned.worst_usd, is_most=True),
         ),
         tone="warn" if planned.note or planned.worst_usd is None else "",
     )

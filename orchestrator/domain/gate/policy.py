@@ -9,6 +9,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Literal
 
+from orchestrator.domain.document_problems import SUCH_AS
 from orchestrator.domain.gate.payload_review import PayloadLevel
 from orchestrator.domain.gate.verdict import LATER
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
@@ -153,7 +154,7 @@ class ManifestRule:
 
     __pydantic_config__ = STRICT
 
-    min_tests_vs_baseline: Decimal | None = None
+    min_tests_vs_baseline: Decimal | None = field(default=None, metadata={SUCH_AS: "0.95"})
     """Minimum share of the tests that the last green run collected, per platform."""
     removed_tests: tuple[str, ...] | Literal["refused", "allowed"] = field(
         default="refused", metadata=LATER
@@ -176,7 +177,7 @@ class EvidenceRule:
 
     __pydantic_config__ = STRICT
 
-    max_age: str = "36h"
+    max_age: str = field(default="36h", metadata={SUCH_AS: "90m, 36h, 7d or 2w"})
     """``36h``, ``7d``: older cells are stale, and stale evidence never passes."""
     attestation: Literal["required", "optional"] = "required"
     """Whether ingested evidence, which cannot be attested, counts."""
@@ -313,7 +314,7 @@ class BenchmarkBudget:
 
     match: str
     """``job/metric``, with ``*``; the first match applies."""
-    max_regression: str
+    max_regression: str = field(metadata={SUCH_AS: "3% or 2.5%"})
     """``3%``."""
 
 
@@ -473,7 +474,9 @@ class GateSpec:
     """Exceptions for rules."""
     approvals: ApprovalRule | None = None
     """Human approval. By default it is needed where only one person excused something."""
-    exception_max_age: str = field(default=LONGEST_EXCEPTION_TEXT, metadata=LATER)
+    exception_max_age: str = field(
+        default=LONGEST_EXCEPTION_TEXT, metadata={**LATER, SUCH_AS: "7d or 2w"}
+    )
     """Longest validity of known issues, exceptions, waivers and quarantines."""
     diagnosis: Diagnosis = field(default_factory=Diagnosis)
     """How root causes of failures are diagnosed."""

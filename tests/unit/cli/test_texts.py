@@ -15,7 +15,7 @@ from orchestrator.cli.errors import CliError, located
 from orchestrator.cli.launch_request import with_overrides
 from orchestrator.cli.safe_text import fit, fit_end, json_text, log_line, one_line, pad
 from orchestrator.cli.watching.poll_threads import StreamedEvent, read_events
-from orchestrator.domain import units
+from orchestrator.domain import launch_plan, units
 from orchestrator.domain.document_problems import Problem
 
 MATRIX = """\
@@ -52,6 +52,35 @@ jobs:
 )
 def test_a_price_has_the_providers_digits_and_no_quotients(amount: str, said: str) -> None:
     assert units.price(Decimal(amount)) == said
+
+
+@pytest.mark.parametrize(
+    ("amount", "said"),
+    [
+        ("0.3041", "$0.31"),
+        ("0.3000", "$0.30"),
+        ("0.00123", "$0.0013"),
+        ("0.0100", "$0.01"),
+        ("0", "$0.00"),
+        (None, "unknown"),
+    ],
+)
+def test_a_maximum_is_rounded_up(amount: str | None, said: str) -> None:
+    assert units.most_usd(None if amount is None else Decimal(amount)) == said
+
+
+@given(st.decimals(min_value=0, max_value=10_000, allow_nan=False, places=9))
+def test_no_maximum_and_no_price_is_below_the_true_one(amount: Decimal) -> None:
+    assert Decimal(units.most_usd(amount)[1:]) >= amount
+    assert Decimal(units.price(amount)[1:]) >= amount
+
+
+def test_a_limit_and_what_exceeds_it_differ_in_print() -> None:
+    known, limit = Decimal("0.3041"), Decimal("0.30")
+    said = launch_plan.limit_warning(known, limit)
+    assert "limits.max_usd of $0.30 does not cover one attempt of every cell ($0.31)" in said
+    total = launch_plan.totals(1, 1, known, limit)
+    assert total == "1 cell, 1 job, at most $0.31 an attempt (limit $0.30)"
 
 
 @given(st.text())

@@ -15,5 +15,6 @@ def test_the_error_names_the_file_in_every_line() -> None:
 
 def test_the_nearest_name_is_offered_or_all_of_them() -> None:
     assert nearest("moee", ["moe", "demo"]) == "; did you mean 'moe'?"
+    assert nearest("G5.xlarge", ["g5.xlarge", "r5.xlarge"]) == "; did you mean 'g5.xlarge'?"
     assert nearest("zzz", ["moe", "demo"]) == "; valid: demo, moe"
     assert nearest("zzz", []) == ""

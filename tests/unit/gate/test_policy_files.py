@@ -57,6 +57,13 @@ def test_a_ready_made_policy_is_for_its_matrix(path: Path):
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
+        (
+            ["evidence: {max_age: 36}"],
+            "max_age: must be a value such as 90m, 36h, 7d or 2w, not",
+        ),
+        (['evidence: {max_age: "36"}'], "max_age: '36' is no duration: write 90m, 36h, 7d or 2w"),
+        (["exception_max_age: 7"], "must be a value such as 7d or 2w, not the number 7"),
+        (["evidence: {manifest: {min_tests_vs_baseline: 95%}}"], "such as 0.95, not '95%'"),
         (["job: []"], "line 6, column 3: spec.job: there is no such key; did you mean 'jobs'?"),
         (["jobs: []", "jobs: []"], "line 7, column 3: document: the key 'jobs' occurs twice"),
         (["jobs: [{id: moe, on: [gcp-14]}]"], "line 6, column 25: spec.jobs.0.on.0: "),
@@ -78,7 +85,10 @@ def test_a_ready_made_policy_is_for_its_matrix(path: Path):
         (["diagnosis: {max_minutes: 0}"], "must be more than 0"),
         (["performance: {budgets: []}"], "name at least one budget"),
         (["performance: {budgets: [{match: moe, max_regression: 3%}]}"], "write JOB/METRIC"),
-        (["performance: {budgets: [{match: a/b, max_regression: 3}]}"], "write it in quotes"),
+        (
+            ["performance: {budgets: [{match: a/b, max_regression: 3}]}"],
+            "must be a value such as 3% or 2.5%",
+        ),
         (["performance: {budgets: [{match: a/b, max_regression: 0%}]}"], "more than 0 %"),
         (["performance: {budgets: [{match: a/b, max_regression: x}]}"], "is no percentage"),
         (["performance: {alpha: 1, budgets: [{match: a/b, max_regression: 3%}]}"], "at most 0.2"),

@@ -9,9 +9,13 @@ import google.auth
 import pytest
 from google.auth import exceptions
 
-from orchestrator.domain.machine import CredentialsError
+from orchestrator.domain.machine import ConfigError, CredentialsError, Offers
+from orchestrator.domain.matrix import Platform
+from runners import registry
+from runners.fake import MemoryHostStore
 from runners.google import account as module
 from runners.google.account import GoogleAccount
+from runners.provider_context import ProviderContext
 
 PERSON = {
     "type": "authorized_user",
@@ -59,3 +63,32 @@ def test_a_refused_sign_in_is_not_tried_again_at_once(monkeypatch: pytest.Monkey
     with pytest.raises(CredentialsError):
         _ = account.credentials
     assert len(tries) == 2
+
+
+@pytest.mark.parametrize(
+    ("provider", "keys"),
+    [
+        ("gcp", {"instance_type": ("g2-standard-4",), "connect": "private"}),
+        ("tpu", {"accelerator_type": "v5litepod-1", "connect": "private"}),
+    ],
+)
+def test_a_plan_says_that_nobody_is_signed_in_as_a_launch_would(
+    monkeypatch: pytest.MonkeyPatch, provider: str, keys: dict[str, object]
+) -> None:
+    def refuse(**_: object) -> None:
+        raise exceptions.DefaultCredentialsError("none here")
+
+    monkeypatch.setattr(google.auth, "default", refuse)
+    settings = {"gcp_project": "validation-1"}
+    rents = registry.load(provider, ProviderContext(book=MemoryHostStore(), settings=settings))
+    platform = Platform(id="cell", provider=provider, **keys)  # type: ignore[arg-type]
+    assert isinstance(rents, Offers)
+    with pytest.raises(CredentialsError, match="none here"):
+        rents.places(platform)
+
+
+def test_an_emulation_needs_nobody_and_a_project_is_needed_everywhere() -> None:
+    settings = {"gcp_compute_endpoint": "http://127.0.0.1:1"}
+    GoogleAccount({**settings, "gcp_project": "lab"}, api="gcp_compute_endpoint").require()
+    with pytest.raises(ConfigError, match="SEATRIAL_GCP_PROJECT"):
+        GoogleAccount(settings, api="gcp_compute_endpoint").require()

@@ -41,7 +41,7 @@ from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.failure_signature import FailureGroup
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.run_record import RunRecord
-from orchestrator.domain.units import elapsed, sentence, usd
+from orchestrator.domain.units import elapsed, price, sentence, usd
 from orchestrator.store.cell_results import Depth
 from orchestrator.store.runs import RunsAsked
 
@@ -218,7 +218,7 @@ class Costs:
         """The note about the cost limit."""
         if self.limit_usd is None:
             return "no limit: nothing is rented"
-        return f"of at most {usd(self.limit_usd)}"
+        return f"of at most {price(self.limit_usd)}"
 
     @property
     def picture(self) -> Picture | None:
