@@ -373,7 +373,7 @@ class LeaseStore:
             .order_by(LeaseRow.pk)
         )
         with self._sessions.read() as session:
-            return dict(session.execute(query).tuples())
+            return dict(session.execute(query).all())
 
     def decide(self, attempt_id: str, decision: PlacementDecision) -> bool:
         """Store a placement decision; return whether the decision is new.
