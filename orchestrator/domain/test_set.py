@@ -75,7 +75,7 @@ class TestSet:
     hooks: tuple[Hook, ...] = ()
     """Hooks that can change outcomes."""
     subject_modules: int | None = field(default=None, metadata=LATER)
-    """Maximum number of the subject's modules that a process of the suite loaded; None without a
+    """Maximum number of the subject's modules that a process of the job loaded; None without a
     subject or a report.
     """
     subject_names: tuple[str, ...] = field(default=(), metadata=LATER)

@@ -17,7 +17,7 @@ from .job_user import give
 from .layout import JobFolder
 from .pack_artifacts import output_name
 from .plan import PlanJob
-from .pytest_records import RecordsRefusal, origin_problems, refusal_of
+from .pytest_records import RecordsRefusal, loaded_modules, origin_problems, refusal_of
 from .tail_json_lines import JsonLinesTail
 
 _LONGEST_TMP = 60
@@ -108,6 +108,7 @@ class JobContext:
         self._events = JsonLinesTail(self.folder.events)
         self.checks = Checks(self._events, context.events, job.id, hear=hear)
         self._modules = JsonLinesTail(self.folder.modules)
+        self._loaded = 0
         self._tmp = self.folder.tmp
 
     def __enter__(self) -> JobContext:
@@ -147,6 +148,7 @@ class JobContext:
         try:
             for _, line, wrong in self._modules.drain():
                 problems += origin_problems(line) if line is not None else []
+                self._loaded = max(self._loaded, loaded_modules(line) if line is not None else 0)
                 if wrong:
                     text = f"a line of $SEATRIAL_MODULES is not read: {wrong}"
                     self.context.events.log("warning", text, self.job.id)
@@ -157,6 +159,15 @@ class JobContext:
             text = f"$SEATRIAL_MODULES {refused}. Fix: let nothing write there"
             return RecordsRefusal("forged_records", text)
         return refusal_of(problems)
+
+    def report_subject(self) -> None:
+        """Emit how many of the subject's modules a process of the command loaded, at most.
+
+        Called after `refusal`. Nothing is emitted where no subject was installed.
+        """
+        if "SEATRIAL_SUBJECT" in self._for_origins():
+            data: Data = {"record": "test_set", "nodeid": "", "subject_modules": self._loaded}
+            self.context.events.emit("test", self.job.id, data)
 
     def _unread(self, text: str) -> None:
         """Log that output was cut; a command may have reported its failure in it."""
@@ -178,11 +189,17 @@ class JobContext:
 
     def _for_origins(self) -> Dict[str, str]:
         """Return the variables that make each process report the origins of its modules."""
-        subject = self.context.plan.subject
+        subject, tops = self.context.plan.subject, self.runner.payload.tops()
+        given = {
+            "SEATRIAL_MODULES": str(self.folder.modules),
+            "SEATRIAL_PAYLOAD": str(self.context.attempt.payload),
+        }
+        if subject is None and tops:
+            return {**given, "SEATRIAL_SUBJECT_TOPS": " ".join(tops)}
         for each in self.runner.installed:
             if subject is not None and each.name == subject.distribution:
                 return {
-                    "SEATRIAL_MODULES": str(self.folder.modules),
+                    **given,
                     "SEATRIAL_SUBJECT": subject.distribution,
                     "SEATRIAL_SUBJECT_HOME": str(each.home),
                     "SEATRIAL_SUBJECT_TOPS": " ".join(each.tops()),

@@ -133,7 +133,9 @@ class JobRun:
                 verdict = PairedRun(*arms, pairing, left_s=self._left_s).run()
             finally:
                 processes.kill_all(lambda: processes.of_attempt(context.attempt.folder))
-            return _unless_refused(verdict, own.refusal() or _of_baseline(beside.refusal()))
+            refused = own.refusal()
+            own.report_subject()
+            return _unless_refused(verdict, refused or _of_baseline(beside.refusal()))
 
     def _arm(self, job_context: JobContext, arm_report: ArmReport) -> Arm:
         """Create an arm; the baseline's must end before the job.
@@ -200,7 +202,9 @@ class JobRun:
         if watch.left_behind and ended.cause is None:
             advice = "Fix: let the command wait for all that it starts, or end it"
             job_context.checks.fail(LEFT_BEHIND, f"{watch.left_behind}. {advice}")
-        return _unless_refused(verdict, job_context.refusal())
+        refused = job_context.refusal()
+        job_context.report_subject()
+        return _unless_refused(verdict, refused)
 
     def _watch(
         self,

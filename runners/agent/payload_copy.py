@@ -17,6 +17,9 @@ _SETTINGS = frozenset((
 ))  # fmt: skip
 """Names that pytest or Python looks for by themselves."""
 _AT_START = ("sitecustomize", "usercustomize")
+_SOURCE_FOLDERS = ("src", "lib", "python")
+"""As `seatrial_shipped` has them."""
+_MOST_NAMES = 2_000
 _CACHE = "__pycache__"
 _MODULES = (".py", ".pyc", ".pyd", ".so")
 """Suffixes of files that Python imports."""
@@ -44,6 +47,16 @@ class PayloadCopy:
         self._imported = named | self._folders
         shipped_names = (path.name for path in self._imported if path.parent not in packages)
         self._names = frozenset((*_AT_START, *names, *shipped_names)) - {""}
+
+    def tops(self) -> List[str]:
+        """Return the names that modules of the payload's usual folders begin with.
+
+        ``*`` if they are too many for a variable of the environment.
+        """
+        sources = [path.parts for path in self._marks if path.suffix == ".py"]
+        below = [parts[1:] for parts in sources if parts[0] in _SOURCE_FOLDERS]
+        found = {parts[0].partition(".")[0] for parts in (*sources, *below) if parts}
+        return sorted(filter(str.isidentifier, found)) if len(found) < _MOST_NAMES else ["*"]
 
     def restore(self) -> List[str]:
         """Undo jobs' changes of shipped files and of pytest's settings; return their paths.

@@ -288,6 +288,14 @@ def origin_problems(line: Fields) -> List[Dict[str, str]]:
     return [_problem(raw) for raw in _list(line, "problems")[:_PROBLEMS]]
 
 
+def loaded_modules(line: Fields) -> int:
+    """Return the number of the subject's modules that a process reported. Raises ValueError."""
+    number = line.get("subject_modules")
+    if not isinstance(number, int):
+        raise ValueError(f"subject_modules must be a whole number, not {number!r:.80}")
+    return number
+
+
 def refusal_of(
     problems: Sequence[Mapping[str, str]], *, where: str = ""
 ) -> Optional[RecordsRefusal]:

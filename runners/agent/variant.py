@@ -184,8 +184,7 @@ class Overlay:
         loader = "__import__('_frozen_importlib_external').SourceFileLoader"
         source = f"{loader}('seatrial_modules', {script!a}).get_data({script!a})"
         report = f"exec({source}, {{'__file__': {script!a}}})"
-        asked = "import os; {'SEATRIAL_EVENTS', 'SEATRIAL_SUBJECT_HOME'} & os.environ.keys()"
-        overlay = f"import site{calls}\n{asked} and {report}\n"
+        overlay = f"import site{calls}\nimport os; {report}\n"
         for folder in self._attempt.venv.glob("lib/python3*/site-packages"):
             (folder / _OVERLAY).write_text(overlay)
 

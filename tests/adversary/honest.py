@@ -69,7 +69,7 @@ def told(request):
     assert request.node.rep_call.passed
 """
 _EVENTS = """
-import json, os
+import json, os, mylib
 def say(**event):
     with open(os.environ["SEATRIAL_EVENTS"], "a") as out:
         out.write(json.dumps(event) + "\\n")
@@ -283,7 +283,8 @@ SHAPES = (
         "a demo that speaks of failures",
         jobs=demo(
             "demo",
-            "print('0 failed, 3 passed')\nprint('a failed retry was repeated: [PASS] net')\n"
+            "import mylib\nprint('0 failed, 3 passed')\n"
+            "print('a failed retry was repeated: [PASS] net')\n"
             "print('Results: 8/8 demos passed')",
         ),
     ),

@@ -109,7 +109,7 @@ def _typed_baseline(scene: Scene) -> Sequence[str]:
 def _against_itself(scene: Scene) -> Sequence[str]:
     """The slower wheel is its own baseline."""
     code = (
-        "import json, os, time\nstart = time.perf_counter()\ntime.sleep(0.02)\n"
+        "import json, os, time, mylib\nstart = time.perf_counter()\ntime.sleep(0.02)\n"
         "took = 1000 * (time.perf_counter() - start)\n"
         "with open(os.environ['SEATRIAL_EVENTS'], 'a') as out:\n"
         "    out.write(json.dumps(dict(metric='speed', samples=[took], unit='ms',"

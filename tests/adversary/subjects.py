@@ -130,6 +130,26 @@ def _installed_by_a_job(scene: Scene) -> Sequence[str]:
     return [scene.run()]
 
 
+_NO_VARIABLES = """
+import subprocess, sys
+ask = "import sys; sys.path.insert(0, 'src'); import mylib; assert mylib.double(2) == 4"
+sys.exit(subprocess.call([sys.executable, "-c", ask], env={}))
+"""
+_COPY = f"""
+import pathlib, sys, tempfile
+folder = pathlib.Path(tempfile.mkdtemp())
+(folder / "mylib").mkdir()
+(folder / "mylib" / "__init__.py").write_text({GOOD!r})
+sys.path.insert(0, str(folder))
+"""
+
+
+def _another_copy(scene: Scene) -> Sequence[str]:
+    scene.source = ""
+    scene.payload({**HONEST, "conftest.py": _COPY, "src/mylib/__init__.py": DEFECT})
+    return [scene.run()]
+
+
 LIES = (
     Lie("a fixed copy beside the tests", one_run({"t/mylib/__init__.py": GOOD})),
     Lie("a fixed folder in the payload's root", one_run({"mylib/__init__.py": GOOD})),
@@ -259,6 +279,19 @@ LIES = (
             },
             only=True,
         ),
+    ),
+    Lie(
+        "a demo starts a process without variables that has a fixed copy",
+        one_run({"src/mylib.py": GOOD}, jobs=demo("demo", _NO_VARIABLES), only=True),
+    ),
+    Lie("without a wheel, another copy of what the payload ships", _another_copy),
+    Lie(
+        "a demo that never imports the subject",
+        one_run({}, jobs=demo("demo", "print(2 + 2 == 4)"), only=True),
+    ),
+    Lie(
+        "a benchmark that measures something else",
+        one_run({}, jobs=demo("bench", "print(sum(range(1000)))", "benchmark"), only=True),
     ),
     Lie(
         "PYTHONHOME of another tree",

@@ -12,6 +12,7 @@ from tests.integration.agent_machine import (
     Evidence,
     Machine,
     command,
+    installed_tool,
     laid_out,
 )
 from tests.integration.test_agent_environment import wheel
@@ -41,6 +42,17 @@ def run(machine: Machine, folder: Path, python: str, files: dict[str, str], **jo
             {
                 "demos/demo.py": "import subprocess, sys\n"
                 "sys.exit(subprocess.call([sys.executable, 'demos/child.py']))\n",
+                "demos/child.py": INSERT + DEMO,
+                **BELOW_SRC,
+            },
+            "src/tool",
+        ),
+        (
+            {
+                "demos/demo.py": "import subprocess, sys\n"
+                "ask = 'import subprocess, sys; '\n"
+                "ask += 'sys.exit(subprocess.call([sys.executable, \"demos/child.py\"]))'\n"
+                "sys.exit(subprocess.call([sys.executable, '-c', ask], env={}))\n",
                 "demos/child.py": INSERT + DEMO,
                 **BELOW_SRC,
             },
@@ -77,6 +89,38 @@ def test_a_command_with_the_installed_subject_counts(
     assert evidence.log.split(b"=====\n")[-1].decode().split() == ["42"]
 
 
+ALONE = """
+import subprocess, sys
+subprocess.run([sys.executable, '-c', 'import tool'], env={}, check=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("demo", "number"),
+    [
+        ("import tool.part\n", 2),
+        ("import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'import tool'])\n", 1),
+        (ALONE, 1),
+        ("print('as good as ever')\n", 0),
+    ],
+    ids=["itself", "in a child", "in a child without variables", "never"],
+)
+def test_a_command_tells_how_much_of_the_subject_it_loaded(
+    machine: Machine, lean: str, tmp_path: Path, demo: str, number: int
+) -> None:
+    evidence = run(machine, tmp_path, lean, {"demos/demo.py": demo})
+    (told,) = evidence.of("test", "demo")
+    assert told == {"record": "test_set", "nodeid": "", "subject_modules": number}
+    assert evidence.finished("demo")["cause"] is None
+
+
+def test_a_paired_benchmark_tells_how_much_of_the_subject_it_loaded(
+    machine: Machine, lean: str, tmp_path: Path
+) -> None:
+    (told,) = paired(machine, tmp_path, lean, bench=BENCH).of("test", "bench")
+    assert told["subject_modules"] == 2
+
+
 IN_A_CHILD = """
 import pathlib, subprocess, sys, tool.part
 SRC = pathlib.Path(__file__).parent / "src"
@@ -90,7 +134,10 @@ def test_answer(tmp_path):
 """
 
 
-@pytest.mark.parametrize(("cwd", "cause"), [("SRC", "wrong_subject"), ("tmp_path", None)])
+@pytest.mark.parametrize(
+    ("cwd", "cause"),
+    [("SRC", "wrong_subject"), ("SRC, env={}", "wrong_subject"), ("tmp_path", None)],
+)
 def test_a_suite_whose_child_has_the_subject_from_the_payload_does_not_count(
     machine: Machine, lean: str, tmp_path: Path, cwd: str, cause: str | None
 ) -> None:
@@ -101,6 +148,83 @@ def test_a_suite_whose_child_has_the_subject_from_the_payload_does_not_count(
     finished = evidence.finished("suite")
     assert (finished["exit_code"], finished["cause"]) == (0, cause), evidence.log.decode()
     assert ("src/tool" in finished["detail"]) == (cause is not None)
+
+
+OLD = {"tool/__init__.py": "", "tool/part.py": "answer = 43\n"}
+NEW = {"tool/__init__.py": "", "tool/part.py": "answer = 42\n"}
+ASKS = "import tool.part\ndef test_answer():\n    assert tool.part.answer\n"
+IN_ITS_CHILD = """
+import subprocess, sys
+def test_answer():
+    ask = [sys.executable, "-c", "import tool.part; print(tool.part.answer)"]
+    assert subprocess.check_output(ask, env={})
+"""
+ELSEWHERE = "__import__('sys').path.insert(0, {!r})\n"
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An interpreter that has an earlier release of the tool."""
+    return str(installed_tool(tmp_path_factory.mktemp("older"), OLD))
+
+
+@pytest.mark.parametrize("what", ["suite", "child of a suite", "demo", "another folder"])
+@pytest.mark.parametrize("shipped", [NEW, OLD], ids=["another", "the same"])
+def test_another_copy_of_the_payload_does_not_count(
+    machine: Machine, older: str, lean: str, tmp_path: Path, what: str, shipped: dict[str, str]
+) -> None:
+    """Without a wheel the payload is the subject: a copy with the same text may be imported."""
+    files = {f"src/{name}": text for name, text in shipped.items()}
+    test = IN_ITS_CHILD if what == "child of a suite" else ASKS
+    files |= {"t/test_a.py": test, "demo.py": "import tool.part\n"}
+    if what == "another folder":
+        files["t/conftest.py"] = ELSEWHERE.format(str(laid_out(tmp_path / "worktree", OLD)))
+    job = command("{python}", "demo.py") if what == "demo" else {"pytest": ["t"]}
+    python = lean if what == "another folder" else older
+    evidence = machine.run(laid_out(tmp_path / "payload", files), python=python, jobs=[job])
+    finished = evidence.finished(job.get("id", "suite"))
+    assert finished["exit_code"] in (0, 76), evidence.log.decode()
+    assert finished["cause"] == ("wrong_subject" if shipped is NEW else None), finished
+    if shipped is NEW:
+        assert "has another src/tool/part.py. Fix: " in finished["detail"], finished["detail"]
+
+
+def test_a_payload_that_comes_before_an_older_copy_counts(
+    machine: Machine, older: str, tmp_path: Path
+) -> None:
+    files = {**NEW, "conftest.py": "", "test_a.py": ASKS.replace("answer\n", "answer == 42\n")}
+    files |= {"types.py": "", "tests/__init__.py": ""}
+    evidence = machine.run(laid_out(tmp_path / "payload", files), python=older, jobs=[{}])
+    assert (evidence.finished()["exit_code"], evidence.finished()["cause"]) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("from space import b", "wrong_subject"),
+        ("import space.b", "wrong_subject"),
+        ("from . import b", "wrong_subject"),
+        ("from .b import answer", "wrong_subject"),
+        ("from ..b import answer", None),
+        ("import types", None),
+    ],
+)
+def test_a_module_that_a_namespace_package_lacks_does_not_count(
+    machine: Machine, lean: str, tmp_path: Path, line: str, cause: str | None
+) -> None:
+    """What the payload adds to the namespace for itself may stay."""
+    wheels = machine.base / "wheels" / "w1"
+    wheels.mkdir(parents=True)
+    source = f"def late():\n    {line}\n" if line.startswith("from ..") else f"{line}\n"
+    made = wheel_bytes("tool", "1.5", files={"space/a.py": source})
+    (wheels / "tool-1.5-py3-none-any.whl").write_bytes(made)
+    files = {"space/b.py": "answer = 42\n", "demo.py": "import space.a, space.b\n"}
+    payload = laid_out(tmp_path / "payload", files)
+    job = command("{python}", "demo.py")
+    evidence = machine.run(payload, python=lean, wheels="w1", subject=SUBJECT, jobs=[job])
+    finished = evidence.finished("demo")
+    assert (finished["exit_code"], finished["cause"]) == (0, cause), evidence.log.decode()
+    assert ("space.a imports space.b" in finished["detail"]) == (cause is not None)
 
 
 def test_the_subject_may_import_the_program_that_runs(
@@ -124,27 +248,35 @@ def test_a_report_of_origins_that_cannot_be_read_is_refused(
     assert finished["cause"] == "forged_records"
 
 
-def test_a_benchmark_whose_baseline_has_the_subject_from_the_payload_does_not_count(
-    machine: Machine, lean: str, tmp_path: Path
-) -> None:
+BENCH = (
+    "import seatrial_events, tool.part\n"
+    "seatrial_events.metric('m', [1.0], unit='ms', direction='lower')\n"
+)
+
+
+def paired(machine: Machine, folder: Path, python: str, *, bench: str, **old: str) -> Evidence:
+    """Run a benchmark whose baseline has `old` as its files, or else the same."""
     wheel(machine.base / "wheels" / "w1", "tool", "1.5")
-    bench = (
-        "import seatrial_events, tool.part\n"
-        "seatrial_events.metric('m', [1.0], unit='ms', direction='lower')\n"
-    )
-    new = laid_out(tmp_path / "new", {"bench.py": bench})
-    old = laid_out(tmp_path / "old", {"bench.py": INSERT + bench, **BELOW_SRC})
+    new_payload = laid_out(folder / "new", {"bench.py": bench})
+    old_payload = laid_out(folder / "old", old or {"bench.py": bench})
     few = {"min_pairs": 4, "max_pairs": 4, "precision": 0.001}
     told = command("{python}", "bench.py", id="bench", kind="benchmark", paired=few)
     baseline = {
-        "payload": machine.unpack(old),
+        "payload": machine.unpack(old_payload),
         "environment": {"name": "image"},
         "wheels": "w1",
         "subject": SUBJECT,
     }
-    evidence = machine.run(
-        new, python=lean, wheels="w1", subject=SUBJECT, jobs=[told], baseline=baseline
+    return machine.run(
+        new_payload, python=python, wheels="w1", subject=SUBJECT, jobs=[told], baseline=baseline
     )
+
+
+def test_a_benchmark_whose_baseline_has_the_subject_from_the_payload_does_not_count(
+    machine: Machine, lean: str, tmp_path: Path
+) -> None:
+    files = {"bench.py": INSERT + BENCH, **BELOW_SRC}
+    evidence = paired(machine, tmp_path, lean, bench=BENCH, **files)
     finished = evidence.finished("bench")
     assert finished["cause"] == "wrong_subject", evidence.log.decode()
     assert finished["detail"].startswith("the baseline: ")

@@ -190,8 +190,8 @@ class EvidenceRule:
     subject_not_loaded: Literal["inconclusive", "accepted"] = field(
         default="inconclusive", metadata=LATER
     )
-    """Outcome for a platform where no suite imported the subject; ``accepted`` where tests use it
-    only as a command.
+    """Outcome for a platform where no suite and no Python process of a command imported the
+    subject; ``accepted`` where they use it only in programs that are not Python.
     """
     manifest: ManifestRule = field(default_factory=ManifestRule)
     """Completeness."""

@@ -1,12 +1,13 @@
-"""Reports the modules of the subject that a process of a job loaded from elsewhere.
+"""Reports how many modules of the subject a process of a job loaded, and those from elsewhere.
 
 The environment's ``seatrial_overlay.pth`` runs this file at the start of each process of its
 Python. In pytest's own processes the recorder does it. Below a suite, only modules from the payload
-count: a test may start a program with a subject that it made itself.
+count, or installed ones where the payload is the subject: a test may start a program with a subject
+that it made itself.
 
 In the processes of a command it also reports, as failed checks, what its exit code hides.
 """
-# ruff: noqa: INP001, PTH120 - no package; runs before each job's own code
+# ruff: noqa: INP001, PTH120, PTH123 - no package; runs before each job's own code
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ _PROBLEMS = 20
 
 
 def report(given: Dict[str, str]) -> None:
-    """Append one line of JSON to $SEATRIAL_MODULES if modules are not the installed ones.
+    """Append one line of JSON to $SEATRIAL_MODULES if modules of the subject were loaded.
 
     Args:
         given: The agent's variables, saved before the job's own code could change them.
@@ -33,23 +34,31 @@ def report(given: Dict[str, str]) -> None:
     ):
         return
     os.environ.update(given)
-    sys.path[:0] = [os.path.dirname(__file__), given["SEATRIAL_SUBJECT_HOME"]]
+    home = given.get("SEATRIAL_SUBJECT_HOME")
+    sys.path[:0] = [os.path.dirname(__file__), *([home] if home else [])]
     from seatrial_origins import (  # noqa: PLC0415
         InstalledFiles,
         RequiredDistributions,
         below_payload,
     )
 
-    subject = InstalledFiles(given["SEATRIAL_SUBJECT"])
+    subject = InstalledFiles(given["SEATRIAL_SUBJECT"]) if home else None
     found = RequiredDistributions((), subject).problems()
-    if "SEATRIAL_RECORDS" in given:
-        files = (problem.file for _, problem in found)
-        below = {file for file in files if file and below_payload(file) != file}
-        found = [each for each in found if each[1].file in below]
-    if found:
+    is_below_suite = "SEATRIAL_RECORDS" in given
+    if is_below_suite:
+        sites = ("site-packages", "dist-packages")
+        found = [
+            (reason, one)
+            for reason, one in found
+            if (one.file and below_payload(one.file) != one.file)
+            or (subject is None and any(f"/{site}/" in one.file for site in sites))
+        ]
+    if found or not is_below_suite:
         told = [{"reason": reason, **problem._asdict()} for reason, problem in found[:_PROBLEMS]]
+        number = len(subject.of(sys.modules)) if subject else 0
+        line = json.dumps({"problems": told, "subject_modules": number})
         file = os.open(given["SEATRIAL_MODULES"], os.O_WRONLY | os.O_APPEND)
-        os.write(file, f"{json.dumps({'problems': told})}\n".encode("ascii"))
+        os.write(file, f"{line}\n".encode("ascii"))
         os.close(file)
 
 
@@ -80,7 +89,7 @@ def _checked(leave: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 def _payload_sources() -> Iterator[str]:
     """Yield the text of the code after ``-c``, and of each loaded module of the payload."""
-    with open("/proc/self/cmdline", "rb") as file:  # noqa: PTH123
+    with open("/proc/self/cmdline", "rb") as file:
         words = file.read().decode("utf-8", "replace").split("\0")
     if sys.argv[:1] == ["-c"] and "-c" in words:
         yield words[words.index("-c") + 1]
@@ -89,7 +98,7 @@ def _payload_sources() -> Iterator[str]:
         loader = getattr(module, "__loader__", None)  # __main__ has no __file__ any more
         path = os.path.realpath(str(getattr(module, "__file__", getattr(loader, "path", ""))))
         if path.startswith(root) and path.endswith(".py") and os.path.isfile(path):  # noqa: PTH113
-            with open(path, "rb") as file:  # noqa: PTH123
+            with open(path, "rb") as file:
                 yield file.read().decode("utf-8", "replace")
 
 
@@ -152,12 +161,32 @@ def _is_dropped(frame: Any) -> bool:  # noqa: ANN401
     return next((one.opname for one in later), "") == "POP_TOP"
 
 
-_GIVEN = {name: value for name, value in os.environ.items() if name.startswith("SEATRIAL_")}
-if "SEATRIAL_SUBJECT_HOME" in _GIVEN:
-    atexit.register(report, _GIVEN)
-if "SEATRIAL_EVENTS" in _GIVEN and "SEATRIAL_RECORDS" not in _GIVEN:
-    sys.exit = _checked(sys.exit, "sys.exit")
-    os._exit = _checked(os._exit, "os._exit")
-    sys.meta_path.insert(0, _PytestFinder)
-    if sys.flags.optimize:
-        atexit.register(_report_assertions)
+def _variables() -> Dict[str, str]:
+    """Return the agent's variables: this process's, or else those of the nearest one above it.
+
+    A process may be started with an empty environment. What it was started by can be gone, and
+    only Linux tells the environment of another process: then nothing is found.
+    """
+    rows = [f"{name}={value}" for name, value in os.environ.items()]
+    pid = os.getppid()
+    try:
+        while pid > 1 and not any(row.startswith("SEATRIAL_ATTEMPT=") for row in rows):
+            with open(f"/proc/{pid}/environ", "rb") as variables:
+                rows = os.fsdecode(variables.read()).split("\0")
+            with open(f"/proc/{pid}/stat", "rb") as line:
+                pid = int(line.read().rpartition(b")")[2].split()[1])
+    except OSError:
+        return {}
+    return dict(row.split("=", 1) for row in rows if row.startswith("SEATRIAL_") and "=" in row)
+
+
+_GIVEN = _variables()
+if vars(sys).setdefault("_seatrial_report", report) is report:  # Python reads a .pth twice
+    if "SEATRIAL_SUBJECT_TOPS" in _GIVEN:
+        atexit.register(report, _GIVEN)
+    if "SEATRIAL_EVENTS" in _GIVEN and "SEATRIAL_RECORDS" not in _GIVEN:
+        sys.exit = _checked(sys.exit, "sys.exit")
+        os._exit = _checked(os._exit, "os._exit")
+        sys.meta_path.insert(0, _PytestFinder)
+        if sys.flags.optimize:
+            atexit.register(_report_assertions)

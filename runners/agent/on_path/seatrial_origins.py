@@ -3,7 +3,7 @@
 PYTEST_DONT_REWRITE: loaded before pytest could rewrite it, from a place that no payload reaches.
 The agent also runs this file's text by itself: before the first job, it lists what is installed.
 """
-# ruff: noqa: INP001, PTH112, PTH116, PTH118, PTH119, PTH120, PTH123, PTH208 - no package; plain text is quick
+# ruff: noqa: INP001, PTH116, PTH118, PTH119, PTH120, PTH123 - no package; plain text is quick
 
 from __future__ import annotations
 
@@ -31,15 +31,12 @@ from typing import (
 from seatrial_distributions import NotInstalledError, distribution, distributions, normal
 
 SUFFIXES = (".py", ".so", ".pyd", ".pyc")
-_BESIDE = frozenset(
+BESIDE = frozenset(
     ("tests", "test", "testing", "docs", "doc", "examples", "benchmarks", "scripts", "conftest")
 )
 """Names that wheels install by mistake; they count only if a distribution has no others."""
 
 
-_START_MODULES = ("sitecustomize.py", "usercustomize.py")
-_OVERLAY = "seatrial_overlay.pth"
-"""The agent's own file, which no package may replace."""
 _IMPORT = rb"(?m)^[ \t]*(?:from[ \t]+|import[ \t]+(?:[\w.]+[ \t]*,[ \t]*)*)(%s)\b"
 
 _PROGRAMS = ("__main__", "__mp_main__")
@@ -137,31 +134,36 @@ class InstalledFiles:
     ) -> Iterator[ModuleProblem]:
         """Yield the modules that only the payload has and that these modules import.
 
-        Without the payload the installed distribution could not import them. What an extra of it
-        requires, and what it imports only where its absence is allowed for, is a stand-in.
+        Without the payload the installed distribution could not import them, be it a dependency or
+        a module of its own namespace package. What an extra of it requires, and what it imports
+        only where its absence is allowed for, is a stand-in.
 
         Args:
             loaded: ``sys.modules``, or a part of it.
             payload: The payload's folder.
             own: Files of tests and conftests.
         """
+        tops = {root.partition(".")[0] for root in self.roots}
         strangers = {
             name: file
             for name, module in list(loaded.items())
-            if "." not in name and name not in self.roots and name not in _PROGRAMS
+            if ("." not in name or name.partition(".")[0] in tops) and name not in _PROGRAMS
+            if not self._is_mine(name)
             for file in files_of(module)[:1]
-            if file not in own and _is_below(_real_file(file), _real(payload))
+            if file not in own and is_below(real_file(file), _real(payload))
         }
         if not strangers:
             return
         names = b"|".join(re.escape(name.encode()) for name in strangers)
         pattern = re.compile(_IMPORT % names)
+        is_in_namespace = any("." in name for name in strangers)
         for name, module in self.of(loaded).items():
             for file in files_of(module)[:1]:
-                source = _source(file)
-                words = {found.decode() for found in pattern.findall(source)}
-                imported = _imported(source) if words else {}
-                for stranger in words & imported.keys():
+                source = source_of(file)
+                package = name if "/__init__." in file else name.rpartition(".")[0]
+                is_asked = is_in_namespace or pattern.search(source) is not None
+                imported = _imported(source, package) if is_asked else {}
+                for stranger in strangers.keys() & imported.keys():
                     if not imported[stranger] and normal(stranger) in self._dist.optional:
                         self.stand_ins.add(strangers[stranger])
                         continue
@@ -179,7 +181,7 @@ class InstalledFiles:
 
     def path_of(self, file: str) -> Optional[str]:
         """Return a file's path below `home` if the distribution installed it."""
-        for base, each in ((self.home, file), (_real(self.home), _real_file(file))):
+        for base, each in ((self.home, file), (_real(self.home), real_file(file))):
             prefix = base.rstrip(os.sep) + os.sep
             if each.startswith(prefix) and each[len(prefix) :] in self.files:
                 return each[len(prefix) :]
@@ -228,7 +230,7 @@ class InstalledFiles:
         payload: str,
         own: FrozenSet[str],
     ) -> Optional[ModuleProblem]:
-        inside = bool(payload) and _is_below(_real_file(file), _real(payload))
+        inside = bool(payload) and is_below(real_file(file), _real(payload))
         if not inside and name not in self.roots and self._lent(name, module, loaded):
             return None
         if not self.has(name) and (file in own if inside else self._is_plugin(name, file)):
@@ -251,7 +253,7 @@ class InstalledFiles:
     def _is_open(self, name: str) -> bool:
         """Return whether the distribution lets others add to the package that has the module."""
         stem = os.path.join(self.home, *name.split(".")[:-1])
-        return b"extend_path" in _source(os.path.join(stem, "__init__.py"))
+        return b"extend_path" in source_of(os.path.join(stem, "__init__.py"))
 
     def _is_plugin(self, name: str, file: str) -> bool:
         """Return whether another distribution installed the module before this process began."""
@@ -291,7 +293,7 @@ class InstalledFiles:
         kind = type(module)
         plain = kind is types.ModuleType
         makers = _makers(contents(module).values() if plain else kind.__mro__)
-        strange = any(_is_below(_real_file(maker), _real(payload)) for maker in makers if payload)
+        strange = any(is_below(real_file(maker), _real(payload)) for maker in makers if payload)
         return not strange and any(self.path_of(maker) is not None for maker in makers)
 
     def _is_native(self, module: object, name: str, loaded: Mapping[str, object]) -> bool:
@@ -316,23 +318,6 @@ class InstalledFiles:
         )
 
 
-def start_files() -> List[str]:
-    """Return the files of this environment whose code Python runs at its start."""
-    inside = [each for each in sys.path if _is_below(each, sys.prefix) and os.path.isdir(each)]
-    return [
-        os.path.join(folder, name)
-        for folder in inside
-        for name in sorted(os.listdir(folder))
-        if name in _START_MODULES
-        or (name.endswith(".pth") and name != _OVERLAY and _has_code(os.path.join(folder, name)))
-    ]
-
-
-def _has_code(file: str) -> bool:
-    with open(file, encoding="utf-8", errors="replace") as stream:
-        return any(line.startswith(("import ", "import\t")) for line in stream)
-
-
 def leave_out(source: str) -> str:
     """Return advice to run a payload with the subject's source against the installed subject.
 
@@ -346,7 +331,8 @@ def leave_out(source: str) -> str:
     )
 
 
-def _source(file: str) -> bytes:
+def source_of(file: str) -> bytes:
+    """Return the text of a module's file; empty if it is not a source, or unreadable."""
     if not file.endswith(".py"):
         return b""
     try:
@@ -356,8 +342,8 @@ def _source(file: str) -> bytes:
         return b""
 
 
-def _imported(source: bytes) -> Dict[str, bool]:
-    """Return the top names that a source imports, other than for type checkers.
+def _imported(source: bytes, package: str) -> Dict[str, bool]:
+    """Return the names that a source in a package imports, other than for type checkers.
 
     Each with whether some import of it is not in a function, and would end the module's own.
     """
@@ -376,11 +362,14 @@ def _imported(source: bytes) -> Dict[str, bool]:
             continue
         if isinstance(node, ast.Import):
             names = [one.name for one in node.names]
-        if isinstance(node, ast.ImportFrom) and not node.level:
-            names = [node.module or ""]
+        if isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: -node.level + 1 or None] if node.level else []
+            base = ".".join([*above, *filter(None, [node.module])])
+            names = [f"{base}.{one.name}" for one in node.names]
         for name in names:
-            top = name.partition(".")[0]
-            found[top] = found.get(top, False) or is_needed
+            parts = name.split(".")
+            for each in [".".join(parts[: n + 1]) for n in range(len(parts))]:
+                found[each] = found.get(each, False) or is_needed
         caught = [ast.dump(each.type) for each in getattr(node, "handlers", ()) if each.type]
         is_free = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         is_free = is_free or _ABSENT.search("".join(caught)) is not None
@@ -396,8 +385,8 @@ _ABSENT = re.compile("ImportError|ModuleNotFoundError")
 def below_payload(file: str) -> str:
     """Return a file's path relative to the payload; any other path unchanged."""
     payload = _real(GIVEN.get("SEATRIAL_PAYLOAD", "")) if GIVEN.get("SEATRIAL_PAYLOAD") else ""
-    real = _real_file(file)
-    return os.path.relpath(real, payload) if payload and _is_below(real, payload) else file
+    real = real_file(file)
+    return os.path.relpath(real, payload) if payload and is_below(real, payload) else file
 
 
 def import_names(files: Iterable[str]) -> FrozenSet[str]:
@@ -405,7 +394,7 @@ def import_names(files: Iterable[str]) -> FrozenSet[str]:
     paths = [path.split("/") for path in files]
     packages = {tuple(parts[:-1]) for parts in paths if parts[-1].startswith("__init__.")}
     names = {_root(parts, packages) for parts in paths} - {""}
-    own = {name for name in names if name not in _BESIDE}
+    own = {name for name in names if name not in BESIDE}
     return frozenset(own or names)
 
 
@@ -466,7 +455,7 @@ def _not_of_its_file(name: str, module: object, payload: str) -> str:
         if type(value) is not types.FunctionType or value.__module__ != name:
             continue
         file = value.__code__.co_filename
-        if not (file.startswith("<") or (payload and _is_below(_real_file(file), _real(payload)))):
+        if not (file.startswith("<") or (payload and is_below(real_file(file), _real(payload)))):
             return ""
         if not hasattr(value, "__wrapped__"):
             found = file
@@ -524,7 +513,8 @@ def _makers(values: Iterable[object]) -> FrozenSet[str]:
     return frozenset(found)
 
 
-def _is_below(path: str, folder: str) -> bool:
+def is_below(path: str, folder: str) -> bool:
+    """Return whether a path is a folder, or in it."""
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
 
 
@@ -537,7 +527,8 @@ def _real(folder: str) -> str:
     return _REAL[folder]
 
 
-def _real_file(file: str) -> str:
+def real_file(file: str) -> str:
+    """Return a file's path without links to folders."""
     return os.path.join(_real(os.path.dirname(file)), os.path.basename(file))
 
 
@@ -562,6 +553,11 @@ class RequiredDistributions(NamedTuple):
         if self.subject is not None and payload:
             borrowed = self.subject.payload_only_modules(MODULES, payload, own)
             found += [("wrong_subject", problem) for problem in borrowed]
+        if self.subject is None and payload:
+            from seatrial_shipped import copies  # noqa: PLC0415 - where the payload is the subject
+
+            tops = frozenset(GIVEN.get("SEATRIAL_SUBJECT_TOPS", "").split())
+            found += [("wrong_subject", problem) for problem in copies(MODULES, payload, tops)]
         return found
 
     def elsewhere(self) -> Optional[Tuple[str, InstalledFiles]]:

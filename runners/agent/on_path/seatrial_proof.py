@@ -68,6 +68,9 @@ _KNOWN = frozenset((
     "pytest_mock", "pytest_randomly", "pytest_rerunfailures", "pytest_subtests", "pytest_timeout",
     "xdist",
 ))  # fmt: skip
+_START_MODULES = ("sitecustomize.py", "usercustomize.py")
+_OVERLAY = "seatrial_overlay.pth"
+"""The agent's own file, which no package may replace."""
 _ROWS = 190
 """Maximum number of replaced functions in a record."""
 _NAMES = 50
@@ -356,7 +359,7 @@ def _replacements(
     """List functions of pytest and of the subject that the payload has replaced, and its files."""
     subject = seatrial_origins.required_distributions().subject
     found: Set[Tuple[str, str]] = set()
-    found.update(("runs when Python starts", file) for file in seatrial_origins.start_files())
+    found.update(("runs when Python starts", file) for file in _start_files())
     found.update((_STAND_IN, file) for file in (subject.stand_ins if subject is not None else ()))
     for name, file in compared.replaced:
         is_its_own = subject is not None and subject.path_of(file) is not None
@@ -410,6 +413,24 @@ def _interceptors(config: pytest.Config) -> Iterator[Tuple[str, str]]:
         )
     if sys.modules is not MODULES:
         yield "is not Python's own table of modules", "sys.modules"
+
+
+def _start_files() -> List[str]:
+    """Return the files of this environment whose code Python runs at its start."""
+    inside = [Path(each) for each in sys.path if seatrial_origins.is_below(each, sys.prefix)]
+    return [
+        str(file)
+        for folder in inside
+        if folder.is_dir()
+        for file in sorted(folder.iterdir())
+        if file.name in _START_MODULES
+        or (file.suffix == ".pth" and file.name != _OVERLAY and _has_code(file))
+    ]
+
+
+def _has_code(file: Path) -> bool:
+    with file.open(encoding="utf-8", errors="replace") as stream:
+        return any(line.startswith(("import ", "import\t")) for line in stream)
 
 
 def _is_known(file: str) -> bool:

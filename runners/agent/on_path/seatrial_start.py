@@ -26,6 +26,7 @@ _TOOLS = (
     "seatrial_code",
     "seatrial_origins",
     "seatrial_module_snapshots",
+    "seatrial_shipped",
     "seatrial_distributions",
 )
 
@@ -43,6 +44,7 @@ def main(how: str, arguments: List[str]) -> None:
         sys.exit(f"pytest cannot be imported from the environment: {error}")
     import seatrial_code  # noqa: PLC0415
     import seatrial_pytest  # noqa: F401, PLC0415
+    import seatrial_shipped  # noqa: F401, PLC0415
 
     elsewhere = seatrial_origins.required_distributions().elsewhere()
     if elsewhere is not None:

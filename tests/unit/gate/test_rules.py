@@ -24,6 +24,7 @@ from orchestrator.domain.gate.policy import (
 from orchestrator.domain.gate.snapshot import Pairs, Snapshot
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.test_set import TestSet
 from tests.unit.gate.builders import (
     NOW,
     cell,
@@ -357,3 +358,55 @@ def test_the_verdict_says_what_it_was_made_of():
     assert len(verdict.policy_digest) == len(verdict.evidence_digest) == 64
     assert verdict.subject["version"] == "0.4.6"
     assert verdict.tool == "seatrial 0"
+
+
+@pytest.mark.parametrize(
+    ("modules", "accepted", "decision"),
+    [
+        ((0, 0), False, OPEN),
+        ((0, 0), True, PASS),
+        ((0, 3), False, PASS),
+        ((None, 0), False, PASS),
+        ((None, None), False, PASS),
+    ],
+    ids=["never", "given up", "in one suite", "beside one that may have", "no subject"],
+)
+def test_a_suite_of_each_platform_imported_the_subject(modules, accepted, decision):
+    jobs = [
+        job(name, test_set=TestSet(subject_modules=number))
+        for name, number in zip(("moe", "demo"), modules, strict=True)
+    ]
+    rule = EvidenceRule(subject_not_loaded="accepted" if accepted else "inconclusive")
+    verdict = judge(policy("gcp-l4", evidence=rule), snapshot(cell("gcp-l4", *jobs)))
+    assert verdict.decision is decision
+
+
+@pytest.mark.parametrize(
+    ("suite", "commands", "accepted", "decision"),
+    [
+        ("no suite", (0,), False, OPEN),
+        ("no suite", (0,), True, PASS),
+        ("no suite", (0, 2), False, PASS),
+        ("no suite", (None, 0), False, OPEN),
+        ("no suite", (None,), False, PASS),
+        (0, (0, 0), False, OPEN),
+        (0, (0, 1), False, PASS),
+        (1, (0, 0), False, PASS),
+        (None, (0, 0), False, PASS),
+    ],
+    ids=str,
+)
+def test_a_command_of_each_platform_loaded_the_subject_if_no_suite_did(
+    suite, commands, accepted, decision
+):
+    """A suite proves it for what is no Python; what ingested commands loaded is not known."""
+    jobs = [
+        job(f"demo-{place}", kind="demo", test_set=TestSet(subject_modules=number))
+        for place, number in enumerate(commands)
+    ]
+    if suite != "no suite":
+        jobs.append(job("moe", test_set=TestSet(subject_modules=suite)))
+    rule = EvidenceRule(subject_not_loaded="accepted" if accepted else "inconclusive")
+    rules = policy("gcp-l4", evidence=rule, jobs=(JobRule(id="*"),))
+    verdict = judge(rules, snapshot(cell("gcp-l4", *jobs)))
+    assert verdict.decision is decision

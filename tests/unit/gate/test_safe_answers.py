@@ -576,24 +576,3 @@ def test_it_may_be_waived_for_a_job_and_not_at_large():
     assert rule_fault("changed_tests/moe.image@gcp-l4", policy()) == ""
     assert "say of which job" in rule_fault("changed_tests/moe.a.b@gcp-l4", policy())
     assert "nothing waives 'flaky'" in rule_fault("flaky", policy())
-
-
-@pytest.mark.parametrize(
-    ("modules", "accepted", "decision"),
-    [
-        ((0, 0), False, OPEN),
-        ((0, 0), True, PASS),
-        ((0, 3), False, PASS),
-        ((None, 0), False, PASS),
-        ((None, None), False, PASS),
-    ],
-    ids=["never", "given up", "in one suite", "beside one that may have", "no subject"],
-)
-def test_a_suite_of_each_platform_imported_the_subject(modules, accepted, decision):
-    jobs = [
-        job(name, test_set=TestSet(subject_modules=number))
-        for name, number in zip(("moe", "demo"), modules, strict=True)
-    ]
-    rule = EvidenceRule(subject_not_loaded="accepted" if accepted else "inconclusive")
-    verdict = judge(policy("gcp-l4", evidence=rule), snapshot(cell("gcp-l4", *jobs)))
-    assert verdict.decision is decision

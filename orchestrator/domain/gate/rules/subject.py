@@ -11,29 +11,51 @@ from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 
 def subject_loaded(case: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result per cell with suites of which no process imported the subject."""
+    """Yield a result per cell where neither a suite nor a command loaded the subject.
+
+    Commands of which no number is known, such as ingested ones, decide nothing.
+    """
     policy = case.policy.spec.evidence.subject_not_loaded
     for stand in case.stands:
         for cell in stand.ran:
-            suites = {
-                job.id: job.test_set.subject_modules for job in cell.jobs if job.kind == "suite"
-            }
-            if not suites or any(number != 0 for number in suites.values()):
+            loaded = {job.id: job.test_set.subject_modules for job in cell.jobs}
+            suites = sorted(job.id for job in cell.jobs if job.kind == "suite")
+            commands = sorted(loaded.keys() - set(suites) - _unknown(loaded))
+            if not (suites or commands) or any(loaded[job] != 0 for job in (*suites, *commands)):
                 continue
             yield RuleResult(
                 id=f"subject_loaded/{cell.id}",
                 kind="subject_loaded",
                 blocking=stand.blocking(cell) and policy == "inconclusive",
                 outcome=RuleOutcome.UNKNOWN,
-                sentence=(
-                    f"No test process of {some(sorted(suites))} on {cell.id} imported anything of"
-                    " the subject: what passed there says nothing about it. Where tests use it in"
-                    " other processes alone, the policy may say"
-                    " `evidence.subject_not_loaded: accepted`."
-                ),
-                inputs={"suites": sorted(suites), "policy": policy},
-                failing=dict.fromkeys(sorted(suites), 1),
+                sentence=_not_loaded(cell, suites, commands),
+                inputs={
+                    "suites": suites,
+                    **({"commands": commands} if commands else {}),
+                    "policy": policy,
+                },
+                failing=dict.fromkeys([*suites, *commands], 1),
             )
+
+
+def _unknown(loaded: Mapping[str, int | None]) -> Set[str]:
+    return {job for job, number in loaded.items() if number is None}
+
+
+def _not_loaded(cell: CellEvidence, suites: list[str], commands: list[str]) -> str:
+    if suites and not commands:
+        return (
+            f"No test process of {some(suites)} on {cell.id} imported anything of"
+            " the subject: what passed there says nothing about it. Where tests use it in"
+            " other processes alone, the policy may say"
+            " `evidence.subject_not_loaded: accepted`."
+        )
+    return (
+        f"No Python process of {some([*suites, *commands])} on {cell.id} imported anything of the"
+        " subject: what passed there says nothing about it. Programs that are not Python, and"
+        " processes that were killed or called os._exit, do not report what they load: where only"
+        " such use it, the policy may say `evidence.subject_not_loaded: accepted`."
+    )
 
 
 _ALWAYS = ("name", "version")
