@@ -216,8 +216,8 @@ class _JunitReading:
         """Yield the last testcase and the sums of the complete document."""
         if self._waiting is not None:
             yield self._waiting
-        is_told = bool(self._contradictions)
-        for said in self._sums.statements(is_pytest=self._names.is_pytest, is_told=is_told):
+        is_known = bool(self._contradictions)
+        for said in self._sums.statements(is_pytest=self._names.is_pytest, is_known=is_known):
             if isinstance(said, ParsedEnd) and self._contradictions:
                 yield replace(said, exit_code=1, detail=self._contradictions[0])
             else:
@@ -319,27 +319,27 @@ class _Sums:
         if total is not None:
             yield ParsedTally("collected", max(total, self._outcomes.total()))
 
-    def statements(self, *, is_pytest: bool, is_told: bool) -> Iterator[ParsedItem]:
+    def statements(self, *, is_pytest: bool, is_known: bool) -> Iterator[ParsedItem]:
         """Yield the tally, and a problem for each contradiction to the testcases.
 
         Args:
             is_pytest: whether pytest wrote the document.
-            is_told: whether a suite's missing failures were told.
+            is_known: whether a problem already names the missing failures.
         """
         duration = as_seconds(self._root.get("time", "")) or self._sum_of_times()
         total = self._attribute("tests")
         if total is not None:
             if is_pytest:
-                yield from self._contradictions(is_told=is_told)
+                yield from self._contradictions(is_known=is_known)
                 yield from self._tally_of_pytest(total, duration)
             else:
                 yield ParsedTally("footer", total, self._counts(total), duration)
         yield ParsedEnd(duration_s=duration)
 
-    def _contradictions(self, *, is_told: bool) -> Iterator[ParsedItem]:
+    def _contradictions(self, *, is_known: bool) -> Iterator[ParsedItem]:
         for word, name in _STATED.items():
             number, found = self._attribute(name), self._elements[word]
-            is_again = is_told and word != "skipped" and (number or 0) > found
+            is_again = is_known and word != "skipped" and (number or 0) > found
             if number is not None and number != found and not is_again:
                 yield ParsedProblem("error", f"it says {number} {name}, but it contains {found}")
 
