@@ -39,6 +39,7 @@ from orchestrator.domain.parsed_results import (
     ParsedTest,
     Provenance,
 )
+from orchestrator.domain.units import plural
 
 _ROOT = re.compile(r"<(?:\w+:)?(testsuites?)[\s/>]")
 _SUITES: Final = {"testsuites", "testsuite"}
@@ -62,12 +63,15 @@ _BAD: Final = {
     "failed": TestOutcome.FAILED,
     "failure": TestOutcome.FAILED,
     "fail": TestOutcome.FAILED,
-    "error": TestOutcome.ERROR,
-    "broken": TestOutcome.ERROR,
+    **dict.fromkeys(
+        ("error", "errored", "broken", "timeout", "timedout", "aborted", "crashed"),
+        TestOutcome.ERROR,
+    ),
 }
 """Words of a testcase's attributes and properties for a failure without an element."""
 _VERDICTS: Final = {"outcome", "result", "status", "verdict"}
-"""Names of such properties."""
+"""Names of such attributes and properties."""
+_BETWEEN_WORDS = re.compile(r"[\s_-]+")
 _MOST_CONTRADICTIONS: Final = 20
 _PHASE = re.compile(r"failed on (setup|teardown) with \"?(.*?)\"?$", re.DOTALL)
 
@@ -126,15 +130,16 @@ class _OpenTestcase:
 
     def add_property(self, attributes: Mapping[str, str]) -> None:
         """Read one of its properties: some writers tell a failure only there."""
-        value = attributes.get("value", "").lower()
-        if attributes.get("name", "").lower() in _VERDICTS and value in _BAD:
-            self.stated_failure = max(self.stated_failure, _BAD[value])
+        word = _verdict(attributes.get("name", ""), attributes.get("value", ""))
+        self.stated_failure = max(self.stated_failure, _BAD.get(word, TestOutcome.MISSING))
 
     def parsed_test(self, nodeid: str, *, is_torn: bool) -> ParsedTest:
         """The test."""
-        inside = TestOutcome.MISSING if is_torn else _state(self.attributes)
-        outcome = max(self.outcomes, default=inside)
-        outcome = max(outcome, self.stated_failure, *map(_stated_failure, self.attributes.items()))
+        said = {_verdict(name, value) for name, value in self.attributes.items()}
+        # GoogleTest marks tests not run by attributes.
+        whole = TestOutcome.SKIPPED if said & _NOT_RUN else TestOutcome.PASSED
+        outcome = max(self.outcomes, default=TestOutcome.MISSING if is_torn else whole)
+        outcome = max(outcome, self.stated_failure, *(_BAD[word] for word in said & _BAD.keys()))
         reason, message, text = self.words.get(outcome, ("", "", ""))
         return ParsedTest(
             nodeid,
@@ -211,7 +216,8 @@ class _JunitReading:
         """Yield the last testcase and the sums of the complete document."""
         if self._waiting is not None:
             yield self._waiting
-        for said in self._sums.statements(is_pytest=self._names.is_pytest):
+        is_known = bool(self._contradictions)
+        for said in self._sums.statements(is_pytest=self._names.is_pytest, is_known=is_known):
             if isinstance(said, ParsedEnd) and self._contradictions:
                 yield replace(said, exit_code=1, detail=self._contradictions[0])
             else:
@@ -222,7 +228,8 @@ class _JunitReading:
         told = [as_count(suite.attributes.get(name, "")) or 0 for name in ("failures", "errors")]
         if sum(told) > found and len(self._contradictions) < _MOST_CONTRADICTIONS:
             name = as_line(suite.attributes.get("name")) or suite.tag
-            text = f"{name} counts {sum(told)} failures and errors, and contains {found}"
+            number = plural(sum(told), "failure or error", "failures or errors")
+            text = f"{name} counts {number}, and contains {found}"
             self._contradictions.append(text)
             yield ParsedProblem("error", text)
 
@@ -312,27 +319,31 @@ class _Sums:
         if total is not None:
             yield ParsedTally("collected", max(total, self._outcomes.total()))
 
-    def statements(self, *, is_pytest: bool) -> Iterator[ParsedItem]:
-        """Yield the tally, and a problem for each contradiction to the testcases."""
+    def statements(self, *, is_pytest: bool, is_known: bool) -> Iterator[ParsedItem]:
+        """Yield the tally, and a problem for each contradiction to the testcases.
+
+        Args:
+            is_pytest: whether pytest wrote the document.
+            is_known: whether a problem already names the missing failures.
+        """
         duration = as_seconds(self._root.get("time", "")) or self._sum_of_times()
         total = self._attribute("tests")
         if total is not None:
-            yield from self._tally(total, duration, is_pytest=is_pytest)
+            if is_pytest:
+                yield from self._contradictions(is_known=is_known)
+                yield from self._tally_of_pytest(total, duration)
+            else:
+                yield ParsedTally("footer", total, self._counts(total), duration)
         yield ParsedEnd(duration_s=duration)
 
-    def _tally(
-        self, total: int, duration: float | None, *, is_pytest: bool
-    ) -> Iterator[ParsedItem]:
-        stated = {word: self._attribute(name) for word, name in _STATED.items()}
-        if not is_pytest:
-            yield ParsedTally("footer", total, self._counts(total, stated), duration)
-            return
-        for word, number in stated.items():
-            found = self._elements[word]
-            if number is not None and number != found:
-                yield ParsedProblem(
-                    "error", f"it says {number} {_STATED[word]}, but it contains {found}"
-                )
+    def _contradictions(self, *, is_known: bool) -> Iterator[ParsedItem]:
+        for word, name in _STATED.items():
+            number, found = self._attribute(name), self._elements[word]
+            is_again = is_known and word != "skipped" and (number or 0) > found
+            if number is not None and number != found and not is_again:
+                yield ParsedProblem("error", f"it says {number} {name}, but it contains {found}")
+
+    def _tally_of_pytest(self, total: int, duration: float | None) -> Iterator[ParsedItem]:
         more = min((total - self._reports, total - self._cases), key=abs)
         if more > 0:
             yield ParsedProblem(
@@ -344,9 +355,10 @@ class _Sums:
         named = self._outcomes.total()
         yield ParsedTally("footer", named + min(more, 0), dict(+self._outcomes), duration)
 
-    def _counts(self, total: int, stated: Mapping[str, int | None]) -> dict[str, int]:
+    def _counts(self, total: int) -> dict[str, int]:
         """Return counts by outcome; undeclared ones come from testcases, and the rest passed."""
-        stated = {**stated, "skipped": stated["skipped"] or self._attribute("disabled")}
+        stated = {word: self._attribute(name) for word, name in _STATED.items()}
+        stated["skipped"] = stated["skipped"] or self._attribute("disabled")
         counts = {w: self._outcomes[w] if n is None else n for w, n in stated.items()}
         return {**counts, "passed": max(total - sum(counts.values()), 0)}
 
@@ -364,18 +376,9 @@ class _Sums:
         return sum(known) if known else None
 
 
-def _state(attributes: Mapping[str, str]) -> TestOutcome:
-    """Return the outcome of an empty testcase: GoogleTest marks tests not run by attributes."""
-    said = {attributes.get("status", "").lower(), attributes.get("result", "").lower()}
-    return TestOutcome.SKIPPED if said & _NOT_RUN else TestOutcome.PASSED
-
-
-def _stated_failure(attribute: tuple[str, str]) -> TestOutcome:
-    """Return the failure that an attribute of a testcase tells, MISSING without one."""
-    name, value = attribute
-    return (
-        _BAD.get(value.lower(), TestOutcome.MISSING) if name in _VERDICTS else TestOutcome.MISSING
-    )
+def _verdict(name: str, value: str) -> str:
+    """Return the word of an attribute or property for an outcome, "" if it is about another."""
+    return _BETWEEN_WORDS.sub("", value.lower()) if name.lower() in _VERDICTS else ""
 
 
 def _words(outcome: TestOutcome, message: str, text: str) -> tuple[str, str, str]:

@@ -58,7 +58,7 @@ class PytestText:
         for line in text_lines(artifact, notes=notes, states=True):
             yield from reader.see(line)
             if reader.outside:
-                reader.step = reader.step or failed_step(line)
+                reader.find_failed_step(line)
                 yield from remarks.see(line)
         yield from reader.finish()
         yield from notes.statements()
@@ -80,8 +80,8 @@ class _SessionReader:
         self._is_torn = False
         self._fatal = ""
         self._is_hung = False
-        self.step = ""
-        """The first line after which a step around pytest had failed."""
+        self._step = ""
+        """The first line, below a session's beginning, that says that a step had failed."""
         self._refusal = ""
         """Text of pytest's error stream, which comes first if its output was buffered."""
 
@@ -105,6 +105,11 @@ class _SessionReader:
         else:
             self._look_for_death(line)
 
+    def find_failed_step(self, line: str) -> None:
+        """Note a failed step; what failed above the first session is none of the tests' steps."""
+        if self._sessions:
+            self._step = self._step or failed_step(line)
+
     def finish(self) -> Iterator[ParsedItem]:
         """Yield the end of the log. Raises UnreadableError if it has no session."""
         if self._session is not None:
@@ -116,14 +121,14 @@ class _SessionReader:
             return
         cause = ("hung" if self._is_hung else "crashed") if self._fatal else ""
         code = next((code for code in self._codes if code), 0) if self._codes else None
-        if self.step:
-            yield ParsedProblem("error", f"a step failed: {self.step}")
+        if self._step:
+            yield ParsedProblem("error", f"a step failed: {self._step}")
             code = code or 1
         yield ParsedEnd(
             exit_code=None if self._fatal else code,
             duration_s=round(self._duration_s, 6) if self._codes else None,
             cause=cause,
-            detail=self._fatal or self.step,
+            detail=self._fatal or self._step,
         )
 
     def _refuse(self, footer: PytestFooter | None) -> Iterator[ParsedItem]:

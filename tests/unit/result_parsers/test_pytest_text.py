@@ -78,6 +78,19 @@ def test_a_step_that_failed_below_a_green_session_is_no_good_end(tmp_path, line)
     assert f"a step failed: {line.removeprefix(STAMP)}" in said.messages
 
 
+def test_a_step_that_failed_above_the_session_is_not_of_the_tests(tmp_path):
+    """As of ``make lint || true; pytest``."""
+    said = read(tmp_path, f"make: *** [Makefile:3: lint] Error 1\n{GREEN}")
+    assert (said.end.exit_code, said.end.detail) == (0, "")
+    said = read(tmp_path, f"make: *** lint\n{GREEN}make: *** [Makefile:3: test] Error 1\n")
+    assert (said.end.exit_code, said.end.detail) == (1, "make: *** [Makefile:3: test] Error 1")
+
+
+def test_a_step_that_failed_between_two_green_sessions_is_no_good_end(tmp_path):
+    said = read(tmp_path, f"{GREEN}make: *** [Makefile:3: test] Error 1\n{GREEN}")
+    assert (said.end.exit_code, said.end.detail) == (1, "make: *** [Makefile:3: test] Error 1")
+
+
 @pytest.mark.parametrize(
     "line",
     [
