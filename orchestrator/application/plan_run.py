@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from decimal import Decimal
 
-from orchestrator.application.cell.environment import expected_shipment, image_name
+from orchestrator.application.cell.environment import ExpectedShipments, image_name
 from orchestrator.application.cell.flow_context import billed_minutes
 from orchestrator.application.cell.placing import places_of
 from orchestrator.application.context import Context
@@ -106,10 +106,9 @@ def _shipments(
     context: Context, spec: RunSpec, payload_bytes: int, cells: Iterable[PlannedCell]
 ) -> tuple[Shipment, ...]:
     """Return the expected uploads; nothing is sent to this computer, or where there is no place."""
+    shipments = ExpectedShipments(context, spec)
     return tuple(
-        expected_shipment(
-            context,
-            spec,
+        shipments.of(
             one.cell,
             payload_bytes=payload_bytes,
             image=one.image,

@@ -19,6 +19,7 @@ from orchestrator.domain.launch_plan import Plan, PlannedCell, shipments_in_word
 from orchestrator.domain.machine import CredentialsError, Extent, Place
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.quota import BootImage, QuotaLevel
+from orchestrator.domain.reuse_inputs import Prepared
 from orchestrator.domain.units import price
 from orchestrator.domain.units import size as in_words
 from tests.integration.api_clouds import OFFER, Clouds, clouds
@@ -317,13 +318,22 @@ def planned(empty: Clouds, limits: str = "", pip: str = "torch~=2.9.0", more: st
 
 
 def test_a_plan_says_how_many_files_of_which_size_are_sent_from_where(
-    empty: Clouds, links: Path
+    empty: Clouds, links: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    reuse, reads = empty.desk.context.stores.reusable_results, []
+    prepared = reuse.newest_preparations
+
+    def counted(_: object, limit: int) -> list[Prepared]:
+        reads.append(limit)
+        return prepared(limit)
+
+    monkeypatch.setattr(type(reuse), "newest_preparations", counted)
     size = sum(path.stat().st_size for path in links.glob("torch*")) + sum(
         path.stat().st_size for path in links.glob("nvidia*")
     )
     empty.provider.image_names = dict.fromkeys(("here", "there"), "an-image")
     plan = read(Plan, planned(empty))
+    assert len(reads) == 1, "once a plan, and not once a cell"
     sent = plan.shipments[0]
     assert (sent.files, sent.packages_bytes, sent.unknown) == (2, size, {})
     (told,) = shipments_in_words(plan.shipments)

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 import pytest
 
+from orchestrator.application.cell.environment import ExpectedShipments
 from orchestrator.domain.budget import Budget, Period
 from orchestrator.domain.cell import CellState, PlacementResult
 from orchestrator.domain.machine import Extent
@@ -161,8 +162,15 @@ def test_the_worst_case_that_is_reserved_covers_the_machines_own_timer(here):
 @pytest.mark.parametrize(
     ("settles_at", "outcome"), [("0.0078", Outcome.PASSED), ("0.31", Outcome.ERRORED)]
 )
-def test_money_that_another_cell_has_reserved_is_waited_for(here, settles_at, outcome):
+def test_money_that_another_cell_has_reserved_is_waited_for(here, monkeypatch, settles_at, outcome):
     """The other machine settles below its worst case, or it does not."""
+    expect, expected = ExpectedShipments.of, []
+
+    def counted(self, plan, **more):
+        expected.append(plan.id)
+        return expect(self, plan, **more)
+
+    monkeypatch.setattr(ExpectedShipments, "of", counted)
     here.platforms = ("cloudy", "other")
     here.limits = Limits(max_minutes=12, max_usd=Decimal("0.61"))
     mine, other = here.launch()
@@ -182,6 +190,8 @@ def test_money_that_another_cell_has_reserved_is_waited_for(here, settles_at, ou
     here.engine.run(mine)
     cell = here.record().cells[0]
     assert (waits <= 0, cell.outcome) == (True, outcome)
+    assert len(expected) == 1, "an index is asked once an attempt, and not at each look"
+    assert here.world.contact_log.approved_shipments == set()
     assert ("north", "skipped", "budget") in lines(here)
     told = [str(one.data.get("notice")) for one in stores.run_events.after("run", 0, limit=999)]
     waiting = [text for text in told if "waits until other machines of the run" in text]

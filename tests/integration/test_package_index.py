@@ -8,6 +8,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, cast
@@ -122,7 +123,7 @@ def test_an_index_is_asked_for_sizes_and_needs_and_for_no_wheel(
 
 
 def test_a_size_that_nobody_states_is_unknown_and_never_nothing(
-    house: Wheelhouse, index: Index
+    house: Wheelhouse, index: Index, clock: Frozen
 ) -> None:
     page = '<a href="/files/top-1-py3-none-any.whl">top</a>'
     index.answers["/simple/top/"] = "text/html", page.encode()
@@ -132,7 +133,11 @@ def test_a_size_that_nobody_states_is_unknown_and_never_nothing(
     assert (found.packages, found.size_bytes) == ({"top": "1"}, 0)
     assert found.unknown == {"top": "its index does not say what it needs"}
     index.answers["/files/top-1-py3-none-any.whl"] = "application/zip", b"x" * 70
-    assert house.sizes(target(), asked, subject=NONE).size_bytes == 70  # nothing is remembered
+    requests = len(index.asked)
+    assert house.sizes(target(), asked, subject=NONE) == found  # it is not asked at every look
+    assert len(index.asked) == requests
+    clock.time += timedelta(minutes=6)
+    assert house.sizes(target(), asked, subject=NONE).size_bytes == 70
 
 
 def test_an_index_that_is_silent_leaves_sizes_unknown(

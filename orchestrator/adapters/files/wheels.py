@@ -38,6 +38,9 @@ from orchestrator.domain.manifest import Environment, Manifest
 from orchestrator.domain.matrix import Subject
 from orchestrator.domain.reuse_inputs import Interpreter
 
+_UNKNOWN_S = 300.0
+"""Seconds until an index that left a size unknown is asked again."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Job:
@@ -117,15 +120,17 @@ class Wheelhouse:
             if not job.missing and job.subject is None:
                 return WheelSizes({}, 0, {})
             key = job.key(self._clock.now().date().isoformat())
-            note = self._folder / f"{key}.sizes.json"
+            note = self._folder / f"{key}.known-sizes.json"
             with _locked(self._folder / f"{key}.sizes.lock"):
+                at = self._clock.now().timestamp()
                 if note.is_file():
-                    return WheelSizes(**json.loads(note.read_text(encoding="utf-8")))
+                    noted_at, known = json.loads(note.read_text(encoding="utf-8"))
+                    if not known["unknown"] or abs(at - noted_at) < _UNKNOWN_S:
+                        return WheelSizes(**known)
                 found = _sizes(job, given, Path(work), self._outward)
-                if not found.unknown:
-                    fresh = Path(work) / "sizes.json"
-                    fresh.write_text(json.dumps(asdict(found)), encoding="utf-8")
-                    fresh.rename(note)
+                fresh = Path(work) / "sizes.json"
+                fresh.write_text(json.dumps([at, asdict(found)]), encoding="utf-8")
+                fresh.rename(note)
                 return found
 
     def _resolve(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Protocol
 
 from orchestrator.application.cell.flow_context import FlowDeps
@@ -17,7 +17,7 @@ from orchestrator.domain.machine import Place, Provider
 from orchestrator.domain.manifest import Environment
 from orchestrator.domain.matrix import CellPlan, Platform
 from orchestrator.domain.quota import Images
-from orchestrator.domain.reuse_inputs import NOTHING, Interpreter, platform_document
+from orchestrator.domain.reuse_inputs import NOTHING, Interpreter, Prepared, platform_document
 from orchestrator.domain.torch_build import cuda_refusal, has_no_nvidia, torch_build
 from orchestrator.store.cells import AttemptState
 from orchestrator.store.stores import Stores
@@ -130,55 +130,76 @@ class ShipmentPorts(Protocol):
         """Resolves packages."""
 
 
-def expected_shipment(
-    ports: ShipmentPorts,
-    spec: RunSpec,
-    plan: CellPlan,
-    *,
-    payload_bytes: int,
-    image: str,
-    is_rented: bool,
-) -> Shipment:
-    """Return what the cell's machine will be sent, and why it is not rented for that.
+_REMEMBERED = 200
+"""Number of attempts that are searched for one on such a platform."""
 
-    The packages are for the Python of the newest attempt on such a platform, or for one that is
-    assumed. May ask an index, for seconds.
 
-    Args:
-        ports: The ports.
-        spec: Of its run.
-        plan: The cell's.
-        payload_bytes: Packed size of the payload.
-        image: The name of the image of its machine; empty if it is unknown.
-        is_rented: Whether the machine costs money.
-    """
-    digest = spec.subject_digest
-    wheel_bytes = sum(map(len, ports.blobs.open(digest))) if digest else 0
-    shipment = Shipment(plan.id, payload_bytes, wheel_bytes, (), None, image=image)
-    environment = spec.manifest.environment(plan.environment)
-    if environment is None or not (environment.pip or spec.matrix.subject.source != "payload"):
-        return shipment
-    interpreter, machine = _expected_interpreter(ports, spec, plan, image)
-    shipment = replace(
-        shipment, packages=environment.pip, has_index=environment.index, machine=machine
-    )
-    wheel = partial(ports.blobs.open, digest) if digest else None
-    try:
-        found = ports.wheels.sizes(
-            interpreter, environment, subject=spec.matrix.subject, wheel=wheel
+class ExpectedShipments:
+    """What the machines of a run will be sent; blob and earlier attempts are read at most once."""
+
+    def __init__(self, ports: ShipmentPorts, spec: RunSpec) -> None:
+        self._ports = ports
+        self._spec = spec
+
+    @cached_property
+    def _wheel_bytes(self) -> int:
+        digest = self._spec.subject_digest
+        return sum(map(len, self._ports.blobs.open(digest))) if digest else 0
+
+    @cached_property
+    def _prepared(self) -> list[Prepared]:
+        return self._ports.stores.reusable_results.newest_preparations(_REMEMBERED)
+
+    def of(self, plan: CellPlan, *, payload_bytes: int, image: str, is_rented: bool) -> Shipment:
+        """Return what the cell's machine will be sent, and why it is not rented for that.
+
+        The packages are for the Python of the newest attempt on such a platform, or for one that
+        is assumed. May ask an index, for seconds.
+
+        Args:
+            plan: The cell's.
+            payload_bytes: Packed size of the payload.
+            image: The name of the image of its machine; empty if it is unknown.
+            is_rented: Whether the machine costs money.
+        """
+        spec, wheels = self._spec, self._ports.wheels
+        shipment = Shipment(plan.id, payload_bytes, self._wheel_bytes, (), None, image=image)
+        environment = spec.manifest.environment(plan.environment)
+        if environment is None or not (environment.pip or spec.matrix.subject.source != "payload"):
+            return shipment
+        interpreter, machine = self._interpreter(plan, image)
+        shipment = replace(
+            shipment, packages=environment.pip, has_index=environment.index, machine=machine
         )
-    except WheelsError as error:
-        refusal = "" if environment.index else f"{error}; calculated for {machine}"
-        return replace(shipment, refusal=refusal)
-    is_without = is_rented and has_no_nvidia(plan.platform)
-    return replace(
-        shipment,
-        packages_bytes=found.size_bytes,
-        files=len(found.packages),
-        unknown=found.unknown,
-        refusal=(is_without and cuda_refusal(found.packages, plan.platform.id))
-        or _over_limit(shipment, found, spec),
-    )
+        digest = spec.subject_digest
+        wheel = partial(self._ports.blobs.open, digest) if digest else None
+        try:
+            found = wheels.sizes(interpreter, environment, subject=spec.matrix.subject, wheel=wheel)
+        except WheelsError as error:
+            refusal = "" if environment.index else f"{error}; calculated for {machine}"
+            return replace(shipment, refusal=refusal)
+        is_without = is_rented and has_no_nvidia(plan.platform)
+        return replace(
+            shipment,
+            packages_bytes=found.size_bytes,
+            files=len(found.packages),
+            unknown=found.unknown,
+            refusal=(is_without and cuda_refusal(found.packages, plan.platform.id))
+            or _over_limit(shipment, found, spec),
+        )
+
+    def _interpreter(self, plan: CellPlan, image: str) -> tuple[Interpreter, str]:
+        """Return the interpreter that a cell will probably have, with its description."""
+        platform, manifest = platform_document(plan.platform), self._spec.manifest
+        for one in self._prepared:
+            known = one.ingredients
+            alike = (known.platform, known.environment, known.product)
+            if alike == (platform, plan.environment, manifest.name):
+                return one.interpreter, f"{one.interpreter.platform}, as its last machine had"
+        torch = torch_build(plan.id, image, ()).torch
+        interpreter = self._ports.wheels.assume(manifest, plan.environment, torch=torch)
+        has = ", ".join(f"{name} {version}" for name, version in interpreter.packages.items())
+        return interpreter, f"{interpreter.platform} with {has or 'no packages'}, which is assumed"
 
 
 def _over_limit(shipment: Shipment, found: WheelSizes, spec: RunSpec) -> str:
@@ -186,26 +207,6 @@ def _over_limit(shipment: Shipment, found: WheelSizes, spec: RunSpec) -> str:
     total_bytes = shipment.wheel_bytes + found.size_bytes
     is_over = total_bytes > limit_bytes and not shipment.has_index
     return over_limit(total_bytes, limit_bytes) if is_over else ""
-
-
-_REMEMBERED = 200
-"""Number of attempts that are searched for one on such a platform."""
-
-
-def _expected_interpreter(
-    ports: ShipmentPorts, spec: RunSpec, plan: CellPlan, image: str
-) -> tuple[Interpreter, str]:
-    """Return the interpreter that a cell will probably have, with its description."""
-    platform = platform_document(plan.platform)
-    for one in ports.stores.reusable_results.newest_preparations(_REMEMBERED):
-        known = one.ingredients
-        alike = (known.platform, known.environment, known.product)
-        if alike == (platform, plan.environment, spec.manifest.name):
-            return one.interpreter, f"{one.interpreter.platform}, as its last machine had"
-    torch = torch_build(plan.id, image, ()).torch
-    interpreter = ports.wheels.assume(spec.manifest, plan.environment, torch=torch)
-    has = ", ".join(f"{name} {version}" for name, version in interpreter.packages.items())
-    return interpreter, f"{interpreter.platform} with {has or 'no packages'}, which is assumed"
 
 
 def image_name(provider: Provider, platform: Platform, place: Place) -> str:

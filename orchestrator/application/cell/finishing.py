@@ -70,6 +70,7 @@ def poll_close(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     """Derive the attempt's outcome and decide whether the cell is retried or done."""
     now = state_of(deps, attempt_id)
     deps.contact_log.left.pop(attempt_id, None)
+    deps.contact_log.approved_shipments.discard(attempt_id)
     if now.attempt.closed_at is not None:
         return "closed"
     cells, at = deps.stores.cells, deps.clock.now()

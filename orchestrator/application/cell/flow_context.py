@@ -165,6 +165,8 @@ class ContactLog:
     """The last reported message by cell or attempt."""
     left: dict[str, tuple[datetime, AttemptState | None]] = field(default_factory=dict)
     """By attempt, when its state was last read, and the state that the next look begins with."""
+    approved_shipments: set[str] = field(default_factory=set)
+    """Attempts that may rent a machine for what it would be sent."""
 
     def remember(self, key: str, message: str) -> bool:
         """Store the message; return whether it differs from the last one and is to be reported."""

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from decimal import Decimal
 
-from orchestrator.application.cell.environment import expected_shipment, image_name
+from orchestrator.application.cell.environment import ExpectedShipments, image_name
 from orchestrator.application.cell.flow_context import (
     GO,
     STOP,
@@ -151,16 +151,22 @@ def _set_aside(
 def _refuse_shipment(
     deps: FlowDeps, now: AttemptState, provider: Provider, place: Place
 ) -> Value | None:
-    """End the attempt if no machine is rented for what it would be sent; else return None."""
-    if not deps.traits(now.plan.platform.provider).rented:
+    """End the attempt if no machine is rented for what it would be sent; else return None.
+
+    An attempt that waits for a place is asked once: its shipment stays as it is.
+    """
+    approved, attempt = deps.contact_log.approved_shipments, now.attempt.id
+    if attempt in approved or not deps.traits(now.plan.platform.provider).rented:
         return None
     image = ""
     with suppress(ProviderError):  # the launch says what is wrong with the image
         image = image_name(provider, now.plan.platform, place)
-    sent = expected_shipment(deps, now.spec, now.plan, payload_bytes=0, image=image, is_rented=True)
+    shipments = ExpectedShipments(deps, now.spec)
+    sent = shipments.of(now.plan, payload_bytes=0, image=image, is_rented=True)
     if not sent.refusal:
+        approved.add(attempt)
         return None
-    return record_failure(deps, now.attempt.id, Outcome.ERRORED, Reason.ENVIRONMENT, sent.refusal)
+    return record_failure(deps, attempt, Outcome.ERRORED, Reason.ENVIRONMENT, sent.refusal)
 
 
 def _why_price_is_needed(deps: FlowDeps, limits: Limits) -> str:

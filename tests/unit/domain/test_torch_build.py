@@ -51,6 +51,7 @@ def test_different_builds_are_told_with_how_to_pin_one() -> None:
         (Platform(id="a", provider="aws", accelerator=Accelerator(vendor="amd", name="M")), True),
         (Platform(id="l4", provider="gcp", accelerator=Accelerator(vendor="nvidia", name="L4")), 0),
         (Platform(id="here", provider="local"), False),
+        (Platform(id="plain", provider="aws", instance_type="m7i.large"), False),  # it is not known
     ],
 )
 def test_a_platform_says_that_it_has_no_gpu_of_nvidia(platform: Platform, is_without: bool) -> None:
