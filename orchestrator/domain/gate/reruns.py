@@ -137,6 +137,9 @@ def merge_reruns(earlier: CellEvidence, later: CellEvidence) -> CellEvidence:
         simulated=any(cell.simulated for cell in told),
         ingested=any(cell.ingested for cell in told),
         own_environment=any(cell.own_environment for cell in told),
+        undeclared_requirements=tuple(
+            dict.fromkeys(one for cell in told for one in cell.undeclared_requirements)
+        ),
         own_baseline=any(cell.own_baseline for cell in told),
         other_subject=next((cell.other_subject for cell in told if cell.other_subject), ""),
         lost_attempts=tuple(one for cell in told for one in cell.lost_attempts),
