@@ -79,8 +79,8 @@ class Distribution:
 
     def _headers(self, key: str) -> Iterator[str]:
         text = self.text("METADATA") or self.text("PKG-INFO") or self.text("")
-        for line in text.splitlines():
-            if not line.strip():
+        for line in text.split("\n"):
+            if not line:  # one of blanks goes on with a folded value
                 return
             found, colon, value = line.partition(":")
             if colon and found.lower() == key:

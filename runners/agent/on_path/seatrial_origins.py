@@ -372,7 +372,7 @@ def _imported(source: bytes, package: str) -> Dict[str, bool]:
     return found
 
 
-def names_of(node: ast.AST, package: str) -> List[str]:
+def names_of(node: object, package: str) -> List[str]:
     """Return the names that a statement in a package imports; none of any other node."""
     if type(node).__name__ == "Import":
         return [one.name for one in node.names]  # type: ignore[attr-defined]

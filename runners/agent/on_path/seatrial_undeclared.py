@@ -3,13 +3,13 @@
 The agent runs this file's text once for an environment. It imports nothing that was installed, and
 no process of pytest loads it.
 """
-# ruff: noqa: INP001, PTH118, PTH120, PTH123, PTH208 - no package; plain text is quick
+# ruff: noqa: INP001, PTH118, PTH119, PTH120, PTH208 - no package; plain text is quick
 
 import ast
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from seatrial_distributions import Distribution, distributions, normal
 from seatrial_origins import InstalledFiles, import_names, modules_of_record, names_of, source_of
