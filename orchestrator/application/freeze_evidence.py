@@ -65,7 +65,19 @@ def with_failed_before(
         gate_platforms: The gate's platforms.
     """
     history = _RunCells.of(taken, quarantines, gate_platforms)
-    return tuple(cell if cell.ingested else _with_history(cell, history) for cell in cells)
+    return tuple(
+        _with_retried(cell, history) if cell.ingested else _with_history(cell, history)
+        for cell in cells
+    )
+
+
+def _with_retried(cell: CellEvidence, history: _RunCells) -> CellEvidence:
+    """Return an ingested cell, of which other runs tell nothing, with its own earlier tries."""
+    jobs = (
+        replace(job, failed_before=tuple(history.retried(job.run or cell.run, cell, job.id)))
+        for job in cell.jobs
+    )
+    return replace(cell, jobs=tuple(jobs))
 
 
 def _with_history(cell: CellEvidence, history: _RunCells) -> CellEvidence:

@@ -29,7 +29,7 @@ from orchestrator.domain.machine import (
     ProviderError,
 )
 from orchestrator.domain.manifest import Manifest, StoredPayload
-from orchestrator.domain.matrix import CellPlan, Matrix, unfit_jobs
+from orchestrator.domain.matrix import CellPlan, Matrix, jobs_left_out
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.prices import (
     REFRESH,
@@ -83,7 +83,7 @@ def plan_run(context: Context, order: LaunchOrder, *, with_hosts: bool = False) 
     plan = Plan(payload.digest, matrix.limits.max_usd, cells, room, hosts=hosts, shipments=sent)
     warnings = (
         *budget_warnings(uses, plan.known_usd),
-        *unfit_jobs(matrix, payload.manifest),
+        *jobs_left_out(matrix, payload.manifest),
         age,
         torch_warning(builds),
         *ends,

@@ -13,9 +13,11 @@ from orchestrator.domain.accelerators import INSTANCE_DEVICES
 from orchestrator.domain.document_problems import SUCH_AS
 from orchestrator.domain.limits import STRICT
 from orchestrator.domain.manifest import CAPABILITY, Job, Manifest
+from orchestrator.domain.units import plural
 
 ANY = "any"
 """In a policy: accepts any hardware, also another than the platform's id implies."""
+_JOBS_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -386,17 +388,24 @@ def jobs_on(platform_id: str, matrix: Matrix, manifest: Manifest) -> tuple[str, 
     return tuple(job.id for job, unfit in _selected_on(platform_id, matrix, manifest) if not unfit)
 
 
-def unfit_jobs(matrix: Matrix, manifest: Manifest) -> tuple[str, ...]:
-    """Return a sentence for each selected job that cannot run on a platform and is left out.
+def jobs_left_out(matrix: Matrix, manifest: Manifest) -> Iterator[str]:
+    """Yield a sentence for each selected job that cannot run on a platform; one for all others.
 
-    Selecting such a job by its id is an error, which `check_matrix` reports.
+    Selecting a job that cannot run by its id is an error, which `check_matrix` reports.
     """
-    return tuple(
-        f"job {job.id} is not sent to {platform.id}: {unfit}"
-        for platform in matrix.platforms
-        for job, unfit in _selected_on(platform.id, matrix, manifest)
-        if unfit
-    )
+    selected = set()
+    for platform in matrix.platforms:
+        for job, unfit in _selected_on(platform.id, matrix, manifest):
+            selected.add(job.id)
+            if unfit:
+                yield f"job {job.id} is not sent to {platform.id}: {unfit}"
+    unselected = [job.id for job in manifest.job if job.id not in selected]
+    if unselected:
+        verb = "is" if len(unselected) == 1 else "are"
+        named = ", ".join(unselected[:_JOBS_NAMED])
+        more = f" and {len(unselected) - _JOBS_NAMED} more" if unselected[_JOBS_NAMED:] else ""
+        jobs = plural(len(unselected), "job")
+        yield f"{jobs} of the payload {verb} selected on no platform: {named}{more}"
 
 
 def why_unfit(job: Job, platform: Platform) -> str:

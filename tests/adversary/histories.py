@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.adversary.lie import Lie, Telling
-from tests.adversary.scene import DEFECT, GOOD, HONEST, SUITE, Scene
+from tests.adversary.scene import DEFECT, GOOD, HONEST, POLICY, SUITE, Scene
 
 _ONCE = (
     "import pathlib\nimport mylib\n\ndef test_double():\n"
@@ -200,6 +200,16 @@ def _typed_off(scene: Scene) -> Sequence[str]:
     return [said.stdout.strip()]
 
 
+def _flaky_elsewhere(scene: Scene) -> Sequence[str]:
+    """Another CI's document, whose failing test passed when it was run again."""
+    case = '<testcase classname="t.test_double" name="test_double" time="0.01"'
+    again = f'{case}><flakyFailure message="4 != 5"/></testcase>'
+    (scene.folder / "results.xml").write_text(JUNIT.replace(f"{case}/>", again))
+    subject = f"{scene.product}@1.0"
+    said = scene.seatrial("ingest", "results.xml", "--platform", "here", "--subject", subject)
+    return [said.stdout.strip()]
+
+
 def _added_to_a_run(scene: Scene) -> Sequence[str]:
     """A document beside the failing cell of a real run, under the platform's name."""
     run = scene.run()
@@ -249,6 +259,11 @@ LIES = (
     Lie("two wheels of one version, each for the job that it passes", _other_wheel_for_other_job),
     Lie("another payload without the test, for the same wheel", _other_payload),
     Lie("a document that was typed", _typed_off),
+    Lie(
+        "a document whose test failed, and passed when run again, where documents are believed",
+        _flaky_elsewhere,
+        spec={**POLICY, "evidence": {"attestation": "optional"}},
+    ),
     Lie("a document in place of the failing cell", _added_to_a_run),
     Lie("a run that was cancelled in time", _cancelled),
     Lie("the failed run is pruned", _pruned),

@@ -328,3 +328,49 @@ def test_a_later_runs_cell_stands_for_an_earlier_ones(api: Desk) -> None:
     assert verdict["runs"] == [red, green]
     wrong = [one["id"] for one in verdict["rules"] if one["outcome"] == "violated"]
     assert wrong == ["flaky/unit@here"]  # the job passed later, and what failed first is told
+
+
+RETESTED = {
+    "a.xml": (
+        '<testsuite name="s" tests="1"><testcase classname="t" name="one">{}</testcase></testsuite>'
+    ),
+    "ctrf.json": (
+        '{{"reportFormat": "CTRF", "results": {{"tool": {{"name": "x"}}, "summary": {{"tests": 1}},'
+        ' "tests": [{{"name": "one", "status": "passed"{}}}]}}}}'
+    ),
+    "log.txt": (
+        "============================= test session starts ==============================\n"
+        "collected 1 item\n\n{}tests/test_a.py::one PASSED [100%]\n\n"
+        "============================== 1 passed{} in 0.1s ==============================\n"
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "retest"),
+    [
+        ("a.xml", ('<flakyFailure message="no"/>',)),
+        ("a.xml", ('<flakyError message="no"/>',)),
+        ("a.xml", ('<rerunFailure message="no"/>',)),
+        ("ctrf.json", (', "flaky": true',)),
+        ("ctrf.json", (', "retries": 1',)),
+        ("ctrf.json", (', "retryAttempts": [{"attempt": 1, "status": "failed"}]',)),
+        ("log.txt", ("tests/test_a.py::one RERUN [100%]\n", ", 1 rerun")),
+        *((name, ("", "")) for name in RETESTED),
+    ],
+)
+def test_what_another_ci_ran_again_is_flaky_at_a_gate(
+    api: Desk, name: str, retest: tuple[str, ...]
+) -> None:
+    believed = POLICY.replace("  platforms:", "  evidence: {attestation: optional}\n  platforms:")
+    put(api, believed.partition("  jobs:")[0])
+    posted = api.client.post(
+        f"{API}/ingest?platform=here&subject=proof@1.10&name={name}",
+        content=RETESTED[name].format(*retest).encode(),
+    )
+    assert posted.status_code == 201, posted.text
+    verdict = check(api, runs=[posted.json()["run"]])
+    wrong = [rule for rule in verdict["rules"] if rule["outcome"] != "ok"]
+    assert verdict["decision"] == ("FAIL" if any(retest) else "PASS")
+    assert [rule["kind"] for rule in wrong] == ["failed_first"] * any(retest)
+    assert all("passed when the suite ran it again" in rule["sentence"] for rule in wrong)

@@ -58,7 +58,7 @@ def test_what_run_prints_without_a_terminal(cli: Cli, controller: FakeController
         f"run {ID}",
         "TIME  local-cpu moe: passed in 31s (48 passed)",
     ]
-    assert "          gcp-l4 moe: failed tests/t.py::a↵[x]: 1 != 2" in lines
+    assert "TIME  gcp-l4 moe: failed tests/t.py::a↵[x]: 1 != 2" in lines
     assert lines[-1].endswith("run: failed (78 passed, 1 failed, 17 missing)")
     assert "\x1b" not in cli.err + cli.out
 

@@ -43,6 +43,7 @@ from orchestrator.domain.gate.verdict import (
     Verdict,
     VerdictLine,
     VerdictResponse,
+    reasons_of,
 )
 from orchestrator.domain.units import plural
 
@@ -355,7 +356,7 @@ def _row(verdict: VerdictLine) -> dict[str, Text]:
         f"{verdict.at:%Y-%m-%dT%H:%M}",
         subject,
         runs,
-        verdict.summary,
+        reasons_of(verdict.decision, verdict.summary),
     )
     row = {t: Text(one_line(w)) for t, w in zip(_HISTORY.titles, words, strict=True)}
     row["decision"].stylize(style_of(verdict.decision))

@@ -15,7 +15,7 @@ from orchestrator.cli.client import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
 from orchestrator.cli.view.glyphs import style_of, word
-from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult, Verdict
+from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult, Verdict, reasons_of
 from orchestrator.domain.test_set import Hook
 from orchestrator.domain.units import plural
 
@@ -43,7 +43,7 @@ def print_verdict(
     head.append(f"  {one_line(named)}  {_subject(verdict)}", style="")
     session.out.print(head, soft_wrap=True)
     if verdict.summary:
-        session.print(one_line(verdict.summary))
+        session.print(one_line(reasons_of(verdict.decision, verdict.summary)))
     session.print(one_line(_evaluated(verdict)))
     blocking = [
         rule

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -38,12 +38,14 @@ class PlainTeller:
     _printed_at: datetime | None = None
     _cancelling: bool = False
 
-    def tell(self, run: RunResponse, now: datetime) -> list[str]:
+    def tell(self, run: RunResponse, now: datetime, bad: Sequence[BadTest] = ()) -> list[str]:
         """Return lines for changes since the last call, each with the time since the launch.
+
+        `bad` are failing tests that were not told yet; each follows the start of its job.
 
         Of a run that was over before the first call, each line has the time of its event.
         """
-        news = list(self._news(run, now))
+        news = list(self._news(run, now, bad))
         self._cells = {cell.id: cell for cell in run.cells}
         if not news and since(self._printed_at, now) >= PULSE_S:
             news = [(now, line) for cell in run.cells for line in _pulse(cell, now)]
@@ -55,14 +57,17 @@ class PlainTeller:
             self._printed_at = now
         return [f"{elapsed(since(run.created_at, at)):>8}  {line}" for at, line in news]
 
-    def _news(self, run: RunResponse, now: datetime) -> Iterator[tuple[datetime, str]]:
+    def _news(
+        self, run: RunResponse, now: datetime, bad: Sequence[BadTest]
+    ) -> Iterator[tuple[datetime, str]]:
         """Yield changes with the time of their event."""
         if run.cancel_requested_at is not None and not self._cancelling:
             self._cancelling = True
             yield run.cancel_requested_at, "run: cancel requested"
         for cell in run.cells:
             before = self._cells.get(cell.id)
-            yield from _job_news(cell, before, now)
+            mine = [one for one in bad if one.cell == cell.id]
+            yield from _job_news(cell, before, now, mine)
             entered = cell.entered_at or now
             yield from ((entered, line) for line in _cell_news(cell, before))
             yield from ((entered, line) for line in _kept(cell, before, run))
@@ -121,7 +126,7 @@ def _cell_news(cell: CellRecord, before: CellRecord | None) -> Iterator[str]:
 
 
 def _job_news(
-    cell: CellRecord, before: CellRecord | None, now: datetime
+    cell: CellRecord, before: CellRecord | None, now: datetime, bad: Sequence[BadTest]
 ) -> Iterator[tuple[datetime, str]]:
     known = {job.id: job for job in before.jobs} if before else {}
     for job in cell.jobs:
@@ -132,8 +137,9 @@ def _job_news(
             yield started, f"{name}: not reused: {one_line(job.reuse)}"
         if job.is_running and not (old and old.is_running):
             yield started, f"{name}: started"
+        ended = started + timedelta(seconds=job_seconds(job, now) or 0)
+        yield from ((ended, str(one)) for one in bad if one.test.job == job.id)
         if job.outcome is not None and (old is None or old.outcome is None):
-            ended = started + timedelta(seconds=job_seconds(job, now) or 0)
             yield ended, f"{name}: {_ended(job, now)}"
 
 
@@ -271,14 +277,12 @@ class PlainDisplay:
 
     def show(self, watched: WatchedRun, now: datetime, note: str) -> None:
         """Print changes."""
-        for test in watched.bad[self._printed :]:
-            self._say(f"{'':>8}  {test}")
-        self._printed = len(watched.bad)
         for notice in watched.notices[self._heard :]:
             self._say(f"{elapsed(since(watched.run.created_at, now)):>8}  {notice}")
         self._heard = len(watched.notices)
-        for line in self._teller.tell(watched.run, now):
+        for line in self._teller.tell(watched.run, now, watched.bad[self._printed :]):
             self._say(line)
+        self._printed = len(watched.bad)
         if watched.trouble != self._trouble:
             self._trouble = watched.trouble
             self._say(f"{'':>8}  {watched.trouble or 'connected again'}")

@@ -180,7 +180,7 @@ def _strip(one: CellTestHistory) -> PictureCell:
     told = ", ".join(f"{many} {term(word).word}" for word, many in counted.items())
     tones = [term(word).tone for word in words]
     bad = [1.0 if go.outcome in BAD else 0.0 for go in goes]
-    return PictureCell(strip(tones), bad, f"{one.cell}, {len(goes)} results: {told}")
+    return PictureCell(strip(tones), bad, f"{one.cell}, {plural(len(goes), 'result')}: {told}")
 
 
 def _trend(cell: str, took: Sequence[float | None], real: Sequence[float]) -> TableCell:
@@ -297,8 +297,8 @@ def names_table(story: TestDetail) -> Table:
     return Table(
         id="names",
         caption="Older names",
-        columns=(Column("name", "Name"), Column("job", "Job"), Column("id", "Number")),
-        rows=[Row((Text(one.nodeid), Text(one.job), Text(str(one.id)))) for one in story.names],
+        columns=(Column("name", "Name"), Column("job", "Job")),
+        rows=[Row((Text(one.nodeid), Text(one.job))) for one in story.names],
         empty="It has had no other name that a person confirmed.",
         is_caption_hidden=True,
     )
@@ -314,7 +314,6 @@ _FOUND = (
     Column("platform", "On"),
     Column("version", "Version"),
     Column("at", "When"),
-    Column("id", "Number", is_number=True),
 )
 
 router = APIRouter()
@@ -335,7 +334,7 @@ def search(
     gone = stores.grids.gone([(go.test, go.number) for go in last.values()])
     table = Table(
         id="tests",
-        caption="Tests by their numbers",
+        caption="Tests",
         columns=_FOUND,
         rows=[_found(request, test, last.get(test.id), gone) for test in found.items],
         empty="No test's name holds this." if q or job else "No test has been reported yet.",
@@ -436,7 +435,7 @@ def _found(
 ) -> Row:
     if last is None:
         nothing = Text("–")
-        return Row((name_cell(test), Badge(""), nothing, nothing, Moment(None), _number(test)))
+        return Row((name_cell(test), Badge(""), nothing, nothing, Moment(None)))
     since = gone.get((test.id, last.cell))
     newest = Badge(last.outcome.word, urls.cell_url(last.run, last.cell))
     return Row(
@@ -446,13 +445,8 @@ def _found(
             Text(last.cell),
             Text(last.version),
             Moment(last.at, request.now),
-            _number(test),
         )
     )
-
-
-def _number(test: KnownTest) -> Text:
-    return Text(str(test.id))
 
 
 def _data(story: TestDetail) -> Mapping[str, object]:

@@ -140,6 +140,12 @@ class Verdict:
     """Version of the rules that decided; a replay uses these."""
 
 
+def reasons_of(decision: str, summary: str) -> str:
+    """Return the summary of a verdict without its decision, to stand beside it."""
+    rest = summary.removeprefix(f"{decision}: ")
+    return rest[:1].upper() + rest[1:]
+
+
 def failing_items(verdict: Verdict) -> list[str]:
     """Return the failing tests and jobs that prevent a pass: ``t.py::one (unit@gcp-l4)``."""
     return [

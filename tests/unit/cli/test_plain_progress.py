@@ -8,8 +8,9 @@ import pytest
 
 from orchestrator.cli.client import read
 from orchestrator.cli.commands.run import exit_code
+from orchestrator.cli.failure_logs import BadTest
 from orchestrator.cli.watching.live_display import PULSE_S, PlainTeller
-from orchestrator.domain.run_record import RunResponse
+from orchestrator.domain.run_record import RunResponse, TestResponse
 from tests.unit.cli import runs
 
 
@@ -45,6 +46,27 @@ def test_a_line_for_every_change_and_none_without() -> None:
         "  1m 20s  run: failed (47 passed, 1 failed)",
     ]
     assert tell(teller, finished, 90) == []
+
+
+def test_a_failing_test_is_told_between_the_start_and_the_end_of_its_job() -> None:
+    """A job that starts, fails and ends between two looks; and a run that was over before."""
+    counts = runs.counts(passed=1, failed=1)
+    over = runs.job("moe", outcome="failed", counts=counts, started_at=runs.at(3), duration_s=2)
+    test = {"job": "moe", "nodeid": "t.py::a", "outcome": "failed", "message": "assert 1"}
+    bad = (BadTest("local-cpu", read(TestResponse, test)),)
+    going = one("running", runs.going("moe", started_at=runs.at(3)))
+    ended = one("done", over, outcome="failed") | {"state": "finished", "outcome": "failed"}
+    start, line = "local-cpu moe: started", "local-cpu moe: failed t.py::a: assert 1"
+    for shown, before in ((going, None), (ended, None), (ended, one("queued", runs.job("moe")))):
+        teller = PlainTeller()
+        if before:
+            tell(teller, before, 1)
+        now = runs.LAUNCHED + timedelta(seconds=9)
+        told = [told[10:] for told in teller.tell(read(RunResponse, shown), now, bad)]
+        about = [line for line in told if line.startswith("local-cpu moe: ")]
+        expected = [start, line] if shown is going else [line, "local-cpu moe: failed in 2.0s"]
+        assert [each.partition(" (")[0] for each in about] == expected
+    assert teller.tell(read(RunResponse, shown), now) == []
 
 
 def test_lines_say_that_no_test_passed() -> None:

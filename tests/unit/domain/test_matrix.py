@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,8 +14,8 @@ from orchestrator.domain.matrix import (
     Platform,
     Subject,
     expand,
+    jobs_left_out,
     selects,
-    unfit_jobs,
     why_unfit,
 )
 from orchestrator.domain.matrix_checks import check_matrix
@@ -115,9 +116,26 @@ def test_a_job_is_not_sent_to_a_gpu_that_is_known_to_be_too_old_for_it() -> None
         "here": ("fp8", "other"),
         "new": ("fp8", "other"),
     }
-    assert unfit_jobs(made, payload) == (
+    assert list(jobs_left_out(made, payload)) == [
         "job fp8 is not sent to a10g: it needs compute capability 8.9, and the platform has 8.6",
-    )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "said"),
+    [
+        ("a", []),
+        ("a b", ["1 job of the payload is selected on no platform: b"]),
+        ("a b c", ["2 jobs of the payload are selected on no platform: b, c"]),
+        (
+            "a b c d e f g",
+            ["6 jobs of the payload are selected on no platform: b, c, d, e, f and 1 more"],
+        ),
+    ],
+)
+def test_jobs_that_no_platform_selects_are_named(jobs: str, said: list[str]) -> None:
+    made = matrix(jobs=(JobSelection(id="a"),))
+    assert list(jobs_left_out(made, manifest(*jobs.split()))) == said
 
 
 def test_capabilities_are_numbers_and_not_text() -> None:

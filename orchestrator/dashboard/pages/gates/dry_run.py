@@ -20,7 +20,6 @@ from orchestrator.dashboard.pages.gates.verdict_tables import (
     in_words,
     rule_table,
     severity,
-    summary_of,
 )
 from orchestrator.dashboard.responses import (
     Page,
@@ -34,7 +33,7 @@ from orchestrator.dashboard.table import Badge, Column, Moment, Row, Table, Text
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.gate.gate_documents import verdict_document
-from orchestrator.domain.gate.verdict import StoredVerdict, Verdict
+from orchestrator.domain.gate.verdict import StoredVerdict, Verdict, reasons_of
 
 LINES_SHOWN = 400
 LONGEST_LINE = 300
@@ -294,7 +293,7 @@ def _last(text: str) -> int:
 
 def _summary(result: DryRunAnswer) -> str:
     verdict = result.outcome.verdict if result.outcome else None
-    return summary_of(verdict.decision, verdict.summary) if verdict else ""
+    return reasons_of(verdict.decision, verdict.summary) if verdict else ""
 
 
 def _page(

@@ -34,7 +34,6 @@ from orchestrator.dashboard.pages.gates.verdict_tables import (
     in_words,
     rule_table,
     severity,
-    summary_of,
 )
 from orchestrator.dashboard.responses import (
     Format,
@@ -69,6 +68,7 @@ from orchestrator.domain.gate.verdict import (
     StoredPolicy,
     StoredVerdict,
     VerdictLine,
+    reasons_of,
 )
 from orchestrator.store.gates import StoredWaiver
 
@@ -402,7 +402,7 @@ def _rule_tables(open_: Sequence[RuleResult], kept: Sequence[RuleResult]) -> dic
 
 
 def _summary(newest: StoredVerdict | None) -> str:
-    return summary_of(newest.verdict.decision, newest.verdict.summary) if newest else ""
+    return reasons_of(newest.verdict.decision, newest.verdict.summary) if newest else ""
 
 
 def _form(

@@ -18,7 +18,6 @@ from orchestrator.application.gate_status import (
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.labels import age, cut
 from orchestrator.dashboard.pages.gates.channels import channel_table, last_test
-from orchestrator.dashboard.pages.gates.verdict_tables import summary_of
 from orchestrator.dashboard.responses import Page, PageRequest, PageRequestDep
 from orchestrator.dashboard.table import (
     Badge,
@@ -32,7 +31,7 @@ from orchestrator.dashboard.table import (
     TableCell,
     Text,
 )
-from orchestrator.domain.gate.verdict import PublicKey
+from orchestrator.domain.gate.verdict import PublicKey, reasons_of
 
 router = APIRouter()
 RUN_SHOWN = 12
@@ -157,7 +156,7 @@ def _decided(
     return (
         CellList((decision, stale)) if line.is_stale else decision,
         Moment(line.head.since),
-        Text(newest.id, href, note=summary_of(newest.decision, newest.summary)),
+        Text(newest.id, href, note=reasons_of(newest.decision, newest.summary)),
         Moment(newest.at, request.now),
     )
 

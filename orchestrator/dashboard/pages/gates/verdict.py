@@ -18,7 +18,6 @@ from orchestrator.dashboard.pages.gates.verdict_tables import (
     exception_table,
     rule_table,
     severity,
-    summary_of,
 )
 from orchestrator.dashboard.responses import Page, PageRequest, PageRequestDep
 from orchestrator.dashboard.table import Moment
@@ -31,6 +30,7 @@ from orchestrator.domain.gate.verdict import (
     RuleResult,
     StoredVerdict,
     VerdictLine,
+    reasons_of,
 )
 
 router = APIRouter()
@@ -63,7 +63,7 @@ def show_verdict(
                 "it": stored,
                 "verdict": stored.verdict,
                 "at": Moment(stored.verdict.at),
-                "summary": summary_of(stored.verdict.decision, stored.verdict.summary),
+                "summary": reasons_of(stored.verdict.decision, stored.verdict.summary),
                 "age": Moment(stored.verdict.at, request.now),
                 "parts": {table.id: table for table in tables},
                 "warnings": stored.verdict.warnings[:WARNINGS_SHOWN],

@@ -86,12 +86,6 @@ def tone(rule: RuleResult) -> str:
     return {RuleOutcome.VIOLATED: "bad", RuleOutcome.UNKNOWN: "warn"}.get(rule.outcome, "")
 
 
-def summary_of(decision: str, summary: str) -> str:
-    """Return the summary of a verdict without its decision."""
-    rest = summary.removeprefix(f"{decision}: ")
-    return rest[:1].upper() + rest[1:]
-
-
 def measured(rule: RuleResult) -> tuple[str, str]:
     """Return the measured value and the limit of a rule as short texts."""
     seen = _SEEN.get(rule.kind)
