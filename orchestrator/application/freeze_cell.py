@@ -21,6 +21,7 @@ from orchestrator.domain.gate.snapshot import (
     JobEvidence,
     MachineEvidence,
     Quarantine,
+    UndeclaredRequirement,
 )
 from orchestrator.domain.matrix import ExpectedHardware
 from orchestrator.domain.outcome import Reason, TestOutcome
@@ -86,6 +87,7 @@ def freeze_cell(
         packages=_packages(cell),
         other_subject="" if ingested else _other_subject(one),
         own_environment=cell.probed.get("own_environment") is True,
+        undeclared_requirements=() if ingested else tuple(_undeclared(cell)),
         own_baseline=is_own_baseline(one.taken.evidence.record.run.payload_digest, one.taken.spec),
         lost_attempts=tuple(_lost_attempts(one)),
         jobs=_jobs(one, before, quarantines),
@@ -172,6 +174,14 @@ def _packages(cell: CellRecord) -> Mapping[str, str]:
     found = cell.probed.get("packages")
     told = found if isinstance(found, Mapping) else {}
     return {str(name): str(told[name]) for name in sorted(told, key=str)}
+
+
+def _undeclared(cell: CellRecord) -> Iterator[UndeclaredRequirement]:
+    told = cell.probed.get("undeclared_requirements")
+    for row in told if isinstance(told, list) else ():
+        yield UndeclaredRequirement(
+            module=row["module"], file=row["file"], distribution=row["distribution"]
+        )
 
 
 def _other_subject(one: GatheredCell) -> str:

@@ -52,6 +52,7 @@ for folder in filter(os.path.isdir, sys.path):
 answers = {
     "files": {name: listed(name) for name in sys.argv[1:]},
     "names": sorted(filter(str.isidentifier, names)),
+    "undeclared": undeclared(sys.argv[3]) if sys.argv[3:] and listed(sys.argv[3]) else None,
 }
 """
 
@@ -117,6 +118,10 @@ class EnvironmentInventory(NamedTuple):
     """Of the subject, of pytest, and of pytest's dependencies."""
     names: FrozenSet[str]
     """Of all modules and packages that Python imports without the payload."""
+    undeclared: JsonValue = None
+    """Modules that the subject needs and its metadata does not require, as `seatrial_undeclared`
+    returns them; None if that was not read.
+    """
 
 
 class EnvironmentCopy:
@@ -174,7 +179,7 @@ def take(
     Raises:
         EnvironmentFailed: the environment cannot be listed.
     """
-    script = interpreters.origins_program() + _LIST
+    script = interpreters.requirements_program() + _LIST
     asked = [*_TOOLS, *([subject.distribution] if subject else [])]
     answers = _answers(attempt, script, asked, tick)
     found, names = answers["files"], answers["names"]
@@ -183,7 +188,7 @@ def take(
     _compile(attempt, tick)
     taken = [_files(name, found[name]) for name in _TOOLS if found[name] is not None]
     taken += [_files(subject.distribution, found[subject.distribution], subject)] if subject else []
-    return EnvironmentInventory(tuple(taken), frozenset(map(str, names)))
+    return EnvironmentInventory(tuple(taken), frozenset(map(str, names)), answers["undeclared"])
 
 
 def _compile(attempt: AttemptFolder, tick: Callable[[], None]) -> None:

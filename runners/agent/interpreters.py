@@ -35,6 +35,13 @@ def origins_program() -> str:
     return re.sub(own, lambda _: packages_program(), _source(_ORIGINS), flags=re.MULTILINE)
 
 
+def requirements_program() -> str:
+    """Return `origins_program` with ``undeclared(name)``."""
+    own = r"^from seatrial_\w+ import .*$"
+    more = re.sub(own, "", _source("seatrial_undeclared"), flags=re.MULTILINE)
+    return f"{origins_program()}\n{more}"
+
+
 def _source(module: str) -> str:
     return (on_path() / f"{module}.py").read_text(encoding="utf-8")
 

@@ -160,6 +160,7 @@ class AttemptRun:
         )
         facts = environment_facts.gather(asker, lambda text: context.events.log("warning", text))
         environment = facts.event
+        environment["undeclared_requirements"] = inventory.undeclared
         environment["separated_user"] = user.separated
         environment["separated_user_reason"] = user.reason
         if context.plan.metadata_guard:

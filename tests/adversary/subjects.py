@@ -130,6 +130,13 @@ def _installed_by_a_job(scene: Scene) -> Sequence[str]:
     return [scene.run()]
 
 
+def _undeclared(scene: Scene) -> Sequence[str]:
+    """pytest requires iniconfig, so that it is there for the wheel's import, too."""
+    scene.subject("import iniconfig\n" + GOOD)
+    scene.payload(HONEST)
+    return [scene.run()]
+
+
 _NO_VARIABLES = """
 import subprocess, sys
 ask = "import sys; sys.path.insert(0, 'src'); import mylib; assert mylib.double(2) == 4"
@@ -216,6 +223,7 @@ LIES = (
     ),
     Lie("the wheel lacks a module, and its tests skip themselves for that", _without_a_module),
     Lie("the wheel lacks a module that the payload has", _forgotten),
+    Lie("the wheel lacks a requirement that the payload's [setup] brings", _undeclared),
     Lie("the wheel lacks a requirement that a job before installed", _installed_by_a_job),
     Lie(
         "a job before the suite leaves byte code",

@@ -48,7 +48,12 @@ from orchestrator.domain.gate.rules.platforms import (
     platforms_v2,
 )
 from orchestrator.domain.gate.rules.skips import skips, skips_v1, skips_v2
-from orchestrator.domain.gate.rules.subject import subject, subject_loaded, subject_v1
+from orchestrator.domain.gate.rules.subject import (
+    subject,
+    subject_loaded,
+    subject_v1,
+    undeclared_requirements,
+)
 from orchestrator.domain.gate.rules.test_sets import selection, test_sets
 from orchestrator.domain.gate.snapshot import Snapshot
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, Verdict
@@ -104,7 +109,12 @@ _LATER: Mapping[Rule, Rule] = {
     failed_first_v2: failed_first,
 }
 """Superseded rules of version 2, with the current ones that replace them."""
-_THIRD = (*(_LATER.get(rule, rule) for rule in _SECOND), own_environment, lost_attempts)
+_THIRD = (
+    *(_LATER.get(rule, rule) for rule in _SECOND),
+    own_environment,
+    lost_attempts,
+    undeclared_requirements,
+)
 RULES_BY_VERSION: Mapping[int, tuple[Rule, ...]] = {1: _FIRST, 2: _SECOND, 3: _THIRD}
 """Rules in the order of a verdict's results; none depends on another. A stored verdict is replayed
 by the rules that made it, so a rule with other results needs a new version. Version 3 is not

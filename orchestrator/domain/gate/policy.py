@@ -193,6 +193,8 @@ class EvidenceRule:
     """Outcome for a platform where no suite and no Python process of a command imported the
     subject; ``accepted`` where they use it only in programs that are not Python.
     """
+    undeclared_requirements: tuple[str, ...] = field(default=(), metadata=LATER)
+    """Modules, as ``torch``, that the subject imports and its metadata leaves out on purpose."""
     manifest: ManifestRule = field(default_factory=ManifestRule)
     """Completeness."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TypeVar
 
 from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest, JobEvidence
 from orchestrator.domain.gate.tolerance import FailingResult, failing_results
@@ -137,6 +138,7 @@ def merge_reruns(earlier: CellEvidence, later: CellEvidence) -> CellEvidence:
         simulated=any(cell.simulated for cell in told),
         ingested=any(cell.ingested for cell in told),
         own_environment=any(cell.own_environment for cell in told),
+        undeclared_requirements=_distinct(cell.undeclared_requirements for cell in told),
         own_baseline=any(cell.own_baseline for cell in told),
         other_subject=next((cell.other_subject for cell in told if cell.other_subject), ""),
         lost_attempts=tuple(one for cell in told for one in cell.lost_attempts),
@@ -148,13 +150,21 @@ def merge_reruns(earlier: CellEvidence, later: CellEvidence) -> CellEvidence:
             *(one for one in earlier.pairs if one.job in names),
             *(one for one in later.pairs if one.job not in names),
         ),
-        machines=tuple(dict.fromkeys(one for cell in told for one in cell.machines)),
+        machines=_distinct(cell.machines for cell in told),
         cost_usd=earlier.cost_usd + later.cost_usd,
         blame=(
             *(one for one in earlier.blame if one.get("job", "") in names),
             *(one for one in later.blame if one.get("job", "") not in names),
         ),
     )
+
+
+_Fact = TypeVar("_Fact")
+
+
+def _distinct(groups: Iterable[tuple[_Fact, ...]]) -> tuple[_Fact, ...]:
+    """Return the members of all groups, each once, in their order."""
+    return tuple(dict.fromkeys(one for group in groups for one in group))
 
 
 def _kept(earlier: CellEvidence, later: CellEvidence) -> Iterator[JobEvidence]:

@@ -58,7 +58,7 @@ def is_bad(result: RuleResult) -> bool:
 ALONE = ("new_failures", "cost")
 """Kinds that an exception or a waiver names alone; those below are named with a place."""
 _OF_PLATFORM = ("platform", "substitute", "skips")
-_OF_CELL = ("missing", "subject_loaded")
+_OF_CELL = ("missing", "subject_loaded", "undeclared_requirements")
 _OF_JOB = (
     "job",
     "flaky",

@@ -146,6 +146,17 @@ class MachineEvidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UndeclaredRequirement:
+    """A module that importing the subject needs, and that no requirement of its metadata brings."""
+
+    module: str
+    file: str
+    """The subject's file that imports it."""
+    distribution: str
+    """The distribution that has it where the jobs ran."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CellEvidence:
     """Evidence of one cell."""
 
@@ -173,6 +184,8 @@ class CellEvidence:
     packages: Mapping[str, str] = field(default_factory=dict)
     own_environment: bool = field(default=False, metadata=LATER)
     """Whether its jobs saw the packages of Seatrial's own environment."""
+    undeclared_requirements: tuple[UndeclaredRequirement, ...] = field(default=(), metadata=LATER)
+    """Modules that the subject needs and that its metadata does not require."""
     lost_attempts: tuple[str, ...] = field(default=(), metadata=LATER)
     """Earlier attempts that ended while jobs could run, with number, reason and detail."""
     fingerprint: str = ""

@@ -37,12 +37,33 @@ class Distribution:
     @property
     def optional(self) -> "frozenset[str]":
         """Normal names of the requirements that only extras have."""
-        always, extra = set(), set()
-        for value in self._headers("requires-dist"):
+        told = list(self._requires())
+        return frozenset(name for name, _, extras in told if extras) - {
+            name for name, _, extras in told if not extras
+        }
+
+    def requirements(
+        self, extras: "frozenset[str] | None"
+    ) -> "Iterator[tuple[str, frozenset[str]]]":
+        """Yield normal names of requirements, whatever their markers, with the extras of each.
+
+        Args:
+            extras: The extras of this distribution that are wanted; None for all.
+        """
+        for name, wanted, of in self._requires():
+            if extras is None or not of or of & extras:
+                yield name, wanted
+
+    def _requires(self) -> "Iterator[tuple[str, frozenset[str], frozenset[str]]]":
+        """Yield names, the extras asked of each, and those of this one that have it."""
+        older = (line for line in self.text("requires.txt").splitlines() if line[:1] != "[")
+        for value in (*self._headers("requires-dist"), *older):
             requirement, _, marker = value.partition(";")
-            name = normal(re.split("[^A-Za-z0-9._-]", requirement.strip(), maxsplit=1)[0])
-            (extra if re.search(r"\bextra\s*==", marker) else always).add(name)
-        return frozenset(extra - always)
+            found = re.match(r"([\w.-]+)\s*(?:\[([^]]*)])?", requirement.strip())
+            if found is not None:
+                asked = frozenset(map(normal, re.findall(r"[\w.-]+", found[2] or "")))
+                of = re.findall(r"\bextra\s*==\s*['\"]?([\w.-]+)", marker)
+                yield normal(found[1]), asked, frozenset(map(normal, of))
 
     def text(self, name: str) -> str:
         """Return the text of a metadata file; empty if it is unreadable."""
@@ -58,8 +79,8 @@ class Distribution:
 
     def _headers(self, key: str) -> Iterator[str]:
         text = self.text("METADATA") or self.text("PKG-INFO") or self.text("")
-        for line in text.splitlines():
-            if not line.strip():
+        for line in text.split("\n"):
+            if not line:  # one of blanks goes on with a folded value
                 return
             found, colon, value = line.partition(":")
             if colon and found.lower() == key:

@@ -79,7 +79,7 @@ class InstalledFiles:
         self.name = name
         self._dist = dist
         self.home = dist.home
-        self.files, self.record = _modules(dist.text("RECORD"))
+        self.files, self.record = modules_of_record(dist.text("RECORD"))
         """Digests by path below `home`, as RECORD writes them; empty for files without one."""
         self.roots = frozenset(roots) or import_names(self.files)
         self._folders = frozenset(os.path.dirname(path) for path in self.files)
@@ -262,7 +262,7 @@ class InstalledFiles:
             and max(os.stat(each).st_ctime for each in (file, os.path.join(one.home, record)))
             < _STARTED
             for one in distributions()
-            for files, record in [_modules(one.text("RECORD"))]
+            for files, record in [modules_of_record(one.text("RECORD"))]
             for path in (files if record else ())
         )
 
@@ -356,17 +356,10 @@ def _imported(source: bytes, package: str) -> Dict[str, bool]:
         return found
     while waiting:
         node, is_needed = waiting.pop()
-        names = []
         if isinstance(node, ast.If) and ast.dump(node.test).find("'TYPE_CHECKING'") >= 0:
             waiting += [(each, is_needed) for each in node.orelse]
             continue
-        if isinstance(node, ast.Import):
-            names = [one.name for one in node.names]
-        if isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: -node.level + 1 or None] if node.level else []
-            base = ".".join([*above, *filter(None, [node.module])])
-            names = [f"{base}.{one.name}" for one in node.names]
-        for name in names:
+        for name in names_of(node, package):
             parts = name.split(".")
             for each in [".".join(parts[: n + 1]) for n in range(len(parts))]:
                 found[each] = found.get(each, False) or is_needed
@@ -377,6 +370,18 @@ def _imported(source: bytes, package: str) -> Dict[str, bool]:
         children = ast.iter_child_nodes(node)
         waiting += [(each, is_needed and each not in free) for each in children]
     return found
+
+
+def names_of(node: object, package: str) -> List[str]:
+    """Return the names that a statement in a package imports; none of any other node."""
+    if type(node).__name__ == "Import":
+        return [one.name for one in node.names]  # type: ignore[attr-defined]
+    if type(node).__name__ != "ImportFrom":
+        return []
+    level, module = node.level, node.module  # type: ignore[attr-defined]
+    above = package.split(".")[: -level + 1 or None] if level else []
+    base = ".".join([*above, *filter(None, [module])])
+    return [f"{base}.{one.name}" for one in node.names]  # type: ignore[attr-defined]
 
 
 _ABSENT = re.compile("ImportError|ModuleNotFoundError")
@@ -410,7 +415,7 @@ def _dotted(parts: List[str]) -> str:
     return ".".join(parts) if good else ""
 
 
-def _modules(text: str) -> Tuple[Dict[str, str], str]:
+def modules_of_record(text: str) -> Tuple[Dict[str, str], str]:
     """Return the modules with their digests, and the path of RECORD itself."""
     files, record = {}, ""
     rows = (row for row in text.splitlines() if ".py" in row or ".so" in row or "/RECORD" in row)

@@ -54,6 +54,19 @@ def test_each_layout_and_spelling(
         ours.distribution("tool")
 
 
+def test_a_license_of_several_lines_ends_no_headers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As setuptools folds it: its empty lines are indented, and a form feed is no line's end."""
+    info = tmp_path / "a_tool-2.0.dist-info"
+    info.mkdir()
+    text = "Name: a-tool\nLicense: MIT\n        \n        \f\n        More\nRequires-Dist: b[c]>1\n"
+    (info / "METADATA").write_text(f"{text}\nRequires-Dist: d\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    found = ours.distribution("a-tool").requirements(None)
+    assert list(found) == [("b", frozenset({"c"}))]
+
+
 def test_the_first_on_the_path_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for version in ("1", "2"):
         info = tmp_path / version / f"tool-{version}.dist-info"

@@ -167,6 +167,7 @@ evidence_rules = st.builds(
     payload_level=st.sampled_from(["untrusted", "untrusted", "reviewed", "trusted"]),
     own_environment=st.sampled_from(["allowed", "refused"]),
     subject_not_loaded=st.sampled_from(["inconclusive", "accepted"]),
+    undeclared_requirements=st.sampled_from([(), (), ("torch",)]),
     manifest=st.builds(
         ManifestRule,
         min_tests_vs_baseline=st.sampled_from([None, None, Decimal("1.0")]),

@@ -21,7 +21,7 @@ from orchestrator.domain.gate.policy import (
     SubjectRule,
     Unavailable,
 )
-from orchestrator.domain.gate.snapshot import Pairs, Snapshot
+from orchestrator.domain.gate.snapshot import Pairs, Snapshot, UndeclaredRequirement
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.test_set import TestSet
@@ -180,6 +180,27 @@ def test_an_environment_that_is_seatrials_own_is_seen_by_a_gate_that_asks():
     assert verdict.decision is OPEN
     assert "Seatrial's own packages" in result(verdict, "attestation/gcp-l4").sentence
     assert judge(refused, snapshot(cell("gcp-l4"))).decision is PASS
+
+
+@pytest.mark.parametrize(
+    ("accepted", "decision", "outcome", "said"),
+    [
+        ((), OPEN, RuleOutcome.UNKNOWN, "triton (a/c.py imports it, triton-rocm has it)"),
+        (("torch",), OPEN, RuleOutcome.UNKNOWN, "undeclared_requirements: [triton]"),
+        (("torch", "triton"), PASS, RuleOutcome.OK, "this is on purpose"),
+    ],
+)
+def test_a_requirement_that_the_metadata_lacks(accepted, decision, outcome, said):
+    found = (
+        UndeclaredRequirement(module="torch", file="a/b.py", distribution="torch"),
+        UndeclaredRequirement(module="triton", file="a/c.py", distribution="triton-rocm"),
+    )
+    rules = policy(evidence=EvidenceRule(undeclared_requirements=accepted))
+    verdict = judge(rules, snapshot(cell("gcp-l4", undeclared_requirements=found)))
+    told = result(verdict, "undeclared_requirements/gcp-l4")
+    assert (verdict.decision, told.outcome) == (decision, outcome)
+    assert said in told.sentence
+    assert sorted(told.failing) == sorted({"torch", "triton"} - set(accepted))
 
 
 def test_a_verdict_sums_up_its_rules() -> None:

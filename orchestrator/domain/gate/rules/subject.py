@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from orchestrator.domain.gate.policy import some
 from orchestrator.domain.gate.rule_context import RuleContext, is_unavailable
-from orchestrator.domain.gate.snapshot import CellEvidence
+from orchestrator.domain.gate.snapshot import CellEvidence, UndeclaredRequirement
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 
@@ -55,6 +55,48 @@ def _not_loaded(cell: CellEvidence, suites: list[str], commands: list[str]) -> s
         " subject: what passed there says nothing about it. Programs that are not Python, and"
         " processes that were killed or called os._exit, do not report what they load: where only"
         " such use it, the policy may say `evidence.subject_not_loaded: accepted`."
+    )
+
+
+def undeclared_requirements(case: RuleContext) -> Iterator[RuleResult]:
+    """Yield a result per cell where the subject needs modules that its metadata does not require.
+
+    A user who installs it would get an ImportError.
+    """
+    accepted = case.policy.spec.evidence.undeclared_requirements
+    for stand in case.stands:
+        for cell in stand.ran:
+            found = [one for one in cell.undeclared_requirements if one.module not in accepted]
+            if not cell.undeclared_requirements:
+                continue
+            yield RuleResult(
+                id=f"undeclared_requirements/{cell.id}",
+                kind="undeclared_requirements",
+                blocking=stand.blocking(cell),
+                outcome=RuleOutcome.UNKNOWN if found else RuleOutcome.OK,
+                sentence=_undeclared(cell, found),
+                inputs={
+                    "modules": [one.module for one in cell.undeclared_requirements],
+                    "policy": list(accepted),
+                },
+                failing={one.module: 1 for one in found},
+            )
+
+
+def _undeclared(cell: CellEvidence, found: Sequence[UndeclaredRequirement]) -> str:
+    if not found:
+        names = some([one.module for one in cell.undeclared_requirements])
+        return (
+            f"The subject's metadata does not require {names}, which its import needs:"
+            " the policy says that this is on purpose."
+        )
+    told = [f"{one.module} ({one.file} imports it, {one.distribution} has it)" for one in found]
+    names = ", ".join(one.module for one in found)
+    return (
+        f"Importing the subject on {cell.id} needs what its metadata does not require:"
+        f" {some(told)}. Where only the subject is installed, that import fails. Add the"
+        " distribution to the subject's dependencies; where it is left out on purpose, the policy"
+        f" may say `evidence.undeclared_requirements: [{names}]`."
     )
 
 
