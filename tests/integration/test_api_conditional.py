@@ -177,7 +177,9 @@ def test_commits_do_not_wait_for_one_another_and_each_is_another_mark(
             for number in range(30):
                 with write() as session:
                     session.execute(text("SET LOCAL lock_timeout = '30s'"))
-                    session.execute(insert(OrphanSightingRow).values(ONE | {"machine_id": str(number)}))
+                    session.execute(
+                        insert(OrphanSightingRow).values(ONE | {"machine_id": str(number)})
+                    )
                 seen.append(changes.state().mark)
             commit(connection)
 
