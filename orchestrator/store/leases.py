@@ -363,9 +363,17 @@ class LeaseStore:
             if not changed(session, statement):
                 raise UnknownIdError("lease", lease_id)
 
-    def attestations(self, run_id: str) -> dict[str, Attestation]:
-        """Return attestations by lease id."""
-        return self.attested(run_id)[1]
+    def attestations(self, attempt_id: str) -> dict[str, Attestation]:
+        """Return the attestations of an attempt's machines, by lease id."""
+        query = (
+            select(LeaseRow.id, AttestationRow.document)
+            .join(AttestationRow, AttestationRow.lease == LeaseRow.pk)
+            .join(AttemptRow, AttemptRow.pk == LeaseRow.attempt)
+            .where(AttemptRow.id == attempt_id)
+            .order_by(LeaseRow.pk)
+        )
+        with self._sessions.read() as session:
+            return dict(session.execute(query).all())
 
     def decide(self, attempt_id: str, decision: PlacementDecision) -> bool:
         """Store a placement decision; return whether the decision is new.
