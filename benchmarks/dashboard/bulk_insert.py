@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import psycopg
-from sqlalchemy import Column, Connection, func, select, text
+from sqlalchemy import Column, Connection, Table, func, select, text
 
 from orchestrator.store.database import Database
+from orchestrator.store.sql import AnyTable
 from orchestrator.store.tables import (
+    NOTICES,
+    RUN_EVENTS,
     ArtifactRow,
     AttemptRow,
     AttestationRow,
@@ -24,10 +27,8 @@ from orchestrator.store.tables import (
     JobRollupRow,
     LeaseRow,
     MetricRow,
-    NoticeRow,
     PayloadRow,
     PlacementDecisionRow,
-    RunEventRow,
     RunRow,
     RunSpecRow,
     TableBase,
@@ -38,11 +39,11 @@ from orchestrator.store.tables import (
 )
 from orchestrator.store.write_results import Row
 
-_ORDER: tuple[type[TableBase], ...] = (
+_ORDER: tuple[AnyTable, ...] = (
     PayloadRow,
     RunRow,
     RunSpecRow,
-    RunEventRow,
+    RUN_EVENTS,
     CellRow,
     CellPlanRow,
     AttemptRow,
@@ -56,7 +57,7 @@ _ORDER: tuple[type[TableBase], ...] = (
     TestRetryRow,
     JobResultRow,
     CheckResultRow,
-    NoticeRow,
+    NOTICES,
     ArtifactRow,
     CellRollupRow,
     JobRollupRow,
@@ -82,13 +83,13 @@ class Sink:
         self.is_postgres = database.sessions.is_postgres
         dialect = database.sessions.engine.dialect
         self._makers = {table: _Maker(table, dialect) for table in _ORDER}
-        self._waiting: dict[type[TableBase], list[Values]] = {table: [] for table in _ORDER}
+        self._waiting: dict[AnyTable, list[Values]] = {table: [] for table in _ORDER}
         self._results: list[str | Row] = []
         self._metrics: list[tuple[object, ...]] = []
         self.results = self.metrics = 0
         """So many were taken."""
 
-    def add(self, table: type[TableBase], **values: object) -> None:
+    def add(self, table: AnyTable, **values: object) -> None:
         """One row; columns that are not named have their default, or nothing."""
         self._waiting[table].append(values)
 
@@ -179,9 +180,9 @@ WHERE EXISTS (SELECT 1 FROM {table})
 class _Maker:
     """Turns values of the domain into what the driver takes."""
 
-    def __init__(self, table: type[TableBase], dialect: Any) -> None:
-        columns = table.__table__.columns
-        self.name = table.__tablename__
+    def __init__(self, table: AnyTable, dialect: Any) -> None:
+        made = table if isinstance(table, Table) else TableBase.metadata.tables[table.__tablename__]
+        columns, self.name = made.columns, made.name
         self.columns = tuple(column.name for column in columns)
         self._parts = tuple(
             (column.name, _default(column), _binder(column, dialect)) for column in columns

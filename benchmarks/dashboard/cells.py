@@ -17,11 +17,11 @@ from orchestrator.domain.derive_outcomes import JobVerdict, judge_cell, judge_jo
 from orchestrator.domain.event_facts import CheckFact, JobFact
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from orchestrator.store.tables import (
+    NOTICES,
     CellRollupRow,
     CheckResultRow,
     JobResultRow,
     JobRollupRow,
-    NoticeRow,
     TestRetryRow,
 )
 from orchestrator.store.write_results import Row
@@ -280,7 +280,7 @@ class CellWriter:
         if life.chance.random() < 0.05:
             assert life.ran_from is not None
             self.sink.add(
-                NoticeRow,
+                NOTICES,
                 attempt=life.attempt_pk,
                 seq=3,
                 ts=life.ran_from.timestamp(),

@@ -18,6 +18,7 @@ from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.money import machine_cost
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.tables import (
+    RUN_EVENTS,
     AttemptRow,
     AttestationRow,
     CellPlanRow,
@@ -25,7 +26,6 @@ from orchestrator.store.tables import (
     EnvironmentReportRow,
     LeaseRow,
     PlacementDecisionRow,
-    RunEventRow,
     TransitionRow,
 )
 
@@ -73,7 +73,7 @@ class Feed:
     def tell(self, kind: str, cell: str, **data: object) -> None:
         self.told += 1
         row = {"run_id": self.run_id, "number": self.told, "kind": kind, "cell": cell}
-        self.sink.add(RunEventRow, **row, data=data)
+        self.sink.add(RUN_EVENTS, **row, data=data)
 
 
 @dataclass(slots=True)
@@ -226,14 +226,6 @@ class Life:
         said = {"state": CellState.DONE.value, "outcome": outcome.outcome.value}
         self.feed.tell("cell", self.plan.id, **said)
         self.write_cell(outcome)
-
-    def stop_here(self) -> None:
-        """It is still alive: what it holds stays as it is."""
-        for lease in self._leases:
-            self._keep(lease)
-        if self.attempts:
-            self.write_attempt(outcome=None, closed_at=None, cause=None)
-        self.write_cell(None)
 
     def write_cell(self, outcome: Cause | None) -> None:
         self.sink.add(

@@ -19,8 +19,7 @@ from orchestrator.api.security import bearer, secured, stays_allowed
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import find_run
 from orchestrator.domain.caller_identity import Scope
-from orchestrator.domain.cell import Run, RunState
-from orchestrator.store.runs import RunEvent
+from orchestrator.domain.cell import Run, RunEvent, RunState
 
 POLL_S = 0.3
 HEARTBEAT_S = 4

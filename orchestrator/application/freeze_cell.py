@@ -15,6 +15,7 @@ from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.failure_signature import Failure
 from orchestrator.domain.gate.snapshot import (
+    EXPECTED,
     CellEvidence,
     FailedTest,
     JobEvidence,
@@ -28,8 +29,6 @@ from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.test_identity import normal_nodeid
 from orchestrator.domain.versions import canonical_name, is_same_version
 
-_EXPECTED = "expected to fail: {}"
-"""Name of the reason of an expected failure in policies."""
 _OF_OTHER_CELLS = ("jobs_gone", "jobs_failed", "stands_for")
 _OF_OTHER_JOBS = (
     "run",
@@ -198,7 +197,8 @@ def _jobs(
             job,
             unset=_OF_OTHER_JOBS,
             degraded=job.degraded or "",
-            skips=_skips(job, tests),
+            skips=_reasons(job, tests, TestOutcome.SKIPPED, job.unnamed.skipped),
+            expected_failures=_reasons(job, tests, TestOutcome.XFAILED, job.unnamed.xfailed),
             known_tests=_known_tests(job, before),
             failed=_failed(one, job, before, quarantines),
             failed_checks=tuple(c.name for c in job.checks if c.outcome == "failed"),
@@ -212,12 +212,14 @@ def _jobs(
     )
 
 
-def _skips(job: JobRecord, tests: Iterable[TestFact]) -> Mapping[str, int]:
-    """Return skips by reason; unnamed ones have none."""
+def _reasons(
+    job: JobRecord, tests: Iterable[TestFact], outcome: TestOutcome, unnamed: int
+) -> Mapping[str, int]:
+    """Return the tests with an outcome by reason; unnamed ones have none."""
     mine = (test for test in tests if test.job == job.id)
-    reasons = Counter(t.reason for t in mine if t.outcome is TestOutcome.SKIPPED)
-    if job.unnamed.skipped:
-        reasons[""] += job.unnamed.skipped
+    reasons = Counter(test.reason for test in mine if test.outcome is outcome)
+    if unnamed:
+        reasons[""] += unnamed
     return dict(sorted(reasons.items()))
 
 
@@ -230,7 +232,7 @@ def _newly_skipped(
         if test.outcome is TestOutcome.SKIPPED and passed is not None:
             found.setdefault(test.reason, []).append(test.nodeid)
         if test.outcome is TestOutcome.XFAILED and passed:
-            found.setdefault(_EXPECTED.format(test.reason), []).append(test.nodeid)
+            found.setdefault(f"{EXPECTED}{test.reason}", []).append(test.nodeid)
     return {reason: tuple(sorted(found[reason])) for reason in sorted(found)}
 
 

@@ -354,6 +354,19 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class RunEvent:
+    """A numbered pointer to a change in a run."""
+
+    number: int
+    """From 1, in the order of commits; without gaps until the run's logs are pruned."""
+    kind: str
+    """``cell``, ``evidence``, ``log``, ``run`` or ``report``."""
+    cell: str
+    """The cell's name, or empty."""
+    data: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class RunSpec:
     """The parameters that a run was launched with; immutable."""
 

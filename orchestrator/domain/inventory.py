@@ -30,6 +30,16 @@ class Ownership(StrEnum):
 DOOMED = frozenset({Ownership.ORPHAN, Ownership.EXPIRED, Ownership.IDLE})
 
 
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A cloud resource without an owner, at the janitor's last sweep."""
+
+    provider: str
+    machine_id: str
+    """The id; a very long one is cut and ends with a hash."""
+    first_seen: datetime
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceResponse:
     """A cloud resource with its owner."""

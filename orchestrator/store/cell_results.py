@@ -22,7 +22,9 @@ from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.benchmark_rollup import COUNTED
 from orchestrator.store.failure_groups import of_result, read_earlier
+from orchestrator.store.sql import Records
 from orchestrator.store.tables import (
+    NOTICES,
     ArtifactRow,
     AttemptRow,
     CellReuseRow,
@@ -33,7 +35,6 @@ from orchestrator.store.tables import (
     JobResultRow,
     JobRollupRow,
     MetricRow,
-    NoticeRow,
     TestCaseRow,
     TestResultRow,
     TestRetryRow,
@@ -151,15 +152,13 @@ def metrics_of(session: Session, mine: Mine) -> dict[str, list[MetricFact]]:
 def notices_of(session: Session, mine: Mine) -> dict[str, list[Notice]]:
     """Return the notices of every attempt by cell id, oldest first."""
     query = (
-        select(CellRow.id, NoticeRow)
-        .join(AttemptRow, AttemptRow.pk == NoticeRow.attempt)
+        select(CellRow.id, Records(Notice, NOTICES))
+        .join(AttemptRow, AttemptRow.pk == NOTICES.c.attempt)
         .join(CellRow, CellRow.pk == AttemptRow.cell)
         .where(mine)
-        .order_by(AttemptRow.number, NoticeRow.seq)
+        .order_by(AttemptRow.number, NOTICES.c.seq)
     )
-    return _gathered(
-        session, query, lambda row: Notice(row.seq, row.ts, row.job, row.level, row.message)
-    )
+    return _gathered(session, query, lambda notice: notice)
 
 
 def environments_of(session: Session, mine: Mine) -> dict[str, Mapping[str, object]]:

@@ -84,6 +84,8 @@ class OneOf(TypeDecorator[W]):
     cache_ok = True
 
     def __init__(self, words: type[W]) -> None:
+        if not issubclass(words, StrEnum):
+            raise TypeError(f"{words} is no StrEnum")
         super().__init__()
         self.words = words
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -27,12 +27,11 @@ from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement, SQLCoreOperations
 
 from orchestrator.domain.cell import CellState, LeaseFact, RunState
-from orchestrator.domain.extend_record import filled
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.prices import Price
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import insert_into, is_postgres, micro_usd, usd_of_micro, values_of
-from orchestrator.store.tables import AttemptRow, CellRow, LeaseRow, PriceRow, RunRow, TransitionRow
+from orchestrator.store.sql import Records, insert_into, is_postgres, micro_usd, usd_of_micro
+from orchestrator.store.tables import PRICES, AttemptRow, CellRow, LeaseRow, RunRow, TransitionRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -402,20 +401,20 @@ class PriceStore:
                 newest[thing] = price
         if not newest:
             return
-        rows = [values_of(PriceRow, newest[thing]) for thing in sorted(newest)]
+        rows = [asdict(newest[thing]) for thing in sorted(newest)]
         with self._sessions.write() as session:
-            insert = insert_into(session, PriceRow)
+            insert = insert_into(session, PRICES)
             new = insert.excluded
             statement = insert.on_conflict_do_update(
                 index_elements=_THING,
                 set_={name: new[name] for name in ("usd_per_hour", "as_of", "source")},
-                where=PriceRow.as_of < new.as_of,
+                where=PRICES.c.as_of < new.as_of,
             )
             session.execute(statement, rows)
 
     def of(self, provider: str) -> tuple[Price, ...]:
         """Return the newest price by item, place and market."""
-        query = select(PriceRow).where(PriceRow.provider == provider)
-        ordered = query.order_by(PriceRow.item, PriceRow.place, PriceRow.market)
+        query = select(Records(Price, PRICES)).where(PRICES.c.provider == provider)
+        ordered = query.order_by(PRICES.c.item, PRICES.c.place, PRICES.c.market)
         with self._sessions.read() as session:
-            return tuple(filled(Price, row) for row in session.scalars(ordered))
+            return tuple(session.scalars(ordered))

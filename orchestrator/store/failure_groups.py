@@ -16,15 +16,15 @@ from orchestrator.domain.failure_signature import BAD, SIGNATURE_VERSION, Signat
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import insert_into, slices
+from orchestrator.store.sql import Records, insert_into, slices, values_of
 from orchestrator.store.tables import (
+    SIGNATURES,
     AttemptRow,
     CellRow,
     EnvironmentReportRow,
     IngestRow,
     JobRollupRow,
     RunRow,
-    SignatureRow,
     TestCaseRow,
     TestResultRow,
     TestRetryRow,
@@ -41,23 +41,14 @@ IS_BAD = TestResultRow.outcome.in_(
 def write_signatures(session: Session, signatures: Iterable[Signature]) -> None:
     """Store new signatures, in the order of ids to avoid deadlocks."""
     rows = [
-        {
-            "id": one.id,
-            "version": SIGNATURE_VERSION,
-            "kind": one.kind,
-            "exception": one.exception,
-            "frame": one.frame,
-            "message": one.message,
-        }
+        values_of(SIGNATURES, one, version=SIGNATURE_VERSION)
         for one in sorted(signatures, key=lambda one: one.id)
     ]
     if rows:
-        session.execute(insert_into(session, SignatureRow).on_conflict_do_nothing(), rows)
+        session.execute(insert_into(session, SIGNATURES).on_conflict_do_nothing(), rows)
 
 
-def read_signature(row: SignatureRow) -> Signature:
-    """Return the signature of a row."""
-    return Signature(row.id, row.kind, row.exception, row.frame, row.message)
+SIGNATURE = Records(Signature, SIGNATURES)
 
 
 def write_retries(
@@ -252,18 +243,17 @@ class FailureGroupStore:
 
     def of_exception(self, exception: str, *, limit: int) -> list[Signature]:
         """Return signatures of an exception class, by id."""
-        row = SignatureRow
-        query = select(row).where(row.exception == exception).order_by(row.id).limit(limit)
+        query = select(SIGNATURE).where(SIGNATURES.c.exception == exception)
         with self._sessions.read() as session:
-            return [read_signature(found) for found in session.scalars(query)]
+            return list(session.scalars(query.order_by(SIGNATURES.c.id).limit(limit)))
 
     def named(self, signatures: Collection[str]) -> Mapping[str, Signature]:
         """Return signatures by id; unknown ones are left out."""
         with self._sessions.read() as session:
             return {
-                row.id: read_signature(row)
+                one.id: one
                 for some in slices(sorted(set(signatures)))
-                for row in session.scalars(select(SignatureRow).where(SignatureRow.id.in_(some)))
+                for one in session.scalars(select(SIGNATURE).where(SIGNATURES.c.id.in_(some)))
             }
 
     def places(self, signature: str, *, limit: int) -> Places:

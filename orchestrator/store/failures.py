@@ -21,13 +21,13 @@ from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.test_identity import resolve
 from orchestrator.store.aliases import confirmed_of
 from orchestrator.store.cells import cells_of
-from orchestrator.store.failure_groups import IS_BAD, read_signature, write_signatures
+from orchestrator.store.failure_groups import IS_BAD, SIGNATURE, write_signatures
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import insert_into, slices
 from orchestrator.store.tables import (
+    SIGNATURES,
     CellRow,
     RunRow,
-    SignatureRow,
     SignatureSuccessorRow,
     TestCaseRow,
     TestResultRow,
@@ -76,9 +76,9 @@ class FailureStore:
 
     def spans(self, signatures: Collection[str]) -> Mapping[str, tuple[datetime, datetime]]:
         """Return by signature id the launch times of its first and last run."""
-        asked, cell = SignatureRow.id, TestResultRow.cell
+        asked, cell = SIGNATURES.c.id, TestResultRow.cell
         mine = select(cell).where(TestResultRow.signature == asked, IS_BAD, TestResultRow.final)
-        mine = mine.correlate(SignatureRow)
+        mine = mine.correlate(SIGNATURES)
         begin, end = (
             _launched(mine.order_by(one).limit(1).scalar_subquery()) for one in (cell, cell.desc())
         )
@@ -94,8 +94,7 @@ class FailureStore:
     def get(self, signature: str) -> Signature | None:
         """Return the signature of an id, older versions included."""
         with self._sessions.read() as session:
-            row = session.get(SignatureRow, signature)
-            return read_signature(row) if row else None
+            return session.scalar(select(SIGNATURE).where(SIGNATURES.c.id == signature))
 
     def successors_of(self, signatures: Collection[str]) -> Mapping[str, frozenset[str]]:
         """Return the present signatures by old signature id."""
@@ -118,18 +117,18 @@ class FailureStore:
         return len(signed)
 
 
-_Failing = Row[SignatureRow, int, str, str, int, str, str, datetime]
+_Failing = Row[Signature, int, str, str, int, str, str, datetime]
 """Signature, test, job, node id, cell, run, version of the subject, and the run's launch time."""
 
 
-def _failing() -> Select[SignatureRow, int, str, str, int, str, str, datetime]:
+def _failing() -> Select[Signature, int, str, str, int, str, str, datetime]:
     """Select the columns of `_Failing`."""
     return (
         select(
-            *(SignatureRow, TestResultRow.test_id, TestCaseRow.job, TestCaseRow.nodeid),
+            *(SIGNATURE, TestResultRow.test_id, TestCaseRow.job, TestCaseRow.nodeid),
             *(CellRow.pk, RunRow.id, RunRow.subject_version, RunRow.created_at),
         )
-        .join(SignatureRow, SignatureRow.id == TestResultRow.signature)
+        .join(SIGNATURES, SIGNATURES.c.id == TestResultRow.signature)
         .join(TestCaseRow, TestCaseRow.id == TestResultRow.test_id)
         .join(CellRow, CellRow.pk == TestResultRow.cell)
         .join(RunRow, RunRow.id == CellRow.run_id)
@@ -141,10 +140,9 @@ def _failing() -> Select[SignatureRow, int, str, str, int, str, str, datetime]:
 def _failures(session: Session, rows: Sequence[_Failing]) -> list[Failure]:
     cells = cells_of(session, {row[4] for row in rows})
     names = _newest_names(session, {test: nodeid for _, test, _, nodeid, *_ in rows})
-    signatures = {row.id: read_signature(row) for row, *_ in rows}
     return [
         Failure(
-            signature=signatures[signature.id],
+            signature=signature,
             nodeid=names[test],
             job=job,
             run_id=run,

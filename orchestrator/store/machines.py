@@ -10,16 +10,17 @@ from sqlalchemy import Select, delete, func, select
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.cell import CellState, Lease, LeaseState, RunSpec
+from orchestrator.domain.inventory import Orphan
 from orchestrator.domain.machine import Machine
 from orchestrator.store.column_types import short
 from orchestrator.store.leases import lease_of
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import changed, insert_into, is_postgres
+from orchestrator.store.sql import Records, changed, insert_into, is_postgres
 from orchestrator.store.tables import (
+    ORPHAN_SIGHTINGS,
     AttemptRow,
     CellRow,
     LeaseRow,
-    OrphanSightingRow,
     RunRow,
     RunSpecRow,
     StaticHostRow,
@@ -45,16 +46,6 @@ class Rented:
     """Maximum minutes that a machine is held afterwards."""
 
 
-@dataclass(frozen=True, slots=True)
-class Orphan:
-    """A cloud resource without an owner, at the janitor's last sweep."""
-
-    provider: str
-    machine_id: str
-    """The id; a very long one is cut and ends with a hash."""
-    first_seen: datetime
-
-
 class MachineStore:
     """Queries of machines. Each method is one transaction."""
 
@@ -78,12 +69,10 @@ class MachineStore:
 
     def sightings(self) -> list[Orphan]:
         """Return orphan sightings, oldest first."""
-        query = select(OrphanSightingRow).order_by(
-            OrphanSightingRow.first_seen, OrphanSightingRow.machine_id
-        )
+        query = select(Records(Orphan, ORPHAN_SIGHTINGS))
+        ordered = query.order_by(ORPHAN_SIGHTINGS.c.first_seen, ORPHAN_SIGHTINGS.c.machine_id)
         with self._sessions.read() as session:
-            rows = session.scalars(query)
-            return [Orphan(row.provider, row.machine_id, row.first_seen) for row in rows]
+            return list(session.scalars(ordered))
 
 
 def _leases() -> Select[LeaseRow, AttemptRow, CellRow, str]:
@@ -143,7 +132,7 @@ class OrphanStore:
             new = sorted(set(kept.values()) - known.keys())
             rows = [{"provider": provider, "machine_id": x, "first_seen": at} for x in new]
             if rows:
-                session.execute(insert_into(session, OrphanSightingRow), rows)
+                session.execute(insert_into(session, ORPHAN_SIGHTINGS), rows)
         first = known | dict.fromkeys(new, at)
         return {machine_id: first[key] for machine_id, key in kept.items()}
 
@@ -153,14 +142,15 @@ def _known(session: Session, provider: str) -> dict[str, datetime]:
     if is_postgres(session):
         turn = func.pg_advisory_xact_lock(_SIGHTINGS_LOCK, func.hashtext(provider))
         session.execute(select(turn))
-    query = select(OrphanSightingRow.machine_id, OrphanSightingRow.first_seen)
-    return dict(session.execute(query.where(OrphanSightingRow.provider == provider)).all())
+    query = select(ORPHAN_SIGHTINGS.c.machine_id, ORPHAN_SIGHTINGS.c.first_seen)
+    return dict(session.execute(query.where(ORPHAN_SIGHTINGS.c.provider == provider)).all())
 
 
 def _forget(session: Session, provider: str, machine_ids: Iterable[str]) -> None:
+    seen = ORPHAN_SIGHTINGS.c
     for machine_id in machine_ids:
-        this = (OrphanSightingRow.provider == provider, OrphanSightingRow.machine_id == machine_id)
-        changed(session, delete(OrphanSightingRow).where(*this))
+        this = (seen.provider == provider, seen.machine_id == machine_id)
+        changed(session, delete(ORPHAN_SIGHTINGS).where(*this))
 
 
 class StaticHostStore:

@@ -17,13 +17,13 @@ from orchestrator.domain.channel import DeliveryState
 from orchestrator.domain.schedule import FiringState
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.tables import (
+    ORPHAN_SIGHTINGS,
     AttemptRow,
     CellRow,
     ChannelRow,
     DeliveryRow,
     FiringRow,
     LeaseRow,
-    OrphanSightingRow,
     RunRow,
     TransitionRow,
     VerdictRow,
@@ -125,7 +125,7 @@ def _parts() -> Iterator[Row]:
         LabelledCount.COST_PER_HOUR_USD, _word(LeaseRow.provider), LeaseRow.price_usd_per_hour
     )
     yield price.where(live, real)
-    yield _count(LabelledCount.ORPHANS, _word(OrphanSightingRow.provider))
+    yield _count(LabelledCount.ORPHANS, _word(ORPHAN_SIGHTINGS.c.provider))
     yield _count(LabelledCount.DELIVERIES, _word(DeliveryRow.state))
     health = case(
         (ChannelRow.disabled_at.is_not(None), "disabled"),

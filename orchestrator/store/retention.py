@@ -23,8 +23,10 @@ from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.retention import Amount, KeepRule, PrunedPart, RunPart
 from orchestrator.domain.schedule import FiringState
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import changed, insert_into, json_text, lock
+from orchestrator.store.sql import Records, changed, insert_into, json_text, lock
 from orchestrator.store.tables import (
+    PRUNED_PARTS,
+    RUN_EVENTS,
     ArtifactRow,
     AttemptRow,
     CellReuseRow,
@@ -36,10 +38,8 @@ from orchestrator.store.tables import (
     IdempotencyKeyRow,
     LeaseRow,
     PrunedBlobRow,
-    PrunedPartRow,
     PruneRow,
     RetestSessionRow,
-    RunEventRow,
     RunRow,
     RunSpecRow,
     ScheduleRow,
@@ -109,9 +109,7 @@ class RetentionStore:
     def of_run(self, run_id: str) -> tuple[PrunedPart, ...]:
         """Return the pruned parts of a run; what was uploaded again is none."""
         with self._sessions.read() as session:
-            query = select(PrunedPartRow).where(PrunedPartRow.run_id == run_id)
-            rows = session.scalars(query.order_by(PrunedPartRow.part))
-            parts = [PrunedPart(row.part, row.at, row.rule) for row in rows]
+            parts = list(session.scalars(_pruned_parts(run_id).order_by(PRUNED_PARTS.c.part)))
             named = session.execute(_uploads(session).where(RunRow.id == run_id)).one_or_none()
             for part, digest in zip(_UPLOADS, named or (), strict=False):
                 row = session.get(PrunedBlobRow, digest) if digest else None
@@ -186,8 +184,8 @@ class RetentionStore:
         )
         with self._sessions.read() as session:
             rows, size = session.execute(query).one()
-            points = select(func.count()).select_from(RunEventRow)
-            points = points.where(RunEventRow.run_id.in_(run_ids), _POINTS_BACK)
+            points = select(func.count()).select_from(RUN_EVENTS)
+            points = points.where(RUN_EVENTS.c.run_id.in_(run_ids), _POINTS_BACK)
             return Amount(rows + (session.scalar(points) or 0), int(size))
 
     def count_artifacts(self, run_ids: Sequence[str]) -> Amount:
@@ -390,13 +388,13 @@ _CHUNKS = (
 _FILES = exists().where(
     CellRow.run_id == RunRow.id, ArtifactRow.cell == CellRow.pk, ArtifactRow.pruned_at.is_(None)
 )
-_LATER = aliased(RunEventRow)
+_LATER = RUN_EVENTS.alias().c
 _POINTS_BACK = and_(
-    RunEventRow.kind.in_(_POINTERS),
-    exists().where(_LATER.run_id == RunEventRow.run_id, _LATER.number > RunEventRow.number),
+    RUN_EVENTS.c.kind.in_(_POINTERS),
+    exists().where(_LATER.run_id == RUN_EVENTS.c.run_id, _LATER.number > RUN_EVENTS.c.number),
 )
 """A run event that points at logs or raw events; the run's newest one stays, for its number."""
-_POINTS = exists().where(RunEventRow.run_id == RunRow.id, _POINTS_BACK)
+_POINTS = exists().where(RUN_EVENTS.c.run_id == RunRow.id, _POINTS_BACK)
 _HAS: Mapping[RunPart, ColumnElement[bool]] = {
     RunPart.LOGS: or_(_CHUNKS, _POINTS),
     RunPart.ARTIFACTS: _FILES,
@@ -411,7 +409,7 @@ def _is_still(session: Session, run_id: str, before: datetime) -> bool:
 
 
 def _note(session: Session, run_id: str, part: RunPart, rule: KeepRule, at: datetime) -> None:
-    new = insert_into(session, PrunedPartRow)
+    new = insert_into(session, PRUNED_PARTS)
     new = new.values(run_id=run_id, part=part, at=at, rule=rule.text)
     session.execute(
         new.on_conflict_do_update(
@@ -422,9 +420,10 @@ def _note(session: Session, run_id: str, part: RunPart, rule: KeepRule, at: date
 
 def _drop_pointers(session: Session, run_id: str) -> Amount:
     """Delete some run events that pointed at deleted logs or raw events."""
-    mine = RunEventRow.run_id == run_id
-    found = list(session.scalars(select(RunEventRow.number).where(mine, _POINTS_BACK).limit(BATCH)))
-    return Amount(changed(session, delete(RunEventRow).where(mine, RunEventRow.number.in_(found))))
+    number = RUN_EVENTS.c.number
+    mine = RUN_EVENTS.c.run_id == run_id
+    found = list(session.scalars(select(number).where(mine, _POINTS_BACK).limit(BATCH)))
+    return Amount(changed(session, delete(RUN_EVENTS).where(mine, number.in_(found))))
 
 
 _UPLOADS = (RunPart.PAYLOAD, RunPart.SUBJECT, RunPart.BASELINE)
@@ -442,8 +441,11 @@ def _uploads(session: Session) -> Select[str, str | None, str | None]:
 
 def pruned_part(session: Session, run_id: str, part: RunPart) -> PrunedPart | None:
     """Return why a part of a run was pruned; None if it was not."""
-    row = session.get(PrunedPartRow, (run_id, part))
-    return PrunedPart(row.part, row.at, row.rule) if row is not None else None
+    return session.scalar(_pruned_parts(run_id).where(PRUNED_PARTS.c.part == part))
+
+
+def _pruned_parts(run_id: str) -> Select[PrunedPart]:
+    return select(Records(PrunedPart, PRUNED_PARTS)).where(PRUNED_PARTS.c.run_id == run_id)
 
 
 def _old_firings(before: datetime) -> Select[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from enum import StrEnum
 
@@ -13,7 +13,7 @@ from sqlalchemy import bindparam, delete, exists, func, insert, select, update
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
-from orchestrator.domain.cell import CellState, Run, RunSpec, RunState, tested_build
+from orchestrator.domain.cell import CellState, Run, RunEvent, RunSpec, RunState, tested_build
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.ingested import RunAnnotation
@@ -22,13 +22,13 @@ from orchestrator.domain.outcome import Outcome
 from orchestrator.store.column_types import short
 from orchestrator.store.errors import KeyTakenError, UnknownIdError
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import changed, insert_into, lock, run_row, values_of
+from orchestrator.store.sql import Records, changed, insert_into, lock, run_row, values_of
 from orchestrator.store.tables import (
+    RUN_EVENTS,
     AnnotationRow,
     CellPlanRow,
     CellRow,
     IdempotencyKeyRow,
-    RunEventRow,
     RunRow,
     RunSpecRow,
 )
@@ -355,28 +355,15 @@ def _digest(run_id: str, annotation: RunAnnotation) -> str:
     return hashlib.sha256(said.encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class RunEvent:
-    """A numbered pointer to a change in a run."""
-
-    number: int
-    """From 1, in the order of commits; without gaps until the run's logs are pruned."""
-    kind: str
-    """``cell``, ``evidence``, ``log``, ``run`` or ``report``."""
-    cell: str
-    """The cell's name, or empty."""
-    data: Mapping[str, object] = field(default_factory=dict)
-
-
-_LAST: ColumnElement[int] = func.coalesce(func.max(RunEventRow.number), 0)
-_ADD = insert(RunEventRow).from_select(
+_LAST: ColumnElement[int] = func.coalesce(func.max(RUN_EVENTS.c.number), 0)
+_ADD = insert(RUN_EVENTS).from_select(
     ["run_id", "number", "kind", "cell", "data"],
     select(
         RunRow.id,
-        select(_LAST + 1).where(RunEventRow.run_id == RunRow.id).scalar_subquery(),
-        bindparam("of_kind", type_=RunEventRow.kind.type),
-        bindparam("in_cell", type_=RunEventRow.cell.type),
-        bindparam("with_data", type_=RunEventRow.data.type),
+        select(_LAST + 1).where(RUN_EVENTS.c.run_id == RunRow.id).scalar_subquery(),
+        bindparam("of_kind", type_=RUN_EVENTS.c.kind.type),
+        bindparam("in_cell", type_=RUN_EVENTS.c.cell.type),
+        bindparam("with_data", type_=RUN_EVENTS.c.data.type),
     ).where(RunRow.id == bindparam("to_run")),
 )
 """One event, with the number after the run's last one; nothing if there is no such run."""
@@ -418,19 +405,18 @@ class RunEventStore:
     def after(self, run_id: str, number: int, *, limit: int = 500) -> list[RunEvent]:
         """Return events with a higher number, in order."""
         query = (
-            select(RunEventRow)
-            .where(RunEventRow.run_id == run_id, RunEventRow.number > number)
-            .order_by(RunEventRow.number)
+            select(Records(RunEvent, RUN_EVENTS))
+            .where(RUN_EVENTS.c.run_id == run_id, RUN_EVENTS.c.number > number)
+            .order_by(RUN_EVENTS.c.number)
             .limit(limit)
         )
         with self._sessions.read() as session:
-            rows = session.scalars(query).all()
-            return [RunEvent(row.number, row.kind, row.cell, row.data) for row in rows]
+            return list(session.scalars(query))
 
     def last(self, run_id: str) -> int:
         """Return the newest event's number; 0 without any."""
         with self._sessions.read() as session:
-            return session.scalar(select(_LAST).where(RunEventRow.run_id == run_id)) or 0
+            return session.scalar(select(_LAST).where(RUN_EVENTS.c.run_id == run_id)) or 0
 
     def add(self, run_id: str, kind: str, data: Mapping[str, object]) -> None:
         """Append one event; not idempotent."""

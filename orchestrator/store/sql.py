@@ -7,8 +7,8 @@ every feed item takes it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
@@ -17,7 +17,9 @@ from sqlalchemy import (
     BigInteger,
     CursorResult,
     Float,
+    Row,
     Select,
+    Table,
     Text,
     bindparam,
     cast,
@@ -28,7 +30,7 @@ from sqlalchemy import (
     type_coerce,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.orm import Bundle, InstrumentedAttribute, Session
 from sqlalchemy.sql import Executable
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -37,6 +39,7 @@ from orchestrator.store.tables import AttemptRow, CellRow, RunRow, RunSpecRow, T
 
 R = TypeVar("R", bound=TableBase)
 V = TypeVar("V")
+AnyTable = type[TableBase] | Table
 
 IN_ONE_LIST = 1_000
 """Maximum values in one IN (...)."""
@@ -58,15 +61,29 @@ def lock(session: Session, rows: Select[Any]) -> None:
         session.execute(rows.with_for_update(key_share=True))
 
 
-def insert_into(session: Session, table: type[TableBase]) -> postgresql.Insert | sqlite.Insert:
+def insert_into(session: Session, table: AnyTable) -> postgresql.Insert | sqlite.Insert:
     """Return an INSERT that supports ON CONFLICT."""
     return postgresql.insert(table) if is_postgres(session) else sqlite.insert(table)
 
 
-def values_of(table: type[TableBase], record: object, **more: object) -> dict[str, object]:
+def values_of(table: AnyTable, record: object, **more: object) -> dict[str, object]:
     """Return the table's columns that the record has fields for, overridden by `more`."""
-    names = table.__mapper__.column_attrs.keys()
+    names = table.c.keys() if isinstance(table, Table) else table.__mapper__.column_attrs.keys()
     return {x: getattr(record, x) for x in names if x not in more and hasattr(record, x)} | more
+
+
+class Records(Bundle[V]):
+    """The records of a table, as an expression of a query."""
+
+    def __init__(self, record: type[V], table: Table) -> None:
+        super().__init__(table.name, *(table.c[one.name] for one in fields(record)))  # type: ignore[arg-type]
+        self._record = record
+
+    def create_row_processor(
+        self, query: Select[Any], procs: Sequence[Callable[[Row[Any]], Any]], labels: Sequence[str]
+    ) -> Callable[[Row[Any]], V]:
+        """Return the function that makes a record of a row."""
+        return lambda row: self._record(*(column(row) for column in procs))
 
 
 def changed(session: Session, statement: Executable) -> int:

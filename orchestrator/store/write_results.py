@@ -22,7 +22,6 @@ from orchestrator.domain.event_facts import (
     Facts,
     JobFact,
     MetricFact,
-    Notice,
     TestFact,
 )
 from orchestrator.domain.failure_signature import BAD, Signature, signature_of
@@ -30,13 +29,13 @@ from orchestrator.domain.test_identity import split_nodeid
 from orchestrator.store.column_types import short, storable
 from orchestrator.store.failure_groups import write_retries, write_signatures
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import insert_into, is_postgres, slices
+from orchestrator.store.sql import insert_into, is_postgres, slices, values_of
 from orchestrator.store.tables import (
+    NOTICES,
     CheckResultRow,
     EnvironmentReportRow,
     JobResultRow,
     MetricRow,
-    NoticeRow,
     TestCaseRow,
     TextRow,
 )
@@ -55,8 +54,11 @@ def write_facts(session: Session, cell_pk: int, attempt_pk: int, facts: Facts) -
     if facts.metrics:
         write_metrics(session, attempt_pk, facts.metrics)
     if facts.notices:
-        notices = [_notice(attempt_pk, notice) for notice in facts.notices]
-        session.execute(insert_into(session, NoticeRow).on_conflict_do_nothing(), notices)
+        notices = [
+            values_of(NOTICES, one, attempt=attempt_pk, ts=float(one.ts), job=short(one.job))
+            for one in facts.notices
+        ]
+        session.execute(insert_into(session, NOTICES).on_conflict_do_nothing(), notices)
     if facts.environment is not None:
         _write_environment(session, attempt_pk, facts.environment)
 
@@ -134,17 +136,6 @@ def _metric(attempt_pk: int, fact: MetricFact) -> dict[str, object]:
         "arm": fact.arm or None,
         "turn": fact.turn,
         "readings": dict(fact.readings) if fact.arm else None,
-    }
-
-
-def _notice(attempt_pk: int, notice: Notice) -> dict[str, object]:
-    return {
-        "attempt": attempt_pk,
-        "seq": notice.seq,
-        "ts": float(notice.ts),
-        "job": short(notice.job),
-        "level": notice.level,
-        "message": notice.message,
     }
 
 

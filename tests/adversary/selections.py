@@ -77,6 +77,13 @@ _PASSED_OVER: Mapping[str, tuple[dict[str, str], str]] = {
         },
         "t/test_more.py defines load_tests, which pytest does not call",
     ),
+    "a module cleanup has the failing assertion": (
+        {
+            "t/test_double.py": "import mylib, unittest\ndef check(): assert mylib.double(2) == 4\n"
+            "def setUpModule(): unittest.addModuleCleanup(check)\ndef test_double(): pass\n"
+        },
+        "t/test_double.py has addModuleCleanup, whose functions pytest does not call",
+    ),
     "conftest changes config.args": (
         {
             "t/conftest.py": "def pytest_configure(config):\n"

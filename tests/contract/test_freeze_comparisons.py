@@ -51,7 +51,8 @@ def test_what_passed_in_the_last_green_run_may_not_be_expected_to_fail(context, 
     ran(stores, "run-1", passes("t.py::a"), xfails("t.py::b", "#7"), passes("t.py::c"))
     ran(stores, "run-2", xfails("t.py::a", "#8"), xfails("t.py::b", "#7"), passes("t.py::c"))
     lost = {"expected to fail: #8": ("t.py::a",)}
-    assert only_cell(context, "run-2").jobs[0].newly_skipped == lost
+    unit = only_cell(context, "run-2").jobs[0]
+    assert (unit.newly_skipped, unit.expected_failures) == (lost, {"#7": 1, "#8": 1})
 
 
 def test_what_the_gate_passed_stays_the_baseline_of_skips(context, stores) -> None:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from orchestrator.domain.cell import RunSpec, RunState
+from orchestrator.domain.cell import RunEvent, RunSpec, RunState
 from orchestrator.domain.matrix import expand
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.errors import KeyTakenError, UnknownIdError
-from orchestrator.store.runs import KeyClaim, RunEvent
+from orchestrator.store.runs import KeyClaim
 from tests.databases import MANIFEST, NOW, a_run, after, create, matrix, together
 
 STALE = NOW - timedelta(minutes=5)

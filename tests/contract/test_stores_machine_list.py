@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.domain.cell import CellState, LeaseState
-from orchestrator.store.machines import Orphan
+from orchestrator.domain.inventory import Orphan
 from tests.contract.lease_stories import live, one_machine, rent, settle
 from tests.databases import NOW, after, create
 

@@ -224,7 +224,8 @@ def test_a_test_that_is_run_again_is_told(start: Any, workers: Any, plugin: str)
 
 
 IDLE = """
-import threading, unittest
+import pytest, threading, unittest, warnings
+warnings.warn(pytest.PytestCollectionWarning("yield tests were removed in pytest 4.0 - test_y"))
 def test_returns(): return 1 == 2
 def test_thread():
     thread = threading.Thread(target=lambda: 1 / 0)
@@ -246,6 +247,7 @@ def test_tests_that_assert_nothing_are_told(start: Any) -> None:
     assert ("returned a value, which asserts nothing", "test_a.py::test_returns") in told
     assert ("left an exception in a thread", "test_a.py::test_thread") in told
     assert ("has a test class that pytest cannot collect", "test_a.py") in told
+    assert ("has a yield test, which pytest does not run", "test_a.py") in told
     assert ("leaves out the tests that it would collect", "-p no:unittest") in told
 
 

@@ -51,7 +51,7 @@ PASSED_OVER = {
     "w/mixin_tests.py": "class Mixin:\n    def test_mixed(self): pass\n",
     "w/test_off.py": "__test__ = False\ndef test(): assert 0\n",
     "w/test_w.py": """
-import sys
+import sys, unittest
 from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from mixin_tests import Mixin
@@ -72,6 +72,7 @@ class TestOff:
     __test__ = False
     def test_off(self): assert 0
 def load_tests(loader, tests, pattern): return tests
+def setUpModule(): unittest.addModuleCleanup(lambda: 1 / 0)
 """,
 }
 
@@ -174,6 +175,7 @@ def test_what_has_a_usual_name_and_is_passed_over_is_told(ran: Evidence, job: st
     assert sorted(rows) == [
         ["asserts a tuple, which is always true", "w/test_w.py"],
         ["defines load_tests, which pytest does not call", "w/test_w.py"],
+        ["has addModuleCleanup, whose functions pytest does not call", "w/test_w.py"],
         ["is lost: line 7 defines it again", "w/test_w.py::test_twice"],
         ["is not a function", "w/test_w.py::test_forgotten"],
         ["were changed after the start, to w", "the arguments w v"],

@@ -16,7 +16,7 @@ from orchestrator.bootstrap.http_server import AsgiDispatch
 from orchestrator.dashboard.session import CSRF_FIELD
 from orchestrator.store.database import Database, open_database
 from orchestrator.store.errors import StoreError
-from orchestrator.store.tables import OrphanSightingRow
+from orchestrator.store.tables import ORPHAN_SIGHTINGS, PersonRow
 from tests.databases import NOW, together
 from tests.integration.api_context import MATRIX, Desk, desk
 from tests.integration.dashboard.desk import HOST, dashboard
@@ -115,15 +115,15 @@ def test_what_needs_more_than_the_database_and_what_failed_has_no_tag(both: Desk
 
 ONE = {"provider": "p", "machine_id": "one", "first_seen": NOW}
 CHANGES = {
-    "insert": insert(OrphanSightingRow).values(**ONE | {"machine_id": "two"}),
-    "insert from select": insert(OrphanSightingRow).from_select(
+    "insert": insert(ORPHAN_SIGHTINGS).values(**ONE | {"machine_id": "two"}),
+    "insert from select": insert(ORPHAN_SIGHTINGS).from_select(
         ["provider", "machine_id", "first_seen"],
-        select(literal("q"), OrphanSightingRow.machine_id, OrphanSightingRow.first_seen),
+        select(literal("q"), ORPHAN_SIGHTINGS.c.machine_id, ORPHAN_SIGHTINGS.c.first_seen),
     ),
-    "update": update(OrphanSightingRow).values(provider="q"),
-    "update returning": update(OrphanSightingRow)
+    "update": update(ORPHAN_SIGHTINGS).values(provider="q"),
+    "update returning": update(ORPHAN_SIGHTINGS)
     .values(provider="q")
-    .returning(OrphanSightingRow.provider),
+    .returning(ORPHAN_SIGHTINGS.c.provider),
     "text": text("UPDATE orphan_sighting SET provider = 'q'"),
     "delete": text("  DELETE FROM orphan_sighting"),
 }
@@ -133,7 +133,7 @@ CHANGES = {
 def test_every_kind_of_change_is_another_mark(database: Database, name: str) -> None:
     changes, write = database.stores.changes, database.sessions.write
     with write() as session:
-        session.execute(insert(OrphanSightingRow).values(**ONE))
+        session.execute(insert(ORPHAN_SIGHTINGS).values(**ONE))
     before = changes.state()
     assert before.mark
     with write() as session:
@@ -144,18 +144,18 @@ def test_every_kind_of_change_is_another_mark(database: Database, name: str) -> 
 def test_an_object_that_is_flushed_is_another_mark(database: Database) -> None:
     before = database.stores.changes.state()
     with database.sessions.write() as session:
-        session.add(OrphanSightingRow(**ONE))
+        session.add(PersonRow(name="ann", display_name="Ann"))
     assert database.stores.changes.state() != before
 
 
 def test_what_changes_no_row_or_is_undone_leaves_the_mark(database: Database) -> None:
     stores, write = database.stores, database.sessions.write
     with write() as session:
-        session.execute(insert(OrphanSightingRow).values(**ONE))
+        session.execute(insert(ORPHAN_SIGHTINGS).values(**ONE))
     before = stores.changes.state()
     with write() as session:
-        session.execute(update(OrphanSightingRow).where(literal(1) == 0).values(provider="q"))
-        session.execute(select(OrphanSightingRow)).all()
+        session.execute(update(ORPHAN_SIGHTINGS).where(literal(1) == 0).values(provider="q"))
+        session.execute(select(ORPHAN_SIGHTINGS)).all()
     stores.controllers.beat("me")
     with write() as session:
         session.execute(CHANGES["update"])
@@ -194,9 +194,9 @@ def test_a_mark_that_cannot_be_stored_undoes_the_change(database: Database) -> N
     with database.sessions.write() as session:
         session.execute(text("DROP TABLE change_mark"))
     with pytest.raises(StoreError, match="change_mark"), database.sessions.write() as session:
-        session.execute(insert(OrphanSightingRow).values(**ONE))
+        session.execute(insert(ORPHAN_SIGHTINGS).values(**ONE))
     with database.sessions.read() as session:
-        assert session.scalars(select(OrphanSightingRow)).all() == []
+        assert session.execute(select(ORPHAN_SIGHTINGS)).all() == []
 
 
 def test_a_change_of_what_was_read_is_made_and_one_of_something_older_is_not(both: Desk) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import make_dataclass
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from orchestrator.store.database import (
 from orchestrator.store.errors import DatabaseNewerError, DatabaseOutdatedError, StoreError
 from orchestrator.store.sessions import Access, connect
 from orchestrator.store.tables import TableBase
+from orchestrator.store.tables.shared_columns import table_of
 from tests.databases import create
 
 ROOT = Path(__file__).parents[2]
@@ -127,6 +129,13 @@ def test_up_down_and_up_again(empty_url):
     assert database.check() == SchemaRevisions(HEAD, HEAD)
     assert database.stores.runs.find("latest") == ("run-1",), "migrating again changes nothing"
     database.close()
+
+
+@pytest.mark.parametrize("kind", [list, str | None])
+def test_a_record_with_a_field_that_no_column_holds_has_no_table(kind):
+    with pytest.raises(TypeError):
+        table_of("thing", make_dataclass("Thing", [("name", str), ("what", kind)]), ("name",))
+    assert "thing" not in TableBase.metadata.tables
 
 
 def test_many_who_migrate_at_once_migrate_once(postgres_url_factory):

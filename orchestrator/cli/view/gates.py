@@ -160,7 +160,8 @@ _ALWAYS_SHOWN = ("own_environment", "lost_attempts")
 
 
 def _is_shown(rule: RuleResult) -> bool:
-    skips = rule.kind == "skips" and rule.inputs.get("other")
+    counted = rule.inputs.get("other") or rule.inputs.get("expected_failures")
+    skips = rule.kind == "skips" and counted
     return rule.kind in _ALWAYS_SHOWN or bool(skips or rule.inputs.get("renamed"))
 
 

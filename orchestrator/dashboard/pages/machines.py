@@ -38,10 +38,10 @@ from orchestrator.dashboard.table import (
     Usd,
 )
 from orchestrator.domain.caller_identity import Scope
-from orchestrator.domain.inventory import DOOMED
+from orchestrator.domain.inventory import DOOMED, Orphan
 from orchestrator.domain.money import machine_cost, machine_seconds
 from orchestrator.domain.units import plural, price, usd
-from orchestrator.store.machines import Orphan, Rented
+from orchestrator.store.machines import Rented
 
 _ORPHAN = "orphan"
 _OVERDUE = "the janitor should have ended it: look at the controller's log"

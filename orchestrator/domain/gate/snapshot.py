@@ -21,6 +21,9 @@ from orchestrator.domain.matrix import ExpectedHardware
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.test_set import TestSet
 
+EXPECTED = "expected to fail: "
+"""Start of the reason of an expected failure in policies."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedTest:
@@ -63,6 +66,8 @@ class JobEvidence:
     counts: Counts = field(default_factory=Counts)
     skips: Mapping[str, int] = field(default_factory=dict)
     """Skipped tests by reason."""
+    expected_failures: Mapping[str, int] = field(default_factory=dict, metadata=LATER)
+    """Tests that failed as expected, by reason."""
     failed: tuple[FailedTest, ...] = ()
     failed_checks: tuple[str, ...] = ()
     """Failed checks have no signatures; known issues match `reason` and the names."""
@@ -82,7 +87,7 @@ class JobEvidence:
     """Checks by outcome: passed, failed, skipped."""
     newly_skipped: Mapping[str, tuple[str, ...]] = field(default_factory=dict, metadata=LATER)
     """By skip reason, tests that ran in the last green run of the platform, or in the runs that the
-    gate passed last; and passes of these that are now expected to fail.
+    gate passed last; and passes of these that are now expected to fail, by `EXPECTED`.
     """
     failed_before: tuple[FailedTest, ...] = field(default=(), metadata=LATER)
     """Failures of another run of the subject that do not occur here; checks and the job by name.

@@ -15,9 +15,9 @@ from orchestrator.store.tables.access import (
     TokenRow,
 )
 from orchestrator.store.tables.failure_tracking import (
+    SIGNATURES,
     KnownIssueRow,
     QuarantineRow,
-    SignatureRow,
     SignatureSuccessorRow,
     TestAliasRow,
     TestRetryRow,
@@ -33,12 +33,12 @@ from orchestrator.store.tables.gates import (
     WaiverRow,
 )
 from orchestrator.store.tables.leases import (
+    ORPHAN_SIGHTINGS,
+    PRICES,
     AttestationRow,
     LeaseCredentialsRow,
     LeaseRow,
-    OrphanSightingRow,
     PlacementDecisionRow,
-    PriceRow,
     StaticHostRow,
 )
 from orchestrator.store.tables.notifications import (
@@ -49,6 +49,7 @@ from orchestrator.store.tables.notifications import (
     LineageStateRow,
 )
 from orchestrator.store.tables.results import (
+    NOTICES,
     ArtifactRow,
     BenchmarkPointRow,
     BenchmarkRow,
@@ -61,12 +62,13 @@ from orchestrator.store.tables.results import (
     JobResultRow,
     JobRollupRow,
     MetricRow,
-    NoticeRow,
     TestCaseRow,
     TestResultRow,
     TextRow,
 )
 from orchestrator.store.tables.runs import (
+    PRUNED_PARTS,
+    RUN_EVENTS,
     AnnotationRow,
     AttemptEnvironmentRow,
     AttemptRow,
@@ -75,11 +77,9 @@ from orchestrator.store.tables.runs import (
     CellRow,
     IdempotencyKeyRow,
     IngestRow,
-    PrunedPartRow,
     PruneRow,
     RetestSessionRow,
     ReusableResultRow,
-    RunEventRow,
     RunRow,
     RunSpecRow,
     TransitionRow,
@@ -88,6 +88,12 @@ from orchestrator.store.tables.schedules import FiringRow, ScheduleRow
 from orchestrator.store.tables.shared_columns import TableBase
 
 __all__ = [
+    "NOTICES",
+    "ORPHAN_SIGHTINGS",
+    "PRICES",
+    "PRUNED_PARTS",
+    "RUN_EVENTS",
+    "SIGNATURES",
     "AnnotationRow",
     "AnnouncementRow",
     "ApprovalRow",
@@ -126,25 +132,19 @@ __all__ = [
     "LeaseRow",
     "LineageStateRow",
     "MetricRow",
-    "NoticeRow",
-    "OrphanSightingRow",
     "PayloadReviewRow",
     "PayloadRow",
     "PersonRow",
     "PlacementDecisionRow",
     "PolicyRow",
-    "PriceRow",
     "PruneRow",
     "PrunedBlobRow",
-    "PrunedPartRow",
     "QuarantineRow",
     "RetestSessionRow",
     "ReusableResultRow",
-    "RunEventRow",
     "RunRow",
     "RunSpecRow",
     "ScheduleRow",
-    "SignatureRow",
     "SignatureSuccessorRow",
     "SigningKeyRow",
     "StaticHostRow",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import Float, ForeignKey, Index
+from sqlalchemy import ForeignKey, Index
 from sqlalchemy.orm import Mapped, mapped_column
 
 from orchestrator.domain.caller_identity import Scope
@@ -108,7 +108,7 @@ class ControllerRow(TableBase):
     __tablename__ = "controller"
 
     id: Mapped[Id]
-    last_seen_s: Mapped[float] = mapped_column(Float(53))
+    last_seen_s: Mapped[float]
     """Seconds since the epoch by the database's clock."""
 
 
@@ -119,7 +119,7 @@ class BlobRow(TableBase):
 
     digest: Mapped[Id]
     size_bytes: Mapped[Long]
-    touched_s: Mapped[float] = mapped_column(Float(53))
+    touched_s: Mapped[float]
     """When it was last stored or claimed, in seconds of the database's clock."""
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import Float, ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy import Column, ForeignKey, Index, Integer, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from orchestrator.domain.failures import FailureClass
+from orchestrator.domain.failure_signature import Signature
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.domain.test_identity import AliasState, NameChange
 from orchestrator.store.column_types import DocumentColumn, OneOf
-from orchestrator.store.tables.shared_columns import Id, Pk, TableBase
+from orchestrator.store.tables.shared_columns import Id, Pk, TableBase, table_of
 
 
 class ProductRecordRow(TableBase):
@@ -32,18 +32,8 @@ class QuarantineRow(ProductRecordRow):
     document: Mapped[Quarantine] = mapped_column(DocumentColumn(Quarantine))
 
 
-class SignatureRow(TableBase):
-    """The signature of a failure."""
-
-    __tablename__ = "signature"
-
-    id: Mapped[Id]
-    version: Mapped[int]
-    """Version of the algorithm."""
-    kind: Mapped[FailureClass] = mapped_column(OneOf(FailureClass))
-    exception: Mapped[str]
-    frame: Mapped[str]
-    message: Mapped[str]
+SIGNATURES = table_of("signature", Signature, ("id",), Column("version", Integer, nullable=False))
+"""Signatures of failures, each with the version of the algorithm."""
 
 
 class SignatureSuccessorRow(TableBase):
@@ -90,7 +80,7 @@ class TestAliasRow(TableBase):
     old_test: Mapped[int] = mapped_column(ForeignKey("test_case.id"))
     new_test: Mapped[int] = mapped_column(ForeignKey("test_case.id"))
     change: Mapped[NameChange] = mapped_column(OneOf(NameChange))
-    similarity: Mapped[float] = mapped_column(Float(53))
+    similarity: Mapped[float]
     state: Mapped[AliasState] = mapped_column(OneOf(AliasState))
     suggested_at: Mapped[datetime]
     decided_at: Mapped[datetime | None]

@@ -11,7 +11,9 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from orchestrator.domain.attestation import Attestation
 from orchestrator.domain.cell import LeaseState, PlacementResult
+from orchestrator.domain.inventory import Orphan
 from orchestrator.domain.machine import Endpoint, Login, Machine, Place
+from orchestrator.domain.prices import Price
 from orchestrator.store.column_types import DocumentColumn, Json, Name, OneOf
 from orchestrator.store.tables.shared_columns import (
     Id,
@@ -21,6 +23,7 @@ from orchestrator.store.tables.shared_columns import (
     Pk,
     TableBase,
     UniqueId,
+    table_of,
 )
 
 KeyLease = Annotated[int, mapped_column(Integer, ForeignKey("lease.pk"), primary_key=True)]
@@ -120,25 +123,9 @@ class StaticHostRow(TableBase):
     machine: Mapped[Machine] = mapped_column(DocumentColumn(Machine))
 
 
-class OrphanSightingRow(TableBase):
-    """A cloud resource that is not in the ledger."""
-
-    __tablename__ = "orphan_sighting"
-
-    provider: Mapped[Id]
-    machine_id: Mapped[Id]
-    first_seen: Mapped[datetime]
+ORPHAN_SIGHTINGS = table_of("orphan_sighting", Orphan, ("provider", "machine_id"))
+"""Cloud resources that are not in the ledger."""
 
 
-class PriceRow(TableBase):
-    """The newest price of an item, in a place and a market."""
-
-    __tablename__ = "price"
-
-    provider: Mapped[Id]
-    item: Mapped[Id]
-    place: Mapped[Id]
-    market: Mapped[Id]
-    usd_per_hour: Mapped[Decimal]
-    as_of: Mapped[datetime]
-    source: Mapped[str]
+PRICES = table_of("price", Price, ("provider", "item", "place", "market"))
+"""The newest price of each item, in a place and a market."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import Float, ForeignKey, Index, Integer, text
+from sqlalchemy import ForeignKey, Index, Integer, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from orchestrator.domain.channel import Channel, DeliveryResult, DeliveryState, News
@@ -83,7 +83,7 @@ class DeliveryRow(TableBase):
     due_at: Mapped[datetime]
     done_at: Mapped[datetime | None]
     is_test: Mapped[bool] = mapped_column(default=False)
-    claimed_until_s: Mapped[float | None] = mapped_column(Float(53))
+    claimed_until_s: Mapped[float | None]
     """Seconds of the database's clock."""
 
 
@@ -98,4 +98,4 @@ class DeliveryAttemptRow(TableBase):
     result: Mapped[DeliveryResult] = mapped_column(OneOf(DeliveryResult))
     status: Mapped[int | None]
     response_excerpt: Mapped[str]
-    seconds: Mapped[float] = mapped_column(Float(53))
+    seconds: Mapped[float]

@@ -7,14 +7,17 @@ from decimal import Decimal
 from enum import StrEnum
 
 from sqlalchemy import (
-    Float,
+    Column,
+    ForeignKey,
     Index,
+    Integer,
     SmallInteger,
     UniqueConstraint,
     text,
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
+from orchestrator.domain.event_facts import Notice
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.test_set import TestSet
 from orchestrator.store.column_types import DocumentColumn, Json, Name, OneOf
@@ -27,6 +30,7 @@ from orchestrator.store.tables.shared_columns import (
     OfAttempt,
     Pk,
     TableBase,
+    table_of,
 )
 
 
@@ -148,17 +152,17 @@ class JobResultRow(TableBase):
     cell: Mapped[KeyCell]
     job: Mapped[Id]
     attempt: Mapped[OfAttempt]
-    started_ts: Mapped[float | None] = mapped_column(Float(53))
-    finished_ts: Mapped[float | None] = mapped_column(Float(53))
+    started_ts: Mapped[float | None]
+    finished_ts: Mapped[float | None]
     current: Mapped[str | None]
-    idle_since_ts: Mapped[float | None] = mapped_column(Float(53))
-    idle_timeout_s: Mapped[float | None] = mapped_column(Float(53))
-    longest_idle_s: Mapped[float | None] = mapped_column(Float(53))
+    idle_since_ts: Mapped[float | None]
+    idle_timeout_s: Mapped[float | None]
+    longest_idle_s: Mapped[float | None]
     exit_code: Mapped[int | None]
     signal: Mapped[int | None]
     cause: Mapped[str | None]
     detail: Mapped[str | None]
-    duration_s: Mapped[float | None] = mapped_column(Float(53))
+    duration_s: Mapped[float | None]
     restarts: Mapped[int | None]
     degraded: Mapped[str | None]
     unnamed: Mapped[Counts | None] = mapped_column(DocumentColumn(Counts))
@@ -200,17 +204,13 @@ class MetricRow(TableBase):
     readings: Mapped[dict[str, float] | None] = mapped_column(Json)
 
 
-class NoticeRow(TableBase):
-    """A notice of the agent for a person."""
-
-    __tablename__ = "notice"
-
-    attempt: Mapped[KeyAttempt]
-    seq: Mapped[KeyNumber]
-    ts: Mapped[float] = mapped_column(Float(53))
-    job: Mapped[str]
-    level: Mapped[str]
-    message: Mapped[str]
+NOTICES = table_of(
+    "notice",
+    Notice,
+    ("seq",),
+    Column("attempt", Integer, ForeignKey("attempt.pk"), primary_key=True),
+)
+"""Notices of the agent for a person."""
 
 
 class ArtifactRow(TableBase):
@@ -293,10 +293,10 @@ class BenchmarkPointRow(TableBase):
     first_seq: Mapped[Long]
     last_seq: Mapped[Long]
     """First and last event of its metric."""
-    value: Mapped[float] = mapped_column(Float(53))
+    value: Mapped[float]
     """Median of the samples; of a paired benchmark, of the subject's turns."""
-    low: Mapped[float] = mapped_column(Float(53))
-    high: Mapped[float] = mapped_column(Float(53))
+    low: Mapped[float]
+    high: Mapped[float]
     """Quartiles; with fewer than five samples the extremes."""
     samples: Mapped[int]
 

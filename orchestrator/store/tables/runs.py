@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy import Column, ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from orchestrator.domain.cell import CellState, RunSpec, RunState
+from orchestrator.domain.cell import CellState, RunEvent, RunSpec, RunState
 from orchestrator.domain.ingested import Ingested, RunAnnotation
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.retention import RunPart
+from orchestrator.domain.retention import PrunedPart
 from orchestrator.domain.retests import RetestSession
 from orchestrator.domain.reuse_inputs import Prepared
-from orchestrator.store.column_types import DocumentColumn, Json, Name, OneOf
+from orchestrator.store.column_types import DocumentColumn, Name, OneOf
 from orchestrator.store.tables.shared_columns import (
     Id,
     KeyAttempt,
     KeyCell,
-    KeyNumber,
     KeyRun,
     Long,
     OfAttempt,
@@ -28,6 +27,7 @@ from orchestrator.store.tables.shared_columns import (
     Pk,
     TableBase,
     UniqueId,
+    table_of,
 )
 
 
@@ -109,28 +109,23 @@ class IdempotencyKeyRow(TableBase):
     run_id: Mapped[str | None] = mapped_column(Name, ForeignKey("run.id"))
 
 
-class RunEventRow(TableBase):
-    """A run event: a numbered pointer to something new in a run."""
-
-    __tablename__ = "run_event"
-    __table_args__ = ({"sqlite_with_rowid": False},)
-
-    run_id: Mapped[KeyRun]
-    number: Mapped[KeyNumber]
-    kind: Mapped[str]
-    cell: Mapped[str]
-    data: Mapped[dict[str, object]] = mapped_column(Json)
+RUN_EVENTS = table_of(
+    "run_event",
+    RunEvent,
+    ("number",),
+    Column("run_id", Name, ForeignKey("run.id"), primary_key=True),
+    sqlite_with_rowid=False,
+)
+"""Numbered pointers to something new in a run."""
 
 
-class PrunedPartRow(TableBase):
-    """A part of a run that was pruned, and why."""
-
-    __tablename__ = "pruned_part"
-
-    run_id: Mapped[KeyRun]
-    part: Mapped[RunPart] = mapped_column(OneOf(RunPart), primary_key=True)
-    at: Mapped[datetime]
-    rule: Mapped[str]
+PRUNED_PARTS = table_of(
+    "pruned_part",
+    PrunedPart,
+    ("part",),
+    Column("run_id", Name, ForeignKey("run.id"), primary_key=True),
+)
+"""Parts of runs that were pruned, and why."""
 
 
 class PruneRow(TableBase):

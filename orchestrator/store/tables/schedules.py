@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import Float, ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy import ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from orchestrator.domain.schedule import Firing, FiringState, Schedule
@@ -45,6 +45,6 @@ class FiringRow(TableBase):
     """Kept outside of the document, since others than its claimant write it."""
     claimed_by: Mapped[str]
     """Empty without a claim."""
-    claim_expires_s: Mapped[float] = mapped_column(Float(53))
+    claim_expires_s: Mapped[float]
     """Seconds of the database's clock."""
     document: Mapped[Firing] = mapped_column(DocumentColumn(Firing))

@@ -6,21 +6,26 @@ at them, they do so by a number (`pk`).
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Annotated
+from typing import Annotated, Any, get_type_hints
 
 from sqlalchemy import (
     BigInteger,
+    Column,
+    Float,
     ForeignKey,
     Integer,
     LargeBinary,
     MetaData,
+    Table,
 )
 from sqlalchemy.orm import DeclarativeBase, mapped_column
+from sqlalchemy.types import TypeEngine
 
 from orchestrator.domain.outcome import Outcome
-from orchestrator.store.column_types import ExactDecimal, Name, OneOf, Utc, Words
+from orchestrator.store.column_types import ExactDecimal, Json, Name, OneOf, Utc, Words
 
 Pk = Annotated[int, mapped_column(Integer, primary_key=True)]
 Id = Annotated[str, mapped_column(Name, primary_key=True)]
@@ -48,8 +53,41 @@ class TableBase(DeclarativeBase):
     )
     type_annotation_map = {  # noqa: RUF012 (SQLAlchemy's own form)
         str: Words(),
+        int: Integer(),
+        float: Float(53),
         datetime: Utc(),
         Decimal: ExactDecimal(),
         bytes: LargeBinary(),
         Outcome: OneOf(Outcome),
+        Mapping[str, object]: Json,
     }
+
+
+_TYPES: Mapping[Any, TypeEngine[Any]] = TableBase.type_annotation_map  # type: ignore[assignment]
+_KEY_TYPES: Mapping[Any, TypeEngine[Any]] = {str: Name(), int: BigInteger()}
+
+
+def table_of(
+    name: str,
+    record: type,
+    keys: Collection[str],
+    *more: Column[Any],
+    sqlite_with_rowid: bool = True,
+) -> Table:
+    """Return the table of a record class: `more`, and a column of each other field.
+
+    `keys` are fields of the primary key. Every field has a value, of a type that `TableBase` knows
+    or of a StrEnum. Raises TypeError for another type.
+    """
+    columns: list[Column[Any]] = [
+        Column(
+            field,
+            (field in keys and _KEY_TYPES.get(kind)) or _TYPES.get(kind) or OneOf(kind),
+            primary_key=field in keys,
+            autoincrement=False,
+            nullable=False,
+        )
+        for field, kind in get_type_hints(record).items()
+        if field not in {column.name for column in more}
+    ]
+    return Table(name, TableBase.metadata, *more, *columns, sqlite_with_rowid=sqlite_with_rowid)

@@ -182,6 +182,11 @@ class CollectionRecorder:
                 source = Path(str(module.__file__)).read_bytes()
             except OSError:
                 continue
+            if b"addModuleCleanup" in source:
+                yield [
+                    "has addModuleCleanup, whose functions pytest does not call",
+                    self._name(nodeid),
+                ]
             if not seatrial_uncollected.is_suspect(module, source.decode("utf-8", "replace")):
                 continue
             left -= len(source)

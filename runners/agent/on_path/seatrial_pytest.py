@@ -61,8 +61,9 @@ _IDLE_TEXTS = (
         "has a coroutine that was never awaited",
     ),
     (re.compile("^assertion is always true"), "asserts a tuple, which is always true"),
+    (re.compile("^yield tests were removed"), "has a yield test, which pytest does not run"),
 )
-"""The same by the warning's text."""
+"""The same by the warning's text, which says more than its class."""
 _SHOWN = 50
 _ARGUMENTS: List[str] = []
 _LOST = "???"
@@ -255,7 +256,7 @@ class Recorder:
         """Keep warnings that a test asserts nothing, or was not collected."""
         kind, text = warning_message.category.__name__, str(warning_message.message)
         by_text = (note for pattern, note in _IDLE_TEXTS if pattern.search(text))
-        said = _IDLE.get(kind) or next(by_text, None)
+        said = next(by_text, None) or _IDLE.get(kind)
         if said:
             file = seatrial_origins.below_payload(str(warning_message.filename))
             place = nodeid if "::" in nodeid else file

@@ -360,6 +360,27 @@ def test_the_verdict_says_what_it_was_made_of():
     assert verdict.tool == "seatrial 0"
 
 
+def test_expected_failures_are_told_with_their_reasons_and_are_no_alarm():
+    known = job(counts=Counts(passed=5, xfailed=3), expected_failures={"#7": 2, "": 1})
+    verdict = judge(policy(), snapshot(cell("gcp-l4", known)))
+    assert verdict.decision is Decision.PASS
+    found = result(verdict, "skips/gcp-l4")
+    told = "gcp-l4 skipped 0 tests; 3 failed as expected (no reason, #7)."
+    assert (found.sentence, found.inputs["expected_failures"]) == (told, {"": 1, "#7": 2})
+
+
+def test_an_expected_failure_of_what_passed_on_the_baseline():
+    lost = job(
+        counts=Counts(passed=5, xfailed=1), newly_skipped={"expected to fail: #8": ("t.py::a",)}
+    )
+    verdict = judge(policy(), snapshot(cell("gcp-l4", lost)))
+    assert verdict.decision is Decision.FAIL
+    said = result(verdict, "skips/gcp-l4").sentence
+    assert said.endswith("; 1 passed on the baseline and may fail now: moe@gcp-l4: t.py::a (#8).")
+    accepted = policy(skips=SkipRule(allow_reasons=("expected to fail: *",)))
+    assert judge(accepted, snapshot(cell("gcp-l4", lost))).decision is Decision.PASS
+
+
 @pytest.mark.parametrize(
     ("modules", "accepted", "decision"),
     [

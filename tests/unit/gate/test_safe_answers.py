@@ -45,15 +45,6 @@ PASS, WITH = Decision.PASS, Decision.PASS_WITH_EXCEPTIONS
 FAIL, OPEN = Decision.FAIL, Decision.INCONCLUSIVE
 
 
-def test_an_expected_failure_of_what_passed_on_the_baseline():
-    lost = job(
-        counts=Counts(passed=5, xfailed=1), newly_skipped={"expected to fail: #8": ("t.py::a",)}
-    )
-    assert judge(policy(), snapshot(cell("gcp-l4", lost))).decision is FAIL
-    accepted = policy(skips=SkipRule(allow_reasons=("expected to fail: *",)))
-    assert judge(accepted, snapshot(cell("gcp-l4", lost))).decision is PASS
-
-
 @pytest.mark.parametrize(
     ("module", "accepted", "version", "decision"),
     [

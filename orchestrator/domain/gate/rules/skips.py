@@ -1,14 +1,18 @@
-"""Skips: accepted reasons only, within the limit, and none of tests that ran on the baseline."""
+"""Skips: accepted reasons only, within the limit, and none of tests that ran on the baseline.
+
+Expected failures are told with their reasons, and none may be of a test that passed there.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from orchestrator.domain.gate.policy import SkipRule, counted, like, some
 from orchestrator.domain.gate.rule_context import PlatformEvidence, RuleContext, RuledJob, worst
+from orchestrator.domain.gate.snapshot import EXPECTED
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 _MOST_LISTED = 20
@@ -27,6 +31,10 @@ class _Tally:
     """Of these, tests that ran on the baseline, by job and node id."""
     absent: Counter[str]
     """Of these, counts by reason for a missing module of the subject itself."""
+    passed_before: Mapping[str, str] = field(default_factory=dict)
+    """Of `ran_before`, those that are expected to fail now, with the reason."""
+    expected: Counter[str] = field(default_factory=Counter)
+    """Counts of expected failures by reason; empty for those without."""
 
     @property
     def limited(self) -> int:
@@ -36,23 +44,27 @@ class _Tally:
 
 def skips(case: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per platform with skips, or with a skip rule; defaults apply without one."""
-    return _by_platform(case, _for_want_of_the_subject)
+    return _by_platform(case, _tally_with_expected)
 
 
 def skips_v2(case: RuleContext) -> Iterator[RuleResult]:
-    """Check skips as in version 2: missing modules of the subject are not special."""
-    return _by_platform(case, _never)
+    """Check skips as in version 2: no missing modules, no expected failures."""
+    return _by_platform(case, _tally_v2)
 
 
 _Judge = Callable[[RuledJob, str], bool]
 
 
-def _by_platform(case: RuleContext, is_absent: _Judge) -> Iterator[RuleResult]:
+_Count = Callable[[SkipRule, list[RuledJob]], _Tally]
+
+
+def _by_platform(case: RuleContext, count: _Count) -> Iterator[RuleResult]:
     asked = case.policy.spec.skips
     rule = asked or SkipRule()
     for stand in case.stands:
-        tally = _tally(rule, stand.counting, is_absent)
-        if stand.ran and (asked is not None or tally.reasons or tally.ran_before):
+        tally = count(rule, stand.counting)
+        has_any = tally.reasons or tally.ran_before or tally.expected
+        if stand.ran and (asked is not None or has_any):
             yield _skips(stand, rule, tally)
 
 
@@ -87,9 +99,13 @@ def _findings(rule: SkipRule, tally: _Tally) -> Iterator[tuple[RuleOutcome, str]
         said = f"{tally.other} for reasons that the policy does not list{limit}"
         yield _MEANT.get(rule.on_other, RuleOutcome.OK), said
     regression = _MEANT.get(rule.on_regression, RuleOutcome.OK)
-    if tally.ran_before:
-        names = some(tally.ran_before, 3)
-        yield regression, f"{len(tally.ran_before)} ran on the baseline: {names}"
+    skipped = [name for name in tally.ran_before if name not in tally.passed_before]
+    if skipped:
+        yield regression, f"{len(skipped)} ran on the baseline: {some(skipped, 3)}"
+    if tally.passed_before:
+        names = [f"{name} ({why or 'no reason'})" for name, why in tally.passed_before.items()]
+        said = f"{len(names)} passed on the baseline and may fail now: {some(names, 3)}"
+        yield regression, said
     if tally.absent:
         why = some(sorted(tally.absent), 3)
         said = f"{tally.absent.total()} because the subject does not have what they import ({why})"
@@ -99,6 +115,9 @@ def _findings(rule: SkipRule, tally: _Tally) -> Iterator[tuple[RuleOutcome, str]
 def _skips(stand: PlatformEvidence, rule: SkipRule, tally: _Tally) -> RuleResult:
     findings = list(_findings(rule, tally))
     skipped = f"{stand.rule.id} skipped {counted(tally.reasons.total(), 'test')}"
+    if tally.expected:
+        whys = some([why or "no reason" for why in sorted(tally.expected)], 3)
+        skipped += f"; {tally.expected.total()} failed as expected ({whys})"
     rows = sorted(tally.reasons.items(), key=lambda row: (-row[1], row[0]))
     return RuleResult(
         id=f"skips/{stand.rule.id}",
@@ -119,12 +138,36 @@ def _skips(stand: PlatformEvidence, rule: SkipRule, tally: _Tally) -> RuleResult
                 if tally.absent
                 else {}
             ),
+            **(
+                {"expected_failures": dict(sorted(tally.expected.items())[:_MOST_LISTED])}
+                if tally.expected
+                else {}
+            ),
         },
         failing={
             **{reason or "skips without a reason": n for reason, n in tally.reasons.items()},
             **dict.fromkeys(tally.ran_before, 1),
         },
     )
+
+
+def _tally_v2(rule: SkipRule, ruled_jobs: list[RuledJob]) -> _Tally:
+    return _tally(rule, ruled_jobs, _never)
+
+
+def _tally_with_expected(rule: SkipRule, ruled_jobs: list[RuledJob]) -> _Tally:
+    tally = _tally(rule, ruled_jobs, _for_want_of_the_subject)
+    expected: Counter[str] = Counter()
+    for one in ruled_jobs:
+        expected.update(one.job.expected_failures)
+    passed_before = {
+        f"{one.name}: {nodeid}": reason.removeprefix(EXPECTED)
+        for one in ruled_jobs
+        for reason, nodeids in one.job.newly_skipped.items()
+        for nodeid in nodeids
+        if reason.startswith(EXPECTED) and not _is_accepted(rule, reason)
+    }
+    return replace(tally, passed_before=dict(sorted(passed_before.items())), expected=expected)
 
 
 def _tally(rule: SkipRule, ruled_jobs: list[RuledJob], is_absent: _Judge) -> _Tally:
