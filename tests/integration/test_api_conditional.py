@@ -178,14 +178,14 @@ def test_commits_do_not_wait_for_one_another_and_each_is_another_mark(
                 with write() as session:
                     session.execute(text("SET LOCAL lock_timeout = '30s'"))
                     session.execute(
-                        insert(OrphanSightingRow).values(ONE | {"machine_id": str(number)})
+                        insert(ORPHAN_SIGHTINGS).values(ONE | {"machine_id": str(number)})
                     )
                 seen.append(changes.state().mark)
             commit(connection)
 
         monkeypatch.setattr(opened.sessions.engine.dialect, "do_commit", overtaken)
         with write() as session:
-            session.execute(insert(OrphanSightingRow).values(**ONE))
+            session.execute(insert(ORPHAN_SIGHTINGS).values(**ONE))
         seen.append(changes.state().mark)
     assert len(set(seen)) == len(seen) == 32
 
