@@ -16,7 +16,10 @@ class ChangeState:
     """The state of the database at one moment."""
 
     mark: str
-    """Another one after each transaction that changed something; empty before the first."""
+    """Another one after each transaction that changed something; empty before the first.
+
+    It is made of all marks, and no mark is ever used again.
+    """
     version: int
     """Number of the audit log's entry of the resource's latest change; 0 without one."""
 
@@ -29,7 +32,9 @@ class ChangeStore:
 
     def state(self, resource: str = "") -> ChangeState:
         """Return the present state, of this resource (``schedules/nightly``) if one is named."""
-        query = select(func.max(ChangeMarkRow.mark), latest_change(resource).scalar_subquery())
+        marks = select(ChangeMarkRow.mark).order_by(ChangeMarkRow.id).subquery()
+        whole = select(func.aggregate_strings(marks.c.mark, " ")).scalar_subquery()
+        query = select(whole, latest_change(resource).scalar_subquery())
         with self._sessions.read() as session:
             mark, version = session.execute(query).one()
         return ChangeState(mark or "", version or 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import sqlite3
 import threading
@@ -47,6 +48,8 @@ _WRITES = "seatrial_writes"
 _IS_CHANGED = "seatrial_is_changed"
 UNMARKED = {"seatrial_unmarked": True}
 """Execution option of statements that change nothing which answers have for longer than seconds."""
+_MARKS = 64
+"""Rows of marks: more than a controller has connections, so that its commits meet at none."""
 _CHANGES = ("INSERT", "UPDATE", "DELETE", "REPLACE")
 _POOL_SIZE = 10
 _PAGES_AT_ONCE = 1_000
@@ -206,10 +209,12 @@ def _driver(connection: Connection) -> sqlite3.Connection:
 
 
 def _mark_changes(engine: Engine) -> None:
-    """Let each transaction that changes rows change the mark, as the last thing that it does.
+    """Let each transaction that changes rows change a mark, as the last thing that it does.
 
-    Its row is locked from there to the commit only: whoever sees a mark sees every change up to it.
+    A snapshot has the change if and only if it has the mark, in whatever order transactions commit.
+    The rows are taken in turn, since each is locked until its transaction's commit is on the disk.
     """
+    turns = itertools.count(secrets.randbelow(_MARKS))
 
     @event.listens_for(engine, "begin")
     def _(connection: Connection) -> None:
@@ -237,8 +242,8 @@ def _mark_changes(engine: Engine) -> None:
         if not connection.info.pop(_IS_CHANGED, False):
             return
         mark = (
-            f"INSERT INTO change_mark (id, mark) VALUES (1, '{secrets.token_hex(16)}')"  # noqa: S608
-            " ON CONFLICT (id) DO UPDATE SET mark = excluded.mark"
+            f"INSERT INTO change_mark (id, mark) VALUES ({next(turns) % _MARKS}, "  # noqa: S608
+            f"'{secrets.token_hex(16)}') ON CONFLICT (id) DO UPDATE SET mark = excluded.mark"
         )
         try:
             _driver(connection).execute(mark)  # as BEGIN: a twentieth of what SQLAlchemy takes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from orchestrator.api.conditional_reads import AGE_S, ConditionalReads
 from orchestrator.api.security import token_guard
 from orchestrator.bootstrap.http_server import AsgiDispatch
 from orchestrator.dashboard.session import CSRF_FIELD
-from orchestrator.store.database import Database
+from orchestrator.store.database import Database, open_database
 from orchestrator.store.errors import StoreError
 from orchestrator.store.tables import ORPHAN_SIGHTINGS, PersonRow
 from tests.databases import NOW, together
@@ -160,6 +161,33 @@ def test_what_changes_no_row_or_is_undone_leaves_the_mark(database: Database) ->
         session.execute(CHANGES["update"])
         session.rollback()
     assert stores.changes.state() == before
+
+
+@pytest.mark.needs_postgres
+def test_commits_do_not_wait_for_one_another_and_each_is_another_mark(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction that is marked and not committed is overtaken by as many as there may be."""
+    with closing(open_database(postgres_url)) as opened:
+        changes, write = opened.stores.changes, opened.sessions.write
+        commit, seen = opened.sessions.engine.dialect.do_commit, [changes.state().mark]
+
+        def overtaken(connection: Any) -> None:
+            monkeypatch.undo()
+            for number in range(30):
+                with write() as session:
+                    session.execute(text("SET LOCAL lock_timeout = '30s'"))
+                    session.execute(
+                        insert(ORPHAN_SIGHTINGS).values(ONE | {"machine_id": str(number)})
+                    )
+                seen.append(changes.state().mark)
+            commit(connection)
+
+        monkeypatch.setattr(opened.sessions.engine.dialect, "do_commit", overtaken)
+        with write() as session:
+            session.execute(insert(ORPHAN_SIGHTINGS).values(**ONE))
+        seen.append(changes.state().mark)
+    assert len(set(seen)) == len(seen) == 32
 
 
 def test_a_mark_that_cannot_be_stored_undoes_the_change(database: Database) -> None:

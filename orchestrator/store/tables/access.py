@@ -93,7 +93,7 @@ class AuditRow(TableBase):
 
 
 class ChangeMarkRow(TableBase):
-    """The one row that every transaction that changes an answer changes."""
+    """One of the rows of which every transaction that changes an answer changes one."""
 
     __tablename__ = "change_mark"
 
