@@ -289,6 +289,7 @@ def test_a_benchmark_whose_baseline_has_the_subject_from_the_payload_does_not_co
     [
         ((), "sys.exit(256)", "exit-code"),
         ((), "os._exit(512)", "exit-code"),
+        ((), "exit(256)", "exit-code"),
         (("-O",), "assert False", "assertions"),
         ((), "pytest.main(['test_a.py', '-p', 'no:terminal'])", "pytest"),
     ],
@@ -323,6 +324,23 @@ def test_what_the_exit_code_of_an_arm_hides_is_a_failed_check(
     assert bool(pairs) == (arm == "new")
     if arm == "old":
         assert f"its arm failed its own checks: {check}" in "".join(evidence.messages("warning"))
+
+
+@pytest.mark.parametrize("call", ["sys.exit", "os._exit", "exit", "quit"])
+def test_a_process_that_cannot_record_its_exit_code_ends_with_it(
+    machine: Machine, lean: str, tmp_path: Path, call: str
+) -> None:
+    demo = (
+        "import os, subprocess, sys\n"
+        "variables = {**os.environ, 'SEATRIAL_EVENTS': '/no/such/file'}\n"
+        f"words = [sys.executable, '-c', 'import os, sys; {call}(256)']\n"
+        "done = subprocess.run(words, env=variables, stderr=subprocess.PIPE, text=True)\n"
+        "assert done.returncode == 0, done.stderr\n"
+        f"assert '{call}(256) is exit code 0' in done.stderr, done.stderr\n"
+        "assert 'Traceback' not in done.stderr, done.stderr\n"
+    )
+    evidence = run(machine, tmp_path, lean, {"demos/demo.py": demo})
+    assert evidence.finished("demo")["exit_code"] == 0, evidence.log.decode()
 
 
 def test_a_command_that_ends_before_its_work_fails(

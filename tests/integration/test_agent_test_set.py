@@ -190,8 +190,32 @@ def pytest_addoption(parser):
     parser.addoption("--insta", default="auto")
     parser.addoption("--snapshot-dirname", default="__snapshots__")
     parser.addoption("--image-snapshot-save-diff", action="store_true")
+    parser.addoption("--mpl-generate-path")
+    parser.addoption("--no-update-snapshots", action="store_true")
+    parser.addoption("--accept-goldens-without-asking", action="store_true")
     parser.addoption("--approvaltests-use-reporter", dest="approvaltests_reporter")
 """
+
+HARMLESS = {
+    "NO_UPDATE_SNAPSHOTS": "1",
+    "SNAPSHOT_NO_UPDATE": "1",
+    "SKIP_GENERATE_BASELINES": "1",
+    "forbid_update_goldens": "1",
+    "SNAPSHOT_UPDATE_DISABLED": "1",
+    "SNAPSHOT_UPDATE": "check",
+    "UPDATE_GOLDENS": "Disabled",
+    "UPDATE_EXPECTED": "verify",
+    "GOLDENS_UPDATE": "compare",
+    "reference_last_update": "2026-01-01",
+    "UPDATE_BASELINE_DIR": "/x",
+    "SNAPSHOT_UPDATE_URL": "https://host/x",
+}
+"""Variables with which tests check their expectations."""
+
+
+def _variables(values: dict[str, str]) -> str:
+    """Return the text of a plug-in that sets variables."""
+    return f"import os\nos.environ.update({values!r})\n"
 
 
 @pytest.mark.parametrize(
@@ -202,12 +226,17 @@ def pytest_addoption(parser):
         (["--insta=update-new"], "--insta (update-new)"),
         (["-n", "1", "--snapshot-update"], "--snapshot-update (True)"),
         (["-o", "addopts=--insta=record"], "--insta (record)"),
-        (["-p", "writes"], "UPDATE_GOLDENS (1)"),
+        (["--mpl-generate-path=check"], "--mpl-generate-path (check)"),
+        (["--accept-goldens-without-asking"], "--accept-goldens-without-asking (True)"),
+        (["-p", "writes"], "UPDATE_GOLDENS"),
     ],
 )
 def test_expectations_are_not_written(start: Any, arguments: list[str], word: str) -> None:
-    variable = "import os\nos.environ['UPDATE_GOLDENS'] = '1'\n"
-    files = {"conftest.py": WRITES, "test_a.py": "def test_a(): pass\n", "writes.py": variable}
+    files = {
+        "conftest.py": WRITES,
+        "test_a.py": "def test_a(): pass\n",
+        "writes.py": _variables({"UPDATE_GOLDENS": "s3cret"}),
+    }
     said = start(files, *arguments)
     assert said.code == (0 if "-n" in arguments else 76)  # workers' is seen at the end
     told = {(problem["reason"], problem["what"]) for problem in said.problems}
@@ -217,6 +246,11 @@ def test_expectations_are_not_written(start: Any, arguments: list[str], word: st
 
 def test_expectations_that_are_checked_are_no_alarm(start: Any) -> None:
     words = ("--inline-snapshot=report", "--insta=update-none", "--image-snapshot-save-diff")
-    reporter = "--approvaltests-use-reporter=PythonNativeReporter"
-    said = start({"conftest.py": WRITES, "test_a.py": "def test_a(): pass\n"}, *words, reporter)
+    words += ("--approvaltests-use-reporter=PythonNativeReporter", "--no-update-snapshots")
+    files = {
+        "conftest.py": WRITES,
+        "test_a.py": "def test_a(): pass\n",
+        "checks.py": _variables(HARMLESS),
+    }
+    said = start(files, *words, "-p", "checks")
     assert (said.code, said.problems) == (0, []), said.output

@@ -14,6 +14,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from _sitebuiltins import Quitter
 from typing import Any, Callable, Dict, Iterator, Optional
 
 _PROBLEMS = 20
@@ -67,24 +68,42 @@ _EXITED_WELL = (0, 5)
 
 
 def _fail(check: str, reason: str) -> None:
-    """Append a failed check to $SEATRIAL_EVENTS."""
+    """Append a failed check to $SEATRIAL_EVENTS, or say on stderr why that is impossible."""
     import json  # noqa: PLC0415 - few processes have one
 
     line = {"check": check, "outcome": "failed", "reason": reason}
-    file = os.open(_GIVEN["SEATRIAL_EVENTS"], os.O_WRONLY | os.O_APPEND)
-    os.write(file, f"{json.dumps(line)}\n".encode("ascii"))
-    os.close(file)
+    try:
+        file = os.open(_GIVEN["SEATRIAL_EVENTS"], os.O_WRONLY | os.O_APPEND)
+        os.write(file, f"{json.dumps(line)}\n".encode("ascii"))
+        os.close(file)
+    except OSError as error:  # as after a change of the user or of the root folder
+        if sys.stderr is not None:
+            sys.stderr.write(f"seatrial: not recorded ({error}): {reason}\n")
 
 
 def _checked(leave: Callable[..., Any], name: str) -> Callable[..., Any]:
     """Return ``sys.exit`` or ``os._exit`` that reports codes of which the system keeps a 0."""
 
     def checked(status: object = None) -> None:
-        if isinstance(status, int) and status and not status & 0xFF:
-            _fail("exit-code", f"{name}({status}) is exit code 0: the system keeps its last 8 bits")
+        _check_code(status, name)
         leave(status)
 
     return checked
+
+
+def _checked_builtin(leave: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the call of ``exit`` and ``quit``, which `site` makes later, that reports as much."""
+
+    def checked(self: Any, code: object = None) -> None:  # noqa: ANN401
+        _check_code(code, self.name)
+        leave(self, code)
+
+    return checked
+
+
+def _check_code(status: object, name: str) -> None:
+    if isinstance(status, int) and status and not status & 0xFF:
+        _fail("exit-code", f"{name}({status}) is exit code 0: the system keeps its last 8 bits")
 
 
 def _payload_sources() -> Iterator[str]:
@@ -187,6 +206,7 @@ if vars(sys).setdefault("_seatrial_report", report) is report:  # Python reads a
     if "SEATRIAL_EVENTS" in _GIVEN and "SEATRIAL_RECORDS" not in _GIVEN:
         sys.exit = _checked(sys.exit, "sys.exit")
         os._exit = _checked(os._exit, "os._exit")
+        Quitter.__call__ = _checked_builtin(Quitter.__call__)  # type: ignore[method-assign]
         sys.meta_path.insert(0, _PytestFinder)
         if sys.flags.optimize:
             atexit.register(_report_assertions)
