@@ -15,7 +15,7 @@ from benchmarks.dashboard.words import harmful
 from orchestrator.application.add_annotations import add_annotations
 from orchestrator.application.context import Context
 from orchestrator.application.evaluate_gate import evaluate_gate
-from orchestrator.application.gate_policies import check_policy, put_policy
+from orchestrator.application.gate_policies import check_policy
 from orchestrator.application.known_issues import add_known_issue
 from orchestrator.application.quarantine import NewQuarantine, add_quarantine
 from orchestrator.application.schedules import add_schedule, pause_schedule
@@ -120,7 +120,8 @@ class People:
         looser = RELEASE.replace("max: 5", "max: 3")
         for gate, text in (("release", looser), ("nightly", NIGHTLY), ("release", RELEASE)):
             then = self._at(first)
-            put_policy(then, check_policy(then, text, "gate.yaml", gate=gate, by="ann"))
+            policy = check_policy(then, text, "gate.yaml", gate=gate, by="ann")
+            then.stores.gates.put_policy(policy)
             first += timedelta(hours=2)
         issues = tuple(self._issues())
         quarantines = tuple(self._quarantine())
