@@ -173,7 +173,7 @@ TABLE: Mapping[type[Exception], ErrorAnswer] = {
     MachineMissingError: ErrorAnswer(404, "not-found", "There is no such thing"),
     PrunedError: ErrorAnswer(410, "pruned", "This was pruned"),
     PreconditionFailedError: ErrorAnswer(412, "changed", "It was changed since it was read"),
-    UnmatchedError: ErrorAnswer(400, "unmatched", "There is nothing to match here"),
+    UnmatchedError: ErrorAnswer(400, "unmatched", "If-Match is not supported here"),
     PruneBusyError: ErrorAnswer(
         409, "prune-busy", "Another prune is running", {"Retry-After": "5"}
     ),

@@ -205,7 +205,7 @@ class FormSize:
         if scope["type"] != "http" or scope["method"] in _SAFE or scope["path"] == urls.LAUNCH:
             await self._app(scope, receive, send)
             return
-        request, body = Request(scope, receive), b""
+        request, body = Request(scope, receive), bytearray()
         announced = request.headers.get("content-length", "")
         is_small = not announced.isdecimal() or int(announced[:19]) <= FORM_LIMIT_BYTES
         if is_small:
@@ -218,7 +218,7 @@ class FormSize:
             said = f"at most {FORM_LIMIT_BYTES} bytes are taken here"
             await _refuse(request, 413, "The form is too large", said)(scope, receive, send)
             return
-        unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        unread: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
         async def read() -> Message:
             return unread.pop() if unread else await receive()

@@ -363,9 +363,18 @@ class LeaseStore:
             if not changed(session, statement):
                 raise UnknownIdError("lease", lease_id)
 
-    def attestations(self, run_id: str) -> dict[str, Attestation]:
-        """Return attestations by lease id."""
-        return self.attested(run_id)[1]
+    def attestations(self, attempt_id: str) -> dict[str, Attestation]:
+        """Return the attestations of an attempt by lease id, in the order of reservation."""
+        query = (
+            select(LeaseRow.id, AttestationRow.document)
+            .join(AttemptRow, AttemptRow.pk == LeaseRow.attempt)
+            .join(AttestationRow, AttestationRow.lease == LeaseRow.pk)
+            .where(AttemptRow.id == attempt_id)
+            .order_by(LeaseRow.pk)
+        )
+        with self._sessions.read() as session:
+            found = session.execute(query)
+            return {row.id: row.document for row in found}
 
     def decide(self, attempt_id: str, decision: PlacementDecision) -> bool:
         """Store a placement decision; return whether the decision is new.

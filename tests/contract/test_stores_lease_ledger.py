@@ -124,20 +124,28 @@ def test_an_attestation_comes_back_and_the_last_one_stands(stores, opened):
     stores.leases.attest("l2", replace(SEEN, torch=""))
     stores.leases.attest("l1", SEEN)
     stores.leases.attest("l2", replace(SEEN, mismatch="asked for L4", devices=(), simulated=True))
-    found = stores.leases.attestations("run-1")
+    found = stores.leases.attested("run-1")[1]
     assert list(found) == ["l1", "l2"]
     assert found["l1"] == SEEN
     assert found["l2"] == replace(SEEN, mismatch="asked for L4", devices=(), simulated=True)
-    assert stores.leases.attestations("run-2") == {}
+    assert stores.leases.attested("run-2")[1] == {}
     stores.leases.gone("l1", at=NOW, cost_usd=Decimal(0))
-    assert stores.leases.attestations("run-1")["l1"] == SEEN, "it outlives its machine"
+    assert stores.leases.attested("run-1")[1]["l1"] == SEEN, "it outlives its machine"
+
+
+def test_attestations_of_an_attempt_are_read_without_those_of_the_run(stores, opened):
+    assert stores.leases.attestations(opened[0]) == {}
+    stores.leases.attest("l1", SEEN)
+    stores.leases.attest("l2", replace(SEEN, torch=""))
+    assert stores.leases.attestations(opened[0]) == {"l1": SEEN}
+    assert stores.leases.attestations(opened[1]) == {"l2": replace(SEEN, torch="")}
 
 
 def test_what_a_machine_says_of_itself_cannot_break_the_store(stores, opened):
     hostile = "a\x00b\ud800\u2028" + "x" * 10_000
     said = replace(SEEN, devices=(Device(hostile, hostile),), facts={hostile: hostile})
     stores.leases.attest("l1", said)
-    kept = stores.leases.attestations("run-1")["l1"]
+    kept = stores.leases.attested("run-1")[1]["l1"]
     assert kept.devices[0].name == "a\ufffdb\ufffd\u2028" + "x" * 10_000
     assert next(iter(kept.facts)).startswith("a\ufffdb\ufffd")
     stores.leases.note("l1", {hostile: hostile}, simulated=False)

@@ -121,7 +121,7 @@ def everything_can_be_read(parts: Parts, made: Filled) -> None:
     states = [item.data.get("state") for item in stores.run_events.after(newest, 0)]
     assert states.count("done") == 5
     assert "finished" in states
-    assert stores.leases.attestations(newest)
+    assert stores.leases.attested(newest)[1]
     assert stores.leases.decisions(newest)
     for cell in stores.cells.of_run(newest):
         assert stores.cells.transitions(cell.id)

@@ -162,7 +162,7 @@ def through(port: TestClient) -> httpx.Client:
     return httpx.Client(transport=httpx.MockTransport(answer), base_url="http://here")
 
 
-def commands(api: Desk, http: httpx.Client) -> tuple[Client, list[float]]:
+def commands(api: Desk, http: httpx.Client, **options: Any) -> tuple[Client, list[float]]:
     """The client of commands, and how long it has waited each time."""
     waits: list[float] = []
 
@@ -172,15 +172,17 @@ def commands(api: Desk, http: httpx.Client) -> tuple[Client, list[float]]:
 
     clock = SimpleNamespace(now=api.clock.now, sleep=sleep)
     line = SimpleNamespace(open=lambda: http, where="here", revive=lambda: None)
-    return Client(cast(Any, line), cast(Any, clock)), waits
+    return Client(cast(Any, line), cast(Any, clock), **options), waits
 
 
 def test_commands_wait_as_long_as_they_are_told_and_go_on(api: Desk) -> None:
     port = Port(api)
-    client, waits = commands(api, through(port.client(port.token("one"))))
+    said: list[str] = []
+    client, waits = commands(api, through(port.client(port.token("one"))), say=said.append)
     for _ in range(12):
         assert client.get("/runs")["items"] == []
     assert waits == [60, 60]
+    assert said == ["there were too many requests; the next one is sent in 60 s"] * 2
     for _ in range(5):
         with client.stream("/runs") as answer:
             assert answer.status_code == 200
@@ -209,6 +211,17 @@ def test_what_was_not_done_is_sent_again_until_ten_minutes_are_over(api: Desk, h
     with pytest.raises(RefusalError, match="wait") as refused:
         send()
     assert (refused.value.status, waits, len(asked)) == (429, [120] * 5, 6)
+
+
+def test_a_command_that_has_a_time_limit_waits_no_longer(api: Desk) -> None:
+    port = Port(api, requests=1)
+    http = through(port.client(port.token("one")))
+    client, waits = commands(api, http, timeout_s=59, pauses_s=())
+    assert client.get("/runs")["items"] == []
+    assert client.get("/runs")["items"] == []
+    with pytest.raises(RefusalError, match="wait 60 s"):
+        client.get("/runs")
+    assert waits == []
 
 
 @pytest.mark.parametrize("how", ["announced", "in parts", "file"])

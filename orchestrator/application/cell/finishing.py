@@ -99,10 +99,8 @@ def _attest_torch(deps: FlowDeps, now: AttemptState, probed: Mapping[str, object
     torch = probed.get("torch")
     if not isinstance(torch, str):
         return
-    mine = {lease.id for lease in deps.stores.leases.of_attempt(now.attempt.id)}
-    for lease_id, row in deps.stores.leases.attestations(now.run.id).items():
-        if lease_id in mine:
-            deps.stores.leases.attest(lease_id, replace(row, torch=torch))
+    for lease_id, row in deps.stores.leases.attestations(now.attempt.id).items():
+        deps.stores.leases.attest(lease_id, replace(row, torch=torch))
 
 
 def cell_outcome(deps: FlowDeps, cell: Cell, spec: RunSpec, cause: Cause | None) -> Cause:
