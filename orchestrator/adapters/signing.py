@@ -31,6 +31,7 @@ from orchestrator.domain.gate.gate_documents import (
     read_verdict,
 )
 from orchestrator.domain.gate.verdict import PublicKey, Verdict
+from orchestrator.domain.units import plural
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -271,8 +272,8 @@ def _check_statements(stated: Json, rest: Sequence[Envelope]) -> None:
     named = listed if isinstance(listed, list) else []
     if len(named) != len(rest):
         raise NotVerifiedError(
-            f"the verdict was signed with {len(named)} statements about cells, and here are "
-            f"{len(rest)}"
+            f"the verdict was signed with {plural(len(named), 'statement')} about cells, and "
+            f"here are {len(rest)}"
         )
     for number, (one, envelope) in enumerate(zip(named, rest, strict=True), 2):
         found = {"sha256": hashlib.sha256(envelope.payload).hexdigest()}

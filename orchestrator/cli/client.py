@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from orchestrator.cli.connect import ControllerConnection
 from orchestrator.cli.errors import NO_VERDICT, CliError, NoControllerError, RefusalError
+from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.wiring import WallClock
 
 API = "/api/v1"
@@ -299,14 +300,16 @@ def _object(answer: httpx.Response) -> Json:
     except ValueError:
         body = None
     if not isinstance(body, dict):
-        raise _stranger(answer)
+        raise NoControllerError(_stranger(answer))
     return cast(Json, body)
 
 
-def _stranger(answer: httpx.Response) -> NoControllerError:
-    """Return the error for an answer that is not a controller's."""
-    return NoControllerError(
-        f"{answer.request.url} does not answer like a Seatrial controller; look at SEATRIAL_URL"
+def _stranger(answer: httpx.Response) -> str:
+    """Return the sentence about an answer that is not a controller's, as a proxy's page."""
+    kind = one_line(answer.headers.get("content-type", "no content type").partition(";")[0])
+    return (
+        f"{answer.request.url} does not answer like a Seatrial controller, but with "
+        f"{answer.status_code} and {kind}; look at SEATRIAL_URL"
     )
 
 
@@ -331,8 +334,11 @@ def _refusal(answer: httpx.Response, document: str = "") -> RefusalError | NoCon
     except ValueError:
         body = None
     # Answers to HEAD have no body, and a proxy answers other requests with pages of its own.
-    if body is None and answer.status_code in _UNKNOWN and answer.request.method != "HEAD":
-        return _stranger(answer)
+    if body is None and answer.request.method != "HEAD":
+        sentence = _stranger(answer)
+        if answer.status_code in _UNKNOWN:
+            return NoControllerError(sentence)
+        return RefusalError(answer.status_code, [sentence])
     problem = body if isinstance(body, dict) else {}
     said = str(problem.get("detail") or problem.get("title") or answer.reason_phrase)
     return RefusalError(

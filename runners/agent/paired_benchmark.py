@@ -330,7 +330,7 @@ class PairedRun:
         """Log that the subject passed before its turns had ended, so that there are no pairs."""
         if ended.exit_code == 0 and ended.cause is None:
             taken = len(self._tally.turns)
-            where = "without a turn" if not taken and not self._warm else f"after {taken} turns"
+            where = "without a turn" if not taken and not self._warm else _after(taken)
             self._trouble = (
                 f"the subject's arm ended by itself {where}; a job with `turns = true` loops over "
                 "seatrial_events.turns() until that ends"
@@ -339,7 +339,7 @@ class PairedRun:
     def _last_words(self, ended: Ended) -> str:
         said = self._baseline.job_context.output.last(_LAST_WORDS_BYTES).strip()
         words = f"; it said last:\n{said}" if said else ""
-        return f"its arm ended after {len(self._tally.turns)} turns: {ended.detail}{words}"
+        return f"its arm ended {_after(len(self._tally.turns))}: {ended.detail}{words}"
 
     def _tell(self, ended: Ended) -> None:
         """Report the subject's results as of an unpaired job, then the turns of both arms."""
@@ -399,3 +399,7 @@ def _hear_out(arm: Arm) -> None:
 
 def _percent(width: float) -> str:
     return "nothing yet" if math.isinf(width) else f"±{100 * math.expm1(width):.2g} %"
+
+
+def _after(turns: int) -> str:
+    return f"after {turns} turn{'' if turns == 1 else 's'}"

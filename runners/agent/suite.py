@@ -185,8 +185,9 @@ class Suite:
                 # like one with a failing test.
                 return replace(verdict, exit_code=_TESTS_FAILED, signal=None, cause=None)
             if restarts >= self._context.plan.limits.restarts:
+                unrun = "1 test was" if len(left) == 1 else f"{len(left)} tests were"
                 detail = f"{verdict.detail}; given up after {restarts} restarts"
-                return replace(verdict, detail=f"{detail}, {len(left)} tests were not run")
+                return replace(verdict, detail=f"{detail}, {unrun} not run")
             restarts += 1
             text = f"{verdict.detail}; a fresh process runs what is left ({len(left)} of the tests)"
             self._output.banner(text)

@@ -8,6 +8,7 @@ from functools import partial
 
 from orchestrator.domain.machine import ConfigError, Extent, NotOfferedError, ProviderError
 from orchestrator.domain.matrix import Accelerator
+from orchestrator.domain.units import plural
 from runners.aws.platform_config import (
     Ec2PlatformConfig,
     InstanceType,
@@ -104,7 +105,8 @@ class InstanceCatalogue:
         return NotOfferedError(
             f"no instance type of EC2 has {device.count} {device.vendor} {device.name}: "
             f"DescribeInstanceTypeOfferings and DescribeInstanceTypes at "
-            f"{self._now():%Y-%m-%d %H:%M} UTC answered with {len(types)} types ({counts}), "
+            f"{self._now():%Y-%m-%d %H:%M} UTC answered with {plural(len(types), 'type')} "
+            f"({counts}), "
             f"{sum(bool(one.gpu) for one in types.values())} of them with GPUs; "
             f"those by {device.vendor}: {', '.join(same) or 'none'}",
             code="NotOffered",

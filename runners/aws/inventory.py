@@ -20,6 +20,7 @@ from orchestrator.domain.machine import (
     ProviderError,
     ProviderUnavailableError,
 )
+from orchestrator.domain.units import plural
 from runners.aws import machines, tagging
 from runners.aws.catalogue import InstanceCatalogue
 from runners.aws.errors import DENIED
@@ -85,7 +86,7 @@ class Ec2PlaceFinder:
         return NotOfferedError(
             f"EC2 offers {' and '.join(types)} in none of {asked}{within}: "
             f"DescribeInstanceTypeOfferings at {self._now():%Y-%m-%d %H:%M} UTC named no zone in "
-            f"any of {len(config.regions)} regions",
+            f"any of {plural(len(config.regions), 'region')}",
             code="NotOffered",
             extent=Extent.PROJECT,
         )

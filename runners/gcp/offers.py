@@ -16,6 +16,7 @@ from google.cloud import billing_v1, compute_v1
 from orchestrator.domain.machine import ConfigError, NotOfferedError, Place
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price, PriceBook
+from orchestrator.domain.units import plural
 from runners.gcp.clients import ComputeClients
 from runners.gcp.platform_config import (
     KNOWN,
@@ -185,7 +186,8 @@ class GcpPlaceFinder:
         at = self._now()
         names, zones = self._accelerators.get("all", self._ask_accelerators)
         answer = (
-            f"acceleratorTypes.aggregatedList answered {len(names)} accelerators in {zones} zones "
+            f"acceleratorTypes.aggregatedList answered {plural(len(names), 'accelerator')} in "
+            f"{plural(zones, 'zone')} "
             f"({', '.join(names) or 'none'}), {at:%Y-%m-%d %H:%M} UTC"
         )
         wanted = plain(config.accelerator)
@@ -203,7 +205,7 @@ class GcpPlaceFinder:
         self, config: GcpPlatformConfig, zones: Mapping[str, tuple[str, ...]]
     ) -> NotOfferedError:
         answer = "; ".join(
-            f"{each}: {len(found)} zones ({', '.join(_regions([found])) or 'none'})"
+            f"{each}: {plural(len(found), 'zone')} ({', '.join(_regions([found])) or 'none'})"
             for each, found in zones.items()
         )
         known = all(each in KNOWN for each in config.types)

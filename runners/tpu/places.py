@@ -23,6 +23,7 @@ from orchestrator.domain.machine import (
 )
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price, PriceBook
+from orchestrator.domain.units import plural
 from runners.google.catalogue import price_note
 from runners.google.names import is_zone, region_of
 from runners.tpu.client import TpuApi
@@ -79,7 +80,9 @@ class TpuPlaceFinder:
         fitting = tuple(z for z in zones if wanted in (offers[z].types or (wanted,)))
         if fitting:
             return fitting
-        counts = ", ".join(f"{zone}: {len(offers[zone].types or ())} types" for zone in zones)
+        counts = ", ".join(
+            f"{zone}: {plural(len(offers[zone].types or ()), 'type')}" for zone in zones
+        )
         raise NotOfferedError(
             f"Google Cloud offers no {wanted} in the asked locations: ListAcceleratorTypes "
             f"at {self._now():%Y-%m-%dT%H:%M:%SZ} answered {counts}, and none of them is it",

@@ -86,7 +86,7 @@ TROUBLE = {
     ),
     "hangs": (
         "import time\nfor n in s.turns():\n    say(2)\n    time.sleep(60 if n == 1 else 0)",
-        "its arm ended after 1 turns: nothing heard for 9 s",
+        "its arm ended after 1 turn: nothing heard for 9 s",
     ),
     "takes-no-turn": ("say(2)", "its arm ended after 0 turns: exit code 0"),
 }

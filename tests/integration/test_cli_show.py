@@ -259,14 +259,26 @@ def test_an_address_where_nobody_answers(cli: Cli) -> None:
     assert "http://127.0.0.1:9 cannot be reached" in cli.err
 
 
-def test_an_address_where_somebody_else_answers(cli: Cli) -> None:
-    page = Answer(404, b"<html>nothing here</html>", headers={"Content-Type": "text/html"})
+@pytest.mark.parametrize(
+    ("status", "kind", "code"),
+    [(404, "text/html", 2), (200, "text/html", 2), (403, "text/html", 4), (500, "text/plain", 5)],
+)
+def test_an_address_where_somebody_else_answers(
+    cli: Cli, status: int, kind: str, code: int
+) -> None:
+    """A proxy's page is told as one: neither a missing scope nor the controller's failure."""
+    headers = {"Content-Type": f"{kind}; charset=utf-8"}
+    page = Answer(status, b"<html>nothing here</html>", headers=headers)
     other = FakeController()
     other.answers["GET", "/api/v1/runs"] = page
     with serving_tcp(other) as port:
         cli.wiring.settings.url = f"http://127.0.0.1:{port}"
-        assert cli("runs") == 2
-    assert "does not answer like a Seatrial controller; look at SEATRIAL_URL" in cli.err
+        assert cli("runs") == code
+    (line,) = cli.err.splitlines()
+    assert line.endswith(
+        f"/api/v1/runs?limit=20 does not answer like a Seatrial controller, but with {status} and "
+        f"{kind}; look at SEATRIAL_URL"
+    )
 
 
 def test_an_unusable_variable_is_a_sentence(

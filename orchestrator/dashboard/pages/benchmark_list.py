@@ -44,6 +44,7 @@ from orchestrator.dashboard.table import (
     TableCell,
     Text,
 )
+from orchestrator.domain.units import plural
 from orchestrator.domain.vocabulary import term
 
 RUNS = 30
@@ -192,7 +193,8 @@ def _line(listed: BenchmarkPage, going: BenchmarkStatus) -> PictureCell:
     return PictureCell(
         _picture(listed, going, low - lack, high + lack),
         going.values,
-        f"{len(going.values)} runs, {honest(low, spread)} to {honest(high, spread)} {unit}",
+        f"{plural(len(going.values), 'run')}, "
+        f"{honest(low, spread)} to {honest(high, spread)} {unit}",
     )
 
 

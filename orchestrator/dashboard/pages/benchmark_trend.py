@@ -37,6 +37,7 @@ from orchestrator.dashboard.responses import (
     chosen_product,
 )
 from orchestrator.dashboard.table import Column, Moment, Number, Row, Table, Text
+from orchestrator.domain.units import plural
 from orchestrator.store.benchmarks import Benchmark
 
 WIDTH = 960
@@ -381,7 +382,8 @@ def _steps(shown: Shown) -> Table:
 
 def _steady(trend: BenchmarkTrend) -> str:
     if len(trend.points) < _SHORT:
-        return f"There are {len(trend.points)} runs: a step can be seen in 8 or more."
+        verb = "is" if len(trend.points) == 1 else "are"
+        return f"There {verb} {plural(len(trend.points), 'run')}: a step can be seen in 8 or more."
     return "The level has not moved: no step of 2% or more stands out of the noise."
 
 

@@ -34,7 +34,7 @@ from orchestrator.dashboard.responses import (
 from orchestrator.domain.cell import Cell, CellState, Run, RunState
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.terminal_text import StyledText, styled_texts
-from orchestrator.domain.units import size
+from orchestrator.domain.units import plural, size
 from orchestrator.store.evidence import AttemptLog
 
 LONGEST = 2_000
@@ -300,7 +300,7 @@ def show_line(
     """Show one line of any length, in parts."""
     read: Sequence[LogLine] = [] if opened.reader is None else opened.reader.lines(line, 1)
     if not read or at > read[0].size_bytes or opened.reader is None:
-        raise PageMissingError(f"this log has {opened.total:,} lines")
+        raise PageMissingError(f"this log has {plural(opened.total, 'line')}")
     whole = read[0].size_bytes
     limit = min(PART_BYTES, whole - at)
     more = min(_UTF8_BYTES, whole - at - limit)

@@ -31,6 +31,7 @@ from orchestrator.dashboard.table import (
 )
 from orchestrator.domain.gate.verdict import RuleOutcome, VerdictLine
 from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.units import plural
 from orchestrator.domain.vocabulary import Term, term
 from orchestrator.store.release_board import LiveRun
 
@@ -123,7 +124,8 @@ class PassRate:
     def label(self) -> str:
         """The picture in words."""
         days = self.trend.days
-        return f"{self.trend.cell}, {len(days)} days: from {_rate(days[0].counts)} to {self.rate}"
+        told = f"{self.trend.cell}, {plural(len(days), 'day')}"
+        return f"{told}: from {_rate(days[0].counts)} to {self.rate}"
 
     @property
     def rate(self) -> str:

@@ -180,7 +180,7 @@ def _strip(one: CellTestHistory) -> PictureCell:
     told = ", ".join(f"{many} {term(word).word}" for word, many in counted.items())
     tones = [term(word).tone for word in words]
     bad = [1.0 if go.outcome in BAD else 0.0 for go in goes]
-    return PictureCell(strip(tones), bad, f"{one.cell}, {len(goes)} results: {told}")
+    return PictureCell(strip(tones), bad, f"{one.cell}, {plural(len(goes), 'result')}: {told}")
 
 
 def _trend(cell: str, took: Sequence[float | None], real: Sequence[float]) -> TableCell:

@@ -183,11 +183,11 @@ def test_time_that_is_nearly_up_ends_the_turns() -> None:
     [
         (
             ends(1, Ended(1, None, None, "exit code 1")), WELL,
-            "its arm ended after 1 turns: exit code 1; it said last:\nits words",
+            "its arm ended after 1 turn: exit code 1; it said last:\nits words",
         ),
         (
             ends(1, Ended(None, 6, "hung", "nothing heard for 2 s")), WELL,
-            "its arm ended after 1 turns: nothing heard for 2 s",
+            "its arm ended after 1 turn: nothing heard for 2 s",
         ),
         (ends(0, WELL), WELL, "its arm ended after 0 turns: exit code 0"),
         (steady(2), Ended(7, None, None, "exit code 7"), "its arm ended after "),
