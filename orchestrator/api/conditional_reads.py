@@ -22,6 +22,7 @@ from starlette.types import Scope as Connection
 from orchestrator.api.errors import ForbiddenError, UnauthenticatedError, UnmatchedError
 from orchestrator.api.security import Guard, credential_of
 from orchestrator.application.context import Context, noting_sources
+from orchestrator.application.credential_watch import TooManyRequestsError
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.store.audit_recorder import ExpectedVersion
 from orchestrator.store.errors import StoreError
@@ -89,7 +90,7 @@ class ConditionalReads:
                 return tag, False
             if self._guard is not None:
                 self._guard(given, Scope.READ)
-        except (StoreError, UnauthenticatedError, ForbiddenError):
+        except (StoreError, UnauthenticatedError, ForbiddenError, TooManyRequestsError):
             return "", False  # the application says why
         return tag, True
 
