@@ -109,11 +109,11 @@ class Shipment:
         where = "or the packages from the machine's own index" if self.has_index else ""
         told = [
             f"{plural(files, 'file')}, {size(known)}: {', '.join(parts)}, from the controller",
-            *filter(None, [where, self.machine and f"reckoned for {self.machine}"]),
+            *filter(None, [where, self.machine and f"calculated for {self.machine}"]),
         ]
         if self.unknown:
             reason = next(iter(self.unknown.values()))
-            told.append(f"beside it an unknown size: {_some(list(self.unknown))} ({reason})")
+            told.append(f"the size of {_some(list(self.unknown))} is unknown ({reason})")
         if self.image:
             told.append(f"all else is in the image {self.image}")
         return "; ".join(told)

@@ -329,7 +329,7 @@ def test_a_plan_says_how_many_files_of_which_size_are_sent_from_where(
     (told,) = shipments_in_words(plan.shipments)
     assert told.startswith(f"sent to here, there: 3 files, {in_words(sent.payload_bytes + size)}: ")
     assert "2 packages" in told
-    assert "from the controller; reckoned for Python 3." in told
+    assert "from the controller; calculated for Python 3." in told
     assert told.endswith("which is assumed; all else is in the image an-image")
     assert all(cell.is_launchable for cell in plan.cells)
 

@@ -5,18 +5,14 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import subprocess
 import sys
 import tarfile
 import textwrap
-import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -446,115 +442,6 @@ def test_what_does_not_resolve_is_told_before_anything_is_fetched(
     add(links, "plain", "1.5")
     with pytest.raises(WheelsError, match=why):
         house.sizes(target(), Environment(pip=(wanted,)), subject=NONE)
-
-
-class Index(ThreadingHTTPServer):
-    """A package index on loopback, by path."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Answers)
-        self.answers: dict[str, tuple[str, bytes]] = {}
-        self.asked: list[str] = []
-
-
-class _Answers(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        index = cast("Index", self.server)
-        index.asked.append(f"{self.command} {self.path}")
-        kind, body = index.answers.get(self.path, ("", b""))
-        self.send_response(200 if kind else 404)
-        self.send_header("Content-Type", kind or "text/plain")
-        if kind != "unsized":
-            self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
-
-    def do_HEAD(self) -> None:
-        self.do_GET()
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
-    with Index() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-        monkeypatch.setenv("PIP_NO_INDEX", "0")
-        monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}/simple")
-        monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "")
-        monkeypatch.setenv("PIP_FIND_LINKS", "")
-        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        yield server
-        server.shutdown()
-        thread.join()
-
-
-def in_json(*files: dict[str, Any]) -> tuple[str, bytes]:
-    return "application/vnd.pypi.simple.v1+json", json.dumps({"files": files}).encode()
-
-
-def test_an_index_is_asked_for_sizes_and_needs_and_for_no_wheel(
-    house: Wheelhouse, index: Index
-) -> None:
-    wheel = {"url": "/files/top-1-py3-none-any.whl", "filename": "top-1-py3-none-any.whl"}
-    newer = {"url": "/files/top-2.whl", "filename": "top-2-py3-none-any.whl"}
-    told = {"size": 1_000_000, "core-metadata": True, "requires-python": ">=3.9"}
-    index.answers["/simple/top/"] = in_json(
-        wheel | told,
-        newer | told | {"requires-python": ">=3.12"},
-        newer | told | {"yanked": "broken"},
-        {"filename": "top-3.tar.gz", "url": "/files/top-3.tar.gz"},
-    )
-    needs = b"Metadata-Version: 2.1\nName: top\nVersion: 1\nRequires-Dist: bottom\n"
-    index.answers["/files/top-1-py3-none-any.whl.metadata"] = "text/plain", needs
-    page = '<a href="/files/bottom-4-py3-none-any.whl#sha256=0" data-core-metadata="x">bottom</a>'
-    index.answers["/simple/bottom/"] = "text/html", page.encode()
-    index.answers["/files/bottom-4-py3-none-any.whl"] = "application/zip", b"x" * 500
-    index.answers["/files/bottom-4-py3-none-any.whl.metadata"] = "text/plain", b"Name: bottom\n"
-    found = house.sizes(target(), Environment(pip=("top",)), subject=NONE)
-    assert found == WheelSizes({"bottom": "4", "top": "1"}, 1_000_500, {})
-    assert [one for one in index.asked if one.startswith("HEAD")] == [
-        "HEAD /files/bottom-4-py3-none-any.whl"
-    ]
-    assert not [one for one in index.asked if one.startswith("GET") and one.endswith(".whl")]
-
-
-def test_a_size_that_nobody_states_is_unknown_and_never_nothing(
-    house: Wheelhouse, index: Index
-) -> None:
-    page = '<a href="/files/top-1-py3-none-any.whl">top</a>'
-    index.answers["/simple/top/"] = "text/html", page.encode()
-    index.answers["/files/top-1-py3-none-any.whl"] = "unsized", b""
-    asked = Environment(pip=("top",))
-    found = house.sizes(target(), asked, subject=NONE)
-    assert (found.packages, found.size_bytes) == ({"top": "1"}, 0)
-    assert found.unknown == {"top": "its index does not say what it needs"}
-    index.answers["/files/top-1-py3-none-any.whl"] = "application/zip", b"x" * 70
-    assert house.sizes(target(), asked, subject=NONE).size_bytes == 70  # nothing is remembered
-
-
-def test_an_index_that_is_silent_leaves_sizes_unknown(
-    house: Wheelhouse, monkeypatch: pytest.MonkeyPatch, index: Index
-) -> None:
-    monkeypatch.setenv("PIP_INDEX_URL", f"ftp://127.0.0.1:{index.server_port}/simple")
-    found = house.sizes(target(), Environment(pip=("top",)), subject=NONE)
-    assert (found.packages, list(found.unknown)) == ({}, ["top"])
-    assert "is no address of a server" in found.unknown["top"]
-
-
-def test_a_guard_of_addresses_holds_for_sizes_as_for_wheels(
-    tmp_path: Path, clock: Frozen, index: Index
-) -> None:
-    private = f"https://127.0.0.1:{index.server_port}/links/"
-    guarded_house = Wheelhouse(tmp_path / "guarded", clock=clock, outward=guarded)
-    asked = Environment(pip=("top",), find_links=(private,))
-    with pytest.raises(WheelsError, match=r"is not asked: .*this computer's own"):
-        guarded_house.sizes(target(), asked, subject=NONE)
-    assert index.asked == []
 
 
 def test_a_machine_that_nobody_has_seen_is_assumed_by_what_payload_and_image_say(

@@ -1,24 +1,33 @@
 """What indexes and pages offer of a distribution: its wheels, their sizes and needs, unfetched.
 
-Started as a program, it fetches what its arguments name and prints that as JSON: in a process of
-its own, for which the guard of pip's addresses sets its proxy. The first argument is a file of
-certificate authorities, or empty; the others are requests such as ``GET https://pypi.org/simple``.
+Started as a program, it fetches what its input names and prints the pages as JSON: in a process of
+its own, for which the guard of pip's addresses sets its proxy. `request_text` makes the input. It
+may hold credentials, which are not printed and are not in the program's arguments.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import ssl
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from html.parser import HTMLParser
+from http.client import HTTPException, HTTPMessage, InvalidURL
 from pathlib import Path
+from typing import IO, Any
 from urllib.error import HTTPError
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
-from urllib.request import Request, urlopen
+from urllib.request import (
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    OpenerDirector,
+    Request,
+    build_opener,
+)
 
 TIMEOUT_S = 20.0
 _LIMIT_BYTES = 64 * 1024 * 1024
@@ -29,11 +38,39 @@ GET, HEAD = "GET", "HEAD"
 
 
 @dataclass(frozen=True, slots=True)
+class Question:
+    """A request to a server."""
+
+    method: str
+    url: str
+    """Without credentials."""
+    authorization: str = ""
+    """The header's value; empty without one."""
+
+
+def origin(url: str) -> str:
+    """Return scheme, host and port of an address, without its credentials."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}".lower()
+
+
+def split_credentials(url: str) -> tuple[str, str]:
+    """Return an address without its credentials, and the value of their header, or empty."""
+    parts = urlsplit(url)
+    told, is_told, host = parts.netloc.rpartition("@")
+    if not is_told:
+        return url, ""
+    user, _, password = told.partition(":")
+    basic = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
+    return parts._replace(netloc=host).geturl(), f"Basic {basic}"
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """The answer of a server."""
 
     url: str
-    """After redirects."""
+    """After redirects; without credentials."""
     kind: str = ""
     """Its content type."""
     size_bytes: int | None = None
@@ -61,9 +98,9 @@ class OfferedWheel:
 
 
 def offered(page: Page) -> Iterator[OfferedWheel]:
-    """Yield the wheels of an index's page, in JSON or HTML."""
+    """Yield the wheels of an index's page, in JSON or HTML. Raises ValueError if it is neither."""
     if page.kind.startswith(_JSON):
-        for found in json.loads(page.text).get("files", ()):
+        for found in _files(page.text):
             name = str(found.get("filename", ""))
             if name.endswith(".whl"):
                 yield OfferedWheel(
@@ -91,6 +128,17 @@ def offered(page: Page) -> Iterator[OfferedWheel]:
             )
 
 
+def _files(text: str) -> list[Mapping[str, Any]]:
+    try:
+        read = json.loads(text)
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
+    files = read.get("files", []) if isinstance(read, dict) else None
+    if not isinstance(files, list) or not all(isinstance(one, dict) for one in files):
+        raise ValueError("it is JSON without a list of files")
+    return files
+
+
 def in_folder(folder: Path) -> Iterator[OfferedWheel]:
     """Yield the wheels of a local folder, and those that its own page links."""
     page = folder / "index.html"
@@ -110,38 +158,71 @@ class _Links(HTMLParser):
             self.found.append(dict(attrs))
 
 
+def request_text(authorities: str, asked: Iterable[Question]) -> str:
+    """Return the program's input. `authorities` is a file of certificate authorities, or empty."""
+    return json.dumps([authorities, [asdict(one) for one in asked]])
+
+
 def read_pages(text: str) -> list[Page]:
     """Read what the program printed."""
     return [Page(**one) for one in json.loads(text)]
 
 
-def _fetch(certificates: ssl.SSLContext, asked: str) -> dict[str, object]:
-    method, _, url = asked.partition(" ")
+class _Redirects(HTTPRedirectHandler):
+    """Follows redirects, with the credentials only to the server that they are for."""
+
+    def redirect_request(
+        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> Request | None:
+        bare, own = split_credentials(newurl)
+        new = super().redirect_request(req, fp, code, msg, headers, bare)
+        same = req.get_header("Authorization", "") if origin(bare) == origin(req.full_url) else ""
+        if new is not None and (own or same):
+            new.add_unredirected_header("Authorization", own or same)
+        return new
+
+
+def _fetch(opener: OpenerDirector, asked: Question) -> Page:
+    url = asked.url
     if not url.startswith(("https://", "http://")):
-        return {"url": url, "failure": f"{url} is no address of a server"}
-    request = Request(url, method=method, headers={"Accept": _ACCEPT})  # noqa: S310
+        return Page(url, failure=f"{url} is no address of a server")
     try:
-        with urlopen(request, timeout=TIMEOUT_S, context=certificates) as answer:  # noqa: S310
-            length = answer.headers.get("Content-Length") or ""
-            body = answer.read(_LIMIT_BYTES) if method == GET else b""
-            return {
-                "url": answer.url,
-                "kind": answer.headers.get("Content-Type") or "",
-                "size_bytes": int(length) if length.isdecimal() else None,
-                "text": body.decode(errors="replace"),
-                "status": answer.status,
-            }
+        request = Request(url, method=asked.method, headers={"Accept": _ACCEPT})  # noqa: S310
+        if asked.authorization:
+            request.add_unredirected_header("Authorization", asked.authorization)
+        with opener.open(request, timeout=TIMEOUT_S) as answer:
+            told = answer.headers.get("Content-Length") or ""
+            length = int(told) if told.isdecimal() else None
+            body = answer.read(_LIMIT_BYTES + 1) if asked.method == GET else b""
+            kind = answer.headers.get("Content-Type") or ""
+            failure = _cut(len(body), length) if asked.method == GET else ""
+            text = "" if failure else body.decode(errors="replace")
+            return Page(answer.url, kind, length, text, failure, answer.status)
     except HTTPError as error:
-        return {"url": url, "failure": str(error), "status": error.code}
-    except (OSError, ValueError) as error:
-        return {"url": url, "failure": str(error)}
+        return Page(url, failure=str(error), status=error.code)
+    except InvalidURL:  # its text may hold a password
+        return Page(url, failure="the address is not valid")
+    except (OSError, ValueError, HTTPException) as error:
+        return Page(url, failure=str(error) or type(error).__name__)
 
 
-def _main(authorities: str, asked: Iterable[str]) -> None:
+def _cut(got_bytes: int, length: int | None) -> str:
+    """Return why a page is not whole; empty if it is."""
+    if got_bytes > _LIMIT_BYTES:
+        return f"the page exceeds {_LIMIT_BYTES:,} bytes"
+    if length is not None and got_bytes < length:
+        return f"the page ended after {got_bytes:,} of {length:,} bytes"
+    return ""
+
+
+def _main(text: str) -> None:
+    authorities, asked = json.loads(text)
     certificates = ssl.create_default_context(cafile=authorities or None)
+    opener = build_opener(HTTPSHandler(context=certificates), _Redirects)
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        json.dump(list(threads.map(partial(_fetch, certificates), asked)), sys.stdout)
+        pages = threads.map(partial(_fetch, opener), [Question(**one) for one in asked])
+        json.dump([asdict(page) for page in pages], sys.stdout)
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1], sys.argv[2:])
+    _main(sys.stdin.read())

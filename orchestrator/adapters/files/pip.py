@@ -31,8 +31,11 @@ from orchestrator.adapters.files.package_index import (
     HEAD,
     OfferedWheel,
     Page,
+    Question,
     in_folder,
     offered,
+    origin,
+    split_credentials,
 )
 from orchestrator.adapters.files.requirements import (
     WheelFile,
@@ -68,8 +71,11 @@ def pip(verb: str, *words: str, behind: Sequence[str] = (), cwd: Path | None = N
     run(command, what=f"pip {verb}", cwd=cwd)
 
 
-def run(argv: Sequence[str], *, what: str, cwd: Path | None = None) -> str:
-    """Run a program to its end and return its output. Raises WheelsError with its error output."""
+def run(argv: Sequence[str], *, what: str, cwd: Path | None = None, given: str = "") -> str:
+    """Run a program to its end and return its output. Raises WheelsError with its error output.
+
+    `given` is its input.
+    """
     try:
         done = subprocess.run(
             argv,
@@ -77,7 +83,7 @@ def run(argv: Sequence[str], *, what: str, cwd: Path | None = None) -> str:
             capture_output=True,
             check=False,
             timeout=TIMEOUT_S,
-            stdin=subprocess.DEVNULL,
+            input=given.encode(),
         )
     except subprocess.TimeoutExpired:
         raise WheelsError(f"{what} did not end within {TIMEOUT_S:.0f} s") from None
@@ -134,7 +140,7 @@ def _check(url: str, resolve: Resolve, look: Look) -> None:
         parts = urlsplit(url)
         checked_addresses(parts.hostname or "", parts.port or 443, resolve=resolve, look=look)
     except (ProxyRefusedError, ValueError) as error:
-        raise WheelsError(f"{url} is not asked: {error}") from None
+        raise WheelsError(f"{split_credentials(url)[0]} is not asked: {error}") from None
 
 
 def _index_hosts() -> list[str]:
@@ -377,6 +383,7 @@ class SizeResolver(DependencyResolver):
         self._links = (*sources.links, *self._find_links)
         self._linked: list[OfferedWheel] | None = None
         self._failures: list[str] = []
+        self._credentials: dict[str, str] = {}
         self.sizes: dict[NormalizedName, int | None] = {}
         """Bytes of each wheel that was not given; None if nobody states them."""
         self.unknown: dict[NormalizedName, str] = {}
@@ -397,8 +404,17 @@ class SizeResolver(DependencyResolver):
     def _pages(self, asked: Sequence[str], behind: Sequence[str]) -> list[Page]:
         if not asked:
             return []
-        program = (sys.executable, "-m", package_index.__name__, self._authorities)
-        return package_index.read_pages(run((*behind, *program, *asked), what="asking the index"))
+        program = (*behind, sys.executable, "-m", package_index.__name__)
+        text = package_index.request_text(self._authorities, map(self._question, asked))
+        return package_index.read_pages(run(program, what="asking the index", given=text))
+
+    def _question(self, asked: str) -> Question:
+        """Return a request with the credentials of its address, else of its server's index."""
+        method, _, address = asked.partition(" ")
+        url, own = split_credentials(address)
+        if own:
+            self._credentials.setdefault(origin(url), own)
+        return Question(method, url, own or self._credentials.get(origin(url), ""))
 
     def _offers(
         self, names: Sequence[NormalizedName], behind: Sequence[str]
@@ -408,22 +424,29 @@ class SizeResolver(DependencyResolver):
         links = [link for link in self._links if not _folder(link)] if self._linked is None else []
         asked = [f"{GET} {index.rstrip('/')}/{name}/" for name in names for index in remote]
         pages = self._pages([*asked, *(f"{GET} {link}" for link in links)], behind)
-        self._failures += [
-            f"{page.url}: {page.failure}"
-            for page in pages
-            if page.failure and page.status != _NOT_FOUND
-        ]
         if self._linked is None:
-            self._linked = [wheel for page in pages[len(asked) :] for wheel in offered(page)]
+            self._linked = [wheel for page in pages[len(asked) :] for wheel in self._read(page)]
             for link in filter(None, map(_folder, self._links)):
                 self._linked += in_folder(link)
         found: dict[NormalizedName, list[OfferedWheel]] = {}
         for at, name in enumerate(names):
             own = pages[at * len(remote) : (at + 1) * len(remote)]
-            found[name] = [*(wheel for page in own for wheel in offered(page)), *self._linked]
+            found[name] = [*(wheel for page in own for wheel in self._read(page)), *self._linked]
             for index in filter(None, map(_folder, self._indexes)):
                 found[name] += in_folder(index / name)
         return found
+
+    def _read(self, page: Page) -> list[OfferedWheel]:
+        """Return the wheels of a page; a page that cannot be had or read is a failure."""
+        failure = page.failure
+        if not failure:
+            try:
+                return list(offered(page))
+            except ValueError as error:
+                failure = f"the page is unreadable: {error}"
+        if page.status != _NOT_FOUND:
+            self._failures.append(f"{page.url}: {failure}")
+        return []
 
     def _best(self, name: NormalizedName, offers: Iterable[OfferedWheel]) -> OfferedWheel | None:
         """Return the wheel that pip would take; None if an index that may have one is silent.
@@ -485,7 +508,7 @@ class SizeResolver(DependencyResolver):
             self.unknown.setdefault(name, "its server does not say its size")
         read = _read_name(offer.filename, name)
         if read is None:
-            raise WheelsError(f"{offer.url} is no wheel of {name}")
+            raise WheelsError(f"{split_credentials(offer.url)[0]} is no wheel of {name}")
         self.sizes[name] = size_bytes
         self._take(WheelFile(Path(offer.filename), name, read[0], tuple(read[1]), needs or ()))
 

@@ -168,7 +168,7 @@ def expected_shipment(
             interpreter, environment, subject=spec.matrix.subject, wheel=wheel
         )
     except WheelsError as error:
-        refusal = "" if environment.index else f"{error}; it is reckoned for {machine}"
+        refusal = "" if environment.index else f"{error}; calculated for {machine}"
         return replace(shipment, refusal=refusal)
     is_without = is_rented and has_no_nvidia(plan.platform)
     return replace(
