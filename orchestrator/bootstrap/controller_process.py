@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 from shlex import quote
 from socket import socket
+from typing import Any, cast
 
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
@@ -372,7 +373,7 @@ def _port(
         guesses=settings.http_guesses_a_minute,
         refuse=partial(refused, shown),
     )
-    application = ProxyHeadersMiddleware(limited, list(settings.trusted_proxies))
+    forwarded: Any = ProxyHeadersMiddleware(cast(Any, limited), list(settings.trusted_proxies))
     name = f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}"
     said = "\n".join([f"Seatrial answers at {url}", *_ways_in(settings, url, link)])
@@ -383,7 +384,7 @@ def _port(
     )
     server = partial(HttpServer, limits=limits, tls=tls.context if tls else None)
     renew = tls.renew if tls else None
-    return Listener(application, sockets, api.state.streams.close, server, renew), said
+    return Listener(forwarded, sockets, api.state.streams.close, server, renew), said
 
 
 def _tls(settings: Settings, options: ServeOptions) -> TlsFiles | None:

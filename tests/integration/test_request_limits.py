@@ -145,7 +145,8 @@ def test_addresses_of_one_ipv6_network_are_one(api: Desk) -> None:
 
 def test_a_guess_counts_before_it_is_checked(api: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     port, tokens = Port(api, guesses=1), type(api.context.stores.tokens)
-    find, told = tokens.find, []
+    find = tokens.find
+    told: list[int] = []
 
     def found(self: Any, digest: str) -> Any:
         if not told:
