@@ -29,7 +29,7 @@ from orchestrator.application.evaluate_gate import (
     find_verdict,
     replay,
 )
-from orchestrator.application.gate_policies import check_policy, find_policy, put_policy
+from orchestrator.application.gate_policies import check_policy, find_policy
 from orchestrator.application.launch_run import KeyReusedError
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.extend_record import extended
@@ -196,7 +196,7 @@ def put_gate(
 ) -> StoredPolicy:
     """Store this as the gate's policy; idempotent, and older versions are kept."""
     policy = check_policy(context, body.policy, body.name, gate=name, by=caller.name)
-    return put_policy(context, policy)
+    return context.stores.gates.put_policy(policy)
 
 
 @reading.get("/gates/{name}/policies")

@@ -10,7 +10,7 @@ from datetime import datetime
 import orchestrator
 from orchestrator.application.context import Context
 from orchestrator.application.freeze_evidence import evidence_digest, freeze
-from orchestrator.application.gate_policies import find_policy, policy_of, put_policy
+from orchestrator.application.gate_policies import find_policy, policy_of
 from orchestrator.application.gather_evidence import GatheredRun, gather
 from orchestrator.application.ports.documents import Source
 from orchestrator.application.signing_keys import signing_key
@@ -68,11 +68,11 @@ def evaluate_gate(
         runs: Runs with the evidence; empty: the newest finished run of the gate's product.
         lineage: Lineage of the verdict; the gate's own by default.
         version: Digest of the policy version; the gate's present one by default.
-        policy: A checked policy, which is stored as the gate's once the verdict is made.
+        policy: A checked policy, which is stored as the gate's together with the verdict.
         key: Idempotency key; a verdict stored under it is returned unchanged.
 
     Raises GateMissingError, PolicyMissingError, RunMissingError, WrongProductError,
-    KeyUnusableError.
+    KeyUnusableError; InvalidDocumentError, if the gate got a policy of another product meanwhile.
     """
     known = context.stores.gates.verdict_of_key(key) if key else None
     if known is not None:
@@ -95,9 +95,7 @@ def evaluate_gate(
         envelope_digest=_store_blob(context, bundle),
         key_id=key_id,
     )
-    if policy is not None:
-        put_policy(context, policy)
-    return context.stores.gates.add_verdict(made, key=key)
+    return context.stores.gates.add_verdict(made, key=key, policy=policy)
 
 
 def dry_run(

@@ -1,4 +1,4 @@
-"""Policies of gates: store one, find one, list every version."""
+"""Policies of gates: check one, find one, list every version."""
 
 from __future__ import annotations
 
@@ -57,29 +57,10 @@ def check_policy(context: Context, text: Source, name: str, *, gate: str, by: st
         since=at,
         by=by,
     )
-    _refuse_other_product(name, context.stores.gates.policy(new.gate), new)
+    present = context.stores.gates.policy(new.gate)
+    if present is not None:
+        new.refuse_other_product(present, name=name)
     return new
-
-
-def put_policy(context: Context, new: StoredPolicy) -> StoredPolicy:
-    """Store a checked policy as the present one of its gate; idempotent.
-
-    What needs a policy stores it last, so that a refused call changes no gate.
-
-    Raises InvalidDocumentError, if the gate got a policy of another product meanwhile.
-    """
-    stored = context.stores.gates.put_policy(new)
-    _refuse_other_product(f"gate {new.gate}", stored, new)
-    return stored
-
-
-def _refuse_other_product(name: str, present: StoredPolicy | None, new: StoredPolicy) -> None:
-    if present is not None and present.product != new.product:
-        said = (
-            f"is {new.product!r}, and the gate {new.gate!r} is of {present.product!r}:"
-            " a gate keeps its product; give the policy another name"
-        )
-        raise InvalidDocumentError(name, [Problem(("metadata", "product"), said)])
 
 
 def find_policy(context: Context, gate: str, *, version: str = "") -> StoredPolicy:

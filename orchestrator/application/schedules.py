@@ -8,7 +8,7 @@ from datetime import datetime
 
 from orchestrator.application.context import Context
 from orchestrator.application.fire_schedules import new_firing
-from orchestrator.application.gate_policies import find_policy, policy_of, put_policy
+from orchestrator.application.gate_policies import find_policy, policy_of
 from orchestrator.application.launch_run import Later, LaunchOrder, check_order, find_payload
 from orchestrator.application.ports.clock import CronError
 from orchestrator.application.resolve_firing import repository_of
@@ -35,14 +35,12 @@ class ScheduleMissingError(LookupError):
 def add_schedule(
     context: Context, schedule: Schedule, policy: StoredPolicy | None = None
 ) -> ScheduleResponse:
-    """Validate and store a schedule, then the checked policy of its gate, if it brings one.
+    """Validate and store a schedule together with the checked policy of its gate, if it brings one.
 
     Raises InvalidDocumentError, PayloadMissingError, GateMissingError, ScheduleTakenError.
     """
     schedule, first = _checked(context, schedule, policy)
-    context.stores.schedules.add(schedule, next_due_at=first)
-    if policy is not None:
-        put_policy(context, policy)
+    context.stores.schedules.add(schedule, next_due_at=first, policy=policy)
     return show_schedule(context, schedule.name)
 
 
@@ -56,10 +54,8 @@ def replace_schedule(
     """
     find_schedule(context, schedule.name)
     schedule, first = _checked(context, schedule, policy)
-    if not context.stores.schedules.replace(schedule, next_due_at=first):
+    if not context.stores.schedules.replace(schedule, next_due_at=first, policy=policy):
         find_schedule(context, schedule.name)
-    if policy is not None:
-        put_policy(context, policy)
     return show_schedule(context, schedule.name)
 
 

@@ -55,6 +55,10 @@ _FAILED = (Outcome.FAILED, Outcome.TIMED_OUT)
 _FAILED_TEST = (TestOutcome.FAILED, TestOutcome.ERROR)
 
 
+class _VerdictKeptError(Exception):
+    """The key has a verdict already; what came with another one is undone."""
+
+
 class GateStore(VerdictLines):
     """Policies, verdicts, waivers and approvals; append-only.
 
@@ -64,16 +68,11 @@ class GateStore(VerdictLines):
     def put_policy(self, policy: StoredPolicy) -> StoredPolicy:
         """Store a policy as the present policy of its gate; idempotent.
 
-        Concurrent policies each become a version of the gate. A gate keeps its product: a
-        policy of another product is not stored, and the present one is returned.
+        Concurrent policies each become a version of the gate. Raises InvalidDocumentError for a
+        policy of another product than the gate's.
         """
         with self._sessions.write() as session:
-            present = _present(session, policy.gate)
-            # Whoever comes second in the same instant finds its number taken, and takes the next.
-            while present is None or _can_follow(*present, policy):
-                _put_next(session, policy, number=present[0].number + 1 if present else 1)
-                present = _present(session, policy.gate)
-            return _policy(*present)
+            return keep_policy(session, policy)
 
     def policy(self, gate: str) -> StoredPolicy | None:
         """Return the gate's present policy, or None for an unknown gate."""
@@ -102,12 +101,24 @@ class GateStore(VerdictLines):
             rows = session.execute(query.order_by(GatePolicyRow.number.desc()))
             return [_policy(*row) for row in rows]
 
-    def add_verdict(self, verdict: StoredVerdict, *, key: str = "") -> StoredVerdict:
-        """Store a verdict under a new id; idempotent by key."""
-        with self._sessions.write() as session:
-            added = keep_verdict(session, verdict, key=short(key) if key else None)
-            mine = VerdictRow.pk == added if added is not None else VerdictRow.key == short(key)
-            return read_verdicts(session, select(VerdictRow).where(mine))[0]
+    def add_verdict(
+        self, verdict: StoredVerdict, *, key: str = "", policy: StoredPolicy | None = None
+    ) -> StoredVerdict:
+        """Store a verdict under a new id, with the policy that it brings; idempotent by key.
+
+        With a verdict that the key has already, its policy is not stored. Raises as `put_policy`.
+        """
+        try:
+            with self._sessions.write() as session:
+                if policy is not None:
+                    keep_policy(session, policy)
+                added = keep_verdict(session, verdict, key=short(key) if key else None)
+                if added is None:
+                    raise _VerdictKeptError
+                return read_verdicts(session, select(VerdictRow).where(VerdictRow.pk == added))[0]
+        except _VerdictKeptError:
+            with self._sessions.read() as session:
+                return read_verdicts(session, _of_key(key))[0]
 
     def verdict(self, verdict_id: str) -> StoredVerdict | None:
         """The verdict, or None."""
@@ -119,7 +130,7 @@ class GateStore(VerdictLines):
 
     def verdict_of_key(self, key: str) -> StoredVerdict | None:
         """Return the verdict stored with a key, or None."""
-        return self._first(select(VerdictRow).where(VerdictRow.key == short(key)))
+        return self._first(_of_key(key))
 
     def verdicts(
         self,
@@ -363,8 +374,20 @@ def _present(session: Session, gate: str) -> Row[GatePolicyRow, PolicyRow] | Non
     return session.execute(query.order_by(GatePolicyRow.number.desc()).limit(1)).one_or_none()
 
 
-def _can_follow(line: GatePolicyRow, version: PolicyRow, policy: StoredPolicy) -> bool:
-    return version.product == policy.product and line.digest != policy.digest
+def keep_policy(session: Session, policy: StoredPolicy) -> StoredPolicy:
+    """Store a policy as `GateStore.put_policy` does, in the caller's transaction."""
+    present = _present(session, policy.gate)
+    # Whoever comes second in the same instant finds its number taken, and takes the next.
+    while present is None or present[0].digest != policy.digest:
+        if present is not None:
+            policy.refuse_other_product(_policy(*present), name=f"gate {policy.gate}")
+        _put_next(session, policy, number=present[0].number + 1 if present else 1)
+        present = _present(session, policy.gate)
+    return _policy(*present)
+
+
+def _of_key(key: str) -> Select[VerdictRow]:
+    return select(VerdictRow).where(VerdictRow.key == short(key))
 
 
 def _put_next(session: Session, policy: StoredPolicy, *, number: int) -> None:

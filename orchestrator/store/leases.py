@@ -364,17 +364,16 @@ class LeaseStore:
                 raise UnknownIdError("lease", lease_id)
 
     def attestations(self, attempt_id: str) -> dict[str, Attestation]:
-        """Return the attestations of an attempt by lease id, in the order of reservation."""
+        """Return the attestations of an attempt's machines, by lease id."""
         query = (
             select(LeaseRow.id, AttestationRow.document)
-            .join(AttemptRow, AttemptRow.pk == LeaseRow.attempt)
             .join(AttestationRow, AttestationRow.lease == LeaseRow.pk)
+            .join(AttemptRow, AttemptRow.pk == LeaseRow.attempt)
             .where(AttemptRow.id == attempt_id)
             .order_by(LeaseRow.pk)
         )
         with self._sessions.read() as session:
-            found = session.execute(query)
-            return {row.id: row.document for row in found}
+            return dict(session.execute(query).all())
 
     def decide(self, attempt_id: str, decision: PlacementDecision) -> bool:
         """Store a placement decision; return whether the decision is new.

@@ -11,7 +11,9 @@ from sqlalchemy import and_, delete, func, or_, select, update
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.elements import ColumnElement
 
+from orchestrator.domain.gate.verdict import StoredPolicy
 from orchestrator.domain.schedule import Firing, FiringState, Schedule
+from orchestrator.store.gates import keep_policy
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import changed, database_time_s, insert_into
 from orchestrator.store.tables import FiringRow, ScheduleRow
@@ -41,24 +43,29 @@ class ScheduleStore:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    def add(self, schedule: Schedule, *, next_due_at: datetime) -> None:
-        """Store a new schedule. Raises ScheduleTakenError, unless it is identical."""
+    def add(
+        self, schedule: Schedule, *, next_due_at: datetime, policy: StoredPolicy | None = None
+    ) -> None:
+        """Store a new schedule, with the policy of its gate that it brings.
+
+        Raises ScheduleTakenError, unless the schedule is identical, and as `GateStore.put_policy`.
+        """
         row = {"name": schedule.name, "document": schedule, "next_due_at": next_due_at}
         with self._sessions.write() as session:
             insert = insert_into(session, ScheduleRow).values(row).on_conflict_do_nothing()
-            if changed(session, insert):
-                return
-            known = session.get_one(ScheduleRow, schedule.name).document
-        if replace(known, created_at=schedule.created_at) != schedule:
-            raise ScheduleTakenError(
-                f"there is a schedule {schedule.name!r} already: change it with `schedule add"
-                " --replace`, or choose another name"
-            )
+            if not changed(session, insert):
+                known = session.get_one(ScheduleRow, schedule.name).document
+                _refuse_taken(known, schedule)
+            if policy is not None:
+                keep_policy(session, policy)
 
-    def replace(self, schedule: Schedule, *, next_due_at: datetime) -> bool:
-        """Change a schedule, whose firings stay; False for an unknown one.
+    def replace(
+        self, schedule: Schedule, *, next_due_at: datetime, policy: StoredPolicy | None = None
+    ) -> bool:
+        """Change a schedule, whose firings stay, with the policy of its gate that it brings.
 
-        It is paused if it was, and was created when it was.
+        It is paused if it was, and was created when it was. False for an unknown one, without its
+        policy. Raises as `GateStore.put_policy`.
         """
         with self._sessions.write() as session:
             row = session.get(ScheduleRow, schedule.name, with_for_update=True)
@@ -67,6 +74,8 @@ class ScheduleStore:
             known = row.document
             row.document = replace(schedule, created_at=known.created_at, paused_at=known.paused_at)
             row.next_due_at = None if known.paused_at else next_due_at
+            if policy is not None:
+                keep_policy(session, policy)
             return True
 
     def get(self, name: str) -> Schedule | None:
@@ -227,6 +236,14 @@ class ScheduleStore:
         with self._sessions.write() as session:
             for row in _before(session, firing):
                 row.superseded = True
+
+
+def _refuse_taken(known: Schedule, schedule: Schedule) -> None:
+    if replace(known, created_at=schedule.created_at) != schedule:
+        raise ScheduleTakenError(
+            f"there is a schedule {schedule.name!r} already: change it with `schedule add"
+            " --replace`, or choose another name"
+        )
 
 
 def _is(firing: Firing) -> tuple[ColumnElement[bool], ...]:

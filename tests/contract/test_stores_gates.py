@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.cell import Cause, CellState, RunSpec
+from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.gate.gate_documents import digest_of, verdict_document
 from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.snapshot import Approval, Waiver
@@ -29,7 +30,7 @@ from orchestrator.domain.reuse_inputs import Reuse
 from orchestrator.store import gates as gates_of_database
 from orchestrator.store import reuse
 from orchestrator.store.database import open_database
-from orchestrator.store.errors import DamagedError
+from orchestrator.store.errors import DamagedError, StoreError
 from orchestrator.store.gates import StoredWaiver
 from tests.databases import (
     MANIFEST,
@@ -55,6 +56,7 @@ POLICY = StoredPolicy(
     since=NOW,
     by="ann",
 )
+OF_OTHER = replace(POLICY, digest="e" * 64, product="other")
 RULE = RuleResult(
     id="platform/p0",
     kind="platform",
@@ -140,7 +142,9 @@ def test_each_gate_has_a_policy_of_its_own_and_keeps_its_product(gates) -> None:
     assert gates.policy("nope") is None
     assert gates.policy_version("nope") is None
     assert gates.policy_history("nope") == []
-    assert gates.put_policy(replace(POLICY, digest="d" * 64, product="other")) == POLICY
+    with pytest.raises(InvalidDocumentError, match=r"gate release: .* keeps its product"):
+        gates.put_policy(OF_OTHER)
+    assert gates.policy_version(OF_OTHER.digest) is None
     assert gates.policy_history("release") == [POLICY]
 
 
@@ -201,6 +205,48 @@ def test_a_key_makes_one_verdict_however_many_try(gates, stores) -> None:
     assert gates.verdict_of_key("due") == answers[0]
     assert gates.verdict_of_key("other") is None
     assert gates.add_verdict(STORED).id != answers[0].id
+
+
+def with_policy(policy: StoredPolicy) -> StoredVerdict:
+    return replace(STORED, verdict=replace(VERDICT, policy_digest=policy.digest))
+
+
+def test_a_policy_is_kept_with_its_verdict(gates) -> None:
+    second = replace(POLICY, digest="d" * 64)
+    stored = gates.add_verdict(with_policy(second), key="due", policy=second)
+    assert gates.policy("release") == second
+    again = gates.add_verdict(STORED, key="due", policy=replace(POLICY, since=after(60)))
+    assert (again, gates.policy_history("release")) == (stored, [second, POLICY])
+
+
+@pytest.mark.parametrize(
+    ("verdict", "policy", "error"),
+    [
+        (with_policy(OF_OTHER), OF_OTHER, InvalidDocumentError),
+        (with_policy(OF_OTHER), replace(POLICY, digest="d" * 64), StoreError),
+    ],
+    ids=["another product", "the verdict cannot be stored"],
+)
+def test_a_refused_verdict_leaves_no_policy(gates, verdict, policy, error) -> None:
+    with pytest.raises(error):
+        gates.add_verdict(verdict, key="due", policy=policy)
+    assert gates.verdicts() == []
+    assert gates.policy_history("release") == [POLICY]
+    assert gates.policy_version(policy.digest) is None
+
+
+def test_of_calls_with_one_key_only_the_policy_of_the_verdict_is_kept(gates, stores) -> None:
+    many = [replace(POLICY, digest=letter * 64) for letter in "bcdefg"]
+    answers = together(
+        [
+            lambda one=one: stores.gates.add_verdict(with_policy(one), key="due", policy=one)
+            for one in many
+        ]
+    )
+    assert answers == [answers[0]] * len(many)
+    kept = [one for one in many if gates.policy_version(one.digest)]
+    assert [one.digest for one in kept] == [answers[0].verdict.policy_digest]
+    assert gates.policy_history("release") == [*kept, POLICY]
 
 
 def test_verdicts_are_listed_newest_first_a_page_at_a_time(gates, stores) -> None:

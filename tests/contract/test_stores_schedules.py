@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.schedule import (
     SKIPPED,
     Firing,
@@ -20,6 +21,7 @@ from orchestrator.domain.schedule import (
 )
 from orchestrator.store.schedules import DueSchedule, ScheduleTakenError
 from orchestrator.store.stores import Stores
+from tests.contract.test_stores_gates import OF_OTHER, POLICY
 from tests.databases import ON_SQLITE, together
 
 AT = datetime(2026, 10, 24, 0, 0, tzinfo=UTC)
@@ -60,6 +62,31 @@ def test_a_schedule_comes_back_as_it_was_and_its_name_is_taken(kept: Stores) -> 
     assert store.next_due("nightly") == AT
     with pytest.raises(ScheduleTakenError, match="'nightly' already"):
         store.add(replace(NIGHTLY, cron="0 3 * * *"), next_due_at=AT)
+
+
+def test_a_policy_is_kept_with_its_schedule(stores: Stores) -> None:
+    judged, second = replace(NIGHTLY, gate="release"), replace(POLICY, digest="d" * 64)
+    stores.schedules.add(judged, next_due_at=AT, policy=POLICY)
+    assert stores.gates.policy("release") == POLICY
+    assert stores.schedules.replace(judged, next_due_at=AT, policy=second)
+    assert stores.gates.policy("release") == second
+    stores.schedules.add(judged, next_due_at=AT, policy=replace(POLICY, since=AT))
+    assert stores.gates.policy("release") == replace(POLICY, since=AT)
+
+
+def test_of_a_refused_schedule_and_its_policy_neither_is_kept(kept: Stores) -> None:
+    store, changed = kept.schedules, replace(NIGHTLY, cron="0 3 * * *")
+    with pytest.raises(ScheduleTakenError):
+        store.add(changed, next_due_at=AT, policy=POLICY)
+    assert not store.replace(replace(NIGHTLY, name="weekly"), next_due_at=AT, policy=POLICY)
+    assert kept.gates.policies() == []
+    kept.gates.put_policy(POLICY)
+    for work in (store.add, store.replace):
+        name = "weekly" if work == store.add else "nightly"
+        with pytest.raises(InvalidDocumentError, match="keeps its product"):
+            work(replace(changed, name=name), next_due_at=AT + DAY, policy=OF_OTHER)
+    assert (store.list(), store.next_due("nightly")) == ([NIGHTLY], AT)
+    assert kept.gates.policy_history("release") == [POLICY]
 
 
 def test_it_is_due_from_its_time_on_and_not_while_it_is_paused(kept: Stores) -> None:

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from orchestrator.application.channels import NewChannel, add_channel
 from orchestrator.application.context import Context
 from orchestrator.application.fire_schedules import OPERATIONS, Operations, fire
-from orchestrator.application.gate_policies import check_policy, put_policy
+from orchestrator.application.gate_policies import check_policy
 from orchestrator.application.schedules import add_schedule
 from orchestrator.application.sign_off import NewWaiver, approve_waiver, request_waiver
 from orchestrator.domain.attestation import Attestation
@@ -187,7 +187,9 @@ class Nights:
         self.context = replace(self.desk.context, gate=ports)
         self.machines = Machines(self.desk)
         self.desk.clock.time = datetime.combine(self.first, time(12), tzinfo=BERLIN)
-        put_policy(self.context, check_policy(self.context, POLICY, "x", gate="release", by="me"))
+        self.context.stores.gates.put_policy(
+            check_policy(self.context, POLICY, "x", gate="release", by="me")
+        )
         hook = NewChannel(
             name="people", kind=ChannelKind.WEBHOOK, target="https://hook.example/release"
         )

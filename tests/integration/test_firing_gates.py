@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.application.gate_policies import check_policy, find_policy, put_policy
+from orchestrator.application.gate_policies import check_policy, find_policy
 from orchestrator.domain.gate.verdict import Decision, StoredVerdict, Verdict
 from orchestrator.domain.outcome import Outcome
 from tests.integration.api_context import desk
@@ -33,7 +33,9 @@ def watch(tmp_path: Path, sqlite_url: str) -> Iterator[Watch]:
 
 def gated(watch: Watch, *, usd: str = '"2.00"', **more: object) -> None:
     text = POLICY.format(usd=usd)
-    put_policy(watch.context, check_policy(watch.context, text, "x", gate="release", by="me"))
+    watch.context.stores.gates.put_policy(
+        check_policy(watch.context, text, "x", gate="release", by="me")
+    )
     watch.add(gate="release", owner="", **more)
 
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
 
+from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.extend_record import extended
 
 
@@ -174,6 +175,15 @@ class StoredPolicy:
     """When it became this gate's policy; a version that is restored has a new entry."""
     by: str = ""
     """Who stored it."""
+
+    def refuse_other_product(self, present: StoredPolicy, *, name: str) -> None:
+        """Raise InvalidDocumentError, about `name`, if the gate's present policy has another."""
+        if self.product != present.product:
+            said = (
+                f"is {self.product!r}, and the gate {self.gate!r} is of {present.product!r}:"
+                " a gate keeps its product; give the policy another name"
+            )
+            raise InvalidDocumentError(name, [Problem(("metadata", "product"), said)])
 
 
 @dataclass(frozen=True, kw_only=True)
