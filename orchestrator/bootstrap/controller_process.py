@@ -366,14 +366,7 @@ def _port(
     )
     kept = ConditionalReads(pages, context=parts.context, guard=guard)
     whole = AsgiDispatch(api, HostNameCheck(kept, allowed=hosts))
-    limited = RequestLimits(
-        whole,
-        now=parts.context.clock.now,
-        requests=settings.http_requests_a_minute,
-        guesses=settings.http_guesses_a_minute,
-        refuse=partial(refused, shown),
-    )
-    forwarded: Any = ProxyHeadersMiddleware(cast(Any, limited), list(settings.trusted_proxies))
+    forwarded = _limited(settings, whole, shown, parts.context.clock.now)
     name = f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}"
     said = "\n".join([f"Seatrial answers at {url}", *_ways_in(settings, url, link)])
@@ -385,6 +378,20 @@ def _port(
     server = partial(HttpServer, limits=limits, tls=tls.context if tls else None)
     renew = tls.renew if tls else None
     return Listener(forwarded, sockets, api.state.streams.close, server, renew), said
+
+
+def _limited(
+    settings: Settings, whole: ASGIApp, shown: ASGIApp, now: Callable[[], datetime]
+) -> ASGIApp:
+    """Return the application under limits of the client's address, as a trusted proxy says it."""
+    limited = RequestLimits(
+        whole,
+        now=now,
+        requests=settings.http_requests_a_minute,
+        guesses=settings.http_guesses_a_minute,
+        refuse=partial(refused, shown),
+    )
+    return cast(Any, ProxyHeadersMiddleware(cast(Any, limited), list(settings.trusted_proxies)))
 
 
 def _tls(settings: Settings, options: ServeOptions) -> TlsFiles | None:
