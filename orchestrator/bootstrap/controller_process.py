@@ -392,7 +392,8 @@ def _limited(
         guesses=settings.http_guesses_a_minute,
         refuse=partial(refused, shown),
     )
-    return cast(Any, ProxyHeadersMiddleware(cast(Any, limited), list(settings.trusted_proxies)))
+    proxied = ProxyHeadersMiddleware(cast(Any, limited), list(settings.trusted_proxies))
+    return cast(ASGIApp, proxied)
 
 
 def _tls(settings: Settings, options: ServeOptions) -> TlsFiles | None:
