@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Collection, Mapping
 from decimal import Decimal
-from ipaddress import IPv4Network
+from ipaddress import IPv4Network, ip_network
 from pathlib import Path
 from typing import get_args
 
@@ -83,6 +83,8 @@ class Settings(BaseModel):
     """Budget for all machines in the database."""
     public_hosts: tuple[str, ...] = ()
     """Comma-separated host names under which the controller is reached."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Comma-separated addresses and networks of proxies that say whose request they pass on."""
     public_url: str | None = None
     """Public URL for links in notifications."""
     oidc_issuer: str | None = None
@@ -182,10 +184,22 @@ class Settings(BaseModel):
             raise ValueError("must be a token as it was printed: no spaces, no line ends")
         return token
 
-    @field_validator("public_hosts", "trusted_repositories", "job_secrets", mode="before")
+    @field_validator(
+        *("public_hosts", "trusted_proxies", "trusted_repositories", "job_secrets"), mode="before"
+    )
     @classmethod
     def _names(cls, value: object) -> tuple[str, ...]:
         return tuple(name.strip() for name in str(value).split(",") if name.strip())
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _proxies(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
+        for proxy in proxies:
+            try:
+                ip_network(proxy)
+            except ValueError as error:
+                raise ValueError("must be addresses or networks, such as 10.0.0.0/24") from error
+        return proxies
 
     @field_validator("oidc_roles", mode="before")
     @classmethod

@@ -22,6 +22,7 @@ from starlette.types import Scope as Connection
 from orchestrator.api.errors import ForbiddenError, UnauthenticatedError, UnmatchedError
 from orchestrator.api.security import Guard, credential_of
 from orchestrator.application.context import Context, noting_sources
+from orchestrator.application.credential_watch import TooManyRequestsError
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.store.audit_recorder import ExpectedVersion
 from orchestrator.store.errors import StoreError
@@ -34,6 +35,8 @@ _SAFE = frozenset({"GET", "HEAD"})
 _NEGOTIATED = ("accept", "host", "hx-request")
 _TAG = re.compile(r'"[0-9a-f]{32}\.([0-9]+)"')
 _VERSIONED = re.compile(r"(?:schedules|gates)/[^/]+")
+_NEVER_TAGGED = re.compile(r"/static/.*|.*/(?:events|log(?:/raw)?|artifacts/[^/]+)")
+"""Files and streams, for which the mark need not be read."""
 _CHANGED = re.compile(r"((?:schedules|gates)/[^/]+)(?:/(?:pause|resume))?")
 
 
@@ -56,7 +59,8 @@ class ConditionalReads:
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         """Answer 304, or as the application does."""
         is_read = scope["type"] == "http" and scope["method"] in _SAFE
-        if not is_read or not scope["path"].startswith(self._prefix):
+        path = scope["path"] if is_read else ""
+        if not is_read or not path.startswith(self._prefix) or _NEVER_TAGGED.fullmatch(path):
             await self._app(scope, receive, send)
             return
         tag, is_current = await run_in_threadpool(self._look, Request(scope))
@@ -86,7 +90,7 @@ class ConditionalReads:
                 return tag, False
             if self._guard is not None:
                 self._guard(given, Scope.READ)
-        except (StoreError, UnauthenticatedError, ForbiddenError):
+        except (StoreError, UnauthenticatedError, ForbiddenError, TooManyRequestsError):
             return "", False  # the application says why
         return tag, True
 
@@ -114,12 +118,15 @@ def _read_parts(headers: Headers) -> set[str]:
 def expected_version(scope: Connection, prefix: str) -> ExpectedVersion | None:
     """Return what If-Match of a change says; None without it, and for `*`: what exists is changed.
 
+    Only whole, strong tags count (RFC 9110, 13.1.1).
+
     Raises UnmatchedError at an address that is no resource with an ETag.
     """
-    said = Headers(scope=scope).get("if-match", "*").strip()
-    if said == "*":
+    said = [one.strip() for one in ",".join(Headers(scope=scope).getlist("if-match")).split(",")]
+    if said in ([""], ["*"]):
         return None
     found = _CHANGED.fullmatch(scope["path"].removeprefix(prefix).strip("/"))
     if found is None:
         raise UnmatchedError("If-Match is for changes of one schedule or of a gate's policy")
-    return ExpectedVersion(found[1], frozenset(int(one[1]) for one in _TAG.finditer(said)))
+    tags = [tag for one in said if (tag := _TAG.fullmatch(one))]
+    return ExpectedVersion(found[1], frozenset(int(tag[1]) for tag in tags))

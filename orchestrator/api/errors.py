@@ -20,6 +20,7 @@ from starlette.routing import Match
 from orchestrator.api.field_descriptions import DescribedModel
 from orchestrator.application.add_annotations import TooManyAnnotationsError
 from orchestrator.application.bisect_failures import NothingToBisectError
+from orchestrator.application.credential_watch import TooManyRequestsError
 from orchestrator.application.describe_run import RunMissingError
 from orchestrator.application.end_run import ReportRefusedError
 from orchestrator.application.evaluate_gate import VerdictMissingError
@@ -173,7 +174,7 @@ TABLE: Mapping[type[Exception], ErrorAnswer] = {
     MachineMissingError: ErrorAnswer(404, "not-found", "There is no such thing"),
     PrunedError: ErrorAnswer(410, "pruned", "This was pruned"),
     PreconditionFailedError: ErrorAnswer(412, "changed", "It was changed since it was read"),
-    UnmatchedError: ErrorAnswer(400, "unmatched", "There is nothing to match here"),
+    UnmatchedError: ErrorAnswer(400, "unmatched", "If-Match is not supported here"),
     PruneBusyError: ErrorAnswer(
         409, "prune-busy", "Another prune is running", {"Retry-After": "5"}
     ),
@@ -209,6 +210,7 @@ TABLE: Mapping[type[Exception], ErrorAnswer] = {
     UnauthenticatedError: ErrorAnswer(
         401, "unauthenticated", "A token is needed", {"WWW-Authenticate": 'Bearer realm="seatrial"'}
     ),
+    TooManyRequestsError: ErrorAnswer(429, "too-many-requests", "There were too many requests"),
     ForbiddenError: ErrorAnswer(403, "forbidden", "The token may not do this"),
     HostRefusedError: ErrorAnswer(400, "host-refused", "The Host header is not this server's"),
     ClientDisconnect: ErrorAnswer(400, "cut-off", "The request was cut off"),

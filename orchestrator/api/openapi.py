@@ -39,7 +39,8 @@ A read that is answered from the database alone has an `ETag`. Sent back as `If-
 the same credential, it is answered 304 while nothing changed, for ten seconds at most, since an
 answer may tell ages and costs. The `ETag` of one schedule or gate, sent as `If-Match`, lets a
 change of it (`PUT`, `DELETE`, `pause`, `resume`) go through only if nobody has changed it since:
-otherwise it is answered 412, and nothing is changed.
+otherwise it is answered 412, and nothing is changed. A weak `ETag` (`W/`) matches nothing there; a
+`PUT` of what is stored already changes nothing, and is not refused.
 
 Too many requests of one credential, or refused credentials of one address, are answered 429 with
 `Retry-After` in seconds, and nothing is done; `RateLimit` says what is left of the minute.

@@ -6,20 +6,25 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from http import HTTPStatus
 from ipaddress import ip_network
+from threading import Lock
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Send
 from starlette.types import Scope as Connection
 
-from orchestrator.api.errors import ErrorAnswer, answer
 from orchestrator.api.security import any_credential_of
 from orchestrator.application.browser_sessions import digest_of
-from orchestrator.application.tokens import SeenCredentials, noting_credentials
+from orchestrator.application.credential_watch import (
+    TooManyRequestsError,
+    can_be_guessed,
+    watching_credentials,
+)
 
 WINDOW_S = 60
+_HEALTH = frozenset({"/healthz", "/readyz"})
 _KEPT = 10_000
 """Maximum counted clients; the ones that came first are forgotten."""
 _IPV6_NETWORK = 64
@@ -72,6 +77,7 @@ class RequestLimits:
 
     A credential that was accepted counts for itself. Everything else counts for the address: a
     credential that is not known yet, and each one that is refused, wherever in the request it came.
+    Only secrets that somebody has chosen are refused unseen: 256 random bits cannot be guessed.
     """
 
     def __init__(
@@ -81,7 +87,7 @@ class RequestLimits:
         now: Callable[[], datetime],
         requests: int,
         guesses: int,
-        sign_in: str = "",
+        refuse: Callable[[Connection, TooManyRequestsError], ASGIApp],
     ) -> None:
         """Store the limits.
 
@@ -90,62 +96,100 @@ class RequestLimits:
             now: The clock.
             requests: Maximum requests in a minute.
             guesses: Maximum refused credentials of an address in a minute.
-            sign_in: The path of the form that takes a token, whatever cookie comes with it.
+            refuse: Returns what answers a request that was refused.
         """
         self._app = app
-        self._now = now
-        self._requests = _Counts("requests", requests)
-        self._guesses = _Counts("guesses", guesses)
-        self._accepted: dict[str, None] = {}
-        self._sign_in = sign_in
+        self._refuse = refuse
+        self.now = now
+        self.requests = _Counts("requests", requests)
+        self.guesses = _Counts("guesses", guesses)
+        self.accepted: dict[str, None] = {}
+        self.lock = Lock()
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
-        """Answer 429, or as the application does."""
-        if scope["type"] != "http":
+        """Answer 429, or as the application does. Checks of health are not counted."""
+        if scope["type"] != "http" or scope["path"] in _HEALTH:
             await self._app(scope, receive, send)
             return
-        at, address = self._now(), _address(scope)
         given = any_credential_of(Request(scope))
         named = digest_of(given.secret) if given else ""
-        is_form = scope["method"] == "POST" and scope["path"] == self._sign_in
-        is_known = named in self._accepted and not is_form
-        guesses = self._guesses.of(address, at)
-        requests = self._requests.of(named if is_known else address, at)
-        may_guess = not is_known and (is_form or bool(named))
-        for counts, count in ((self._guesses, guesses),) * may_guess + (
-            (self._requests, requests),
-        ):
-            if counts.is_used_up(count):
-                await _refuse(counts, count, at, scope["path"])(scope, receive, send)
+        request = _LimitedRequest(self, _address(scope))
+        with self.lock:
+            client = named if named in self.accepted else request.address
+            try:
+                request.count(self.requests, client, "requests")
+            except TooManyRequestsError as error:
+                app = self._refuse(scope, error)
+            else:
+                app = self._app
+
+        async def limited(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                with self.lock:
+                    told = request.headers(client, message["status"])
+                MutableHeaders(scope=message).update(told)
+            await send(message)
+
+        with watching_credentials(request):
+            await app(scope, receive, limited)
+
+
+@dataclass(slots=True)
+class _LimitedRequest:
+    """What one request has used of its client's limits."""
+
+    limits: RequestLimits
+    address: str
+    taken: dict[str, _Count] = field(default_factory=dict)
+    """Where each credential was counted, by its digest."""
+    refused: _Counts | None = None
+
+    def count(self, counts: _Counts, client: str, what: str) -> _Count:
+        """Count for a client, under the lock. Raises TooManyRequestsError."""
+        at = self.limits.now()
+        count = counts.of(client, at)
+        if counts.is_used_up(count):
+            self.refused = counts
+            wait_s = _wait_s(count, at)
+            raise TooManyRequestsError(
+                f"more than {counts.limit} {what} in a minute; wait {wait_s} s"
+            )
+        count.used += 1
+        return count
+
+    def headers(self, client: str, status: int) -> dict[str, str]:
+        """Return the headers of a response, under the lock."""
+        at, counts = self.limits.now(), self.limits.requests
+        if status == HTTPStatus.TOO_MANY_REQUESTS and self.refused is not None:
+            counts = self.refused
+            client = self.address if counts is self.limits.guesses else client
+        count = counts.of(client, at)
+        told = counts.headers(count, at)
+        if status == HTTPStatus.TOO_MANY_REQUESTS:
+            told["Retry-After"] = str(_wait_s(count, at))
+        return told
+
+    def begins(self, secret: str) -> None:
+        """Count a secret that may be a guess before it is checked. Raises TooManyRequestsError."""
+        digest = digest_of(secret)
+        with self.limits.lock:
+            if digest in self.taken or digest in self.limits.accepted or not can_be_guessed(secret):
                 return
-        requests.used += 1
-        with noting_credentials() as seen:
+            what = "credentials of this address were refused"
+            self.taken[digest] = self.count(self.limits.guesses, self.address, what)
 
-            async def limited(message: Message) -> None:
-                if message["type"] == "http.response.start":
-                    guesses.used += seen.is_refused
-                    self._remember(seen)
-                    headers = MutableHeaders(scope=message)
-                    headers.update(self._requests.headers(requests, at))
-                await send(message)
-
-            await self._app(scope, receive, limited)
-
-    def _remember(self, seen: SeenCredentials) -> None:
-        for digest, is_accepted in seen.checked.items():
-            self._accepted.pop(digest, None)
-            if is_accepted:
-                self._accepted[digest] = None
-        if len(self._accepted) > _KEPT:
-            del self._accepted[next(iter(self._accepted))]
-
-
-def _refuse(counts: _Counts, count: _Count, at: datetime, path: str) -> Response:
-    seconds = _wait_s(count, at)
-    headers = counts.headers(count, at) | {"Retry-After": str(seconds)}
-    refusal = ErrorAnswer(429, "too-many-requests", "There were too many requests", headers)
-    what = "credentials of this address were refused" if counts.name == "guesses" else "requests"
-    return answer(path, refusal, f"more than {counts.limit} {what} in a minute; wait {seconds} s")
+    def ends(self, secret: str, *, is_accepted: bool) -> None:
+        """Remember whether a secret was accepted; one that was is no guess."""
+        digest, accepted = digest_of(secret), self.limits.accepted
+        with self.limits.lock:
+            accepted.pop(digest, None)
+            if not is_accepted:
+                return
+            accepted[digest] = None
+            if len(accepted) > _KEPT:
+                del accepted[next(iter(accepted))]
+            if (count := self.taken.pop(digest, None)) is not None:
+                count.used -= 1
 
 
 def _address(scope: Connection) -> str:

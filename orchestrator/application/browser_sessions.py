@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 
 from orchestrator.application.context import Context
+from orchestrator.application.credential_watch import end_check
 from orchestrator.application.ports.identity_provider import IssuedIdentity, SignInRefusedError
 from orchestrator.domain.caller_identity import (
     LONGEST_NAME,
@@ -106,6 +107,7 @@ def _begin(
     )
     context.stores.browser_sessions.add(session, digest_of(secret), id_token=id_token)
     note(_resource(session), after=_shown(session))
+    end_check(secret, is_accepted=True)
     return NewSession(secret, ends - at)
 
 

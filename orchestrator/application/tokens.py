@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 
 from orchestrator.application.browser_sessions import (
@@ -18,6 +15,7 @@ from orchestrator.application.browser_sessions import (
     find_session,
 )
 from orchestrator.application.context import Context
+from orchestrator.application.credential_watch import begin_check, end_check
 from orchestrator.domain.caller_identity import (
     Caller,
     Scope,
@@ -95,48 +93,19 @@ def check_credential(context: Context, credential: Credential) -> Caller | None:
     """Return the token of a credential; None for an unknown, revoked or expired credential.
 
     A token's secret is not accepted in a cookie, and a session's only there.
+
+    Raises TooManyRequestsError where too many were refused before.
     """
+    begin_check(credential.secret)
     if credential.is_session:
         caller = caller_of_session(context, credential.secret)
     else:
         token = _valid_token(context, credential.secret)
         caller = None if token is None else Caller(token.id, token.name, token.scope)
-    _see(credential.secret, is_accepted=caller is not None)
+    end_check(credential.secret, is_accepted=caller is not None)
     if caller is not None:
         identify(caller.person)
     return caller
-
-
-@dataclass(slots=True)
-class SeenCredentials:
-    """The credentials that were checked during a request."""
-
-    checked: dict[str, bool] = field(default_factory=dict)
-    """Whether each was accepted, by the digest of its secret."""
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether one was refused."""
-        return not all(self.checked.values())
-
-
-_SEEN: ContextVar[SeenCredentials | None] = ContextVar("seen", default=None)
-
-
-@contextmanager
-def noting_credentials() -> Iterator[SeenCredentials]:
-    """Note which credentials are checked meanwhile, also in worker threads."""
-    seen = SeenCredentials()
-    token = _SEEN.set(seen)
-    try:
-        yield seen
-    finally:
-        _SEEN.reset(token)
-
-
-def _see(secret: str, *, is_accepted: bool) -> None:
-    if secret and (seen := _SEEN.get()) is not None:
-        seen.checked[digest_of(secret)] = is_accepted
 
 
 def is_valid(context: Context, credential: Credential) -> bool:
@@ -147,11 +116,15 @@ def is_valid(context: Context, credential: Credential) -> bool:
 
 
 def sign_in_with_token(context: Context, secret: str) -> NewSession | None:
-    """Begin a browser session with a token or a sign-in link; None if it is not valid."""
+    """Begin a browser session with a token or a sign-in link; None if it is not valid.
+
+    Raises TooManyRequestsError where too many were refused before.
+    """
+    begin_check(secret)
     link = context.sign_in.link
     linked = link.redeem(secret, at=context.clock.now()) if link is not None else ""
     token = _valid_token(context, linked or secret)
-    _see(secret, is_accepted=token is not None)
+    end_check(secret, is_accepted=token is not None)
     if token is None:
         return None
     caller = Caller(token.id, token.name, token.scope)

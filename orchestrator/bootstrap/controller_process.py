@@ -19,8 +19,10 @@ from functools import partial
 from pathlib import Path
 from shlex import quote
 from socket import socket
+from typing import Any, cast
 
 from starlette.types import ASGIApp
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from orchestrator.adapters.clock import SystemClock
 from orchestrator.adapters.files.home_folder import (
@@ -53,6 +55,7 @@ from orchestrator.bootstrap.http_server import (
     TlsFiles,
     home_socket,
     port_sockets,
+    refused,
 )
 from orchestrator.bootstrap.local_job_policy import LocalJobs, jobs_as, jobs_as_ourselves, not_here
 from orchestrator.bootstrap.sign_in import public_host, sign_in_ports
@@ -355,15 +358,16 @@ def _port(
         allowed_hosts=hosts,
         revision=_revision(parts),
     )
+    shown = create_dashboard(parts.context)
     pages = AuditCalls(
-        create_dashboard(parts.context),
+        shown,
         context=parts.context,
         sign_in=urls.SIGNED_IN_AT_ISSUER,
         resources=urls.RESOURCES,
     )
     kept = ConditionalReads(pages, context=parts.context, guard=guard)
     whole = AsgiDispatch(api, HostNameCheck(kept, allowed=hosts))
-    application = _limited(settings, whole, parts.context.clock.now)
+    forwarded = _limited(settings, whole, shown, parts.context.clock.now)
     name = f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}"
     said = "\n".join([f"Seatrial answers at {url}", *_ways_in(settings, url, link)])
@@ -374,17 +378,22 @@ def _port(
     )
     server = partial(HttpServer, limits=limits, tls=tls.context if tls else None)
     renew = tls.renew if tls else None
-    return Listener(application, sockets, api.state.streams.close, server, renew), said
+    return Listener(forwarded, sockets, api.state.streams.close, server, renew), said
 
 
-def _limited(settings: Settings, whole: ASGIApp, now: Callable[[], datetime]) -> RequestLimits:
-    return RequestLimits(
+def _limited(
+    settings: Settings, whole: ASGIApp, shown: ASGIApp, now: Callable[[], datetime]
+) -> ASGIApp:
+    """Return the application under limits of the client's address, as a trusted proxy says it."""
+    limited = RequestLimits(
         whole,
         now=now,
         requests=settings.http_requests_a_minute,
         guesses=settings.http_guesses_a_minute,
-        sign_in=urls.SIGN_IN,
+        refuse=partial(refused, shown),
     )
+    proxied = ProxyHeadersMiddleware(cast(Any, limited), list(settings.trusted_proxies))
+    return cast(ASGIApp, proxied)
 
 
 def _tls(settings: Settings, options: ServeOptions) -> TlsFiles | None:

@@ -20,6 +20,8 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from orchestrator.api.errors import answer_known
+from orchestrator.application.credential_watch import TooManyRequestsError
 from orchestrator.cli.errors import RefusedError
 
 
@@ -173,8 +175,19 @@ class AsgiDispatch:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer as that application."""
-        is_page = scope["type"] == "http" and not f"{scope['path']}/".startswith(_API)
-        await (self._pages if is_page else self._api)(scope, receive, send)
+        await (self._pages if _is_page(scope) else self._api)(scope, receive, send)
+
+
+def _is_page(scope: Scope) -> bool:
+    return scope["type"] == "http" and not f"{scope['path']}/".startswith(_API)
+
+
+def refused(pages: ASGIApp, scope: Scope, error: TooManyRequestsError) -> ASGIApp:
+    """Return what answers a refused request: the pages for a page, else a problem document."""
+    if not _is_page(scope):
+        return answer_known(scope["path"], error)
+    scope.setdefault("state", {})["refused"] = error
+    return pages
 
 
 _LINGER_S = 1.0

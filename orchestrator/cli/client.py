@@ -73,13 +73,15 @@ class Client:
         pauses_s: Sequence[float] = PAUSES_S,
         timeout_s: float | None = None,
         heard: Callable[[str], None] = lambda _: None,
+        say: Callable[[str], None] = lambda _: None,
     ) -> None:
         """`pauses_s` are the waits between tries, in seconds; there is one more try than waits.
 
         `timeout_s` limits a connection and an answer instead of the usual limits; `heard` is called
-        with one line per answer.
+        with one line per answer, `say` with what a person has to know while a request waits.
         """
         self._heard = heard
+        self._say = say
         self.line = line
         self._clock = clock
         self._pauses_s = pauses_s
@@ -246,9 +248,10 @@ class Client:
     def _in_turn(self, send: Callable[[], httpx.Response]) -> httpx.Response:
         """Send a request, again after each 429 that says for how long to wait.
 
-        Nothing was done for such an answer, so that every request can be repeated.
+        Nothing was done for such an answer, so that every request can be repeated. The waits of a
+        request are bounded together, by `timeout_s` too.
         """
-        left_s = _LONGEST_WAIT_S
+        left_s = _LONGEST_WAIT_S if self._timeout_s is None else self._timeout_s
         while True:
             answer = send()
             said = answer.headers.get("retry-after", "")
@@ -257,6 +260,7 @@ class Client:
                 return answer
             answer.read()
             left_s -= wait_s
+            self._say(f"there were too many requests; the next one is sent in {wait_s} s")
             self._clock.sleep(wait_s)
 
     def _connection(self) -> httpx.Client:

@@ -154,7 +154,7 @@ class Session:
     def _client(self, line: ControllerConnection, **options: Any) -> Client:  # noqa: ANN401 - of the class
         from orchestrator.cli.client import Client
 
-        client = Client(line, self.wiring.clock, heard=self._hear, **options)
+        client = Client(line, self.wiring.clock, heard=self._hear, say=self.say, **options)
         self._clients.append(client)
         return client
 

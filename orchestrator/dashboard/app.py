@@ -18,6 +18,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orchestrator.application.context import Context
+from orchestrator.application.credential_watch import TooManyRequestsError
 from orchestrator.application.describe_run import RunMissingError
 from orchestrator.application.evaluate_gate import VerdictMissingError
 from orchestrator.application.gate_policies import GateMissingError
@@ -119,6 +120,7 @@ _REFUSALS: dict[type[Exception], tuple[int, str]] = {
     InvalidDocumentError: (422, "The document cannot be used"),
     NotAllowedError: (403, "The token may not do this"),
     ForeignFormError: (403, "The form is too old, or not of this session"),
+    TooManyRequestsError: (429, "There were too many requests"),
     UploadRefusedError: (413, "The upload is too large"),
     MissingExtraError: (501, "A part of Seatrial is not installed"),
     StoreError: (503, "The database cannot be reached"),
@@ -132,6 +134,7 @@ _NEXT = {
     403: "Sign in with a token that may, or load the page again.",
     404: "The release board leads to everything that there is.",
     410: "The results of the run are kept; its page has them.",
+    429: "Nothing was done; try again when the minute is over.",
     500: "Try again; if it comes back, the log of the controller says why.",
     501: "Install it as the message says, and start the controller again.",
     503: "Nothing was changed; try again in a moment.",
@@ -184,11 +187,27 @@ def create_dashboard(context: Context) -> FastAPI:
     app.add_exception_handler(HTTPException, _on_http)
     app.add_exception_handler(Exception, _on_unhandled)
     app.add_middleware(GZipMiddleware, minimum_size=1_000)
+    app.add_middleware(FormSize)
+    app.add_middleware(Refused)
     app.add_middleware(Suffix)
     app.add_middleware(Head)
-    app.add_middleware(FormSize)
     app.add_middleware(PageHeaders)
     return app
+
+
+class Refused:
+    """Answers a request that was refused before it came here, which its state has, as a page."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or answer it."""
+        error = scope.get("state", {}).get("refused")
+        if error is None:
+            await self._app(scope, receive, send)
+        else:
+            await (await _on_known(Request(scope, receive), error))(scope, receive, send)
 
 
 class FormSize:
@@ -205,7 +224,7 @@ class FormSize:
         if scope["type"] != "http" or scope["method"] in _SAFE or scope["path"] == urls.LAUNCH:
             await self._app(scope, receive, send)
             return
-        request, body = Request(scope, receive), b""
+        request, body = Request(scope, receive), bytearray()
         announced = request.headers.get("content-length", "")
         is_small = not announced.isdecimal() or int(announced[:19]) <= FORM_LIMIT_BYTES
         if is_small:
@@ -218,7 +237,7 @@ class FormSize:
             said = f"at most {FORM_LIMIT_BYTES} bytes are taken here"
             await _refuse(request, 413, "The form is too large", said)(scope, receive, send)
             return
-        unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+        unread: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
         async def read() -> Message:
             return unread.pop() if unread else await receive()

@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from orchestrator.adapters.memory_engine import SimulatedCrashError
 from orchestrator.application.cell.flow_context import Timings
-from orchestrator.application.ports.wheels import Choice, Resolution
+from orchestrator.application.ports.wheels import Choice, Resolution, WheelSizes
 from orchestrator.domain.cell import Lease, RunSpec
 from orchestrator.domain.machine import Login, Provider, ProviderTraits
 from orchestrator.domain.manifest import Job, Manifest
@@ -137,6 +137,12 @@ class NoWheels:
 
     def resolve(self, interpreter: Interpreter, environment: object, **_: object) -> Resolution:
         return Resolution((), ())
+
+    def assume(self, manifest: Manifest, environment: str, *, torch: str) -> Interpreter:
+        return self.choose({}, manifest, environment).interpreter
+
+    def sizes(self, interpreter: Interpreter, environment: object, **_: object) -> WheelSizes:
+        return WheelSizes({}, 0, {})
 
     def open(self, digest: str) -> Iterator[bytes]:
         return iter(())

@@ -479,7 +479,7 @@ ABSENT = (
     *("annotations", "failures", "tests", "aliases", "known_issues", "gates", "schedules"),
     *("outbox", "operational_metrics", "retests", "benchmark_series", "failure_groups"),
     *("benchmarks", "differences", "releases"),
-    *("grids", "logs", "costs", "machines", "retention", "audit", "backup"),
+    *("grids", "logs", "costs", "machines", "retention", "audit", "backup", "changes"),
 )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.adapters.memory_engine import MemoryEngine
 from orchestrator.application.cell.flow import run_cell
-from orchestrator.application.ports.wheels import Choice, Resolution, WheelsError
+from orchestrator.application.ports.wheels import Choice, Resolution, WheelsError, WheelSizes
 from orchestrator.domain.cell import CellState, Run, RunSpec, RunState
 from orchestrator.domain.manifest import Environment, Job, Manifest, StoredPayload
 from orchestrator.domain.matrix import (
@@ -56,7 +56,13 @@ class ScriptedWheels:
             )
         )
 
-    def resolve(self, interpreter, environment, *, subject, wheel=None):
+    def assume(self, manifest, environment, *, torch):
+        return Interpreter("/usr/bin/python3", "3.11.2", "cpython", "x86_64", None, {})
+
+    def sizes(self, interpreter, environment, *, subject, wheel=None):
+        return WheelSizes(self.packages, len(self.content), {})
+
+    def resolve(self, interpreter, environment, *, subject, wheel=None, limit_bytes):
         self.asked += 1
         if self.broken:
             raise WheelsError(self.broken)

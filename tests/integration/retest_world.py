@@ -7,7 +7,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from orchestrator.application.cell.flow_context import FlowDeps
-from orchestrator.application.ports.wheels import Choice, Opener, Resolution, WheelsError
+from orchestrator.application.ports.wheels import (
+    Choice,
+    Opener,
+    Resolution,
+    WheelsError,
+    WheelSizes,
+)
 from orchestrator.domain.manifest import Environment, Manifest
 from orchestrator.domain.matrix import Subject
 from orchestrator.domain.reuse_inputs import Interpreter
@@ -36,12 +42,19 @@ class NoWheels:
         *,
         subject: Subject,
         wheel: Opener | None = None,
+        limit_bytes: int,
     ) -> Resolution:
         if subject.package in self.refused:
             raise WheelsError(f"no index has {subject.package}")
         version = subject.version or (subject.package or "").partition("==")[2]
         told = {"distribution": subject.name, "version": version, "requirement": ""}
         return Resolution(environment.pip, (), subject=told)
+
+    def assume(self, manifest: Manifest, environment: str, *, torch: str) -> Interpreter:
+        return self.choose({}, manifest, environment).interpreter
+
+    def sizes(self, interpreter: Interpreter, environment: Environment, **_: object) -> WheelSizes:
+        return WheelSizes({}, 0, {})
 
     def open(self, digest: str) -> Iterator[bytes]:
         return iter(())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +227,19 @@ def test_if_match_is_refused_where_nothing_has_a_tag(both: Desk) -> None:
     assert put(both.client, "not an ETag").status_code == 412
 
 
+@pytest.mark.parametrize("form", ["W/{}", "x{}", "{}x", '"other" {}', '"{}"'])
+def test_if_match_takes_whole_strong_tags_only(both: Desk, form: str) -> None:
+    seen = read(both.client).headers["etag"]
+    assert put(both.client, form.format(seen)).status_code == 412
+    assert put(both.client, f'W/"other", {seen}').status_code == 200
+
+
+def test_a_put_that_changes_nothing_is_not_refused(both: Desk) -> None:
+    seen = read(both.client).headers["etag"]
+    assert put(both.client, seen).status_code == 200
+    assert put(both.client, seen).status_code == 200
+
+
 def test_of_two_controllers_that_have_read_the_same_one_makes_its_change(
     tmp_path: Path, database_url: str
 ) -> None:
@@ -247,7 +260,36 @@ def test_of_two_controllers_that_have_read_the_same_one_makes_its_change(
             assert read(one.client).json()["schedule"]["cron"] == f"0 {won} * * *"
 
 
-def test_a_page_is_answered_304_to_its_own_session_only(both: Desk) -> None:
+@contextmanager
+def marks(both: Desk, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """For what the mark of the database is read inside."""
+    kind, seen = type(both.context.stores.changes), []
+    state = kind.state
+
+    def noted(self: Any, resource: str = "") -> Any:
+        seen.append(resource)
+        return state(self, resource)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kind, "state", noted)
+        yield seen
+
+
+def test_the_mark_is_not_read_for_what_never_has_a_tag(
+    both: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = f"/api/v1/runs/{both.launch()}"
+    with marks(both, monkeypatch) as seen:
+        for path in (f"{run}/cells/nope/log", f"{run}/cells/nope/artifacts/nope"):
+            assert read(both.client, path=path, tag='"x"').status_code == 404
+        assert seen == []
+        assert read(both.client).status_code == 200
+    assert seen == ["schedules/nightly"]
+
+
+def test_a_page_is_answered_304_to_its_own_session_only(
+    both: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
     guard = token_guard(both.context)
     pages = ConditionalReads(dashboard(both.context), context=both.context, guard=guard)
     clients = [both.with_token("gate", name=name) for name in ("one", "two")]
@@ -257,6 +299,10 @@ def test_a_page_is_answered_304_to_its_own_session_only(both: Desk) -> None:
     )
     page = mine.get("/schedules/nightly")
     tag = page.headers["etag"]
+    for path in ("/static/x/x.css", "/runs/x/cells/y/log", "/runs/x/cells/y/log/raw"):
+        with marks(both, monkeypatch) as seen:
+            assert "etag" not in mine.get(path, headers={"If-None-Match": tag}).headers
+        assert seen == []
     again = mine.get("/schedules/nightly", headers={"If-None-Match": tag})
     assert (again.status_code, again.content) == (304, b"")
     # The nonce of the page that the client has stays in force.

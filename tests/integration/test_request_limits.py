@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
 import pytest
 from starlette.testclient import TestClient
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from orchestrator.api.request_limits import RequestLimits
 from orchestrator.application.browser_sessions import cookie_of
-from orchestrator.application.tokens import create_token, sign_in_with_token
-from orchestrator.bootstrap.http_server import AsgiDispatch
+from orchestrator.application.tokens import PREFIX, create_token, keep_token, sign_in_with_token
+from orchestrator.bootstrap.http_server import AsgiDispatch, refused
 from orchestrator.cli.client import API, Client
 from orchestrator.cli.errors import RefusalError
 from orchestrator.dashboard.app import FORM_LIMIT_BYTES
@@ -28,12 +30,13 @@ class Port:
 
     def __init__(self, api: Desk, *, requests: int = 5, guesses: int = 3) -> None:
         self.api = api
-        self.app = RequestLimits(
-            AsgiDispatch(api.guarded, dashboard(api.context)),
+        pages = dashboard(api.context)
+        self.app: Any = RequestLimits(
+            AsgiDispatch(api.guarded, pages),
             now=api.clock.now,
             requests=requests,
             guesses=guesses,
-            sign_in="/login",
+            refuse=partial(refused, pages),
         )
 
     def client(self, token: str = "", *, address: str = "192.0.2.1") -> TestClient:
@@ -78,8 +81,14 @@ def test_a_credential_has_its_requests_of_a_minute_and_is_told_what_is_left(api:
 
 def test_who_sends_no_credential_has_the_requests_of_the_address(api: Desk) -> None:
     port = Port(api)
-    assert statuses(port.client(), 6, "/healthz") == [200] * 5 + [429]
-    assert statuses(port.client(address="192.0.2.2"), 1, "/healthz") == [200]
+    assert statuses(port.client(), 6, "/openapi.json") == [200] * 5 + [429]
+    assert statuses(port.client(address="192.0.2.2"), 1, "/openapi.json") == [200]
+    assert statuses(port.client(), 6, "/healthz") == [200] * 6
+    page = port.client().get("/runs")
+    assert (page.status_code, page.headers["retry-after"]) == (429, "60")
+    assert "There were too many requests" in page.text
+    assert "nonce-" in page.headers["content-security-policy"]
+    assert port.client().get("/runs.md").text.startswith("There were too many requests: more than")
 
 
 def test_guesses_count_for_the_address_and_whoever_is_known_goes_on(api: Desk) -> None:
@@ -91,7 +100,12 @@ def test_guesses_count_for_the_address_and_whoever_is_known_goes_on(api: Desk) -
     refused = port.client("seatrial_wrong").get(RUNS)
     assert (refused.status_code, refused.headers["retry-after"]) == (429, "60")
     assert "credentials of this address were refused" in refused.json()["detail"]
-    assert statuses(port.client(right), 1) == [429]  # else 401 and 429 would tell which is right
+    assert statuses(port.client(right), 1) == [200]  # 256 random bits cannot be guessed
+    assert statuses(port.client(PREFIX + "x" * 43), 1) == [401]
+    chosen = "a word"
+    keep_token(api.context, "chosen", Scope.READ, chosen, days=1)
+    assert statuses(port.client(chosen), 1) == [429]  # else the answer would tell which is right
+    assert sign_in(port.client(), right) == 303
     assert statuses(known, 1) == [200]
     assert statuses(port.client(right, address="192.0.2.2"), 1) == [200]
     api.clock.move(minutes=1)
@@ -129,13 +143,65 @@ def test_addresses_of_one_ipv6_network_are_one(api: Desk) -> None:
     assert statuses(port.client("seatrial_wrong", address="2001:db8:0:1::9"), 1) == [401]
 
 
+def test_a_guess_counts_before_it_is_checked(api: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    port, tokens = Port(api, guesses=1), type(api.context.stores.tokens)
+    find = tokens.find
+    told: list[int] = []
+
+    def found(self: Any, digest: str) -> Any:
+        if not told:
+            told.append(0)
+            told[0] = port.client("another").get(RUNS).status_code
+        return find(self, digest)
+
+    monkeypatch.setattr(tokens, "find", found)
+    assert port.client("one").get(RUNS).status_code == 401
+    assert told == [429]
+
+
+def test_a_request_that_lasts_over_a_minute_tells_of_the_present_one(
+    api: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, tokens = Port(api), type(api.context.stores.tokens)
+    find = tokens.find
+
+    def found(self: Any, digest: str) -> Any:
+        api.clock.move(minutes=1)
+        return find(self, digest)
+
+    monkeypatch.setattr(tokens, "find", found)
+    assert port.client("one").get(RUNS).headers["ratelimit"] == '"requests";r=5;t=60'
+
+
+def test_a_session_that_has_just_begun_has_its_own_requests(api: Desk) -> None:
+    port = Port(api, requests=2)
+    client = port.client()
+    assert sign_in(client, port.token("one")) == 303
+    assert statuses(port.client(), 2, "/openapi.json") == [200, 429]
+    assert statuses(client, 2, "/runs") == [200, 200]
+
+
+@pytest.mark.parametrize(("proxy", "expected"), [("192.0.2.1", 401), ("192.0.2.9", 429)])
+def test_only_a_trusted_proxy_says_whose_request_it_is(
+    api: Desk, proxy: str, expected: int
+) -> None:
+    port = Port(api, guesses=1)
+    port.app = ProxyHeadersMiddleware(cast(Any, port.app), ["192.0.2.0/29"])
+    told = []
+    for number in range(2):
+        client = port.client(f"junk{number}", address=proxy)
+        told.append(client.get(RUNS, headers={"X-Forwarded-For": f"198.51.100.{number}"}))
+    assert [one.status_code for one in told] == [401, expected]
+
+
 def test_a_revoked_token_is_a_guess_again(api: Desk) -> None:
     port = Port(api, requests=50)
-    client = port.client(port.token("one"))
+    keep_token(api.context, "chosen", Scope.READ, "a word", days=1)
+    client = port.client("a word")
     assert statuses(client, 1) == [200]
     [token] = api.context.stores.tokens.list()
     api.context.stores.tokens.revoke(token.id, at=api.clock.now())
-    assert statuses(client, 4) == [401] * 3 + [429]
+    assert statuses(client, 5) == [401] * 4 + [429]
 
 
 def test_the_first_clients_are_forgotten_and_not_everything_kept(
@@ -147,7 +213,8 @@ def test_the_first_clients_are_forgotten_and_not_everything_kept(
         assert statuses(port.client(port.token(f"n{number}"), address=f"192.0.2.{number}"), 1) == [
             200
         ]
-    kept = (port.app._requests.known, port.app._guesses.known, port.app._accepted)
+        assert statuses(port.client("a", address=f"192.0.2.{number}"), 1) == [401]
+    kept = (port.app.requests.known, port.app.guesses.known, port.app.accepted)
     assert [len(one) for one in kept] == [10, 10, 10]
 
 
@@ -162,7 +229,7 @@ def through(port: TestClient) -> httpx.Client:
     return httpx.Client(transport=httpx.MockTransport(answer), base_url="http://here")
 
 
-def commands(api: Desk, http: httpx.Client) -> tuple[Client, list[float]]:
+def commands(api: Desk, http: httpx.Client, **options: Any) -> tuple[Client, list[float]]:
     """The client of commands, and how long it has waited each time."""
     waits: list[float] = []
 
@@ -172,15 +239,17 @@ def commands(api: Desk, http: httpx.Client) -> tuple[Client, list[float]]:
 
     clock = SimpleNamespace(now=api.clock.now, sleep=sleep)
     line = SimpleNamespace(open=lambda: http, where="here", revive=lambda: None)
-    return Client(cast(Any, line), cast(Any, clock)), waits
+    return Client(cast(Any, line), cast(Any, clock), **options), waits
 
 
 def test_commands_wait_as_long_as_they_are_told_and_go_on(api: Desk) -> None:
     port = Port(api)
-    client, waits = commands(api, through(port.client(port.token("one"))))
+    said: list[str] = []
+    client, waits = commands(api, through(port.client(port.token("one"))), say=said.append)
     for _ in range(12):
         assert client.get("/runs")["items"] == []
     assert waits == [60, 60]
+    assert said == ["there were too many requests; the next one is sent in 60 s"] * 2
     for _ in range(5):
         with client.stream("/runs") as answer:
             assert answer.status_code == 200
@@ -209,6 +278,17 @@ def test_what_was_not_done_is_sent_again_until_ten_minutes_are_over(api: Desk, h
     with pytest.raises(RefusalError, match="wait") as refused:
         send()
     assert (refused.value.status, waits, len(asked)) == (429, [120] * 5, 6)
+
+
+def test_a_command_that_has_a_time_limit_waits_no_longer(api: Desk) -> None:
+    port = Port(api, requests=1)
+    http = through(port.client(port.token("one")))
+    client, waits = commands(api, http, timeout_s=59, pauses_s=())
+    assert client.get("/runs")["items"] == []
+    assert client.get("/runs")["items"] == []
+    with pytest.raises(RefusalError, match="wait 60 s"):
+        client.get("/runs")
+    assert waits == []
 
 
 @pytest.mark.parametrize("how", ["announced", "in parts", "file"])

@@ -158,4 +158,5 @@ class _Watcher:
         return f"Ctrl-C: leave it running · seatrial cancel {self._run_id}"
 
     def _client(self) -> Client:
-        return Client(self._line, self._session.wiring.clock, pauses_s=_PAUSES_S)
+        clock = self._session.wiring.clock
+        return Client(self._line, clock, pauses_s=_PAUSES_S, say=self._tell)

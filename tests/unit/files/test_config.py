@@ -101,6 +101,11 @@ def test_a_budget_is_an_amount(monkeypatch: pytest.MonkeyPatch) -> None:
         ("SESSION_HOURS", ("x", "0", "721", "nan"), "a number, more than 0, at most 720"),
         ("CONTACT_TIMEOUT_S", ("-1", "inf"), "a number, more than 0"),
         ("HTTP_GUESSES_A_MINUTE", ("0", "x"), "a whole number, at least 1"),
+        (
+            "TRUSTED_PROXIES",
+            ("proxy", "10.0.0.1/8", "*"),
+            "addresses or networks, such as 10.0.0.0/24",
+        ),
         ("HTTP_CONNECTIONS", ("1", "1.5", "many"), "a whole number, at least 2"),
         ("KEEP_LOGS_DAYS", ("-1", "36501"), "a whole number, at least 0, at most 36500"),
     ],

@@ -1,0 +1,56 @@
+"""What a port knows of a request's credentials, told where each of them is checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Protocol
+
+_RANDOM = re.compile(r"(?:seatrial_)?[A-Za-z0-9_-]{43}")
+"""Secrets as tokens, sessions and sign-in links have them: 256 random bits."""
+
+
+class TooManyRequestsError(Exception):
+    """A client has used up its minute; nothing was done."""
+
+
+class CredentialWatch(Protocol):
+    """Is told of the checks of a request's credentials, also from worker threads."""
+
+    def begins(self, secret: str) -> None:
+        """A secret is about to be checked. Raises TooManyRequestsError."""
+
+    def ends(self, secret: str, *, is_accepted: bool) -> None:
+        """A secret was checked, or has just been made."""
+
+
+_WATCH: ContextVar[CredentialWatch | None] = ContextVar("watch", default=None)
+
+
+@contextmanager
+def watching_credentials(watch: CredentialWatch) -> Iterator[None]:
+    """Tell of the credentials that are checked meanwhile, also in worker threads."""
+    token = _WATCH.set(watch)
+    try:
+        yield
+    finally:
+        _WATCH.reset(token)
+
+
+def begin_check(secret: str) -> None:
+    """Tell that a secret is about to be checked. Raises TooManyRequestsError."""
+    if secret and (watch := _WATCH.get()) is not None:
+        watch.begins(secret)
+
+
+def end_check(secret: str, *, is_accepted: bool) -> None:
+    """Tell whether a secret was accepted."""
+    if secret and (watch := _WATCH.get()) is not None:
+        watch.ends(secret, is_accepted=is_accepted)
+
+
+def can_be_guessed(secret: str) -> bool:
+    """Whether a secret is not as this program makes them, as one that somebody chose."""
+    return _RANDOM.fullmatch(secret) is None
