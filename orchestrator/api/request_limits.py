@@ -193,8 +193,14 @@ class _LimitedRequest:
 
 
 def _address(scope: Connection) -> str:
-    """Return the client's address; of IPv6 its network, whose every address one client may have."""
+    """Return the client's address; of IPv6 its network, whose every address one client may have.
+
+    Whatever else a proxy passes on as an address counts together.
+    """
     address: str = (scope.get("client") or ("",))[0].partition("%")[0]
     if ":" not in address:
         return address
-    return str(ip_network((address, _IPV6_NETWORK), strict=False))
+    try:
+        return str(ip_network((address, _IPV6_NETWORK), strict=False))
+    except ValueError:
+        return ""

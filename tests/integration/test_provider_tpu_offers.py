@@ -115,7 +115,7 @@ def test_the_real_services_are_never_asked_from_a_lab(provider: TpuProvider) -> 
     demands = provider.demands(as_platform({"accelerator_type": TYPE}), place)
     assert [(one.amount, one.quota.scope, one.quota.unit) for one in demands] == [
         (1, ZONE, "chip"),
-        (1, ZONE.rpartition("-")[0], "addresses"),
+        (1, ZONE.rpartition("-")[0], "IP"),
     ]
     levels = {one.quota: provider.level(one.quota) for one in demands}
     chips, addresses = headroom(demands, levels, at_once=1)

@@ -143,6 +143,13 @@ def test_addresses_of_one_ipv6_network_are_one(api: Desk) -> None:
     assert statuses(port.client("seatrial_wrong", address="2001:db8:0:1::9"), 1) == [401]
 
 
+def test_what_is_no_address_counts_together(api: Desk) -> None:
+    port = Port(api, requests=50)
+    asked = [statuses(port.client("seatrial_wrong", address=each), 1) for each in ("a:b", "c:d", "")]
+    assert asked == [[401], [401], [401]]
+    assert statuses(port.client("seatrial_wrong", address="e:f"), 1) == [429]
+
+
 def test_a_guess_counts_before_it_is_checked(api: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     port, tokens = Port(api, guesses=1), type(api.context.stores.tokens)
     find = tokens.find
