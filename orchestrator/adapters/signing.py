@@ -145,7 +145,10 @@ class DsseSigner:
         return key_id
 
     def sign(self, documents: Sequence[bytes], key_id: str) -> bytes:
-        """Return one envelope per line, in the same order."""
+        """Sign documents; return one DSSE envelope per line, in their order.
+
+        Raises KeyUnusableError.
+        """
         signer = self._signer(key_id)
         return b"".join(_signed(document, signer) for document in documents)
 

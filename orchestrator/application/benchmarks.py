@@ -179,7 +179,10 @@ class BenchmarkStatus:
 
     @property
     def loss(self) -> float:
-        """Return the relative loss of the last level, 0.05 for 5 % worse; negative is better."""
+        """Return the relative loss of the last level, 0.05 for 5 % worse; negative is better.
+
+        0.0 without a direction or a change point.
+        """
         if self.change is None or self.benchmark.direction not in ("higher", "lower"):
             return 0.0
         change = self.change.change

@@ -52,5 +52,5 @@ def end_check(secret: str, *, is_accepted: bool) -> None:
 
 
 def can_be_guessed(secret: str) -> bool:
-    """Whether a secret is not as this program makes them, as one that somebody chose."""
+    """Return whether a person may have chosen a secret: it is not 256 random bits of ours."""
     return _RANDOM.fullmatch(secret) is None

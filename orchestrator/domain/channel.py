@@ -389,7 +389,7 @@ def token_place(channel: Channel) -> tuple[str, str]:
 
 
 def commit_of(announcement: Announcement) -> str | None:
-    """Return the commit of an announcement; empty if the announcement has none."""
+    """Return the commit of an announcement; None if it has none."""
     sha = announcement.facts.get("git_sha", "").lower()
     return sha if _SHA.fullmatch(sha) else None
 
@@ -404,7 +404,7 @@ def status_word(announcement: Announcement) -> str:
     return _STATUSES[announcement.state]
 
 
-def is_signed_by(channel: Channel, announcement: Announcement) -> bool:
+def belongs_to_repository(channel: Channel, announcement: Announcement) -> bool:
     """Whether a commit status belongs to the channel's repository."""
     if commit_of(announcement) is None:
         return False

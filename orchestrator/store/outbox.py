@@ -22,8 +22,8 @@ from orchestrator.domain.channel import (
     DeliveryState,
     LineageState,
     News,
+    belongs_to_repository,
     commit_of,
-    is_signed_by,
     next_look,
     status_word,
 )
@@ -380,7 +380,7 @@ def _subject(
         return None
     if channel.kind is not ChannelKind.GITHUB:
         return announcement.lineage if is_news else None
-    if not is_signed_by(channel, announcement):
+    if not belongs_to_repository(channel, announcement):
         return None
     # A status belongs to its commit: a new commit has none, whatever the lineage's state is.
     subject = f"{commit_of(announcement)}:{announcement.facts.get('gate') or announcement.lineage}"

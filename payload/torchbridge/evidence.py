@@ -37,7 +37,7 @@ def degraded(reason: str) -> None:
 
 
 def turn(state: int | str) -> None:
-    """Report "ready" before the first turn, or the number of a turn that has ended."""
+    """Report a turn of a paired benchmark: "ready" before the first, then each that has ended."""
     _append({"turn": state})
 
 

@@ -305,7 +305,10 @@ def relative_error(actual: object, expected: object) -> float:
 
 
 def tolerance(model: nn.Module) -> float:
-    """Return the tolerance of the model's least precise dtype."""
+    """Return the tolerated relative error of outputs, by the model's least precise dtype.
+
+    1e-4 for a model without floating-point tensors.
+    """
     tensors = [*model.parameters(), *model.buffers()]
     dtypes = {tensor.dtype for tensor in tensors if tensor.is_floating_point()}
     return max((TOLERANCE.get(dtype, FP8_TOLERANCE) for dtype in dtypes), default=1e-4)

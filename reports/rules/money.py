@@ -1,4 +1,4 @@
-"""Rules about money: parts add up to their sums, and seconds times prices to the parts."""
+"""Rules about costs: parts add up to their total, and billed seconds times price give a part."""
 
 from __future__ import annotations
 

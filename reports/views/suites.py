@@ -1,4 +1,4 @@
-"""Suites: the table, the tests that keep one from passing, and why tests were skipped."""
+"""Builds the suites of a report: table, failing or missing tests, and reasons of skips."""
 
 from __future__ import annotations
 

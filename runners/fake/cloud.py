@@ -279,7 +279,7 @@ class FakeProvider:
         self.cloud.terminate(machine_id)
 
     def inventory(self) -> Iterable[Machine]:
-        """Every machine that is not gone."""
+        """Yield every machine that is not gone."""
         return self.cloud.inventory()
 
 

@@ -212,7 +212,7 @@ def _is_requested(operation: compute_v1.Operation) -> bool:
 
 
 def as_machine(instance: compute_v1.Instance, zone: str, *, simulated: bool) -> Machine:
-    """Return an instance without its endpoint, which requires another request."""
+    """Convert an instance to a `Machine` without an endpoint, which needs another request."""
     carried = tags(instance.labels)
     state = _STATES.get(instance.status, MachineState.STOPPING)
     return Machine(

@@ -145,7 +145,9 @@ def test_addresses_of_one_ipv6_network_are_one(api: Desk) -> None:
 
 def test_what_is_no_address_counts_together(api: Desk) -> None:
     port = Port(api, requests=50)
-    asked = [statuses(port.client("seatrial_wrong", address=each), 1) for each in ("a:b", "c:d", "")]
+    asked = [
+        statuses(port.client("seatrial_wrong", address=each), 1) for each in ("a:b", "c:d", "")
+    ]
     assert asked == [[401], [401], [401]]
     assert statuses(port.client("seatrial_wrong", address="e:f"), 1) == [429]
 

@@ -1,4 +1,4 @@
-"""One session of pytest's terminal output, line by line, with the details below its failures."""
+"""Parses the terminal output of one pytest session by lines, with details of its failures."""
 
 from __future__ import annotations
 

@@ -191,7 +191,10 @@ class UnknownError(Exception):
 
 
 def reuse_before_renting(deps: FlowDeps, now: CellStatus) -> bool:
-    """Decide about each job of a cell on rented hardware; True if none must run."""
+    """Decide which jobs reuse earlier evidence before a machine is rented; True if none must run.
+
+    False for machines that are not rented.
+    """
     name = now.plan.platform.provider
     if now.spec.reuse_max_age_s is None or not deps.traits(name).rented:
         return False

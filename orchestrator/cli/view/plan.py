@@ -86,7 +86,7 @@ def headroom_table(plan: Plan) -> Table:
 
 
 def shortages(plan: Plan) -> list[Text]:
-    """Return warnings: quotas, a low limit, and the plan's own."""
+    """Return lines on low quotas, a low limit, what machines are sent, and the plan's warnings."""
     limit = limit_warning(plan.known_usd, plan.max_usd)
     others = [Text(f"note: {one_line(text)}", style="yellow") for text in plan.warnings]
     sent = [Text(one_line(text)) for text in shipments_in_words(plan.shipments)]

@@ -95,7 +95,7 @@ def intel_hardware(architecture: IntelArchitecture, **facts: float) -> Hardware:
 
 
 class XPUDeviceManager:
-    """List the XPUs of this machine; having none is not an error."""
+    """The XPUs of this machine, which may have none."""
 
     @property
     def device_count(self) -> int:

@@ -1,8 +1,8 @@
-"""Predict whether a product is faster in float8, including quantisation.
+"""Predict whether a matrix product is faster in float8, including quantisation.
 
-A kernel takes the longest of its operations at peak rate, its bytes at peak bandwidth (peaks.py)
-and its launch; an arm takes the sum of its kernels. The prediction is right in the order of
-magnitude and in the limiting resource.
+The time of a kernel is the maximum of FLOPs / peak rate, bytes / peak bandwidth (peaks.py) and
+launch time; that of a variant is the sum over its kernels. The prediction is accurate to an order
+of magnitude and names the limiting resource.
 """
 
 from __future__ import annotations

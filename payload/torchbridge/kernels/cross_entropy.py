@@ -2,8 +2,8 @@
 
 The logits [T, V] of a language model's head are its largest tensor. Here a chunk of them is
 computed, overwritten by its gradient and used in the gradients' products before the next chunk. The
-loss is the end of the network, so its gradient is known in the forward pass. Time is that of the
-same three matrix products as autograd's; memory is saved.
+gradient of the logits is computed in the forward pass, because the loss is the end of the network.
+The time is that of autograd's three matrix products; the logits are never stored whole.
 """
 
 from __future__ import annotations

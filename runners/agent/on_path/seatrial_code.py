@@ -1,8 +1,8 @@
 """Compares the functions of the subject's loaded modules with what its installed files compile to.
 
-A code object names a file, but whoever compiles it chooses which. So the code of each installed
-file is made again here: compiled, or read from the ``.pyc`` that the installer wrote, if that has
-not changed since the agent saw it, before the payload's first job.
+The file name of a code object proves nothing, because its compiler chooses it. So each installed
+file is compiled again, or read from the installer's ``.pyc`` where that has not changed since the
+agent recorded it before the payload's first job.
 
 PYTEST_DONT_REWRITE: loaded before anything of the payload (``seatrial_start``).
 """

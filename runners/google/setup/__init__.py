@@ -1,1 +1,1 @@
-"""A user's Google Cloud project made ready: permissions, the kill switch, and their check."""
+"""Sets up a user's Google Cloud project: permissions and the kill switch; checks both."""
