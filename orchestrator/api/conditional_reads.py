@@ -35,7 +35,9 @@ _SAFE = frozenset({"GET", "HEAD"})
 _NEGOTIATED = ("accept", "host", "hx-request")
 _TAG = re.compile(r'"[0-9a-f]{32}\.([0-9]+)"')
 _VERSIONED = re.compile(r"(?:schedules|gates)/[^/]+")
-_NEVER_TAGGED = re.compile(r"/static/.*|.*/(?:events|log(?:/raw)?|artifacts/[^/]+)")
+_NEVER_TAGGED = re.compile(
+    r"/static/.*|.*/runs/.*/(?:log(?:/raw)?|artifacts/[^/]+)|.*/runs/[^/]+/events"
+)
 """Files and streams, for which the mark need not be read."""
 _CHANGED = re.compile(r"((?:schedules|gates)/[^/]+)(?:/(?:pause|resume))?")
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from http import HTTPStatus
-from ipaddress import ip_network
+from ipaddress import IPv6Address, ip_network
 from threading import Lock
 
 from starlette.datastructures import MutableHeaders
@@ -201,6 +201,7 @@ def _address(scope: Connection) -> str:
     if ":" not in address:
         return address
     try:
-        return str(ip_network((address, _IPV6_NETWORK), strict=False))
+        found = IPv6Address(address)
     except ValueError:
         return ""
+    return str(found.ipv4_mapped or ip_network((found, _IPV6_NETWORK), strict=False))

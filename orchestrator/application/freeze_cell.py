@@ -179,9 +179,10 @@ def _packages(cell: CellRecord) -> Mapping[str, str]:
 def _undeclared(cell: CellRecord) -> Iterator[UndeclaredRequirement]:
     told = cell.probed.get("undeclared_requirements")
     for row in told if isinstance(told, list) else ():
-        yield UndeclaredRequirement(
-            module=row["module"], file=row["file"], distribution=row["distribution"]
-        )
+        if isinstance(row, Mapping):
+            yield UndeclaredRequirement(
+                **{name: str(row.get(name, "")) for name in ("module", "file", "distribution")}
+            )
 
 
 def _other_subject(one: GatheredCell) -> str:

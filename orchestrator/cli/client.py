@@ -33,6 +33,13 @@ _WORK_S = 3600.0
 """Maximum seconds that the controller may take to process an upload."""
 
 
+@dataclass(slots=True)
+class _Waits:
+    """Seconds that a request may still be told to wait, over all of its tries."""
+
+    left_s: float
+
+
 @dataclass(frozen=True, slots=True)
 class _Request:
     method: str
@@ -201,7 +208,8 @@ class Client:
                             headers=dict(headers or {}),
                             timeout=timeout,
                         )
-                    )
+                    ),
+                    self._waits(),
                 )
                 if answer.is_error:
                     answer.read()
@@ -223,10 +231,10 @@ class Client:
 
     def _persist(self, request: _Request) -> httpx.Response:
         """Retry until the answer is final."""
-        can_repeat = request.can_repeat
+        can_repeat, waits = request.can_repeat, self._waits()
         for pause_s in (*self._pauses_s, None):
             try:
-                answer = self._in_turn(lambda: request.send(self._connection()))
+                answer = self._in_turn(lambda: request.send(self._connection()), waits)
                 took = f"{answer.elapsed.total_seconds():.2f} s"
                 self._heard(f"{request.method} {request.path}: {answer.status_code} in {took}")
             except (httpx.TransportError, NoControllerError) as error:
@@ -245,21 +253,25 @@ class Client:
             self._clock.sleep(pause_s)
         raise AssertionError("the last try returns or raises")
 
-    def _in_turn(self, send: Callable[[], httpx.Response]) -> httpx.Response:
+    def _waits(self) -> _Waits:
+        return _Waits(_LONGEST_WAIT_S if self._timeout_s is None else self._timeout_s)
+
+    def _in_turn(self, send: Callable[[], httpx.Response], waits: _Waits) -> httpx.Response:
         """Send a request, again after each 429 that says for how long to wait.
 
-        Nothing was done for such an answer, so that every request can be repeated. The waits of a
-        request are bounded together, by `timeout_s` too.
+        Nothing was done for such an answer, so that every request can be repeated.
         """
-        left_s = _LONGEST_WAIT_S if self._timeout_s is None else self._timeout_s
         while True:
             answer = send()
             said = answer.headers.get("retry-after", "")
             wait_s = max(int(said[:9]), 1) if said.isdecimal() else 0
-            if answer.status_code != httpx.codes.TOO_MANY_REQUESTS or not 0 < wait_s <= left_s:
+            if (
+                answer.status_code != httpx.codes.TOO_MANY_REQUESTS
+                or not 0 < wait_s <= waits.left_s
+            ):
                 return answer
             answer.read()
-            left_s -= wait_s
+            waits.left_s -= wait_s
             self._say(f"there were too many requests; the next one is sent in {wait_s} s")
             self._clock.sleep(wait_s)
 

@@ -165,7 +165,8 @@ ELSEWHERE = "__import__('sys').path.insert(0, {!r})\n"
 @pytest.fixture(scope="module")
 def older(tmp_path_factory: pytest.TempPathFactory) -> str:
     """An interpreter that has an earlier release of the tool."""
-    return str(installed_tool(tmp_path_factory.mktemp("older"), OLD))
+    files = {**OLD, "tool/_version.py": "VERSION = 1\n"}
+    return str(installed_tool(tmp_path_factory.mktemp("older"), files))
 
 
 @pytest.mark.parametrize("what", ["suite", "child of a suite", "demo", "another folder"])
@@ -176,7 +177,8 @@ def test_another_copy_of_the_payload_does_not_count(
     """Without a wheel the payload is the subject: a copy with the same text may be imported."""
     files = {f"src/{name}": text for name, text in shipped.items()}
     test = IN_ITS_CHILD if what == "child of a suite" else ASKS
-    files |= {"t/test_a.py": test, "demo.py": "import tool.part\n"}
+    files |= {"t/test_a.py": test, "demo.py": "import tool.part, tool._version\n"}
+    files |= {"__main__.py": "import demo\n", "src/tool/_version.py": "VERSION = 2\n"}
     if what == "another folder":
         files["t/conftest.py"] = ELSEWHERE.format(str(laid_out(tmp_path / "worktree", OLD)))
     job = command("{python}", "demo.py") if what == "demo" else {"pytest": ["t"]}

@@ -209,6 +209,12 @@ HARMLESS = {
     "reference_last_update": "2026-01-01",
     "UPDATE_BASELINE_DIR": "/x",
     "SNAPSHOT_UPDATE_URL": "https://host/x",
+    "snapshot_dont_update": "1",
+    "without_update_snapshots": "1",
+    "DENY_UPDATE_GOLDENS": "1",
+    "BASELINE_UPDATE_TIME": "x",
+    "SNAPSHOT_UPDATE_FILE": "/x",
+    "UPDATE_GOLDENS_HERE": "n",
 }
 """Variables with which tests check their expectations."""
 

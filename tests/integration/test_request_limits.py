@@ -143,6 +143,13 @@ def test_addresses_of_one_ipv6_network_are_one(api: Desk) -> None:
     assert statuses(port.client("seatrial_wrong", address="2001:db8:0:1::9"), 1) == [401]
 
 
+def test_an_address_of_ipv4_is_one_in_each_notation(api: Desk) -> None:
+    port = Port(api, requests=50, guesses=1)
+    assert statuses(port.client("seatrial_wrong", address="::ffff:192.0.2.1"), 1) == [401]
+    assert statuses(port.client("seatrial_wrong", address="::ffff:192.0.2.2"), 1) == [401]
+    assert statuses(port.client("seatrial_wrong", address="192.0.2.2"), 1) == [429]
+
+
 def test_what_is_no_address_counts_together(api: Desk) -> None:
     port = Port(api, requests=50)
     asked = [
@@ -287,6 +294,20 @@ def test_what_was_not_done_is_sent_again_until_ten_minutes_are_over(api: Desk, h
     with pytest.raises(RefusalError, match="wait") as refused:
         send()
     assert (refused.value.status, waits, len(asked)) == (429, [120] * 5, 6)
+
+
+def test_the_waits_of_all_tries_are_bounded_together(api: Desk) -> None:
+    answers = [429, 429, 503, *[429] * 9]
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        told = httpx.ByteStream(b'{"detail": "no"}')
+        return httpx.Response(answers.pop(0), headers={"Retry-After": "200"}, stream=told)
+
+    http = httpx.Client(transport=httpx.MockTransport(answer), base_url="http://here")
+    client, waits = commands(api, http)
+    with pytest.raises(RefusalError):
+        client.get("/runs")
+    assert [wait for wait in waits if wait == 200] == [200] * 3
 
 
 def test_a_command_that_has_a_time_limit_waits_no_longer(api: Desk) -> None:

@@ -93,14 +93,17 @@ _WRITES = re.compile(
     re.IGNORECASE,
 )
 """Names of options and variables with which tests write their expectations."""
-_NOT = "disabled?|forbid(?:den)?|last|never|no|not|skip(?:ped)?"
+_NOT = "deny|disabled?|disallow|dont|forbid(?:den)?|last|never|no|not|prevent|skip(?:ped)?|without"
+_PLACES = "at|dir|directory|file|folder|path|time|timeout|url"
 _CHECKS = re.compile(
-    rf"(?:^|_)(?:{_NOT})_(?:\w+_)?(?:{_VERBS})(?:_|$)|_(?:{_NOT}|dir|directory|folder|path|url)$",
+    rf"(?:^|_)(?:{_NOT})_(?:\w+_)?(?:{_VERBS})(?:_|$)|_(?:{_NOT}|{_PLACES})$",
     re.IGNORECASE,
 )
 """Such names that forbid it, or tell a place or a time."""
 _GIVEN = re.compile("")
-_ANY_VALUE = re.compile(r"^(?!(?:0|false|no|none|never|off|check|compare|verify|disabled?|skip)$)")
+_ANY_VALUE = re.compile(
+    r"^(?!(?:0|f|false|n|no|none|never|off|check|compare|verify|disabled?|skip)$)"
+)
 _FLAGS = re.compile(r"\b(?:create|fix|trim|update)\b")
 _WRITING = {
     "accept": _ANY_VALUE,

@@ -9,6 +9,7 @@ PYTEST_DONT_REWRITE: loaded before anything of the payload (``seatrial_start``).
 from __future__ import annotations
 
 import os
+import re
 from typing import FrozenSet, Iterator, Mapping
 
 from seatrial_origins import BESIDE, ModuleProblem, files_of, is_below, real_file, source_of
@@ -17,7 +18,11 @@ _FOLDERS = ("", "src", "lib", "python")
 """Folders of the payload that have its packages, as agent/payload_copy.py has them."""
 _SITES = ("site-packages", "dist-packages")
 _STANDARD = os.path.dirname(os.path.realpath(os.__file__))
-_EXCLUDED = BESIDE | {"setup", "sitecustomize", "usercustomize"}
+_EXCLUDED = BESIDE | {"__main__", "__mp_main__", "setup", "sitecustomize", "usercustomize"}
+_BUILT = frozenset(("__about__", "_version", "version"))
+"""Modules that a build writes again, with the version."""
+_VERSION = re.compile(rb"^__version__\s*=.*$", re.MULTILINE)
+_OWN = os.path.dirname(os.path.realpath(__file__))
 
 
 def copies(
@@ -35,9 +40,11 @@ def copies(
         top = name.partition(".")[0]
         if (top not in tops and "*" not in tops) or top in _EXCLUDED:
             continue
+        if name.rpartition(".")[2] in _BUILT:
+            continue
         for file in files_of(module)[:1]:
             shipped = "" if _is_other(file, payload) else _shipped(name, payload)
-            if shipped and source_of(os.path.join(payload, shipped)) != source_of(file):
+            if shipped and _text(os.path.join(payload, shipped)) != _text(file):
                 what = (
                     f"{name} was loaded from {file}, and the payload, which is the subject, has"
                     f" another {shipped}"
@@ -51,10 +58,16 @@ def copies(
 
 
 def _is_other(file: str, payload: str) -> bool:
-    """Return whether a file is no copy: the payload's own, Python's, or not a source."""
+    """Return whether a file is no copy: the payload's own, Python's, ours, or not a source."""
     real = real_file(file)
     is_standard = is_below(real, _STANDARD) and not set(_SITES) & set(real.split(os.sep))
-    return is_standard or not file.endswith(".py") or is_below(real, os.path.realpath(payload))
+    is_ours = is_standard or is_below(real, _OWN) or is_below(real, os.path.realpath(payload))
+    return is_ours or not file.endswith(".py")
+
+
+def _text(file: str) -> bytes:
+    """Return a source without the version that a build may have written into it."""
+    return _VERSION.sub(b"", source_of(file))
 
 
 def _shipped(name: str, payload: str) -> str:

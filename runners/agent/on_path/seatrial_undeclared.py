@@ -94,7 +94,7 @@ def certain(source: bytes, package: str) -> "list[str]":
     found: "list[str]" = []
     try:
         waiting: "list[ast.stmt]" = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return found
     for node in waiting:  # it grows
         found += names_of(node, package)
