@@ -8,6 +8,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,11 +16,12 @@ from typing import Any, cast
 
 import pytest
 
-from orchestrator.adapters.files.package_index import split_credentials
-from orchestrator.adapters.files.pip import guarded
+from orchestrator.adapters.files.package_index import origin, split_credentials
+from orchestrator.adapters.files.pip import Outward, anywhere, guarded
 from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.application.ports.wheels import WheelsError, WheelSizes
 from orchestrator.domain.manifest import Environment
+from tests.integration.test_git_subjects import listener
 from tests.integration.test_wheels import NONE, Frozen, target
 
 TOP = Environment(pip=("top",))
@@ -66,6 +68,18 @@ class _Answers(BaseHTTPRequestHandler):
         pass
 
 
+@contextmanager
+def started() -> Iterator[Index]:
+    with Index() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
 @pytest.fixture
 def clock() -> Frozen:
     return Frozen()
@@ -78,9 +92,9 @@ def house(tmp_path: Path, clock: Frozen) -> Wheelhouse:
 
 @pytest.fixture
 def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
-    with Index() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    for name in ("http_proxy", "https_proxy", "no_proxy"):  # urllib prefers these
+        monkeypatch.delenv(name, raising=False)
+    with started() as server:
         monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
         monkeypatch.setenv("PIP_NO_INDEX", "0")
         monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{server.server_port}/simple")
@@ -88,8 +102,6 @@ def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
         monkeypatch.setenv("PIP_FIND_LINKS", "")
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def in_json(*files: dict[str, Any]) -> tuple[str, bytes]:
@@ -193,14 +205,74 @@ def test_credentials_are_not_sent_on_to_another_server(
 ) -> None:
     there = f"127.0.0.1:{index.server_port}"
     monkeypatch.setenv("PIP_INDEX_URL", f"http://me:S3CRET@{there}/simple")
-    with Index() as other:
-        threading.Thread(target=other.serve_forever).start()
+    with started() as other:
         other.authorization = split_credentials("http://me:S3CRET@a")[1]
         index.answers["/simple/top/"] = "moved", f"http://127.0.0.1:{other.server_port}/x".encode()
         found = house.sizes(target(), TOP, subject=NONE)
-        other.shutdown()
     assert other.asked == ["GET /x"]
     assert "HTTP Error 401" in found.unknown["top"]
+
+
+@pytest.mark.parametrize(
+    ("location", "why"),
+    [
+        ("ftp://me:S3CRET@127.0.0.1:{port}/x", "HTTP Error 302: Found"),
+        ("foo://me:S3CRET@127.0.0.1:{port}/x", "HTTP Error 302: Found"),
+        ("https://me:S3CRET@[x:{port}/x", "the address is not valid"),
+    ],
+)
+def test_a_redirect_to_no_server_is_not_followed_and_not_shown(
+    house: Wheelhouse, index: Index, location: str, why: str
+) -> None:
+    with listener() as (port, heard):
+        index.answers["/simple/top/"] = "moved", location.format(port=port).encode()
+        found = house.sizes(target(), TOP, subject=NONE)
+    assert heard == []
+    there = f"http://127.0.0.1:{index.server_port}/simple/top/"
+    assert found.unknown == {"top": f"{there}: {why}"}
+
+
+@pytest.mark.parametrize("outward", [anywhere, guarded])
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (Environment(pip=("top",), find_links=("https://me:S3CRET@[x/links",)), "is not valid"),
+        (Environment(pip=("top @ https://[x/top-1-py3-none-any.whl",)), "names no valid address"),
+    ],
+)
+def test_an_address_that_is_not_valid_is_refused(
+    tmp_path: Path, clock: Frozen, index: Index, outward: Outward, asked: Environment, why: str
+) -> None:
+    house = Wheelhouse(tmp_path / "wheels", clock=clock, outward=outward)
+    with pytest.raises(WheelsError, match=why) as refused:
+        house.sizes(target(), asked, subject=NONE)
+    assert "S3CRET" not in str(refused.value)
+    assert index.asked == []
+
+
+def test_a_wheel_that_needs_one_at_no_valid_address_is_refused(
+    house: Wheelhouse, index: Index
+) -> None:
+    offer = {"filename": WHEEL, "url": f"/files/{WHEEL}", "size": 1, "core-metadata": True}
+    index.answers["/simple/top/"] = in_json(offer)
+    needs = b"Name: top\nVersion: 1\nRequires-Dist: evil @ https://[x/evil-1-py3-none-any.whl\n"
+    index.answers[f"/files/{WHEEL}.metadata"] = "text/plain", needs
+    with pytest.raises(WheelsError, match=r"top 1 needs what is not fetched: .*no valid address"):
+        house.sizes(target(), TOP, subject=NONE)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://me:pw@Files.example:443/a", "https://files.example"),
+        ("HTTP://files.example:80/a", "http://files.example"),
+        ("https://files.example:80/a", "https://files.example:80"),
+        ("http://[::1]:8080", "http://[::1]:8080"),
+        ("http://[fd00::80]", "http://[fd00::80]"),
+    ],
+)
+def test_the_port_of_a_scheme_is_no_part_of_a_servers_name(url: str, expected: str) -> None:
+    assert origin(url) == expected
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from html.parser import HTMLParser
-from http.client import HTTPException, HTTPMessage, InvalidURL
+from http.client import HTTPException, HTTPMessage, InvalidURL, responses
 from pathlib import Path
 from typing import IO, Any
 from urllib.error import HTTPError
-from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+from urllib.parse import SplitResult, unquote, urldefrag, urljoin, urlsplit
 from urllib.request import (
     HTTPRedirectHandler,
     HTTPSHandler,
@@ -29,12 +29,18 @@ from urllib.request import (
     build_opener,
 )
 
+from orchestrator.application.ports.wheels import WheelsError
+
 TIMEOUT_S = 20.0
 _LIMIT_BYTES = 64 * 1024 * 1024
 _AT_ONCE = 8
 _JSON = "application/vnd.pypi.simple.v1+json"
 _ACCEPT = f"{_JSON}, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1, */*;q=0.01"
 GET, HEAD = "GET", "HEAD"
+_SERVERS = ("https://", "http://")
+"""Addresses that are asked: urllib would ask others past the guard's proxy."""
+_DEFAULT_PORTS = {"https": ":443", "http": ":80"}
+_NOT_VALID = "the address is not valid"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +55,34 @@ class Question:
 
 
 def origin(url: str) -> str:
-    """Return scheme, host and port of an address, without its credentials."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}".lower()
+    """Return scheme and host of an address, and its port if it is not the scheme's own.
+
+    Raises WheelsError if the address is not valid.
+    """
+    parts = _split(url)
+    host = parts.netloc.rpartition("@")[2].lower()
+    return f"{parts.scheme}://{host.removesuffix(_DEFAULT_PORTS.get(parts.scheme, ''))}"
 
 
 def split_credentials(url: str) -> tuple[str, str]:
-    """Return an address without its credentials, and the value of their header, or empty."""
-    parts = urlsplit(url)
+    """Return an address without its credentials, and the value of their header, or empty.
+
+    Raises WheelsError if the address is not valid.
+    """
+    parts = _split(url)
     told, is_told, host = parts.netloc.rpartition("@")
     if not is_told:
         return url, ""
     user, _, password = told.partition(":")
     basic = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
     return parts._replace(netloc=host).geturl(), f"Basic {basic}"
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:  # its text may hold a password
+        raise WheelsError(_NOT_VALID) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +189,16 @@ def read_pages(text: str) -> list[Page]:
 
 
 class _Redirects(HTTPRedirectHandler):
-    """Follows redirects, with the credentials only to the server that they are for."""
+    """Follows redirects to servers that the guard covers.
+
+    The credentials are sent only to the server that they are for.
+    """
 
     def redirect_request(
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> Request | None:
+        if not newurl.startswith(_SERVERS):
+            raise HTTPError(req.full_url, code, "it redirects to no server", headers, fp)
         bare, own = split_credentials(newurl)
         new = super().redirect_request(req, fp, code, msg, headers, bare)
         same = req.get_header("Authorization", "") if origin(bare) == origin(req.full_url) else ""
@@ -184,7 +209,7 @@ class _Redirects(HTTPRedirectHandler):
 
 def _fetch(opener: OpenerDirector, asked: Question) -> Page:
     url = asked.url
-    if not url.startswith(("https://", "http://")):
+    if not url.startswith(_SERVERS):
         return Page(url, failure=f"{url} is no address of a server")
     try:
         request = Request(url, method=asked.method, headers={"Accept": _ACCEPT})  # noqa: S310
@@ -199,11 +224,15 @@ def _fetch(opener: OpenerDirector, asked: Question) -> Page:
             text = "" if failure else body.decode(errors="replace")
             return Page(answer.url, kind, length, text, failure, answer.status)
     except HTTPError as error:
-        return Page(url, failure=str(error), status=error.code)
+        # The server's own words may hold a password, as of the address that it redirects to.
+        failure = f"HTTP Error {error.code}: {responses.get(error.code, 'unknown')}"
+        return Page(url, failure=failure, status=error.code)
     except InvalidURL:  # its text may hold a password
-        return Page(url, failure="the address is not valid")
-    except (OSError, ValueError, HTTPException) as error:
+        return Page(url, failure=_NOT_VALID)
+    except (OSError, HTTPException) as error:
         return Page(url, failure=str(error) or type(error).__name__)
+    except (ValueError, WheelsError):  # as of an address that cannot be split or encoded
+        return Page(url, failure=_NOT_VALID)
 
 
 def _cut(got_bytes: int, length: int | None) -> str:

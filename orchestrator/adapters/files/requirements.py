@@ -43,7 +43,10 @@ def address_fault(requirement: Requirement) -> str | None:
     """
     if requirement.url is None:
         return None
-    parts = urlsplit(requirement.url)
+    try:
+        parts = urlsplit(requirement.url)
+    except ValueError as error:
+        return f"{str(requirement)!r} names no valid address: {error}"
     if parts.scheme == "https" and parts.path.endswith(".whl"):
         return None
     return (
@@ -66,9 +69,19 @@ def manifest_faults(manifest: Manifest) -> Iterator[Problem]:
                 yield Problem((*path, index), fault)
     for name, environment in manifest.env.items():
         for index, link in enumerate(environment.find_links):
-            if not link.startswith("https://"):
-                message = f"{link!r} must be an https:// address"
-                yield Problem(("env", name, "find_links", index), message)
+            fault = _link_fault(link)
+            if fault:
+                yield Problem(("env", name, "find_links", index), fault)
+
+
+def _link_fault(link: str) -> str | None:
+    if not link.startswith("https://"):
+        return f"{link!r} must be an https:// address"
+    try:
+        urlsplit(link)
+    except ValueError as error:
+        return f"{link!r} is no valid address: {error}"
+    return None
 
 
 def matrix_faults(matrix: Matrix) -> Iterator[Problem]:

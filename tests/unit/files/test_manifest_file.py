@@ -70,6 +70,11 @@ CASES = {
         "9:3 env.image.pip.1: 'numpy @ file:///etc/x.whl' must name a wheel at an https:"),
     "local links": (changed("variables =", 'find_links = ["/etc"]\nvariables ='),
         "11:15 env.image.find_links.0: '/etc' must be an https:// address"),
+    "links that are no address": (
+        changed("variables =", 'find_links = ["https://[x/links"]\nvariables ='),
+        "11:15 env.image.find_links.0: 'https://[x/links' is no valid address: Invalid IPv6 URL"),
+    "a requirement at no address": (changed("'numpy'", "'numpy @ https://[x/numpy-1.whl'"),
+        "9:3 env.image.pip.1: 'numpy @ https://[x/numpy-1.whl' names no valid address: Invalid"),
     "job twice": (changed('id = "b"', 'id = "a"'), "17:6 job.1.id: 'a' is the id of 2 jobs"),
     "two ways to run": (changed('pytest = ["t"]', 'pytest = ["t"]\ncommand = ["x"]'),
         "16:1 job.1: job 'b' needs either `pytest` or `command`"),
