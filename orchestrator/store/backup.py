@@ -126,9 +126,13 @@ class BackupStore:
             return _named_blobs(session)
 
     def is_empty(self) -> bool:
-        """Whether no table has a row, apart from blobs, which a restore stores before its rows."""
+        """Whether no table has a row, apart from blobs, which a restore stores before its rows.
+
+        Storing them leaves a mark of the latest change.
+        """
+        stored = _BLOBS | {"change_mark"}
         with self._sessions.read() as session:
-            tables = [one for one in TableBase.metadata.sorted_tables if one.name not in _BLOBS]
+            tables = [one for one in TableBase.metadata.sorted_tables if one.name not in stored]
             return not any(
                 session.execute(select(1).select_from(t).limit(1)).first() for t in tables
             )

@@ -143,7 +143,7 @@ def test_watch_logs_and_show_from_a_second_terminal(home, tmp_path):
 
 
 def test_cancel_keeps_what_is_finished(home, tmp_path):
-    steps = Steps(tmp_path / "slow", tests=200, seconds=0.1)
+    steps = Steps(tmp_path / "slow", tests=2000, seconds=0.1)  # longer than any cancel takes
     run = home.launch(matrix(tmp_path / "m.yaml", steps.folder))
     eventually(lambda: home.tests_stored(run) > 2)
     home.seatrial("cancel", run)
