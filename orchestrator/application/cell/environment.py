@@ -167,7 +167,8 @@ class ExpectedShipments:
         environment = spec.manifest.environment(plan.environment)
         if environment is None or not (environment.pip or spec.matrix.subject.source != "payload"):
             return shipment
-        interpreter, machine = self._interpreter(plan, image)
+        seen = self._seen(plan)
+        interpreter, machine = seen or self._assumed(plan, image)
         shipment = replace(
             shipment, packages=environment.pip, has_index=environment.index, machine=machine
         )
@@ -176,8 +177,11 @@ class ExpectedShipments:
         try:
             found = wheels.sizes(interpreter, environment, subject=spec.matrix.subject, wheel=wheel)
         except WheelsError as error:
-            refusal = "" if environment.index else f"{error}; calculated for {machine}"
-            return replace(shipment, refusal=refusal)
+            if environment.index:
+                return shipment
+            if seen is None:  # an image may have what no index can send
+                return replace(shipment, unknown=dict.fromkeys(environment.pip, str(error)))
+            return replace(shipment, refusal=f"{error}; calculated for {machine}")
         is_without = is_rented and has_no_nvidia(plan.platform)
         return replace(
             shipment,
@@ -188,16 +192,20 @@ class ExpectedShipments:
             or _over_limit(shipment, found, spec),
         )
 
-    def _interpreter(self, plan: CellPlan, image: str) -> tuple[Interpreter, str]:
-        """Return the interpreter that a cell will probably have, with its description."""
+    def _seen(self, plan: CellPlan) -> tuple[Interpreter, str] | None:
+        """Return the interpreter of the newest such machine, with its description."""
         platform, manifest = platform_document(plan.platform), self._spec.manifest
         for one in self._prepared:
             known = one.ingredients
             alike = (known.platform, known.environment, known.product)
             if alike == (platform, plan.environment, manifest.name):
                 return one.interpreter, f"{one.interpreter.platform}, as its last machine had"
+        return None
+
+    def _assumed(self, plan: CellPlan, image: str) -> tuple[Interpreter, str]:
+        """Return an interpreter for a machine that nobody has seen, with its description."""
         torch = torch_build(plan.id, image, ()).torch
-        interpreter = self._ports.wheels.assume(manifest, plan.environment, torch=torch)
+        interpreter = self._ports.wheels.assume(self._spec.manifest, plan.environment, torch=torch)
         has = ", ".join(f"{name} {version}" for name, version in interpreter.packages.items())
         return interpreter, f"{interpreter.platform} with {has or 'no packages'}, which is assumed"
 
