@@ -60,7 +60,7 @@ class _Counts:
         return count.used >= self.limit
 
     def headers(self, count: _Count, at: datetime) -> dict[str, str]:
-        """Return what a client is told of its limit (draft-ietf-httpapi-ratelimit-headers)."""
+        """Return the headers that state a client's limit (draft-ietf-httpapi-ratelimit-headers)."""
         left = max(self.limit - count.used, 0)
         return {
             "RateLimit-Policy": f'"{self.name}";q={self.limit};w={WINDOW_S}',

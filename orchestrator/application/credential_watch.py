@@ -17,13 +17,13 @@ class TooManyRequestsError(Exception):
 
 
 class CredentialWatch(Protocol):
-    """Is told of the checks of a request's credentials, also from worker threads."""
+    """Counts the checks of a request's credentials; called from worker threads, too."""
 
     def begins(self, secret: str) -> None:
-        """A secret is about to be checked. Raises TooManyRequestsError."""
+        """Count a secret before it is checked. Raises TooManyRequestsError."""
 
     def ends(self, secret: str, *, is_accepted: bool) -> None:
-        """A secret was checked, or has just been made."""
+        """Record whether a secret that was checked, or just made, is accepted."""
 
 
 _WATCH: ContextVar[CredentialWatch | None] = ContextVar("watch", default=None)

@@ -377,7 +377,7 @@ def _present(session: Session, gate: str) -> Row[GatePolicyRow, PolicyRow] | Non
 def keep_policy(session: Session, policy: StoredPolicy) -> StoredPolicy:
     """Store a policy as `GateStore.put_policy` does, in the caller's transaction."""
     present = _present(session, policy.gate)
-    # Whoever comes second in the same instant finds its number taken, and takes the next.
+    # Of two concurrent transactions the second finds the number taken, and uses the next one.
     while present is None or present[0].digest != policy.digest:
         if present is not None:
             policy.refuse_other_product(_policy(*present), name=f"gate {policy.gate}")

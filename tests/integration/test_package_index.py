@@ -24,6 +24,7 @@ from orchestrator.domain.manifest import Environment
 from tests.integration.test_git_subjects import listener
 from tests.integration.test_wheels import NONE, Frozen, target
 
+PAGE = "/simple/top/"
 TOP = Environment(pip=("top",))
 WHEEL = "top-1-py3-none-any.whl"
 
@@ -114,7 +115,7 @@ def test_an_index_is_asked_for_sizes_and_needs_and_for_no_wheel(
     wheel = {"url": "/files/top-1-py3-none-any.whl", "filename": "top-1-py3-none-any.whl"}
     newer = {"url": "/files/top-2.whl", "filename": "top-2-py3-none-any.whl"}
     told = {"size": 1_000_000, "core-metadata": True, "requires-python": ">=3.9"}
-    index.answers["/simple/top/"] = in_json(
+    index.answers[PAGE] = in_json(
         wheel | told,
         newer | told | {"requires-python": ">=3.12"},
         newer | told | {"yanked": "broken"},
@@ -138,7 +139,7 @@ def test_a_size_that_nobody_states_is_unknown_and_never_nothing(
     house: Wheelhouse, index: Index, clock: Frozen
 ) -> None:
     page = '<a href="/files/top-1-py3-none-any.whl">top</a>'
-    index.answers["/simple/top/"] = "text/html", page.encode()
+    index.answers[PAGE] = "text/html", page.encode()
     index.answers["/files/top-1-py3-none-any.whl"] = "unsized", b""
     asked = Environment(pip=("top",))
     found = house.sizes(target(), asked, subject=NONE)
@@ -188,7 +189,7 @@ def test_an_indexs_credentials_are_sent_to_its_server_and_shown_nowhere(
     monkeypatch.setenv("PIP_INDEX_URL", f"http://me%40x:S3CRET%2F1@{there}")
     index.authorization = "Basic " + base64.b64encode(b"me@x:S3CRET/1").decode()
     page = "text/html", f'<a href="/files/{WHEEL}">top</a>'.encode()
-    index.answers["/simple/top/"] = ("moved", b"/moved/top/") if is_moved else page
+    index.answers[PAGE] = ("moved", b"/moved/top/") if is_moved else page
     index.answers["/moved/top/"] = page
     index.answers[f"/files/{WHEEL}"] = "application/zip", b"x" * 70
     found = house.sizes(target(), TOP, subject=NONE)
@@ -207,7 +208,7 @@ def test_credentials_are_not_sent_on_to_another_server(
     monkeypatch.setenv("PIP_INDEX_URL", f"http://me:S3CRET@{there}/simple")
     with started() as other:
         other.authorization = split_credentials("http://me:S3CRET@a")[1]
-        index.answers["/simple/top/"] = "moved", f"http://127.0.0.1:{other.server_port}/x".encode()
+        index.answers[PAGE] = "moved", f"http://127.0.0.1:{other.server_port}/x".encode()
         found = house.sizes(target(), TOP, subject=NONE)
     assert other.asked == ["GET /x"]
     assert "HTTP Error 401" in found.unknown["top"]
@@ -225,11 +226,11 @@ def test_a_redirect_to_no_server_is_not_followed_and_not_shown(
     house: Wheelhouse, index: Index, location: str, why: str
 ) -> None:
     with listener() as (port, heard):
-        index.answers["/simple/top/"] = "moved", location.format(port=port).encode()
+        index.answers[PAGE] = "moved", location.format(port=port).encode()
         found = house.sizes(target(), TOP, subject=NONE)
     assert heard == []
-    there = f"http://127.0.0.1:{index.server_port}/simple/top/"
-    assert found.unknown == {"top": f"{there}: {why}"}
+    page = f"http://127.0.0.1:{index.server_port}{PAGE}"
+    assert found.unknown == {"top": f"{page}: {why}"}
 
 
 @pytest.mark.parametrize("outward", [anywhere, guarded])
@@ -254,7 +255,7 @@ def test_a_wheel_that_needs_one_at_no_valid_address_is_refused(
     house: Wheelhouse, index: Index
 ) -> None:
     offer = {"filename": WHEEL, "url": f"/files/{WHEEL}", "size": 1, "core-metadata": True}
-    index.answers["/simple/top/"] = in_json(offer)
+    index.answers[PAGE] = in_json(offer)
     needs = b"Name: top\nVersion: 1\nRequires-Dist: evil @ https://[x/evil-1-py3-none-any.whl\n"
     index.answers[f"/files/{WHEEL}.metadata"] = "text/plain", needs
     with pytest.raises(WheelsError, match=r"top 1 needs what is not fetched: .*no valid address"):
@@ -298,7 +299,7 @@ def test_the_port_of_a_scheme_is_no_part_of_a_servers_name(url: str, expected: s
 def test_an_answer_that_is_no_page_leaves_sizes_unknown(
     house: Wheelhouse, index: Index, kind: str, body: bytes, why: str
 ) -> None:
-    index.answers["/simple/top/"] = in_json()[0] if kind == "json" else kind, body
+    index.answers[PAGE] = in_json()[0] if kind == "json" else kind, body
     found = house.sizes(target(), TOP, subject=NONE)
     assert (found.packages, list(found.unknown)) == ({}, ["top"])
     assert why in found.unknown["top"]

@@ -385,7 +385,7 @@ class SizeResolver(DependencyResolver):
         self._failures: list[str] = []
         self._credentials: dict[str, str] = {}
         self.sizes: dict[NormalizedName, int | None] = {}
-        """Bytes of each wheel that was not given; None if nobody states them."""
+        """Size in bytes of each wheel that was not given; None if no page states it."""
         self.unknown: dict[NormalizedName, str] = {}
         """Distributions of which the size or the needs are unknown, with the reason."""
 

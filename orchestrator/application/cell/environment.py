@@ -193,7 +193,7 @@ class ExpectedShipments:
         )
 
     def _seen(self, plan: CellPlan) -> tuple[Interpreter, str] | None:
-        """Return the interpreter of the newest such machine, with its description."""
+        """Return the interpreter of the platform's newest machine, with its description."""
         platform, manifest = platform_document(plan.platform), self._spec.manifest
         for one in self._prepared:
             known = one.ingredients
@@ -203,7 +203,7 @@ class ExpectedShipments:
         return None
 
     def _assumed(self, plan: CellPlan, image: str) -> tuple[Interpreter, str]:
-        """Return an interpreter for a machine that nobody has seen, with its description."""
+        """Assume an interpreter for a platform without an earlier machine; with its description."""
         torch = torch_build(plan.id, image, ()).torch
         interpreter = self._ports.wheels.assume(self._spec.manifest, plan.environment, torch=torch)
         has = ", ".join(f"{name} {version}" for name, version in interpreter.packages.items())

@@ -54,7 +54,7 @@ class WheelSizes:
     size_bytes: int
     """Of those whose size is known."""
     unknown: Mapping[str, str]
-    """Distributions whose size or needs nobody states, with the reason."""
+    """Distributions whose size or requirements no index states, with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Wheels(Protocol):
         ...
 
     def assume(self, manifest: Manifest, environment: str, *, torch: str) -> Interpreter:
-        """Return the interpreter of a machine that nobody has seen yet.
+        """Return the expected interpreter of a platform without an earlier machine.
 
         It is of the version that the environment names, else of the controller's, with what the
         payload requires of it and the image's torch (empty: it has none).

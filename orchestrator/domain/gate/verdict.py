@@ -142,7 +142,7 @@ class Verdict:
 
 
 def reasons_of(decision: str, summary: str) -> str:
-    """Return the summary of a verdict without its decision, to stand beside it."""
+    """Return the reasons in a verdict's summary: the summary without the decision."""
     rest = summary.removeprefix(f"{decision}: ")
     return rest[:1].upper() + rest[1:]
 
