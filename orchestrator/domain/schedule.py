@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from orchestrator.domain.commit import branch_fault, url_fault
-from orchestrator.domain.limits import Word
+from orchestrator.domain.field_limits import Word
 
 ON_TIME = timedelta(minutes=5)
 """A firing claimed this soon after it was due is not a catch-up."""
