@@ -41,7 +41,7 @@ from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.failure_signature import FailureGroup
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.run_record import RunRecord, note_of_run
-from orchestrator.domain.units import elapsed, price, sentence, usd
+from orchestrator.domain.units import price, sentence, usd
 from orchestrator.store.cell_results import Depth
 from orchestrator.store.runs import RunsAsked
 
