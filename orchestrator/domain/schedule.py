@@ -196,6 +196,11 @@ class Firing:
     """Whether a later firing requested its end."""
 
     @property
+    def term(self) -> str:
+        """The code of its outcome's term; while it is unfinished, of its state's."""
+        return f"firing:{SKIPPED}" if self.outcome == SKIPPED else self.outcome or self.state
+
+    @property
     def key(self) -> str:
         """Idempotency key of the firing's launch, verdict and announcements."""
         return f"schedule:{self.schedule}:{self.due_at:%Y-%m-%dT%H:%M:%SZ}"
