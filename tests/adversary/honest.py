@@ -284,6 +284,7 @@ SHAPES = (
         jobs=demo(
             "demo",
             "import mylib\nprint('0 failed, 3 passed')\n"
+            "print('0 of 3 tests failed\\nall checks passed: True\\nits range:\\n1..3')\n"
             "print('a failed retry was repeated: [PASS] net')\n"
             "print('Results: 8/8 demos passed')",
         ),

@@ -141,6 +141,27 @@ LIES = (
         "a demo drops the result of pytest.main, which says nothing",
         "import pytest\npytest.main(['t', '-p', 'no:terminal'])\nprint('done')",
     ),
+    *(
+        _says(f"a demo whose output is {what}", f"print({said!r})")
+        for what, said in (
+            (
+                "that of tox",
+                "  py311: FAIL code 1 (0.1 seconds)",
+            ),
+            ("that of nox", "nox > Session tests failed."),
+            ("a sum of meson", "Ok:                 2\nFail:               1"),
+            ("that of Boost", '*** 1 failure is detected in the test module "double"'),
+            ("a plan of TAP with a result too few", "1..2\nok 1 - triple"),
+            ("that of a shell that lost a process", "Segmentation fault (core dumped)"),
+            ("a share that failed", "1 of 3 tests failed"),
+            ("a False", "all checks passed: False"),
+        )
+    ),
+    _says(
+        "a demo's last check is at its exit, after its exit code",
+        "import atexit\n@atexit.register\ndef check(): assert mylib.double(2) == 4\n"
+        "print('done', flush=True)",
+    ),
     _says("a failed check and status 0", f"{_EVENTS}say(check='double', outcome='failed')"),
     _says(
         "a check that passes outside its tolerance",

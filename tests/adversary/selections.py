@@ -95,6 +95,11 @@ _PASSED_OVER: Mapping[str, tuple[dict[str, str], str]] = {
 }
 """By the lie's name: its files beside honest ones, and the line that shows it."""
 
+_IN_THREAD = (
+    "def check(): assert mylib.double(2) == 4\ndef test_double():\n"
+    "    thread = threading.Thread(target=check)\n    thread.start()\n    thread.join()"
+)
+
 LIES = (
     *(
         Lie(
@@ -204,6 +209,36 @@ LIES = (
             only=True,
             after_green=True,
         ),
+    ),
+    *(
+        Lie(
+            f"a test that asserts nothing, and {line}",
+            one_run(
+                {
+                    "t/test_double.py": f"import mylib, threading\n{body}\n",
+                    "pytest.ini": f"[pytest]\n{line}\n",
+                }
+            ),
+            inherent="text",
+            shows=shows,
+        )
+        for line, shows, body in (
+            (
+                "filterwarnings = ignore",
+                "returned a value",
+                "def test_double(): return mylib.double(2) == 4",
+            ),
+            (
+                "addopts = -p no:warnings",
+                "asserts a tuple",
+                "def test_double(): assert (mylib.double(2) == 4, 'doubled')",
+            ),
+            (
+                "addopts = -p no:threadexception",
+                "left an exception in a thread",
+                _IN_THREAD,
+            ),
+        )
     ),
     Lie("--collect-only in pytest.ini", one_run(_ini("addopts = --collect-only"))),
     *(

@@ -9,12 +9,13 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from orchestrator.adapters.result_parsers.demo_output import MARK, RESULTS
-from orchestrator.adapters.result_parsers.text_lines import LINE_LIMIT, text_lines
+from orchestrator.adapters.result_parsers.text_lines import FAILED_TOOL, LINE_LIMIT, text_lines
 from orchestrator.application.ports.result_parsers import HEAD_BYTES, Artifact
 
 _WORDS = (
     *(b"fail", b"error", b"skip", b"pass", b"succe", b"ok", b"total", b"test", b"check"),
     *(b"exception in thread", b"exception was never retrieved", b"process "),
+    *(b"(core dumped)", b"1.."),
 )
 _TAIL_BYTES = 16 << 10
 """The end of the output, in which a traceback is looked for."""
@@ -48,7 +49,9 @@ def _last_exception(tail: str) -> str:
     A traceback that other output follows may be of an exception that was handled.
     """
     found = _TRACEBACK.search(_ESCAPES.sub("", tail))
-    if found is None or (found["before"] or "").startswith("Exception ignored in"):
+    before = (found["before"] or "") if found is not None else ""
+    is_ignored = before.startswith("Exception ignored") and "atexit callback" not in before
+    if found is None or is_ignored:
         return ""
     return found["error"][:_QUOTED]
 
@@ -86,7 +89,7 @@ _WORD = (
     r"|pending|tests?(?: run| cases)?|assertions|examples?"
     r"|xfailed|xpassed|deselected|warnings?|rerun|subtests passed)"
 )
-_TERM = rf"(?:\d{{1,7}}\s{_WORD}|{_WORD}\s?[:=|]\s{{0,9}}\d{{1,7}})"
+_TERM = rf"(?:\d{{1,7}}\s{_WORD}|{_WORD}\s?[:=|]\s{{0,24}}\d{{1,7}})"
 _FIGURE = (
     r"(?!\W{0,8}(?:accuracy|recall|precision|score|coverage|top[- ]?\d|wer|cer|retries"
     r"|humaneval)\b)"
@@ -102,7 +105,7 @@ _COUNTS = re.compile(
 """``1 failed, 2 passed in 0.12s``, ``Passed: 3, Failed: 2``, ``Tests: 1 failed, 3 total``."""
 _COUNT = re.compile(
     rf"(?P<first>\d{{1,7}})\s(?P<word>{_WORD})\b"
-    rf"|(?P<label>{_WORD})\s?[:=|]\s{{0,9}}(?P<last>\d{{1,7}})",
+    rf"|(?P<label>{_WORD})\s?[:=|]\s{{0,24}}(?P<last>\d{{1,7}})",
     re.IGNORECASE,
 )
 _NUMBER = r"\d{1,3}(?:,\d{3}){1,2}|\d{1,7}"
@@ -123,6 +126,7 @@ _STAMP = re.compile(
     r"(?:\[?(?:DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|CRITICAL)\]?\s{0,4}[-:|]?\s{1,4})?"
 )
 """Prefix of lines that the logging module wrote."""
+_TESTS = r"(?:tests?|checks?|demos?|examples?|cases?|assertions?|scenarios?|suites?|specs?)"
 _RUNNERS = re.compile(
     r"FAILED\s\((?:failures|errors|unexpected successes)="  # unittest
     r"|(?:FAILED|ERROR)\s[^\s:]{1,200}\.py::"  # pytest's short summary
@@ -140,9 +144,23 @@ _RUNNERS = re.compile(
     r"|Task\sexception\swas\snever\sretrieved"  # asyncio
     r"|(?i:results?|summary|total)\s?:\s{0,8}[1-9]\d{0,6}\s?/\s?\d{1,7}\s(?:[\w-]{1,30}\s){0,2}"
     r"failed\b"
+    r"|Failed\sTests\s\([1-9]\d{0,6}\):"  # lit
+    r"|\*{3}\s[1-9]\d{0,6}\sfailures?\s(?:is|are)\sdetected\s"  # Boost.Test
+    r"|Executed\s\d{1,7}\sof\s\d{1,7}\s.{0,40}\([1-9]\d{0,6}\sFAILED\)"  # Karma
+    r"|(?:\S{1,200}:\sline\s\d{1,6}:\s{1,4}\d{1,9}\s)?(?:Segmentation\sfault|Aborted|Bus\serror"
+    r"|Illegal\sinstruction|Floating\spoint\sexception)\s{1,20}\(core\sdumped\)"
+    rf"|(?i:[1-9]\d{{0,6}}\s(?:out\s)?of\s\d{{1,7}}\s{_TESTS}\s(?:have\s)?failed)\W{{0,8}}$"
+    rf"|(?i:all\s(?:[\w-]{{1,30}}\s){{0,2}}{_TESTS}\s(?:have\s)?(?:passed|succeeded|ok)"
+    r"\s?[:=]\s{0,4}(?:false|no))\W{0,8}$"
+    r"|(?i:result|status|overall|verdict)\s?[:=]\s{0,4}(?:FAIL|FAILED|FAILURE)\s\("
+    rf"|{FAILED_TOOL}"
     r"|(?!.{0,80}(?i:expect)).{0,80}(?:[:=]|\.{2,}|(?i:tests?|build|result))\s{0,9}"
     r"(?:FAIL|FAILED|FAILURE)[!.]?\W{0,8}$"  # Result = FAIL, ** TEST FAILED **, converges ... FAIL
 )
+
+_PLAN = re.compile(r"1\.\.(\d{1,7})\s{0,4}(?:#.*)?$")
+_RESULT = re.compile(r"(?:not\s)?ok(?:\s\d{1,7})?(?:\s-\s|\s{0,4}$|\s[^\d\W]|\s#)")
+"""A plan and a result of TAP."""
 
 
 def _whole(text: str) -> int:
@@ -171,6 +189,10 @@ class _Read:
     """The worst ``Results:`` line."""
     share: _Sum = field(default_factory=_Sum)
     """The last line such as ``7/8 tests passed``: earlier ones may have reported progress."""
+    plan: _Sum = field(default_factory=lambda: _Sum(short=0))
+    """The plans of TAP, less the results; the line is that of the last plan."""
+    reported: bool = False
+    """A result of TAP was there."""
     section: dict[str, tuple[int, str]] = field(default_factory=dict)
     """By word, the number in a line that counts only that word, with the line.
 
@@ -189,8 +211,16 @@ class _Read:
             self.share = _Sum(line, _whole(share["total"]) - _whole(share["passed"]))
         elif counts := _COUNTS.match(line):
             self._take_counts(counts, line)
-        elif not self.failure and _RUNNERS.match(line):
-            self.failure = line
+        elif _RUNNERS.match(line):
+            self.failure = self.failure or line
+        else:
+            self._take_tap(line)
+
+    def _take_tap(self, line: str) -> None:
+        if plan := _PLAN.match(line):
+            self.plan = _Sum(line, self.plan.short + int(plan[1]))
+        elif _RESULT.match(line):
+            self.plan.short, self.reported = self.plan.short - 1, True
 
     def _take_mark(self, word: str, line: str) -> None:
         if word.startswith("FAIL"):
@@ -239,4 +269,6 @@ def failure_line(lines: Iterable[str]) -> str:
     for summed in (read.results, read.share):
         if summed.short > read.skipped:
             return summed.line.strip()[:_QUOTED]
+    if read.reported and read.plan.line and read.plan.short > 0:
+        return read.plan.line.strip()[:_QUOTED]
     return (read.error if read.results.line else "").strip()[:_QUOTED]

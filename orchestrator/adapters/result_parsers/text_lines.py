@@ -30,12 +30,28 @@ _FAILURE_WORD = re.compile(r"^\s{0,12}error\s?[:!]\s{0,4}(?![-+]?[\d.])\S", re.I
 _DOCUMENTS = (".md", ".html", ".htm", ".xml", ".json", ".jsonl", ".yaml", ".yml", ".csv", ".rst")
 
 
+FAILED_TOOL = (
+    r"\s{0,8}[^\s:]{1,80}: FAIL(?: \S)? (?:code [1-9]|in [\d.]{1,9} seconds)"  # tox
+    r"|\s{0,8}evaluation failed :\("
+    r"|ERROR:\s{1,4}(?:InvocationError for command |[^\s:]{1,80}: commands failed$)"  # tox 3
+    r"|nox > (?:Session .{1,200} failed\b|\* [^\s:]{1,200}: failed$)"
+)
+"""Lines in which a program that starts test runners says that one failed."""
+_EXIT_CODE = r"(?:[1-9]\d?|1[01]\d|12[0-7]|139)\s{0,4}$"
+"""At a line's end. Those of services that were stopped, as 137 and 143, are none."""
 _FAILED_STEP = re.compile(
     r"(?:\d{4}-\d\d-\d\dT[\d:.]{8,18}Z? ?)?(?P<said>"
     r"g?make(?:\[\d{1,3}\])?: \*{3} "
     r"|##\[error\]|::error(?: [^:\n]{0,500})?::"  # GitHub's
     r"|(?:Error: )?Process completed with exit code [1-9]"
     r"|ERROR: Job failed"  # GitLab's
+    r"|Finished: (?:FAILURE|UNSTABLE|ABORTED)$"  # Jenkins
+    r"|(?:ERROR: )?script returned exit code [1-9]"
+    r"|(?:Exited with code )?exit status [1-9]\d{0,2}$"  # go, CircleCI
+    r"|Exited with code [1-9]\d{0,2}$"
+    r"|The command \".{1,400}\" exited with [1-9]"  # Travis
+    rf"|[\w.-]{{1,100}} exited with code {_EXIT_CODE}"  # docker compose
+    rf"|{FAILED_TOOL}"
     r"|(?:FAIL|ERROR:?) Required test coverage of \S{1,20} not reached"
     r"|(?:ERROR: )?Coverage failure: total of "
     r"|(?:ERROR: )?Coverage for \w{1,20} \(\S{1,20}\) does not meet "  # nyc

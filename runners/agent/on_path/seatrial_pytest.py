@@ -10,6 +10,7 @@ PYTEST_DONT_REWRITE: it is loaded before anything of the payload (``seatrial_sta
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import hashlib
@@ -19,9 +20,11 @@ import math
 import os
 import re
 import sys
+import threading
 import time
+import warnings
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, Generator, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, FrozenSet, Generator, List, Optional, Tuple, Union
 
 import pytest
 import seatrial_captured
@@ -49,21 +52,22 @@ _SECTIONS = 50
 _PROPERTIES = 200
 _NAME_CHARS = 4_000
 _STRICT = "[XPASS(strict)]"
+_IN_THREAD = "left an exception in a thread"
+_UNRAISABLE = "left a failed assertion where it cannot be raised"
 _IDLE = {
     "PytestReturnNotNoneWarning": "returned a value, which asserts nothing",
-    "PytestUnhandledThreadExceptionWarning": "left an exception in a thread",
-    "PytestCollectionWarning": "has a test class that pytest cannot collect",
+    "PytestUnhandledThreadExceptionWarning": _IN_THREAD,
+    "PytestCollectionWarning": "has a test that pytest cannot collect",
 }
 """Notes on tests that passed, by the class of pytest's warning."""
 _IDLE_TEXTS = (
-    (
-        re.compile(r"^coroutine .{1,500} was never awaited"),
-        "has a coroutine that was never awaited",
-    ),
     (re.compile("^assertion is always true"), "asserts a tuple, which is always true"),
     (re.compile("^yield tests were removed"), "has a yield test, which pytest does not run"),
+    (re.compile("^AssertionError", re.MULTILINE), _UNRAISABLE),
 )
 """The same by the warning's text, which says more than its class."""
+_NOT_COLLECTED = re.compile(r"^cannot collect (?:test class )?'(\w+)' because (it [^(.]+)")
+_NOWHERE = "outside of all tests"
 _SHOWN = 50
 _ARGUMENTS: List[str] = []
 _LOST = "???"
@@ -104,6 +108,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if worker is None:
         config.pluginmanager.register(Recorder(records, config, collector), "seatrial-recorder")
         config.pluginmanager.register(Workers(records.write), "seatrial-workers")
+    # Registered last, it is called first: before the record of the session's end.
+    config.pluginmanager.register(IdleTests(records, config), "seatrial-idle")
 
 
 class RecordPipe:
@@ -242,6 +248,98 @@ class Retries:
             self._failed = not issubclass(outcome.excinfo[0], pytest.skip.Exception)
 
 
+class IdleTests:
+    """Records tests that assert nothing or are not collected, as they are noticed.
+
+    pytest's warnings are noticed when they are made, and exceptions by Python's own hooks where
+    pytest's plugins are off: the payload's filters and options hide neither.
+    """
+
+    noticed: Dict[Tuple[str, str], None] = {}  # noqa: RUF012 - of the process, like what it watches
+    test = ""
+    """Node id of the running test."""
+
+    def __init__(self, records: RecordPipe, config: pytest.Config) -> None:
+        self._records = records
+        if not config.pluginmanager.hasplugin("threadexception"):
+            threading.excepthook = _watched(threading.excepthook, BaseException, _IN_THREAD)
+        if not config.pluginmanager.hasplugin("unraisableexception"):
+            sys.unraisablehook = _watched(sys.unraisablehook, AssertionError, _UNRAISABLE)
+
+    @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, None]:
+        """A test begins and ends."""
+        IdleTests.test = item.nodeid
+        yield
+        IdleTests.test = ""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Record what was noticed."""
+        if self.noticed:
+            rows = [(said, name(place)) for said, place in list(self.noticed)[:_SHOWN]]
+            self._records.write({"record": "hooks", "hooks": rows})
+
+    @classmethod
+    def see_warning(cls, warning: Warning, frame: Any) -> None:  # noqa: ANN401 - of `sys`
+        """Note one of pytest's warnings, made in this frame.
+
+        One of another session in this process, as a plugin's tests have, is none of ours.
+        """
+        text, values = str(warning), frame.f_locals
+        by_text = (note for pattern, note in _IDLE_TEXTS if pattern.search(text))
+        said = next(by_text, None) or _IDLE.get(type(warning).__name__)
+        if not said or str(frame.f_globals.get("__name__")).startswith("xdist."):
+            return
+        owner = next(filter(None, map(values.get, ("pyfuncitem", "collector", "self"))), None)
+        config = getattr(owner, "config", None) or values.get("config")
+        manager = getattr(config, "pluginmanager", None)
+        if manager is not None and not manager.hasplugin("seatrial_pytest"):
+            return
+        file = getattr(owner, "module_path", None) or frame.f_code.co_filename
+        place = str(getattr(owner, "nodeid", "") or cls.test)
+        place = place or seatrial_origins.below_payload(str(file))
+        found = _NOT_COLLECTED.match(text)
+        if found:
+            said = f"is not collected, because {found.group(2).strip()}"
+            place = place if place.endswith(f"::{found.group(1)}") else f"{place}::{found.group(1)}"
+        cls.noticed[said, place] = None
+
+
+_plain_init, _plain_unawaited = pytest.PytestWarning.__init__, warnings._warn_unawaited_coroutine  # type: ignore[attr-defined]  # noqa: SLF001
+
+
+def _init_warning(self: Warning, *arguments: object) -> None:
+    _plain_init(self, *arguments)
+    with contextlib.suppress(Exception):  # whatever the payload's own objects do when asked
+        IdleTests.see_warning(self, sys._getframe(1))  # noqa: SLF001
+
+
+def _warn_unawaited(coroutine: Any) -> None:  # noqa: ANN401
+    """Warn as Python does: the warning's place is that of the caller."""
+    IdleTests.noticed["has a coroutine that was never awaited", IdleTests.test or _NOWHERE] = None
+    if coroutine.cr_origin is not None:
+        _plain_unawaited(coroutine)
+        return
+    text = f"coroutine '{coroutine.__qualname__}' was never awaited"
+    warnings.warn(text, category=RuntimeWarning, stacklevel=2, source=coroutine)
+
+
+def _watched(before: Callable[[Any], Any], kind: type, said: str) -> Callable[[Any], Any]:
+    """Return a hook for exceptions of threads, or unraisable ones, that notes them."""
+
+    def watched(raised: Any) -> None:  # noqa: ANN401
+        if issubclass(raised.exc_type, kind) and raised.exc_type is not SystemExit:
+            IdleTests.noticed[said, IdleTests.test or _NOWHERE] = None
+        before(raised)
+
+    return watched
+
+
+pytest.PytestWarning.__init__ = _init_warning  # type: ignore[method-assign,assignment]
+warnings._warn_unawaited_coroutine = _warn_unawaited  # type: ignore[attr-defined]  # noqa: SLF001
+
+
 class Recorder:
     """Records starts, reports and the end of the session."""
 
@@ -249,18 +347,6 @@ class Recorder:
         self._records = records
         self._config = config
         self._collector = collector
-        self._warned: Dict[Tuple[str, str], None] = {}
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_warning_recorded(self, warning_message: Any, nodeid: str) -> None:  # noqa: ANN401 - of `warnings`
-        """Keep warnings that a test asserts nothing, or was not collected."""
-        kind, text = warning_message.category.__name__, str(warning_message.message)
-        by_text = (note for pattern, note in _IDLE_TEXTS if pattern.search(text))
-        said = next(by_text, None) or _IDLE.get(kind)
-        if said:
-            file = seatrial_origins.below_payload(str(warning_message.filename))
-            place = nodeid if "::" in nodeid else file
-            self._warned[said, name(place)] = None
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -307,8 +393,6 @@ class Recorder:
         if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and self._collector.all_done:
             # There were tests; all of them have their results from before.
             session.exitstatus = exitstatus = pytest.ExitCode.OK
-        if self._warned:
-            self._records.write({"record": "hooks", "hooks": list(self._warned)[:_SHOWN]})
         self._records.write({"record": "session_finish", "exitstatus": int(exitstatus)})
 
     def _leave(self) -> None:

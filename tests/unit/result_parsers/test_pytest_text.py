@@ -69,6 +69,15 @@ STAMP = "2026-03-01T10:00:00.1234567Z "
         "ERROR: Job failed: exit code 1",
         "FAIL Required test coverage of 80% not reached. Total coverage: 50.00%",
         "ERROR: Coverage failure: total of 50 is less than fail-under=80",
+        "Finished: FAILURE",
+        "ERROR: script returned exit code 1",
+        "test-1 exited with code 1",
+        "exit status 1",
+        "Exited with code exit status 1",
+        'The command "pytest" exited with 1.',
+        "py311: FAIL code 1 (0.10 seconds)",
+        "evaluation failed :( (0.15 seconds)",
+        "nox > Session tests failed.",
     ],
 )
 def test_a_step_that_failed_below_a_green_session_is_no_good_end(tmp_path, line):
@@ -99,6 +108,13 @@ def test_a_step_that_failed_between_two_green_sessions_is_no_good_end(tmp_path):
         "Process completed with exit code 0.",
         "Required test coverage of 80% reached. Total coverage: 90.00%",
         'echo "::error::nothing"',
+        "Finished: SUCCESS",
+        "test-1 exited with code 0",
+        "db-1 exited with code 137",
+        "exit status 0",
+        'The command "pytest" exited with 0.',
+        "nox > Session tests was successful.",
+        "the worker exited with code 1 and was started again",
     ],
 )
 def test_words_of_failures_that_are_none_are_no_alarm(tmp_path, line):
