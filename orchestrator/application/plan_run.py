@@ -28,7 +28,7 @@ from orchestrator.domain.machine import (
     NotOfferedError,
     ProviderError,
 )
-from orchestrator.domain.manifest import Manifest, StoredPayload
+from orchestrator.domain.manifest import Manifest, StoredPayload, dropped_exit_codes
 from orchestrator.domain.matrix import CellPlan, Matrix, jobs_left_out
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.prices import (
@@ -84,6 +84,7 @@ def plan_run(context: Context, order: LaunchOrder, *, with_hosts: bool = False) 
     warnings = (
         *budget_warnings(uses, plan.known_usd),
         *jobs_left_out(matrix, payload.manifest),
+        *dropped_exit_codes(payload.manifest),
         age,
         torch_warning(builds),
         *ends,

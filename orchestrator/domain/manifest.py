@@ -199,13 +199,40 @@ def _manifest_problems(manifest: Manifest) -> Iterator[Problem]:
         yield from _job_problems(job, ("job", index))
 
 
+_SHELLS = frozenset(("sh", "ash", "bash", "dash", "ksh", "zsh"))
+_DROPPING = (
+    (re.compile(r"\|\|\s*(?:true\b|:|exit 0\b|echo\b)"), None),
+    (re.compile(r"(?<!\|)\|(?!\|)"), re.compile(r"\bpipefail\b")),
+    (re.compile(r"(?<![&<>|])&(?![&>\d])"), re.compile(r"\bwait\b")),
+    (re.compile(r";\s*(?:echo|printf|true|:|exit 0)(?:\s[^;&|]*)?$"),
+     re.compile(r"(?:^|\s)-\w*e\w*\b")),
+)  # fmt: skip
+"""What makes a shell forget an exit code, and what keeps it; quotation marks are not read."""
+
+
+def dropped_exit_codes(manifest: Manifest) -> Iterator[str]:
+    """Yield a sentence for each job whose shell seems to forget the exit code of a program."""
+    for job in manifest.job:
+        shell = job.command[:1] and job.command[0].rpartition("/")[2] in _SHELLS
+        text = " ".join(job.command[1:]) if shell else ""
+        for drops, keeps in _DROPPING:
+            found = drops.search(text)
+            if found and not (keeps and keeps.search(text)):
+                yield (
+                    f"job {job.id} ends well whatever the program before `{found[0].strip()}` ends"
+                    " with: the shell drops its exit code"
+                )
+                break
+
+
 def _job_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem]:
     yield from _identifier_problems(job.id, (*path, "id"))
     if _ATTEMPT_FILE.fullmatch(metrics_artifact(job.id, OUTPUT)):
         message = f"{job.id!r} is taken: a file of each machine has the name of its output"
         yield Problem((*path, "id"), message)
     if bool(job.pytest) == bool(job.command):
-        yield Problem(path, f"job {job.id!r} needs either `pytest` or `command`")
+        which = "not both" if job.pytest else "with at least one word"
+        yield Problem(path, f"job {job.id!r} needs either `pytest` or `command`, {which}")
     elif job.kind == "suite" and not job.pytest:
         yield Problem(
             (*path, "kind"), f"suite {job.id!r} needs `pytest`; with `command` it is a demo"

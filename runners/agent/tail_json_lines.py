@@ -8,7 +8,7 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import List, Mapping, NoReturn, Optional, Tuple
+from typing import Dict, List, Mapping, NoReturn, Optional, Tuple
 
 _PIECE = 4 * 1024 * 1024
 _PIPE_BYTES = 1024 * 1024
@@ -100,12 +100,24 @@ class JsonLinesTail:
         if not raw.strip():
             return None
         try:
-            value = json.loads(raw.decode("utf-8"), parse_constant=_refuse)
+            value = json.loads(
+                raw.decode("utf-8"), parse_constant=_refuse, object_pairs_hook=_object
+            )
         except (ValueError, RecursionError) as error:
             return self._lines, None, f"not JSON: {error}"
         if not isinstance(value, dict):
             return self._lines, None, "not an object"
         return self._lines, value, ""
+
+
+def _object(pairs: List[Tuple[str, object]]) -> Dict[str, object]:
+    """Return the object; which of two values of a key is meant nobody can say."""
+    found: Dict[str, object] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the key {name!r:.80} is there twice")
+        found[name] = value
+    return found
 
 
 class PipeTail(JsonLinesTail):

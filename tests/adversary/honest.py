@@ -290,6 +290,16 @@ SHAPES = (
         ),
     ),
     Shape(
+        "a demo of a program that refuses its input",
+        jobs=demo(
+            "demo",
+            "import subprocess, sys, mylib\n"
+            "code = 'import mylib; raise ValueError(mylib.NAME)'\n"
+            "end = subprocess.run([sys.executable, '-c', code], capture_output=True)\n"
+            "assert end.returncode == 1 and b'ValueError: mylib' in end.stderr\nprint('refused')",
+        ),
+    ),
+    Shape(
         "a demo that heeds what pytest says",
         jobs=demo(
             "demo",

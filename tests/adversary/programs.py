@@ -162,6 +162,22 @@ LIES = (
         "import atexit\n@atexit.register\ndef check(): assert mylib.double(2) == 4\n"
         "print('done', flush=True)",
     ),
+    Lie(
+        "a demo starts its check as a program and ignores its status",
+        one_run(
+            {"check.py": "import mylib\nassert mylib.double(2) == 4\n"},
+            jobs=demo(
+                "demo",
+                "import subprocess, sys, mylib\n"
+                "subprocess.run([sys.executable, 'check.py'])\nprint('all stages done')",
+            ),
+        ),
+    ),
+    _says(
+        "a check whose outcome is there twice",
+        f"{_EVENTS}with open(os.environ['SEATRIAL_EVENTS'], 'a') as out:\n"
+        '    out.write(\'{"check": "double", "outcome": "failed", "outcome": "passed"}\\n\')',
+    ),
     _says("a failed check and status 0", f"{_EVENTS}say(check='double', outcome='failed')"),
     _says(
         "a check that passes outside its tolerance",

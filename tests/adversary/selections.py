@@ -240,6 +240,28 @@ LIES = (
             ),
         )
     ),
+    Lie(
+        "a test that is a fixture",
+        one_run(
+            {
+                "t/test_double.py": "import mylib, pytest\n@pytest.fixture\n"
+                "def test_double(): assert mylib.double(2) == 4\n"
+            }
+        ),
+        inherent="selection",
+        shows="is a fixture",
+    ),
+    Lie(
+        "a test that an import replaces",
+        one_run(
+            {
+                "t/helpers.py": "def test_double(): pass\n",
+                "t/test_double.py": f"{HONEST['t/test_double.py']}from helpers import *\n",
+            }
+        ),
+        inherent="selection",
+        shows="an import replaces it",
+    ),
     Lie("--collect-only in pytest.ini", one_run(_ini("addopts = --collect-only"))),
     *(
         Lie(f"{option} in pytest.ini", one_run(_ini(f"addopts = {option}")))

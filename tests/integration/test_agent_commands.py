@@ -294,6 +294,7 @@ def test_a_benchmark_whose_baseline_has_the_subject_from_the_payload_does_not_co
         ((), "exit(256)", "exit-code"),
         (("-O",), "assert False", "assertions"),
         ((), "pytest.main(['test_a.py', '-p', 'no:terminal'])", "pytest"),
+        ((), "import subprocess; subprocess.run([sys.executable, 'check.py'])", "assertion"),
     ],
 )
 def test_what_the_exit_code_of_an_arm_hides_is_a_failed_check(
@@ -305,6 +306,7 @@ def test_what_the_exit_code_of_an_arm_hides_is_a_failed_check(
         "seatrial_events.metric('m', [1.0], unit='ms', direction='lower')\n"
     )
     fails = {"bench.py": bench + code, "test_a.py": "def test_a(): assert False\n"}
+    fails["check.py"] = "import tool.part\nassert tool.part.answer == 41\n"
     new, old = (
         laid_out(tmp_path / name, fails if name == arm else {"bench.py": bench})
         for name in ("new", "old")

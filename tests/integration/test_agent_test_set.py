@@ -215,6 +215,18 @@ HARMLESS = {
     "BASELINE_UPDATE_TIME": "x",
     "SNAPSHOT_UPDATE_FILE": "/x",
     "UPDATE_GOLDENS_HERE": "n",
+    "SNAPSHOT_DIR": "/x",
+    "UPDATE_CHECK_URL": "https://host/x",
+    "ACCEPT_LANGUAGE": "de",
+    "RECORD_MODE": "none",
+    "RECORD_SNAPSHOTS": "none",
+    "SAVE_SNAPSHOTS": "1",
+    "CREATE_FIXTURES": "1",
+    "UPDATE": "1",
+    "ACCEPT": "*/*",
+    "GOLDEN": "tests/golden",
+    "INSTA_UPDATE": "new",
+    "TRYBUILD": "wip",
 }
 """Variables with which tests check their expectations."""
 
@@ -248,6 +260,28 @@ def test_expectations_are_not_written(start: Any, arguments: list[str], word: st
     told = {(problem["reason"], problem["what"]) for problem in said.problems}
     what = f"pytest runs with {word}, which writes expectations instead of checking them"
     assert told == {("wrong_pytest", what)}
+
+
+WRITING = {
+    "RECORD_SNAPSHOTS": "all",
+    "REGEN": "1",
+    "REBASELINE": "1",
+    "BLESS": "1",
+    "INSTA_UPDATE": "always",
+    "CREATE_BASELINES": "1",
+    "SAVE_REFERENCE": "yes",
+    "GOLDEN": "update",
+    "FIX_EXPECTED": "1",
+    "REFRESH_FIXTURES": "1",
+    "TRYBUILD": "overwrite",
+}
+
+
+def test_each_name_of_a_variable_that_writes_expectations_is_told(start: Any) -> None:
+    files = {"test_a.py": "def test_a(): pass\n", "writes.py": _variables(WRITING)}
+    said = start(files, "-p", "writes")
+    told = {problem["what"].split(",")[0].split(" ")[3] for problem in said.problems}
+    assert (said.code, told) == (76, set(WRITING))
 
 
 def test_expectations_that_are_checked_are_no_alarm(start: Any) -> None:

@@ -29,10 +29,7 @@ def report(given: Dict[str, str]) -> None:
     """
     import json  # noqa: PLC0415 - not before the job's own modules
 
-    tops = given["SEATRIAL_SUBJECT_TOPS"].split()
-    if "seatrial_pytest" in sys.modules or not (
-        {"*"} & set(tops) or sys.modules.keys() & set(tops)
-    ):
+    if "seatrial_pytest" in sys.modules or not _has_subject(given):
         return
     os.environ.update(given)
     home = given.get("SEATRIAL_SUBJECT_HOME")
@@ -61,6 +58,11 @@ def report(given: Dict[str, str]) -> None:
         file = os.open(given["SEATRIAL_MODULES"], os.O_WRONLY | os.O_APPEND)
         os.write(file, f"{line}\n".encode("ascii"))
         os.close(file)
+
+
+def _has_subject(given: Dict[str, str]) -> bool:
+    tops = set(given.get("SEATRIAL_SUBJECT_TOPS", "").split())
+    return bool({"*"} & tops or sys.modules.keys() & tops)
 
 
 _EXITED_WELL = (0, 5)
@@ -136,6 +138,23 @@ def _report_assertions() -> None:
             return
 
 
+def _report_failed_assertion() -> None:
+    """Report a failed assertion that ends this process, if another's exit code may hide it.
+
+    That of the command's own process, which leads the session, is its exit code. Other exceptions
+    of a process may be what its starter expects.
+    """
+    error = getattr(sys, "last_value", None)  # Python's own, also below a replaced excepthook
+    if (
+        isinstance(error, AssertionError)
+        and "_pytest" not in sys.modules
+        and os.getsid(0) != os.getpid()
+        and _has_subject(_GIVEN)
+    ):
+        said = f"AssertionError: {error}"[:500] if str(error) else "an AssertionError"
+        _fail("assertion", f"a process that the command started, with the subject, ended by {said}")
+
+
 class _PytestFinder:
     """Finds pytest, of which ``main`` then reports failures that its caller ignores."""
 
@@ -208,5 +227,6 @@ if vars(sys).setdefault("_seatrial_report", report) is report:  # Python reads a
         os._exit = _checked(os._exit, "os._exit")
         Quitter.__call__ = _checked_builtin(Quitter.__call__)  # type: ignore[method-assign]
         sys.meta_path.insert(0, _PytestFinder)
+        atexit.register(_report_failed_assertion)
         if sys.flags.optimize:
             atexit.register(_report_assertions)

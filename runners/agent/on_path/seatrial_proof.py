@@ -88,11 +88,15 @@ _COLLECTORS = ("python", "unittest", "doctest")
 """pytest's plugins that collect tests."""
 
 _VERBS = frozenset((
-    "accept", "bless", "generate", "overwrite", "regen", "regenerate", "rewrite", "update", "write",
+    "accept", "bless", "fix", "generate", "overwrite", "rebaseline", "record", "refresh", "regen",
+    "regenerate", "rewrite", "update", "write",
 ))  # fmt: skip
+_MAKERS = _VERBS | {"create", "save"}
+"""With nouns other than snapshots, which programs make of much else."""
+_SNAPSHOTS = frozenset(("snapshot", "snapshots"))
 _NOUNS = frozenset((
     "approvals", "approved", "baseline", "baselines", "expectation", "expectations", "expected",
-    "golden", "goldens", "reference", "references", "snapshot", "snapshots",
+    "golden", "goldens", "reference", "references", *_SNAPSHOTS,
 ))  # fmt: skip
 """Names with a word of each are options and variables with which tests write expectations."""
 _NOT = frozenset((
@@ -103,7 +107,11 @@ _PLACES = frozenset(("at", "dir", "directory", "file", "folder", "path", "time",
 _GIVEN = "."
 _ANY_VALUE = r"^(?!(?:0|f|false|n|no|none|never|off|check|compare|verify|disabled?|skip)$)"
 _FLAGS = r"\b(?:create|fix|trim|update)\b"
+_BY_VALUE = f"^(?:{'|'.join(sorted(_MAKERS))})$"
+"""Values that write, of a name that has nothing but such a noun: ``GOLDEN=update``."""
 _WRITING = {
+    **dict.fromkeys(("BLESS", "bless", "REBASELINE", "rebaseline", "REGEN", "regen"), _ANY_VALUE),
+    **dict.fromkeys(("REFRESH_FIXTURES", "REGEN_FIXTURES", "UPDATE_FIXTURES"), _ANY_VALUE),
     "accept": _ANY_VALUE,
     "approvaltests_custom_reporter": _GIVEN,
     "arraydiff_generate_path": _GIVEN,
@@ -112,10 +120,12 @@ _WRITING = {
     "inline_snapshot": _FLAGS,
     "INLINE_SNAPSHOT_DEFAULT_FLAGS": _FLAGS,
     "insta": "^(?:clear|record|update|update-new)$",
+    "INSTA_UPDATE": "^(?:always|force|unseen)$",
     "mpl_generate_hash_library": _GIVEN,
     "mpl_generate_path": _GIVEN,
     "regen_all": _ANY_VALUE,
     "reset_image_cache": _ANY_VALUE,
+    "TRYBUILD": "^overwrite$",
     "update_examples": _ANY_VALUE,
 }
 """Other such names, with the pattern of values that write; few processes need one compiled."""
@@ -308,8 +318,9 @@ def _excluding_options(config: pytest.Config) -> Iterator[str]:
             yield f"{word}, which leaves tests or their bodies out"
     options = vars(config.option)
     for name, value in sorted({**os.environ, **options}.items()):
-        is_named_so = _writes_expectations(name.lower().split("_"))
-        values = _WRITING.get(name) or (_ANY_VALUE if is_named_so else None)
+        words = name.lower().split("_")
+        by_name = _ANY_VALUE if _writes_expectations(words) else None
+        values = _WRITING.get(name) or (_BY_VALUE if _NOUNS.issuperset(words) else by_name)
         if value and values is not None and re.search(values, str(value).lower()):
             word = _WORDS.get(name, f"--{name.replace('_', '-')}") if name in options else name
             # An unknown variable of the machine may hold a secret.
@@ -319,10 +330,12 @@ def _excluding_options(config: pytest.Config) -> Iterator[str]:
 
 def _writes_expectations(words: Sequence[str]) -> bool:
     """Return whether a name's words say so: ``update_goldens``, not ``update_goldens_dir``."""
-    if _VERBS.isdisjoint(words) or _NOUNS.isdisjoint(words):
+    nouns = _NOUNS.intersection(words)
+    verbs = _MAKERS if nouns - _SNAPSHOTS else _VERBS
+    if verbs.isdisjoint(words) or not nouns:
         return False
     denied = next((place for place, word in enumerate(words) if word in _NOT), len(words))
-    return _VERBS.isdisjoint(words[denied:]) and words[-1] not in _NOT | _PLACES
+    return verbs.isdisjoint(words[denied:]) and words[-1] not in _NOT | _PLACES
 
 
 def _excluded_tests(what: str) -> Dict[str, str]:

@@ -16,7 +16,7 @@ from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tu
 
 USUAL_FILES = ("test_*.py", "*_test.py")
 """Names of files that pytest collects by default."""
-_ALIKE_FILES = ("test*.py", "*tests.py", "*test.py")
+_ALIKE_FILES = ("test*.py", "*tests.py", "*test.py", "check*.py", "*check.py", "*checks.py")
 _ALIKE_CLASSES = ("Tests", "Test")
 
 _ENTRIES = 5_000
@@ -41,7 +41,8 @@ class Uncollected(NamedTuple):
 
 def is_alike(name: str) -> bool:
     """Return whether a file's name looks like that of tests; a conftest is looked into instead."""
-    return name != "conftest.py" and any(fnmatch.fnmatch(name, pattern) for pattern in _ALIKE_FILES)
+    lower = name.lower()
+    return name != "conftest.py" and any(fnmatch.fnmatch(lower, one) for one in _ALIKE_FILES)
 
 
 def holds_test_files(folder: Path, patterns: Sequence[str]) -> bool:
@@ -87,23 +88,42 @@ def definitions(text: str) -> Dict[NamePath, int]:
     are the branches of a condition: a syntax tree has to confirm what is concluded from it.
     """
     found: Dict[NamePath, int] = {}
+    for outer, kind, name in _scopes(text):
+        is_wanted = kind == "class" or name.startswith("test")
+        if is_wanted and all(kind == "class" for _, kind, _ in outer):
+            path = (*(name for _, _, name in outer), name)
+            found[path] = found.get(path, 0) + 1
+    return found
+
+
+def _has_inner_test(text: str) -> bool:
+    """Return whether a test may be defined in another; a plug-in's tests have such in texts."""
+    return not any(word in text for word in ("pytester", "testdir")) and any(
+        kind == "def" and name.startswith("test") and _is_in_test(outer)
+        for outer, kind, name in _scopes(text)
+    )
+
+
+def _is_in_test(outer: Sequence[Tuple[int, str, str]]) -> bool:
+    return bool(outer) and outer[-1][1] == "def" and outer[-1][2].startswith("test")
+
+
+def _scopes(text: str) -> Iterator[Tuple[List[Tuple[int, str, str]], str, str]]:
+    """Yield each definition's kind and name, with the indent, kind and name of those around it."""
     outer: List[Tuple[int, str, str]] = []
     for match in _DEFINITION.finditer(text):
         indent, kind, name = len(match.group(1).expandtabs()), match.group(2), match.group(3)
         while outer and outer[-1][0] >= indent:
             outer.pop()
-        is_wanted = kind == "class" or name.startswith("test")
-        if is_wanted and all(kind == "class" for _, kind, _ in outer):
-            path = (*(name for _, _, name in outer), name)
-            found[path] = found.get(path, 0) + 1
+        yield outer, kind, name
         outer.append((indent, kind, name))
-    return found
 
 
 def is_suspect(module: ModuleType, text: str) -> bool:
     """Return whether the lines of a module's source give reason to parse it for lost tests."""
     found = definitions(text)
-    return any(number > 1 for number in found.values()) or any(_spoiled(module, found))
+    is_twice = any(number > 1 for number in found.values())
+    return is_twice or any(_spoiled(module, found)) or _has_inner_test(text)
 
 
 def lost_definitions(module: ModuleType, source: bytes) -> Iterator[Tuple[NamePath, str]]:
@@ -121,15 +141,50 @@ def lost_definitions(module: ModuleType, source: bytes) -> Iterator[Tuple[NamePa
     for path, block in _blocks(tree.body, ()):
         for first, second in _redefined(block):
             yield (*path, first.name), f"is lost: line {second.lineno} defines it again"
-        tests = [(*path, one.name) for one in block if isinstance(one, _FUNCTIONS)]
-        for test in _spoiled(module, dict.fromkeys(tests)):
-            yield test, "is not a function"
+        yield from _lost_functions(module, path, block, is_top=block is tree.body)
 
 
-def _spoiled(module: ModuleType, paths: Iterable[NamePath]) -> Iterator[NamePath]:
+def _lost_functions(
+    module: ModuleType, path: NamePath, block: Sequence[ast.stmt], *, is_top: bool
+) -> Iterator[Tuple[NamePath, str]]:
+    nodes = {(*path, one.name): one for one in block if isinstance(one, _FUNCTIONS)}
+    for test, how in _spoiled(module, nodes):
+        is_needed = how == _FIXTURE and not _only_asserts(nodes[test])
+        if not is_needed and (is_top or how != _IMPORTED):
+            yield test, how
+    for name, node in nodes.items():
+        for inner in _uncalled(node) if name[-1].startswith("test") else ():
+            yield (*name, inner), "is within a test that does not call it"
+
+
+_FIXTURE = "is a fixture, so that it does not run as a test"
+_IMPORTED = "is lost: an import replaces it"
+
+
+def _spoiled(module: ModuleType, paths: Iterable[NamePath]) -> Iterator[Tuple[NamePath, str]]:
     for path in paths:
-        if path[-1].startswith("test") and not _is_callable(module, path):
-            yield path
+        if path[-1].startswith("test"):
+            how = _why_no_test(module, path)
+            if how:
+                yield path, how
+
+
+def _uncalled(function: ast.AST) -> Iterator[str]:
+    """Yield the tests within a function, that it neither names nor decorates."""
+    inner = [one for one in ast.walk(function) if isinstance(one, _FUNCTIONS)][1:]
+    for test in inner:
+        is_plain = test.name.startswith("test") and not test.decorator_list
+        if is_plain and not _mentions((function,), test.name):
+            yield test.name
+
+
+def _only_asserts(node: ast.AST) -> bool:
+    """Return whether a function has an assertion, and no value for those who ask for it."""
+    found = list(ast.walk(node))
+    gives = any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in found) or any(
+        isinstance(one, ast.Return) and one.value is not None for one in found
+    )
+    return not gives and any(isinstance(one, ast.Assert) for one in found)
 
 
 def uncollected_definitions(
@@ -151,11 +206,9 @@ def _uncollected(
     path: NamePath, value: object, collected: Set[int], *, is_ignored: bool
 ) -> Iterator[Uncollected]:
     if isinstance(value, FunctionType):
-        is_test = path[-1].startswith("test") and "_pytestfixturefunction" not in vars(value)
-        if is_test and not vars(value).get("__test__", True):
-            yield Uncollected(path, "__test__ = False")
-        elif is_test and is_ignored:
-            yield Uncollected(path, "python_files")
+        why = _exclusion_of_function(path[-1], value, is_ignored=is_ignored)
+        if why:
+            yield Uncollected(path, why)
     elif isinstance(value, type):
         why = _exclusion(path[-1], value, is_ignored=is_ignored)
         if why and id(value) not in collected and _has_tests(value):
@@ -173,6 +226,17 @@ def _module_of(value: object) -> object:
     if type(value) is FunctionType:
         return value.__module__
     return vars(value).get("__module__") if issubclass(type(value), type) else None
+
+
+def _exclusion_of_function(name: str, value: FunctionType, *, is_ignored: bool) -> str:
+    """Return what excludes a function with a usual name, or one like it; empty if nothing does."""
+    if name.startswith("Test_"):
+        return "python_functions"
+    if not name.startswith("test") or "_pytestfixturefunction" in vars(value):
+        return ""
+    if not vars(value).get("__test__", True):
+        return "__test__ = False"
+    return "python_files" if is_ignored else ""
 
 
 def _exclusion(name: str, value: type, *, is_ignored: bool) -> str:
@@ -193,14 +257,22 @@ def _has_tests(value: type) -> bool:
     return any(name.startswith("test") and type(one) is FunctionType for name, one in members)
 
 
-def _is_callable(module: ModuleType, path: NamePath) -> bool:
-    """Return whether a name is bound to something callable, or computed by a class, or unbound."""
+def _why_no_test(module: ModuleType, path: NamePath) -> str:
+    """Return why what a name is bound to is no test of the module's; empty if it may be one."""
     value: object = module
     for name in path:
         value = getattr(value, "__dict__", {}).get(name, _MISSING)
-        if value is _MISSING:
-            return True
-    return callable(value) or hasattr(type(value), "__get__")
+        if value is _MISSING:  # computed by a class, or unbound
+            return ""
+    if type(value).__name__ == "FixtureFunctionDefinition" or "_pytestfixturefunction" in getattr(
+        value, "__dict__", ()
+    ):
+        return _FIXTURE
+    if isinstance(value, property) and path[0].startswith("Test"):
+        return "is a property"
+    if type(value) is FunctionType and value.__module__ != module.__name__ and len(path) == 1:
+        return _IMPORTED if value.__name__ == path[0] and not hasattr(value, "__wrapped__") else ""
+    return "" if callable(value) or hasattr(type(value), "__get__") else "is not a function"
 
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -126,3 +126,11 @@ def test_a_file_that_did_not_only_grow_is_told(
 
 
 BETTER = '{"check": "a", "outcome": "passed"}\n'
+
+
+def test_a_line_with_a_key_twice_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "events"
+    path.write_text('{"check": "a", "outcome": "failed", "outcome": "passed"}\n')
+    ((number, line, wrong),) = JsonLinesTail(path).drain()
+    assert (number, line) == (1, None)
+    assert wrong == "not JSON: the key 'outcome' is there twice"

@@ -41,6 +41,12 @@ def _module(source: str) -> ModuleType:
     return module
 
 
+IMPORT = (
+    "helpers = {'__name__': 'helpers'}\nexec('def test_a(): pass', helpers)\n"
+    "test_a = helpers['test_a']"
+)
+
+
 @pytest.mark.parametrize(
     ("source", "said"),
     [
@@ -55,6 +61,13 @@ def _module(source: str) -> ModuleType:
         ("def wrap(f): pass\n@wrap\ndef test_a(): assert 0", [("test_a", "is not a function")]),
         ("def wrap(f): pass\nclass TestA:\n @wrap\n def test_a(self): assert 0",
          [("TestA::test_a", "is not a function")]),
+        ("import pytest\n@pytest.fixture\ndef test_a(): assert 0",
+         [("test_a", "is a fixture, so that it does not run as a test")]),
+        ("class TestA:\n @property\n def test_a(self): assert 0",
+         [("TestA::test_a", "is a property")]),
+        (f"def test_a(): assert 0\n{IMPORT}", [("test_a", "is lost: an import replaces it")]),
+        ("def test_a():\n def test_b(): assert 0",
+         [("test_a::test_b", "is within a test that does not call it")]),
     ],
 )  # fmt: skip
 def test_a_source_that_loses_a_test(lost: Any, source: str, said: list[tuple[str, str]]) -> None:
@@ -83,6 +96,15 @@ def test_a_source_that_loses_a_test(lost: Any, source: str, said: list[tuple[str
         ),
         "class A:\n def test_a(self): pass\nclass B:\n def test_a(self): pass",
         "def outer():\n def test_a(): pass\n def test_a(): pass",
+        "def test_a():\n def test_b(): pass\n test_b()",
+        "def test_a(make):\n @make\n def test_b(): pass",
+        "def test_a(pytester):\n '''\n def test_b(): pass\n'''",
+        "import pytest\n@pytest.fixture\ndef test_a(): return 1",
+        "import pytest\n@pytest.fixture\ndef test_a():\n assert 1\n yield 1",
+        "import pytest\n@pytest.fixture(autouse=True)\ndef test_a(monkeypatch): monkeypatch.undo()",
+        "class Shape:\n @property\n def test_a(self): return 1",
+        f"try:\n raise ImportError\nexcept ImportError:\n def test_a(): pass\n{IMPORT}",
+        "import functools\nfrom unittest import mock\n@mock.patch('os.sep', 1)\ndef test_a(): pass",
         "TEXT = '''\ndef test_a(): pass\ndef test_a(): pass\n'''",
         "test_data = [1]\ntest_case = None",
         "class Helper:\n def run(self): pass\nclass Helper:\n def run(self): pass",
@@ -110,6 +132,8 @@ def test_a_source_that_is_not_what_was_imported(uncollected: Any) -> None:
         ("class TestA:\n class InnerTests:\n  def test_a(self): pass",
          {"TestA::InnerTests": "python_classes"}),
         ("def test_a(): pass\ntest_a.__test__ = False", {"test_a": "__test__ = False"}),
+        ("def Test_a(): pass", {"Test_a": "python_functions"}),
+        ("def Testing(): pass", {}),
         ("class TestA:\n __test__ = False\n value = 1", {}),
         ("class _SharedTests:\n def test_a(self): pass", {}),
         ("class Latest:\n def test_a(self): pass", {}),
@@ -184,3 +208,18 @@ def test_a_file_that_defines_tests(
 ) -> None:
     (tmp_path / "tests_a.py").write_text(text)
     assert uncollected.file_defines_tests(tmp_path / "tests_a.py") is defines
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("scaleTest.py", True),
+        ("Test_scale.py", True),
+        ("check_scale.py", True),
+        ("scale_tests.py", True),
+        ("scale.py", False),
+        ("conftest.py", False),
+    ],
+)
+def test_a_file_of_a_name_like_a_usual_one(uncollected: Any, name: str, is_one: bool) -> None:
+    assert uncollected.is_alike(name) is is_one

@@ -4,7 +4,14 @@ from typing import Any
 
 import pytest
 
-from orchestrator.domain.manifest import Environment, Job, Manifest, Setup, check_manifest
+from orchestrator.domain.manifest import (
+    Environment,
+    Job,
+    Manifest,
+    Setup,
+    check_manifest,
+    dropped_exit_codes,
+)
 from tests.unit.domain.builders import manifest
 
 
@@ -21,8 +28,8 @@ CASES = [
     (manifest(root="/etc"), ("root",), "must be relative"),
     (manifest(environments=("a b",)), ("env", "a b"), "must be letters, digits"),
     (manifest(environments=("image",), setup=Setup()), ("setup",), "keep one of them"),
-    (job(command=()), ("job", 0), "needs either `pytest` or `command`"),
-    (job(pytest=("t",)), ("job", 0), "needs either `pytest` or `command`"),
+    (job(command=()), ("job", 0), "needs either `pytest` or `command`, with at least one word"),
+    (job(pytest=("t",)), ("job", 0), "needs either `pytest` or `command`, not both"),
     (job(kind="suite"), ("job", 0, "kind"), "suite 'j' needs `pytest`"),
     (job(command=(), pytest=("t",)), ("job", 0, "kind"), "demo 'j' needs `command`"),
     (job(timeout_minutes=0), ("job", 0, "timeout_minutes"), "more than 0"),
@@ -87,3 +94,26 @@ def test_the_image_environment_always_exists_and_setup_is_its_short_form() -> No
 def test_a_job_without_a_title_is_called_by_its_id() -> None:
     assert Job(id="j", kind="demo").name == "j"
     assert Job(id="j", kind="demo", title="J!").name == "J!"
+
+
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        (("bash", "-c", "python d.py | tee o.log"), "|"),
+        (("/bin/sh", "-c", "python d.py || true"), "|| true"),
+        (("sh", "-c", "python d.py; echo done"), "; echo done"),
+        (("sh", "-c", "python d.py &"), "&"),
+        (("bash", "-o", "pipefail", "-c", "python d.py | tee o.log"), ""),
+        (("bash", "-ec", "python d.py; echo done"), ""),
+        (("bash", "-c", "set -e; python d.py; echo done"), ""),
+        (("sh", "-c", "python d.py && python e.py > o.log 2>&1"), ""),
+        (("sh", "-c", "python d.py || exit 1"), ""),
+        (("sh", "-c", "python d.py & wait $!"), ""),
+        (("sh", "-c", "cd d; python d.py"), ""),
+        (("python", "-c", "print(1 | 2)"), ""),
+    ],
+)
+def test_a_shell_that_drops_an_exit_code(command: tuple[str, ...], what: str) -> None:
+    said = f"job j ends well whatever the program before `{what}` ends with"
+    told = list(dropped_exit_codes(job(command=command)))
+    assert told == ([f"{said}: the shell drops its exit code"] if what else [])
