@@ -87,14 +87,17 @@ class Distribution:
                 yield value.strip()
 
 
-def distributions(name: str = "") -> Iterator[Distribution]:
+def distributions(name: str = "", *, below: str = "") -> Iterator[Distribution]:
     """Yield installed distributions in the order of the path.
 
     Args:
         name: Name of the distribution in any spelling; empty for all.
+        below: A folder without links; only entries of the path in it are read.
     """
     wanted = normal(name)
     for entry in sys.path:
+        if below and not (os.path.realpath(entry) + os.sep).startswith(below + os.sep):
+            continue
         try:
             children = os.listdir(entry or ".")
         except OSError:
