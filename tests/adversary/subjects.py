@@ -130,11 +130,15 @@ def _installed_by_a_job(scene: Scene) -> Sequence[str]:
     return [scene.run()]
 
 
-def _undeclared(scene: Scene) -> Sequence[str]:
+def _undeclared(*requires: str) -> Telling:
     """pytest requires iniconfig, so that it is there for the wheel's import, too."""
-    scene.subject("import iniconfig\n" + GOOD)
-    scene.payload(HONEST)
-    return [scene.run()]
+
+    def tell(scene: Scene) -> Sequence[str]:
+        scene.subject("import iniconfig\n" + GOOD, requires=requires)
+        scene.payload(HONEST)
+        return [scene.run()]
+
+    return tell
 
 
 _NO_VARIABLES = """
@@ -277,7 +281,11 @@ LIES = (
     ),
     Lie("the wheel lacks a module, and its tests skip themselves for that", _without_a_module),
     Lie("the wheel lacks a module that the payload has", _forgotten),
-    Lie("the wheel lacks a requirement that the payload's [setup] brings", _undeclared),
+    Lie("the wheel lacks a requirement that the payload's [setup] brings", _undeclared()),
+    Lie(
+        "the wheel has its requirement in an extra, and for another Python",
+        _undeclared('iniconfig; extra == "test"', 'iniconfig; python_version < "3"'),
+    ),
     Lie("the wheel lacks a requirement that a job before installed", _installed_by_a_job),
     Lie(
         "a job before the suite leaves byte code",
