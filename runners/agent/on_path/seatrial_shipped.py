@@ -189,15 +189,7 @@ def _imported_modules(
     only where its absence is allowed for, is a stand-in. A name that a function computes, or that
     its caller gives, is not the subject's own.
     """
-    tops = {root.partition(".")[0] for root in installed.roots}
-    strangers = {
-        name: file
-        for name, module in list(loaded.items())
-        if ("." not in name or name.partition(".")[0] in tops) and name not in _PROGRAMS
-        if not installed.is_mine(name)
-        for file in files_of(module)[:1]
-        if file not in own and is_below(real_file(file), real_folder(payload))
-    }
+    strangers = _strangers(installed, loaded, payload, own)
     if not strangers:
         return
     names = b"|".join(re.escape(name.encode()) for name in strangers)
@@ -227,6 +219,21 @@ def _imported_modules(
                     " within try ... except ImportError"
                 )
                 yield ModuleProblem(name, strangers[stranger], what, fix)
+
+
+def _strangers(
+    installed: InstalledFiles, loaded: Mapping[str, object], payload: str, own: FrozenSet[str]
+) -> Dict[str, str]:
+    """Return the payload's modules that the subject may import, with their files."""
+    tops = {root.partition(".")[0] for root in installed.roots}
+    return {
+        name: file
+        for name, module in list(loaded.items())
+        if ("." not in name or name.partition(".")[0] in tops) and name not in _PROGRAMS
+        if not installed.is_mine(name)
+        for file in files_of(module)[:1]
+        if file not in own and is_below(real_file(file), real_folder(payload))
+    }
 
 
 def _imported(source: bytes, package: str) -> Dict[str, bool]:
@@ -275,7 +282,7 @@ def _other_metadata(installed: InstalledFiles, payload: str) -> Iterator[ModuleP
     ``importlib.metadata`` would find it, and with it entry points that the wheel may lack.
     """
     for one in distributions(installed.name, below=real_folder(payload)):
-        if _said(one) != _said(installed.dist):
+        if _version_and_points(one) != _version_and_points(installed.dist):
             shown = below_payload(one.info)
             what = (
                 f"the payload has metadata of {installed.name} ({shown}) with another version or"
@@ -285,6 +292,6 @@ def _other_metadata(installed: InstalledFiles, payload: str) -> Iterator[ModuleP
             yield ModuleProblem(installed.name, one.info, what, fix)
 
 
-def _said(one: Distribution) -> Tuple[str, List[str]]:
+def _version_and_points(one: Distribution) -> Tuple[str, List[str]]:
     lines = (line.replace(" ", "") for line in one.text("entry_points.txt").splitlines())
     return one.version, sorted(filter(None, lines))
