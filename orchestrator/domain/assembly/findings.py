@@ -150,13 +150,7 @@ def _count_findings(
     bad = unnamed <= 0 or _bad(sums.counts) > max(_bad(lines), _bad(tests))
     job = jobs[-1].job.id if jobs else None
     yield Finding(
-        account.number,
-        "error",
-        said,
-        job,
-        is_inconsistency=True,
-        missing=missing,
-        is_bad=bad,
+        account.number, "error", said, job, is_inconsistency=True, missing=missing, is_bad=bad
     )
 
 
