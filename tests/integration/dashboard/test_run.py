@@ -134,6 +134,18 @@ def test_a_finished_run_says_what_failed_and_is_not_followed(pages: PageDesk) ->
     assert f"/api/v1/runs/{run}/export/junit" in [a["href"] for a in shown.all("a")]
 
 
+def test_a_finished_run_without_tests_waits_for_none(pages: PageDesk) -> None:
+    run = launch(pages)
+    assert "Tests none yet" in pages.page(f"/runs/{run}").one(id="run").text
+    for cell in ("here", "there"):
+        pages.api.begin(run, cell)
+    pages.api.finish(run, "here", "there", outcome=Outcome.ERRORED)
+    for path in (f"/runs/{run}", f"/runs/{run}/cells/here"):
+        shown = pages.page(path).one("main").text
+        assert "Tests none" in shown
+        assert "none yet" not in shown
+
+
 def test_jobs_that_run_stand_before_those_that_passed(pages: PageDesk) -> None:
     run = launch(pages)
     cell = pages.api.cell_id(run, "here")
@@ -258,3 +270,16 @@ def test_statements_do_not_grow_with_cells_or_tests(pages: PageDesk) -> None:
     with pages.counted() as seen:
         pages.page(f"/runs/{run}")
     assert len(seen) <= 36, "\n".join(seen)
+
+
+def test_a_file_whose_figures_contradict_its_tests_is_told_on_both_pages(pages: PageDesk) -> None:
+    case = '<testcase classname="tests.test_a" name="test_b"/>'
+    made = pages.api.client.post(
+        "/api/v1/ingest?platform=here&subject=proof@1.10&name=f.xml",
+        content=f'<testsuite name="pytest" tests="15">{case}</testsuite>'.encode(),
+    ).json()
+    (row,) = pages.page(f"/runs/{made['run']}").rows("cells")
+    assert "ingested, INCONSISTENT" in " ".join(row.values())
+    assert "14 missing" in " ".join(row.values())
+    shown = pages.page(f"/runs/{made['run']}/cells/here")
+    assert "INCONSISTENT: f.xml: it names 1 tests and sums up 15" in shown.text
