@@ -61,8 +61,12 @@ def report(given: Dict[str, str]) -> None:
 
 
 def _has_subject(given: Dict[str, str]) -> bool:
-    tops = set(given.get("SEATRIAL_SUBJECT_TOPS", "").split())
-    return bool({"*"} & tops or sys.modules.keys() & tops)
+    tops = {*given.get("SEATRIAL_SUBJECT_TOPS", "").split()}
+    loader = getattr(sys.modules.get("__main__"), "__loader__", None)
+    program = str(getattr(loader, "path", "")).replace(".py", "").replace("/", ".")
+    # The payload's copy can be the program, or be in another package: src.mylib.
+    parts = (part for name in (*sys.modules, program) for part in name.split("."))
+    return "*" in tops or bool(tops.intersection(parts))
 
 
 _EXITED_WELL = (0, 5)
