@@ -294,3 +294,72 @@ def test_expectations_that_are_checked_are_no_alarm(start: Any) -> None:
     }
     said = start(files, *words, "-p", "checks")
     assert (said.code, said.problems) == (0, []), said.output
+
+
+IDLE = """
+import pytest, threading, unittest, warnings
+warnings.warn(pytest.PytestCollectionWarning("yield tests were removed in pytest 4.0 - test_y"))
+def test_returns(): return 1 == 2
+def test_tuple():
+    assert (1 == 2, "equal")
+def test_thread():
+    thread = threading.Thread(target=lambda: 1 / 0)
+    thread.start()
+    thread.join()
+class Checked:
+    def __del__(self): assert False
+def test_deleted(): Checked()
+async def wait(): assert False
+def test_waits(): wait()
+class TestMade:
+    def __init__(self): pass
+    def test(self): assert False
+class TestLeftOut(unittest.TestCase):
+    def test(self): assert False
+class Retried:
+    def __init__(self, test): self.test = test
+    def __call__(self): self.test()
+@Retried
+def test_again(): assert False
+"""
+SILENCED = ("-p no:warnings", "-W ignore", "-p no:threadexception -p no:unraisableexception")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("words", ["", *SILENCED, "-n 1 -W ignore"])
+def test_tests_that_assert_nothing_are_told(start: Any, words: str) -> None:
+    """Whatever the payload does with pytest's warnings."""
+    said = start({"test_a.py": IDLE}, "-p", "no:unittest", *words.split())
+    assert said.code == 0, said.output
+    told = {tuple(hook) for line in said.of("hooks") for hook in line["hooks"]}
+    assert {row for row in told if row[1].startswith("test_a.py")} == {
+        ("returned a value, which asserts nothing", "test_a.py::test_returns"),
+        ("asserts a tuple, which is always true", "test_a.py"),
+        ("left an exception in a thread", "test_a.py::test_thread"),
+        ("left a failed assertion where it cannot be raised", "test_a.py::test_deleted"),
+        ("has a coroutine that was never awaited", "test_a.py::test_waits"),
+        ("is not collected, because it has a __init__ constructor", "test_a.py::TestMade"),
+        ("is not collected, because it has a __init__ constructor", "test_a.py::TestLeftOut"),
+        ("is not collected, because it is not a function", "test_a.py::test_again"),
+        ("has a yield test, which pytest does not run", "test_a.py"),
+    }
+    assert ("leaves out the tests that it would collect", "-p no:unittest") in told
+
+
+ERRORS = """
+import pytest, warnings
+def test_error():
+    with pytest.raises(RuntimeWarning, match="^coroutine 'wait' was never"), \
+            warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings._warn_unawaited_coroutine(wait())
+async def wait(): pass
+def test_made():
+    warning = pytest.PytestWarning("a", 2)
+    assert warning.args == ("a", 2) and str(warning) == "('a', 2)"
+"""
+
+
+def test_warnings_are_what_they_were(start: Any) -> None:
+    said = start({"test_a.py": ERRORS})
+    assert said.code == 0, said.output

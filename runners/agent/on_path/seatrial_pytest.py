@@ -325,12 +325,12 @@ def _warn_unawaited(coroutine: Any) -> None:  # noqa: ANN401
     warnings.warn(text, category=RuntimeWarning, stacklevel=2, source=coroutine)
 
 
-def _watched(before: Callable[[Any], Any], kind: type, said: str) -> Callable[[Any], Any]:
+def _watched(before: Callable[[Any], Any], kind: type, note: str) -> Callable[[Any], Any]:
     """Return a hook for exceptions of threads, or unraisable ones, that notes them."""
 
     def watched(raised: Any) -> None:  # noqa: ANN401
         if issubclass(raised.exc_type, kind) and raised.exc_type is not SystemExit:
-            IdleTests.noticed[said, IdleTests.test or _NOWHERE] = None
+            IdleTests.noticed[note, IdleTests.test or _NOWHERE] = None
         before(raised)
 
     return watched
