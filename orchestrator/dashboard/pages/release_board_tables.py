@@ -115,8 +115,10 @@ class PassRate:
         return TestCounts(self.trend.latest.counts)
 
     @property
-    def picture(self) -> Picture:
-        """Draw the pass rate in percent, one point for each day."""
+    def picture(self) -> Picture | None:
+        """The pass rate in percent, one point for each day; None of a single day."""
+        if len(self.trend.days) < 2:
+            return None
         rates = [_percentage(day.counts.pass_rate) for day in self.trend.days]
         return sparkline(rates, low=self.low, high=100.0, width=96, height=22)
 
