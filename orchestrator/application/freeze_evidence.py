@@ -28,6 +28,7 @@ from orchestrator.application.gather_evidence import (
     is_of_the_same,
     with_related_runs,
 )
+from orchestrator.domain.cell import RunState
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.gate.gate_documents import digest_of, snapshot_document
 from orchestrator.domain.gate.policy import EvidenceRule, GatePolicy, duration
@@ -43,6 +44,7 @@ from orchestrator.domain.gate.tolerance import failing_results
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.test_identity import normal_nodeid
+from orchestrator.store.runs import RunsAsked
 
 _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 _PASSED = (TestOutcome.PASSED, TestOutcome.XPASSED)
@@ -251,8 +253,34 @@ def freeze(
         quarantines=quarantines,
         cost_usd=sum((one.evidence.record.cost_usd for one in taken), Decimal(0)),
         last_green=green.runs[-1] if green and green.runs else "",
+        elsewhere=_elsewhere(context, policy, taken),
     )
     return _with_decisions(context, gate, frozen)
+
+
+_LOOKED_THROUGH = 50
+"""Maximum earlier runs in which a missing platform is looked for."""
+
+
+def _elsewhere(
+    context: Context, policy: GatePolicy, taken: Sequence[GatheredRun]
+) -> Mapping[str, str]:
+    """Return the platforms that these runs lack, with the subject's newest run that has each."""
+    here = {cell.platform.id for one in taken for cell in one.evidence.record.cells}
+    missing = {rule.id for rule in policy.spec.platforms} - here
+    if not taken or not missing:
+        return {}
+    mine, runs = taken[-1].spec, context.stores.runs
+    filters = RunsAsked(subject=mine.matrix.subject.name, state=RunState.FINISHED)
+    found: dict[str, str] = {}
+    for run in runs.page(limit=_LOOKED_THROUGH, before=None, filters=filters)[0]:
+        spec = runs.spec(run.id)
+        is_alike = spec.matrix.subject == mine.matrix.subject or is_of_one_subject(mine, spec)
+        if is_alike and spec.manifest.name == policy.metadata.product:
+            for platform in spec.matrix.platforms:
+                if platform.id in missing:
+                    found.setdefault(platform.id, run.id)
+    return found
 
 
 def _frozen(
@@ -265,8 +293,9 @@ def _frozen(
 
 
 def evidence_digest(snapshot: Snapshot) -> str:
-    """Return the digest of frozen evidence without waivers and approvals, which refer to it."""
-    return digest_of(snapshot_document(replace(snapshot, waivers=(), approvals=(), reviews=())))
+    """Return the digest of frozen evidence, without what people and other runs say of it."""
+    told = replace(snapshot, waivers=(), approvals=(), reviews=(), elsewhere={})
+    return digest_of(snapshot_document(told))
 
 
 def _with_decisions(context: Context, gate: str, frozen: Snapshot) -> Snapshot:

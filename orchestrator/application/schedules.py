@@ -13,6 +13,7 @@ from orchestrator.application.launch_run import Later, LaunchOrder, check_order,
 from orchestrator.application.ports.clock import CronError
 from orchestrator.application.resolve_firing import repository_of
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
+from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.gate.verdict import StoredPolicy
 from orchestrator.domain.matrix import Matrix
 from orchestrator.domain.schedule import (
@@ -63,12 +64,15 @@ def _checked(
     context: Context, schedule: Schedule, policy: StoredPolicy | None
 ) -> tuple[Schedule, datetime]:
     """Return the schedule as it is stored, and when it fires first."""
+    judging = None
     if schedule.gate:
         judging = policy_of(policy or find_policy(context, schedule.gate))
         schedule = replace(schedule, owner=schedule.owner.strip() or judging.metadata.owner)
     _refuse(schedule, [*faults(schedule), *_time_faults(context, schedule)])
     matrix = _check_matrix(context, schedule)
     _refuse(schedule, _subject_faults(context, schedule, matrix))
+    if judging is not None:
+        _refuse(schedule, _gate_faults(judging, matrix))
     first = _upcoming(context, schedule)[0]
     product = find_payload(context, schedule.payload).manifest.name
     return replace(schedule, product=product), first
@@ -186,6 +190,21 @@ def _check_matrix(context: Context, schedule: Schedule) -> Matrix:
         later.add("baseline")
     matrix, _ = check_order(context, order, payload, later=later)
     return matrix
+
+
+def _gate_faults(policy: GatePolicy, matrix: Matrix) -> list[tuple[str, str]]:
+    """Refuse a gate that can never pass: a firing's verdict is about the firing's own run."""
+    here = [one.id for one in matrix.platforms]
+    asked = [one.id for one in policy.spec.platforms if one.level == "blocking"]
+    missing = [one for one in asked if one not in here]
+    if not missing:
+        return []
+    said = (
+        f"gate {policy.metadata.name!r} requires {', '.join(missing)}, and matrix"
+        f" {matrix.metadata.name!r} has only {', '.join(here)}: it can never pass; add the platform"
+        " to the matrix, or give it `level: advisory` in the policy"
+    )
+    return [("gate", said)]
 
 
 def _subject_faults(context: Context, schedule: Schedule, matrix: Matrix) -> list[tuple[str, str]]:

@@ -50,10 +50,17 @@ class CellLog:
     ) -> None:
         """With `prefixed`, each line begins with the cell's id."""
         self._client = client
+        self._cell = cell
         self._path = cell_path(run, cell) + "/log"
         self._prefix = f"[{cell.id}] ".encode() if prefixed else b""
         self._offset = 0
         self._lines = WholeLines()
+
+    @property
+    def nothing(self) -> str:
+        """Why nothing was read, in a line; empty if something was, or the cell was ingested."""
+        is_said = self._offset or self._cell.ingested is not None
+        return "" if is_said else _nothing("", self._cell, self._cell)
 
     def new(self, *, to_the_end: bool) -> Iterator[bytes]:
         """Return new whole lines; at the end, an incomplete one too."""
@@ -182,8 +189,11 @@ def _failures(
 
 
 def _nothing(what: str, cell: CellRecord, record: JobRecord | CellRecord) -> str:
-    outcome = ": ".join(part for part in (word(str(record.outcome)), record.why) if part)
-    return f"nothing is stored of {what}cell {cell.id} ({outcome})"
+    if record.outcome is None:
+        return f"nothing is stored of {what}cell {cell.id} so far ({word(cell.state)})"
+    is_lost = record is cell and not cell.was_reached
+    parts = word(record.outcome), "no machine was reached" if is_lost else "", record.why
+    return f"nothing is stored of {what}cell {cell.id} ({': '.join(filter(None, parts))})"
 
 
 def _tests(

@@ -259,6 +259,11 @@ class CellRecord:
         return self.state is CellState.DONE
 
     @property
+    def was_reached(self) -> bool:
+        """Whether any of its machines was connected to."""
+        return any(one.to_state == CellState.PREPARING for one in self.transitions)
+
+    @property
     def attempt(self) -> int:
         """The number of the cell's last attempt; 0 before the first."""
         return len(self.attempts)

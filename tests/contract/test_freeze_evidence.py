@@ -271,6 +271,21 @@ def test_the_newest_finished_run_is_taken_where_none_is_named(context, stores) -
     assert frozen(context).runs == ("run-1",)
 
 
+def test_a_missing_platform_is_told_with_the_newest_run_of_the_subject_that_has_it(
+    context, stores
+) -> None:
+    ran(stores, "run-1", passes("a"))
+    ran(stores, "run-2", passes("a"))
+    ran(stores, "run-3", passes("a"), subject=at_revision("a" * 40), digest=None)
+    launched(stores, "run-4")
+    ran(stores, "run-5", passes("a"), names=("rack",))
+    told = frozen(context, "run-5")
+    assert told.elsewhere == {"p0": "run-2"}, "not another subject, nor a run that goes on"
+    assert evidence_digest(told) == evidence_digest(replace(told, elsewhere={}))
+    assert frozen(context, "run-2", "run-5").elsewhere == {}
+    assert frozen(context, "run-3").elsewhere == {}
+
+
 @ON_SQLITE
 def test_runs_that_are_not_there_or_of_another_product_are_refused(context, stores) -> None:
     with pytest.raises(RunMissingError):

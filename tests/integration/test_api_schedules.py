@@ -89,6 +89,23 @@ def test_a_gate_must_be_known(shared_api: Desk) -> None:
     assert "'release'" in answer.json()["detail"]
 
 
+def test_a_gate_that_no_run_of_the_matrix_can_pass_is_refused(shared_api: Desk) -> None:
+    policy = POLICY.replace("{id: here}", "{id: rack}").replace("on: [here]", "on: [rack]")
+    sent = {"gate": "release", "policy": {"policy": policy, "name": "gate.yaml"}}
+    answer = post(shared_api, **sent)
+    assert answer.status_code == 422
+    assert answer.json()["errors"] == [
+        {
+            "pointer": "/gate",
+            "detail": "gate 'release' requires rack, and matrix 'nightly' has only here, there:"
+            " it can never pass; add the platform to the matrix, or give it `level: advisory` in"
+            " the policy",
+        }
+    ]
+    advisory = POLICY.replace("{id: here}", "{id: here}\n    - {id: rack, level: advisory}")
+    assert post(shared_api, **sent | {"policy": {"policy": advisory}}).status_code == 201
+
+
 def test_a_policy_that_comes_with_a_schedule_is_the_gates(api: Desk) -> None:
     sent = {"gate": "release", "policy": {"policy": POLICY, "name": "gate.yaml"}, "owner": ""}
     assert post(api, **sent).json()["schedule"]["owner"] == "release-team"

@@ -135,7 +135,7 @@ def test_what_was_pruned_is_said_after_all_that_is_left(
     ("log", "shown"),
     [
         (b"ssh: caf\xc3\xa9 refused", "ssh: café refused\n"),
-        (b"", "nothing is stored of cell tpu (errored: ssh: refused)\n"),
+        (b"", "nothing is stored of cell tpu (errored: no machine was reached: ssh: refused)\n"),
     ],
     ids=["log", "no log"],
 )
@@ -145,6 +145,24 @@ def test_a_cell_that_failed_before_its_jobs_has_its_whole_log(
     controller.log = log
     assert cli("logs", ID, "--failed", "--cell", "tpu") == 0
     assert cli.out == f"===== tpu =====\n{shown}"
+
+
+def test_a_log_without_a_line_says_why(cli: Cli, controller: FakeController) -> None:
+    reached = [{"at": runs.at(1), "attempt": 1, "from_state": "booting", "to_state": "preparing"}]
+    silent = runs.cell("cpu", "done", outcome="passed", transitions=reached)
+    lost = runs.cell("tpu", "done", outcome="errored", reason="ssh", detail="refused")
+    waiting = runs.cell("gpu", "queued")
+    controller.shown = runs.run(silent, lost, waiting)
+    controller.log = b""
+    assert cli("logs", ID) == 0
+    assert (cli.out, cli.err.splitlines()) == (
+        "",
+        [
+            "nothing is stored of cell cpu (passed)",
+            "nothing is stored of cell tpu (errored: no machine was reached: ssh: refused)",
+            "nothing is stored of cell gpu so far (queued)",
+        ],
+    )
 
 
 def test_a_failing_job_without_its_output_is_named_with_the_command_that_there_is(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import chain
 from typing import Annotated
 
 import typer
@@ -15,7 +16,7 @@ from orchestrator.cli.commands.options import (
 from orchestrator.cli.connect import LOG_POLL_S
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.failure_logs import CellLog, Gaps, LogSelection, chosen_logs
-from orchestrator.cli.safe_text import log_line
+from orchestrator.cli.safe_text import log_line, one_line
 from orchestrator.cli.session import Session, find_cells, find_run, session_of
 from orchestrator.domain.run_record import CellRecord, RunResponse
 
@@ -82,12 +83,13 @@ def _print_whole(
     while True:
         # Asked for before the logs: what a finished run has written is all there.
         is_over = not follow or find_run(client, run.id)[1].is_finished
-        for log in logs:
-            for text in gaps.besides(log.new(to_the_end=is_over)):
-                printer.write(text)
+        for text in chain.from_iterable(gaps.besides(log.new(to_the_end=is_over)) for log in logs):
+            printer.write(text)
         if is_over:
-            return
+            break
         session.wiring.clock.sleep(LOG_POLL_S)
+    for why in (log.nothing for log in logs if log.nothing and not gaps.sentences):
+        session.say(one_line(why))
 
 
 class _Printer:

@@ -330,3 +330,5 @@ class Snapshot:
     cost_usd: Decimal = Decimal(0)
     last_green: str = ""
     """The run that the gate passed last."""
+    elsewhere: Mapping[str, str] = field(default_factory=dict, metadata=LATER)
+    """By platform of the policy that these runs lack, the newest run of the subject that has it."""

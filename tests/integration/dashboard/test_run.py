@@ -134,6 +134,18 @@ def test_a_finished_run_says_what_failed_and_is_not_followed(pages: PageDesk) ->
     assert f"/api/v1/runs/{run}/export/junit" in [a["href"] for a in shown.all("a")]
 
 
+def test_a_finished_run_without_tests_waits_for_none(pages: PageDesk) -> None:
+    run = launch(pages)
+    assert "Tests none yet" in pages.page(f"/runs/{run}").one(id="run").text
+    for cell in ("here", "there"):
+        pages.api.begin(run, cell)
+    pages.api.finish(run, "here", "there", outcome=Outcome.ERRORED)
+    for path in (f"/runs/{run}", f"/runs/{run}/cells/here"):
+        shown = pages.page(path).one("main").text
+        assert "Tests none" in shown
+        assert "none yet" not in shown
+
+
 def test_jobs_that_run_stand_before_those_that_passed(pages: PageDesk) -> None:
     run = launch(pages)
     cell = pages.api.cell_id(run, "here")

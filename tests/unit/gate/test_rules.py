@@ -90,6 +90,9 @@ RULES = [
     # policy, evidence, decision, rule, what it says
     (policy(), snapshot(cell()), PASS, JOB, "moe on gcp-l4 passed 5 tests."),
     (policy(), snapshot(), OPEN, "platform/gcp-l4", "no evidence of gcp-l4"),
+    (policy("local"), snapshot(cell(), elsewhere={"local": "run-0"}), OPEN, "platform/local",
+     ("There is no evidence of local: run run-1 has none, and run run-0 has it"
+      " (`--run run-0 --run run-1` takes both).")),
     (policy(), snapshot(RED), FAIL, JOB,
      ("moe on gcp-l4 ended failed (tests); 1 failed: 1 not tolerated (t.py::a). See"
      " `seatrial show run-1`.")),

@@ -23,7 +23,7 @@ from orchestrator.domain.gate.rule_context import (
     platform_evidence,
     worst,
 )
-from orchestrator.domain.gate.snapshot import CellEvidence, MachineEvidence
+from orchestrator.domain.gate.snapshot import CellEvidence, MachineEvidence, Snapshot
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.matrix import (
     ANY,
@@ -140,14 +140,14 @@ def platforms_v2(case: RuleContext) -> Iterator[RuleResult]:
 
 def _platforms(case: RuleContext, ran: _OfCell) -> Iterator[RuleResult]:
     for stand in case.stands:
-        yield _platform(stand, ran)
+        yield _platform(case.snapshot, stand, ran)
         unavailable = any(is_unavailable(cell) for cell in stand.cells)
         substitute = stand.rule.when_unavailable.substitute
         if unavailable and substitute is not None:
             yield _substitute(case, stand, substitute)
 
 
-def _platform(stand: PlatformEvidence, ran: _OfCell) -> RuleResult:
+def _platform(snapshot: Snapshot, stand: PlatformEvidence, ran: _OfCell) -> RuleResult:
     rule = stand.rule
     if not stand.cells:
         return RuleResult(
@@ -155,7 +155,7 @@ def _platform(stand: PlatformEvidence, ran: _OfCell) -> RuleResult:
             kind="platform",
             blocking=rule.level == "blocking",
             outcome=RuleOutcome.UNKNOWN,
-            sentence=f"There is no evidence of {rule.id}: no run was asked for it.",
+            sentence=f"There is no evidence of {rule.id}: {_absent(snapshot, rule.id)}.",
             inputs={"cells": []},
             waivable=False,
         )
@@ -170,6 +170,16 @@ def _platform(stand: PlatformEvidence, ran: _OfCell) -> RuleResult:
         inputs={"cells": [_inputs(cell) for cell in stand.cells]},
         failing={f"{one.id}: {one.reason or one.outcome or one.state}": 1 for one in bad},
     )
+
+
+def _absent(snapshot: Snapshot, platform: str) -> str:
+    other = snapshot.elsewhere.get(platform)
+    if not other:
+        return "no run was asked for it"
+    runs = " ".join(f"--run {run}" for run in sorted({other, *snapshot.runs}))
+    have = "run" if len(snapshot.runs) == 1 else "runs"
+    lacks = f"{have} {', '.join(snapshot.runs)} {'has' if len(snapshot.runs) == 1 else 'have'} none"
+    return f"{lacks}, and run {other} has it (`{runs}` takes both)"
 
 
 def _cell(stand: PlatformEvidence, cell: CellEvidence, ran: _OfCell) -> _CellResult:
