@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
@@ -238,8 +238,8 @@ def board_table(request: PageRequest, board: Board) -> Table:
             Row(
                 (
                     _version(request, row),
-                    _verdicts(request, row),
-                    *_squares(request, board, row),
+                    _verdicts(row),
+                    *(_square(request, row, square) for square in row.squares),
                 )
             )
             for row in board.rows
@@ -259,7 +259,7 @@ def _version(request: PageRequest, row: BoardRow) -> Text:
     return Text(row.of.version, href, note=f"{row.of.subject} · {when}")
 
 
-def _verdicts(request: PageRequest, row: BoardRow) -> TableCell:
+def _verdicts(row: BoardRow) -> TableCell:
     if not row.verdicts:
         return Text("–", note="no verdict")
     return CellList(
@@ -270,12 +270,7 @@ def _verdicts(request: PageRequest, row: BoardRow) -> TableCell:
     )
 
 
-def _squares(request: PageRequest, board: Board, row: BoardRow) -> Iterator[TableCell]:
-    for square in row.squares:
-        yield _square(request, board, row, square)
-
-
-def _square(request: PageRequest, board: Board, row: BoardRow, square: BoardCell) -> TableCell:
+def _square(request: PageRequest, row: BoardRow, square: BoardCell) -> TableCell:
     cell = square.cell
     if cell is None and row.live is not None:
         return VersionEvidence(word="queued", href=urls.run_url(row.live.run), note="a run goes on")
