@@ -187,8 +187,11 @@ def test_one_test_in_two_jobs_is_two_tests_everywhere(pages: PageDesk) -> None:
     run = str(pages.api.launch()["id"])
     agent = pages.api.begin(run, "here")
     for job in ("unit", "demo"):
-        said = agent.test(NAME, "failed", job=job, longrepr="E   ValueError: boom")
-        agent.send(agent.line("phase", job, name="started"), agent.manifest(NAME, job=job), said)
+        agent.send(
+            agent.line("phase", job, name="started"),
+            agent.manifest(NAME, job=job),
+            agent.test(NAME, "failed", job=job, longrepr="E   ValueError: boom"),
+        )
     [group] = describe_run(pages.stores, run, at=BEGIN).failure_groups
     signature = group.signature.id
     page = pages.page(address_of(pages))
