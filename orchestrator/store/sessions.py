@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLAlchemyError
@@ -170,6 +170,14 @@ def _engine(url: URL, access: Access, arguments: dict[str, Any]) -> Engine:
     return create_engine(url, json_serializer=storable_json, hide_parameters=True, **arguments)
 
 
+def database_place(engine: Engine) -> str:
+    """Return where a database is, for a person: SQLite's file, or the URL without its password."""
+    name = engine.url.database or ""
+    if engine.dialect.name != "sqlite":
+        return engine.url.render_as_string(hide_password=True)
+    return unquote(name.removeprefix("file:").partition("?")[0]) if "file:" in name else name
+
+
 @contextmanager
 def as_store_errors(engine: Engine) -> Iterator[None]:
     """Convert driver errors to StoreError."""
@@ -180,7 +188,7 @@ def as_store_errors(engine: Engine) -> Iterator[None]:
             raise _unusable(engine, error) from error
         cause = getattr(error, "orig", None) or error
         first_line = str(cause).strip().split("\n", 1)[0]
-        where = engine.url.render_as_string(hide_password=True)
+        where = database_place(engine)
         is_damaged = getattr(cause, "sqlite_errorcode", None) in _DAMAGED
         said = (
             f"is damaged: {first_line}; {RESTORE_ADVICE}" if is_damaged else f"failed: {first_line}"
@@ -193,7 +201,7 @@ _PASSING = (OperationalError, InterfaceError, PoolTimeout)
 
 def _unusable(engine: Engine, error: Exception) -> StoreUnusableError:
     cause = str(getattr(error, "orig", None) or error).strip().split("\n", 1)[0]
-    where = engine.url.render_as_string(hide_password=True)
+    where = database_place(engine)
     advice = next((said for words, said in _ADVICE if any(w in cause for w in words)), _NOW)
     message = f"the database {where} failed: {cause}"
     return StoreUnusableError(message, f"{advice}; nothing of this was stored")

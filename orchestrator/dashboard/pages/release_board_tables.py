@@ -192,7 +192,7 @@ def beside(counts: Counts) -> list[Figure]:
 
 def in_words(figures: Iterable[Figure]) -> str:
     """``4 failed, 15 skipped``."""
-    return ", ".join(f"{many:,} {what.word}" for what, many in figures)
+    return ", ".join(what.counted(many) for what, many in figures)
 
 
 def points(change: Fraction | None) -> str:
