@@ -20,6 +20,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from orchestrator.adapters.memory_engine import MemoryEngine, SimulatedCrashError
+from orchestrator.adapters.signing import verify_bundle
 from orchestrator.api.app import create_app
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.fire_schedules import fire
@@ -133,6 +134,8 @@ class Mission:
     providers: dict[str, Provider] = field(default_factory=dict)
     engine: MemoryEngine = field(init=False)
     heard: int = 0
+    deaths: int = 0
+    """Of controllers."""
     working: str = ""
     """The cell that is at work."""
 
@@ -217,6 +220,7 @@ class Mission:
             try:
                 self.engine.run(self.working)
             except SimulatedCrashError:
+                self.deaths += 1
                 logs = self.engine.step_logs
                 self._begin()  # another controller goes on with what is written down
                 self.engine = self._engine()
@@ -329,7 +333,7 @@ def mission(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_ten_nights_and_every_figure(mission: Mission, tmp_path: Path) -> None:
+def test_ten_nights_and_every_figure(mission: Mission) -> None:
     client = mission.desk.client
     answer = client.put(f"{API}/gates/release", json={"policy": POLICY, "name": "gate.yaml"})
     assert answer.status_code == 200, answer.text
@@ -357,6 +361,8 @@ def test_ten_nights_and_every_figure(mission: Mission, tmp_path: Path) -> None:
         if firing["run"]:
             runs.append(firing["run"])
             check_run(mission, firing, COMMITS[number])
+    assert (mission.deaths, mission.on_tick) == (1, [])
+    assert [cloud.faults.unused for cloud in mission.clouds.values()] == [0, 0, 0]
     check_dates(mission)
     check_money(mission, runs)
     check_nothing_left(mission)
@@ -385,13 +391,19 @@ def check_run(mission: Mission, firing: dict[str, Any], commit: str) -> None:
     verdict = mission.get(f"/verdicts/{firing['verdict']}")
     assert (verdict["decision"], verdict["runs"]) == (firing["outcome"], [run["id"]])
     assert verdict["subject"]["git_sha"] == commit
+    client = mission.desk.client
+    signed = client.get(f"{API}/verdicts/{firing['verdict']}/statement").content
+    found = verify_bundle(signed, client.get(f"{API}/keyring").content)
+    assert found.verdict["decision"] == firing["outcome"]
     bill = mission.get("/costs", run=run["id"])
     leases = mission.leases(run["id"])
     total = sum((expected_cost(lease) for lease in leases), Decimal(0))
     assert Decimal(run["cost_usd"]) == Decimal(bill["bill"]["total_usd"]) == total > 0
     assert (bill["settled"], bill["simulated"]) == (True, False)
     summary = (mission.folder / "home" / "runs" / run["id"] / "report" / "SUMMARY.md").read_text()
-    assert f"${total:.2f}" in summary
+    costs = client.get(f"{API}/runs/{run['id']}/reports/cost.md").text
+    assert f"**Cost**: ${total:.4f}" in costs
+    assert f"**${total:.2f}**" in summary
 
 
 def check_money(mission: Mission, runs: Sequence[str]) -> None:
