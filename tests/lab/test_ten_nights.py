@@ -19,7 +19,6 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from orchestrator.adapters.memory_engine import MemoryEngine, SimulatedCrashError
 from orchestrator.adapters.signing import verify_bundle
 from orchestrator.api.app import create_app
 from orchestrator.application.cell.flow import run_cell
@@ -35,6 +34,7 @@ from runners.fake.fake_machine import Script
 from runners.provider_context import ProviderContext
 from tests.integration.api_context import Desk, desk
 from tests.integration.dashboard.desk import signed_in
+from tests.integration.memory_engine import MemoryEngine, SimulatedCrashError
 from tests.integration.nightly_story import ScriptedWheels
 from tests.integration.schedule_world import COMMITS, MadeUpSubjects
 from tests.lab.aws_cloud import AwsCloud
