@@ -120,10 +120,8 @@ def list_flaky(context: Context, product: str, *, runs: int) -> FlakyReview:
     history = _history(stores, looked.cells)
     asked, many = _suspects(history)
     confined = stores.quarantines.list(product=product)
-    held = {
-        one.nodeid: one for one in stores.failure_groups.find_tests(product, _nodeids(confined))
-    }
-    goes = _goes(stores, history, {*asked, *(test.id for test in held.values())})
+    held = stores.failure_groups.find_tests(product, _nodeids(confined))
+    goes = _goes(stores, history, {*asked, *(test.id for test in held)})
     active = [one for one in confined if state_of(one, now) is QuarantineState.ACTIVE]
     return FlakyReview(
         tests=_weighed(stores, history, {test: goes.get(test, []) for test in asked}, active),
@@ -237,30 +235,41 @@ def _nodeids(confined: Sequence[Quarantine]) -> set[str]:
 
 def _quarantines(
     confined: Sequence[Quarantine],
-    held: Mapping[str, KnownTest],
+    held: Sequence[KnownTest],
     goes: Mapping[int, Sequence[DatedResult]],
     now: datetime,
 ) -> list[ListedQuarantine]:
     """Return quarantines: active ones first, newest first within a state."""
     shown = []
     for one in confined:
-        test = held.get(one.nodeid)
-        some = goes.get(test.id, ()) if test else ()
-        shown.append(_shown(one, test, [go for go in some if go.at >= one.opened], now))
+        tests = [test for test in held if test.nodeid == one.nodeid]
+        shown.append(_shown(one, tests, goes, now))
     order = list(QuarantineState)
     newest_first = sorted(shown, key=lambda one: one.quarantine.opened, reverse=True)
     return sorted(newest_first, key=lambda one: order.index(one.state))
 
 
 def _shown(
-    one: Quarantine, test: KnownTest | None, since: Sequence[DatedResult], now: datetime
+    one: Quarantine,
+    tests: Sequence[KnownTest],
+    goes: Mapping[int, Sequence[DatedResult]],
+    now: datetime,
 ) -> ListedQuarantine:
-    mine = [go for go in since if is_about(one, one.nodeid, go.platform)]
-    streaks = passes_in_a_row(go.go for go in mine)
+    """Return a quarantine with the results of its tests: one of that name in each job."""
+    since = [
+        [go for go in goes.get(test.id, ()) if go.at >= one.opened and _is_held(one, go)]
+        for test in tests
+    ]
+    streaks = [passes_in_a_row(go.go for go in some) for some in since]
+    until = one.ended_at or one.expires
     return ListedQuarantine(
         quarantine=one,
         state=state_of(one, now),
-        test_id=test.id if test else None,
-        failures=sum(1 for go in mine if go.is_bad and go.at < (one.ended_at or one.expires)),
-        passes=min(streaks.values(), default=None),
+        test_id=tests[0].id if tests else None,
+        failures=sum(1 for some in since for go in some if go.is_bad and go.at < until),
+        passes=min((passes for streak in streaks for passes in streak.values()), default=None),
     )
+
+
+def _is_held(one: Quarantine, go: DatedResult) -> bool:
+    return is_about(one, one.nodeid, go.platform)

@@ -9,6 +9,7 @@ from enum import StrEnum
 from string import ascii_uppercase
 
 from orchestrator.domain.flaky import ResultPoint, flaky_evidence, flaky_signal, suspects
+from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.failure_groups import Failing
 from orchestrator.store.stores import Stores
@@ -16,6 +17,7 @@ from orchestrator.store.test_grid import GridCell, GridMark, TestsWanted
 
 CELLS_WITH_TESTS = 3
 """Number of newest cells with results that determine the present tests."""
+_BAD = (TestOutcome.FAILED, TestOutcome.ERROR)
 _SUSPECTS = 1_000
 """Maximum tests whose results are read for signs of flakiness."""
 
@@ -86,7 +88,7 @@ def grid_of_cells(
 ) -> Grid:
     """Return the grid of the newest cells of one name, newest first.
 
-    The first is the present state.
+    A test's newest result in them is its present state, whatever newer runs ran.
     """
     columns = stores.grids.newest(product, name, limit=cells)
     now = next((at for at, one in enumerate(columns) if one.counts.collected), len(columns))
@@ -110,9 +112,9 @@ class _Sorting:
         self._bad = stores.failure_groups.failing(numbers)
         retried = stores.failure_groups.retried(numbers)
         self._earlier = {(cell, test): tries for (test, cell), tries in retried.items()}
-        is_lacking = [cell.number for cell in now if cell.counts.missing + cell.counts.not_run]
+        is_lacking = [cell.number for cell in cells if cell.counts.missing + cell.counts.not_run]
         lacking = self._grids.unreported(is_lacking) if is_lacking else []
-        self._groups = self._judge({test for _, test in lacking})
+        self._groups = self._judge(lacking)
 
     def page(self, wanted: GridFilter) -> Grid:
         """Return the requested page of rows."""
@@ -129,27 +131,34 @@ class _Sorting:
             next=tests[-1].id if more else None,
         )
 
-    def _judge(self, lacking: Collection[int]) -> dict[int, GridGroup]:
+    def _judge(self, lacking: Collection[tuple[int, int]]) -> dict[int, GridGroup]:
+        """Return groups by test; `lacking` are (cell, test) without a result."""
         failing = {one.test_id for one in self._bad if not self._now.isdisjoint(one.cells)}
+        missing = {test for cell, test in lacking if cell in self._now}
         flaky = self._flaky()
-        before = {*flaky, *(one.test_id for one in self._bad)} - failing
-        gone = self._gone(before)
-        told = dict.fromkeys(flaky, GridGroup.FLAKY) | dict.fromkeys(gone, GridGroup.GONE)
-        told |= dict.fromkeys(lacking, GridGroup.MISSING)
+        before = {*flaky, *(one.test_id for one in self._bad), *(test for _, test in lacking)}
+        newest = self._newest(before - failing - missing)
+        gone = self._grids.gone([(mark.test, mark.cell) for mark in newest])
+        left = {test for test, _ in gone}
+        for mark in newest:
+            if mark.test not in left:
+                failing |= {mark.test} if mark.outcome in _BAD else set()
+                missing |= {mark.test} if mark.outcome is TestOutcome.MISSING else set()
+        told = dict.fromkeys(flaky, GridGroup.FLAKY)
+        told |= dict.fromkeys(left, GridGroup.GONE)
+        told |= dict.fromkeys(missing, GridGroup.MISSING)
         return told | dict.fromkeys(failing, GridGroup.FAILING)
 
-    def _gone(self, tests: Collection[int]) -> Collection[int]:
-        """Return those of these tests that newer runs of their jobs do not have."""
-        here = {mark.test for mark in self._grids.marks(sorted(self._now), tests)}
-        absent = set(tests) - here
-        marked = {(mark.cell, mark.test) for mark in self._grids.marks(self._numbers, absent)}
-        newest: dict[tuple[int, str], int] = {}
-        for cell in self._cells:
-            for test in absent:
-                if (cell.number, test) in marked:
-                    newest.setdefault((test, cell.name), cell.number)
-        gone = self._grids.gone([(test, cell) for (test, _), cell in newest.items()])
-        return {test for test, _ in gone}
+    def _newest(self, tests: Collection[int]) -> Collection[GridMark]:
+        """Return the newest result of each test on each platform; awaited ones replace none."""
+        cells = {cell.number: cell for cell in self._cells}
+        order = {number: place for place, number in enumerate(cells)}
+        newest: dict[tuple[int, str], GridMark] = {}
+        for mark in sorted(self._grids.marks(self._numbers, tests), key=lambda m: order[m.cell]):
+            cell = cells[mark.cell]
+            if cell.is_done or mark.outcome is not TestOutcome.MISSING:
+                newest.setdefault((mark.test, cell.name), mark)
+        return newest.values()
 
     def _flaky(self) -> Collection[int]:
         """Return the tests whose results in these cells show flakiness, as on the flaky page."""

@@ -113,6 +113,11 @@ class Ingested:
         found = {source.provenance for source in self.sources}
         return next((p for p in order if p in found), Provenance.STRUCTURED)
 
+    @property
+    def inconsistent(self) -> tuple[Source, ...]:
+        """Return the artifacts whose figures contradict their tests."""
+        return tuple(one for one in self.sources if one.state is SourceState.INCONSISTENT)
+
 
 AnnotationKind = Literal["narrative", "fix", "recommendation", "known-issue", "note", "conclusion"]
 

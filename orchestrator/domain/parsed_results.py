@@ -83,6 +83,13 @@ class ParsedUnnamedTests:
 
 
 @dataclass(frozen=True, slots=True)
+class ParsedSubtests:
+    """Subtests that passed or were skipped. They are no tests, and some writers count them so."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class ParsedJob:
     """Start of a job's section; the next one ends it.
 
@@ -219,6 +226,7 @@ ParsedItem = (
     ParsedTest
     | ParsedDetail
     | ParsedTally
+    | ParsedSubtests
     | ParsedUnnamedTests
     | ParsedJob
     | ParsedEnd

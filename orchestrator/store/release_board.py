@@ -13,7 +13,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.gate.verdict import Decision
-from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.outcome import Counts, Outcome, worst
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import ListPage, is_postgres, json_text, whole_runs
 from orchestrator.store.tables import (
@@ -124,7 +124,7 @@ class NewestRun:
 
 @dataclass(frozen=True, slots=True)
 class DayOutcome:
-    """The newest outcome of a cell name on a day."""
+    """The worst of the newest outcomes of a cell name's matrices on a day."""
 
     product: str
     cell: str
@@ -285,10 +285,14 @@ class ReleaseStore:
         ]
 
     def days(self, *, since: datetime) -> list[DayOutcome]:
-        """Return the newest outcome of each product, cell name and UTC day."""
+        """Return the outcome of each product, cell name and UTC day, newest runs first.
+
+        It is the newest of each matrix, and the worst of these: a run of another matrix, as of
+        ingested results, says nothing of the tests of this one.
+        """
         with self._sessions.read() as session:
             day = _day(session).label("day")
-            same = (RunRow.product, CellRow.name, day)
+            same = (RunRow.product, CellRow.name, day, RunRow.matrix_name)
             order = func.row_number().over(partition_by=same, order_by=RunRow.id.desc())
             ranked = (
                 select(*same, RunRow.id.label("run"), CellRow.outcome, order.label("place"))
@@ -308,6 +312,11 @@ class ReleaseStore:
                 )
                 for row in session.execute(query)
             ]
+        worst_of: dict[tuple[str, str, date], DayOutcome] = {}
+        for one in found:
+            key = (one.product, one.cell, one.day)
+            worst_of[key] = _worse(worst_of.setdefault(key, one), one)
+        found = list(worst_of.values())
         places = list(dict.fromkeys((one.product, one.cell) for one in found))[:MOST_PLACES]
         shown = set(places)
         return [one for one in found if (one.product, one.cell) in shown]
@@ -352,6 +361,12 @@ def _day(session: Session) -> ColumnElement[date | str]:
     """Select the UTC day of the run's launch; text in SQLite."""
     at = RunRow.created_at
     return func.date(func.timezone("UTC", at)) if is_postgres(session) else func.date(at)
+
+
+def _worse(one: DayOutcome, other: DayOutcome) -> DayOutcome:
+    """Return the worse outcome; of equal ones the first."""
+    pair = (Outcome(one.word), Outcome(other.word))
+    return one if worst(pair) is pair[0] else other
 
 
 def _newest_cells(

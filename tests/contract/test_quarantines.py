@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.application.describe_run import describe_run
+from orchestrator.application.list_flaky import list_flaky
 from orchestrator.application.quarantine import (
     NewQuarantine,
     add_quarantine,
@@ -40,7 +41,7 @@ class Days:
         self.stores, self.day = stores, 0
         self.clock = SimpleNamespace(now=lambda: after(self.day * DAY))
 
-    def ran(self, *outcomes: str, nodeid: str = TEST) -> str:
+    def ran(self, *outcomes: str, nodeid: str = TEST, job: str = "unit") -> str:
         """A run of the next day: one outcome a platform; `retried` failed and passed there."""
         self.day += 1
         asked, run = matrix(len(outcomes)), a_run(f"run-{self.day:03}", self.day * DAY)
@@ -50,9 +51,10 @@ class Days:
             agent = Agent(self.stores, attempt(self.stores, cell))
             lines = []
             if outcome == "retried":
-                lines.append(agent.line("test", "unit", record="rerun", nodeid=nodeid))
+                lines.append(agent.line("test", job, record="rerun", nodeid=nodeid))
             word = "passed" if outcome == "retried" else outcome
-            lines.append(agent.test(nodeid, word, longrepr="E   AssertionError: boom"))
+            longrepr = "E   AssertionError: boom"
+            lines.append(agent.test(nodeid, word, job=job, longrepr=longrepr))
             assert agent.send(*lines)
             self.stores.cells.enter(cell, CellState.RELEASING, at=self.clock.now())
             self.stores.cells.conclude(cell, Cause(Outcome.FAILED, ""), at=self.clock.now())
@@ -130,6 +132,17 @@ def test_a_pass_on_retry_is_no_pass_and_older_ones_do_not_count(days):
     days.ran("passed")
     [one] = settle_quarantines(days.stores, "proof", at=days.clock.now())
     assert one.ended_at is not None
+
+
+def test_the_tests_of_that_name_in_two_jobs_have_results_of_their_own(days):
+    days.ran("failed")
+    add_quarantine(days, NEW, author=ME)
+    for _ in range(3):
+        days.ran("failed")
+    days.ran("passed", job="zoo")
+    days.ran("failed")
+    [listed] = list_flaky(days, "proof", runs=50).quarantines
+    assert (listed.failures, listed.passes) == (5, 0)
 
 
 def test_failures_in_quarantine_stay_failures_and_are_marked(days):

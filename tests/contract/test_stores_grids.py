@@ -128,6 +128,24 @@ def test_a_live_cell_is_the_first_column_and_its_failures_are_now(stores):
     assert found.groups == {GridGroup.FAILING: 1}
 
 
+def test_a_run_of_another_job_hides_no_test_that_fails_or_is_missing(stores):
+    (cell,) = launch(stores, "run-0", "1.0", platforms=1)
+    lines = ("t.py::a", ("t.py::b", "failed"))
+    done(stores, cell, *lines, collected=GOOD, outcome=Outcome.FAILED)
+    (cell,) = launch(stores, "run-1", "1.0", platforms=1)
+    agent = Agent(stores, attempt(stores, cell))
+    assert agent.send(agent.test("v.py::other", job="other"))
+    advance(stores, cell, CellState.RELEASING)
+    stores.evidence.settle(cell, [])
+    stores.cells.conclude(cell, Cause(Outcome.PASSED, ""), at=NOW)
+    found = grid(stores)
+    assert told(found)[:2] == [("t.py::b", "failing"), ("t.py::c", "missing")]
+    assert found.groups == {GridGroup.FAILING: 1, GridGroup.MISSING: 1}
+    (cell,) = launch(stores, "run-2", "1.0", platforms=1)
+    begin(stores, cell, collected=GOOD)
+    assert grid(stores, group=GridGroup.FAILING).rows[0].test.nodeid == "t.py::b"
+
+
 def test_failures_of_one_signature_share_a_letter(stores):
     nights(stores, (("t.py::a", "failed"),), (("t.py::a", "failed"), ("t.py::b", "failed")))
     kinds = sorted(grid(stores).kinds.values(), key=lambda kind: kind.seen)

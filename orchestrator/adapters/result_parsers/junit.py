@@ -3,7 +3,7 @@
 pytest's two families name a test by its module's dotted path and its classes; which part is the
 module is found by `junit_names`. Some outcomes of pytest are lost in this format: an unexpected
 pass (``xpassed``) is recorded as passed, a test with a skipped subtest as skipped, and passed
-subtests are counted without names.
+subtests are counted without names: only another artifact of the run tells them from tests.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from orchestrator.domain.parsed_results import (
     ParsedEnd,
     ParsedEnvironment,
     ParsedItem,
+    ParsedNotice,
     ParsedProblem,
     ParsedTally,
     ParsedTest,
@@ -80,7 +81,7 @@ class JUnitXml:
     """Implements `Dialect`."""
 
     name = "junit-xml"
-    version = 2
+    version = 3
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -218,6 +219,8 @@ class _JunitReading:
             yield self._waiting
         is_known = bool(self._contradictions)
         for said in self._sums.statements(is_pytest=self._names.is_pytest, is_known=is_known):
+            if isinstance(said, ParsedProblem):
+                self._contradictions.append(said.message)
             if isinstance(said, ParsedEnd) and self._contradictions:
                 yield replace(said, exit_code=1, detail=self._contradictions[0])
             else:
@@ -344,16 +347,15 @@ class _Sums:
                 yield ParsedProblem("error", f"it says {number} {name}, but it contains {found}")
 
     def _tally_of_pytest(self, total: int, duration: float | None) -> Iterator[ParsedItem]:
-        more = min((total - self._reports, total - self._cases), key=abs)
-        if more > 0:
-            yield ParsedProblem(
-                "warning",
-                f"it counts {more} more than it names: subtests that passed, or tests that were "
-                "taken out of it",
-            )
         # pytest counts reports, not tests; the corrected sum is given in Seatrial's outcomes.
+        more = min((total - self._reports, total - self._cases), key=abs)
         named = self._outcomes.total()
-        yield ParsedTally("footer", named + min(more, 0), dict(+self._outcomes), duration)
+        yield ParsedTally("footer", named + more, dict(+self._outcomes), duration)
+        if more > 0:
+            yield ParsedNotice(
+                f"pytest counts {more} more than it names: subtests that passed, or tests that "
+                "were taken out of it; its log or reportlog beside it tells which"
+            )
 
     def _counts(self, total: int) -> dict[str, int]:
         """Return counts by outcome; undeclared ones come from testcases, and the rest passed."""

@@ -68,6 +68,7 @@ _COUNTED = {
     "passed": "passed", "failed": "failed", "error": "error", "errors": "error",
     "skipped": "skipped", "xfailed": "xfailed", "xpassed": "xpassed",
 }  # fmt: skip
+_SUBTESTS = ("subtests passed", "subtest passed")
 _ASIDE = frozenset({"warning", "warnings", "deselected", "rerun"})
 _COLLECTED = re.compile(r"(?:collecting \.\.\. )?collected (\d{1,9}) items?((?: / \d{1,9} \w+)*)")
 _WORKERS = re.compile(r"\d{1,5} workers? \[(\d{1,9}) items?\]|gw\d{1,5} \[(\d{1,9})\](?: / gw.*)?")
@@ -99,6 +100,8 @@ class PytestFooter:
     warnings: int | None = None
     collected: int | None = None
     """Number of tests that ``--collect-only`` listed; they were not run."""
+    subtests: int = 0
+    """Number of subtests that passed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +315,7 @@ def _is_closed(params: str) -> bool:
 
 def _summed(parts: list[str], seconds: float) -> PytestFooter | None:
     counts: dict[str, int] = {}
-    warnings = None
+    warnings, subtests = None, 0
     is_known = False
     for part in parts:
         found = _PART.fullmatch(part)
@@ -324,7 +327,9 @@ def _summed(parts: list[str], seconds: float) -> PytestFooter | None:
             counts[word] = counts.get(word, 0) + int(found[1])
         elif found[2].startswith("warning"):
             warnings = int(found[1])
-    return PytestFooter(counts, seconds, warnings) if is_known else None
+        elif found[2] in _SUBTESTS:
+            subtests = int(found[1])
+    return PytestFooter(counts, seconds, warnings, subtests=subtests) if is_known else None
 
 
 def _parted(rest: str) -> tuple[str, str]:

@@ -24,6 +24,7 @@ from orchestrator.domain.parsed_results import (
     ParsedDetail,
     ParsedItem,
     ParsedProblem,
+    ParsedSubtests,
     ParsedTally,
     ParsedTest,
     ParsedUnnamedTests,
@@ -575,6 +576,8 @@ class PytestSession:
         tests = {word: max(n - extra[word], 0) for word, n in footer.counts.items()}
         tests = {word: n for word, n in tests.items() if n}
         yield ParsedTally("footer", sum(tests.values()), tests, footer.duration_s, footer.warnings)
+        if footer.subtests:
+            yield ParsedSubtests(footer.subtests)
 
     def _problems(self) -> Iterator[ParsedProblem]:
         if self.internal:

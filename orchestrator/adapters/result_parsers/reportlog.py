@@ -23,6 +23,7 @@ from orchestrator.domain.parsed_results import (
     ParsedEnvironment,
     ParsedItem,
     ParsedProblem,
+    ParsedSubtests,
     ParsedTest,
     Provenance,
 )
@@ -83,6 +84,8 @@ class _Log:
         self._exit_code: int | None = None
         self._began = 0.0
         self._ended = 0.0
+        self._subtests = 0
+        """Number of those that did not fail."""
 
     def see(self, record: Mapping[str, object]) -> Iterator[ParsedItem]:
         """Read the next record."""
@@ -102,6 +105,8 @@ class _Log:
     def finish(self) -> Iterator[ParsedItem]:
         """Yield the unfinished tests and the end of the session."""
         yield from self._abandoned()
+        if self._subtests:
+            yield ParsedSubtests(self._subtests)
         if self._exit_code is None:
             yield ParsedProblem("warning", "the log stops before the session was over")
             return
@@ -130,6 +135,7 @@ class _Log:
         if "_subtest.context" in record or record.get("$report_type") == "SubTestReport":
             if outcome == "failed":
                 _add(test, record, nodeid, without_duration=True)
+            self._subtests += outcome in ("passed", "skipped")
             return
         if outcome == "rerun":
             test.is_again = True

@@ -192,6 +192,9 @@ def cell_notices(cell: CellRecord) -> Sequence[CellNotice]:
         found.append(
             CellNotice("", "warn", f"Ingested ({how}, {many}): no agent of ours attests it.")
         )
+        for source in cell.ingested.inconsistent:
+            text = f"INCONSISTENT: {source.name}: {'; '.join(source.remarks)}"
+            found.append(CellNotice("", "bad", text))
     told = Counter((x.job, LOUD.get(x.level, "quiet"), x.message) for x in cell.notices)
     newest = list(told.items())[-_NOTICES:]
     return [*found, *(CellNotice(job, tone, repeated(text, n)) for (job, tone, text), n in newest)]

@@ -105,7 +105,7 @@ def _days(
     )
     return Table(
         id="grid",
-        caption="The newest outcome of each platform and day (UTC)",
+        caption="The newest outcome of each platform and day (UTC), the worst of several matrices",
         columns=[
             Column("platform", "Platform"),
             *(Column(f"day.{day}", f"{day:%d %b}") for day in days),

@@ -78,7 +78,7 @@ def assemble(
     planned = planner.plan()
     findings = [finding for finding, _ in covers]
     for account in reader.accounts:
-        findings += check_account(account, reader.index, planner, version=version)
+        findings += check_account(account, reader, planner, version=version)
     disagreements = tuple(_disagreements(reader, planner))
     findings += merged_findings(reader, disagreements)
     names = [_jobs(planner.jobs_of(account), planned) for account in reader.accounts]

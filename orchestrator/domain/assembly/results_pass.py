@@ -21,6 +21,7 @@ from orchestrator.domain.parsed_results import (
     ParsedMetric,
     ParsedNotice,
     ParsedProblem,
+    ParsedSubtests,
     ParsedTally,
     ParsedTest,
     ParsedTime,
@@ -131,6 +132,8 @@ class ArtifactSummary:
     remarks: list[str] = field(default_factory=list)
     unreliable: bool = False
     """The dialect marks it as unreliable."""
+    subtests: int = 0
+    """Number of subtests that passed or were skipped."""
     heard: bool = False
     """Whether the artifact made a statement that is not a problem."""
     bad: dict[bytes, list[str]] = field(default_factory=dict)
@@ -201,6 +204,8 @@ class ArtifactReader:
         match statement:
             case ParsedTally():
                 _tally(section, statement)
+            case ParsedSubtests():
+                account.subtests += statement.count
             case ParsedUnnamedTests():
                 section.unnamed.update({w: n for w, n in statement.counts.items() if n > 0})
             case ParsedEnd():

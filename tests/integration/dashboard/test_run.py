@@ -270,3 +270,16 @@ def test_statements_do_not_grow_with_cells_or_tests(pages: PageDesk) -> None:
     with pages.counted() as seen:
         pages.page(f"/runs/{run}")
     assert len(seen) <= 36, "\n".join(seen)
+
+
+def test_a_file_whose_figures_contradict_its_tests_is_told_on_both_pages(pages: PageDesk) -> None:
+    case = '<testcase classname="tests.test_a" name="test_b"/>'
+    made = pages.api.client.post(
+        "/api/v1/ingest?platform=here&subject=proof@1.10&name=f.xml",
+        content=f'<testsuite name="pytest" tests="15">{case}</testsuite>'.encode(),
+    ).json()
+    (row,) = pages.page(f"/runs/{made['run']}").rows("cells")
+    assert "ingested, INCONSISTENT" in " ".join(row.values())
+    assert "14 missing" in " ".join(row.values())
+    shown = pages.page(f"/runs/{made['run']}/cells/here")
+    assert "INCONSISTENT: f.xml: it names 1 tests and sums up 15" in shown.text

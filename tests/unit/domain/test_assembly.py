@@ -21,6 +21,7 @@ from orchestrator.domain.parsed_results import (
     ParsedJob,
     ParsedMetric,
     ParsedProblem,
+    ParsedSubtests,
     ParsedTally,
     ParsedTest,
     ParsedTime,
@@ -138,6 +139,29 @@ def test_what_is_collected_and_not_named_is_missing_and_keeps_the_suite_from_pas
         "it announces 71 tests, names 60 and sums up 71; its sum says 71 passed, "
         "its lines say 60 passed: 11 are counted as missing"
     )
+
+
+def test_a_surplus_is_missing_unless_another_file_of_these_tests_counts_it_as_subtests():
+    tests = result_facts("tests/test_a.py", [PASSED])
+    sums = ParsedTally("footer", 15, {"passed": 1})
+    xml = text("f.xml", *tests, sums, ParsedEnd(), provenance=Provenance.STRUCTURED)
+    alone = cell_of(xml)
+    assert alone.counts("a") == Counts(passed=1, missing=14)
+    assert alone.verdict("a") is Outcome.FAILED
+    assert alone.source("f.xml").state is SourceState.INCONSISTENT
+    for subtests, missing in ((14, 0), (13, 14)):
+        log = [*suite("tests/test_a.py", [PASSED]), ParsedSubtests(subtests)]
+        cell = cell_of(xml, text("log.txt", *log))
+        assert cell.counts("a") == Counts(passed=1, missing=missing)
+        assert (cell.verdict("a") is Outcome.PASSED) == (not missing)
+        assert (cell.source("f.xml").state is SourceState.READ) == (not missing)
+
+
+def test_figures_that_no_missing_test_explains_keep_the_suite_from_passing():
+    said = [*result_facts("tests/test_a.py", [PASSED] * 3), ParsedTally("footer", 2, {"passed": 2})]
+    cell = cell_of(text("log.txt", *said))
+    assert cell.source("log.txt").state is SourceState.INCONSISTENT
+    assert cell.verdict("a") is Outcome.FAILED
 
 
 def test_a_whole_artifact_beside_a_torn_one_leaves_nothing_missing():

@@ -195,6 +195,7 @@ def _about(cell: CellRecord) -> str:
         "optional" if cell.platform.optional else "",
         "SIMULATED: no gate accepts this" if cell.simulated else "",
         "ingested" if cell.ingested is not None else "",
+        "INCONSISTENT" if cell.ingested is not None and cell.ingested.inconsistent else "",
     ]
     return ", ".join(part for part in parts if part)
 
