@@ -363,12 +363,12 @@ def _is_only_host(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
     return len(provider.places(now.plan.platform)) == 1
 
 
-def _final(deps: FlowDeps, now: AttemptState, lease: Lease, said: str) -> str:
+def _final(deps: FlowDeps, now: AttemptState, lease: Lease, message: str) -> str:
     """Return the message; of the only host, note that no other attempt follows, and say so."""
     if not _is_only_host(deps, now, lease):
-        return said
+        return message
     deps.stores.leases.note(lease.id, {LeaseFact.FINAL: "yes"}, simulated=lease.simulated)
-    return f"{said}; there is no other host to try"
+    return f"{message}; there is no other host to try"
 
 
 def _ended(
