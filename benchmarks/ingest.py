@@ -17,8 +17,8 @@ from pathlib import Path
 
 from orchestrator.domain.event_facts import fold
 from orchestrator.domain.evidence import read_events
+from orchestrator.store.attempt_evidence import EvidencePosition
 from orchestrator.store.database import Database, open_database
-from orchestrator.store.evidence import EvidencePosition
 from tests.databases import NOW, attempt, create
 from tests.postgres import PostgresMissingError, start_postgres
 

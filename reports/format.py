@@ -194,7 +194,7 @@ def date(value: date_type) -> str:
 
 def status(value: Status) -> str:
     """Format a status: glyph, word, reason, and marks (degraded, flaky, no test passed)."""
-    reason = phrase(value.reason)
+    reason = value.ended_by or phrase(value.reason)
     notes = [reason] if reason and reason not in _REASONS_IN_VALUE.get(value.code, ()) else []
     notes += ["degraded"] if value.degraded is not None else []
     notes += [value.nothing_passed] if value.nothing_passed else []

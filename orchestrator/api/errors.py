@@ -39,8 +39,8 @@ from orchestrator.application.machines import (
     ProviderUnreadError,
 )
 from orchestrator.application.ports.archives import ArchiveError
-from orchestrator.application.ports.ingest import IntakeError, IntakeFullError
 from orchestrator.application.ports.signer import KeyUnusableError
+from orchestrator.application.ports.uploads import IntakeError, IntakeFullError
 from orchestrator.application.prune import PruneBusyError
 from orchestrator.application.rerun_run import NothingToRerunError, StillRunningError
 from orchestrator.application.schedules import ScheduleMissingError

@@ -33,6 +33,7 @@ from orchestrator.application.gate_policies import check_policy, find_policy
 from orchestrator.application.launch_run import KeyReusedError
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.extend_record import extended
+from orchestrator.domain.field_limits import Filled, Word
 from orchestrator.domain.gate.verdict import (
     Decision,
     StoredPolicy,
@@ -42,7 +43,6 @@ from orchestrator.domain.gate.verdict import (
     VerdictLine,
     VerdictResponse,
 )
-from orchestrator.domain.limits import Filled, Word
 
 POLICY_TEXT = """\
 apiVersion: seatrial/v1

@@ -25,8 +25,8 @@ from orchestrator.application.test_history import (
 from orchestrator.domain.caller_identity import Person, Scope
 from orchestrator.domain.extend_record import extended
 from orchestrator.domain.failure_signature import FailureGroup
+from orchestrator.domain.field_limits import Filled
 from orchestrator.domain.flaky import FlakyEvidence
-from orchestrator.domain.limits import Filled
 from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.domain.test_identity import (
     Alias,

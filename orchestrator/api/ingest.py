@@ -29,7 +29,7 @@ from orchestrator.application.ingest_artifacts import (
     IngestResult,
     ingest_artifacts,
 )
-from orchestrator.application.ports.ingest import IntakeError
+from orchestrator.application.ports.uploads import IntakeError
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import RunState
 from orchestrator.domain.document_problems import nearest

@@ -19,6 +19,7 @@ from orchestrator.api.models import ListResponse, RequestModel
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.known_issues import add_known_issue, end_known_issue
 from orchestrator.domain.caller_identity import Person, Scope
+from orchestrator.domain.field_limits import Filled
 from orchestrator.domain.known_issue import (
     IssueMatch,
     IssueScope,
@@ -26,7 +27,6 @@ from orchestrator.domain.known_issue import (
     KnownIssueResponse,
     issue_answer,
 )
-from orchestrator.domain.limits import Filled
 
 
 class KnownIssueRequest(RequestModel):

@@ -22,8 +22,8 @@ from orchestrator.application.launch_run import BUILTIN
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.extend_record import filled
+from orchestrator.domain.field_limits import Word
 from orchestrator.domain.gate.verdict import StoredPolicy
-from orchestrator.domain.limits import Word
 from orchestrator.domain.schedule import (
     CatchUp,
     Firing,

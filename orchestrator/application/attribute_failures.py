@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orchestrator.application.job_outcomes import judge_jobs
 from orchestrator.domain.cell import Cell, CellState, RunSpec
-from orchestrator.domain.fingerprint import PACKAGE, environment_diff
+from orchestrator.domain.environment_fingerprint import PACKAGE, environment_diff
 from orchestrator.domain.matrix import Baseline
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.retests import (

@@ -13,8 +13,8 @@ from statistics import median
 
 from orchestrator.application.context import Context
 from orchestrator.application.ports.statistics import ChangePoint, Detector, Trend, Watched
+from orchestrator.domain.environment_fingerprint import environment_diff, fingerprint
 from orchestrator.domain.extend_record import extended
-from orchestrator.domain.fingerprint import environment_diff, fingerprint
 from orchestrator.domain.outcome import Counts
 from orchestrator.store.benchmarks import (
     Benchmark,

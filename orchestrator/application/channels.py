@@ -27,8 +27,8 @@ from orchestrator.domain.channel import (
 )
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.extend_record import filled
+from orchestrator.domain.field_limits import ONE_LINE, STRICT, ValueLimits
 from orchestrator.domain.gate.verdict import StoredVerdict, Verdict, failing_items
-from orchestrator.domain.limits import ONE_LINE, STRICT, ValueLimits
 
 MOST_CHANNELS = 100
 _Pattern = Annotated[str, ValueLimits(min_length=1, max_length=200, pattern=ONE_LINE)]

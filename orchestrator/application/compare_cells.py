@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.domain.cell import Cell, Run
-from orchestrator.domain.fingerprint import PACKAGE, traits
+from orchestrator.domain.environment_fingerprint import PACKAGE, traits
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import Evidence

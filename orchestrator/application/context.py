@@ -16,11 +16,12 @@ from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock, Cron, NewId
 from orchestrator.application.ports.documents import Documents
 from orchestrator.application.ports.identity_provider import IdentityProvider
-from orchestrator.application.ports.ingest import Dialects, UploadUnpacker
 from orchestrator.application.ports.notification_sender import NotificationSender
+from orchestrator.application.ports.result_parsers import Dialects
 from orchestrator.application.ports.retention import FinishedFlows, HomeFiles
 from orchestrator.application.ports.signer import Signer
 from orchestrator.application.ports.statistics import Detector, TextSimilarity
+from orchestrator.application.ports.uploads import UploadUnpacker
 from orchestrator.application.ports.wheels import Subjects, Wheels
 from orchestrator.application.ports.workspaces import OpenWorkspace
 from orchestrator.application.read_log import LogIndexes

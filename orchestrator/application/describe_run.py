@@ -30,9 +30,9 @@ from orchestrator.domain.cell import (
     SubjectBuild,
     Transition,
 )
+from orchestrator.domain.environment_fingerprint import fingerprint
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.extend_record import filled
-from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.ingested import StatedMachine
 from orchestrator.domain.machine import Place, SshEndpoint
 from orchestrator.domain.money import (

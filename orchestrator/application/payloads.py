@@ -15,13 +15,13 @@ from orchestrator.application.context import Context
 from orchestrator.application.ports.archives import ArchiveError
 from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
+from orchestrator.domain.field_limits import STRICT, Filled, ValueLimits
 from orchestrator.domain.gate.payload_review import (
     LEVELS,
     LONGEST_REVIEW,
     PayloadLevel,
     PayloadReview,
 )
-from orchestrator.domain.limits import STRICT, Filled, ValueLimits
 from orchestrator.domain.manifest import StoredPayload
 
 

@@ -7,7 +7,7 @@ from datetime import datetime
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.domain.event_facts import fold
 from orchestrator.domain.evidence import LINE_LIMIT_BYTES, EvidenceBatch, read_events
-from orchestrator.store.evidence import EvidencePosition, EvidenceStore
+from orchestrator.store.attempt_evidence import EvidencePosition, EvidenceStore
 
 
 def pull_evidence(

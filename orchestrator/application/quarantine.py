@@ -15,9 +15,9 @@ from orchestrator.application.test_history import history_of
 from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.extend_record import filled
+from orchestrator.domain.field_limits import STRICT, Filled, ValueLimits
 from orchestrator.domain.flaky import ResultPoint
 from orchestrator.domain.gate.snapshot import Quarantine
-from orchestrator.domain.limits import STRICT, Filled, ValueLimits
 from orchestrator.domain.quarantine import (
     MOST_PASSES,
     QuarantineState,

@@ -14,7 +14,7 @@ from itertools import islice
 
 from orchestrator.domain.manifest import IDENTIFIER, JOB_KINDS
 from orchestrator.domain.terminal_text import plain
-from orchestrator.store.evidence import AttemptLog, LogStore
+from orchestrator.store.attempt_evidence import AttemptLog, LogStore
 
 _JOB = re.compile(
     rf"===== seatrial: ({IDENTIFIER.pattern}) \((?:{'|'.join(JOB_KINDS)})\) =====".encode()

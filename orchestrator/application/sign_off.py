@@ -13,11 +13,11 @@ from orchestrator.application.evaluate_gate import VerdictMissingError, find_ver
 from orchestrator.application.gate_policies import find_policy, policy_of
 from orchestrator.domain.caller_identity import SOCKET, Person, person_key
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem, nearest
+from orchestrator.domain.field_limits import STRICT, Filled, ValueLimits, Word
 from orchestrator.domain.gate.exception_terms import longest_exception
 from orchestrator.domain.gate.rule_context import rule_fault
 from orchestrator.domain.gate.snapshot import Approval, ApprovalResponse, Waiver
 from orchestrator.domain.gate.verdict import RuleResult, StoredPolicy, StoredVerdict
-from orchestrator.domain.limits import STRICT, Filled, ValueLimits, Word
 from orchestrator.domain.units import utc
 from orchestrator.store.audit_recorder import refuse
 from orchestrator.store.gates import StoredWaiver

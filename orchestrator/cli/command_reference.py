@@ -34,12 +34,12 @@ wide as their text, or as `COLUMNS` where it is set.
 | 1 | failed, or timed out | FAIL | what it checks is not so (below) |
 | 2 | usage, an invalid file, no controller | the same | the same |
 | 4 | not signed in, or not allowed | the same | the same |
-| 5 | errored, cancelled, not available, skipped | INCONCLUSIVE | the controller or a cloud failed |
+| 5 | errored, cancelled, not available, only skips | INCONCLUSIVE | controller or cloud failed |
 | 7 | `--timeout` is up; the run goes on | a run was not finished in time | |
 | 10 | | PASS_WITH_EXCEPTIONS, with `--strict` | |
 | 130 | detached; the run goes on | interrupted | interrupted |
 
-A run is *skipped* that passed, and whose jobs have nothing but skipped tests.
+*Only skips*: the run passed, and its jobs have nothing but skipped tests.
 
 1 of other commands: `lint` found something, `gate verify` proves nothing, `gate explain --replay`
 differs, `gate bisect` found no commit, `channel test` was not delivered, `db check` needs an

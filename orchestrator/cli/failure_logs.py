@@ -23,7 +23,6 @@ from orchestrator.domain.unexplained_failures import (
     failing_jobs,
     fails_itself,
 )
-from orchestrator.domain.vocabulary import reason_text
 
 
 class WholeLines:
@@ -183,7 +182,7 @@ def _failures(
 
 
 def _nothing(what: str, cell: CellRecord, record: JobRecord | CellRecord) -> str:
-    outcome = ": ".join(part for part in (word(str(record.outcome)), why(record)) if part)
+    outcome = ": ".join(part for part in (word(str(record.outcome)), record.why) if part)
     return f"nothing is stored of {what}cell {cell.id} ({outcome})"
 
 
@@ -272,11 +271,6 @@ def failing_tests(
     for outcome in BAD:
         if figures[outcome]:
             yield from tests_of(client, run, cell, job=job, outcome=outcome)
-
-
-def why(record: JobRecord | CellRecord) -> str:
-    """Return reason and detail in one line; empty if both are unknown."""
-    return reason_text(record.reason, record.detail)
 
 
 def failures_of(client: Client, run: RunResponse, cells: Iterable[CellRecord]) -> list[FailureLine]:

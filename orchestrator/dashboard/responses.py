@@ -26,6 +26,7 @@ from orchestrator.dashboard.labels import cut, spoken, visible
 from orchestrator.dashboard.session import Viewer, ViewerDep
 from orchestrator.dashboard.table import OutcomeMark, Plain, Row, Table
 from orchestrator.domain.cell import Cell, Run
+from orchestrator.domain.units import elapsed
 from orchestrator.domain.vocabulary import term
 
 _UNSAFE_IN_SHEETS = ("=", "+", "-", "@", "\t", "\r")
@@ -145,7 +146,7 @@ class Pages:
             lstrip_blocks=True,
         )
         self._environment.filters |= {"visible": visible, "cut": cut, "term": term}
-        self._environment.filters |= {"markdown": markdown, "spoken": spoken}
+        self._environment.filters |= {"markdown": markdown, "spoken": spoken, "elapsed": elapsed}
         self._environment.globals |= {"static": static, "urls": urls, "once": self._once}
         self._marks: dict[OutcomeMark, Markup] = {}
 

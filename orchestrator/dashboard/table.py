@@ -90,7 +90,7 @@ class Badge:
 
     def plain(self) -> Plain:
         """The status word of the API."""
-        return self.word or None
+        return self.word.rpartition(":")[2] or None
 
     def text(self) -> str:
         """The glyph and the word."""

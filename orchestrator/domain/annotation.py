@@ -8,8 +8,8 @@ from datetime import UTC, date, datetime, time
 
 from orchestrator.domain.document_problems import Path, Problem, nearest
 from orchestrator.domain.extend_record import filled
+from orchestrator.domain.field_limits import STRICT
 from orchestrator.domain.ingested import AnnotationKind, RunAnnotation
-from orchestrator.domain.limits import STRICT
 
 MOST_ANNOTATIONS = 100
 """Limit of annotations per file or request."""

@@ -320,6 +320,11 @@ class PlacementDecision:
     """The attempt's number."""
 
     @property
+    def term(self) -> str:
+        """The code of its result's term."""
+        return f"place:{self.result}" if self.result is PlacementResult.SKIPPED else self.result
+
+    @property
     def why(self) -> str:
         """Reason and detail in one, for a person."""
         return ": ".join(part for part in (self.reason.replace("_", " "), self.detail) if part)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from orchestrator.domain.limits import ValueLimits
+from orchestrator.domain.field_limits import ValueLimits
 
 _SHORT = 12
 

@@ -10,8 +10,8 @@ from typing import Literal
 
 from orchestrator.domain.annotation import NO_TIME, AnnotationText, moment
 from orchestrator.domain.document_problems import Path, Problem
+from orchestrator.domain.field_limits import STRICT
 from orchestrator.domain.ingested import RunAnnotation, StatedMachine
-from orchestrator.domain.limits import STRICT
 from orchestrator.domain.manifest import IDENTIFIER, JobKind
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome

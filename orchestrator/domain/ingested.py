@@ -8,7 +8,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Literal
 
-from orchestrator.domain.limits import STRICT
+from orchestrator.domain.field_limits import STRICT
 from orchestrator.domain.parsed_results import Provenance
 
 

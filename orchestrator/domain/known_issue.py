@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 
 from orchestrator.domain.extend_record import extended
 from orchestrator.domain.failure_signature import Failure, Signature
+from orchestrator.domain.field_limits import STRICT, Filled, Word
 from orchestrator.domain.gate.verdict import LATER
-from orchestrator.domain.limits import STRICT, Filled, Word
 from orchestrator.domain.versions import canonical_name, version_fits
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from orchestrator.domain.field_limits import STRICT, ValueLimits
 from orchestrator.domain.ingested import RunAnnotation
-from orchestrator.domain.limits import STRICT, ValueLimits
 
 Level = Literal["error", "warning", "note"]
 LEVELS: tuple[Level, ...] = ("error", "warning", "note")

@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Literal, get_args
 
 from orchestrator.domain.document_problems import Problem, nearest
-from orchestrator.domain.limits import STRICT
+from orchestrator.domain.field_limits import STRICT
 
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """Pattern of ids of jobs, platforms and environments, which name folders and files."""

@@ -11,7 +11,7 @@ from typing import Literal
 
 from orchestrator.domain.accelerators import INSTANCE_DEVICES
 from orchestrator.domain.document_problems import SUCH_AS
-from orchestrator.domain.limits import STRICT
+from orchestrator.domain.field_limits import STRICT
 from orchestrator.domain.manifest import CAPABILITY, Job, Manifest
 from orchestrator.domain.units import plural
 

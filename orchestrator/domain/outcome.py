@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields
 from enum import IntEnum, StrEnum
 from fractions import Fraction
 
+from orchestrator.domain.units import plural
+
 
 class Outcome(StrEnum):
     """Outcome of a job, an attempt, a cell or a run."""
@@ -137,6 +139,12 @@ class Counts:
         """Return ``passed / (passed + failed + error)``; None when all are zero."""
         judged = self.passed + self.failed + self.error
         return Fraction(self.passed, judged) if judged else None
+
+    @property
+    def failures(self) -> str:
+        """Return ``3 failed, 1 error``; empty if nothing failed."""
+        failed = [f"{self.failed:,} failed"] if self.failed else []
+        return ", ".join([*failed, *([plural(self.error, "error")] if self.error else [])])
 
     @property
     def nothing_passed(self) -> str:

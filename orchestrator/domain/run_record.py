@@ -35,6 +35,7 @@ from orchestrator.domain.retention import PrunedPart
 from orchestrator.domain.root_cause import DiagnosedTest
 from orchestrator.domain.test_set import TestSet
 from orchestrator.domain.units import duration, elapsed
+from orchestrator.domain.vocabulary import phrase, reason_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,17 @@ class JobRecord:
     """Collected tests, and what excluded others."""
     reuse: str = ""
     """Why its evidence was reused or not; empty if reuse was not requested."""
+
+    @property
+    def why(self) -> str:
+        """Why it has this outcome, for a person: ``cancelled; 2 failed``."""
+        return reason_text(self.reason, self.detail, self.ended_by)
+
+    @property
+    def ended_by(self) -> str:
+        """The reason that ended it, if that is not the reason of its outcome: ``cancelled``."""
+        reason = self.ending.reason if self.ending else ""
+        return "" if reason in (self.reason, "exit") else reason
 
     @property
     def pairs(self) -> tuple[Pairs, ...]:
@@ -229,6 +241,17 @@ class CellRecord:
     """Provenance of ingested evidence, which is not attested; None for the agent's."""
     kept_until: datetime | None = None
     """Until when its machine is held, since it did not pass; None if it is not."""
+
+    @property
+    def why(self) -> str:
+        """Why it has this outcome, for a person: ``cancelled; unit: 2 failed``."""
+        return reason_text(self.reason, self.detail, self.ended_by)
+
+    @property
+    def ended_by(self) -> str:
+        """The reason that ended it, if that is not the reason of its outcome: ``cancelled``."""
+        cause = self.attempts[-1].cause if self.attempts and self.is_done else None
+        return cause.reason if cause and cause.reason != self.reason else ""
 
     @property
     def is_done(self) -> bool:
@@ -395,6 +418,11 @@ class RunSummary:
         return None if rate is None else float(rate)
 
     @property
+    def note(self) -> str:
+        """What a person is told beside its outcome: ``cancelled; 3 failed``."""
+        return note_of_run(self.outcome, self.counts, self.cancel_requested_at)
+
+    @property
     def is_finished(self) -> bool:
         """Whether the run has an outcome."""
         return self.state is RunState.FINISHED
@@ -420,16 +448,25 @@ class RunResponse(RunSummary):
     """Its parts that were pruned, when and by which rule; its results never are."""
 
     @property
-    def is_skipped(self) -> bool:
+    def has_only_skips(self) -> bool:
         """Whether it passed, and every job that did has tests that were all skipped."""
         jobs = [job for cell in self.cells for job in cell.jobs if job.outcome is Outcome.PASSED]
         skipped = [job for job in jobs if 0 < job.counts.collected == job.counts.skipped]
         return self.outcome == Outcome.PASSED and bool(jobs) and len(skipped) == len(jobs)
 
-    @property
-    def word(self) -> str:
-        """Return the outcome for people, ``skipped`` where all was; empty until it has one."""
-        return "skipped" if self.is_skipped else self.outcome or ""
+
+def note_of_run(outcome: Outcome | None, counts: Counts, cancelled_at: datetime | None) -> str:
+    """Return what stands beside a run's outcome wherever one is shown; empty before its end.
+
+    ``cancelled; 3 failed``, as the outcome says one of the two only, or ``no test passed: 29
+    skipped``.
+    """
+    if outcome is None:
+        return ""
+    if cancelled_at is None or outcome is Outcome.PASSED:
+        return counts.nothing_passed
+    cancelled = "" if outcome is Outcome.CANCELLED else "cancelled"
+    return "; ".join(part for part in (cancelled, counts.failures) if part)
 
 
 def summary_answer(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummary:
@@ -464,3 +501,9 @@ def run_answer(record: RunRecord) -> RunResponse:
 def flaky_mark(record: RunRecord | CellRecord | JobRecord) -> str:
     """Return ``2 flaky`` if two of the passed tests failed first; empty if none did."""
     return f"{record.passed_on_retry:,} flaky" if record.passed_on_retry else ""
+
+
+def ended_mark(record: CellRecord | JobRecord) -> str:
+    """Return ``cancelled; 3 failed`` if something else than its failures ended it; else empty."""
+    parts = (phrase(record.ended_by), record.counts.failures) if record.ended_by else ()
+    return "; ".join(part for part in parts if part)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from orchestrator.domain.commit import branch_fault, url_fault
-from orchestrator.domain.limits import Word
+from orchestrator.domain.field_limits import Word
 
 ON_TIME = timedelta(minutes=5)
 """A firing claimed this soon after it was due is not a catch-up."""
@@ -194,6 +194,11 @@ class Firing:
     ended_at: datetime | None = None
     superseded: bool = False
     """Whether a later firing requested its end."""
+
+    @property
+    def term(self) -> str:
+        """The code of its outcome's term; while it is unfinished, of its state's."""
+        return f"firing:{SKIPPED}" if self.outcome == SKIPPED else self.outcome or self.state
 
     @property
     def key(self) -> str:

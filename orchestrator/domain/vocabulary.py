@@ -35,6 +35,8 @@ TERMS = {
     "missing": Term("?", "missing", "warn"),
     "stale": Term("◔", "stale", "warn"),
     "skipped": Term("⊘", "skipped", "quiet"),
+    "firing:skipped": Term("–", "not launched", "warn"),
+    "place:skipped": Term("–", "not asked", "quiet"),
     "xfailed": Term("x", "xfailed", "quiet"),
     "xpassed": Term("X", "xpassed", "warn"),
     "degraded": Term("▽", "degraded", "warn"),
@@ -95,7 +97,7 @@ TERMS = {
     "done": Term("●", "done", "quiet"),
     "finished": Term("●", "finished", "quiet"),
 }
-"""Terms by the codes of the API."""
+"""Terms by the codes of the API; where a code is also one of tests, after its kind: ``firing:``."""
 
 TEST_OUTCOMES = (
     "passed", "failed", "error", "skipped", "xfailed", "xpassed", "missing", "not_run",
@@ -135,15 +137,16 @@ _OF_TESTS = "tests"
 """The reason of a job, and of its cell, whose tests failed."""
 
 
-def reason_text(reason: str, detail: str) -> str:
+def reason_text(reason: str, detail: str, ended_by: str = "") -> str:
     """Return reason and detail in one, for a person: ``host key: the machine answers with ...``.
 
-    A reason that the detail contains is not repeated: ``tests`` of ``unit: 2 failed``.
+    A reason that the detail contains is not repeated: ``tests`` of ``unit: 2 failed``. What ended
+    the work, if that is another reason, stands first: ``cancelled; unit: 2 failed``.
     """
     word = phrase(reason)
-    if detail and (reason == _OF_TESTS or detail == word or detail.startswith(f"{word}: ")):
-        return detail
-    return ": ".join(part for part in (word, detail) if part)
+    is_said = reason == _OF_TESTS or detail == word or detail.startswith(f"{word}: ")
+    why = detail if detail and is_said else ": ".join(part for part in (word, detail) if part)
+    return "; ".join(part for part in (phrase(ended_by), why) if part)
 
 
 def phrase(code: str) -> str:

@@ -17,8 +17,8 @@ from sqlalchemy import Select, and_, case, cast, func, insert, null, or_, select
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
+from orchestrator.domain.environment_fingerprint import fingerprint
 from orchestrator.domain.event_facts import BASELINE
-from orchestrator.domain.fingerprint import fingerprint
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.paired_samples import spread_of
 from orchestrator.store.column_types import storable

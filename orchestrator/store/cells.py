@@ -29,9 +29,9 @@ from orchestrator.domain.cell import (
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.ingested import Ingested
 from orchestrator.domain.matrix import CellPlan
+from orchestrator.store.attempt_evidence import EvidencePosition, position_of, target_of
 from orchestrator.store.benchmark_rollup import write_points, write_rollup
 from orchestrator.store.errors import UnknownIdError
-from orchestrator.store.evidence import EvidencePosition, position_of, target_of
 from orchestrator.store.leases import lease_of
 from orchestrator.store.runs import run_of, tell
 from orchestrator.store.sessions import Sessions

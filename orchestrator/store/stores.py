@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import get_type_hints
 
 from orchestrator.store.aliases import AliasStore
+from orchestrator.store.attempt_evidence import EvidenceStore, LogStore
 from orchestrator.store.audit import AuditStore
 from orchestrator.store.backup import BackupStore
 from orchestrator.store.benchmarks import BenchmarkSeriesStore, BenchmarkStore
@@ -15,7 +16,6 @@ from orchestrator.store.changes import ChangeStore
 from orchestrator.store.controllers import ControllerStore
 from orchestrator.store.costs import CostStore, PriceStore
 from orchestrator.store.durations import DurationStore
-from orchestrator.store.evidence import EvidenceStore, LogStore
 from orchestrator.store.failure_groups import FailureGroupStore
 from orchestrator.store.failures import FailureStore
 from orchestrator.store.gates import GateStore

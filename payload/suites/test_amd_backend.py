@@ -82,7 +82,7 @@ class TestAMDConfig:
 
     def test_precision_settings(self):
         assert AMDConfig(default_precision="bf16").default_precision is PrecisionFormat.BF16
-        with pytest.raises(ValueError, match="fp32 or bf16, got 'fp16'"):
+        with pytest.raises(ValueError, match="fp32, bf16, got 'fp16'"):
             AMDConfig(default_precision="fp16")
 
     def test_memory_settings(self):

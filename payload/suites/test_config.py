@@ -11,9 +11,7 @@ import torch
 from torchbridge import config as package
 from torchbridge.config import (
     AMDConfig,
-    AttentionConfig,
     Config,
-    DistributedConfig,
     HardwareBackend,
     HardwareConfig,
     IntelConfig,
@@ -22,16 +20,13 @@ from torchbridge.config import (
     NVIDIAConfig,
     OptimizationLevel,
     PrecisionConfig,
-    PrecisionFormat,
     TPUConfig,
 )
 from torchbridge.hardware import Hardware
 
 GROUPS = [
     AMDConfig,
-    AttentionConfig,
     Config,
-    DistributedConfig,
     HardwareConfig,
     IntelConfig,
     KernelConfig,
@@ -41,28 +36,23 @@ GROUPS = [
     TPUConfig,
 ]
 REFUSED = [  # group, setting, values that are out of range or of the wrong type
-    (AttentionConfig, "pattern", ["diagonal", 3]),
-    (DistributedConfig, "world_size", [0, 1.5, True]),
-    (DistributedConfig, "backend", ["mpi", 0]),
     (HardwareConfig, "backend", ["gpu"]),
     (HardwareConfig, "device_id", [-1, "0"]),
     (HardwareConfig, "nvidia", [None, 3]),
     (KernelConfig, "compile_mode", ["fastest"]),
     (KernelConfig, "fusion", [1, None]),
     (MemoryConfig, "safety_margin", [0.99, -1]),
-    (MemoryConfig, "gradient_checkpointing", ["yes"]),
     (NVIDIAConfig, "memory_fraction", [0, 1.1]),
-    (PrecisionConfig, "default_format", ["fp64", torch.float32]),
+    (AMDConfig, "default_precision", ["fp16", torch.float32]),
+    (TPUConfig, "cache_size", [0, 1.5, True]),
     (Config, "optimization_level", ["fast", None]),
 ]
 REFUSED = [(group, name, value) for group, name, values in REFUSED for value in values]
 ENUMS = {
     "OptimizationLevel": "conservative balanced aggressive",
-    "PrecisionFormat": "fp32 fp16 bf16 fp8_e4m3 fp8_e5m2 fp4",
+    "PrecisionFormat": "fp32 bf16",
     "HardwareBackend": "cuda cpu tpu amd intel custom",
     "NVIDIAArchitecture": "auto pascal volta turing ampere ada hopper blackwell",
-    "AttentionPatterns": "full causal sliding_window sparse ring local global differential "
-    "dynamic_sparse",
     "ValidationLevel": "minimal standard strict comprehensive",
 }
 
@@ -73,28 +63,6 @@ class TestEnums:
         kind = getattr(package, name)
         assert [member.value for member in kind] == ENUMS[name].split()
         assert all(member == member.value for member in kind)  # they are strings
-
-    @pytest.mark.parametrize("number", PrecisionFormat)
-    def test_bits_are_those_of_the_dtype(self, number):
-        if number is PrecisionFormat.FP4:
-            assert number.bits == 4  # two of them in a byte
-        else:
-            assert number.dtype.itemsize * 8 == number.bits
-
-    def test_dtypes(self):
-        names = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-        names |= {"fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2"}
-        for number, name in names.items():
-            assert PrecisionFormat(number).dtype is getattr(torch, name)
-        limits = {n: torch.finfo(PrecisionFormat(n).dtype).max for n in ("fp8_e4m3", "fp8_e5m2")}
-        assert limits == {"fp8_e4m3": 448.0, "fp8_e5m2": 57344.0}
-
-    def test_features(self):
-        wanted = {"fp32": None, "bf16": "bf16", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8", "fp4": "fp4"}
-        assert {n: PrecisionFormat(n).feature for n in wanted} == wanted
-        ada = Hardware.nvidia((8, 9))
-        native = [n.value for n in PrecisionFormat if n.feature is None or ada.has(n.feature)]
-        assert native == ["fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e5m2"]
 
 
 class TestGroups:
@@ -132,31 +100,6 @@ class TestGroups:
         assert (margin, type(margin)) == (2.0, float)
 
 
-class TestRules:
-    @pytest.mark.parametrize("pattern", ["sliding_window", "local"])
-    def test_windows(self, pattern):
-        assert AttentionConfig(pattern=pattern, window_size=8).window_size == 8
-        with pytest.raises(ValueError, match=f"{pattern} needs a window_size"):
-            AttentionConfig(pattern=pattern)
-        with pytest.raises(ValueError, match="window_size must be at least 1"):
-            AttentionConfig(pattern=pattern, window_size=0)
-
-    def test_no_window_without_a_use(self):
-        with pytest.raises(ValueError, match="causal has no window_size, got 8"):
-            AttentionConfig(pattern="causal", window_size=8)
-
-    def test_mixed_precision_is_about_fp32_weights(self):
-        assert PrecisionConfig(mixed_precision=True).default_format is PrecisionFormat.FP32
-        with pytest.raises(ValueError, match="default_format must be fp32 with mixed_precision"):
-            PrecisionConfig(mixed_precision=True, default_format="bf16")
-
-    def test_rules_hold_for_updates(self):
-        windowed = AttentionConfig(pattern="local", window_size=8)
-        with pytest.raises(ValueError, match="full has no window_size"):
-            windowed.update(pattern="full")
-        assert windowed.update(pattern="full", window_size=None) == AttentionConfig()
-
-
 class TestConfig:
     def test_updates_reach_inner_groups_only(self):
         before = Config()
@@ -179,8 +122,8 @@ class TestConfig:
 
     def test_partial_dictionaries_take_defaults(self):
         assert Config.from_dict({}) == Config()
-        config = Config.from_dict({"attention": {"pattern": "causal"}})
-        assert config == Config(attention=AttentionConfig(pattern="causal"))
+        config = Config.from_dict({"precision": {"allow_tf32": True}})
+        assert config == Config(precision=PrecisionConfig(allow_tf32=True))
 
     @pytest.mark.parametrize(
         ("backend", "kind"),
@@ -218,11 +161,7 @@ class TestPresets:
         ("preset", "level", "changes"),
         [
             (Config.for_inference, "aggressive", {}),
-            (
-                Config.for_training,
-                "balanced",
-                {"memory": {"gradient_checkpointing": True}},
-            ),
+            (Config.for_training, "balanced", {}),
             (Config.for_development, "conservative", {"kernels": {"compile": False}}),
         ],
         ids=lambda value: getattr(value, "__name__", ""),

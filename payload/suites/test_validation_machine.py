@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from suites.numerics import needs_cuda
-from torchbridge.attention import attend
 from torchbridge.config import Config
 from torchbridge.hardware import Hardware, probe
-from torchbridge.validation import UnifiedValidator, configuration, machine
+from torchbridge.validation import UnifiedValidator, machine
 
 GIB = 2**30
 TURING, AMPERE, ADA = (Hardware.nvidia(c, memory_bytes=GIB) for c in ((7, 5), (8, 0), (8, 9)))
@@ -90,15 +89,15 @@ class TestConfiguration:
 
     def test_default(self, look):
         report = look()
-        names = ("precision", "memory", "attention", "hardware", "distributed")
-        assert (report.names("pass"), report.score) == (names, "5/5")
+        names = ("precision", "memory", "hardware")
+        assert (report.names("pass"), report.score) == (names, "3/3")
 
     def test_presets(self, device):
         report = UnifiedValidator(device=device).validate_presets()
         assert (report.names("pass"), report.ok) == (("inference", "training", "development"), True)
         levels = [finding.message.split(",")[0] for finding in report]
         assert levels == ["aggressive", "balanced", "conservative"]
-        assert all(len(finding.details) == 5 for finding in report)
+        assert all(len(finding.details) == 3 for finding in report)
 
     def test_presets_on_a_machine_that_cannot(self, device):
         hardware = dataclasses.replace(probe(device), memory_bytes=2**20)
@@ -109,40 +108,21 @@ class TestConfiguration:
     @pytest.mark.parametrize(
         ("chip", "group", "changes", "status", "words"),
         [
-            (TURING, "precision", {"default_format": "fp16"}, "pass", "fp16"),
-            (TURING, "precision", {"default_format": "bf16"}, "warning", "by other formats"),
-            (AMPERE, "precision", {"default_format": "fp8_e4m3"}, "warning", "by other formats"),
-            (ADA, "precision", {"default_format": "fp8_e5m2"}, "pass", "fp8_e5m2"),
-            (ADA, "precision", {"default_format": "fp4"}, "fail", "computes nothing in fp4"),
             (BARE, "precision", {"allow_tf32": True}, "warning", "no TF32"),
-            (AMPERE, "precision", {"allow_tf32": True}, "pass", "fp32"),
-            (BARE, "precision", {"mixed_precision": True}, "warning", "no 16-bit arithmetic"),
-            (AMPERE, "precision", {"mixed_precision": True}, "pass", "fp32"),
-            (None, "attention", {"pattern": "full"}, "pass", "full by"),
-            (None, "attention", {"pattern": "causal"}, "pass", "causal by"),
-            (None, "attention", {"pattern": "sliding_window", "window_size": 5}, "pass", "by"),
-            (None, "attention", {"pattern": "ring"}, "fail", "ring"),
+            (AMPERE, "precision", {"allow_tf32": True}, "pass", "in TF32"),
             (AMPERE, "hardware", {"backend": "amd"}, "fail", "asked for amd"),
             (AMPERE, "hardware", {"backend": "cuda"}, "pass", "cuda on"),
             (AMPERE, "hardware", {"backend": "cpu"}, "pass", "cpu on"),
             (AMPERE, "hardware", {"nvidia": {"fp8_enabled": True}}, "fail", "(sm_80)"),
             (BARE, "hardware", {"nvidia": {"enabled": True}}, "fail", "enabled on cpu"),
             (BARE, "hardware", {"amd": {"enabled": True}}, "fail", "enabled on cpu"),
+            (BARE, "hardware", {"intel": {"enabled": True}}, "fail", "enabled on cpu"),
             (None, "hardware", {"device_id": 99}, "fail", "device_id 99"),
-            (None, "distributed", {"backend": "gloo"}, "pass", "by gloo"),
         ],
     )
     def test_what_is_asked_for(self, look, chip, group, changes, status, words):
         finding = look(chip, **{group: changes})[group]
         assert (finding.status, words in finding.message) == (status, True), finding.message
-        assert group != "attention" or status == "fail" or finding.details["error"] <= 1e-5
-
-    def test_precision_is_measured(self, look):
-        bits = {"fp32": 24, "fp16": 11, "bf16": 8, "fp8_e4m3": 4, "fp8_e5m2": 3}  # of significand
-        for number, significant in bits.items():
-            report = look(ADA, precision={"default_format": number})
-            error = report["precision"].details["error"]
-            assert 2.0**-significant / 4 < error <= 2.0**-significant, number
 
     def test_memory_of_fraction_and_margin(self, look):
         chip = Hardware.nvidia((8, 0), memory_bytes=10 * GIB)
@@ -150,26 +130,3 @@ class TestConfiguration:
         assert look(chip, **changes)["memory"].details["room_bytes"] == 2.5 * GIB
         changes["hardware"]["nvidia"]["memory_fraction"] = 0.01
         assert look(chip, **changes)["memory"].status == "fail"
-
-    def test_attention_that_sees_the_future(self, device):
-        def leaking(q, k, v, pattern):
-            return attend(q, k, v)
-
-        config = Config().update(attention={"pattern": "causal"})
-        request = configuration.RequestedConfiguration(config, device, probe(device))
-        assert configuration.attention(request).status == "pass"
-        finding = configuration.attention(dataclasses.replace(request, attend=leaking))
-        assert (finding.status, finding.details["error"] > 0.1) == ("fail", True)
-
-    def test_collectives(self, look, device):
-        wanted = "pass" if device.type == "cuda" else "fail"
-        assert look(distributed={"backend": "nccl"})["distributed"].status == wanted
-
-    def test_the_reference_masks_what_it_should(self):
-        q, k, v = torch.randn(3, 1, 1, 6, 4, dtype=torch.float64)
-        asked = Config().update(attention={"pattern": "sliding_window", "window_size": 2})
-        spoilt = v.clone()
-        spoilt[..., 4, :] = 1e3
-        before, after = (configuration.dense(q, k, x, asked.attention) for x in (v, spoilt))
-        changed = (before != after).any(dim=-1).flatten().tolist()
-        assert changed == [False, False, False, True, True, True]

@@ -16,7 +16,6 @@ from orchestrator.domain.event_facts import CheckFact, TestFact
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.parsed_results import ParsedTest
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord
-from orchestrator.domain.vocabulary import reason_text
 
 _ILLEGAL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
 """Characters that XML documents do not allow."""
@@ -156,13 +155,12 @@ def _of_check(check: CheckFact) -> ExportEntry:
 
 def _of_job(job: JobRecord, outcome: TestOutcome) -> ExportEntry:
     word = job.outcome.value if job.outcome else "not_finished"
-    said = reason_text(job.reason, job.detail)
     return ExportEntry(
         job.title or job.id,
         outcome,
         job.duration_s,
         job.reason,
-        message=said if job.outcome else "the job is not over",
+        message=job.why if job.outcome else "the job is not over",
         kind=EntryKind.JOB,
         word=word,
     )
@@ -170,13 +168,12 @@ def _of_job(job: JobRecord, outcome: TestOutcome) -> ExportEntry:
 
 def _of_cell(cell: CellRecord) -> ExportEntry:
     word = cell.outcome.value if cell.outcome else "not_finished"
-    said = reason_text(cell.reason, cell.detail)
     outcome = TestOutcome.SKIPPED if _is_excused(cell) else TestOutcome.ERROR
     return ExportEntry(
         cell.id,
         outcome,
         reason=cell.reason or word,
-        message=said or word,
+        message=cell.why or word,
         kind=EntryKind.CELL,
         word=word,
     )

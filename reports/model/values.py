@@ -67,6 +67,8 @@ class Status:
     """Why it ran, but not the way it should have."""
     nothing_passed: str = ""
     """``no test passed: 29 skipped``, where all its tests were passed over."""
+    ended_by: str = ""
+    """``cancelled; 3 failed``, where something else than its failures ended it."""
     flaky: str = ""
     """``2 flaky``, where so many of its passed tests failed first."""
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from orchestrator.domain.ingested import SourceState
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord, flaky_mark
+from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord, ended_mark, flaky_mark
 from reports.model.blocks import CommandRow, FileRow, Hardware, SuiteRow
 from reports.model.comparison import ComparedRow, CompareReport, Comparison
 from reports.model.metrics import MetricTable
@@ -99,6 +99,8 @@ def _status(what: str, status: Status, job_record: CellRecord | JobRecord) -> It
         )
         mark = job_record.counts.nothing_passed
         yield from differs("recorded", f"{what}: that no test passed", status.nothing_passed, mark)
+        ended = ended_mark(job_record)
+        yield from differs("recorded", f"{what}: what ended it", status.ended_by, ended)
         yield from differs("recorded", f"{what}: flaky", status.flaky, flaky_mark(job_record))
 
 

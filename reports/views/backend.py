@@ -27,6 +27,7 @@ from reports.model.values import Absent, Claim, Rate
 from reports.rules.authored import authored_of
 from reports.views.benchmarks import benchmark_jobs, block_of, contrasts_of, entries_of
 from reports.views.cell_timeline import footer_of, run_digest
+from reports.views.claims import counted_tests_claim, degraded_claim, run_claim
 from reports.views.machine import (
     cell_status,
     hardware_of,
@@ -37,7 +38,6 @@ from reports.views.machine import (
     run_status,
 )
 from reports.views.origin import catalogued_of, origin_of, run_date
-from reports.views.status_phrases import counted_tests_claim, degraded_claim, run_claim
 from reports.views.suites import rate, settled, suite_tally, suites_of, tally_of
 from reports.views.summary import unfinished_run
 

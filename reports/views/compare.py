@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from orchestrator.domain.cell import build_difference
+from orchestrator.domain.environment_fingerprint import environment_diff, traits
 from orchestrator.domain.event_facts import MetricFact, TestFact
-from orchestrator.domain.fingerprint import environment_diff, traits
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord, RunRecord
 from orchestrator.domain.test_comparison import Difference, beginning_of, difference

@@ -9,7 +9,14 @@ from typing import Any
 from orchestrator.domain import accelerators
 from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.outcome import Counts, Outcome
-from orchestrator.domain.run_record import CellRecord, JobRecord, RunRecord, flaky_mark
+from orchestrator.domain.run_record import (
+    CellRecord,
+    JobRecord,
+    RunRecord,
+    ended_mark,
+    flaky_mark,
+    note_of_run,
+)
 from reports.model.blocks import Hardware, ProbedDevice
 from reports.model.values import Absent, Status
 
@@ -114,7 +121,10 @@ def run_status(record: RunRecord) -> Status:
     """Return the run's outcome; its state while it is unfinished."""
     run = record.run
     if run.state is RunState.FINISHED and run.outcome is not None:
-        return replace(_ended(run.outcome, record.counts), flaky=flaky_mark(record))
+        note = note_of_run(run.outcome, record.counts, run.cancel_requested_at)
+        ended_by = "" if note == record.counts.nothing_passed else note
+        ended = _ended(run.outcome, record.counts)
+        return replace(ended, ended_by=ended_by, flaky=flaky_mark(record))
     return Status("running")
 
 
@@ -128,7 +138,7 @@ def cell_status(cell: CellRecord) -> Status:
     """Return the cell's outcome; before its end, its state."""
     if cell.outcome is not None and cell.state is CellState.DONE:
         ended = _ended(cell.outcome, cell.counts, cell.reason)
-        return replace(ended, flaky=flaky_mark(cell))
+        return replace(ended, ended_by=ended_mark(cell), flaky=flaky_mark(cell))
     if cell.state is CellState.QUEUED:
         return Status("queued")
     return Status("running", cell.state.value)
@@ -138,7 +148,7 @@ def job_status(job: JobRecord, cell: CellRecord) -> Status:
     """Return a job's outcome; while it is unfinished, whether it runs or waits."""
     if job.outcome is not None:
         ended = _ended(job.outcome, job.counts, job.reason, job.degraded)
-        return replace(ended, flaky=flaky_mark(job))
+        return replace(ended, ended_by=ended_mark(job), flaky=flaky_mark(job))
     if cell.state is CellState.DONE:
         return Status(Outcome.NOT_RUN.value, cell.reason)
     return Status("running" if job.started_at else "queued", "", job.degraded)

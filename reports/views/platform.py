@@ -22,6 +22,13 @@ from reports.views.cell_timeline import (
     notices_of,
     timeline_of,
 )
+from reports.views.claims import (
+    commands_claims,
+    degraded_claim,
+    hardware_claim,
+    outcome_claim,
+    suites_claim,
+)
 from reports.views.failures import blame_of, failures_of, issues_of, quarantined_of
 from reports.views.machine import (
     cell_status,
@@ -40,13 +47,6 @@ from reports.views.origin import (
     origin_of,
     provenance_of,
     reuse_of,
-)
-from reports.views.status_phrases import (
-    commands_claims,
-    degraded_claim,
-    hardware_claim,
-    outcome_claim,
-    suites_claim,
 )
 from reports.views.suites import problems_of, skips_of, suites_of
 from reports.views.summary import cell_row, concerns_accelerator, measured

@@ -29,6 +29,7 @@ from reports.model.values import Absent, Claim, Rate
 from reports.rules.authored import authored_of
 from reports.views.benchmarks import baseline_of, metric_figure, params_of, relative, table_of
 from reports.views.cell_timeline import commands_of, footer_of, run_digest
+from reports.views.claims import degraded_claim, run_claim
 from reports.views.machine import (
     accelerator_of,
     cell_status,
@@ -40,7 +41,6 @@ from reports.views.machine import (
 )
 from reports.views.money import money_of, total_costs
 from reports.views.origin import SIMULATED, run_date
-from reports.views.status_phrases import degraded_claim, run_claim
 from reports.views.suites import rate, suites_of
 from reports.views.summary import unfinished_run
 

@@ -25,6 +25,7 @@ from reports.model.values import Absent, Claim, Rate
 from reports.rules.authored import authored_of
 from reports.views.benchmarks import compare, metrics_of, paired_of
 from reports.views.cell_timeline import commands_of, footer_of, run_digest
+from reports.views.claims import counted_tests_claim, degraded_claim, run_claim
 from reports.views.failures import blame_of, failures_of, issues_of, quarantined_of
 from reports.views.machine import (
     accelerator_of,
@@ -47,7 +48,6 @@ from reports.views.origin import (
     reuse_of,
     run_date,
 )
-from reports.views.status_phrases import counted_tests_claim, degraded_claim, run_claim
 from reports.views.suites import rate, suites_of, sum_tallies
 
 TEMPLATE = "summary 2"

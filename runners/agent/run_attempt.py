@@ -25,8 +25,8 @@ from .heartbeat import Heartbeat
 from .installed_packages import EnvironmentCopy, EnvironmentInventory
 from .job_context import arm_output
 from .job_output import Sink
+from .job_run import JobRun
 from .job_user import User
-from .jobs import JobRun
 from .layout import AttemptFolder
 from .masking import SHORTEST, JsonValue, Masker
 from .pack_artifacts import Packer

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from orchestrator.domain.event_facts import CheckFact, Facts, JobFact, MetricFact, Notice, TestFact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord
-from orchestrator.store.evidence import EvidencePosition
+from orchestrator.store.attempt_evidence import EvidencePosition
 from tests.databases import NOW, Agent, attempt, create, deliver, outcomes, read
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import delete
 
 from orchestrator.domain.cell import Cause, CellState
-from orchestrator.domain.fingerprint import fingerprint
+from orchestrator.domain.environment_fingerprint import fingerprint
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.tables import BenchmarkPointRow, CellBenchmarkSummaryRow
 from tests.databases import NOW, Agent, after, attempt, create, lease

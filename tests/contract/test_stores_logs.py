@@ -9,8 +9,8 @@ from sqlalchemy import delete
 
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.attempt_evidence import AttemptLog
 from orchestrator.store.errors import CorruptEvidenceError, UnknownIdError
-from orchestrator.store.evidence import AttemptLog
 from orchestrator.store.tables import EvidenceChunkRow
 from tests.databases import NOW, ON_SQLITE, advance, attempt, create, write_log
 

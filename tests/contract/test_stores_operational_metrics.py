@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.outcome import Outcome
-from orchestrator.store.evidence import EvidencePosition
+from orchestrator.store.attempt_evidence import EvidencePosition
 from orchestrator.store.operational_metrics import LabelledCount
 from orchestrator.store.stores import Stores
 from tests.contract.test_stores_outbox import channel, ids, receipt, told

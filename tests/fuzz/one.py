@@ -15,7 +15,7 @@ import atheris
 with atheris.instrument_imports(include=["orchestrator.adapters.result_parsers"]):
     from orchestrator.adapters.result_parsers.registry import FileDialects
 
-from orchestrator.application.ports.ingest import (
+from orchestrator.application.ports.result_parsers import (
     HEAD_BYTES,
     TAIL_BYTES,
     Artifact,

@@ -187,7 +187,7 @@ class History:
             wheels=NoWheels(),
             secret=lambda name: None,
             unpack=lambda chunks: iter(()),
-            self_report=lambda output: "",
+            reported_failure=lambda output: "",
             read_metrics=lambda name, chunks: ((), ()),
             publish=lambda evidence: Path(),
             identity=Identity("test", "controller"),

@@ -30,8 +30,8 @@ from orchestrator.domain.event_facts import Facts
 from orchestrator.domain.machine import Endpoint, Login
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
+from orchestrator.store.attempt_evidence import EvidencePosition
 from orchestrator.store.cells import AttemptState, CellLife, CellStatus
-from orchestrator.store.evidence import EvidencePosition
 from orchestrator.store.leases import Reservation, Reserved
 from orchestrator.store.stores import Stores
 from tests.integration.absent_stores import NoQuarantines, NoResults, NoReusableResults

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.adapters.result_parsers.registry import FileDialects
-from orchestrator.application.ports.ingest import HEAD_BYTES, TAIL_BYTES, Artifact
+from orchestrator.application.ports.result_parsers import HEAD_BYTES, TAIL_BYTES, Artifact
 from orchestrator.domain.assembly.results_pass import ForeignArtifact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (

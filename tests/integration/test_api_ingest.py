@@ -19,12 +19,12 @@ from orchestrator.application.finish_ingestion import finish_ingestion, resume_i
 from orchestrator.application.ingest_artifacts import IngestOrder, ingest_artifacts
 from orchestrator.application.machines import ssh_access
 from orchestrator.application.ports.archives import ArchiveLimits
-from orchestrator.application.ports.ingest import IntakeFullError
+from orchestrator.application.ports.uploads import IntakeFullError
 from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.event_facts import fold
 from orchestrator.domain.evidence import read_events
 from orchestrator.domain.outcome import Outcome
-from orchestrator.store.evidence import EvidencePosition
+from orchestrator.store.attempt_evidence import EvidencePosition
 from tests.integration.api_context import desk
 
 LOGS = Path(__file__).parents[1] / "golden" / "logs" / "gcp_l4_v046"

@@ -12,7 +12,7 @@ from defusedxml.ElementTree import fromstring
 
 from orchestrator.adapters.result_parsers.ctrf import Ctrf
 from orchestrator.adapters.result_parsers.junit import JUnitXml
-from orchestrator.application.ports.ingest import HEAD_BYTES, TAIL_BYTES, Artifact, Dialect
+from orchestrator.application.ports.result_parsers import HEAD_BYTES, TAIL_BYTES, Artifact, Dialect
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome

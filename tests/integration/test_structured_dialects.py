@@ -13,7 +13,7 @@ from orchestrator.adapters.result_parsers.ctrf import Ctrf
 from orchestrator.adapters.result_parsers.json_report import PytestJsonReport
 from orchestrator.adapters.result_parsers.junit import JUnitXml
 from orchestrator.adapters.result_parsers.reportlog import Reportlog
-from orchestrator.application.ports.ingest import Dialect
+from orchestrator.application.ports.result_parsers import Dialect
 from orchestrator.domain.outcome import TestOutcome as Outcome
 from orchestrator.domain.parsed_results import ParsedTally
 from tests.unit.result_parsers.foreign import artifact, errors, of_kind, outcomes

@@ -27,14 +27,8 @@ from orchestrator.adapters.files.tar_stream import (
     safe_name,
 )
 from orchestrator.application.ports.archives import ArchiveError, ArchiveLimits
-from orchestrator.application.ports.ingest import (
-    HEAD_BYTES,
-    TAIL_BYTES,
-    Artifact,
-    IntakeError,
-    IntakeFullError,
-    UploadedFile,
-)
+from orchestrator.application.ports.result_parsers import HEAD_BYTES, TAIL_BYTES, Artifact
+from orchestrator.application.ports.uploads import IntakeError, IntakeFullError, UploadedFile
 from orchestrator.domain.assembly.results_pass import Record
 from orchestrator.domain.run_record import ArtifactRecord
 
@@ -203,7 +197,7 @@ _NOT_UNPACKED = "it is packed in a way that is not read here: use .zip, .tar.gz 
 
 @dataclass(slots=True)
 class FileUnpackedUpload:
-    """Implements `orchestrator.application.ports.ingest.UnpackedUpload`."""
+    """Implements `orchestrator.application.ports.uploads.UnpackedUpload`."""
 
     folder: Path
     files: tuple[UploadedFile, ...]
@@ -235,7 +229,7 @@ class FileUnpackedUpload:
 
 
 class FileUploadUnpacker:
-    """Implements `orchestrator.application.ports.ingest.UploadUnpacker`."""
+    """Implements `orchestrator.application.ports.uploads.UploadUnpacker`."""
 
     def __init__(self, limits: ArchiveLimits = LIMITS, *, scratch: Path | None = None) -> None:
         """`scratch` is an existing folder to unpack in; by default the system's folder."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final
 
-from orchestrator.application.ports.ingest import Artifact
+from orchestrator.application.ports.result_parsers import Artifact
 from orchestrator.domain.parsed_results import ParsedTime
 
 TEXT_LIMIT: Final = 65_536

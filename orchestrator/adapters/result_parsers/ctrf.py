@@ -26,7 +26,7 @@ from orchestrator.adapters.result_parsers.bounded_input import (
     shortened,
 )
 from orchestrator.adapters.result_parsers.json_stream import EACH, JsonReader, Path
-from orchestrator.application.ports.ingest import Artifact, UnreadableError
+from orchestrator.application.ports.result_parsers import Artifact, UnreadableError
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
     ParsedEnd,

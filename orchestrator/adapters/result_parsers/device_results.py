@@ -24,7 +24,7 @@ from orchestrator.adapters.result_parsers.bounded_input import (
     parsed_time,
 )
 from orchestrator.adapters.result_parsers.json_stream import JsonReader
-from orchestrator.application.ports.ingest import Artifact
+from orchestrator.application.ports.result_parsers import Artifact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
     ParsedCheck,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.adapters.result_parsers.metric_dialects import figure_lines, json_lines
-from orchestrator.application.ports.ingest import (
+from orchestrator.application.ports.result_parsers import (
     HEAD_BYTES,
     TAIL_BYTES,
     Artifact,

@@ -22,7 +22,7 @@ from orchestrator.adapters.result_parsers.bounded_input import (
     skip_reason,
 )
 from orchestrator.adapters.result_parsers.json_stream import EACH, JsonReader, Path
-from orchestrator.application.ports.ingest import Artifact
+from orchestrator.application.ports.result_parsers import Artifact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
     ParsedEnd,

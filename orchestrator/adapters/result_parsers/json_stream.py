@@ -22,7 +22,7 @@ from orchestrator.adapters.result_parsers.bounded_input import (
     chunks,
     head_text,
 )
-from orchestrator.application.ports.ingest import Artifact, UnreadableError
+from orchestrator.application.ports.result_parsers import Artifact, UnreadableError
 from orchestrator.domain.parsed_results import ParsedProblem
 
 Path = tuple[str, ...]

@@ -28,7 +28,7 @@ from orchestrator.adapters.result_parsers.bounded_input import (
     skip_reason,
 )
 from orchestrator.adapters.result_parsers.xml_stream import Begin, ElementEnd, Torn, xml_events
-from orchestrator.application.ports.ingest import Artifact, UnreadableError
+from orchestrator.application.ports.result_parsers import Artifact, UnreadableError
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
     ParsedEnd,

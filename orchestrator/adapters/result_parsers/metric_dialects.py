@@ -29,7 +29,7 @@ from orchestrator.adapters.result_parsers.text_lines import (
     tail_lines,
     text_lines,
 )
-from orchestrator.application.ports.ingest import Artifact
+from orchestrator.application.ports.result_parsers import Artifact
 from orchestrator.domain.parsed_results import (
     ParsedEnd,
     ParsedItem,

@@ -15,7 +15,7 @@ from typing import Final
 
 from orchestrator.adapters.result_parsers.bounded_input import as_line
 from orchestrator.adapters.result_parsers.text_lines import head_lines, text_lines
-from orchestrator.application.ports.ingest import Artifact, UnreadableError
+from orchestrator.application.ports.result_parsers import Artifact, UnreadableError
 from orchestrator.domain.parsed_results import (
     ParsedEnd,
     ParsedEnvironment,

@@ -20,7 +20,7 @@ from orchestrator.adapters.result_parsers.bounded_input import (
     parsed_time,
 )
 from orchestrator.adapters.result_parsers.json_stream import EACH, JsonReader, Path
-from orchestrator.application.ports.ingest import Artifact
+from orchestrator.application.ports.result_parsers import Artifact
 from orchestrator.domain.parsed_results import (
     ParsedEnd,
     ParsedEnvironment,

@@ -21,7 +21,7 @@ from orchestrator.adapters.result_parsers.text_lines import (
     tail_lines,
     text_lines,
 )
-from orchestrator.application.ports.ingest import Artifact, UnreadableError
+from orchestrator.application.ports.result_parsers import Artifact, UnreadableError
 from orchestrator.domain.parsed_results import ParsedEnd, ParsedItem, ParsedProblem, Provenance
 
 STARTS = "test session starts"

@@ -21,7 +21,7 @@ from orchestrator.adapters.result_parsers.pytest_benchmark import PytestBenchmar
 from orchestrator.adapters.result_parsers.pytest_text import PytestText
 from orchestrator.adapters.result_parsers.reportlog import Reportlog
 from orchestrator.adapters.result_parsers.transcription import Transcription
-from orchestrator.application.ports.ingest import Artifact, Dialect
+from orchestrator.application.ports.result_parsers import Artifact, Dialect
 
 GROUP = "seatrial.dialects"
 BUILT_IN: tuple[Callable[[], Dialect], ...] = (

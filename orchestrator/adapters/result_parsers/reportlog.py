@@ -15,7 +15,7 @@ from itertools import islice
 
 from orchestrator.adapters.result_parsers.bounded_input import as_text, shortened
 from orchestrator.adapters.result_parsers.log_notices import LogNotices
-from orchestrator.application.ports.ingest import Artifact, UnreadableError
+from orchestrator.application.ports.result_parsers import Artifact, UnreadableError
 from orchestrator.domain.event_facts import TestFact, phase_fact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (

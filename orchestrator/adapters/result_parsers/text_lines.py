@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from orchestrator.application.ports.ingest import Artifact
+from orchestrator.application.ports.result_parsers import Artifact
 from orchestrator.domain.parsed_results import ParsedProblem
 
 MESSAGE_LIMIT = 400

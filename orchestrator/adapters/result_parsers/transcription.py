@@ -10,7 +10,7 @@ from typing import Final, Literal
 from orchestrator.adapters.files.document_nodes import LARGEST_BYTES
 from orchestrator.adapters.files.documents import DocumentForm
 from orchestrator.adapters.result_parsers.bounded_input import encoding, head_text
-from orchestrator.application.ports.ingest import Artifact, UnreadableError
+from orchestrator.application.ports.result_parsers import Artifact, UnreadableError
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.manifest import JobKind
 from orchestrator.domain.outcome import TestOutcome

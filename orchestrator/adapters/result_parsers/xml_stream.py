@@ -22,7 +22,7 @@ from orchestrator.adapters.result_parsers.bounded_input import (
     head_text,
     shortened,
 )
-from orchestrator.application.ports.ingest import Artifact, UnreadableError
+from orchestrator.application.ports.result_parsers import Artifact, UnreadableError
 
 ATTRIBUTE_LIMIT: Final = TEXT_LIMIT
 MOST_ATTRIBUTES: Final = 200

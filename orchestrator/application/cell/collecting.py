@@ -29,9 +29,9 @@ from orchestrator.domain.manifest import Job, metrics_artifact, output_artifact
 from orchestrator.domain.outcome import Outcome, Reason
 from orchestrator.domain.parsed_results import ParsedMetric
 from orchestrator.domain.run_record import ArtifactRecord
+from orchestrator.store.attempt_evidence import EvidencePosition
 from orchestrator.store.cells import AttemptState
 from orchestrator.store.errors import DamagedError, StoreError
-from orchestrator.store.evidence import EvidencePosition
 from orchestrator.store.stores import Stores
 
 CHECK = "metrics"

@@ -30,7 +30,9 @@ CHECK = "self-report"
 """Name of the check in the evidence."""
 
 
-def check_self_reports(deps: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]) -> None:
+def check_reported_failures(
+    deps: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]
+) -> None:
     """Store self-reports in the jobs' output that contradict their exit code."""
     checks = list(_checks(deps, now, facts))
     if checks:
@@ -49,7 +51,7 @@ def _checks(deps: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]) -> 
         if not deps.blobs.has(digest):
             logger.error("cell %s: the output of %s is lost and not read", now.cell.id, job.id)
             continue
-        line = deps.self_report(deps.blobs.open(digest))
+        line = deps.reported_failure(deps.blobs.open(digest))
         if line:
             reason = f"it printed {line!r} and ended with exit code 0"
             yield CheckFact(job.id, CHECK, "failed", reason=reason)
@@ -75,7 +77,7 @@ def poll_close(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
         return "closed"
     cells, at = deps.stores.cells, deps.clock.now()
     facts = deps.stores.results.jobs(now.cell.id)
-    check_self_reports(deps, now, facts)
+    check_reported_failures(deps, now, facts)
     read_metrics(deps, now)
     if unread := reopen_unread(deps, now):
         now = deps.stores.cells.attempt_state(attempt_id)

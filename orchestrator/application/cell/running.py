@@ -33,8 +33,8 @@ from orchestrator.domain.machine import (
     ProviderError,
 )
 from orchestrator.domain.outcome import Outcome, Reason
+from orchestrator.store.attempt_evidence import EvidencePosition
 from orchestrator.store.cells import AttemptState
-from orchestrator.store.evidence import EvidencePosition
 
 
 def record_machine_end(

@@ -37,7 +37,7 @@ from orchestrator.cli.session import Session, find_run, session_of
 from orchestrator.cli.view.plan import headroom_table, hosts_table, plan_table, shortages, totals
 from orchestrator.cli.watching.watch import Interrupts, OnInterrupt, WatchEnd, WatchState, watch
 from orchestrator.domain.launch_plan import Plan
-from orchestrator.domain.outcome import EXIT_CODES, Outcome
+from orchestrator.domain.outcome import EXIT_CODES
 from orchestrator.domain.run_record import RunResponse
 from orchestrator.domain.units import plural
 
@@ -248,7 +248,7 @@ def conclude(
     if watched.end is WatchEnd.FINISHED:
         if not as_json:
             session.print(f"report: {_report(session, line, run)}")
-        return exit_code(run.word)
+        return exit_code(run)
     if watched.end is WatchEnd.WAITED:
         session.say(f"The time is up; run {run.id} goes on.")
     else:
@@ -263,12 +263,11 @@ def say_how_to_return(session: Session, run_id: str) -> None:
     session.say(f"  stop it:         seatrial cancel {run_id}")
 
 
-def exit_code(word: str) -> int:
-    """Return the exit code of a run's outcome, or of ``skipped``."""
-    try:
-        return EXIT_CODES[Outcome(word)]
-    except (ValueError, KeyError):
+def exit_code(run: RunResponse) -> int:
+    """Return the exit code of a finished run; a pass with nothing but skipped tests is none."""
+    if run.outcome is None or run.has_only_skips:
         return NO_VERDICT
+    return EXIT_CODES.get(run.outcome, NO_VERDICT)
 
 
 def _report(session: Session, line: ControllerConnection, run: RunResponse) -> str:

@@ -22,7 +22,7 @@ from orchestrator.cli.failure_logs import FailureLine, failures_of
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, find_cells, find_run, run_path, session_of
 from orchestrator.cli.view.failures import blamed, failures
-from orchestrator.cli.view.glyphs import legend, sign_of, tally, word
+from orchestrator.cli.view.glyphs import legend, outcome_words, sign_of, tally, word
 from orchestrator.cli.view.live_run import summary
 from orchestrator.cli.view.metrics import metrics
 from orchestrator.cli.view.provenance import provenance
@@ -92,7 +92,7 @@ def _row(run: RunSummary) -> dict[str, Text]:
         Text(one_line(run.matrix)),
         Text(one_line(str(run.subject))),
         Text(one_line(" ".join(part for part in (run.commit.short, run.commit.branch) if part))),
-        Text(f"{sign.glyph} {word(run.outcome or run.state)}", style=sign.style),
+        Text(f"{sign.glyph} {outcome_words(run)}", style=sign.style),
         tally(run.counts, over=run.is_finished),
         Text(usd(run.cost_usd)),
     )

@@ -23,6 +23,7 @@ from orchestrator.cli.gate_inputs import sent_policy
 from orchestrator.cli.launch_request import read_order, read_selector, upload
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
+from orchestrator.cli.view.glyphs import word
 from orchestrator.cli.view.tables import Layout, fitting, print_list
 from orchestrator.domain.schedule import (
     Firing,
@@ -292,7 +293,7 @@ def _schedule_row(shown: ScheduleResponse) -> dict[str, Text]:
         "gate": schedule.gate or "-",
         "next": following,
         "last": f"{last.due_at:%Y-%m-%d %H:%M}" if last else "never",
-        "outcome": (last.outcome or last.state) if last else "-",
+        "outcome": word(last.term) if last else "-",
     }
     return {title: Text(one_line(text)) for title, text in said.items()}
 
@@ -304,7 +305,7 @@ def _firing_row(firing: Firing) -> dict[str, Text]:
     said = {
         "due": f"{firing.due_at:%Y-%m-%d %H:%M} UTC",
         "state": firing.state.replace("_", " "),
-        "outcome": firing.outcome or "-",
+        "outcome": word(firing.term) if firing.outcome else "-",
         "subject": resolved.subject,
         "run": firing.run,
         "verdict": firing.verdict,

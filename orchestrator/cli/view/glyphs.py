@@ -9,7 +9,7 @@ from rich.text import Text
 
 from orchestrator.cli.safe_text import one_line
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.run_record import CellRecord, RunResponse
+from orchestrator.domain.run_record import CellRecord, RunResponse, RunSummary
 from orchestrator.domain.vocabulary import TERMS, TEST_OUTCOMES, Term, phrase, term
 
 
@@ -53,6 +53,15 @@ def sign_of(outcome: str | None, *, active: bool = False) -> Sign:
 def word(code: str) -> str:
     """Return an outcome or state in words: ``timed out``."""
     return TERMS[code].word if code in TERMS else one_line(phrase(code))
+
+
+def outcome_words(run: RunSummary, figures: str = "") -> str:
+    """Return ``failed (cancelled; 3 failed)``: the outcome with its note; before it, the state.
+
+    `figures` stand in the place of a note where there is none.
+    """
+    said = figures if run.note == run.counts.nothing_passed else run.note
+    return word(run.outcome or run.state) + (f" ({said})" if said else "")
 
 
 def tally(counts: Counts, *, retried: int = 0, over: bool = True) -> Text:

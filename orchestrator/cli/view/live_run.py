@@ -9,7 +9,7 @@ from datetime import datetime
 from rich.text import Text
 
 from orchestrator.cli.safe_text import fit, one_line
-from orchestrator.cli.view.glyphs import is_quiet, sign_of, tally, word
+from orchestrator.cli.view.glyphs import is_quiet, outcome_words, sign_of, tally
 from orchestrator.cli.view.rows import (
     Frame,
     cell_row,
@@ -198,7 +198,7 @@ def summary(run: RunResponse, *, now: datetime, width: int) -> Text:
 
 def header(run: RunResponse, frame: Frame) -> list[Text]:
     """Return the header: the subject, its commit, and the progress."""
-    sign = sign_of(run.word or None, active=True)
+    sign = sign_of(run.outcome, active=True)
     name = Text().append(f"{sign.glyph} ", sign.style)
     name.append(one_line(run.matrix) or "run", style="bold")
     name.append(f"  {one_line(str(run.subject))}")
@@ -213,8 +213,8 @@ def header(run: RunResponse, frame: Frame) -> list[Text]:
 def _progress(run: RunResponse) -> Text:
     done = sum(cell.is_done for cell in run.cells)
     if run.is_finished:
-        sign = sign_of(run.word or None, active=False)
-        line = Text().append(f"  {word(run.word or run.state)}", sign.style)
+        sign = sign_of(run.outcome, active=False)
+        line = Text().append(f"  {outcome_words(run)}", sign.style)
     elif run.cancel_requested_at is not None:
         line = Text().append("  cancelling", "yellow")
     else:

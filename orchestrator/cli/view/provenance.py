@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from orchestrator.cli.safe_text import one_line
+from orchestrator.cli.view.glyphs import word
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.cell import PlacementDecision
 from orchestrator.domain.ingested import Ingested, Source
@@ -165,7 +166,7 @@ def _decisions(decisions: tuple[PlacementDecision, ...]) -> Table:
     many = len({decision.attempt for decision in decisions}) > 1
     for decision in decisions:
         when = f"  {decision.at:%H:%M:%S}" + (f" #{decision.attempt}" if many else "")
-        result = Text(one_line(decision.result), style=_STYLES.get(decision.result, ""))
+        result = Text(word(decision.term), style=_STYLES.get(decision.result, ""))
         table.add_row(when, result, _why(decision))
     return table
 

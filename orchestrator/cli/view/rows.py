@@ -13,7 +13,7 @@ from orchestrator.cli.view.glyphs import sign_of, tally, word
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse
 from orchestrator.domain.units import duration, elapsed, plural
-from orchestrator.domain.vocabulary import TEST_OUTCOMES, reason_text
+from orchestrator.domain.vocabulary import TEST_OUTCOMES
 
 _ENOUGH_TESTS = 3
 _ENOUGH_S = 3.0
@@ -111,7 +111,7 @@ def cell_row(cell: CellRecord, frame: Frame) -> Text:
 
 def reason_row(cell: CellRecord, frame: Frame) -> Text | None:
     """Return the cell's reason in one line."""
-    said = one_line(reason_text(cell.reason, cell.detail))
+    said = one_line(cell.why)
     return Text(fit(f"  {said}", frame.width), style="dim") if said else None
 
 
@@ -243,9 +243,8 @@ def _job_result(job: JobRecord) -> Text:
         )
     elif job.checks or job.metrics:
         line = Text("  ").join((line, _styled(job)))
-    why = job.detail or word(job.reason)
-    if why and job.outcome != "passed":
-        line.append(f"  {one_line(why)}", style="dim")
+    if job.why and job.outcome != "passed":
+        line.append(f"  {one_line(job.why)}", style="dim")
     if job.degraded:
         line.append(f"  degraded: {one_line(job.degraded)}", style="yellow")
     if job.reused_from:

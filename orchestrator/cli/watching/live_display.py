@@ -16,14 +16,14 @@ from rich.live import Live
 from orchestrator.cli.failure_logs import BadTest
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.failures import blamed
-from orchestrator.cli.view.glyphs import word
+from orchestrator.cli.view.glyphs import outcome_words, word
 from orchestrator.cli.view.live_run import picture, summary
 from orchestrator.cli.view.rows import job_left_s, job_seconds, reported, since
 from orchestrator.cli.watching.poll_threads import WatchedRun
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse
 from orchestrator.domain.units import duration, elapsed
-from orchestrator.domain.vocabulary import TEST_OUTCOMES, reason_text
+from orchestrator.domain.vocabulary import TEST_OUTCOMES
 
 PULSE_S = 60.0
 """Interval of lines without changes, as a sign of life."""
@@ -73,8 +73,8 @@ class PlainTeller:
             yield from ((entered, line) for line in _kept(cell, before, run))
         if run.is_finished and self._state != run.state:
             retried = sum(cell.passed_on_retry for cell in run.cells)
-            line = f"run: {word(run.word or run.state)}{_figures(run.counts, retried)}"
-            yield run.finished_at or now, line
+            figures = counts_in_words(run.counts, retried=retried)
+            yield run.finished_at or now, f"run: {outcome_words(run, figures)}"
         self._state = run.state
 
 
@@ -119,7 +119,7 @@ def _cell_news(cell: CellRecord, before: CellRecord | None) -> Iterator[str]:
     if not cell.is_done:
         yield f"{name}: {word(cell.state)}"
         return
-    why = one_line(reason_text(cell.reason, cell.detail))
+    why = one_line(cell.why)
     said = f": {why}" if why and (cell.outcome != "passed" or cell.reason == "reused") else ""
     figures = _figures(cell.counts, cell.passed_on_retry)
     yield f"{name}: {word(cell.outcome or cell.state)}{said}{figures}"
@@ -151,9 +151,8 @@ def _ended(job: JobRecord, now: datetime) -> str:
     if seconds is not None:
         line += f" in {duration(seconds)}"
     line += _figures(job.counts, job.passed_on_retry)
-    why = job.detail or word(job.reason)
-    if why and job.outcome != "passed":
-        line += f": {one_line(why)}"
+    if job.why and job.outcome != "passed":
+        line += f": {one_line(job.why)}"
     return f"{line}; degraded: {one_line(job.degraded)}" if job.degraded else line
 
 

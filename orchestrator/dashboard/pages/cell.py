@@ -36,8 +36,8 @@ from orchestrator.dashboard.table import (
     Trace,
 )
 from orchestrator.domain.cell import Cell, CellState, Run
+from orchestrator.domain.environment_fingerprint import PACKAGE, traits
 from orchestrator.domain.event_facts import MetricFact
-from orchestrator.domain.fingerprint import PACKAGE, traits
 from orchestrator.domain.manifest import output_artifact
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord, CellRecord, artifacts_of_test

@@ -22,7 +22,7 @@ from orchestrator.dashboard.pages.tests import name_cell
 from orchestrator.dashboard.responses import PageRequest
 from orchestrator.dashboard.table import Badge, Column, Number, Row, Table, TableCell, Text
 from orchestrator.domain.cell import Cell, Run
-from orchestrator.domain.fingerprint import PACKAGE
+from orchestrator.domain.environment_fingerprint import PACKAGE
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.test_comparison import Difference
 from orchestrator.domain.test_identity import KnownTest

@@ -35,7 +35,7 @@ from orchestrator.domain.cell import Cell, CellState, Run, RunState
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.terminal_text import StyledText, styled_texts
 from orchestrator.domain.units import plural, size
-from orchestrator.store.evidence import AttemptLog
+from orchestrator.store.attempt_evidence import AttemptLog
 
 LONGEST = 2_000
 """Characters of a line."""

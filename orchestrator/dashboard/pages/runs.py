@@ -24,6 +24,7 @@ from orchestrator.dashboard.table import (
 )
 from orchestrator.domain.cell import Cell, CellState, Run, RunState
 from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.run_record import note_of_run
 from orchestrator.domain.vocabulary import term
 from orchestrator.store.runs import RunsAsked
 
@@ -145,7 +146,7 @@ def so_far(counts: Counts, run: Run) -> Counts:
 def _note(listed: ListedRun) -> str:
     run = listed.run
     if run.state is RunState.FINISHED:
-        return listed.counts.nothing_passed
+        return note_of_run(run.outcome, listed.counts, run.cancel_requested_at)
     return "cancelling" if run.cancel_requested_at is not None else ""
 
 

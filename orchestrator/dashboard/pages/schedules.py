@@ -124,7 +124,7 @@ COLUMNS = (
     Column("why", "Why"),
 )
 _OVERLAPS = {
-    Overlap.SKIP: "skipped while an earlier one is not over",
+    Overlap.SKIP: "not launched while an earlier one is not over",
     Overlap.QUEUE: "queued while an earlier one is not over",
     Overlap.CANCEL_PREVIOUS: "an earlier one that is not over is cancelled",
 }
@@ -140,18 +140,13 @@ def deadline_of(firing: Firing, now: datetime) -> str:
     return "in_time" if ended is not None else "queued"
 
 
-def outcome_of(firing: Firing) -> str:
-    """Return the outcome, or the state of an unfinished firing."""
-    return firing.outcome or firing.state
-
-
 def firing_row(firing: Firing, now: datetime) -> Row:
     """Return the table row of a firing."""
     kept = deadline_of(firing, now)
     subject = firing.resolved.subject if firing.resolved else ""
     cells: tuple[TableCell, ...] = (
         Moment(firing.due_at),
-        Badge(outcome_of(firing)),
+        Badge(firing.term),
         deadline_badge(firing, now),
         Text(subject or "–"),
         run_cell(firing),
@@ -511,7 +506,7 @@ def _row(request: PageRequest, shown: ScheduleResponse) -> Row:
         Text(when_words(schedule), note=schedule.cron),
         Moment(shown.upcoming[0] if shown.upcoming else None),
         Moment(last.due_at if last else None, request.now),
-        Badge(outcome_of(last), result_url(last) or href) if last else Badge(""),
+        Badge(last.term, result_url(last) or href) if last else Badge(""),
         deadline_badge(last, request.now),
         Text(_counted(shown.firings)),
         Text(schedule.gate, urls.gate_url(schedule.gate)) if schedule.gate else Text("–"),
@@ -525,7 +520,7 @@ def _row(request: PageRequest, shown: ScheduleResponse) -> Row:
 
 def _counted(firings: Sequence[Firing]) -> str:
     """Return the numbers of firings by outcome."""
-    counts = Counter(outcome_of(one) for one in firings)
+    counts = Counter(one.term for one in firings)
     return ", ".join(f"{many} {term(word).word}" for word, many in counts.most_common()) or "–"
 
 

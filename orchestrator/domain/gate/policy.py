@@ -10,10 +10,10 @@ from functools import lru_cache
 from typing import Literal
 
 from orchestrator.domain.document_problems import SUCH_AS
+from orchestrator.domain.field_limits import STRICT
 from orchestrator.domain.gate.payload_review import PayloadLevel
 from orchestrator.domain.gate.verdict import LATER
 from orchestrator.domain.known_issue import IssueMatch, IssueScope
-from orchestrator.domain.limits import STRICT
 from orchestrator.domain.matrix import ExpectedHardware
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.retests import RetestOptions

@@ -318,15 +318,14 @@ PATTERNS: dict[str, type[Pattern]] = {
 
 
 def create_pattern(name: str, **options: object) -> Pattern:
-    """Create a pattern by its name in `PATTERNS`, or a `config.AttentionPatterns` member.
+    """Create a pattern by its name in `PATTERNS`.
 
     Raises:
         ValueError: no pattern of that name is implemented.
     """
-    wanted = getattr(name, "value", name)
-    if wanted not in PATTERNS:
+    if name not in PATTERNS:
         raise ValueError(
-            f"attention pattern {wanted!r} has no implementation here; there are: "
+            f"attention pattern {name!r} has no implementation here; there are: "
             f"{', '.join(PATTERNS)}"
         )
-    return PATTERNS[wanted](**options)
+    return PATTERNS[name](**options)

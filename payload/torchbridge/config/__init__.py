@@ -1,9 +1,7 @@
 """Configuration of the library, validated at construction; `Config()` suits every machine."""
 
 from torchbridge.config.config import (
-    AttentionConfig,
     Config,
-    DistributedConfig,
     HardwareConfig,
     KernelConfig,
     MemoryConfig,
@@ -11,7 +9,6 @@ from torchbridge.config.config import (
 )
 from torchbridge.config.enums import (
     AMDArchitecture,
-    AttentionPatterns,
     HardwareBackend,
     IntelArchitecture,
     NVIDIAArchitecture,
@@ -37,10 +34,7 @@ from torchbridge.config.vendors import (
 __all__ = [
     "AMDArchitecture",
     "AMDConfig",
-    "AttentionConfig",
-    "AttentionPatterns",
     "Config",
-    "DistributedConfig",
     "HardwareBackend",
     "HardwareConfig",
     "IntelArchitecture",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-import torch
-
 
 def _words(name: str, meaning: str, values: str) -> type[Enum]:
     """An enum of strings whose members are called like their values."""
@@ -47,56 +45,9 @@ IntelArchitecture = _words(
     "Intel's GPUs: data centre (pvc, ats, flex), desktop (dg2), part of the processor.",
     "auto pvc ats dg2 flex integrated",
 )
-AttentionPatterns = _words(
-    "AttentionPatterns",
-    "Which keys a query sees.",
-    "full causal sliding_window sparse ring local global differential dynamic_sparse",
-)
+PrecisionFormat = _words("PrecisionFormat", "What a backend stores a model in.", "fp32 bf16")
 ValidationLevel = _words(
     "ValidationLevel",
     "How much is checked: each level checks what the one before it does, and more.",
     "minimal standard strict comprehensive",
 )
-
-
-class PrecisionFormat(str, Enum):
-    """Storage format of a number."""
-
-    FP32 = "fp32"
-    FP16 = "fp16"
-    BF16 = "bf16"
-    FP8_E4M3 = "fp8_e4m3"
-    FP8_E5M2 = "fp8_e5m2"
-    FP4 = "fp4"
-
-    @property
-    def bits(self) -> int:
-        """Number of bits."""
-        return _STORED[self.value][0]
-
-    @property
-    def feature(self) -> str | None:
-        """Name for `Hardware.has` of native arithmetic in it; None for fp32, which all have."""
-        return None if self is PrecisionFormat.FP32 else self.value.split("_")[0]
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The torch dtype.
-
-        Raises:
-            ValueError: this version of torch has no such dtype.
-        """
-        name = _STORED[self.value][1]
-        if not hasattr(torch, name):
-            raise ValueError(f"torch {torch.__version__} has no torch.{name}")
-        return getattr(torch, name)
-
-
-_STORED = {
-    "fp32": (32, "float32"),
-    "fp16": (16, "float16"),
-    "bf16": (16, "bfloat16"),
-    "fp8_e4m3": (8, "float8_e4m3fn"),
-    "fp8_e5m2": (8, "float8_e5m2"),
-    "fp4": (4, "float4_e2m1fn_x2"),
-}

@@ -27,7 +27,6 @@ from torchbridge.hardware import (
     tpu_version,
 )
 
-WEIGHTS = (None, PrecisionFormat.FP32, PrecisionFormat.BF16)  # what backends store models in
 INTEL_LEVELS = ("O0", "O1", "O2")
 TPU_PRECISIONS = ("float32", "bfloat16")
 
@@ -44,11 +43,9 @@ class VendorConfig(Settings):
     memory_fraction: float = 0.9
 
     def check(self) -> None:
-        """Check the memory fraction and the default precision."""
+        """Check the memory fraction."""
         share = self.memory_fraction
         self.require(0 < share <= 1, "memory_fraction must be in (0, 1]", share)
-        stored = getattr(self, "default_precision", None)
-        self.require(stored in WEIGHTS, "default_precision must be fp32 or bf16", stored)
 
     @classmethod
     def detect(cls, hardware: Hardware | None = None) -> Enum:

@@ -53,7 +53,7 @@ class UnifiedValidator:
         return examine("hardware compatibility", machine.checks_of(subject), subject)
 
     def validate_config(self, config: Config) -> Report:
-        """Check precision, memory, attention, hardware and distributed settings on this machine."""
+        """Check precision, memory and hardware settings on this machine."""
         request = configuration.RequestedConfiguration(config, self.device, self.hardware)
         return examine("configuration", configuration.CHECKS, request)
 

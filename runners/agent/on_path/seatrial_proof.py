@@ -21,6 +21,7 @@ from typing import (
     List,
     Mapping,
     Optional,
+    Sequence,
     Set,
     Tuple,
 )
@@ -86,25 +87,22 @@ _TOOLS = frozenset((
 _COLLECTORS = ("python", "unittest", "doctest")
 """pytest's plugins that collect tests."""
 
-_VERBS = "accept|bless|generate|overwrite|regen|regenerate|rewrite|update|write"
-_NOUNS = "approvals|approved|baselines?|expectations?|expected|goldens?|references?|snapshots?"
-_WRITES = re.compile(
-    rf"(?:^|_)(?:(?:{_VERBS})_(?:\w+_)?(?:{_NOUNS})|(?:{_NOUNS})_(?:\w+_)?(?:{_VERBS}))(?:_|$)",
-    re.IGNORECASE,
-)
-"""Names of options and variables with which tests write their expectations."""
-_NOT = "deny|disabled?|disallow|dont|forbid(?:den)?|last|never|no|not|prevent|skip(?:ped)?|without"
-_PLACES = "at|dir|directory|file|folder|path|time|timeout|url"
-_CHECKS = re.compile(
-    rf"(?:^|_)(?:{_NOT})_(?:\w+_)?(?:{_VERBS})(?:_|$)|_(?:{_NOT}|{_PLACES})$",
-    re.IGNORECASE,
-)
-"""Such names that forbid it, or tell a place or a time."""
-_GIVEN = re.compile("")
-_ANY_VALUE = re.compile(
-    r"^(?!(?:0|f|false|n|no|none|never|off|check|compare|verify|disabled?|skip)$)"
-)
-_FLAGS = re.compile(r"\b(?:create|fix|trim|update)\b")
+_VERBS = frozenset((
+    "accept", "bless", "generate", "overwrite", "regen", "regenerate", "rewrite", "update", "write",
+))  # fmt: skip
+_NOUNS = frozenset((
+    "approvals", "approved", "baseline", "baselines", "expectation", "expectations", "expected",
+    "golden", "goldens", "reference", "references", "snapshot", "snapshots",
+))  # fmt: skip
+"""Names with a word of each are options and variables with which tests write expectations."""
+_NOT = frozenset((
+    "deny", "disable", "disabled", "disallow", "dont", "forbid", "forbidden", "last", "never", "no",
+    "not", "prevent", "skip", "skipped", "without",
+))  # fmt: skip
+_PLACES = frozenset(("at", "dir", "directory", "file", "folder", "path", "time", "timeout", "url"))
+_GIVEN = "."
+_ANY_VALUE = r"^(?!(?:0|f|false|n|no|none|never|off|check|compare|verify|disabled?|skip)$)"
+_FLAGS = r"\b(?:create|fix|trim|update)\b"
 _WRITING = {
     "accept": _ANY_VALUE,
     "approvaltests_custom_reporter": _GIVEN,
@@ -113,14 +111,14 @@ _WRITING = {
     "force_regen": _ANY_VALUE,
     "inline_snapshot": _FLAGS,
     "INLINE_SNAPSHOT_DEFAULT_FLAGS": _FLAGS,
-    "insta": re.compile(r"^(?:clear|record|update|update-new)$"),
+    "insta": "^(?:clear|record|update|update-new)$",
     "mpl_generate_hash_library": _GIVEN,
     "mpl_generate_path": _GIVEN,
     "regen_all": _ANY_VALUE,
     "reset_image_cache": _ANY_VALUE,
     "update_examples": _ANY_VALUE,
 }
-"""Such names that do not follow the pattern, with the values that write."""
+"""Other such names, with the pattern of values that write; few processes need one compiled."""
 _WORDS = {"update_snapshots": "--snapshot-update"}
 """Options of other names than their settings."""
 
@@ -310,13 +308,21 @@ def _excluding_options(config: pytest.Config) -> Iterator[str]:
             yield f"{word}, which leaves tests or their bodies out"
     options = vars(config.option)
     for name, value in sorted({**os.environ, **options}.items()):
-        is_named_so = _WRITES.search(name) and not _CHECKS.search(name)
+        is_named_so = _writes_expectations(name.lower().split("_"))
         values = _WRITING.get(name) or (_ANY_VALUE if is_named_so else None)
-        if value and values is not None and values.search(str(value).lower()):
+        if value and values is not None and re.search(values, str(value).lower()):
             word = _WORDS.get(name, f"--{name.replace('_', '-')}") if name in options else name
             # An unknown variable of the machine may hold a secret.
             said = f" ({value!s:.40})" if name in options or name in _WRITING else ""
             yield f"{word}{said}, which writes expectations instead of checking them"
+
+
+def _writes_expectations(words: Sequence[str]) -> bool:
+    """Return whether a name's words say so: ``update_goldens``, not ``update_goldens_dir``."""
+    if _VERBS.isdisjoint(words) or _NOUNS.isdisjoint(words):
+        return False
+    denied = next((place for place, word in enumerate(words) if word in _NOT), len(words))
+    return _VERBS.isdisjoint(words[denied:]) and words[-1] not in _NOT | _PLACES
 
 
 def _excluded_tests(what: str) -> Dict[str, str]:

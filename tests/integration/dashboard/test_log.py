@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from orchestrator.dashboard.pages.log import LONGEST, MOST_PARTS
-from orchestrator.store.evidence import AttemptLog
+from orchestrator.store.attempt_evidence import AttemptLog
 from tests.databases import Agent, write_log
 from tests.integration.dashboard.desk import PageDesk
 

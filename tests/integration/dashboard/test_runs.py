@@ -51,6 +51,17 @@ def test_a_run_that_is_to_end_says_so(pages: PageDesk) -> None:
     assert pages.page("/runs").rows("runs")[0]["Outcome"] == "▸ running cancelling"
 
 
+def test_a_cancelled_run_with_failures_says_both(pages: PageDesk) -> None:
+    run = launch(pages, "1")
+    pages.stores.runs.request_cancel(run, at=pages.api.clock.now())
+    for cell in ("here", "there"):
+        agent = pages.api.begin(run, cell)
+        agent.send(agent.manifest("a", "b"), agent.test("a"), agent.test("b", "failed"))
+    pages.api.finish(run, "here", "there", outcome=Outcome.FAILED)
+    assert pages.page("/runs").rows("runs")[0]["Outcome"] == "✗ failed cancelled; 2 failed"
+    assert "cancelled; 2 failed" in pages.page(f"/runs/{run}").one("dl", "tiles").text
+
+
 def test_filters_stand_in_the_address(pages: PageDesk) -> None:
     bad = finished(pages, "1", "failed", Outcome.FAILED)
     good = finished(pages, "2", "passed", Outcome.PASSED, version='"2.0"', matrix="weekly")

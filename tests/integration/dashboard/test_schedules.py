@@ -146,6 +146,15 @@ def test_missed_deadlines_are_loud(pages: PageDesk) -> None:
     assert {"/runs/run-1", "/verdicts/V-0001"} <= links
 
 
+def test_a_firing_that_launched_nothing_is_not_called_as_a_test_is(pages: PageDesk) -> None:
+    add(pages)
+    fired(pages, 1, outcome="skipped", reason="the firing of 02:00 is not over")
+    for path in ("/schedules", "/schedules/nightly"):
+        assert "– not launched" in pages.page(path).text
+        assert "skipped" not in pages.page(path).text
+    assert pages.rows("/schedules/nightly", "firings")[0]["outcome"] == "skipped"
+
+
 def test_it_is_paused_resumed_triggered_and_removed(pages: PageDesk) -> None:
     add(pages)
     assert pages.post("/schedules/nightly/pause").headers["location"] == "/schedules/nightly"

@@ -10,7 +10,7 @@ import pytest
 
 from orchestrator.application.pull_evidence import pull_evidence
 from orchestrator.domain.evidence import LINE_LIMIT_BYTES, EvidenceBatch, EvidenceError
-from orchestrator.store.evidence import EvidencePosition
+from orchestrator.store.attempt_evidence import EvidencePosition
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -16,7 +16,7 @@ from orchestrator.application.read_log import (
     open_log,
     raw_pieces,
 )
-from orchestrator.store.evidence import AttemptLog
+from orchestrator.store.attempt_evidence import AttemptLog
 from tests.unit.application.test_read_log_together import following, preceding
 
 

@@ -25,7 +25,7 @@ from orchestrator.application.read_log import (
     Search,
     open_log,
 )
-from orchestrator.store.evidence import AttemptLog
+from orchestrator.store.attempt_evidence import AttemptLog
 
 NEEDLE = Search("needle")
 WORDS = [b"", b"a", b"needle", b"nee", b"dle", b"\x1b[1mnee\x1b[0mdle", b"x" * 40, "é".encode()]

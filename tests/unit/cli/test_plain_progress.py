@@ -78,31 +78,47 @@ def test_lines_say_that_no_test_passed() -> None:
     assert [line.partition("s  ")[2] for line in told] == [
         "local-cpu: passed (no test passed: 2 skipped)",
         "local-cpu moe: passed in 3.0s (no test passed: 2 skipped)",
-        "run: skipped (no test passed: 2 skipped)",
+        "run: passed (no test passed: 2 skipped)",
     ]
 
 
 @pytest.mark.parametrize(
-    ("jobs", "word", "code"),
+    ("jobs", "code"),
     [
-        ((runs.counts(skipped=2),), "skipped", 5),
-        ((runs.counts(skipped=2), runs.counts(skipped=1, passed=1)), "passed", 0),
-        ((runs.counts(skipped=2, xfailed=1),), "passed", 0),
-        ((runs.counts(skipped=2), runs.counts()), "passed", 0),
-        ((runs.counts(),), "passed", 0),
+        ((runs.counts(skipped=2),), 5),
+        ((runs.counts(skipped=2), runs.counts(skipped=1, passed=1)), 0),
+        ((runs.counts(skipped=2, xfailed=1),), 0),
+        ((runs.counts(skipped=2), runs.counts()), 0),
+        ((runs.counts(),), 0),
     ],
     ids=["all skipped", "another job passed", "expected failures", "a demo passed", "no tests"],
 )
 def test_a_run_in_which_every_test_was_skipped_is_no_pass(
-    jobs: tuple[dict[str, int], ...], word: str, code: int
+    jobs: tuple[dict[str, int], ...], code: int
 ) -> None:
     told = [
         runs.job(f"j{number}", outcome="passed", counts=counts, duration_s=3)
         for number, counts in enumerate(jobs)
     ]
     shown = one("done", *told, outcome="passed") | {"state": "finished", "outcome": "passed"}
-    run = read(RunResponse, shown)
-    assert (run.word, exit_code(run.word)) == (word, code)
+    assert exit_code(read(RunResponse, shown)) == code
+
+
+def test_lines_say_that_a_run_with_failures_was_cancelled() -> None:
+    counts = runs.counts(passed=2, failed=3)
+    ending = {"outcome": "cancelled", "reason": "cancelled", "detail": "its run was cancelled"}
+    why = {"reason": "tests", "detail": "3 failed"}
+    over = runs.job("moe", outcome="failed", counts=counts, duration_s=3, ending=ending, **why)
+    done = one("done", over, outcome="failed", counts=counts)
+    (cell,) = done["cells"]
+    cell.update(why, detail="moe: 3 failed", attempts=[runs.attempt(1) | {"cause": ending}])
+    ended = {"state": "finished", "outcome": "failed", "cancel_requested_at": runs.at(2)}
+    told = tell(PlainTeller(), done | ended | {"counts": counts}, 4)
+    assert [line.partition("s  ")[2] for line in told if "requested" not in line] == [
+        "local-cpu: failed: cancelled; moe: 3 failed (2 passed, 3 failed)",
+        "local-cpu moe: failed in 3.0s (2 passed, 3 failed): cancelled; 3 failed",
+        "run: failed (cancelled; 3 failed)",
+    ]
 
 
 def test_lines_count_the_tests_that_passed_on_retry() -> None:

@@ -6,8 +6,7 @@ import re
 from pathlib import Path
 
 from orchestrator.cli.command_reference import reference
-from orchestrator.cli.commands.run import exit_code
-from orchestrator.cli.errors import DETACHED, USAGE, WAITED_TOO_LONG
+from orchestrator.cli.errors import DETACHED, NO_VERDICT, USAGE, WAITED_TOO_LONG
 from orchestrator.domain.outcome import EXIT_CODES
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
@@ -25,7 +24,7 @@ def test_the_exit_code_of_every_outcome_is_in_the_table() -> None:
     told = {int(code): words for code, words in rows}
     for outcome, code in EXIT_CODES.items():
         assert outcome.value.replace("_", " ") in told[code]
-    assert "skipped" in told[exit_code("skipped")]
+    assert "only skips" in told[NO_VERDICT]
     assert "detached" in told[DETACHED]
     assert "`--timeout`" in told[WAITED_TOO_LONG]
     assert "usage" in told[USAGE]

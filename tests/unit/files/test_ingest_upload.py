@@ -21,7 +21,7 @@ from orchestrator.adapters.files.ingest_upload import (
 )
 from orchestrator.application.ingest_artifacts import flat_names
 from orchestrator.application.ports.archives import ArchiveError, ArchiveLimits
-from orchestrator.application.ports.ingest import IntakeError
+from orchestrator.application.ports.uploads import IntakeError
 
 LIMITS = ArchiveLimits(members=5, total_bytes=1_000_000, file_bytes=500_000, ratio=200)
 

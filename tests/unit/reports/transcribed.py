@@ -16,7 +16,7 @@ from orchestrator.adapters.files.documents import DocumentForm
 from orchestrator.adapters.files.ingest_upload import FileRecordStore
 from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.application.describe_run import stated_leases
-from orchestrator.application.ports.ingest import HEAD_BYTES, TAIL_BYTES, Artifact
+from orchestrator.application.ports.result_parsers import HEAD_BYTES, TAIL_BYTES, Artifact
 from orchestrator.domain.assembly.merge import Assembly, assemble
 from orchestrator.domain.assembly.results_pass import ForeignArtifact
 from orchestrator.domain.catalogue import PLATFORMS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orchestrator.application.ports.ingest import HEAD_BYTES, TAIL_BYTES, Artifact
+from orchestrator.application.ports.result_parsers import HEAD_BYTES, TAIL_BYTES, Artifact
 
 LOGS = Path(__file__).parents[2] / "golden/logs/gcp_l4_v046"
 SEEDS = Path(__file__).parents[2] / "golden/seeds"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from orchestrator.application.ports.ingest import (
+from orchestrator.application.ports.result_parsers import (
     HEAD_BYTES,
     TAIL_BYTES,
     Artifact,

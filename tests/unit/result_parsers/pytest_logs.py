@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orchestrator.application.ports.ingest import HEAD_BYTES, TAIL_BYTES, Artifact, Dialect
+from orchestrator.application.ports.result_parsers import HEAD_BYTES, TAIL_BYTES, Artifact, Dialect
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import (
     ParsedDetail,

@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 
 from orchestrator.adapters.result_parsers.ctrf import Ctrf
-from orchestrator.application.ports.ingest import UnreadableError
+from orchestrator.application.ports.result_parsers import UnreadableError
 from orchestrator.domain.outcome import TestOutcome as Outcome
 from orchestrator.domain.parsed_results import (
     ParsedEnd,

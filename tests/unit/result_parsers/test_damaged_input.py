@@ -19,7 +19,7 @@ from orchestrator.adapters.result_parsers.metric_dialects import MetricLines
 from orchestrator.adapters.result_parsers.nvidia_smi import NvidiaSmi
 from orchestrator.adapters.result_parsers.pytest_benchmark import PytestBenchmark
 from orchestrator.adapters.result_parsers.transcription import Transcription
-from orchestrator.application.ports.ingest import Dialect
+from orchestrator.application.ports.result_parsers import Dialect
 from orchestrator.domain.parsed_results import ParsedEnd
 from tests.unit.result_parsers.foreign import FOREIGN, json_like, mutated, survives
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from orchestrator.adapters.result_parsers.job_metrics import JobMetrics
 from orchestrator.adapters.result_parsers.registry import FileDialects
-from orchestrator.application.ports.ingest import Artifact
+from orchestrator.application.ports.result_parsers import Artifact
 from orchestrator.domain.parsed_results import ParsedItem, ParsedMetric, Provenance
 from runners.agent.event_lines import BadLineError, understand
 

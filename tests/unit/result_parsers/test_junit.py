@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 
 from orchestrator.adapters.result_parsers.junit import JunitTestIds, JUnitXml, pytest_nodeid
-from orchestrator.application.ports.ingest import UnreadableError
+from orchestrator.application.ports.result_parsers import UnreadableError
 from orchestrator.domain.outcome import TestOutcome as Outcome
 from orchestrator.domain.parsed_results import ParsedEnd, ParsedEnvironment, ParsedTally, ParsedTest
 from tests.unit.result_parsers.foreign import (

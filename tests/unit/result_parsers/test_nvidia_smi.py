@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.adapters.result_parsers.nvidia_smi import NvidiaSmi
-from orchestrator.application.ports.ingest import UnreadableError
+from orchestrator.application.ports.result_parsers import UnreadableError
 from orchestrator.domain.parsed_results import ParsedEnvironment, ParsedJob, ParsedMetric
 from tests.unit.result_parsers.foreign import (
     errors,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.adapters.result_parsers.pytest_text import PytestText
-from orchestrator.application.ports.ingest import UnreadableError
+from orchestrator.application.ports.result_parsers import UnreadableError
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import ParsedEnvironment, ParsedFallback
 from tests.unit.result_parsers.pytest_logs import (

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.adapters.result_parsers.pytest_text import PytestText
-from orchestrator.application.ports.ingest import UnreadableError
+from orchestrator.application.ports.result_parsers import UnreadableError
 from orchestrator.domain.outcome import TestOutcome
 from tests.unit.result_parsers.pytest_logs import GOLDEN, HEADER, bar, told, written
 

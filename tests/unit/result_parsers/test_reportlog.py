@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.adapters.result_parsers.reportlog import OPEN_LIMIT, RECORD_LIMIT, Reportlog
-from orchestrator.application.ports.ingest import UnreadableError
+from orchestrator.application.ports.result_parsers import UnreadableError
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.parsed_results import ParsedEnvironment
 from tests.unit.result_parsers.pytest_logs import told, written

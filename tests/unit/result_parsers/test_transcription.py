@@ -7,7 +7,7 @@ import json
 import pytest
 
 from orchestrator.adapters.result_parsers.transcription import Transcription
-from orchestrator.application.ports.ingest import UnreadableError
+from orchestrator.application.ports.result_parsers import UnreadableError
 from orchestrator.domain.outcome import TestOutcome as Outcome
 from orchestrator.domain.parsed_results import (
     ParsedCheck,

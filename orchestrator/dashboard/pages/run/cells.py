@@ -27,7 +27,7 @@ from orchestrator.domain.cell import Attempt, CellState, PlacementResult, Run
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.run_record import CellRecord, JobRecord, LeaseRecord, RunRecord
 from orchestrator.domain.units import duration, plural
-from orchestrator.domain.vocabulary import reason_text
+from orchestrator.domain.vocabulary import term
 
 PHASES = tuple(state for state in CellState if state is not CellState.DONE)
 _WIDTH, _HEIGHT = 400, 14
@@ -201,8 +201,7 @@ def _about(cell: CellRecord) -> str:
 
 def why_of(cell: CellRecord) -> str:
     """Return the reason of the cell's outcome; for a pass, only that no test passed."""
-    said = reason_text(cell.reason, cell.detail)
-    return said or (cell.counts.nothing_passed if cell.state is CellState.DONE else "")
+    return cell.why or (cell.counts.nothing_passed if cell.state is CellState.DONE else "")
 
 
 def phase_table(record: RunRecord, now: datetime) -> Table:
@@ -298,7 +297,7 @@ def decision_table(record: RunRecord) -> Table:
                 Text(cell.id),
                 Number(line.attempt),
                 Text(line.place),
-                Text(line.result),
+                Text(term(line.term).word),
                 Text(": ".join(part for part in (line.reason, line.detail) if part)),
             ),
             tone="warn" if line.result is PlacementResult.REFUSED else "",
@@ -448,8 +447,7 @@ def _job_reason(job: JobRecord, now: datetime) -> Text:
         note = f"evidence of {job.at:%Y-%m-%d %H:%M} UTC" if job.at else ""
         said = f"reused from {job.reused_from}"
         return Text(said, urls.run_url(job.reused_from), note=note)
-    reason = "" if job.outcome is Outcome.PASSED else job.reason
-    said = reason_text(reason, job.detail)
+    said = job.detail if job.outcome is Outcome.PASSED else job.why
     told = [f"degraded: {job.degraded}" if job.degraded else "", job.counts.nothing_passed]
     told += [f"{job.passed_on_retry:,} flaky: passed on retry" if job.passed_on_retry else ""]
     told += [f"not reused: {job.reuse}" if job.reuse else ""]

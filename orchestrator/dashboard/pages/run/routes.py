@@ -40,8 +40,8 @@ from orchestrator.domain.cell import CellState, LeaseState, Run, RunState
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.failure_signature import FailureGroup
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.run_record import RunRecord
-from orchestrator.domain.units import elapsed, price, sentence, usd
+from orchestrator.domain.run_record import RunRecord, note_of_run
+from orchestrator.domain.units import price, sentence, usd
 from orchestrator.store.cell_results import Depth
 from orchestrator.store.runs import RunsAsked
 
@@ -259,11 +259,11 @@ def run_page(
         "run": record.run,
         "wheel": record.subject.wheel,
         "is_over": record.run.state is RunState.FINISHED,
+        "note": note_of_run(record.run.outcome, record.counts, record.run.cancel_requested_at),
         "tally": TestCounts(_counts(record)),
         "done": sum(cell.state is CellState.DONE for cell in record.cells),
         "cell_count": len(record.cells),
-        "seconds": (seconds := _seconds(record.run, request.now)),
-        "took": elapsed(seconds),
+        "seconds": _seconds(record.run, request.now),
         "money": (money := Costs(record.cost_usd, spec.matrix.limits.max_usd, _usd_per_s(record))),
         "tables": {table.id: table for table in tables},
         "pruned": [sentence(part.of(run.id)) for part in record.pruned],

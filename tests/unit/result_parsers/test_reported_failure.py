@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.adapters.result_parsers.self_report import read_self_report
+from orchestrator.adapters.result_parsers.reported_failure import read_reported_failure
 
 
 @pytest.mark.parametrize(
@@ -138,14 +138,14 @@ from orchestrator.adapters.result_parsers.self_report import read_self_report
     ],
 )
 def test_a_line_that_speaks_of_failure_is_found(output: str, line: str):
-    assert read_self_report([output[:5].encode(), output[5:].encode()]) == line
+    assert read_reported_failure([output[:5].encode(), output[5:].encode()]) == line
 
 
 def test_a_mark_in_the_middle_of_a_long_output_is_found():
     noise = b"step 1 of 2: loss 0.125\n" * 40_000
-    assert read_self_report([noise, b"[FAIL] converges\n", noise]) == "[FAIL] converges"
+    assert read_reported_failure([noise, b"[FAIL] converges\n", noise]) == "[FAIL] converges"
     endless = [b"x" * 100_000] * 20
-    assert read_self_report([*endless, b"\n[FAIL] converges"]) == "[FAIL] converges"
+    assert read_reported_failure([*endless, b"\n[FAIL] converges"]) == "[FAIL] converges"
 
 
 TRACEBACK = """Traceback (most recent call last):
@@ -170,4 +170,4 @@ AssertionError: wrong
 )
 def test_a_traceback_at_the_end_is_a_failure_of_the_program(output: str, line: str):
     noise = b"step\n" * 10_000
-    assert read_self_report([noise, output[:20].encode(), output[20:].encode()]) == line
+    assert read_reported_failure([noise, output[:20].encode(), output[20:].encode()]) == line

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.adapters.result_parsers.self_report import read_self_report
-from orchestrator.application.cell.finishing import check_self_reports
+from orchestrator.adapters.result_parsers.reported_failure import read_reported_failure
+from orchestrator.application.cell.finishing import check_reported_failures
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import ArtifactRecord
 from tests.contract.frozen_runs import at_work, done, launched, only_cell
@@ -37,9 +37,9 @@ def job_after(context, *, job="demo", printed=SAID, exit_code=0, ends=True):
         spec=SimpleNamespace(manifest=MANIFEST),
     )
     blobs = SimpleNamespace(open=lambda _: iter([printed]), has=lambda _: True)
-    world = SimpleNamespace(stores=stores, blobs=blobs, self_report=read_self_report)
+    world = SimpleNamespace(stores=stores, blobs=blobs, reported_failure=read_reported_failure)
     for _ in range(2):  # a controller that died in between does it again
-        check_self_reports(world, now, stores.results.jobs(cell_id))
+        check_reported_failures(world, now, stores.results.jobs(cell_id))
     if ends:
         done(stores, cell_id)
     return next(one for one in only_cell(context, "run-1").jobs if one.id == "demo")

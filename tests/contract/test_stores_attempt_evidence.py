@@ -13,9 +13,9 @@ from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.event_facts import MetricFact, TestFact
 from orchestrator.domain.outcome import Counts, Outcome, TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord
-from orchestrator.store import evidence
+from orchestrator.store import attempt_evidence
+from orchestrator.store.attempt_evidence import EvidencePosition
 from orchestrator.store.errors import CorruptEvidenceError, UnknownIdError
-from orchestrator.store.evidence import EvidencePosition
 from orchestrator.store.tables import CellRollupRow, EvidenceChunkRow, JobRollupRow, TestCaseRow
 from tests.databases import (
     NOW,
@@ -211,7 +211,7 @@ def test_a_damaged_chunk_is_an_error_and_not_other_bytes(database, agent):
 
 
 def test_more_chunks_than_are_read_at_once_come_in_order(stores, agent, monkeypatch):
-    monkeypatch.setattr(evidence, "_CHUNKS_AT_ONCE", 2)
+    monkeypatch.setattr(attempt_evidence, "_CHUNKS_AT_ONCE", 2)
     for number in range(5):
         agent.send(agent.test(f"t{number}"))
     raw = list(stores.evidence.raw_events(agent.attempt_id))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.domain.fingerprint import environment_diff, fingerprint
+from orchestrator.domain.environment_fingerprint import environment_diff, fingerprint
 
 DEVICE = {"vendor": "nvidia", "name": "NVIDIA L4", "uuid": "GPU-1", "driver": "580.1"}
 L4 = {

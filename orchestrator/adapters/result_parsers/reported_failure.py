@@ -10,7 +10,7 @@ from tempfile import NamedTemporaryFile
 
 from orchestrator.adapters.result_parsers.demo_output import MARK, RESULTS
 from orchestrator.adapters.result_parsers.text_lines import LINE_LIMIT, text_lines
-from orchestrator.application.ports.ingest import HEAD_BYTES, Artifact
+from orchestrator.application.ports.result_parsers import HEAD_BYTES, Artifact
 
 _WORDS = (
     *(b"fail", b"error", b"skip", b"pass", b"succe", b"ok", b"total", b"test", b"check"),
@@ -20,7 +20,7 @@ _TAIL_BYTES = 16 << 10
 """The end of the output, in which a traceback is looked for."""
 
 
-def read_self_report(output: Iterable[bytes]) -> str:
+def read_reported_failure(output: Iterable[bytes]) -> str:
     """Return the line in which the output reports a failure; empty if there is none.
 
     Args:
