@@ -168,11 +168,10 @@ def _ids(
         return str(items[0][key])
 
     stores = project.desk.database.stores
-    asked = stores.runs.get(run)
-    assert asked is not None
+    digest = getattr(stores.runs.get(run), "payload_digest", "")
     same = {
         run: ("run_id", "run", "base", "head", "old_run", "new_run"),
-        asked.payload_digest: ("sha256", "payload"),
+        digest: ("sha256", "payload"),
         str(known.tests[0]): ("test_id", "test"),
         known.verdicts[0]: ("verdict_id", "verdict"),
         first("known-issues", "id"): ("issue_id", "issue"),

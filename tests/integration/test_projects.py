@@ -55,7 +55,10 @@ _NOT_FILLED = (
 Worlds = tuple[Project, Project, Full]
 
 
-@pytest.fixture(scope="module", params=[pytest.param("first", marks=pytest.mark.slow), "further"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=pytest.mark.slow) for name in ("first", "further")],
+)
 def worlds(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, slots: Slots
 ) -> Iterator[Worlds]:

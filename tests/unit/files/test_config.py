@@ -225,7 +225,7 @@ def test_a_further_project_has_a_home_and_variables_of_its_own(
     monkeypatch.setenv("SEATRIAL_PROJECT", "drivers")
     assert config.load() == drivers
     monkeypatch.setenv("DRIVERS__SEATRIAL_BUDGET_DAY_USD", "much")
-    with pytest.raises(SettingsError, match="DRIVERS__SEATRIAL_BUDGET_DAY_USD must be a number"):
+    with pytest.raises(SettingsError, match="DRIVERS__SEATRIAL_BUDGET_DAY_USD must be an amount"):
         config.load()
 
 
