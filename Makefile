@@ -139,7 +139,7 @@ docs: $(VENV)/.docs ## Write the generated reference pages again and build the s
 	@echo 'Read it: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site 8000'
 
 vendor: $(VENV)/.run ## Fetch again what the web faces take from npm (needs npm), at the locked versions
-	$(BIN)/python -m orchestrator.dashboard.vendoring
+	$(BIN)/python -m tests.browser.vendoring
 
 clean: ## Remove the environment and everything that was run
 	rm -rf $(VENV) var .lab .mypy_cache .ruff_cache .pytest_cache

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from docs import json_answers
-from orchestrator.adapters.files.key_reference import replace_keys
+from docs.command_reference import reference as command_line
+from docs.key_reference import replace_keys
 from orchestrator.api.app import create_app
 from orchestrator.application.context import Context
-from orchestrator.cli.command_reference import reference as command_line
 from orchestrator.domain.gate.policy import GatePolicy
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import COMMON_KEYS, Matrix, Platform

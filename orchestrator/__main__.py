@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from orchestrator.bootstrap.startup import uncollected
+from orchestrator.bootstrap import uncollected
 
 INTERRUPTED = 130
 

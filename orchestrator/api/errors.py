@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
 
-from orchestrator.api.field_descriptions import DescribedModel
+from orchestrator.api.models import DescribedModel
 from orchestrator.application.add_annotations import TooManyAnnotationsError
 from orchestrator.application.bisect_failures import NothingToBisectError
 from orchestrator.application.credential_watch import TooManyRequestsError

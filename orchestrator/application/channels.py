@@ -1,9 +1,12 @@
-"""Notification channels: add, test, rotate the secret, remove; and deliver notifications."""
+"""Notification channels: add, test, rotate the secret, remove; and deliver notifications.
+
+Every announcement is written here: of a verdict, of a firing's end and missed deadline, of a test.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from fnmatch import fnmatchcase
@@ -28,7 +31,10 @@ from orchestrator.domain.channel import (
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.field_limits import ONE_LINE, STRICT, ValueLimits
-from orchestrator.domain.gate.verdict import StoredVerdict, Verdict, failing_items
+from orchestrator.domain.gate.verdict import Decision, StoredVerdict, Verdict, failing_items
+from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.schedule import CANCELLED, ERRORED, MISSED, SKIPPED, Firing, Schedule
+from orchestrator.domain.units import utc
 
 MOST_CHANNELS = 100
 _Pattern = Annotated[str, ValueLimits(min_length=1, max_length=200, pattern=ONE_LINE)]
@@ -222,26 +228,139 @@ def announce_verdict(context: Context, stored: StoredVerdict) -> bool:
     state = LineageState.of(verdict.decision)
     subject = verdict.subject
     about = f"{subject.get('name', '')} {subject.get('version', '')}".strip()
-    facts = {
-        "gate": stored.gate,
-        "product": verdict.product,
-        "subject": subject.get("name", ""),
-        "version": subject.get("version", ""),
-        "git_sha": subject.get("git_sha", ""),
-        "verdict": stored.id,
-        "runs": " ".join(stored.runs),
-    }
+    facts = _facts(
+        subject,
+        gate=stored.gate,
+        product=verdict.product,
+        verdict=stored.id,
+        runs=" ".join(stored.runs),
+    )
     return notify_people(
         context,
         Announcement(
             lineage=stored.lineage,
             state=state,
-            title=f"{stored.gate} gate: {state.words}" + (f" for {about}" if about else ""),
+            title=_title(_gate(stored.gate), state, about),
             text="\n".join([verdict.summary, *failing_line(context, verdict, "")]),
             url=verdict_link(context, stored.id),
             at=stored.created_at,
             key=f"verdict:{stored.id}",
             evaluated_at=stored.created_at,
-            facts={name: text for name, text in facts.items() if text},
+            facts=facts,
         ),
     )
+
+
+_BROKEN = (ERRORED, MISSED)
+_RUN_STATES = {
+    Outcome.PASSED: LineageState.PASS,
+    Outcome.FAILED: LineageState.FAIL,
+    Outcome.TIMED_OUT: LineageState.FAIL,
+}
+
+
+def end_of_firing(context: Context, schedule: Schedule, firing: Firing) -> Announcement | None:
+    """Return the state to announce for an ended firing; None if a later firing supersedes it."""
+    if firing.superseded or (not firing.run and firing.outcome in (SKIPPED, CANCELLED)):
+        return None
+    verdict = context.stores.gates.verdict(firing.verdict) if firing.verdict else None
+    state = _state(firing)
+    about = firing.resolved.subject if firing.resolved else ""
+    remarks = firing.resolved.remarks if firing.resolved else ()
+    why = verdict.verdict.summary if verdict else firing.reason or _of_run(firing)
+    failing = failing_line(context, verdict.verdict if verdict else None, firing.run)
+    return Announcement(
+        lineage=schedule.lineage,
+        state=state,
+        title=_title(_heading(schedule), state, about),
+        text="\n".join([why, *failing, *remarks, *_late(firing), _origin(firing)]),
+        url=run_link(context, firing.run),
+        at=context.clock.now(),
+        key=f"{firing.key}:end",
+        evaluated_at=verdict.created_at if verdict else None,
+        facts=_firing_facts(schedule, firing, verdict),
+    )
+
+
+def no_verdict(context: Context, schedule: Schedule, firing: Firing) -> Announcement:
+    """Return the announcement of a missed deadline."""
+    deadline = firing.deadline_at or firing.due_at
+    where = f"it is {firing.state}" + (f", run {firing.run}" if firing.run else "")
+    if firing.verdict:
+        where = f"{firing.verdict} is {firing.outcome}, and run {firing.confirmation_run} asks why"
+    doing = f"it waits after {firing.tries} faults: {firing.reason}" if firing.tries else where
+    return Announcement(
+        lineage=schedule.lineage,
+        state=LineageState.LATE,
+        title=f"{_heading(schedule)}: no verdict by {utc(deadline)}",
+        text=f"The firing of {utc(firing.due_at)} has come to no final verdict: {doing}.",
+        url=run_link(context, firing.run),
+        at=context.clock.now(),
+        key=f"{firing.key}:deadline",
+        facts=_firing_facts(schedule, firing, None),
+    )
+
+
+def _state(firing: Firing) -> LineageState:
+    if firing.outcome in _BROKEN:
+        return LineageState.ERRORED
+    if firing.verdict:
+        return LineageState.of(Decision(firing.outcome))
+    return _RUN_STATES.get(Outcome(firing.outcome), LineageState.INCONCLUSIVE)
+
+
+def _of_run(firing: Firing) -> str:
+    return f"Run {firing.run} is {firing.outcome.replace('_', ' ')}."
+
+
+def _late(firing: Firing) -> tuple[str, ...]:
+    if not firing.overdue or firing.deadline_at is None:
+        return ()
+    return (f"It comes after the deadline, {utc(firing.deadline_at)}.",)
+
+
+def _origin(firing: Firing) -> str:
+    cause = f"triggered by {firing.by}" if firing.by else f"due at {utc(firing.due_at)}"
+    return f"Schedule {firing.schedule}, {cause}."
+
+
+def _heading(schedule: Schedule) -> str:
+    return f"{_gate(schedule.gate)}, {schedule.name}" if schedule.gate else schedule.name
+
+
+def _firing_facts(
+    schedule: Schedule, firing: Firing, verdict: StoredVerdict | None
+) -> dict[str, str]:
+    resolved = firing.resolved.known if firing.resolved else {}
+    subject = verdict.verdict.subject if verdict else resolved
+    return _facts(
+        subject,
+        gate=schedule.gate,
+        product=verdict.verdict.product if verdict else "",
+        verdict=firing.verdict,
+        runs=firing.run,
+        schedule=schedule.name,
+        firing=f"{firing.due_at:%Y-%m-%dT%H:%M:%SZ}",
+        owner=schedule.owner,
+    )
+
+
+def _title(heading: str, state: LineageState, about: str) -> str:
+    return f"{heading}: {state.words}" + (f" for {about}" if about else "")
+
+
+def _gate(name: str) -> str:
+    return f"{name} gate"
+
+
+def _facts(subject: Mapping[str, str], *, gate: str, product: str, **more: str) -> dict[str, str]:
+    """Return the facts that are known, for programs."""
+    facts = {
+        "gate": gate,
+        "product": product,
+        "subject": subject.get("name", ""),
+        "version": subject.get("version", ""),
+        "git_sha": subject.get("git_sha", ""),
+        **more,
+    }
+    return {name: text for name, text in facts.items() if text}

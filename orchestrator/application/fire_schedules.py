@@ -19,7 +19,7 @@ from functools import partial
 from typing import Protocol
 
 from orchestrator.application.attribute_failures import attribute_run
-from orchestrator.application.channels import failing_line, notify_people, run_link
+from orchestrator.application.channels import end_of_firing, no_verdict, notify_people
 from orchestrator.application.confirmation_run import request_confirmation_run
 from orchestrator.application.context import Context
 from orchestrator.application.end_run import cancel_run
@@ -36,12 +36,11 @@ from orchestrator.application.ports.clock import Cron, CronError
 from orchestrator.application.ports.wheels import SubjectGoneError
 from orchestrator.application.resolve_firing import resolve_firing
 from orchestrator.domain.cell import Run, RunState
-from orchestrator.domain.channel import Announcement, LineageState
+from orchestrator.domain.channel import Announcement
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.gate.policy import GatePolicy, retest_options
 from orchestrator.domain.gate.verdict import Decision, StoredVerdict
 from orchestrator.domain.machine import ConfigError
-from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.root_cause import Attribution, RootCause
 from orchestrator.domain.schedule import (
     CANCELLED,
@@ -62,101 +61,6 @@ from orchestrator.domain.units import utc
 from orchestrator.store.errors import StoreError
 from orchestrator.store.schedules import DueSchedule
 from orchestrator.store.stores import Stores
-
-_BROKEN = (ERRORED, MISSED)
-_RUN_STATES = {
-    Outcome.PASSED: LineageState.PASS,
-    Outcome.FAILED: LineageState.FAIL,
-    Outcome.TIMED_OUT: LineageState.FAIL,
-}
-
-
-def end_of_firing(context: Context, schedule: Schedule, firing: Firing) -> Announcement | None:
-    """Return the state to announce for an ended firing; None if a later firing supersedes it."""
-    if firing.superseded or (not firing.run and firing.outcome in (SKIPPED, CANCELLED)):
-        return None
-    verdict = context.stores.gates.verdict(firing.verdict) if firing.verdict else None
-    state = _state(firing)
-    about = f" for {firing.resolved.subject}" if firing.resolved else ""
-    remarks = firing.resolved.remarks if firing.resolved else ()
-    why = verdict.verdict.summary if verdict else firing.reason or _of_run(firing)
-    failing = failing_line(context, verdict.verdict if verdict else None, firing.run)
-    return Announcement(
-        lineage=schedule.lineage,
-        state=state,
-        title=f"{_line(schedule)}: {state.words}{about}",
-        text="\n".join([why, *failing, *remarks, *_late(firing), _origin(firing)]),
-        url=run_link(context, firing.run),
-        at=context.clock.now(),
-        key=f"{firing.key}:end",
-        evaluated_at=verdict.created_at if verdict else None,
-        facts=_facts(schedule, firing, verdict),
-    )
-
-
-def no_verdict(context: Context, schedule: Schedule, firing: Firing) -> Announcement:
-    """Return the announcement of a missed deadline."""
-    deadline = firing.deadline_at or firing.due_at
-    where = f"it is {firing.state}" + (f", run {firing.run}" if firing.run else "")
-    if firing.verdict:
-        where = f"{firing.verdict} is {firing.outcome}, and run {firing.confirmation_run} asks why"
-    doing = f"it waits after {firing.tries} faults: {firing.reason}" if firing.tries else where
-    return Announcement(
-        lineage=schedule.lineage,
-        state=LineageState.LATE,
-        title=f"{_line(schedule)}: no verdict by {utc(deadline)}",
-        text=f"The firing of {utc(firing.due_at)} has come to no final verdict: {doing}.",
-        url=run_link(context, firing.run),
-        at=context.clock.now(),
-        key=f"{firing.key}:deadline",
-        facts=_facts(schedule, firing, None),
-    )
-
-
-def _state(firing: Firing) -> LineageState:
-    if firing.outcome in _BROKEN:
-        return LineageState.ERRORED
-    if firing.verdict:
-        return LineageState.of(Decision(firing.outcome))
-    return _RUN_STATES.get(Outcome(firing.outcome), LineageState.INCONCLUSIVE)
-
-
-def _of_run(firing: Firing) -> str:
-    return f"Run {firing.run} is {firing.outcome.replace('_', ' ')}."
-
-
-def _late(firing: Firing) -> tuple[str, ...]:
-    if not firing.overdue or firing.deadline_at is None:
-        return ()
-    return (f"It comes after the deadline, {utc(firing.deadline_at)}.",)
-
-
-def _origin(firing: Firing) -> str:
-    cause = f"triggered by {firing.by}" if firing.by else f"due at {utc(firing.due_at)}"
-    return f"Schedule {firing.schedule}, {cause}."
-
-
-def _line(schedule: Schedule) -> str:
-    return f"{schedule.gate} gate, {schedule.name}" if schedule.gate else schedule.name
-
-
-def _facts(schedule: Schedule, firing: Firing, verdict: StoredVerdict | None) -> dict[str, str]:
-    resolved = firing.resolved.known if firing.resolved else {}
-    subject = verdict.verdict.subject if verdict else resolved
-    facts = {
-        "gate": schedule.gate,
-        "product": verdict.verdict.product if verdict else "",
-        "subject": subject.get("name", ""),
-        "version": subject.get("version", ""),
-        "git_sha": subject.get("git_sha", ""),
-        "verdict": firing.verdict,
-        "runs": firing.run,
-        "schedule": schedule.name,
-        "firing": f"{firing.due_at:%Y-%m-%dT%H:%M:%SZ}",
-        "owner": schedule.owner,
-    }
-    return {name: text for name, text in facts.items() if text}
-
 
 _LOOK_BACK = timedelta(days=15)
 """Longer than any catch-up period."""

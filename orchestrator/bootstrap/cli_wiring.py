@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.adapters.clock import SystemClock, new_id
 from orchestrator.assets import asset_dir
-from orchestrator.bootstrap.startup import uncollected
+from orchestrator.bootstrap import uncollected
 
 if TYPE_CHECKING:
     import httpx

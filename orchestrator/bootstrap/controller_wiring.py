@@ -33,13 +33,13 @@ from orchestrator.adapters.files.ingest_upload import FileUploadUnpacker
 from orchestrator.adapters.files.pip import anywhere, guarded
 from orchestrator.adapters.files.tar_stream import unpack_bundle
 from orchestrator.adapters.files.wheels import Wheelhouse
+from orchestrator.adapters.lazy_statistics import FuzzySimilarity, LazyDetector, LazyStatistics
 from orchestrator.adapters.notification_sender import HttpSender
 from orchestrator.adapters.result_parsers.job_metrics import JobMetrics
 from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.adapters.result_parsers.reported_failure import read_reported_failure
 from orchestrator.adapters.signing import DsseSigner
 from orchestrator.adapters.ssh_key_pairs import new_login
-from orchestrator.adapters.text_similarity import FuzzySimilarity
 from orchestrator.adapters.wakeups import Wakeups
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
@@ -61,7 +61,6 @@ from orchestrator.application.ports.wheels import Subjects
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.local_job_policy import AS_OURSELVES, LocalJobs, subjects_of
-from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
 from orchestrator.config import Settings
 from orchestrator.domain.budget import Budget, Period
 from orchestrator.domain.machine import (

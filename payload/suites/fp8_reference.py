@@ -116,6 +116,12 @@ def mlp(device: torch.device, activation: nn.Module | None = None) -> nn.Sequent
     return model.to(device)
 
 
+def task(device: torch.device) -> tuple[Tensor, Tensor]:
+    """x [64, 64] and what a linear map makes of it, [64, 10]."""
+    x = torch.randn(64, 64, device=device)
+    return x, x @ torch.randn(64, 10, device=device) / 8
+
+
 def scale_of(x: Tensor, fmt: FP8Dtype) -> object:
     """limit / largest number, to compare a scale with."""
     limit = LIMITS[native_dtype(fmt, x.device)]

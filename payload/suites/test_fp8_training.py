@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from suites import fp8_reference as ref
-from suites.fp8_reference import mlp
+from suites.fp8_reference import mlp, task
 from suites.numerics import assert_close, relative_error, rms_error
 from torchbridge import fp8
 from torchbridge.float8 import native_dtype
@@ -23,12 +23,6 @@ pytestmark = pytest.mark.usefixtures("in_float8")
 def half(device: torch.device) -> torch.autocast:
     """Autocast to float16, whose gradients need a loss scale."""
     return torch.autocast(device.type, torch.float16)
-
-
-def task(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """x [64, 64] and what a linear map makes of it, [64, 10]."""
-    x = torch.randn(64, 64, device=device)
-    return x, x @ torch.randn(64, 10, device=device) / 8
 
 
 def run(

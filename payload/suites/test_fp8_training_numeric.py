@@ -11,7 +11,7 @@ from torch import nn
 
 from suites import fp8_reference as ref
 from suites.covering import pairwise
-from suites.fp8_reference import mlp
+from suites.fp8_reference import mlp, task
 from suites.numerics import assert_close
 from suites.operators import READ, Operators
 from torchbridge import fp8
@@ -30,12 +30,6 @@ def foreseen(sizes: list[float], length: int, newest_only: bool) -> list[float]:
         window = sizes[max(0, step - length) : step] or [size]
         out.append(window[-1] if newest_only else max(window))
     return out
-
-
-def task(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """x [64, 64] and what a linear map makes of it, [64, 10]."""
-    x = torch.randn(64, 64, device=device)
-    return x, x @ torch.randn(64, 10, device=device) / 8
 
 
 class TestHistories:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 import torch
 
 from suites import gpt2_reference as ref
 from suites.gpt2_reference import SMALL, lively, prompts
-from suites.numerics import assert_close, needs_module, relative_error
+from suites.numerics import assert_close, needs_module
 from torchbridge.llm import (
     GPT2,
     GPT2Config,
@@ -44,13 +42,6 @@ def hf_model(config: GPT2Config):
 
 
 class TestConfig:
-    def test_default_is_the_124m_model(self):
-        config = GPT2Config()
-        assert (config.vocabulary, config.positions) == (50257, 1024)
-        assert (config.layers, config.heads, config.width) == (12, 12, 768)
-        assert (config.dropout, config.layer_norm_epsilon) == (0.1, 1e-5)
-        assert config.parameters == 124_439_808
-
     @pytest.mark.parametrize(
         ("settings", "message"),
         [
@@ -64,33 +55,18 @@ class TestConfig:
         with pytest.raises(ValueError, match=message):
             GPT2Config(**settings)
 
-    def test_is_frozen(self):
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            SMALL.layers = 1
-
 
 class TestParameters:
-    def test_observed_at_full_size(self):
+    def test_default_is_the_124m_model(self):
         with torch.device("meta"):  # sizes without the memory
             model = GPT2()
-        assert sum(p.numel() for p in model.parameters()) == 124_439_808
+        assert sum(p.numel() for p in model.parameters()) == 124_439_808 == GPT2Config().parameters
 
     @pytest.mark.parametrize(("vocabulary", "positions", "layers", "heads", "width"), HF_SIZES)
     def test_computed_equals_observed(self, vocabulary, positions, layers, heads, width):
         sizes = {"vocabulary": vocabulary, "positions": positions, "layers": layers}
         config = GPT2Config(**sizes, heads=heads, width=width)
         assert sum(p.numel() for p in GPT2(config).parameters()) == config.parameters
-
-    def test_head_is_the_token_table(self, device):
-        model = lively().to(device)
-        before = model(prompts(1, 5, device))
-        with torch.no_grad():
-            model.tokens.weight[7] += 1.0
-        ids = torch.full((1, 1), 7, device=device)
-        moved = model(prompts(1, 5, device))
-        assert relative_error(moved[..., 7], before[..., 7]) > 0.01  # as an output
-        assert relative_error(model(ids), before[:, :1]) > 0.01  # as an input
-        assert not any("head" in name for name, _ in model.named_parameters())
 
     def test_same_generator_same_weights(self):
         first, second = (GPT2(SMALL, torch.Generator().manual_seed(5)) for _ in range(2))

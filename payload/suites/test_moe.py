@@ -310,7 +310,6 @@ class TestExpertParallelism:
     def test_parallelism_creation(self, config, x):
         places = [moe.ExpertPlacement(8, 4, rank) for rank in range(4)]
         assert [list(p.local_experts) for p in places] == [[0, 1], [2, 3], [4, 5], [6, 7]]
-        assert [places[0].owner(expert) for expert in range(8)] == [0, 0, 1, 1, 2, 2, 3, 3]
         with pytest.raises(ValueError, match=r"8 experts .* 3 processes"):
             moe.ExpertPlacement(8, 3, 0)
         alone = MoELayer(dataclasses.replace(config, expert_parallelism=True), HIDDEN).to(x.device)

@@ -49,9 +49,8 @@ class TestShapes:
         assert torch.equal(layer(transposed), layer(transposed.contiguous()))
         assert layer(x[0, 0, 0]).shape == (6,)
 
-    @pytest.mark.parametrize("drop_tokens", [False, True])
-    def test_no_tokens(self, device, drop_tokens):
-        layer = tiny(device, drop_tokens=drop_tokens).eval()
+    def test_no_tokens(self, device):
+        layer = tiny(device, drop_tokens=True).eval()
         x = torch.empty(2, 0, 6, dtype=torch.float64, device=device)
         assert layer(x).shape == (2, 0, 6)
         assert layer.computed.sum().item() == 0

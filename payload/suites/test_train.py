@@ -27,14 +27,6 @@ from torchbridge.train import (
 
 
 class TestTrainConfig:
-    def test_defaults(self):
-        config = TrainConfig()
-        assert (config.epochs, config.accumulate, config.warmup_steps) == (1, 1, 0)
-        assert (config.learning_rate, config.weight_decay, config.clip_norm) == (1e-3, 0.01, None)
-        assert (config.precision, config.schedule) == ("auto", "constant")
-        assert (config.fused, config.compile_backend, config.seed) == (None, None, None)
-        assert config.graphed is None
-
     @pytest.mark.parametrize(
         "settings",
         [
@@ -239,13 +231,6 @@ class TestLearning:
         fit(model, batches(device), TrainConfig(learning_rate=1e-2), device=device)
         moved = [not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True)]
         assert moved == [False, False, True, True]
-
-    def test_every_weight_moves(self, device):
-        model = network().to(device)
-        before = weights(model)
-        fit(model, batches(device), TrainConfig(learning_rate=1e-2), device=device)
-        for old, new in zip(before, model.parameters(), strict=True):
-            assert ((new - old).abs() > 0).double().mean().item() > 0.9
 
     def test_same_seed_same_loss(self, device):
         config = TrainConfig(epochs=3, learning_rate=1e-2, seed=11)

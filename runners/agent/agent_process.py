@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Callable, Dict, Mapping, NoReturn, Optional, Set, Tuple
 
-from . import lock, processes
-from .layout import AgentRefusedError, AttemptFolder
+from . import processes
+from .layout import AgentRefusedError, AttemptFolder, is_locked, take_lock
 
 # `close` and `stop` are done without what only the agent itself needs.
 # ruff: noqa: PLC0415
@@ -88,7 +88,7 @@ def close(attempt: AttemptFolder) -> None:
 
 def _agent(attempt: AttemptFolder) -> Set[int]:
     """Return the running agent's process id, or None; the file may name one that has ended."""
-    if not lock.held(attempt.lock):
+    if not is_locked(attempt.lock):
         return set()
     for _ in range(_PID_TRIES):
         try:
@@ -150,7 +150,7 @@ def start(attempt: AttemptFolder, secrets: Mapping[str, str]) -> None:
     Raises:
         NotStartedError: it did not start.
     """
-    held = lock.take(attempt.lock)
+    held = take_lock(attempt.lock)
     if held is None:
         return
     from . import event_lines, run_attempt  # imported before the agent reports its start

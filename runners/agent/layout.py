@@ -1,9 +1,12 @@
-"""Paths of files on the machine."""
+"""Paths of files on the machine, and the lock that is held for as long as an agent lives."""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 _HERE = Path(__file__).resolve().parent
 _TMP = "/tmp"
@@ -193,3 +196,38 @@ def _short(text: str, digits: int) -> str:
     import hashlib  # noqa: PLC0415 - few verbs need a name of this kind
 
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:digits]
+
+
+_LOCK_TRIES = 20
+_LOCK_BETWEEN_S = 0.05
+
+
+def take_lock(path: Path) -> Optional[int]:
+    """Acquire the lock; return None if another agent holds it.
+
+    It is tried for a second, because `is_locked` acquires the lock for a moment.
+    """
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return fd
+        except BlockingIOError:  # noqa: PERF203 - the wait is what it is for
+            time.sleep(_LOCK_BETWEEN_S)
+    os.close(fd)
+    return None
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether an agent holds the lock."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return False
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(fd)

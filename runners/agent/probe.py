@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Dict, Sequence
 
-from . import devices, known_interpreters
+from . import devices, interpreters
 from .masking import JsonValue
 
 
@@ -32,7 +32,7 @@ def machine(folder: Path) -> Dict[str, JsonValue]:
 
 def everything(candidates: Sequence[str]) -> Dict[str, JsonValue]:
     """Describe the machine and the interpreters it could run jobs with."""
-    asked = [known_interpreters.describe(candidate) for candidate in candidates]
+    asked = [interpreters.describe(candidate) for candidate in candidates]
     return {**machine(Path.cwd()), "interpreters": asked}
 
 

@@ -8,8 +8,7 @@ import time
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Tuple
 
-from . import lock
-from .layout import AttemptFolder
+from .layout import AttemptFolder, is_locked
 
 
 class Sent(NamedTuple):
@@ -31,7 +30,7 @@ def pull(
     ever come. While it lives, or if the limit was reached, the events end with a complete line;
     only a line longer than `limit_bytes` is sent in pieces.
     """
-    alive = lock.held(attempt.lock)
+    alive = is_locked(attempt.lock)
     events, events_size = _read(attempt.events, events_from, limit_bytes)
     if alive or len(events) == limit_bytes:
         events = _whole_lines(events)

@@ -22,8 +22,7 @@ import time
 from pathlib import Path
 from typing import Callable, List, NamedTuple, Optional
 
-from . import lock
-from .layout import AttemptFolder
+from .layout import AttemptFolder, is_locked
 
 GONE = 75
 """Exit code when the agent's own folder was removed."""
@@ -48,7 +47,7 @@ class PulledPosition(NamedTuple):
 
     def is_behind(self) -> bool:
         """Return whether the agent ended, or wrote more than was pulled."""
-        if not lock.held(self.attempt.lock):
+        if not is_locked(self.attempt.lock):
             return True
         return time.monotonic() - self.at_s >= _PAUSE_S and (
             _size(self.attempt.events) > self.events_bytes

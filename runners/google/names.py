@@ -39,7 +39,6 @@ that has TPUs only; of 2026-11."""
 _OWN_LABEL = re.compile(r"(?P<key>[a-z][-_a-z0-9]{0,62})=(?P<value>[-_a-z0-9]{0,63})")
 _LABEL = re.compile(r"[-_a-z0-9]{0,63}")
 _ZONE = re.compile(r"[a-z]+-[a-z]+\d+-[a-z]")
-_REGION = re.compile(r"[a-z]+-[a-z]+\d+")
 
 
 def named(word: str) -> str:

@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, Response
 
-from orchestrator.dashboard.vendoring.__main__ import BROWSER_TESTS
 from tests.browser.server import Served
+from tests.browser.vendoring.__main__ import BROWSER_TESTS
 
 Scheme = Literal["light", "dark"]
 MOST_NODES = 5_000

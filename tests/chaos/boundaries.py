@@ -21,7 +21,6 @@ from typing import Any, Protocol
 
 import pytest
 
-from orchestrator.adapters.memory_engine import MemoryEngine, SimulatedCrashError
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.assets import asset_dir
@@ -29,6 +28,7 @@ from orchestrator.domain.run_record import Evidence
 from reports import registry
 from runners.fake import FakeComputer
 from tests.integration.fake_world import FakeWorld
+from tests.integration.memory_engine import MemoryEngine, SimulatedCrashError
 from tests.lab import test_fault_table_aws as aws
 from tests.lab import test_fault_table_gcp as gcp
 from tests.lab import test_fault_table_tpu as tpu

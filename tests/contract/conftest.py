@@ -15,7 +15,7 @@ from runners.workspace import AGENT_FOLDER, Archive, ShellWorkspace, pack
 from tests.ssh_hosts import SshHost
 
 SSH = pytest.param("ssh", marks=pytest.mark.needs_sshd)
-SERVING = ("__init__.py", "layout.py", "lock.py", "serve.py")
+SERVING = ("__init__.py", "layout.py", "serve.py")
 STUB = Path(__file__).with_name("stub_agent.py")
 
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.adapters.text_similarity import FuzzySimilarity
+from orchestrator.adapters.lazy_statistics import FuzzySimilarity
 from orchestrator.application.failure_groups import (
     FailureGroupFilter,
     list_failure_groups,

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import text
 
-from orchestrator.adapters.text_similarity import FuzzySimilarity
+from orchestrator.adapters.lazy_statistics import FuzzySimilarity
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.explain_failures import review_failures, review_run
 from orchestrator.application.test_history import decide_alias, history_of, suggest_aliases

@@ -25,9 +25,9 @@ from importlib.metadata import distribution
 from pathlib import Path
 from typing import Any
 
-from runners.agent import agent_process, lock, pack_artifacts
+from runners.agent import agent_process, pack_artifacts
 from runners.agent import pull_events as pulling
-from runners.agent.layout import AttemptFolder
+from runners.agent.layout import AttemptFolder, is_locked
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 AGENT = REPOSITORY / "runners" / "agent"
@@ -206,7 +206,7 @@ class Machine:
         events, log = bytearray(), bytearray()
         deadline = time.monotonic() + timeout_s
         while True:
-            while lock.held(AttemptFolder(folder).lock) and not _says(folder, until):
+            while is_locked(AttemptFolder(folder).lock) and not _says(folder, until):
                 assert time.monotonic() < deadline, _tail(folder)
                 time.sleep(0.02)
             said, more, output = self.pull(folder, events=len(events), log=len(log))

@@ -29,12 +29,12 @@ from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.adapters.files.home_folder import HomeCaches, temporary_folder, write_report_tree
 from orchestrator.adapters.files.ingest_upload import FileUploadUnpacker
 from orchestrator.adapters.files.wheels import Wheelhouse
+from orchestrator.adapters.lazy_statistics import FuzzySimilarity
 from orchestrator.adapters.notification_sender import HttpSender
 from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.adapters.signing import DsseSigner
 from orchestrator.adapters.statistics import PairedStatistics, StepDetector
 from orchestrator.adapters.subject_resolver import GitAndPipSubjects
-from orchestrator.adapters.text_similarity import FuzzySimilarity
 from orchestrator.api.app import create_app
 from orchestrator.api.security import token_guard
 from orchestrator.application.context import Context, GatePorts, RetentionPorts, SignInPorts

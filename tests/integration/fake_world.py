@@ -13,7 +13,6 @@ from types import MappingProxyType
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.tar_stream import unpack_bundle
 from orchestrator.adapters.files.wheels import Wheelhouse
-from orchestrator.adapters.memory_engine import MemoryEngine
 from orchestrator.adapters.result_parsers.job_metrics import JobMetrics
 from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.adapters.result_parsers.reported_failure import read_reported_failure
@@ -43,6 +42,7 @@ from runners import registry
 from runners.fake import FakeCloud, FakeComputer, FakeProvider, FakeWorkspace
 from runners.provider_context import ProviderContext
 from tests.databases import make_database
+from tests.integration.memory_engine import MemoryEngine
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
-from orchestrator.adapters.memory_engine import SimulatedCrashError
 from orchestrator.domain.machine import (
     LaunchRequest,
     Machine,
@@ -23,6 +22,7 @@ from tests.integration.faulty_script import (
     Answer,
     Verb,
 )
+from tests.integration.memory_engine import SimulatedCrashError
 
 
 def places() -> Iterator[Place]:

@@ -16,7 +16,6 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
-from orchestrator.adapters.memory_engine import MemoryEngine, SimulatedCrashError
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, billed_minutes
 from orchestrator.application.janitor import EXPIRED_GRACE, Janitor
@@ -56,6 +55,7 @@ from tests.integration.leak_plot import (
     check_refused,
     work,
 )
+from tests.integration.memory_engine import MemoryEngine, SimulatedCrashError
 from tests.integration.memory_stores import memory_stores
 
 

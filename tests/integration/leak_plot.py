@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
-from orchestrator.adapters.memory_engine import SimulatedCrashError
 from orchestrator.application.cell.flow_context import Timings
 from orchestrator.application.ports.wheels import Choice, Resolution, WheelSizes
 from orchestrator.domain.cell import Lease, RunSpec
@@ -20,6 +19,7 @@ from orchestrator.store.stores import Stores
 from runners.fake.fake_machine import ended
 from tests.integration.faulty_connection import Line
 from tests.integration.faulty_script import Script
+from tests.integration.memory_engine import SimulatedCrashError
 
 TRAITS = ProviderTraits(name="clumsy", keys=frozenset(), rented=True)
 LOGIN = Login("ssh-ed25519 AAAA", "private", "ssh-ed25519 BBBB", "private")

@@ -8,7 +8,6 @@ from hashlib import sha256
 
 import pytest
 
-from orchestrator.adapters.memory_engine import MemoryEngine
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.ports.wheels import Choice, Resolution, WheelsError, WheelSizes
 from orchestrator.domain.cell import CellState, Run, RunSpec, RunState
@@ -27,6 +26,7 @@ from orchestrator.domain.reuse_inputs import Interpreter
 from orchestrator.domain.run_record import CellRecord
 from runners.fake import FakeCloud, passing
 from tests.integration.fake_world import FakeWorld
+from tests.integration.memory_engine import MemoryEngine
 
 HOURS = 3600.0
 LIMITS = Limits(max_usd=Decimal(10))

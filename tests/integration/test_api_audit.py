@@ -14,8 +14,7 @@ from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
 from sqlalchemy import text
 
-from orchestrator.api.audit_calls import CHANGES_NOTHING, AuditCalls
-from orchestrator.application.request_audit import REFUSED_A_MINUTE
+from orchestrator.api.audit_calls import CHANGES_NOTHING, REFUSED_A_MINUTE, AuditCalls
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.app import create_dashboard
 from orchestrator.domain.audit import AuditFilters

@@ -11,7 +11,6 @@ from functools import partial
 
 import pytest
 
-from orchestrator.adapters.memory_engine import SimulatedCrashError, StepLog
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.matrix import Limits
@@ -19,6 +18,7 @@ from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.store.errors import StoreError
 from runners.fake import LaunchFault
 from tests.integration.fake_world import FakeWorld
+from tests.integration.memory_engine import SimulatedCrashError, StepLog
 from tests.integration.test_cell_flow import STEPS, cancel, check_invariants, give_agents
 
 

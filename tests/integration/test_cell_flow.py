@@ -10,7 +10,6 @@ from decimal import Decimal
 import pytest
 from sqlalchemy import event
 
-from orchestrator.adapters.memory_engine import SimulatedCrashError, StepLog
 from orchestrator.application.cell import running
 from orchestrator.application.cell.flow_context import leave, state_of
 from orchestrator.domain.cell import CellState, LeaseState, RunState
@@ -20,6 +19,7 @@ from orchestrator.store.cells import AttemptState
 from runners.agent import plan
 from runners.fake import LaunchFault
 from tests.integration.fake_world import FakeWorld
+from tests.integration.memory_engine import SimulatedCrashError, StepLog
 
 
 @pytest.fixture

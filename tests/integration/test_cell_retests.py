@@ -6,7 +6,6 @@ from decimal import Decimal
 
 import pytest
 
-from orchestrator.adapters.memory_engine import SimulatedCrashError, StepLog
 from orchestrator.application.attribute_failures import attribute_run
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.matrix import Baseline, Limits
@@ -20,6 +19,7 @@ from orchestrator.domain.retests import (
 )
 from orchestrator.store.errors import StoreError
 from tests.integration.fake_world import FakeWorld
+from tests.integration.memory_engine import SimulatedCrashError, StepLog
 from tests.integration.retest_world import RetestWorld, subject_version
 from tests.integration.test_cell_flow import check_invariants, crash_at_every_step
 

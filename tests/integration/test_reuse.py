@@ -8,7 +8,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.adapters.memory_engine import SimulatedCrashError
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.matrix import (
@@ -16,6 +15,7 @@ from orchestrator.domain.matrix import (
 )
 from orchestrator.domain.outcome import Counts, Outcome
 from tests.integration import nightly_story as scenery
+from tests.integration.memory_engine import SimulatedCrashError
 from tests.integration.nightly_story import (
     HOURS,
     Nights,

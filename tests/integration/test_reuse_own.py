@@ -7,10 +7,10 @@ from decimal import Decimal
 
 import pytest
 
-from orchestrator.adapters.memory_engine import SimulatedCrashError
 from orchestrator.domain.outcome import Outcome
 from runners import registry
 from tests.integration import nightly_story as scenery
+from tests.integration.memory_engine import SimulatedCrashError
 from tests.integration.nightly_story import failing_one, reused, script, whys, with_driver
 
 nights = scenery.nights  # the fixture

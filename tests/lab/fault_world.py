@@ -16,7 +16,6 @@ from typing import Any, Protocol
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.tar_stream import unpack_bundle
 from orchestrator.adapters.files.wheels import Wheelhouse
-from orchestrator.adapters.memory_engine import MemoryEngine
 from orchestrator.adapters.result_parsers.job_metrics import JobMetrics
 from orchestrator.adapters.result_parsers.registry import FileDialects
 from orchestrator.adapters.result_parsers.reported_failure import read_reported_failure
@@ -45,6 +44,7 @@ from runners.fake import FakeComputer, FakeWorkspace
 from runners.provider_context import ProviderContext
 from tests.databases import make_database
 from tests.integration.fake_world import SteppingClock, manifest
+from tests.integration.memory_engine import MemoryEngine
 from tests.lab.faults import Call, Faults
 from tests.lab.machines import MachineSpec, NoMachines
 

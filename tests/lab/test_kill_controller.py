@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from orchestrator.adapters.memory_engine import SimulatedCrashError
 from orchestrator.application.janitor import EXPIRED_GRACE, ORPHAN_GRACE, SECOND_LOOK
 from orchestrator.domain.inventory import Ownership
 from tests.e2e.home import Home, eventually
+from tests.integration.memory_engine import SimulatedCrashError
 from tests.lab import payloads_of_lab as lab
 from tests.lab import test_fault_table_aws as aws_table
 from tests.lab import test_fault_table_gcp as gcp_table

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator import extras
+from orchestrator.adapters.lazy_statistics import LazyDetector, LazyStatistics
 from orchestrator.application.ports.statistics import Watched
 from orchestrator.bootstrap.sign_in import sign_in_ports
-from orchestrator.bootstrap.statistics import LazyDetector, LazyStatistics
 from orchestrator.cli.errors import RefusedError
 from orchestrator.config import Settings
 from orchestrator.domain.machine import ConfigError, StaticHosts

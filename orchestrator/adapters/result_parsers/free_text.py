@@ -11,13 +11,15 @@ from orchestrator.adapters.result_parsers.measurement_lines import (
     LineFigure,
     Marked,
     MeasuredLine,
+    Quantity,
     marked,
     measured,
     param_name,
+    quantity,
     relation,
     tally_of,
+    whole,
 )
-from orchestrator.adapters.result_parsers.quantities import Quantity, quantity, whole
 from orchestrator.domain.parsed_results import ParsedCheck, ParsedFallback, ParsedItem, ParsedMetric
 
 COLUMNS = 20

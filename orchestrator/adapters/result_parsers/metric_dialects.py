@@ -18,8 +18,7 @@ from orchestrator.adapters.result_parsers.bounded_input import (
 )
 from orchestrator.adapters.result_parsers.free_text import METRICS_KEPT, FreeText
 from orchestrator.adapters.result_parsers.json_stream import EACH, JsonReader
-from orchestrator.adapters.result_parsers.measurement_lines import marked, measured
-from orchestrator.adapters.result_parsers.quantities import quantity
+from orchestrator.adapters.result_parsers.measurement_lines import marked, measured, quantity
 from orchestrator.adapters.result_parsers.text_lines import (
     ErrorLines,
     Notes,

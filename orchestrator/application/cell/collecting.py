@@ -1,10 +1,11 @@
-"""COLLECTING: stops running jobs and fetches the last evidence and artifacts, in bounded time."""
+"""COLLECTING, and pulls of evidence: stops jobs, and fetches what is left, in bounded time."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from datetime import datetime
 
 from orchestrator.application.cell.flow_context import (
     GO,
@@ -21,18 +22,76 @@ from orchestrator.application.ports.archives import UnpackBundle
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
 from orchestrator.application.ports.workspaces import Workspace
-from orchestrator.application.pull_evidence import drained, pull_evidence
 from orchestrator.domain.cell import Attempt, CellState
-from orchestrator.domain.event_facts import CheckFact, JobFact, MetricFact
+from orchestrator.domain.event_facts import CheckFact, JobFact, MetricFact, fold
+from orchestrator.domain.evidence import LINE_LIMIT_BYTES, EvidenceBatch, read_events
 from orchestrator.domain.machine import ShellError
 from orchestrator.domain.manifest import Job, metrics_artifact, output_artifact
 from orchestrator.domain.outcome import Outcome, Reason
 from orchestrator.domain.parsed_results import ParsedMetric
 from orchestrator.domain.run_record import ArtifactRecord
-from orchestrator.store.attempt_evidence import EvidencePosition
+from orchestrator.store.attempt_evidence import EvidencePosition, EvidenceStore
 from orchestrator.store.cells import AttemptState
 from orchestrator.store.errors import DamagedError, StoreError
 from orchestrator.store.stores import Stores
+
+
+def pull_evidence(
+    workspace: Workspace,
+    store: EvidenceStore,
+    attempt_id: str,
+    have: EvidencePosition,
+    *,
+    at: datetime,
+    limit_bytes: int,
+) -> tuple[EvidenceBatch | None, EvidencePosition]:
+    """Fetch and store new evidence once.
+
+    A line longer than the limit, such as the manifest of 60,000 tests, is fetched whole.
+
+    Args:
+        workspace: On the attempt's machine.
+        store: The store of evidence.
+        attempt_id: Id of the attempt.
+        have: The stored position.
+        at: Now.
+        limit_bytes: Maximum bytes of one fetch.
+
+    Returns:
+        The machine's answer (None if it has no such attempt), and the new position.
+
+    Raises:
+        ShellError: The machine could not be reached; nothing was stored.
+        EvidenceError: The bytes are not evidence; nothing was stored.
+    """
+    while True:
+        pulled = workspace.pull(
+            attempt_id,
+            events_offset=have.events_bytes,
+            log_offset=have.log_bytes,
+            limit_bytes=limit_bytes,
+        )
+        if pulled is None or len(pulled.events) < limit_bytes or b"\n" in pulled.events:
+            break
+        if limit_bytes > LINE_LIMIT_BYTES:
+            break  # it is refused
+        limit_bytes = min(4 * limit_bytes, LINE_LIMIT_BYTES + 1)
+    if pulled is None:
+        return None, have
+    events, used = read_events(pulled.events, after_seq=have.seq)
+    if not used and not pulled.log:
+        return pulled, have
+    whole = pulled.events[:used]
+    now = store.append(attempt_id, have, at=at, events=whole, facts=fold(events), log=pulled.log)
+    return pulled, now or store.position(attempt_id)
+
+
+def drained(pulled: EvidenceBatch, have: EvidencePosition) -> bool:
+    """Whether all of the machine's evidence is stored, without an incomplete last line."""
+    torn = not pulled.alive and have.events_bytes + len(pulled.events) >= pulled.events_size_bytes
+    whole = have.events_bytes >= pulled.events_size_bytes
+    return (whole or torn) and have.log_bytes >= pulled.log_size_bytes
+
 
 CHECK = "metrics"
 """Name of the check that fails if a file that payload.toml names cannot be read."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 
+from orchestrator.application.cell.collecting import drained, pull_evidence
 from orchestrator.application.cell.flow_context import (
     GO,
     STOP,
@@ -21,7 +22,6 @@ from orchestrator.application.cell.flow_context import (
     workspace_of,
 )
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
-from orchestrator.application.pull_evidence import drained, pull_evidence
 from orchestrator.domain.cell import CellState, LeaseFact
 from orchestrator.domain.event_facts import AgentEnd
 from orchestrator.domain.evidence import EvidenceError

@@ -93,14 +93,8 @@ class Config(Settings):
 
     @property
     def device(self) -> torch.device:
-        """The device to compute on, by `hardware`, else this machine's best.
-
-        Raises:
-            ValueError: the backend is `custom`, for which torch has no device type.
-        """
-        backend = self.hardware.chosen().value
-        self.hardware.require(backend in _DEVICES, "backend must be a known one", backend)
-        return torch.device(_DEVICES[backend], self.hardware.device_id)
+        """The device to compute on, by `hardware`, else this machine's best."""
+        return torch.device(_DEVICES[self.hardware.chosen().value], self.hardware.device_id)
 
     @classmethod
     def for_inference(cls, **changes: Any) -> Self:

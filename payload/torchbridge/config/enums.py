@@ -20,8 +20,8 @@ OptimizationLevel = _words(
 )
 HardwareBackend = _words(
     "HardwareBackend",
-    "Whose device computes; `custom` stands for one that registers itself with torch.",
-    "cuda cpu tpu amd intel custom",
+    "Whose device computes.",
+    "cuda cpu tpu amd intel",
 )
 NVIDIAArchitecture = _words(
     "NVIDIAArchitecture",

@@ -68,10 +68,21 @@ def convert_linears(model: nn.Module, make: Make, skip: Iterable[str] = ()) -> n
     Raises:
         ValueError: the model has no layer to convert.
     """
+    return replace_modules(model, replacements_of(model, make, skip))
+
+
+def replacements_of(
+    model: nn.Module, make: Make, skip: Iterable[str] = ()
+) -> dict[nn.Module, nn.Module]:
+    """Return the result of `make` for each linear layer, by that layer.
+
+    Raises:
+        ValueError: the model has no layer to convert.
+    """
     found = linear_layers(model, skip)
     if not found:
         raise ValueError(f"{type(model).__name__} has no nn.Linear to convert")
-    return replace_modules(model, {linear: make(linear) for linear in found.values()})
+    return {linear: make(linear) for linear in found.values()}
 
 
 def _native(linear: nn.Linear, settings: dict[str, object]) -> nn.Linear:

@@ -22,8 +22,8 @@ from torchbridge.fp8.conversion import (
     PinnedDtypes,
     adopt,
     convert_linears,
-    linear_layers,
     replace_modules,
+    replacements_of,
 )
 from torchbridge.fp8.linear import GRANULARITIES, LAYER_PATHS, NativeFP8Linear
 from torchbridge.kernels.registry import autocast_on
@@ -254,10 +254,7 @@ class FP8TrainingEngine:
         """
         if self._originals:
             return self
-        layers = linear_layers(self.model).values()
-        if not layers:
-            raise ValueError(f"{type(self.model).__name__} has no nn.Linear to convert")
-        stand_ins = {one: _fp8_layer(one, self.config) for one in layers}
+        stand_ins = replacements_of(self.model, lambda one: _fp8_layer(one, self.config))
         self.model = replace_modules(self.model, stand_ins)
         self._originals = {new: old for old, new in stand_ins.items()}
         return self

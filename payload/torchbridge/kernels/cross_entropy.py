@@ -82,33 +82,24 @@ def in_chunks(
     label_smoothing: float = 0.0,
     z_loss: float = 0.0,
     reduction: str = "mean",
-    skip_ignored: bool = False,
     rows: int | None = None,
     way: str = "auto",
 ) -> Tensor:
     """Compute `linear_cross_entropy` in float32 (float64 of float64).
 
     Returns [], or target's shape for reduction "none". `z_loss` adds z_loss * log(sum(e^logits))^2
-    per token. `skip_ignored` omits tokens of `ignore_index` from the products, which synchronises
-    the device. `rows` is the number of tokens per chunk. `way` is "triton", "torch" or "auto",
-    regardless of the registry's rules.
+    per token. `rows` is the number of tokens per chunk. `way` is "triton", "torch" or
+    "auto", regardless of the registry's rules.
     """
     _check(x, weight, target, label_smoothing, reduction)
     dtype = autocast_dtype(x) or x.dtype  # what F.linear would be given
     flat, matrix = x.reshape(-1, x.shape[-1]).to(dtype), weight.to(dtype)
     labels = target.reshape(-1)
-    kept = (labels != ignore_index).nonzero().squeeze(1) if skip_ignored else None
-    if kept is not None:
-        flat, labels = flat.index_select(0, kept), labels.index_select(0, kept)
     rows = rows or chunk_rows(len(labels), x.device.type)
     terms = Terms(ignore_index, float(label_smoothing), float(z_loss), way, rows)
     with without_autocast(x.device):
         result = _reduced(flat, matrix, labels, terms, reduction)
-    if reduction != "none":
-        return result
-    if kept is not None:
-        result = result.new_zeros(target.numel()).index_copy(0, kept, result)
-    return result.reshape(target.shape)
+    return result.reshape(target.shape) if reduction == "none" else result
 
 
 def chunk_rows(tokens: int, device: str) -> int:

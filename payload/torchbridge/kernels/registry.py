@@ -42,7 +42,6 @@ class Kernel:
     run: Callable[..., Any]
     rank: int = 0  # of those that are not refused, the highest is taken
     vendors: frozenset[str] = frozenset()
-    capability: tuple[int, int] | None = None  # CUDA's, at least
     features: frozenset[str] = frozenset()  # of Hardware, all of them
     dtypes: frozenset[torch.dtype] = frozenset()
     differentiable: bool = True
@@ -63,9 +62,6 @@ class Kernel:
     def _hardware(self, hardware: Hardware) -> str | None:
         if self.vendors and hardware.vendor not in self.vendors:
             return f"needs {' or '.join(sorted(self.vendors))}; this is {hardware.vendor}"
-        if self.capability and (hardware.capability or (0, 0)) < self.capability:
-            wanted = "sm_{}{}".format(*self.capability)
-            return f"needs {wanted}; this is {hardware.target or hardware.vendor}"
         lacking = sorted(self.features - hardware.features)
         return f"needs {', '.join(lacking)} in hardware" if lacking else None
 

@@ -32,14 +32,6 @@ class QuantizationMode(str, Enum):
     NONE = "none"
     INT8 = "int8"
     FP8 = "fp8"
-    INT4 = "int4"
-    BNB_4BIT = "bnb_4bit"
-
-
-_REFUSED = {
-    QuantizationMode.INT4: "this library has no 4-bit matrix product, torchao has",
-    QuantizationMode.BNB_4BIT: "bitsandbytes is no part of this library",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +41,7 @@ class LLMConfig:
     `compile_backend` is torch.compile's for the decode step ("inductor"), or None.
 
     Raises:
-        ValueError: the quantisation is unknown or not supported.
+        ValueError: the quantisation is unknown, or the dtype is no floating-point type.
     """
 
     quantization: QuantizationMode = QuantizationMode.NONE
@@ -57,10 +49,7 @@ class LLMConfig:
     compile_backend: str | Callable | None = None
 
     def __post_init__(self) -> None:
-        mode = QuantizationMode(self.quantization)
-        if mode in _REFUSED:
-            raise ValueError(f"quantization {mode.value!r} is refused: {_REFUSED[mode]}; use int8")
-        object.__setattr__(self, "quantization", mode)
+        object.__setattr__(self, "quantization", QuantizationMode(self.quantization))
         if not self.dtype.is_floating_point:
             raise ValueError(f"dtype must be a floating-point type, got {self.dtype}")
 

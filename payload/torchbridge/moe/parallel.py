@@ -57,10 +57,6 @@ class ExpertPlacement:
         """The experts of this process."""
         return range(self.rank * self.per_process, (self.rank + 1) * self.per_process)
 
-    def owner(self, expert: int) -> int:
-        """Return the rank of the process that holds `expert`."""
-        return expert // self.per_process
-
 
 class ExpertParallelism:
     """Experts distributed over the processes of a group.

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from orchestrator.api.audit_calls import AuditCalls
+from orchestrator.api.audit_calls import REFUSED_A_MINUTE, AuditCalls
 from orchestrator.application.browser_sessions import cookie_of
-from orchestrator.application.request_audit import REFUSED_A_MINUTE
 from orchestrator.application.sign_in_link import LINK_LIFE, SignInLink
 from orchestrator.application.tokens import Credential, create_token
 from orchestrator.bootstrap.http_server import AsgiDispatch

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runners.agent import interpreters, known_interpreters
+from runners.agent import interpreters
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     ask = interpreters.ask
     monkeypatch.setattr(interpreters, "ask", counted)
-    monkeypatch.setattr(known_interpreters, "_SETTLED_NS", -(10**18))  # the files are all new
+    monkeypatch.setattr(interpreters, "_SETTLED_NS", -(10**18))  # the files are all new
     return started
 
 
@@ -76,10 +76,10 @@ CHANGES: dict[str, Callable[[Path], None]] = {
 
 def test_it_is_started_once(python: Path, asked: list[str], tmp_path: Path) -> None:
     file = tmp_path / "known.json"
-    first = known_interpreters.describe(str(python), file)
+    first = interpreters.describe(str(python), file)
     assert first["packages"] == {"tool": "1.0"}
     assert "watched" not in first
-    assert known_interpreters.describe(str(python), file) == first
+    assert interpreters.describe(str(python), file) == first
     assert asked == [str(python)]
 
 
@@ -88,9 +88,9 @@ def test_it_is_started_again_after_a_change(
     python: Path, asked: list[str], tmp_path: Path, change: Callable[[Path], None]
 ) -> None:
     file = tmp_path / "known.json"
-    known_interpreters.describe(str(python), file)
+    interpreters.describe(str(python), file)
     change(python)
-    found = known_interpreters.describe(str(python), file)
+    found = interpreters.describe(str(python), file)
     assert len(asked) == 2
     assert found == interpreters.ask(str(python))[0]
 
@@ -99,17 +99,17 @@ def test_after_a_reboot_nothing_is_known(
     python: Path, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "known.json"
-    known_interpreters.describe(str(python), file)
+    interpreters.describe(str(python), file)
     (tmp_path / "boot").write_text("another\n")
-    monkeypatch.setattr(known_interpreters, "_BOOT", tmp_path / "boot")
-    known_interpreters.describe(str(python), file)
+    monkeypatch.setattr(interpreters, "_BOOT", tmp_path / "boot")
+    interpreters.describe(str(python), file)
     assert len(asked) == 2
 
 
 def test_what_may_still_be_changing_is_not_kept(python: Path, tmp_path: Path) -> None:
     """A second write within one tick of the file system's clock would not be seen."""
     file = tmp_path / "known.json"
-    known_interpreters.describe(str(python), file)
+    interpreters.describe(str(python), file)
     assert not file.exists()
 
 
@@ -122,9 +122,9 @@ def test_a_damaged_file_is_nothing_known(
     file = tmp_path / "known.json"
     if said.startswith("BOOT "):
         known = said.removeprefix("BOOT ").replace("PYTHON", str(python))
-        said = f'{{"boot": {json.dumps(known_interpreters._boot())}, "known": {known}}}'
+        said = f'{{"boot": {json.dumps(interpreters._boot())}, "known": {known}}}'
     file.write_text(said)
-    assert known_interpreters.describe(str(python), file)["error"] is None
+    assert interpreters.describe(str(python), file)["error"] is None
     assert len(asked) == 1
 
 
@@ -134,7 +134,7 @@ def test_a_failure_is_told_and_not_kept(asked: list[str], tmp_path: Path) -> Non
     broken.write_text("#!/bin/sh\nexit 1\n")
     broken.chmod(0o755)
     for _ in range(2):
-        assert known_interpreters.describe(str(broken), file)["error"] == "exit code 1"
-        assert known_interpreters.describe("no-such-python", file)["path"] is None
+        assert interpreters.describe(str(broken), file)["error"] == "exit code 1"
+        assert interpreters.describe("no-such-python", file)["path"] is None
     assert len(asked) == 4
     assert not file.exists()

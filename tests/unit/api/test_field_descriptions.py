@@ -9,8 +9,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from orchestrator.api.field_descriptions import DescribedModel
-from orchestrator.api.models import documented
+from orchestrator.api.models import DescribedModel, documented
 
 COUNT = """
 from unittest.mock import Mock

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.application.pull_evidence import pull_evidence
+from orchestrator.application.cell.collecting import pull_evidence
 from orchestrator.domain.evidence import LINE_LIMIT_BYTES, EvidenceBatch, EvidenceError
 from orchestrator.store.attempt_evidence import EvidencePosition
 

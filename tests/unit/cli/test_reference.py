@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from orchestrator.cli.command_reference import reference
+from docs.command_reference import reference
 from orchestrator.cli.errors import DETACHED, NO_VERDICT, USAGE, WAITED_TOO_LONG
 from orchestrator.domain.outcome import EXIT_CODES
 
@@ -14,9 +14,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
 
 def test_the_page_is_up_to_date() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert text == reference(), (
-        "run: python -m orchestrator.cli.command_reference > docs/reference/cli.md"
-    )
+    assert text == reference(), "run: python -m docs.generate_reference"
 
 
 def test_the_exit_code_of_every_outcome_is_in_the_table() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.dashboard.vendoring.__main__ import API, BROWSER_TESTS, DASHBOARD, LOCK, PACKAGES
+from tests.browser.vendoring.__main__ import API, BROWSER_TESTS, DASHBOARD, LOCK, PACKAGES
 
 PLACES = pytest.mark.parametrize(
     "place", [API, DASHBOARD, BROWSER_TESTS], ids=lambda p: p.parts[-3]

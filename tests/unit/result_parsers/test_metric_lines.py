@@ -10,9 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.adapters.result_parsers.measurement_lines import MeasuredLine, measured, relation
+from orchestrator.adapters.result_parsers.measurement_lines import (
+    MeasuredLine,
+    Quantity,
+    measured,
+    quantity,
+    relation,
+)
 from orchestrator.adapters.result_parsers.metric_dialects import MetricLines
-from orchestrator.adapters.result_parsers.quantities import Quantity, quantity
 from orchestrator.domain.parsed_results import (
     ParsedCheck,
     ParsedEnd,

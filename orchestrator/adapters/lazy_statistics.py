@@ -1,4 +1,4 @@
-"""Statistics whose libraries are imported at their first use."""
+"""Statistics and the similarity of texts; their libraries are imported at their first use."""
 
 # ruff: noqa: PLC0415
 from __future__ import annotations
@@ -61,3 +61,19 @@ def _detector() -> Detector:
     from orchestrator.adapters.statistics import StepDetector
 
     return StepDetector()
+
+
+class FuzzySimilarity:
+    """Similarity by edit distance, by rapidfuzz."""
+
+    def names(self, one: str, other: str) -> float:
+        """Return the similarity from 0 to 1: the share of common text in the same order."""
+        from rapidfuzz import fuzz
+
+        return fuzz.ratio(one, other) / 100
+
+    def messages(self, one: str, other: str) -> float:
+        """Return the similarity from 0 to 100, by rapidfuzz's token set ratio."""
+        from rapidfuzz import fuzz
+
+        return fuzz.token_set_ratio(one, other)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from typing import Protocol, cast
 
@@ -11,7 +10,7 @@ from orchestrator.cli.app import NAME, whole
 _HEAD = """\
 # The command line
 
-Made from the commands: `python -m orchestrator.cli.command_reference > docs/reference/cli.md`.
+Made from the commands: `python -m docs.generate_reference`.
 
 `seatrial` is always a client of a controller's REST API. With `SEATRIAL_URL` (and `SEATRIAL_TOKEN`)
 it talks to that one. Without, it uses the controller that holds `SEATRIAL_HOME` (default `./var`);
@@ -122,7 +121,3 @@ def _param(param: _Param) -> str:
 
 def _value(param: _Param) -> str:
     return f"`{param.metavar or (param.name or '').upper()}`"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(reference())
