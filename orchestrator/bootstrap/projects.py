@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from sqlalchemy import func, select
 from starlette.types import ASGIApp
 
 from orchestrator.adapters.files.home_folder import system_user
@@ -21,9 +19,7 @@ from orchestrator.cli.errors import RefusedError
 from orchestrator.config import Settings, SettingsError, load, prefix_of
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.app import create_dashboard
-from orchestrator.store.sessions import Sessions, as_store_errors
-
-_KEY_BITS = 62
+from orchestrator.store.sessions import Sessions
 
 
 def further_projects(first: Settings) -> tuple[Settings, ...]:
@@ -69,22 +65,9 @@ def require_own_accounts(accounts: Sequence[str | None]) -> None:
 def require_own_databases(databases: Sequence[Sessions]) -> None:
     """Check that each project has a database of its own, whatever its URL. Raises RefusedError."""
     for one, other in combinations(databases, 2):
-        if _is_same(one, other):
+        if one.shares_database(other):
             where = one.engine.url.render_as_string(hide_password=True)
             raise RefusedError(f"two projects have the same database, {where}: each needs its own")
-
-
-def _is_same(one: Sessions, other: Sessions) -> bool:
-    if not one.is_postgres:
-        return one.engine.url.database == other.engine.url.database
-    key = secrets.randbits(_KEY_BITS)
-    with (
-        as_store_errors(one.engine),
-        one.engine.connect() as holding,
-        other.engine.connect() as asking,
-    ):
-        holding.execute(select(func.pg_advisory_xact_lock(key)))
-        return not asking.scalar(select(func.pg_try_advisory_xact_lock(key)))
 
 
 @dataclass(frozen=True, slots=True)
