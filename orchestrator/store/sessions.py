@@ -14,7 +14,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, unquote
 
-from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event, make_url
+from sqlalchemy import (
+    URL,
+    Connection,
+    Dialect,
+    Engine,
+    create_engine,
+    event,
+    func,
+    make_url,
+    select,
+)
 from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
@@ -57,6 +67,8 @@ _PAGES_AT_ONCE = 1_000
 _CUT_TIMEOUT_MS = 500
 """Time for which the cutting of SQLite's log waits for readers, and writers for it."""
 _POOL_OVERFLOW = 20
+_KEY_BITS = 62
+"""Of an advisory lock that nobody else has."""
 
 
 class Access(Enum):
@@ -274,6 +286,19 @@ class Sessions:
         # SQLite's own waiting for the one writer is by polling: in a process we queue instead.
         self._turn = None if self.is_postgres else threading.Lock()
         self._failed: tuple[float, StoreUnusableError] | None = None
+
+    def shares_database(self, other: Sessions) -> bool:
+        """Whether both are of one database, whatever their URLs: a lock of one holds the other."""
+        if not (self.is_postgres and other.is_postgres):
+            return self.engine.url.database == other.engine.url.database
+        key = secrets.randbits(_KEY_BITS)
+        with (
+            as_store_errors(self.engine),
+            self.engine.connect() as holding,
+            other.engine.connect() as asking,
+        ):
+            holding.execute(select(func.pg_advisory_xact_lock(key)))
+            return not asking.scalar(select(func.pg_try_advisory_xact_lock(key)))
 
     @contextmanager
     def read(self) -> Iterator[Session]:
