@@ -357,7 +357,9 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
     found = error.errors()[0] if isinstance(error, RequestValidationError) else {}
     where = ".".join(str(part) for part in found.get("loc", ())[1:])
     limits = {**found.get("ctx", {}), "value": visible(cut(str(found.get("input")), 80))}
-    said = _INVALID_VALUES.get(str(found.get("type")), "is not what it may be: {value}").format(**limits)
+    said = _INVALID_VALUES.get(str(found.get("type")), "is not what it may be: {value}").format(
+        **limits
+    )
     return _refuse(request, 422, "This cannot be understood", f"{where} {said}".strip())
 
 
