@@ -66,6 +66,7 @@ def worlds(
     """An empty project, a full one, and what there is in that; each of the two is the first."""
     home = tmp_path_factory.mktemp("projects")
     with two_projects(home, slots, full=request.param) as (empty, full):
+        empty.caller("person")  # both have the digest of the issuer's roles, which is no secret
         yield empty, full, fill_up(full)
 
 
@@ -207,7 +208,7 @@ def test_its_own_people_see_what_others_do_not(worlds: Worlds) -> None:
         if answer.status_code == 404:
             missing.append(address)
     assert [one for one in missing if not one.startswith(_NOT_FILLED)] == []
-    assert len(seen) > 40
+    assert len(seen) > 30
 
 
 @pytest.mark.parametrize("role", ROLES)
