@@ -313,9 +313,9 @@ def _prefix(settings: Settings) -> str:
     return prefix_of(settings.project) if settings.is_further else ""
 
 
-def _read(variables: Mapping[str, str], told: Mapping[str, object]) -> Settings:
+def _read(variables: Mapping[str, str], fixed: Mapping[str, object]) -> Settings:
     said = {field: os.environ.get(variable) for field, variable in variables.items()}
-    given: dict[str, object] = {field: value for field, value in said.items() if value} | {**told}
+    given: dict[str, object] = {field: value for field, value in said.items() if value} | {**fixed}
     try:
         settings = Settings.model_validate(given)
         if settings.database_url_file is None:
