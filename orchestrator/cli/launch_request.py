@@ -402,20 +402,21 @@ def _pack(
             f" Fix: `git add --force {name}`, or `!{name}` in .gitignore"
         )
     if packed.unshipped_tests:
-        session.say(_unshipped_tests(packed.unshipped_tests))
+        one = "{} has the name of a test and is not shipped, because git ignores it: no job runs it"
+        many = "{} have names of tests and are not shipped, because git ignores them: no job runs"
+        session.say(_unshipped(packed.unshipped_tests, one, f"{many} them"))
+    if packed.unshipped_data:
+        one = "{} lies among tests and is not shipped, because git ignores it: no test can read it"
+        many = "{} lie among tests and are not shipped, because git ignores them: no test can read"
+        session.say(_unshipped(packed.unshipped_data, one, f"{many} them"))
     return packed
 
 
-def _unshipped_tests(names: Sequence[str]) -> str:
+def _unshipped(names: Sequence[str], one: str, many: str) -> str:
     shown, more = names[:_TESTS_SHOWN], len(names) - _TESTS_SHOWN
     told = ", ".join(shown) + (f" and {more} more" if more > 0 else "")
     added = " ".join(map(shlex.quote, shown))
-    fact = (
-        f"{told} has the name of a test and is not shipped, because git ignores it: no job runs it"
-        if len(names) == 1
-        else f"{told} have names of tests and are not shipped, because git ignores them: no job"
-        " runs them"
-    )
+    fact = (one if len(names) == 1 else many).format(told)
     return f"note: {fact}. Fix: `git add --force {added}`, or name it in `exclude` of payload.toml"
 
 

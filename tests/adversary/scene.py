@@ -70,10 +70,16 @@ class Scene:
         self.payload(HONEST)
 
     def subject(
-        self, code: str, *, version: str = "1.0", files: Mapping[str, str] | None = None
+        self,
+        code: str,
+        *,
+        version: str = "1.0",
+        files: Mapping[str, str] | None = None,
+        requires: Sequence[str] = (),
     ) -> None:
         """Make the wheel of mylib that is under test: one module, or these files."""
-        wheel = wheel_bytes("mylib", version, files=files or {"mylib/__init__.py": code})
+        made = files or {"mylib/__init__.py": code}
+        wheel = wheel_bytes("mylib", version, *requires, files=made)
         path = self.folder / f"mylib-{version}-py3-none-any.whl"
         path.write_bytes(wheel)
         self.wheel(path, "mylib")

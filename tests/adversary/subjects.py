@@ -130,11 +130,15 @@ def _installed_by_a_job(scene: Scene) -> Sequence[str]:
     return [scene.run()]
 
 
-def _undeclared(scene: Scene) -> Sequence[str]:
+def _undeclared(*requires: str) -> Telling:
     """pytest requires iniconfig, so that it is there for the wheel's import, too."""
-    scene.subject("import iniconfig\n" + GOOD)
-    scene.payload(HONEST)
-    return [scene.run()]
+
+    def tell(scene: Scene) -> Sequence[str]:
+        scene.subject("import iniconfig\n" + GOOD, requires=requires)
+        scene.payload(HONEST)
+        return [scene.run()]
+
+    return tell
 
 
 _NO_VARIABLES = """
@@ -157,6 +161,50 @@ def _another_copy(scene: Scene) -> Sequence[str]:
     return [scene.run()]
 
 
+_BY_FOLDER = {
+    "conftest.py": "import mylib\n",
+    "src/__init__.py": "",
+    "src/mylib/__init__.py": GOOD,
+    "t/test_double.py": _ASKS.replace("import mylib", "from src import mylib"),
+}
+_RUNS = """
+import subprocess, sys
+def test_program():
+    assert subprocess.check_output([sys.executable, "src/mylib/program.py"]) == b"4\\n"
+"""
+
+
+def _program(scene: Scene) -> Sequence[str]:
+    """The wheel's program is wrong, and a test starts the payload's own."""
+    scene.subject("", files={"mylib/__init__.py": GOOD, "mylib/program.py": "print(5)\n"})
+    scene.payload({**HONEST, "src/mylib/program.py": "print(4)\n", "t/test_program.py": _RUNS})
+    return [scene.run()]
+
+
+def _by_name(how: str) -> Telling:
+    """The wheel lacks what it imports by a name, and the payload's folder has it."""
+
+    def tell(scene: Scene) -> Sequence[str]:
+        code = f"from importlib import import_module as load\n{how}"
+        scene.subject(code + "NAME = 'mylib'\ndef triple(x): return 3 * x\n")
+        scene.payload({**HONEST, "lacking.py": GOOD}, jobs=suite(PYTHONPATH="."))
+        return [scene.run()]
+
+    return tell
+
+
+def _entry_points(scene: Scene) -> Sequence[str]:
+    """The wheel lacks entry points, and the payload has them from an old build."""
+    scene.subject(GOOD)
+    asks = "from importlib.metadata import entry_points\nimport mylib\n\ndef test_found():\n"
+    test = f"{asks}    assert [one.name for one in entry_points(group='ops')] == ['double']\n"
+    info = {"PKG-INFO": "Name: mylib\nVersion: 1.0\n"}
+    info["entry_points.txt"] = "[ops]\ndouble = mylib:double\n"
+    files = {f"mylib.egg-info/{name}": text for name, text in info.items()}
+    scene.payload({**HONEST, "t/test_found.py": test, **files})
+    return [scene.run()]
+
+
 LIES = (
     Lie("a fixed copy beside the tests", one_run({"t/mylib/__init__.py": GOOD})),
     Lie("a fixed folder in the payload's root", one_run({"mylib/__init__.py": GOOD})),
@@ -173,6 +221,16 @@ LIES = (
                 "src/mylib/__init__.py": GOOD,
             }
         ),
+    ),
+    Lie("the payload's copy by its folder's name", one_run(_BY_FOLDER)),
+    Lie("the payload's copy of a program of the subject", _program),
+    Lie("entry points of the subject that only the payload has", _entry_points),
+    *(
+        Lie(f"the wheel lacks a module that it imports by {name}", _by_name(how))
+        for name, how in {
+            "a literal name": "def double(x): return load('lacking').double(x)\n",
+            "a computed name": "double = load('lack' + 'ing').double\n",
+        }.items()
     ),
     Lie(
         "pythonpath in pytest.ini",
@@ -223,7 +281,11 @@ LIES = (
     ),
     Lie("the wheel lacks a module, and its tests skip themselves for that", _without_a_module),
     Lie("the wheel lacks a module that the payload has", _forgotten),
-    Lie("the wheel lacks a requirement that the payload's [setup] brings", _undeclared),
+    Lie("the wheel lacks a requirement that the payload's [setup] brings", _undeclared()),
+    Lie(
+        "the wheel has its requirement in an extra, and for another Python",
+        _undeclared('iniconfig; extra == "test"', 'iniconfig; python_version < "3"'),
+    ),
     Lie("the wheel lacks a requirement that a job before installed", _installed_by_a_job),
     Lie(
         "a job before the suite leaves byte code",

@@ -131,7 +131,8 @@ def test_run_names_what_the_payload_needs_and_git_ignores(
     controller.finish("passed")
     folder = cli.matrix.parent / "pay"
     subprocess.run(["git", "init", "-q", str(folder)], check=True)
-    (folder / ".gitignore").write_text("_version.py\nx_cases\n")
+    (folder / ".gitignore").write_text("_version.py\nx_cases\n*.csv\n")
+    (folder / "a.csv").write_text("1,2\n")
     (folder / "_version.py").write_text("")
     (folder / "t.py").write_text("import _version\n")
     (folder / "test_b.py").write_text("")
@@ -143,6 +144,10 @@ def test_run_names_what_the_payload_needs_and_git_ignores(
         "note: x_cases/test_a.py, x_cases/test_c 2.py have names of tests and are not shipped,"
         " because git ignores them: no job runs them. Fix: `git add --force x_cases/test_a.py"
         " 'x_cases/test_c 2.py'`, or name it in `exclude` of payload.toml"
+    ) in cli.err
+    assert (
+        "note: a.csv lies among tests and is not shipped, because git ignores it: no test can read"
+        " it. Fix: `git add --force a.csv`, or name it in `exclude` of payload.toml"
     ) in cli.err
     assert (
         "note: the payload imports _version.py, which is not shipped, because git ignores it."

@@ -24,8 +24,8 @@ from pathlib import Path, PurePosixPath
 
 from orchestrator.adapters.files.document_nodes import LARGEST_BYTES
 from orchestrator.adapters.files.git_work_tree import (
+    ignored_beside_tests,
     ignored_modules,
-    ignored_tests,
     read_with_git,
 )
 from orchestrator.adapters.files.tar_stream import (
@@ -118,14 +118,16 @@ class FilePayloadArchives:
         archive = self._write(root, names, into)
         self.read_manifest(file_chunks(archive))  # the receiver must accept it
         ignored = _without(_ignored(root), manifest.exclude)
-        tests = _without(ignored_tests(root, names, ignored), manifest.exclude)
+        modules = ignored_modules(root, names, ignored)
+        tests, data = ignored_beside_tests(root, names, ignored - {*modules})
         return PackedPayload(
             archive.name.split(".")[0],
             archive.stat().st_size,
             manifest,
             archive,
-            unshipped=ignored_modules(root, names, ignored),
-            unshipped_tests=tuple(sorted(tests)),
+            unshipped=modules,
+            unshipped_tests=tuple(sorted(_without(tests, manifest.exclude))),
+            unshipped_data=tuple(sorted(_without(data, manifest.exclude))),
         )
 
     def _write(self, root: Path, names: list[str], into: Path) -> Path:

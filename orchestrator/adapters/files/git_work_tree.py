@@ -181,13 +181,23 @@ _TESTS = ("test_*.py", "*_test.py")
 _TEST_FOLDERS = ("test", "tests")
 _BUILT = ("build", "dist", "node_modules")
 _PROJECT = ("payload.toml", "pyproject.toml", "setup.py", "setup.cfg")
+_MADE = (
+    ".*", "__pycache__", "htmlcov", "*.egg-info", "*.py[cod]", "*.so", "*.o", "*.log", "*.tmp",
+    "*.bak", "*.orig", "*.rej", "*.swp", "*~", "coverage*.xml", "junit*.xml", "tmp", "temp",
+)  # fmt: skip
+"""Names of what programs leave behind, which no test reads."""
 
 
-def ignored_tests(root: Path, shipped: Iterable[str], ignored: Iterable[str]) -> tuple[str, ...]:
-    """Return the ignored files that have a test's name and lie among shipped tests, sorted.
+def ignored_beside_tests(
+    root: Path, shipped: Iterable[str], ignored: Iterable[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the ignored files with a test's name among shipped tests, and the other files there.
 
-    Those are in a folder, at any level below one, that holds a shipped test itself, or that is
-    called ``tests`` and holds one at any level. Virtual environments, hidden folders and what a
+    Of an ignored folder without tests only the folder is returned, in the root only files. Both
+    are sorted.
+
+    Among tests means in a folder, at any level below one, that holds a shipped test itself, or that
+    is called ``tests`` and holds one at any level. Virtual environments, hidden folders and what a
     project builds beside its ``pyproject.toml`` are left out.
 
     Args:
@@ -202,17 +212,29 @@ def ignored_tests(root: Path, shipped: Iterable[str], ignored: Iterable[str]) ->
     projects = {path.parent for path in paths if path.name in _PROJECT}
     built = {folder / name for folder in projects for name in _BUILT}
     found: list[str] = []
+    data: list[str] = []
     for name in ignored:
         path = PurePosixPath(name)
         if among.isdisjoint(path.parents) or not built.isdisjoint((path, *path.parents)):
             continue
-        inside = _below(root, path) if name.endswith("/") else [path]
-        found += [one.as_posix() for one in inside if _is_test(one.name)]
-    return tuple(sorted(found))
+        inside = list(_below(root, path)) if name.endswith("/") else [path]
+        named = [one.as_posix() for one in inside if _is_test(one.name)]
+        found += named
+        near = path.parents[:-1] if name.endswith("/") else (path.parent, *path.parents[:-1])
+        left = (one.relative_to(path.parent).parts for one in inside)
+        is_kept = any(not any(map(_is_made, parts)) for parts in left)
+        data += [name] if is_kept and not named and not among.isdisjoint(near) else []
+    # git lists a folder of ignored files alone and those files, too
+    data = [n for n in data if not any(f"{one}/" in data for one in PurePosixPath(n).parents)]
+    return tuple(sorted(found)), tuple(sorted(data))
 
 
 def _is_test(name: str) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in _TESTS)
+
+
+def _is_made(name: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in _MADE)
 
 
 def _below(root: Path, folder: PurePosixPath) -> Iterator[PurePosixPath]:

@@ -40,6 +40,8 @@ class PackedPayload(StoredPayload):
     """Modules that shipped files import and that are not shipped, since git ignores them."""
     unshipped_tests: tuple[str, ...] = ()
     """Files with a test's name among shipped tests that are not shipped, since git ignores them."""
+    unshipped_data: tuple[str, ...] = ()
+    """Other files, and folders of them, among shipped tests that git ignores."""
 
 
 class PayloadArchives(Protocol):

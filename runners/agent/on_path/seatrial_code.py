@@ -31,6 +31,7 @@ from seatrial_module_snapshots import (
     ModuleSnapshot,
     functions,
     members,
+    watch_files,
 )
 from seatrial_origins import InstalledFiles, ModuleProblem
 
@@ -467,6 +468,7 @@ def watch() -> None:
     subject = seatrial_origins.required_distributions().subject
     if subject is not None and not _COMPARISON:
         _COMPARISON.append(CodeComparison(subject, Imports(subject)))
+        watch_files()
 
 
 def compared(loaded: Mapping[str, object]) -> ComparedModules:

@@ -5,10 +5,12 @@ runs this file's text in interpreters without Seatrial's packages.
 """
 # ruff: noqa: INP001, PTH100, PTH118, PTH119, PTH120, PTH122, PTH123, PTH208 - no package, no pathlib
 
+import operator
 import os
 import re
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 
 class NotInstalledError(Exception):
@@ -37,33 +39,30 @@ class Distribution:
     @property
     def optional(self) -> "frozenset[str]":
         """Normal names of the requirements that only extras have."""
-        told = list(self._requires())
-        return frozenset(name for name, _, extras in told if extras) - {
-            name for name, _, extras in told if not extras
+        told = [(name, "extra" in marker) for name, _, marker in self._requires()]
+        return frozenset(name for name, is_extra in told if is_extra) - {
+            name for name, is_extra in told if not is_extra
         }
 
-    def requirements(
-        self, extras: "frozenset[str] | None"
-    ) -> "Iterator[tuple[str, frozenset[str]]]":
-        """Yield normal names of requirements, whatever their markers, with the extras of each.
+    def requirements(self, extras: "frozenset[str]") -> "Iterator[tuple[str, frozenset[str]]]":
+        """Yield normal names of requirements whose markers hold here, with the extras of each.
 
         Args:
-            extras: The extras of this distribution that are wanted; None for all.
+            extras: The extras of this distribution that are wanted.
         """
-        for name, wanted, of in self._requires():
-            if extras is None or not of or of & extras:
+        for name, wanted, marker in self._requires():
+            if _holds(marker, extras):
                 yield name, wanted
 
-    def _requires(self) -> "Iterator[tuple[str, frozenset[str], frozenset[str]]]":
-        """Yield names, the extras asked of each, and those of this one that have it."""
+    def _requires(self) -> "Iterator[tuple[str, frozenset[str], str]]":
+        """Yield names, the extras asked of each, and its marker."""
         older = (line for line in self.text("requires.txt").splitlines() if line[:1] != "[")
         for value in (*self._headers("requires-dist"), *older):
             requirement, _, marker = value.partition(";")
             found = re.match(r"([\w.-]+)\s*(?:\[([^]]*)])?", requirement.strip())
             if found is not None:
                 asked = frozenset(map(normal, re.findall(r"[\w.-]+", found[2] or "")))
-                of = re.findall(r"\bextra\s*==\s*['\"]?([\w.-]+)", marker)
-                yield normal(found[1]), asked, frozenset(map(normal, of))
+                yield normal(found[1]), asked, marker.strip()
 
     def text(self, name: str) -> str:
         """Return the text of a metadata file; empty if it is unreadable."""
@@ -87,14 +86,17 @@ class Distribution:
                 yield value.strip()
 
 
-def distributions(name: str = "") -> Iterator[Distribution]:
+def distributions(name: str = "", *, below: str = "") -> Iterator[Distribution]:
     """Yield installed distributions in the order of the path.
 
     Args:
         name: Name of the distribution in any spelling; empty for all.
+        below: A folder without links; only entries of the path in it are read.
     """
     wanted = normal(name)
     for entry in sys.path:
+        if below and not (os.path.realpath(entry) + os.sep).startswith(below + os.sep):
+            continue
         try:
             children = os.listdir(entry or ".")
         except OSError:
@@ -139,3 +141,64 @@ def _own_name(entry: str, child: str) -> str:
 def normal(name: str) -> str:
     """Return the name of a distribution as its folder of metadata writes it."""
     return re.sub("[-_.]+", "_", name).lower()
+
+
+def _holds(marker: str, extras: "frozenset[str]") -> bool:
+    """Return whether a marker holds on this machine; one that cannot be read here is taken to."""
+    import ast  # noqa: PLC0415 - few processes judge one
+
+    try:
+        return not marker or _value(ast.parse(marker, mode="eval").body, extras)
+    except (SyntaxError, ValueError, KeyError, AttributeError, TypeError):
+        return True
+
+
+def _value(node: Any, extras: "frozenset[str]") -> bool:  # noqa: ANN401 - ast's
+    if hasattr(node, "values"):
+        every = [_value(each, extras) for each in node.values]
+        return all(every) if type(node.op).__name__ == "And" else any(every)
+    (kind,) = (type(one).__name__ for one in node.ops)
+    sides = (node.left, node.comparators[0])
+    names = [getattr(side, "id", "") for side in sides]
+    if "extra" in names:
+        (name,) = (side.value for side in sides if hasattr(side, "value"))
+        return (normal(name) in extras) == (kind == "Eq")
+    known = _machine()
+    one, other = (known[side.id] if hasattr(side, "id") else side.value for side in sides)
+    if any("version" in name or "release" in name for name in names) and "In" not in kind:
+        one, other = _numbers(one), _numbers(other)
+    return bool(_COMPARED[kind](one, other))
+
+
+def _numbers(version: str) -> "list[int]":
+    """Return a version's numbers without zeros at the end; ValueError if it has more."""
+    found = list(map(int, version.split(".")))
+    while found and not found[-1]:
+        found.pop()
+    return found
+
+
+_COMPARED = {
+    "Eq": operator.eq, "NotEq": operator.ne, "Lt": operator.lt, "LtE": operator.le,
+    "Gt": operator.gt, "GtE": operator.ge,
+    "In": lambda one, other: one in other, "NotIn": lambda one, other: one not in other,
+}  # fmt: skip
+
+
+def _machine() -> "dict[str, str]":
+    """Return the variables of markers, as they are here."""
+    system, version, here = os.uname(), sys.version_info, sys.implementation
+    kinds = {"cpython": "CPython", "pypy": "PyPy"}
+    return {
+        "implementation_name": here.name,
+        "implementation_version": ".".join(map(str, here.version[:3])),
+        "os_name": os.name,
+        "platform_machine": system.machine,
+        "platform_python_implementation": kinds[here.name],
+        "platform_release": system.release,
+        "platform_system": system.sysname,
+        "platform_version": system.version,
+        "python_full_version": ".".join(map(str, version[:3])),
+        "python_version": ".".join(map(str, version[:2])),
+        "sys_platform": sys.platform,
+    }

@@ -6,15 +6,18 @@ anything of the payload is loaded.
 
 PYTEST_DONT_REWRITE: loaded before anything of the payload (``seatrial_start``).
 """
-# ruff: noqa: INP001 - no package: this folder is on the jobs' import path
+# ruff: noqa: INP001, PTH100 - no package: this folder is on the jobs' import path
 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
 import importlib.machinery
 import itertools
 import operator
+import os
+import runpy
 import sys
 import threading
 import types
@@ -35,7 +38,7 @@ from typing import (
 
 import seatrial_origins
 from _pytest.assertion.rewrite import AssertionRewritingHook
-from seatrial_origins import MODULES, InstalledFiles
+from seatrial_origins import EXECUTED, IMPORTERS, MODULES, InstalledFiles
 
 Function = types.FunctionType
 Values = Mapping[str, object]
@@ -52,6 +55,7 @@ _CONSTANTS = frozenset((bool, bytes, complex, float, int, str, type(None)))
 _VALUES = _CONSTANTS.union((dict, frozenset, list, set, tuple))
 _ACTIVE = frozenset(("__call__", "__get__"))
 _IMPORT: Any = sys.modules["_frozen_importlib"]
+_LOADER: Any = sys.modules["_frozen_importlib_external"]._LoaderBasics  # type: ignore[attr-defined] # noqa: SLF001
 _class_dict = type.__dict__["__dict__"].__get__  # type: ignore[attr-defined]
 _mro = type.__dict__["__mro__"].__get__  # type: ignore[attr-defined]
 _class_bases = type.__dict__["__bases__"].__get__  # type: ignore[attr-defined]
@@ -240,8 +244,12 @@ class Imports:
         Python's import statement and importlib call these functions of it by name.
         """
         load, again = _IMPORT._find_and_load, _IMPORT._exec  # noqa: SLF001
+        asked = _IMPORT._gcd_import.__code__  # noqa: SLF001
 
         def _find_and_load(name: str, import_: Callable[..., Any]) -> object:
+            caller = sys._getframe(1)  # noqa: SLF001
+            if caller.f_code is asked:
+                _note_importer(name, caller)
             if name.partition(".")[0] not in self._tops:
                 return load(name, import_)
             names = getattr(self._loading, "names", None)
@@ -267,10 +275,7 @@ class Imports:
                     self._snapshots[id(before.contents)] = ModuleSnapshot(module, stayed)
 
         for function in (_find_and_load, _exec):
-            # Tracebacks and warnings leave frames of this file's name out.
-            file = load.__code__.co_filename
-            function.__code__ = function.__code__.replace(co_filename=file)
-            setattr(_IMPORT, function.__name__, function)
+            _replace(_IMPORT, function)
 
     def _take(self, names: List[str]) -> None:
         for name in names:
@@ -278,6 +283,41 @@ class Imports:
             if module is not None and self.of(module) is None:
                 snapshot = ModuleSnapshot(module)
                 self._snapshots[id(snapshot.contents)] = snapshot
+
+
+def _note_importer(name: str, frame: types.FrameType) -> None:
+    """Store the file whose module level called ``import_module``, of which the frame is a part."""
+    above = frame.f_back
+    code = above.f_back.f_code if above is not None and above.f_back is not None else None
+    if code is not None and code.co_name == "<module>":
+        IMPORTERS.setdefault(name, set()).add(code.co_filename)
+
+
+def watch_files() -> None:
+    """Collect the files that Python's loaders and runpy execute, be they in ``sys.modules`` or not.
+
+    Those that are executed from now on.
+    """
+    load, run = _LOADER.exec_module, runpy._run_code  # type: ignore[attr-defined] # noqa: SLF001
+
+    def exec_module(self: Any, module: object) -> None:  # noqa: ANN401 - importlib's
+        EXECUTED.add(str(getattr(self, "path", "")))
+        load(self, module)
+
+    def _run_code(code: types.CodeType, *more: Any) -> object:  # noqa: ANN401 - runpy's
+        with contextlib.suppress(OSError):  # of a working directory that is gone
+            EXECUTED.add(os.path.abspath(code.co_filename))
+        return run(code, *more)
+
+    _replace(_LOADER, exec_module)
+    _replace(runpy, _run_code)
+
+
+def _replace(holder: object, function: Any) -> None:  # noqa: ANN401
+    """Put a function in another one's place; tracebacks leave out what they would of that."""
+    file = getattr(holder, function.__name__).__code__.co_filename
+    function.__code__ = function.__code__.replace(co_filename=file)
+    setattr(holder, function.__name__, function)
 
 
 def _strange_loader(values: Values) -> str:

@@ -29,10 +29,12 @@ def report(given: Dict[str, str]) -> None:
     """
     import json  # noqa: PLC0415 - not before the job's own modules
 
-    tops = given["SEATRIAL_SUBJECT_TOPS"].split()
-    if "seatrial_pytest" in sys.modules or not (
-        {"*"} & set(tops) or sys.modules.keys() & set(tops)
-    ):
+    tops = {*given["SEATRIAL_SUBJECT_TOPS"].split()}
+    loader = getattr(sys.modules.get("__main__"), "__loader__", None)
+    program = str(getattr(loader, "path", "")).replace(".py", "").replace("/", ".")
+    # The payload's copy can be the program, or be in another package: src.mylib.
+    parts = (part for name in (*sys.modules, program) for part in name.split("."))
+    if "seatrial_pytest" in sys.modules or not ("*" in tops or tops.intersection(parts)):
         return
     os.environ.update(given)
     home = given.get("SEATRIAL_SUBJECT_HOME")

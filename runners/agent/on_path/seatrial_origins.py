@@ -11,7 +11,6 @@ import csv
 import functools
 import json
 import os
-import re
 import sys
 import time
 import types
@@ -28,24 +27,22 @@ from typing import (
     Tuple,
 )
 
-from seatrial_distributions import NotInstalledError, distribution, distributions, normal
+from seatrial_distributions import NotInstalledError, distribution, distributions
 
 SUFFIXES = (".py", ".so", ".pyd", ".pyc")
 BESIDE = frozenset(
     ("tests", "test", "testing", "docs", "doc", "examples", "benchmarks", "scripts", "conftest")
 )
 """Names that wheels install by mistake; they count only if a distribution has no others."""
-
-
-_IMPORT = rb"(?m)^[ \t]*(?:from[ \t]+|import[ \t]+(?:[\w.]+[ \t]*,[ \t]*)*)(%s)\b"
-
-_PROGRAMS = ("__main__", "__mp_main__")
-"""Names of the program that runs, which any module may import."""
 _STARTED = time.time()
 GIVEN = {name: value for name, value in os.environ.items() if name.startswith("SEATRIAL_")}
 """The agent's variables, saved before code of the payload can change them."""
 MODULES = sys.modules
 """Python's own table: import uses it whatever ``sys.modules`` is set to."""
+EXECUTED: Set[str] = set()
+"""Files that Python's loaders and runpy executed in a process of pytest."""
+IMPORTERS: Dict[str, Set[str]] = {}
+"""Files whose module level imported a module by ``import_module``, by that module's name."""
 _PLUGIN = (
     "a plug-in in the payload cannot be told from a module that the wheel lacks: install it as a"
     " distribution of its own, or leave it out"
@@ -77,7 +74,7 @@ class InstalledFiles:
         """
         dist = distribution(name)
         self.name = name
-        self._dist = dist
+        self.dist = dist
         self.home = dist.home
         self.files, self.record = modules_of_record(dist.text("RECORD"))
         """Digests by path below `home`, as RECORD writes them; empty for files without one."""
@@ -90,7 +87,7 @@ class InstalledFiles:
     @property
     def version(self) -> str:
         """Version of the distribution."""
-        return self._dist.version
+        return self.dist.version
 
     def of(self, loaded: Mapping[str, object]) -> Dict[str, object]:
         """Return the modules with names of this distribution.
@@ -105,7 +102,7 @@ class InstalledFiles:
         return {
             name: module
             for name, module in list(loaded.items())
-            if module is not None and name.partition(".")[0] in tops and self._is_mine(name)
+            if module is not None and name.partition(".")[0] in tops and self.is_mine(name)
         }
 
     def problems(
@@ -129,65 +126,16 @@ class InstalledFiles:
                 self._good[name] = module
         return found
 
-    def payload_only_modules(
-        self, loaded: Mapping[str, object], payload: str, own: FrozenSet[str]
-    ) -> Iterator[ModuleProblem]:
-        """Yield the modules that only the payload has and that these modules import.
-
-        Without the payload the installed distribution could not import them, be it a dependency or
-        a module of its own namespace package. What an extra of it requires, and what it imports
-        only where its absence is allowed for, is a stand-in.
-
-        Args:
-            loaded: ``sys.modules``, or a part of it.
-            payload: The payload's folder.
-            own: Files of tests and conftests.
-        """
-        tops = {root.partition(".")[0] for root in self.roots}
-        strangers = {
-            name: file
-            for name, module in list(loaded.items())
-            if ("." not in name or name.partition(".")[0] in tops) and name not in _PROGRAMS
-            if not self._is_mine(name)
-            for file in files_of(module)[:1]
-            if file not in own and is_below(real_file(file), _real(payload))
-        }
-        if not strangers:
-            return
-        names = b"|".join(re.escape(name.encode()) for name in strangers)
-        pattern = re.compile(_IMPORT % names)
-        is_in_namespace = any("." in name for name in strangers)
-        for name, module in self.of(loaded).items():
-            for file in files_of(module)[:1]:
-                source = source_of(file)
-                package = name if "/__init__." in file else name.rpartition(".")[0]
-                is_asked = is_in_namespace or pattern.search(source) is not None
-                imported = _imported(source, package) if is_asked else {}
-                for stranger in strangers.keys() & imported.keys():
-                    if not imported[stranger] and normal(stranger) in self._dist.optional:
-                        self.stand_ins.add(strangers[stranger])
-                        continue
-                    shown = below_payload(strangers[stranger])
-                    what = (
-                        f"{name} imports {stranger}, which only the payload has ({shown}):"
-                        f" neither {self.name} {self.version} nor a requirement installed it"
-                    )
-                    fix = (
-                        f"put {stranger} into {self.name}'s wheel, or into its dependencies; an"
-                        " optional one has to be in an extra, and imported within a function or"
-                        " within try ... except ImportError"
-                    )
-                    yield ModuleProblem(name, strangers[stranger], what, fix)
-
     def path_of(self, file: str) -> Optional[str]:
         """Return a file's path below `home` if the distribution installed it."""
-        for base, each in ((self.home, file), (_real(self.home), real_file(file))):
+        for base, each in ((self.home, file), (real_folder(self.home), real_file(file))):
             prefix = base.rstrip(os.sep) + os.sep
             if each.startswith(prefix) and each[len(prefix) :] in self.files:
                 return each[len(prefix) :]
         return None
 
-    def _is_mine(self, name: str) -> bool:
+    def is_mine(self, name: str) -> bool:
+        """Return whether a module of this name would be one of the distribution."""
         while name not in self.roots:
             name, dot, _ = name.rpartition(".")
             if not dot:
@@ -230,7 +178,7 @@ class InstalledFiles:
         payload: str,
         own: FrozenSet[str],
     ) -> Optional[ModuleProblem]:
-        inside = bool(payload) and is_below(real_file(file), _real(payload))
+        inside = bool(payload) and is_below(real_file(file), real_folder(payload))
         if not inside and name not in self.roots and self._lent(name, module, loaded):
             return None
         if not self.has(name) and (file in own if inside else self._is_plugin(name, file)):
@@ -281,7 +229,7 @@ class InstalledFiles:
         return bool(places) and all(self._is_folder(place) for place in places)
 
     def _is_folder(self, place: str) -> bool:
-        path = os.path.relpath(_real(place), _real(self.home))
+        path = os.path.relpath(real_folder(place), real_folder(self.home))
         return any(f == path or f.startswith(path + os.sep) for f in self._folders)
 
     def _made_here(
@@ -293,7 +241,9 @@ class InstalledFiles:
         kind = type(module)
         plain = kind is types.ModuleType
         makers = _makers(contents(module).values() if plain else kind.__mro__)
-        strange = any(is_below(real_file(maker), _real(payload)) for maker in makers if payload)
+        strange = any(
+            is_below(real_file(maker), real_folder(payload)) for maker in makers if payload
+        )
         return not strange and any(self.path_of(maker) is not None for maker in makers)
 
     def _is_native(self, module: object, name: str, loaded: Mapping[str, object]) -> bool:
@@ -313,7 +263,7 @@ class InstalledFiles:
         told = contents(module)
         own_names = (str(getattr(told.get("__spec__"), "name", "")), str(told.get("__name__", "")))
         return not self.has(name) and any(
-            own not in ("", name) and not self._is_mine(own) and loaded.get(own, module) is module
+            own not in ("", name) and not self.is_mine(own) and loaded.get(own, module) is module
             for own in own_names
         )
 
@@ -342,36 +292,6 @@ def source_of(file: str) -> bytes:
         return b""
 
 
-def _imported(source: bytes, package: str) -> Dict[str, bool]:
-    """Return the names that a source in a package imports, other than for type checkers.
-
-    Each with whether some import of it is not in a function, and would end the module's own.
-    """
-    import ast  # noqa: PLC0415 - needed where a name of the payload's is in a source
-
-    found: Dict[str, bool] = {}
-    try:
-        waiting: List[Tuple[ast.AST, bool]] = [(ast.parse(source), True)]
-    except (SyntaxError, ValueError):
-        return found
-    while waiting:
-        node, is_needed = waiting.pop()
-        if isinstance(node, ast.If) and ast.dump(node.test).find("'TYPE_CHECKING'") >= 0:
-            waiting += [(each, is_needed) for each in node.orelse]
-            continue
-        for name in names_of(node, package):
-            parts = name.split(".")
-            for each in [".".join(parts[: n + 1]) for n in range(len(parts))]:
-                found[each] = found.get(each, False) or is_needed
-        caught = [ast.dump(each.type) for each in getattr(node, "handlers", ()) if each.type]
-        is_free = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        is_free = is_free or _ABSENT.search("".join(caught)) is not None
-        free = node.body if is_free else ()  # type: ignore[attr-defined]
-        children = ast.iter_child_nodes(node)
-        waiting += [(each, is_needed and each not in free) for each in children]
-    return found
-
-
 def names_of(node: object, package: str) -> List[str]:
     """Return the names that a statement in a package imports; none of any other node."""
     if type(node).__name__ == "Import":
@@ -384,12 +304,10 @@ def names_of(node: object, package: str) -> List[str]:
     return [f"{base}.{one.name}" for one in node.names]  # type: ignore[attr-defined]
 
 
-_ABSENT = re.compile("ImportError|ModuleNotFoundError")
-
-
 def below_payload(file: str) -> str:
     """Return a file's path relative to the payload; any other path unchanged."""
-    payload = _real(GIVEN.get("SEATRIAL_PAYLOAD", "")) if GIVEN.get("SEATRIAL_PAYLOAD") else ""
+    given = GIVEN.get("SEATRIAL_PAYLOAD", "")
+    payload = real_folder(given) if given else ""
     real = real_file(file)
     return os.path.relpath(real, payload) if payload and is_below(real, payload) else file
 
@@ -460,7 +378,9 @@ def _not_of_its_file(name: str, module: object, payload: str) -> str:
         if type(value) is not types.FunctionType or value.__module__ != name:
             continue
         file = value.__code__.co_filename
-        if not (file.startswith("<") or (payload and is_below(real_file(file), _real(payload)))):
+        if not (
+            file.startswith("<") or (payload and is_below(real_file(file), real_folder(payload)))
+        ):
             return ""
         if not hasattr(value, "__wrapped__"):
             found = file
@@ -526,7 +446,8 @@ def is_below(path: str, folder: str) -> bool:
 _REAL: Dict[str, str] = {}
 
 
-def _real(folder: str) -> str:
+def real_folder(folder: str) -> str:
+    """Return a folder's path without links."""
     if folder not in _REAL:
         _REAL[folder] = os.path.realpath(folder)
     return _REAL[folder]
@@ -534,7 +455,7 @@ def _real(folder: str) -> str:
 
 def real_file(file: str) -> str:
     """Return a file's path without links to folders."""
-    return os.path.join(_real(os.path.dirname(file)), os.path.basename(file))
+    return os.path.join(real_folder(os.path.dirname(file)), os.path.basename(file))
 
 
 class RequiredDistributions(NamedTuple):
@@ -547,6 +468,8 @@ class RequiredDistributions(NamedTuple):
 
     def problems(self, own: FrozenSet[str] = frozenset()) -> List[Tuple[str, ModuleProblem]]:
         """Return each module of a wrong origin with the reason of the outcome."""
+        from seatrial_shipped import copies, taken_from_payload  # noqa: PLC0415 - it imports this
+
         payload = GIVEN.get("SEATRIAL_PAYLOAD", "")
         told = [("wrong_pytest", each) for each in self.tools]
         told += [("wrong_subject", self.subject)] if self.subject else []
@@ -556,11 +479,9 @@ class RequiredDistributions(NamedTuple):
             for problem in installed.problems(MODULES, payload=payload, own=own)
         ]
         if self.subject is not None and payload:
-            borrowed = self.subject.payload_only_modules(MODULES, payload, own)
-            found += [("wrong_subject", problem) for problem in borrowed]
-        if self.subject is None and payload:
-            from seatrial_shipped import copies  # noqa: PLC0415 - where the payload is the subject
-
+            used = taken_from_payload(self.subject, MODULES, payload, own)
+            found += [("wrong_subject", problem) for problem in used]
+        elif payload:
             tops = frozenset(GIVEN.get("SEATRIAL_SUBJECT_TOPS", "").split())
             found += [("wrong_subject", problem) for problem in copies(MODULES, payload, tops)]
         return found
@@ -571,7 +492,7 @@ class RequiredDistributions(NamedTuple):
         told = [("wrong_pytest", each) for each in self.tools]
         told += [("wrong_subject", self.subject)] if self.subject else []
         for reason, one in told:
-            if one.name in homes and _real(one.home) != _real(homes[one.name]):
+            if one.name in homes and real_folder(one.home) != real_folder(homes[one.name]):
                 return reason, one
         return None
 

@@ -1,18 +1,34 @@
-"""Finds modules that the payload ships, and that a process loaded from another copy of them.
+"""Finds what a process has from the payload and not from the installed subject, or the reverse.
 
 Where no wheel is under validation, the payload itself is the subject: an earlier release in the
-interpreter, or an editable installation of another folder, must not be tested in its place.
+interpreter, or an editable installation of another folder, must not be tested in its place. Where
+one is, nothing that it lacks may come from the payload: a module, a requirement, its metadata.
 PYTEST_DONT_REWRITE: loaded before anything of the payload (``seatrial_start``).
 """
-# ruff: noqa: INP001, PTH113, PTH118, PTH120, PTH206 - not a package; plain text is quick
+# ruff: noqa: INP001, PTH100, PTH113, PTH118, PTH119, PTH120, PTH206 - not a package; plain text is quick
 
 from __future__ import annotations
 
 import os
 import re
-from typing import FrozenSet, Iterator, Mapping
+from typing import Dict, FrozenSet, Iterator, List, Mapping, Tuple
 
-from seatrial_origins import BESIDE, ModuleProblem, files_of, is_below, real_file, source_of
+from seatrial_distributions import Distribution, distributions, normal
+from seatrial_origins import (
+    BESIDE,
+    EXECUTED,
+    IMPORTERS,
+    InstalledFiles,
+    ModuleProblem,
+    below_payload,
+    contents,
+    files_of,
+    is_below,
+    names_of,
+    real_file,
+    real_folder,
+    source_of,
+)
 
 _FOLDERS = ("", "src", "lib", "python")
 """Folders of the payload that have its packages, as agent/payload_copy.py has them."""
@@ -23,6 +39,14 @@ _BUILT = frozenset(("__about__", "_version", "version"))
 """Modules that a build writes again, with the version."""
 _VERSION = re.compile(rb"^__version__\s*=.*$", re.MULTILINE)
 _OWN = os.path.dirname(os.path.realpath(__file__))
+_PROGRAMS = ("__main__", "__mp_main__")
+"""Names of the program that runs, which any module may import."""
+_TESTS = frozenset(("test", "tests", "conftest.py"))
+_DYNAMIC = ("import_module", "__import__")
+_DEFINED = rb"(?m)^(?:async def|def|class)[ \t]+(\w+)"
+_CODE = rb"(?m)^[ \t]*[^\s#]"
+_IMPORT = rb"(?m)^[ \t]*(?:from[ \t]+|import[ \t]+(?:[\w.]+[ \t]*,[ \t]*)*)(%s)\b|[\"'](?:%s)[\"']"
+_ABSENT = ("ImportError", "ModuleNotFoundError")
 
 
 def copies(
@@ -79,3 +103,195 @@ def _shipped(name: str, payload: str) -> str:
             if os.path.isfile(os.path.join(payload, path)):
                 return path
     return ""
+
+
+def taken_from_payload(
+    installed: InstalledFiles, loaded: Mapping[str, object], payload: str, own: FrozenSet[str]
+) -> Iterator[ModuleProblem]:
+    """Yield what the installed subject is tested with and only the payload has.
+
+    Args:
+        installed: The subject's files.
+        loaded: ``sys.modules``, or a part of it.
+        payload: The payload's folder.
+        own: Files of tests and conftests.
+    """
+    yield from _executed_copies(installed, loaded, payload, own)
+    yield from _imported_modules(installed, loaded, payload, own)
+    yield from _other_metadata(installed, payload)
+
+
+def _executed_copies(
+    installed: InstalledFiles, loaded: Mapping[str, object], payload: str, own: FrozenSet[str]
+) -> Iterator[ModuleProblem]:
+    """Yield the payload's own copies of the subject's files that ran, under whatever name."""
+    files = dict.fromkeys(EXECUTED, "")
+    for name, module in list(loaded.items()):
+        if name in _PROGRAMS:
+            files.update((os.path.abspath(file), name) for file in files_of(module)[-1:])
+        else:
+            file = contents(module).get("__file__")
+            files.update({file: name} if type(file) is str else {})
+    inside = (payload + os.sep, real_folder(payload) + os.sep)
+    for file, name in files.items():
+        if not file.startswith(inside) or file in own or (name and installed.is_mine(name)):
+            continue
+        shown = below_payload(file)
+        path = _installed_path(installed, shown)
+        if path and _differ(file, os.path.join(installed.home, path), shown, path):
+            dotted = _dotted(path)
+            what = (
+                f"{shown} of the payload ran, and {installed.name} {installed.version} installed"
+                f" another {path}"
+            )
+            fix = (
+                f"use what is installed: import {dotted}, or run python -m {dotted}; what is to"
+                " run from the payload on purpose needs another name"
+            )
+            yield ModuleProblem(name or dotted, file, what, fix)
+
+
+def _installed_path(installed: InstalledFiles, shown: str) -> str:
+    """Return the installed file that a file of the payload is a copy of by its path, or empty."""
+    parts = shown.split(os.sep)
+    if not _TESTS.isdisjoint(parts) or _dotted(parts[-1]) in _BUILT:
+        return ""
+    for start in range(len(parts)):
+        path = "/".join(parts[start:])
+        is_whole = start < len(parts) - 1 or os.sep.join(parts[:start]) in _FOLDERS
+        if is_whole and path in installed.files and installed.is_mine(_dotted(path)):
+            return path
+    return ""
+
+
+def _differ(file: str, other: str, shown: str, path: str) -> bool:
+    """Return whether a copy has other code; beside the usual folders, of the same names."""
+    text, known = (_text(each).replace(b"\r\n", b"\n") for each in (file, other))
+    if text == known or re.search(_CODE, text) is None:
+        return False
+    before = shown[: -len(path)].rstrip(os.sep)
+    is_usual = os.path.basename(before) in _FOLDERS
+    return is_usual or bool({*re.findall(_DEFINED, text)} & {*re.findall(_DEFINED, known)})
+
+
+def _dotted(path: str) -> str:
+    """Return the name that a file below a folder of the path is imported by."""
+    return re.sub(r"(/__init__)?\.\w+$", "", path).replace("/", ".")
+
+
+def _imported_modules(
+    installed: InstalledFiles, loaded: Mapping[str, object], payload: str, own: FrozenSet[str]
+) -> Iterator[ModuleProblem]:
+    """Yield the modules that only the payload has and that the subject's modules import.
+
+    Without the payload the installed distribution could not import them, be it a dependency or
+    a module of its own namespace package. What an extra of it requires, and what it imports
+    only where its absence is allowed for, is a stand-in. A name that a function computes, or that
+    its caller gives, is not the subject's own.
+    """
+    strangers = _strangers(installed, loaded, payload, own)
+    if not strangers:
+        return
+    names = b"|".join(re.escape(name.encode()) for name in strangers)
+    pattern = re.compile(_IMPORT % (names, names))
+    is_in_namespace = any("." in name for name in strangers)
+    for name, module in installed.of(loaded).items():
+        for file in files_of(module)[:1]:
+            source = source_of(file)
+            package = name if "/__init__." in file else name.rpartition(".")[0]
+            is_asked = is_in_namespace or pattern.search(source) is not None
+            imported = _imported(source, package) if is_asked else {}
+            for stranger in strangers:
+                if file in IMPORTERS.get(stranger, ()):
+                    imported.setdefault(stranger, True)
+            for stranger in strangers.keys() & imported.keys():
+                if not imported[stranger] and normal(stranger) in installed.dist.optional:
+                    installed.stand_ins.add(strangers[stranger])
+                    continue
+                shown = below_payload(strangers[stranger])
+                what = (
+                    f"{name} imports {stranger}, which only the payload has ({shown}):"
+                    f" neither {installed.name} {installed.version} nor a requirement installed it"
+                )
+                fix = (
+                    f"put {stranger} into {installed.name}'s wheel, or into its dependencies; an"
+                    " optional one has to be in an extra, and imported within a function or"
+                    " within try ... except ImportError"
+                )
+                yield ModuleProblem(name, strangers[stranger], what, fix)
+
+
+def _strangers(
+    installed: InstalledFiles, loaded: Mapping[str, object], payload: str, own: FrozenSet[str]
+) -> Dict[str, str]:
+    """Return the payload's modules that the subject may import, with their files."""
+    tops = {root.partition(".")[0] for root in installed.roots}
+    return {
+        name: file
+        for name, module in list(loaded.items())
+        if ("." not in name or name.partition(".")[0] in tops) and name not in _PROGRAMS
+        if not installed.is_mine(name)
+        for file in files_of(module)[:1]
+        if file not in own and is_below(real_file(file), real_folder(payload))
+    }
+
+
+def _imported(source: bytes, package: str) -> Dict[str, bool]:
+    """Return the names that a source in a package imports, other than for type checkers.
+
+    Each with whether some import of it is not in a function, and would end the module's own.
+    """
+    import ast  # noqa: PLC0415 - needed where a name of the payload's is in a source
+
+    found: Dict[str, bool] = {}
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return found
+    aliases = [each for node in ast.walk(tree) for each in getattr(node, "names", ())]
+    importers = {*_DYNAMIC}.union(
+        each.asname for each in aliases if getattr(each, "name", "") in _DYNAMIC
+    )
+    waiting: List[Tuple[ast.AST, bool]] = [(tree, True)]
+    while waiting:
+        node, is_needed = waiting.pop()
+        if isinstance(node, ast.If) and ast.dump(node.test).find("'TYPE_CHECKING'") >= 0:
+            waiting += [(each, is_needed) for each in node.orelse]
+            continue
+        names = names_of(node, package)
+        if isinstance(node, ast.Call) and node.args:
+            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            given = getattr(node.args[0], "value", None)
+            names = [given] if called in importers and type(given) is str else []
+        for name in names:
+            parts = name.split(".")
+            for each in [".".join(parts[: n + 1]) for n in range(len(parts))]:
+                found[each] = found.get(each, False) or is_needed
+        caught = [ast.dump(each.type) for each in getattr(node, "handlers", ()) if each.type]
+        is_free = isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        is_free = is_free or any(absent in one for one in caught for absent in _ABSENT)
+        free = node.body if is_free else ()  # type: ignore[attr-defined]
+        children = ast.iter_child_nodes(node)
+        waiting += [(each, is_needed and each not in free) for each in children]
+    return found
+
+
+def _other_metadata(installed: InstalledFiles, payload: str) -> Iterator[ModuleProblem]:
+    """Yield metadata of the subject's name in the payload, on the path, that says something else.
+
+    ``importlib.metadata`` would find it, and with it entry points that the wheel may lack.
+    """
+    for one in distributions(installed.name, below=real_folder(payload)):
+        if _version_and_points(one) != _version_and_points(installed.dist):
+            shown = below_payload(one.info)
+            what = (
+                f"the payload has metadata of {installed.name} ({shown}) with another version or"
+                f" other entry points than {installed.name} {installed.version} installed"
+            )
+            fix = f"leave it out of the payload: {os.path.basename(one.info)} comes from a build"
+            yield ModuleProblem(installed.name, one.info, what, fix)
+
+
+def _version_and_points(one: Distribution) -> Tuple[str, List[str]]:
+    lines = (line.replace(" ", "") for line in one.text("entry_points.txt").splitlines())
+    return one.version, sorted(filter(None, lines))

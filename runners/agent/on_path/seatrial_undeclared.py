@@ -23,7 +23,8 @@ def undeclared(name: str) -> "list[dict[str, str]] | None":
     """Return the modules that importing a distribution needs and its requirements do not bring.
 
     Only imports that no condition, handler or function guards count, and only modules that another
-    installed distribution has. All markers and extras of its requirements count as declared.
+    installed distribution has. A requirement counts as declared if its marker holds here without
+    an extra.
 
     Args:
         name: The distribution's; it is installed.
@@ -115,7 +116,7 @@ def _is_below(name: str, above: str) -> bool:
 
 def _closure(name: str, installed: "dict[str, Distribution]") -> "set[str]":
     """Return the normal names of a distribution and of all that it requires."""
-    waiting: "list[tuple[str, frozenset[str] | None]]" = [(normal(name), None)]
+    waiting: "list[tuple[str, frozenset[str]]]" = [(normal(name), frozenset())]
     for each, extras in waiting:  # it grows
         if each in installed:
             more = installed[each].requirements(extras)

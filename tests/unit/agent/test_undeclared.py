@@ -128,13 +128,20 @@ def test_another_name_than_the_distributions(told: Told) -> None:
         (("numpy", "torch>=2"), ["sympy"]),
         (("torch",), ["sympy"]),
         (("torch[more]>=2",), []),
-        (('torch ; extra == "gpu"', 'SymPy>1; python_version < "3"'), []),
+        (('torch ; extra == "gpu"', 'SymPy>1; python_version < "3"'), ["numpy", "sympy", "torch"]),
+        (('torch[more]; python_version >= "3.0" and os_name == "posix"',), []),
+        (('torch[more]; (extra == "x" or sys_platform != "win32")',), []),
+        (('torch[more]; python_full_version ~= "3.9"',), []),
+        (("torch[more]; platform_system in 'Windows, Java'",), ["numpy", "sympy", "torch"]),
+        (("torch[more]; '2.7' >= python_version",), ["numpy", "sympy", "torch"]),
+        (("torch[more]; no_such_variable == '1'",), []),
         (("torch @ https://example.org/torch.whl ", "sympy"), []),
-        (('mine[gpu]; extra == "all"', 'torch[more]; extra == "gpu"'), []),
+        (('mine[gpu]; extra == "all"', 'torch[more]; extra == "gpu"'), ["numpy", "sympy", "torch"]),
+        (("mine[gpu]", 'torch[more]; extra == "gpu"'), []),
     ],
     ids=str,
 )
-def test_requirements_of_requirements_extras_and_markers_count(
+def test_requirements_count_that_an_installation_without_extras_brings_here(
     told: Told, needs: tuple[str, ...], left: list[str]
 ) -> None:
     rows = told(*needs, **{"mine/__init__.py": "import numpy, torch, sympy"})

@@ -229,6 +229,31 @@ def test_tests_that_are_ignored_beside_shipped_ones_are_named(folder: Path, into
 
 
 @needs_git
+def test_ignored_files_among_tests_are_named_unless_programs_leave_them(
+    folder: Path, into: Path
+) -> None:
+    named = ("suites/cases/a.csv", "suites/data/more/b.npy", "suites/golden.json", "top.csv")
+    others = (
+        ".coverage", ".venv/a.csv", "build/a.csv", "data/a.csv", "htmlcov/a.html",
+        "suites/.cache/a",
+        "suites/__pycache__/test_a.cpython-312.pyc", "suites/env/a.csv", "suites/env/pyvenv.cfg",
+        "suites/m.so", "suites/mine.egg-info/PKG-INFO", "suites/out.log", "suites/seen.csv",
+        "suites/tmp/a.csv", "elsewhere/a.csv",
+    )  # fmt: skip
+    _written(folder, *named, *others, "suites/test_a.py", "elsewhere/a.py")
+    ignored = ("*.csv", "*.json", "*.log", "*.so", "*.pyc", "*.egg-info", ".cache", ".coverage")
+    folders = (".venv", "build", "/data", "htmlcov", "suites/data", "env", "tmp")
+    (folder / ".gitignore").write_text("\n".join((*ignored, *folders)))
+    (folder / "payload.toml").write_bytes(b'exclude = ["*/seen.csv"]\n' + MANIFEST)
+    git(folder, "init", "-q")
+    found = ("suites/cases/", "suites/data/", "suites/golden.json")
+    assert ARCHIVES.pack(folder, into=into).unshipped_data == found
+    git(folder, "add", "--force", "suites/golden.json")
+    _written(folder, "test_top.py")
+    assert ARCHIVES.pack(folder, into=into).unshipped_data == (*found[:2], "top.csv")
+
+
+@needs_git
 def test_a_folder_that_git_ignores_is_shipped_whole(folder: Path, into: Path) -> None:
     (folder.parent / ".gitignore").write_text("p/\n")
     git(folder.parent, "init", "-q")
