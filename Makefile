@@ -80,7 +80,7 @@ gate-power: $(VENV)/.test ## False alarms and power of the gate, computed and wr
 mutants: $(VENV)/.run ## Plant every breakage into the payload: its suites must go red on each (up to 40 minutes)
 	$(BIN)/python -m tests.mutants
 
-mutants-product: $(VENV)/.test ## Plant 200 mutants into the product: the tests of its lines must go red as before (up to 40 minutes); ARGS='reports'
+mutants-product: $(VENV)/.test ## Plant the sampled mutants into the product: the tests of its lines must go red as before (up to 40 minutes); ARGS='reports'
 	$(CONTAINED) $(BIN)/python -m tests.mutants.product $(ARGS)
 
 adversary: $(VENV)/.test ## Tell every lie to the product: none may have a PASS but the inherent ones (up to 40 minutes); ARGS='--sample 10'

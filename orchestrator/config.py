@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from ipaddress import IPv4Network, ip_network
 from pathlib import Path
 from typing import get_args
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.commit import Commit
@@ -18,6 +26,16 @@ from orchestrator.domain.document_problems import SCALARS
 
 PREFIX = "SEATRIAL_"
 _PROJECT = re.compile(r"[a-z][a-z0-9-]{0,39}")
+_FURTHER = re.compile(r"(?=.{1,40}$)[a-z][a-z0-9]*(-[a-z0-9]+)*")
+"""Names of further projects: what `prefix_of` makes of one begins with no other's."""
+OWN = frozenset(
+    {
+        *("home", "project", "database_url", "database_url_file", "admin_token_file"),
+        *("signing_key_file", "budget_day_usd", "budget_month_usd", "budget_project_usd"),
+        *("local_jobs_as", "job_secrets", "trusted_repositories", "tls_cert", "tls_key"),
+    }
+)
+"""Settings of which a further project has variables of its own; the others it shares."""
 _ACCOUNT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _DATABASES = ("postgresql://", "postgresql+psycopg://", "postgres://", "sqlite:///")
 GCP_ENDPOINTS = (
@@ -45,6 +63,8 @@ class Settings(BaseModel):
     """The home folder; absolute."""
     project: str = "seatrial"
     """Tag value that controllers of one project share."""
+    projects: tuple[str, ...] = ()
+    """Comma-separated further projects that `serve` serves, each with a home and a database."""
     database_url: SecretStr | None = None
     """None uses the embedded database in the home."""
     database_url_file: Path | None = None
@@ -100,7 +120,10 @@ class Settings(BaseModel):
     oidc_groups_claim: str = "groups"
     """Claim of the ID token with the groups of a person."""
     oidc_roles: tuple[tuple[str, Scope], ...] = ()
-    """Comma-separated ``GROUP=SCOPE``; the group ``*`` is everybody."""
+    """Of comma-separated ``GROUP=SCOPE`` or ``GROUP=PROJECT:SCOPE``, those of this project.
+
+    The group ``*`` is everybody, the project ``*`` is each.
+    """
     session_hours: float = Field(default=8.0, gt=0, le=720)
     """Hours after which a browser has to sign in again."""
     session_idle_minutes: float = Field(default=60.0, gt=0, le=43_200)
@@ -185,7 +208,8 @@ class Settings(BaseModel):
         return token
 
     @field_validator(
-        *("public_hosts", "trusted_proxies", "trusted_repositories", "job_secrets"), mode="before"
+        *("public_hosts", "trusted_proxies", "trusted_repositories", "job_secrets", "projects"),
+        mode="before",
     )
     @classmethod
     def _names(cls, value: object) -> tuple[str, ...]:
@@ -201,11 +225,27 @@ class Settings(BaseModel):
                 raise ValueError("must be addresses or networks, such as 10.0.0.0/24") from error
         return proxies
 
+    @field_validator("projects")
+    @classmethod
+    def _further(cls, projects: tuple[str, ...]) -> tuple[str, ...]:
+        is_fit = all(_FURTHER.fullmatch(name) for name in projects)
+        if not is_fit or len(set(projects)) < len(projects):
+            raise ValueError(
+                "must be different names, separated by commas, of at most 40 lower-case letters,"
+                " digits and single '-' between them"
+            )
+        return projects
+
     @field_validator("oidc_roles", mode="before")
     @classmethod
-    def _roles(cls, value: object) -> tuple[tuple[str, Scope], ...]:
-        pairs = (pair.rpartition("=") for pair in str(value).split(",") if pair.strip())
-        return tuple((group.strip(), _scope(group, scope.strip())) for group, _, scope in pairs)
+    def _roles(cls, value: object, info: ValidationInfo) -> tuple[tuple[str, Scope], ...]:
+        mine, further = info.data.get("project", ""), info.data.get("projects", ())
+        here = ("*", mine) if mine in further else ("*", mine, "")
+        roles = [_role(one) for one in str(value).split(",") if one.strip()]
+        unknown = sorted({project for _, project, _ in roles} - {*here, *further})
+        if unknown and mine not in further:
+            raise ValueError(f"must name projects of SEATRIAL_PROJECTS, not {unknown[0]}")
+        return tuple((group, scope) for group, project, scope in roles if project in here)
 
     @field_validator("ingress_cidr")
     @classmethod
@@ -217,6 +257,29 @@ class Settings(BaseModel):
     def _flag(cls, value: object) -> bool:
         return str(value).strip().lower() not in _OFF
 
+    @property
+    def is_further(self) -> bool:
+        """Whether it is one of `projects`, and not the one that the home was made for."""
+        return self.project in self.projects
+
+    @property
+    def mark(self) -> str:
+        """Return what follows `seatrial_` in secrets of a further project; else empty."""
+        return f"{self.project}." if self.is_further else ""
+
+    def secret(self, name: str) -> str | None:
+        """Return a secret that a matrix or a channel names; None if there is none.
+
+        A further project has those with its prefix, and the first one all others.
+        """
+        variable = f"{_prefix(self)}{name}"
+        others = (prefix_of(one) for one in self.projects if one != self.project)
+        return None if variable.startswith(tuple(others)) else os.environ.get(variable)
+
+    def job_secret(self, name: str) -> str | None:
+        """Return the value of a secret that the operator has listed for matrices."""
+        return self.secret(name) if name in self.job_secrets else None
+
     def for_providers(self) -> dict[str, str]:
         """Return the settings by provider, without unset ones."""
         names = ("project", "ingress_cidr", "gcp_project", *GCP_ENDPOINTS)
@@ -224,27 +287,56 @@ class Settings(BaseModel):
         return {name: str(value) for name, value in said.items() if value}
 
 
-def load() -> Settings:
-    """Read the settings. Raises SettingsError."""
-    said = {name: os.environ.get(_variable(name)) for name in Settings.model_fields}
-    given: dict[str, object] = {name: value for name, value in said.items() if value}
+def load(project: str = "") -> Settings:
+    """Read the settings, of one of `SEATRIAL_PROJECTS` where it, or SEATRIAL_PROJECT, is its name.
+
+    Raises SettingsError.
+    """
+    first = _read({name: _variable(name) for name in Settings.model_fields}, {})
+    name = project or first.project
+    if name not in first.projects:
+        return first
+    given = {"project": name, "home": str(first.home / "projects" / name)}
+    variables = {
+        field: f"{prefix_of(name) if field in OWN else ''}{_variable(field)}"
+        for field in Settings.model_fields
+    }
+    return _read(variables, given)
+
+
+def prefix_of(project: str) -> str:
+    """Return what the names of a further project's variables begin with."""
+    return f"{project.upper().replace('-', '_')}__"
+
+
+def _prefix(settings: Settings) -> str:
+    return prefix_of(settings.project) if settings.is_further else ""
+
+
+def _read(variables: Mapping[str, str], fixed: Mapping[str, object]) -> Settings:
+    said = {field: os.environ.get(variable) for field, variable in variables.items()}
+    given: dict[str, object] = {field: value for field, value in said.items() if value} | {**fixed}
     try:
         settings = Settings.model_validate(given)
         if settings.database_url_file is None:
             return settings
-        url = _database_url(settings, settings.database_url_file)
+        name = variables["database_url_file"]
+        if settings.database_url is not None:
+            other = variables["database_url"]
+            raise SettingsError(f"{name} and {other} are both set: leave one out")
+        url = read_setting(name, settings.database_url_file)
         return Settings.model_validate(given | {"database_url": url})
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
-        name = str(first["loc"][0])
-        raise SettingsError(_fault(name, first["msg"], first["input"])) from None
+        field = str(first["loc"][0])
+        raise SettingsError(_fault(field, variables[field], first["msg"], first["input"])) from None
 
 
 _LIMITS = (("gt", "more than"), ("ge", "at least"), ("le", "at most"))
 _QUOTED = 60
 
 
-def _fault(name: str, message: str, value: object) -> str:
+def _fault(name: str, variable: str, message: str, value: object) -> str:
     """Return what is wrong with a variable's value; one that may hold a secret is not quoted."""
     field = Settings.model_fields[name]
     kind = next(one for one in (*get_args(field.annotation), field.annotation) if one is not None)
@@ -260,20 +352,12 @@ def _fault(name: str, message: str, value: object) -> str:
     text = str(value)
     is_shown = kind is not SecretStr and not any(sign in text for sign in ("://", "@"))
     quoted = f", not {text[:_QUOTED]!r}" if is_shown else ""
-    return f"{_variable(name)} {must}{quoted}"
+    return f"{variable} {must}{quoted}"
 
 
 def _variable(field: str) -> str:
     """Return the environment variable of a field; ``CI`` has no prefix."""
     return "CI" if field == "ci" else f"{PREFIX}{field.upper()}"
-
-
-def _database_url(settings: Settings, path: Path) -> str:
-    """Read the database's URL from its file. Raises SettingsError."""
-    name = _variable("database_url_file")
-    if settings.database_url is not None:
-        raise SettingsError(f"{name} and {PREFIX}DATABASE_URL are both set: leave one out")
-    return read_setting(name, path)
 
 
 def read_setting(name: str, path: Path) -> str:
@@ -311,14 +395,11 @@ def ci_commit() -> Commit:
     return Commit(sha=sha if _SHA.fullmatch(sha) else "", branch=said["branch"], author=author)
 
 
-def secret(name: str) -> str | None:
-    """Return a matrix's secret, or None if the environment has none."""
-    return os.environ.get(name)
-
-
-def listed_secret(listed: Collection[str], name: str) -> str | None:
-    """Return the value of a secret that the operator has listed for matrices."""
-    return secret(name) if name in listed else None
+def _role(text: str) -> tuple[str, str, Scope]:
+    """Return group, project (empty without one) and scope. Raises ValueError."""
+    group, _, role = text.rpartition("=")
+    project, _, scope = role.rpartition(":")
+    return group.strip(), project.strip(), _scope(group, scope.strip())
 
 
 def _scope(group: str, word: str) -> Scope:

@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from socket import socket
 from typing import Any, Protocol
@@ -120,6 +120,8 @@ class Controller:
     """Prunes by policy, where that is due."""
     shared: bool = False
     """Whether other controllers may use the database."""
+    further: Sequence[Controller] = ()
+    """Of the further projects of this process: they share its engine, and stop with it."""
     _is_hurried: bool = False
     """Whether it ends as soon as it is idle."""
     _suspects: dict[str, int] = field(default_factory=dict)
@@ -160,18 +162,13 @@ class Controller:
             asyncio.create_task(server.serve(sockets=listener.sockets))
             for listener, server in zip(self.listeners, self._servers, strict=True)
         ]
-        tasks += [asyncio.create_task(self._every(PUMP_S, self.pump))]
-        tasks += [asyncio.create_task(self._every(RESUME_S, self.resume))]
         tasks += [
             asyncio.create_task(self._every(RENEW_S, listener.renew))
             for listener in self.listeners
             if listener.renew is not None
         ]
-        if self.cells is not None:
-            tasks.append(asyncio.create_task(self._every(SWEEP_S, self._sweep)))
-            tasks.append(asyncio.create_task(self._every(FIRE_S, self.fire)))
-            tasks.append(asyncio.create_task(self._every(DELIVER_S, self.deliver)))
-            tasks.append(asyncio.create_task(self._every(PRUNE_S, self.prune, later=True)))
+        for project in (self, *self.further):
+            tasks += [asyncio.create_task(one) for one in project.rounds(self._stop)]
         if self.cells is not None and self.shared:
             tasks.append(asyncio.create_task(self._every(BEAT_S, self._beat)))
             tasks.append(asyncio.create_task(self._every(BEAT_S, self.adopt)))
@@ -185,6 +182,17 @@ class Controller:
             server.should_exit = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.gather(*tasks[: len(self._servers)]), timeout=3)
+
+    def rounds(self, stop: asyncio.Event) -> Iterator[Coroutine[Any, Any, None]]:
+        """Yield what is done again and again for a project until it is stopped."""
+        self._stop = stop
+        yield self._every(PUMP_S, self.pump)
+        yield self._every(RESUME_S, self.resume)
+        if self.cells is not None:
+            yield self._every(SWEEP_S, self._sweep)
+            yield self._every(FIRE_S, self.fire)
+            yield self._every(DELIVER_S, self.deliver)
+            yield self._every(PRUNE_S, self.prune, later=True)
 
     def _raise_failures(self, tasks: list[asyncio.Task[None]]) -> None:
         for task in tasks:

@@ -35,7 +35,7 @@ def class_cell(cell: ClassCell | None) -> str:
     said = [fmt.outcome(cell.code)]
     for name in ("failed", "error", "missing", "not_run", "xfailed", "xpassed"):
         n = getattr(tally, name)
-        said += [f"{fmt.count(n)} {fmt.test_outcome(name)}"] if n else []
+        said += [fmt.counted(n, name)] if n else []
     if tally.skipped:
         said.append(f"{fmt.count(tally.skipped)} skipped{_named(cell)}")
     return ", ".join(said)

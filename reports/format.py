@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from orchestrator.domain import units
 from orchestrator.domain.failures import FailureClass
-from orchestrator.domain.vocabulary import phrase, term
+from orchestrator.domain.vocabulary import phrase, refusal_text, term
 from reports.model.values import Absent, CheckTally, Rate, Status
 
 T = TypeVar("T")
@@ -222,6 +222,16 @@ def likely_cause(value: str) -> str:
 def test_outcome(value: str) -> str:
     """Format a test's outcome: ``not run``."""
     return term(value).word
+
+
+def counted(value: int, code: str) -> str:
+    """``2 failed``, ``2 errors``: a number of tests of an outcome."""
+    return term(code).counted(value)
+
+
+def refusal(value: str) -> str:
+    """Format a provider's refusal, ``quota: 4 of 4 used``; a dash without one."""
+    return text(refusal_text(value))
 
 
 def plural(value: int, word: str) -> str:

@@ -228,7 +228,7 @@ def environment(templates: Path) -> Environment:
 FORMATS = (
     "text", "count", "percent", "rate", "share", "checks", "number", "ratio", "duration",
     "seconds", "size", "memory", "usd", "moment", "date", "status", "outcome", "test_outcome",
-    "pairs", "version", "price", "part", "cents", "each", "likely_cause",
+    "pairs", "version", "price", "part", "cents", "each", "refusal", "likely_cause",
 )  # fmt: skip
 """Filters: the writers of `reports.format`, escaped."""
 

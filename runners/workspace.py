@@ -98,7 +98,7 @@ class PullWakeups(Protocol):
         ...
 
     def disarm(self, attempt: str) -> None:
-        """Expect no call of `wake` for the attempt."""
+        """Stop expecting a call of `wake` for the attempt."""
         ...
 
     def wake(self, attempt: str) -> None:

@@ -70,7 +70,8 @@ metadata: {{name: nightly}}
 subject: {{name: {SUBJECT}, version: "2.1.0", package: "{SUBJECT}==2.1.0"}}
 limits: {{max_usd: "60.00"}}
 platforms:
-  - {{id: here, provider: local}}
+  - {{id: aws-l4, provider: local}}
+  - {{id: aws-graviton, provider: local}}
 jobs:
   - {{select: "*", on: all}}
 """

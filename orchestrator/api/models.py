@@ -101,16 +101,17 @@ def documented(
     without: Collection[str] = (),
     is_sent: bool = False,
 ) -> None:
-    """Return these dataclasses as responses, with their docstrings as descriptions.
+    """Register dataclasses as responses, with their docstrings as descriptions.
 
-    Every field is in each answer, the text under it is its description, money is written as `Usd`
-    and the outcome of a test as its word. The properties that `derived` names are answered too,
-    with their docstrings; a client that reads the answer into the same record derives them again.
-    Fields that `without` names are not answered; they have defaults where a client reads the
-    answer into the record. With `is_sent` requests have the record too, and unknown keys in it
-    are refused.
+    Every field is in the response, and the text below it is its description; money is written as
+    `Usd`, and the outcome of a test as its word. Call it before a route with the records is
+    declared.
 
-    To be called before a route that answers with the records is declared.
+    Args:
+        records: The dataclasses.
+        derived: Properties that are in the response too; a client derives them again.
+        without: Fields that are not in the response; a client needs defaults for them.
+        is_sent: Whether requests contain the record as well; unknown keys in it are refused.
     """
     config = ConfigDict(json_schema_serialization_defaults_required=True)
     if is_sent:

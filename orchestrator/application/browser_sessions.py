@@ -90,7 +90,7 @@ def _begin(
     at = context.clock.now()
     ends = at + context.sign_in.sessions.life
     ends = min(ends, until) if until is not None else ends
-    secret = secrets.token_urlsafe(32)
+    secret = f"{context.sign_in.mark}{secrets.token_urlsafe(32)}"
     address, agent = origin()
     session = BrowserSession(
         id=context.new_id(),

@@ -84,6 +84,10 @@ class SignInPorts:
     """The address of the pages that the issuer sends browsers back to."""
     link: SignInLink | None = None
     """The link that was printed at the start, if any."""
+    project: str = ""
+    """The project to sign in to, where the port serves several; else empty."""
+    mark: str = ""
+    """What the secrets of its tokens and sessions begin with: see `Settings.mark`."""
 
 
 TOKENS_ALONE = SignInPorts()

@@ -8,8 +8,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Protocol
 
-_RANDOM = re.compile(r"(?:seatrial_)?[A-Za-z0-9_-]{43}")
-"""Secrets as tokens, sessions and sign-in links have them: 256 random bits."""
+_RANDOM = re.compile(r"(?:seatrial_)?(?:([a-z][a-z0-9-]*)\.)?[A-Za-z0-9_-]{43}")
+"""Secrets as tokens, sessions and sign-in links have them: 256 random bits, after the mark of a
+further project.
+"""
 
 
 class TooManyRequestsError(Exception):
@@ -54,3 +56,9 @@ def end_check(secret: str, *, is_accepted: bool) -> None:
 def can_be_guessed(secret: str) -> bool:
     """Return whether a person may have chosen a secret: it is not 256 random bits of ours."""
     return _RANDOM.fullmatch(secret) is None
+
+
+def project_of(secret: str) -> str:
+    """Return the further project that a secret says it is of; empty for the first one."""
+    found = _RANDOM.fullmatch(secret)
+    return (found[1] or "") if found else ""

@@ -48,7 +48,7 @@ class EmergencyStop:
     def end_all(self) -> StopReport:
         """Terminate everything billed; return for each whether its provider accepted the call.
 
-        A machine that stops already is terminated as well: one that was only stopped is billed on.
+        A machine that is already stopping is terminated too: a stopped machine is still billed.
         """
         return self._all(_end)
 

@@ -166,11 +166,11 @@ class LogIndex:
             return self._lines[at], self._offsets[at]
 
     def block(self, line: int, size_bytes: int) -> tuple[int, int, int]:
-        """Return the byte range to read for a line.
+        """Return the range of the log to read for a line.
 
         Returns:
-            The mark that it begins at, its offset, and the offset of the mark that it ends at, or
-            the size where that is less.
+            The number of its first line, the byte offset of that line, and the byte offset of the
+            end, at most `size_bytes`.
         """
         with self._guard:
             at = bisect_right(self._lines, line)

@@ -54,8 +54,13 @@ def create_token(
     sole = context.sole_launcher
     if sole and launches_beside(sole, owner, scope):
         raise InvalidDocumentError("the token", [Problem(("scope",), _NOT_ALONE.format(sole))])
-    secret = PREFIX + secrets.token_urlsafe(32)
+    secret = new_secret(context.sign_in.mark)
     return keep_token(context, owner, scope, secret, days=days), secret
+
+
+def new_secret(mark: str) -> str:
+    """Return a token's secret, which begins with the mark of its project."""
+    return f"{PREFIX}{mark}{secrets.token_urlsafe(32)}"
 
 
 def launches_beside(sole: str, name: str, scope: Scope) -> bool:
@@ -70,10 +75,10 @@ def keep_token(
     found = context.stores.tokens.find(digest_of(secret))
     if found is not None:
         return found
-    at = context.clock.now()
+    at, mark = context.clock.now(), context.sign_in.mark
     expires = at + timedelta(days=days) if days is not None else None
     # Of a secret that is not ours little is known: it shows no more than four characters.
-    ours = len(PREFIX) if secret.startswith(PREFIX) else 0
+    ours = max(len(one) for one in ("", PREFIX, f"{PREFIX}{mark}") if secret.startswith(one))
     prefix = secret[: ours + _SHOWN]
     token = Token(context.new_id(), name, scope, at, expires, prefix=prefix)
     context.stores.tokens.add(token, digest_of(secret))

@@ -47,7 +47,7 @@ from orchestrator.domain.blobs import BlobCorruptError, BlobMismatchError, BlobM
 from orchestrator.domain.caller_identity import SOCKET, Person
 from orchestrator.store.audit_recorder import Call
 from orchestrator.store.backup import table_names
-from orchestrator.store.database import Database, open_database
+from orchestrator.store.database import Database, newest_revision, open_database
 from orchestrator.store.errors import DamagedError, StoreError
 
 _ROWS, _BLOBS = "rows/", "blobs/"
@@ -165,9 +165,10 @@ def restore(
         archive = verify_archive(path)
         home = HomeLock(settings.home, clock=clock, sleep=clock.sleep)
         with _for_owner_alone(), home.acquire("restore"):
+            _require_fitting(settings, archive)
             database = open_database(app_url(settings), migrate=True)
             try:
-                _require_fitting(settings, archive, database)
+                _require_empty(settings, database)
                 _store_files(settings, archive, database)
                 copies = ((name, _lines(archive, name, file)) for name, file in archive.read(_ROWS))
                 restored = database.stores.backup.restore(
@@ -220,9 +221,8 @@ def _require_whole(archive: BackupArchive) -> None:
         raise damaged(archive.path, faults[0])
 
 
-def _require_fitting(settings: Settings, archive: BackupArchive, database: Database) -> None:
-    where, facts = shown_url(app_url(settings)), archive.facts
-    revision = database.check().current
+def _require_fitting(settings: Settings, archive: BackupArchive) -> None:
+    facts, revision = archive.facts, newest_revision()
     if facts.revision != revision:
         raise RefusedError(
             f"{archive.path} was made by version {facts.version}, at the revision"
@@ -241,6 +241,10 @@ def _require_fitting(settings: Settings, archive: BackupArchive, database: Datab
             f"{settings.home} is the home of the controller {known}, and {archive.path} is of"
             f" {facts.controller}: restore into a new home, by which its machines are known"
         )
+
+
+def _require_empty(settings: Settings, database: Database) -> None:
+    where = shown_url(app_url(settings))
     if not database.stores.backup.is_empty():
         raise RefusedError(f"{where} is not empty: restore into a new home, or an empty database")
 

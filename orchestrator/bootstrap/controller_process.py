@@ -6,11 +6,10 @@ import gc
 import itertools
 import logging
 import os
-import secrets
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -35,21 +34,18 @@ from orchestrator.adapters.files.home_folder import (
 )
 from orchestrator.adapters.step_log import StepFormatter
 from orchestrator.api.app import create_app
-from orchestrator.api.audit_calls import AuditCalls
-from orchestrator.api.conditional_reads import ConditionalReads
 from orchestrator.api.request_limits import RequestLimits
-from orchestrator.api.security import HostNameCheck, token_guard
 from orchestrator.application.channels import deliver
-from orchestrator.application.context import TOKENS_ALONE, Context
+from orchestrator.application.context import Context
+from orchestrator.application.credential_watch import project_of
 from orchestrator.application.finish_ingestion import resume_ingestions
 from orchestrator.application.fire_schedules import fire
 from orchestrator.application.ports.signer import KeyUnusableError
 from orchestrator.application.prune import prune_when_due
 from orchestrator.application.sign_in_link import LINK_LIFE, SignInLink
-from orchestrator.application.tokens import PREFIX, keep_token, launches_beside
+from orchestrator.application.tokens import keep_token, launches_beside, new_secret
 from orchestrator.bootstrap.controller_wiring import Parts, build, is_embedded
 from orchestrator.bootstrap.http_server import (
-    AsgiDispatch,
     HttpLimits,
     HttpServer,
     TlsFiles,
@@ -58,12 +54,17 @@ from orchestrator.bootstrap.http_server import (
     refused,
 )
 from orchestrator.bootstrap.local_job_policy import LocalJobs, jobs_as, jobs_as_ourselves, not_here
+from orchestrator.bootstrap.projects import (
+    PortApplications,
+    further_projects,
+    require_own_accounts,
+    require_own_databases,
+)
 from orchestrator.bootstrap.sign_in import public_host, sign_in_ports
 from orchestrator.cli.errors import RefusedError
 from orchestrator.config import Settings, SettingsError, read_setting
 from orchestrator.controller import HURRY, Controller, Listener, end_process
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.app import create_dashboard
 from orchestrator.domain.caller_identity import SOCKET, Person, Scope
 from orchestrator.domain.loopback import is_loopback
 from orchestrator.store.audit_recorder import Call, recording
@@ -96,6 +97,11 @@ _NO_ACCOUNT = (
     "--local-jobs-as names no account: is a variable unset? Your own user is"
     ' `--local-jobs-as "$(id -un)"`'
 )
+_NOT_OF_PROJECT = (
+    "the first token of the project {} must be `seatrial_{}` and 43 random letters, digits, '-' and"
+    " '_', so that it is known whose it is"
+)
+SOCKET_FILE = "controller.sock"
 _FIRING_THREADS = 4
 """Maximum subjects of schedules that are built concurrently."""
 
@@ -143,44 +149,79 @@ def control(settings: Settings, options: ServeOptions) -> int:
 
 
 def _serve(settings: Settings, options: ServeOptions, umask: int) -> int:
-    _hold(settings, options)
-    local = replace(_local_jobs(settings, options), umask=umask)
-    path = settings.home / "controller.sock"
+    further = further_projects(settings) if options.listens else ()
+    for project in (settings, *further):
+        _hold(project, options)
     tls = _tls(settings, options) if options.listens else None
     ports = port_sockets(options.address, options.number) if options.listens else []
-    sign_in = sign_in_ports(settings) if options.listens else TOKENS_ALONE
-    try:
-        parts = build(settings, runs_cells=options.cells, local=local, sign_in=sign_in)
-    except StoreError as error:
-        raise RefusedError(str(error)) from error
-    _require_signing_key(settings, parts.context)
-    own = home_socket(path)
-    operator, secret = _operator(settings, options, parts.context)
-    _require_alone(local, parts.context, operator)
-    if local.as_ourselves:
-        parts = replace(parts, context=replace(parts.context, sole_launcher=operator))
-    near = create_app(parts.context, guard=None, revision=_revision(parts), operator=operator)
-    listeners = [Listener(near, own, near.state.streams.close, HttpServer)]
+    require_own_accounts(
+        [options.local_jobs_as or settings.local_jobs_as, *(one.local_jobs_as for one in further)]
+    )
+    first = _open(settings, options, umask)
+    served = [first]
+    for project in further:
+        alone = replace(options, local_jobs_as=None)
+        served.append(_open(project, alone, umask, first=first.parts))
+    require_own_databases([one.parts.database.sessions for one in served])
     said = ""
     if ports:
-        link = SignInLink.to(secret, at=parts.context.clock.now())
-        sign_in = replace(sign_in, link=link)
-        parts = replace(parts, context=replace(parts.context, sign_in=sign_in))
-        listener, said = _port(settings, options, parts, ports, link.secret, tls)
-        if not local.account:
-            said += f"\n  {_LOCAL_IS_REFUSED if local.refusal else _LOCAL_AS_OURSELVES}"
-        listeners.append(listener)
+        link = SignInLink.to(first.secret, at=first.parts.context.clock.now())
+        first.know(link)
+        listener, said = _port(options, served, ports, link.secret, tls)
+        first.listeners.append(listener)
 
     def ready() -> None:
         freeze_start_up_objects()
         if said:
             print(said, file=sys.stderr, flush=True)  # noqa: T201
 
-    _controller(settings, options, parts, listeners, ready).run()
-    for left in (path, settings.home / PID):
-        left.unlink(missing_ok=True)
+    controllers = [_controller(one, options, ready) for one in served]
+    controllers[0].further = controllers[1:]
+    controllers[0].listeners += [one for beside in served[1:] for one in beside.listeners]
+    controllers[0].run()
+    for one in served:
+        for left in (one.settings.home / SOCKET_FILE, one.settings.home / PID):
+            left.unlink(missing_ok=True)
     end_process(0)
     return 0
+
+
+@dataclass(slots=True)
+class _Served:
+    """A project of this process."""
+
+    settings: Settings
+    local: LocalJobs
+    parts: Parts
+    secret: str
+    """Of the operator's token; empty without one."""
+    listeners: list[Listener]
+
+    def know(self, link: SignInLink) -> None:
+        """Let the link sign a browser in."""
+        sign_in = replace(self.parts.context.sign_in, link=link)
+        self.parts = replace(self.parts, context=replace(self.parts.context, sign_in=sign_in))
+
+
+def _open(
+    settings: Settings, options: ServeOptions, umask: int, first: Parts | None = None
+) -> _Served:
+    """Open a project's database, and listen on its home's socket. Raises RefusedError."""
+    local = replace(_local_jobs(settings, options), umask=umask)
+    sign_in = sign_in_ports(settings) if options.listens else None
+    try:
+        parts = build(settings, runs_cells=options.cells, local=local, sign_in=sign_in, first=first)
+    except StoreError as error:
+        raise RefusedError(str(error)) from error
+    _require_signing_key(settings, parts.context)
+    own = home_socket(settings.home / SOCKET_FILE)
+    operator, secret = _operator(settings, options, parts.context)
+    _require_alone(local, parts.context, operator)
+    if local.as_ourselves:
+        parts = replace(parts, context=replace(parts.context, sole_launcher=operator))
+    near = create_app(parts.context, guard=None, revision=_revision(parts), operator=operator)
+    listener = Listener(near, own, near.state.streams.close, HttpServer)
+    return _Served(settings, local, parts, secret, [listener])
 
 
 def _begin_to_log() -> None:
@@ -202,18 +243,13 @@ def _begin_to_log() -> None:
         logging.getLogger(noisy).setLevel(logging.WARNING)
 
 
-def _controller(
-    settings: Settings,
-    options: ServeOptions,
-    parts: Parts,
-    listeners: list[Listener],
-    ready: Callable[[], None],
-) -> Controller:
+def _controller(served: _Served, options: ServeOptions, ready: Callable[[], None]) -> Controller:
+    parts = served.parts
     return Controller(
         identity=parts.identity,
         stores=parts.database.stores,
         clock=parts.context.clock,
-        listeners=listeners,
+        listeners=served.listeners,
         cells=parts.engine,
         until_idle=options.until_idle,
         ready=ready,
@@ -223,7 +259,7 @@ def _controller(
         fire=partial(fire, parts.context, begin=WorkerThreads(_FIRING_THREADS, "firing").begin),
         deliver=partial(deliver, parts.context),
         prune=partial(prune_when_due, parts.context),
-        shared=not is_embedded(settings),
+        shared=not is_embedded(served.settings),
     )
 
 
@@ -330,6 +366,8 @@ def _operator(settings: Settings, options: ServeOptions, context: Context) -> tu
     if not (options.listens or has_token):
         return system_user(), ""
     secret, me = _first_secret(settings), system_user()
+    if settings.projects and project_of(secret) != settings.mark.rstrip("."):
+        raise RefusedError(_NOT_OF_PROJECT.format(settings.project, settings.mark))
     call = Call(
         operation=lambda: _SERVE,
         at=context.clock.now(),
@@ -341,36 +379,27 @@ def _operator(settings: Settings, options: ServeOptions, context: Context) -> tu
 
 
 def _port(
-    settings: Settings,
     options: ServeOptions,
-    parts: Parts,
+    served: Sequence[_Served],
     sockets: list[socket],
     link: str,
     tls: TlsFiles | None,
 ) -> tuple[Listener, str]:
     """Return the TCP listener, and a message for the terminal; `link` is the sign-in link's."""
-    host, port = options.address, options.number
+    first, *further = served
+    settings, host, port = first.settings, options.address, options.number
     hosts = (host, *settings.public_hosts, *public_host(settings))
-    guard = token_guard(parts.context)
-    api = create_app(
-        parts.context,
-        guard=guard,
-        allowed_hosts=hosts,
-        revision=_revision(parts),
-    )
-    shown = create_dashboard(parts.context)
-    pages = AuditCalls(
-        shown,
-        context=parts.context,
-        sign_in=urls.SIGNED_IN_AT_ISSUER,
-        resources=urls.RESOURCES,
-    )
-    kept = ConditionalReads(pages, context=parts.context, guard=guard)
-    whole = AsgiDispatch(api, HostNameCheck(kept, allowed=hosts))
-    forwarded = _limited(settings, whole, shown, parts.context.clock.now)
+    whole = PortApplications.of([one.parts.context for one in served], hosts, _ready(served))
+    forwarded = _limited(settings, whole.application, whole.pages, first.parts.context.clock.now)
     name = f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}"
-    said = "\n".join([f"Seatrial answers at {url}", *_ways_in(settings, url, link)])
+    lines = [f"Seatrial answers at {url}", *_ways_in(settings, url, link)]
+    lines += [f"  {_LOCAL_IS_REFUSED if first.local.refusal else _LOCAL_AS_OURSELVES}"] * (
+        not first.local.account
+    )
+    lines += [
+        f"  project {one.settings.project}: its home is {one.settings.home}" for one in further
+    ]
     limits = HttpLimits(
         headers_s=settings.http_headers_s,
         pause_s=settings.http_pause_s,
@@ -378,7 +407,18 @@ def _port(
     )
     server = partial(HttpServer, limits=limits, tls=tls.context if tls else None)
     renew = tls.renew if tls else None
-    return Listener(forwarded, sockets, api.state.streams.close, server, renew), said
+    return Listener(forwarded, sockets, whole.close_streams, server, renew), "\n".join(lines)
+
+
+def _ready(served: Sequence[_Served]) -> Callable[[], str]:
+    """Return what tells the first database's revision where all can be used."""
+
+    def ready() -> str:
+        for one in reversed(served):
+            revision = one.parts.database.ready()
+        return revision
+
+    return ready
 
 
 def _limited(
@@ -433,7 +473,7 @@ def _first_secret(settings: Settings) -> str:
     path: Path = settings.home / "token"
     if not path.exists():
         path.touch(mode=0o600)
-        path.write_text(PREFIX + secrets.token_urlsafe(32), encoding="ascii")
+        path.write_text(new_secret(settings.mark), encoding="ascii")
     return path.read_text(encoding="ascii").strip()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import socket
 import sqlite3
@@ -9,6 +11,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
 from pathlib import Path
@@ -58,7 +61,7 @@ from orchestrator.application.ports.wheels import Subjects
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.assets import asset_dir
 from orchestrator.bootstrap.local_job_policy import AS_OURSELVES, LocalJobs, subjects_of
-from orchestrator.config import Settings, listed_secret, secret
+from orchestrator.config import Settings
 from orchestrator.domain.budget import Budget, Period
 from orchestrator.domain.machine import (
     ConfigError,
@@ -75,6 +78,7 @@ from orchestrator.domain.retention import RetentionPolicy
 from orchestrator.domain.run_record import Evidence
 from orchestrator.store.blobs import PayloadStore
 from orchestrator.store.database import Database, check_file, open_database
+from orchestrator.store.errors import StoreUnusableError, UnknownIdError
 from runners import registry as provider_registry
 from runners.fake import MemoryHostStore
 from runners.provider_context import ProviderContext
@@ -85,6 +89,8 @@ from runners.workspace import ShellWorkspace
 if TYPE_CHECKING:
     from orchestrator.adapters.dbos_engine import DbosEngine
 
+logger = logging.getLogger(__name__)
+_STORE_RETRY_S = 1.0
 CONTROLLER_ID = "controller.id"
 """File of the home with the controller's id."""
 
@@ -193,6 +199,40 @@ class Parts:
     context: Context
     deps: FlowDeps
     engine: DbosEngine | None
+    flows: CellFlows
+    wakeups: Wakeups
+
+
+class CellFlows:
+    """Runs the flows of cells, each with what its project has."""
+
+    def __init__(self, first: FlowDeps) -> None:
+        self.projects = [first]
+
+    async def run(self, durable: Durable, cell_id: str) -> None:
+        """Run the flow of a cell."""
+        first, *further = self.projects
+        deps = await self._project_of(cell_id) if further else first
+        await run_cell(deps, durable, cell_id)
+
+    async def _project_of(self, cell_id: str) -> FlowDeps:
+        """Return what the project of a cell has, once its database can be asked.
+
+        Raises UnknownIdError.
+        """
+        while True:
+            try:
+                return await asyncio.to_thread(self._find, cell_id)
+            except StoreUnusableError as error:
+                logger.warning("cell %s waits for the store: %s", cell_id, error)
+                await asyncio.sleep(_STORE_RETRY_S)
+
+    def _find(self, cell_id: str) -> FlowDeps:
+        for deps in self.projects:
+            with suppress(UnknownIdError):
+                deps.stores.cells.run_id(cell_id)
+                return deps
+        raise UnknownIdError("cell", cell_id)
 
 
 def is_embedded(settings: Settings) -> bool:
@@ -221,22 +261,37 @@ def build(
     *,
     runs_cells: bool,
     local: LocalJobs = AS_OURSELVES,
-    sign_in: SignInPorts = TOKENS_ALONE,
+    sign_in: SignInPorts | None = None,
+    first: Parts | None = None,
 ) -> Parts:
-    """Open the stores and create all components; nothing runs yet."""
+    """Open the stores and create all components; nothing runs yet.
+
+    Args:
+        settings: Of the project.
+        runs_cells: Whether there is to be an engine.
+        local: Who runs jobs on this computer.
+        sign_in: How people sign in; None with tokens alone.
+        first: Of the process's first project, whose engine a further one shares.
+    """
     if is_embedded(settings):
         check_file(settings.home / "app.db")
     database = open_database(app_url(settings), migrate=True)
-    wakeups = Wakeups()
+    wakeups = first.wakeups if first else Wakeups()
     deps = _deps(settings, database, local, controller_id(settings.home), wakeups)
-    executor = "local" if is_embedded(settings) else new_id()
-    engine = _engine(settings, executor, deps, wakeups) if runs_cells else None
+    if first:
+        executor, engine, flows = first.identity, first.engine, first.flows
+        flows.projects.append(deps)
+    else:
+        executor = "local" if is_embedded(settings) else new_id()
+        flows = CellFlows(deps)
+        engine = _engine(settings, executor, flows, wakeups) if runs_cells else None
+    sign_in = sign_in or SignInPorts(mark=settings.mark)
     scratch = temporary_folder(settings.home)
     gate = _gate_ports(settings, subjects_of(settings, local, scratch))
     wake = engine.start if engine else _leave_it
     ports = _Ports(_janitor(deps, settings), _retention(settings, engine), gate, wake, sign_in)
     context = _context(deps, scratch, ports)
-    return Parts(executor, database, context, deps, engine)
+    return Parts(executor, database, context, deps, engine, flows, wakeups)
 
 
 def open_to_read(settings: Settings) -> tuple[Database, Context]:
@@ -270,7 +325,7 @@ def _deps(
         wheels=Wheelhouse(
             home / "wheels", clock=SystemClock(), outward=guarded if local.reached else anywhere
         ),
-        secret=partial(listed_secret, settings.job_secrets) if local.reached else secret,
+        secret=settings.job_secret if local.reached else settings.secret,
         unpack=unpack_bundle,
         reported_failure=read_reported_failure,
         read_metrics=JobMetrics(FileDialects()),
@@ -369,7 +424,7 @@ def _gate_ports(settings: Settings, subjects: Subjects) -> GatePorts:
         signer=DsseSigner(settings.home / "keys" / "signing", settings.signing_key_file),
         cron=CronsimCron(),
         subjects=subjects,
-        sender=HttpSender(secret=secret, keys=settings.home / "keys"),
+        sender=HttpSender(secret=settings.secret, keys=settings.home / "keys"),
         detector=LazyDetector(),
         public_url=settings.public_url or "",
     )
@@ -445,14 +500,11 @@ def _draw(kind: str, evidence: Evidence, cell: str | None) -> Mapping[str, str]:
     return plots
 
 
-def _engine(settings: Settings, executor: str, deps: FlowDeps, wakeups: Wakeups) -> DbosEngine:
+def _engine(settings: Settings, executor: str, flows: CellFlows, wakeups: Wakeups) -> DbosEngine:
     # A reader has no engine, and its library takes a third of a second.
     from orchestrator.adapters.dbos_engine import DbosEngine  # noqa: PLC0415
 
-    async def flow(durable: Durable, cell_id: str) -> None:
-        await run_cell(deps, durable, cell_id)
-
-    return DbosEngine(flow, url=_engine_url(settings), executor_id=executor, wakeups=wakeups)
+    return DbosEngine(flows.run, url=_engine_url(settings), executor_id=executor, wakeups=wakeups)
 
 
 def _engine_url(settings: Settings) -> str:

@@ -10,19 +10,25 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
+from urllib.parse import parse_qs
 
 import h11
 import uvicorn
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from orchestrator.api.errors import answer_known
-from orchestrator.application.credential_watch import TooManyRequestsError
+from orchestrator.api.security import any_credential_of
+from orchestrator.application.credential_watch import TooManyRequestsError, project_of
 from orchestrator.cli.errors import RefusedError
+from orchestrator.dashboard import urls
+from orchestrator.dashboard.app import FORM_LIMIT_BYTES
+from orchestrator.dashboard.pages.sign_in import project_of_request
 
 
 @dataclass(slots=True)
@@ -180,6 +186,60 @@ class AsgiDispatch:
 
 def _is_page(scope: Scope) -> bool:
     return scope["type"] == "http" and not f"{scope['path']}/".startswith(_API)
+
+
+class ProjectDispatch:
+    """Routes each request to the applications of the project that its secret says it is of.
+
+    What it says is no proof and need be none: these applications know one database each, and look
+    for the secret there.
+    """
+
+    def __init__(self, first: ASGIApp, further: Mapping[str, ASGIApp]) -> None:
+        """`further` are the applications of further projects by name."""
+        self._first = first
+        self._further = further
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer as that project's applications."""
+        if scope["type"] == "http":
+            project, receive = await _project_asked(Request(scope, receive))
+            await self._further.get(project, self._first)(scope, receive, send)
+        else:
+            await self._first(scope, receive, send)
+
+
+async def _project_asked(request: Request) -> tuple[str, Receive]:
+    """Return the further project of a request, empty for the first; and what receives the body.
+
+    Who signs in has no session of it yet: a form has a token, and the issuer's two addresses have
+    the project.
+    """
+    path = request.scope["path"]
+    if path == urls.SIGN_IN_AT_ISSUER:
+        return request.query_params.get("project", ""), request.receive
+    if path == urls.SIGNED_IN_AT_ISSUER:
+        return project_of_request(request), request.receive
+    if (request.method, path) == ("POST", urls.SIGN_IN):
+        return await _project_of_form(request)
+    given = any_credential_of(request)
+    return project_of(given.secret) if given else "", request.receive
+
+
+async def _project_of_form(request: Request) -> tuple[str, Receive]:
+    received: list[Message] = []
+    body = bytearray()
+    while len(body) <= FORM_LIMIT_BYTES:
+        received.append(await request.receive())
+        body += received[-1].get("body", b"")
+        if not received[-1].get("more_body", False):
+            break
+
+    async def again() -> Message:
+        return received.pop(0) if received else await request.receive()
+
+    fields = parse_qs(bytes(body[:FORM_LIMIT_BYTES]).decode("latin-1"))
+    return project_of(fields.get("token", [""])[-1].strip()), again
 
 
 def refused(pages: ASGIApp, scope: Scope, error: TooManyRequestsError) -> ASGIApp:

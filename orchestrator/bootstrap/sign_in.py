@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -26,11 +27,17 @@ def sign_in_ports(settings: Settings) -> SignInPorts:
     limits = SessionLimits(
         timedelta(hours=settings.session_hours), timedelta(minutes=settings.session_idle_minutes)
     )
-    public_url = _as_browsers_name_it(settings.public_url or "")
+    ports = SignInPorts(
+        limits,
+        roles=settings.oidc_roles,
+        public_url=_as_browsers_name_it(settings.public_url or ""),
+        project=settings.project if settings.projects else "",
+        mark=settings.mark,
+    )
     if settings.oidc_issuer is None:
         _refuse_without_issuer(settings)
-        return SignInPorts(limits, public_url=public_url)
-    return SignInPorts(limits, _issuer(settings, public_url), settings.oidc_roles, public_url)
+        return ports
+    return replace(ports, issuer=_issuer(settings, ports.public_url))
 
 
 def _as_browsers_name_it(url: str) -> str:
@@ -63,7 +70,8 @@ def _issuer(settings: Settings, public_url: str) -> IdentityProvider:
     if parts.query or parts.fragment:
         raise RefusedError(f"SEATRIAL_OIDC_ISSUER has a query or a fragment: {issuer}")
     for name, what in _NEEDED.items():
-        if not getattr(settings, f"oidc_{name}"):
+        is_of_others = name == "roles" and settings.projects
+        if not (getattr(settings, f"oidc_{name}") or is_of_others):
             raise RefusedError(
                 f"SEATRIAL_OIDC_ISSUER needs SEATRIAL_OIDC_{name.upper()}: {what}"
                 " (docs/how-to/sign-in.md)"

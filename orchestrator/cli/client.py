@@ -334,8 +334,12 @@ def _unreachable(where: str, error: Exception) -> NoControllerError:
         return NoControllerError(
             said, "If the controller speaks HTTPS, begin its URL with https://."
         )
+    if "WRONG_VERSION_NUMBER" in reason:
+        return NoControllerError(said, "If the controller speaks HTTP, begin its URL with http://.")
     if "certificate verify failed" not in reason:
-        return NoControllerError(said)
+        is_url = where.startswith(("http://", "https://"))
+        advice = "Check SEATRIAL_URL, and that `seatrial serve` runs there." if is_url else ""
+        return NoControllerError(said, *filter(None, [advice]))
     advice = "Set SSL_CERT_FILE to a PEM file with the certificates that you trust."
     return NoControllerError(said, advice)
 

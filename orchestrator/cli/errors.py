@@ -40,6 +40,15 @@ class EmptyHomeError(CliError):
     """Nothing can be read: no controller has used the home yet."""
 
 
+_GATEWAY = frozenset({502, 503, 504})
+
+
+def is_out_of_reach(error: CliError) -> bool:
+    """Whether no controller answered: none was reached, or a proxy said that it reached none."""
+    gateway = isinstance(error, RefusalError) and error.status in _GATEWAY
+    return gateway or isinstance(error, NoControllerError)
+
+
 def _code(status: int) -> int:
     if status in (401, 403):
         return AUTHENTICATION

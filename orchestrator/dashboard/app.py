@@ -23,6 +23,7 @@ from orchestrator.application.describe_run import RunMissingError
 from orchestrator.application.evaluate_gate import VerdictMissingError
 from orchestrator.application.gate_policies import GateMissingError
 from orchestrator.dashboard import urls
+from orchestrator.dashboard.labels import cut, visible
 from orchestrator.dashboard.pages import (
     audit,
     benchmark_list,
@@ -355,7 +356,26 @@ async def _on_signed_out(request: Request, _error: Exception) -> Response:
 async def _on_invalid(request: Request, error: Exception) -> Response:
     found = error.errors()[0] if isinstance(error, RequestValidationError) else {}
     where = ".".join(str(part) for part in found.get("loc", ())[1:])
-    return _refuse(request, 422, "This cannot be understood", f"{where}: {found.get('msg', '')}")
+    limits = {**found.get("ctx", {}), "value": visible(cut(str(found.get("input")), 80))}
+    said = _INVALID_VALUES.get(str(found.get("type")), "is not what it may be: {value}").format(
+        **limits
+    )
+    return _refuse(request, 422, "This cannot be understood", f"{where} {said}".strip())
+
+
+_INVALID_VALUES = {
+    "missing": "is missing",
+    "int_parsing": "must be a whole number, and is {value}",
+    "int_parsing_size": "must be a smaller number",
+    "float_parsing": "must be a number, and is {value}",
+    "bool_parsing": "must be true or false, and is {value}",
+    "greater_than_equal": "must be at least {ge}, and is {value}",
+    "less_than_equal": "must be at most {le}, and is {value}",
+    "literal_error": "must be {expected}, and is {value}",
+    "enum": "must be {expected}, and is {value}",
+    "string_too_long": "has more than {max_length} characters",
+}
+"""Sentences of refused parameters, by the validation's types."""
 
 
 async def _on_http(request: Request, error: Exception) -> Response:

@@ -24,9 +24,9 @@ from orchestrator.dashboard import urls
 from orchestrator.dashboard.forms import Form
 from orchestrator.dashboard.labels import cut, spoken, visible
 from orchestrator.dashboard.session import Viewer, ViewerDep
-from orchestrator.dashboard.table import OutcomeMark, Plain, Row, Table
+from orchestrator.dashboard.table import OutcomeMark, Plain, Row, Table, Text
 from orchestrator.domain.cell import Cell, Run
-from orchestrator.domain.units import elapsed
+from orchestrator.domain.units import duration, elapsed
 from orchestrator.domain.vocabulary import term
 
 _UNSAFE_IN_SHEETS = ("=", "+", "-", "@", "\t", "\r")
@@ -111,6 +111,7 @@ class PageRequest:
                 return _csv(_chosen(page, self.query.get("table", ""))[0])
             case Format.MARKDOWN:
                 tables = _chosen(page, self.query.get("table", ""))
+                tables = [one for one in tables if one.rows] or tables[:1]
                 return PlainTextResponse(
                     "\n".join(map(markdown, tables)), media_type="text/markdown"
                 )
@@ -146,7 +147,8 @@ class Pages:
             lstrip_blocks=True,
         )
         self._environment.filters |= {"visible": visible, "cut": cut, "term": term}
-        self._environment.filters |= {"markdown": markdown, "spoken": spoken, "elapsed": elapsed}
+        self._environment.filters |= {"markdown": markdown, "spoken": spoken}
+        self._environment.filters |= {"elapsed": elapsed, "duration": duration}
         self._environment.globals |= {"static": static, "urls": urls, "once": self._once}
         self._marks: dict[OutcomeMark, Markup] = {}
 
@@ -212,17 +214,33 @@ def _json(page: Page) -> Response:
 def _document(table: Table) -> Mapping[str, object]:
     names = [column.id for column in table.columns]
     rows = [
-        dict(zip(names, [cell.plain() for cell in row.cells], strict=True)) for row in table.rows
+        _more(row) | dict(zip(names, [cell.plain() for cell in row.cells], strict=True))
+        for row in table.rows
     ]
     return {"rows": rows, "next": table.next or None, "total": table.total}
+
+
+def _more(row: Row) -> dict[str, Plain]:
+    """Return the further columns of a row: the job of a test."""
+    texts = (cell for cell in row.cells if isinstance(cell, Text))
+    return {name: value for cell in texts for name, value in cell.more.items()}
 
 
 def _csv(table: Table) -> Response:
     out = io.StringIO()
     writer = csv.writer(out)
-    rows = [[cell.plain() for cell in row.cells] for row in table.rows]
-    parts = [_parts(values) for values in zip(*rows, strict=True)] or [[""]] * len(table.columns)
-    names = zip((column.id for column in table.columns), parts, strict=True)
+    columns = [column.id for column in table.columns]
+    more = [_more(row) for row in table.rows]
+    columns += [
+        name for name in dict.fromkeys(n for one in more for n in one) if name not in columns
+    ]
+    beyond = columns[len(table.columns) :]
+    rows = [
+        [*(cell.plain() for cell in row.cells), *(one.get(name) for name in beyond)]
+        for row, one in zip(table.rows, more, strict=True)
+    ]
+    parts = [_parts(values) for values in zip(*rows, strict=True)] or [[""]] * len(columns)
+    names = zip(columns, parts, strict=True)
     writer.writerow(
         _value(f"{name}_{part}" if part else name) for name, some in names for part in some
     )
@@ -266,7 +284,9 @@ def _texts(row: Row) -> list[str]:
 
 
 def markdown(table: Table) -> str:
-    """Return the table in GitHub's Markdown; untrusted text is escaped."""
+    """Return the table in GitHub's Markdown, without rows why; untrusted text is escaped."""
+    if not table.rows:
+        return f"**{_quoted(table.caption)}**\n\n{_quoted(table.empty)}\n"
     titles = [_quoted(column.title) for column in table.columns]
     rules = ["---:" if column.is_number else "---" for column in table.columns]
     lines = [titles, rules, *([_quoted(text) for text in _texts(row)] for row in table.rows)]

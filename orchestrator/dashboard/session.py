@@ -15,6 +15,7 @@ from starlette.concurrency import run_in_threadpool
 
 from orchestrator.application.browser_sessions import NewSession, cookie_of
 from orchestrator.application.context import Context
+from orchestrator.application.credential_watch import project_of
 from orchestrator.application.tokens import Credential, check_credential
 from orchestrator.domain.caller_identity import Caller, Person, Scope, missing_scope
 from orchestrator.domain.loopback import is_loopback
@@ -61,6 +62,11 @@ class Viewer:
     def person(self) -> Person:
         """Name of the person who signs."""
         return self.caller.person
+
+    @property
+    def project(self) -> str:
+        """The further project that the viewer is in; empty in the first one."""
+        return project_of(self.credential.secret)
 
     def may(self, needed: str) -> bool:
         """Whether the caller's scope is enough."""

@@ -47,14 +47,29 @@ class Text:
     is_code: bool = False
     short: str = ""
     """Shown instead of the value; the rest is in the note."""
+    more: Mapping[str, str] = field(default_factory=dict)
+    """Further columns of JSON and CSV, which a page has in the note."""
 
     def plain(self) -> Plain:
         """The unformatted text."""
         return self.value
 
     def text(self) -> str:
-        """The text in one line."""
-        return visible(cut(self.value)).replace("\n", " ")
+        """The text with its note in one line."""
+        note = ", ".join(self.more.values()) or self.note
+        return noted(visible(cut(self.value)), visible(cut(note))).replace("\n", " ")
+
+
+def noted(text: str, note: str) -> str:
+    """Return ``failed (cancelled; 3 failed)``."""
+    return f"{text} ({note})" if text and note else text or note
+
+
+def named_test(
+    nodeid: str, job: str, href: str = "", *, note: str = "", short: str = "", is_code: bool = False
+) -> Text:
+    """Return the cell of a test: its job is beside it, as a node id may be in several."""
+    return Text(nodeid, href, note or job, is_code, short, more={"job": job})
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +108,9 @@ class Badge:
         return self.word.rpartition(":")[2] or None
 
     def text(self) -> str:
-        """The glyph and the word."""
+        """The glyph and the word with the note."""
         shown = term(self.word)
-        return f"{shown.glyph} {shown.word}" if self.word else "–"
+        return noted(f"{shown.glyph} {shown.word}", visible(self.note)) if self.word else "–"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +148,7 @@ class TestCounts:
 
     def text(self) -> str:
         """The pass rate with its counts: ``99.8% (447 of 448; 1 failed, 12 skipped)``."""
-        words = ", ".join(f"{many:,} {term(word).word}" for word, many in self.beside)
+        words = ", ".join(term(word).counted(many) for word, many in self.beside)
         of = f"{self.counts.passed:,} of {self.counted:,}"
         return f"{self.rate} ({of}; {words})" if words else f"{self.rate} ({of})"
 

@@ -56,7 +56,7 @@ class FoundRevisions:
 
 @dataclass(frozen=True, slots=True)
 class InconclusiveSearch:
-    """The search cannot go on."""
+    """No further revision can be tried, and the search has no result."""
 
     reason: str
 

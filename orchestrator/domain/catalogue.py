@@ -27,7 +27,6 @@ class CataloguedPlatform:
     """The round figure that it is sold by."""
     compute_capability: str = ""
     vcpus: int | None = None
-    ram_gib: int | None = None
 
     @property
     def architecture(self) -> str:
@@ -57,7 +56,6 @@ _ROWS = (
         memory_gb=24,
         compute_capability="8.6",
         vcpus=4,
-        ram_gib=16,
     ),
     CataloguedPlatform(
         platform=Platform(
@@ -72,7 +70,6 @@ _ROWS = (
         memory_gb=24,
         compute_capability="8.9",
         vcpus=4,
-        ram_gib=16,
     ),
     CataloguedPlatform(
         platform=Platform(
@@ -85,7 +82,6 @@ _ROWS = (
         device="TPU v5e",
         memory_gb=16,
         vcpus=24,
-        ram_gib=48,
     ),
     CataloguedPlatform(
         platform=Platform(

@@ -154,6 +154,8 @@ class LeaseFact(StrEnum):
     """When billing ended, as `Machine.ended_at`."""
     UNHEARD = "unheard"
     """The last error of an unreachable machine; empty once it answers."""
+    FINAL = "final"
+    """Set where another attempt could only get the same answer of the same host."""
     AWAITED = "awaited"
     """What a reachable machine waits for before its jobs (its first boot, packages, drivers).
 
@@ -212,6 +214,11 @@ class Lease:
     def unheard(self) -> str:
         """Return why the machine is unreachable; empty if the machine answers or is terminated."""
         return "" if self.state is LeaseState.GONE else self.facts.get(LeaseFact.UNHEARD, "")
+
+    @property
+    def is_final(self) -> bool:
+        """Whether another attempt could only get the same answer of the same host."""
+        return LeaseFact.FINAL in self.facts
 
     @property
     def awaited(self) -> str:

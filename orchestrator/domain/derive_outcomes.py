@@ -9,6 +9,7 @@ from orchestrator.domain.cell import Cause
 from orchestrator.domain.event_facts import CheckFact, JobFact
 from orchestrator.domain.outcome import Counts, Outcome, Reason, worst
 from orchestrator.domain.units import plural
+from orchestrator.domain.vocabulary import term
 
 PYTEST_NO_TESTS = 5
 
@@ -182,11 +183,11 @@ def _command_ending(fact: JobFact, failed: Sequence[str]) -> Cause | None:
 def _tests_detail(counts: Counts) -> str:
     parts = {
         "failed": counts.failed,
-        "error" if counts.error == 1 else "errors": counts.error,
+        "error": counts.error,
         "missing": counts.missing,
-        "not run": counts.not_run,
+        "not_run": counts.not_run,
     }
-    return ", ".join(f"{n} {word}" for word, n in parts.items() if n)
+    return ", ".join(term(code).counted(many) for code, many in parts.items() if many)
 
 
 def judge_cell(jobs: Iterable[JobVerdict], cause: Cause | None) -> Cause:

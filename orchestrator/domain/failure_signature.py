@@ -87,6 +87,8 @@ class FailureGroup(GroupedFailures):
 
     tests: tuple[str, ...] = ()
     """Distinct node ids."""
+    test_count: int = 0
+    """Number of distinct tests; a node id in two jobs is two."""
     known_issues: tuple[str, ...] = ()
     """Ids of known issues that apply to at least one of its results."""
     tolerated: int = 0
@@ -134,6 +136,7 @@ def _group(some: Sequence[Failure], span: tuple[datetime, datetime] | None) -> F
         signature=some[0].signature,
         count=len(some),
         tests=tuple(sorted({f.nodeid for f in some})),
+        test_count=len({(f.job, f.nodeid) for f in some}),
         jobs=tuple(sorted({f.job for f in some})),
         cells=tuple(sorted({f.cell for f in some})),
         platforms=tuple(sorted({f.platform for f in some})),

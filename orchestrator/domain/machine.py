@@ -152,6 +152,10 @@ class UnreachableError(ShellError):
     """No connection could be established."""
 
 
+class ClosedPortError(UnreachableError):
+    """The machine answers that nothing listens at its port."""
+
+
 class NoSessionError(UnreachableError):
     """The machine is connected, and refuses another session beside those that are open."""
 

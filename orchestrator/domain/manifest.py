@@ -155,7 +155,7 @@ class Manifest:
 
     @property
     def environment_names(self) -> tuple[str, ...]:
-        """Return the names that a matrix may use."""
+        """Return the names of the environments, which a matrix may refer to."""
         return tuple(dict.fromkeys(["image", *self.env]))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from enum import IntEnum, StrEnum
 from fractions import Fraction
 
-from orchestrator.domain.units import plural
+from orchestrator.domain.vocabulary import term
 
 
 class Outcome(StrEnum):
@@ -143,8 +143,8 @@ class Counts:
     @property
     def failures(self) -> str:
         """Return ``3 failed, 1 error``; empty if nothing failed."""
-        failed = [f"{self.failed:,} failed"] if self.failed else []
-        return ", ".join([*failed, *([plural(self.error, "error")] if self.error else [])])
+        failed = {"failed": self.failed, "error": self.error}
+        return ", ".join(term(code).counted(many) for code, many in failed.items() if many)
 
     @property
     def nothing_passed(self) -> str:

@@ -126,7 +126,7 @@ class Schedule:
 
 
 class FiringState(StrEnum):
-    """State of a firing, in this order."""
+    """State of a firing; a firing passes through the states in the order of the members."""
 
     CLAIMED = "claimed"
     RESOLVED = "resolved"
@@ -197,7 +197,7 @@ class Firing:
 
     @property
     def term(self) -> str:
-        """The code of its outcome's term; while it is unfinished, of its state's."""
+        """Vocabulary code of the outcome; of the state while the firing is unfinished."""
         return f"firing:{SKIPPED}" if self.outcome == SKIPPED else self.outcome or self.state
 
     @property

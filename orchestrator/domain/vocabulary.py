@@ -21,12 +21,18 @@ class Term:
     glyph: str
     word: str
     tone: Tone
+    several: str = ""
+    """The word after another number than 1, where it is a noun."""
+
+    def counted(self, many: int) -> str:
+        """Format ``1 error``, ``2 errors``, ``2 failed``."""
+        return f"{many:,} {self.word if many == 1 else self.several or self.word}"
 
 
 TERMS = {
     "passed": Term("✓", "passed", "good"),
     "failed": Term("✗", "failed", "bad"),
-    "error": Term("!", "error", "bad"),
+    "error": Term("!", "error", "bad", "errors"),
     "errored": Term("!", "errored", "bad"),
     "timed_out": Term("◷", "timed out", "bad"),
     "cancelled": Term("■", "cancelled", "warn"),
@@ -147,6 +153,12 @@ def reason_text(reason: str, detail: str, ended_by: str = "") -> str:
     is_said = reason == _OF_TESTS or detail == word or detail.startswith(f"{word}: ")
     why = detail if detail and is_said else ": ".join(part for part in (word, detail) if part)
     return "; ".join(part for part in (phrase(ended_by), why) if part)
+
+
+def refusal_text(stored: str) -> str:
+    """Return a stored refusal, ``not_offered: no such type``, for a person."""
+    reason, _, detail = stored.partition(": ")
+    return reason_text(reason, detail)
 
 
 def phrase(code: str) -> str:

@@ -196,7 +196,10 @@ class CostStore:
             ]
 
     def refusals(self, since: datetime, until: datetime, *, limit: int) -> list[Refusals]:
-        """Return refusals, most frequent first, of real and simulated providers."""
+        """Return refused launches from `since` until before `until`, the most frequent first.
+
+        Grouped by provider, place and reason; of real and simulated providers.
+        """
         with self._sessions.read() as session:
             word = _before_colon(session, LeaseRow.refusal).label("reason")
             grouped = (

@@ -27,7 +27,7 @@ from orchestrator.store.errors import (
     DatabaseOutdatedError,
     StoreError,
 )
-from orchestrator.store.sessions import Access, Sessions, as_store_errors, connect
+from orchestrator.store.sessions import Access, Sessions, as_store_errors, connect, database_place
 from orchestrator.store.stores import Stores, stores_of
 
 if TYPE_CHECKING:
@@ -75,6 +75,11 @@ def revisions(engine: Engine) -> SchemaRevisions:
     return SchemaRevisions(current, _known()[0])
 
 
+def newest_revision() -> str:
+    """Return the revision that this version needs."""
+    return _known()[0]
+
+
 def _current(connection: Connection) -> str | None:
     """Return the revision of the tables; None without any."""
     if not inspect(connection).has_table(_VERSIONS.name):
@@ -87,9 +92,9 @@ def require_current(engine: Engine) -> None:
     found = revisions(engine)
     if found.is_current:
         return
-    where = engine.url.render_as_string(hide_password=True)
+    where = database_place(engine)
     if found.current in (None, *_known()):
-        state = f"is at revision {found.current}" if found.current else "has no tables yet"
+        state = f"is at revision {found.current}" if found.current else _without_tables(where)
         message = f"the database {where} {state}, {found.head} is needed: run `seatrial db upgrade`"
         raise DatabaseOutdatedError(message, current=found.current, head=found.head)
     message = (
@@ -97,6 +102,13 @@ def require_current(engine: Engine) -> None:
         f"does not know (its newest is {found.head}): install the newer version"
     )
     raise DatabaseNewerError(message, current=found.current, head=found.head)
+
+
+def _without_tables(place: str) -> str:
+    file = Path(place)
+    if file.is_file() and not file.stat().st_size:
+        return "is an empty file of 0 bytes (restore a backup, if it had rows)"
+    return "has no tables yet"
 
 
 def migrate(url: str) -> None:

@@ -12,9 +12,19 @@ from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
-from sqlalchemy import URL, Connection, Dialect, Engine, create_engine, event, make_url
+from sqlalchemy import (
+    URL,
+    Connection,
+    Dialect,
+    Engine,
+    create_engine,
+    event,
+    func,
+    make_url,
+    select,
+)
 from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
@@ -57,6 +67,8 @@ _PAGES_AT_ONCE = 1_000
 _CUT_TIMEOUT_MS = 500
 """Time for which the cutting of SQLite's log waits for readers, and writers for it."""
 _POOL_OVERFLOW = 20
+_KEY_BITS = 62
+"""Of an advisory lock that nobody else has."""
 
 
 class Access(Enum):
@@ -170,6 +182,14 @@ def _engine(url: URL, access: Access, arguments: dict[str, Any]) -> Engine:
     return create_engine(url, json_serializer=storable_json, hide_parameters=True, **arguments)
 
 
+def database_place(engine: Engine) -> str:
+    """Return where a database is, for a person: SQLite's file, or the URL without its password."""
+    name = engine.url.database or ""
+    if engine.dialect.name != "sqlite":
+        return engine.url.render_as_string(hide_password=True)
+    return unquote(name.removeprefix("file:").partition("?")[0]) if "file:" in name else name
+
+
 @contextmanager
 def as_store_errors(engine: Engine) -> Iterator[None]:
     """Convert driver errors to StoreError."""
@@ -180,7 +200,7 @@ def as_store_errors(engine: Engine) -> Iterator[None]:
             raise _unusable(engine, error) from error
         cause = getattr(error, "orig", None) or error
         first_line = str(cause).strip().split("\n", 1)[0]
-        where = engine.url.render_as_string(hide_password=True)
+        where = database_place(engine)
         is_damaged = getattr(cause, "sqlite_errorcode", None) in _DAMAGED
         said = (
             f"is damaged: {first_line}; {RESTORE_ADVICE}" if is_damaged else f"failed: {first_line}"
@@ -193,7 +213,7 @@ _PASSING = (OperationalError, InterfaceError, PoolTimeout)
 
 def _unusable(engine: Engine, error: Exception) -> StoreUnusableError:
     cause = str(getattr(error, "orig", None) or error).strip().split("\n", 1)[0]
-    where = engine.url.render_as_string(hide_password=True)
+    where = database_place(engine)
     advice = next((said for words, said in _ADVICE if any(w in cause for w in words)), _NOW)
     message = f"the database {where} failed: {cause}"
     return StoreUnusableError(message, f"{advice}; nothing of this was stored")
@@ -266,6 +286,19 @@ class Sessions:
         # SQLite's own waiting for the one writer is by polling: in a process we queue instead.
         self._turn = None if self.is_postgres else threading.Lock()
         self._failed: tuple[float, StoreUnusableError] | None = None
+
+    def shares_database(self, other: Sessions) -> bool:
+        """Whether both are of one database, whatever their URLs: a lock of one holds the other."""
+        if not (self.is_postgres and other.is_postgres):
+            return self.engine.url.database == other.engine.url.database
+        key = secrets.randbits(_KEY_BITS)
+        with (
+            as_store_errors(self.engine),
+            self.engine.connect() as holding,
+            other.engine.connect() as asking,
+        ):
+            holding.execute(select(func.pg_advisory_xact_lock(key)))
+            return not asking.scalar(select(func.pg_try_advisory_xact_lock(key)))
 
     @contextmanager
     def read(self) -> Iterator[Session]:

@@ -85,7 +85,6 @@ class FencedBlock:
 
     line: int
     path: Path
-    language: str
     lines: tuple[Line, ...]
 
 

@@ -348,7 +348,7 @@ class _Reader:
         start = _first(token) + (1 if token.type == "fence" else 0)
         said = token.content.rstrip("\n").split("\n")
         lines = tuple(Line(start + i, line[:LONGEST], self._path) for i, line in enumerate(said))
-        self._blocks.append(FencedBlock(start - 1, self._path, token.info.strip(), lines))
+        self._blocks.append(FencedBlock(start - 1, self._path, lines))
         if not token.info.strip():
             self._pairs += _pairs_of(lines)
 

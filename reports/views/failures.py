@@ -47,7 +47,9 @@ def failures_of(evidence: Evidence, cell: str = "") -> FailureTable | None:
 def _row(findings: list[_Found], known: Mapping[str, FailureGroup]) -> FailureGroupRow:
     signature = findings[0][2]
     group = known.get(signature.id)
-    tests = list(dict.fromkeys(fact.nodeid for _, fact, _ in findings))[:TESTS_SHOWN]
+    tests = list(dict.fromkeys(f"{fact.job}: {fact.nodeid}" for _, fact, _ in findings))[
+        :TESTS_SHOWN
+    ]
     seen = group.first_seen if group else None
     return FailureGroupRow(
         id=signature.id,

@@ -48,3 +48,16 @@ class JobRunner:
         """Return why results would not count now, or None; `tests` is whether pytest runs."""
         told = (one.refusal() for one in self.installed if tests or one.reason == "wrong_subject")
         return next(filter(None, told), None)
+
+    def copied(self) -> Optional[RecordsRefusal]:
+        """Return the refusal of results with a shipped file in the subject's folders, or None."""
+        subject = next((one for one in self.installed if one.reason == "wrong_subject"), None)
+        added = self.environment.added(subject.folders()) if subject is not None else ()
+        for file in sorted(added):
+            shipped = self.payload.shipped_as(file)
+            if subject is not None and shipped:
+                text = f"{file.relative_to(subject.home.resolve())} of {subject.name} is the"
+                text += f" payload's {shipped}, which a job put there"
+                fix = f"put the file into {subject.name}'s wheel, or let nothing write there"
+                return RecordsRefusal("wrong_subject", f"{text}. Fix: {fix}")
+        return None

@@ -14,6 +14,7 @@ from typing import (
     Dict,
     FrozenSet,
     Iterable,
+    Iterator,
     List,
     Mapping,
     NamedTuple,
@@ -86,6 +87,10 @@ class Files:
                 )
         return None
 
+    def folders(self) -> List[Path]:
+        """Return its packages' folders."""
+        return [self.home / top for top in {path.split("/")[0] for path in self.digests}]
+
     def tops(self) -> List[str]:
         """Return the top-level names that it can be imported by; ``*`` if its files do not tell."""
         first = {path.split("/")[0].split(".")[0] for path in self.digests}
@@ -151,6 +156,16 @@ class EnvironmentCopy:
         for path in added:
             (self._folder / path).unlink()
         return added
+
+    def added(self, folders: Iterable[Path]) -> Iterator[Path]:
+        """Yield the files below some of its folders that were not installed, in no order."""
+        root = self._folder.resolve()
+        for folder in folders:
+            for place, _, names in os.walk(folder.resolve()):
+                below = Path(os.path.relpath(place, root))
+                if not place.endswith("__pycache__") and ".." not in below.parts:
+                    new = (name for name in names if str(below / name) not in self._marks)
+                    yield from (Path(place, name) for name in new)
 
     def _now(self) -> Dict[str, Mark]:
         found: Dict[str, Mark] = {}

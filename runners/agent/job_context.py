@@ -139,7 +139,7 @@ class JobContext:
         self._dirs.lock_away()
 
     def refusal(self) -> Optional[RecordsRefusal]:
-        """Return a refusal if a process loaded modules of the subject from elsewhere, else None.
+        """Return a refusal if the subject has modules or files from elsewhere, else None.
 
         Called once, after the last process has ended. Suites report theirs with their records.
         """
@@ -158,7 +158,7 @@ class JobContext:
         if refused:
             text = f"$SEATRIAL_MODULES {refused}. Fix: let nothing write there"
             return RecordsRefusal("forged_records", text)
-        return refusal_of(problems)
+        return refusal_of(problems) or self.runner.copied()
 
     def report_subject(self) -> None:
         """Emit how many of the subject's modules a process of the command loaded, at most.

@@ -64,7 +64,7 @@ class Turn:
 
 
 class TurnCounter:
-    """Turns, numbered over both arms in the order of time: 2n and 2n + 1 are a pair."""
+    """Numbers the turns of both arms in order of time; turns 2n and 2n + 1 form a pair."""
 
     def __init__(self) -> None:
         self.turns: List[Turn] = []

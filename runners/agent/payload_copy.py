@@ -58,6 +58,16 @@ class PayloadCopy:
         found = {parts[0].partition(".")[0] for parts in (*sources, *below) if parts}
         return sorted(filter(str.isidentifier, found)) if len(found) < _MOST_NAMES else ["*"]
 
+    def shipped_as(self, file: Path) -> str:
+        """Return a shipped file with the same content, by its path; empty if there is none."""
+        source = file.resolve()
+        size = source.stat().st_size if source.is_file() else 0
+        for path in sorted(self._marks) if size else ():
+            shipped = self._pristine / path
+            if shipped.lstat().st_size == size and _is_same(shipped, source):
+                return str(path)
+        return ""
+
     def restore(self) -> List[str]:
         """Undo jobs' changes of shipped files and of pytest's settings; return their paths.
 

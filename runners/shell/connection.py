@@ -29,6 +29,7 @@ from paramiko.ssh_exception import (
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.machine import (
     AuthenticationError,
+    ClosedPortError,
     HostKeyError,
     ShellError,
     SshEndpoint,
@@ -374,7 +375,8 @@ def _tcp(endpoint: SshEndpoint, deadline: Deadline) -> socket.socket:
             (endpoint.address, endpoint.port), timeout=deadline.left_s()
         )
     except (OSError, UnicodeError) as error:
-        raise UnreachableError(
+        kind = ClosedPortError if isinstance(error, ConnectionRefusedError) else UnreachableError
+        raise kind(
             f"{endpoint.label}: no connection ({_words(error)}); check that the machine is up, "
             "its address and port, and that port's firewall"
         ) from error

@@ -88,7 +88,7 @@ class TpuLauncher:
         try:
             if config.queued:
                 return self._queue(request, config, handle, node, spot=market == "spot")
-            return self._create(request, handle, node, spot=market == "spot")
+            return self._create(handle, node, spot=market == "spot")
         except ProviderError as error:
             if error.code != "ALREADY_EXISTS":
                 raise
@@ -123,9 +123,7 @@ class TpuLauncher:
         _refuse(error_of(operation.operation), what)
         return self._ordered(ListedTpu(handle, queued, None, simulated=self._tpu_api.simulated))
 
-    def _create(
-        self, request: LaunchRequest, handle: Handle, node: tpu_v2.Node, *, spot: bool
-    ) -> Machine:
+    def _create(self, handle: Handle, node: tpu_v2.Node, *, spot: bool) -> Machine:
         node.scheduling_config = tpu_v2.SchedulingConfig(spot=spot)
         body = tpu_v2.CreateNodeRequest(
             parent=location(self._tpu_api.project, handle.zone), node_id=handle.id, node=node

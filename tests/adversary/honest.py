@@ -328,6 +328,37 @@ SHAPES = (
         ),
     ),
     Shape(
+        "conftest writes a cache into the subject's folder",
+        {
+            **HONEST,
+            "conftest.py": "import mylib, pathlib\n"
+            "(pathlib.Path(mylib.__file__).parent / 'seen.json').write_text('[1]')\n",
+        },
+    ),
+    Shape(
+        "the subject imports a module of the payload by a name that a test gives",
+        {
+            "plug.py": "def ask(): return 4\n",
+            "t/test_a.py": "import mylib\n\ndef test_a():\n"
+            "    assert mylib.load('plug').ask() == 4\n",
+        },
+        jobs=suite(PYTHONPATH="."),
+        subject={
+            "mylib/__init__.py": "import importlib\n"
+            "def load(name): return importlib.import_module(name)\n"
+        },
+    ),
+    Shape(
+        "an example beside the tests has a folder of the subject's name",
+        {
+            **HONEST,
+            "examples/mylib/__init__.py": "WIDTH = 3\n",
+            "t/test_example.py": "import mylib, pathlib, runpy\n\ndef test_example():\n"
+            "    place = pathlib.Path(__file__).parent.parent / 'examples/mylib/__init__.py'\n"
+            "    assert runpy.run_path(str(place))['WIDTH'] == 3\n",
+        },
+    ),
+    Shape(
         "nothing but the payload",
         {
             "src/own/__init__.py": GOOD,

@@ -193,6 +193,24 @@ def _by_name(how: str) -> Telling:
     return tell
 
 
+_READS = """
+import pathlib
+NAME = "mylib"
+def triple(x): return 3 * x
+def double(x): return x * int((pathlib.Path(__file__).parent / "two.txt").read_text())
+"""
+_COPIES = """
+import mylib, pathlib, shutil
+shutil.copy("data/two.txt", pathlib.Path(mylib.__file__).parent)
+"""
+
+
+def _lacking_data(scene: Scene) -> Sequence[str]:
+    scene.subject(_READS)
+    scene.payload({**HONEST, "conftest.py": _COPIES, "data/two.txt": "2"})
+    return [scene.run()]
+
+
 def _entry_points(scene: Scene) -> Sequence[str]:
     """The wheel lacks entry points, and the payload has them from an old build."""
     scene.subject(GOOD)
@@ -224,6 +242,7 @@ LIES = (
     ),
     Lie("the payload's copy by its folder's name", one_run(_BY_FOLDER)),
     Lie("the payload's copy of a program of the subject", _program),
+    Lie("the wheel lacks a file that conftest puts beside its modules", _lacking_data),
     Lie("entry points of the subject that only the payload has", _entry_points),
     *(
         Lie(f"the wheel lacks a module that it imports by {name}", _by_name(how))

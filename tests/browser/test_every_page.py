@@ -41,6 +41,19 @@ _LONG = """() => {
 _ROOM = """(box) => [box.scrollWidth - box.clientWidth, box.scrollHeight - box.clientHeight]"""
 
 
+_CUT = """() => [...document.querySelectorAll('.scroll')]
+    .filter((box) => box.scrollWidth > box.clientWidth && !box.closest('#board, #rates'))
+    .map((box) => `${box.closest('[id]').id}: ${box.scrollWidth} of ${box.clientWidth}`)"""
+
+
+@EVERY
+def test_tables_are_whole_in_a_small_window(trial: Trial, watch: Watch, address: Address) -> None:
+    """The board's two have a column for each platform or suite, and slide where these are many."""
+    with watch(width=1280) as eyes:
+        eyes.open(address.path(trial.world))
+        assert eyes.page.evaluate(_CUT) == []
+
+
 def test_long_names_and_messages_leave_a_table_in_its_frame(trial: Trial, watch: Watch) -> None:
     address = next(one for one in PAGES if one.name == "cell")
     with watch(width=1280) as eyes:

@@ -17,7 +17,8 @@ from orchestrator.dashboard.app import create_dashboard
 from orchestrator.domain.caller_identity import Scope
 from tests.browser.addresses import PAGES, Address
 from tests.browser.world import World
-from tests.integration.dashboard.shown import read_page
+from tests.integration.dashboard.shown import Element, read_page
+from tests.prose import faults
 
 EVERY = pytest.mark.parametrize("address", PAGES, ids=lambda one: one.name)
 
@@ -97,3 +98,30 @@ def test_a_page_is_json_csv_and_markdown_too(counted: Counted, address: Address)
             assert answer.headers["content-type"].startswith(kind)
         else:
             assert answer.status_code == 404, "a page without a table says so"
+
+
+@EVERY
+def test_a_page_is_written_for_people(counted: Counted, address: Address) -> None:
+    """No ``1 tests``, no raw time or code, no heading above nothing, no table without rows."""
+    page = read_page(counted.client.get(address.path(counted.world)).text)
+    main = page.one("main")
+    logged = main.all(class_="log-text")
+    for one in (*logged, *(one for tag in _AS_WRITTEN for one in main.all(tag))):
+        one.children.clear()
+    wrong = [f"{one.tag} {one.text}" for one in main.all() if _is_empty(one)]
+    for one in main.all():
+        if one.tag not in _INLINE:
+            one.children.append(" | ")
+    assert [*wrong, *faults(main.text)] == []
+
+
+_AS_WRITTEN = ("pre", "textarea", "code", "time")
+_INLINE = ("a", "b", "bdi", "em", "i", "span", "strong", "wbr")
+
+
+def _is_empty(one: Element) -> bool:
+    """Whether it is a table without rows, or a section of nothing but its heading."""
+    if one.tag == "tbody":
+        return not one.all("tr")
+    inside = [child for child in one.children if isinstance(child, Element)]
+    return one.tag == "section" and all(child.tag in ("h2", "h3") for child in inside)

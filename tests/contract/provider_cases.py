@@ -78,6 +78,8 @@ LOGIN = Login(
     f"{HOST_KEY} user", "private", HOST_KEY, "-----BEGIN OPENSSH PRIVATE KEY-----\nnone\n"
 )
 LOST = Fault(drop=True, after=True)
+TOMORROW = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
+"""A request that is made again is the same."""
 
 
 def _no_loss() -> None:
@@ -113,7 +115,7 @@ def ask(provider: Provider, name: str, *, token: str = "t-1", place: int = 0) ->
     request = LaunchRequest(token, places[place % len(places)], as_platform(platform), {})
     if name not in CLOUDS:
         return request
-    expires = datetime(2030, 1, 1, tzinfo=UTC) if name != "gcp" else _now() + timedelta(hours=2)
+    expires = TOMORROW if name != "gcp" else _now() + timedelta(hours=2)
     tags = {
         "seatrial-project": "seatrial",
         "seatrial-controller": "c-1",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.domain.machine import SshEndpoint, UnreachableError
+from orchestrator.domain.machine import ClosedPortError, SshEndpoint, UnreachableError
 from runners.shell.connection import KeyFile
 from runners.shell.ssh import SshShell
 from tests.ssh_hosts import LOOPBACK, make_key
@@ -58,3 +58,14 @@ def test_an_address_that_leads_nowhere_is_unreachable(tmp_path: Path, address: s
     endpoint = SshEndpoint(address, "me", pinned, key_file="key", port=1)
     with pytest.raises(UnreachableError, match="no connection"):
         SshShell(endpoint, key=KeyFile(key), connect_timeout_s=0.5).run("true")
+
+
+def test_a_port_where_nothing_listens_is_told_as_one(tmp_path: Path) -> None:
+    key = make_key(tmp_path / "key")
+    pinned = " ".join(key.with_suffix(".pub").read_text().split()[:2])
+    with socket.socket() as bound:  # and not listening: the port stays this test's own
+        bound.bind(("127.0.0.1", 0))
+        port = bound.getsockname()[1]
+        endpoint = SshEndpoint("127.0.0.1", "me", pinned, key_file="key", port=port)
+        with pytest.raises(ClosedPortError, match="Connection refused"):
+            SshShell(endpoint, key=KeyFile(key), connect_timeout_s=30).run("true")

@@ -36,17 +36,6 @@ NIGHTLY = Schedule(
     matrix=MATRIX,
     created_at=BEGIN,
 )
-LOCAL_MATRIX = """\
-apiVersion: seatrial/v1
-kind: Matrix
-metadata: {name: nightly}
-subject: {name: proof, version: "1.10"}
-limits: {max_minutes: 30}
-platforms:
-  - {id: here, provider: local}
-jobs:
-  - {id: unit}
-"""
 COMMITS = tuple(f"{n:040x}" for n in range(1, 100))
 BRANCH = SubjectSelector(kind=SubjectKind.BRANCH, url="https://git.example/proof", branch="main")
 

@@ -439,8 +439,10 @@ def test_a_list_that_is_no_list_is_refused(made, tmp_path, listed) -> None:
 def test_a_backup_that_does_not_fit_is_refused(made, tmp_path, facts, said) -> None:
     _, archive = made
     rewritten(archive, "", None, facts)
+    target = empty(tmp_path)
     with pytest.raises(RefusedError, match=said):
-        restore(empty(tmp_path), archive)
+        restore(target, archive)
+    assert not (target.home / "app.db").exists(), "the next start would take it for a new home"
 
 
 def test_a_restore_that_fails_stores_no_row_and_can_be_repeated(places, tmp_path) -> None:

@@ -68,8 +68,7 @@ def test_a_home_with_another_id_is_not_restored_into(places, tmp_path) -> None:
     with pytest.raises(RefusedError, match=f"is the home of the controller {other}"):
         restore(there.settings, tmp_path / "one.tar.gz")
     assert (there.settings.home / ID).read_text() == other
-    with closing(there.opened()) as database:
-        assert list(database.blobs.stored(idle_s=0)) == []
+    assert not (there.settings.home / "app.db").exists()
     assert not (there.settings.home / "blobs").exists()
 
 

@@ -15,6 +15,7 @@ from orchestrator.application.cell.flow_context import Timings
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.machine import (
     AuthenticationError,
+    ClosedPortError,
     HostKeyError,
     ProviderUnavailableError,
     SshAddress,
@@ -53,8 +54,8 @@ class Shut(FakeWorkspace):
 
 
 def shut(here: FakeWorld, error: Exception, *, since: CellState, rented: bool, **limits) -> Cause:
-    """How the only attempt of a cell ends whose machine does not answer from a phase on."""
-    here.limits = Limits(max_usd=Decimal(10), infra_retries=0, **limits)
+    """How the last attempt of a cell ends whose machine does not answer from a phase on."""
+    here.limits = Limits(max_usd=Decimal(10), **{"infra_retries": 0, **limits})
 
     def workspace(endpoint):
         return Shut(here, here.cloud.computer(endpoint.machine_id), error, since)
@@ -68,7 +69,7 @@ def shut(here: FakeWorld, error: Exception, *, since: CellState, rented: bool, *
     [cell] = here.launch()
     here.engine.run(cell)
     check_invariants(here)
-    [attempt] = here.record().cells[0].attempts
+    *_, attempt = here.record().cells[0].attempts
     assert attempt.cause is not None
     return attempt.cause
 
@@ -101,6 +102,31 @@ def test_a_machine_that_cannot_be_reached_is_never_out_of_time(
 def test_a_machine_that_refuses_us_is_no_timeout_either(here, error, reason, rented):
     cause = shut(here, error, since=CellState.BOOTING, rented=rented, max_minutes=2)
     assert (cause.outcome, cause.reason) == (Outcome.ERRORED, reason)
+
+
+@pytest.mark.parametrize(
+    ("error", "hosts", "rented", "attempts"),
+    [
+        (ClosedPortError(SAID), ("a",), False, 1),
+        (HostKeyError("another"), ("a",), False, 1),
+        (ClosedPortError(SAID), ("a", "b"), False, 3),
+        (HostKeyError("another"), ("a", "b"), False, 3),
+        (UnreachableError("no answer"), ("a",), False, 3),
+        (ClosedPortError(SAID), ("a",), True, 3),
+        (HostKeyError("another"), ("a",), True, 3),
+    ],
+)
+def test_a_definite_answer_of_the_only_host_is_not_asked_for_again(
+    here, error, hosts, rented, attempts
+):
+    here.locations = hosts
+    cause = shut(here, error, since=CellState.BOOTING, rented=rented, infra_retries=2)
+    assert len(here.record().cells[0].attempts) == attempts
+    assert ("there is no other host to try" in cause.detail) == (attempts == 1)
+    feed = [str(item.data) for item in here.database.stores.run_events.after("run", 0)]
+    wait = "1m 00s" if rented else "20s"
+    told = [data for data in feed if f"(try 1 of {attempts}, up to {wait})" in data]
+    assert len(told) == (0 if isinstance(error, HostKeyError) else 1)
 
 
 TUNNEL = ("tunnel", "vm-1")

@@ -257,6 +257,14 @@ def test_an_address_where_nobody_answers(cli: Cli) -> None:
     cli.wiring.settings.url = "http://127.0.0.1:9"
     assert cli("runs") == 2
     assert "http://127.0.0.1:9 cannot be reached" in cli.err
+    assert "Check SEATRIAL_URL, and that `seatrial serve` runs there." in cli.err
+
+
+def test_an_address_with_the_scheme_of_another_server(cli: Cli, controller: FakeController) -> None:
+    with serving_tcp(controller) as port:
+        cli.wiring.settings.url = f"https://127.0.0.1:{port}"
+        assert cli("runs") == 2
+    assert "begin its URL with http://." in cli.err
 
 
 @pytest.mark.parametrize(

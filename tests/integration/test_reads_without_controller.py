@@ -217,7 +217,7 @@ def test_tables_of_an_older_version_are_named_with_the_command_that_upgrades_the
     sqlite3.connect(tmp_path / "app.db").close()
     assert main(CommandWiring(), ["runs"]) == 2
     said = capsys.readouterr().err
-    assert "has no tables yet" in said
+    assert f"the database {tmp_path / 'app.db'} is an empty file of 0 bytes" in said
     assert "run `seatrial db upgrade`" in said
     assert not list(tmp_path.glob("controller.*"))
 

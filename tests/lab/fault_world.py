@@ -6,12 +6,12 @@ The cloud, the product and the machines go by one clock, which stands still betw
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from orchestrator.adapters.files.blobs import FileBlobs
 from orchestrator.adapters.files.tar_stream import unpack_bundle
@@ -24,9 +24,18 @@ from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
 from orchestrator.application.describe_run import describe_run
 from orchestrator.application.janitor import ORPHAN_GRACE, Janitor
+from orchestrator.application.ports.clock import Clock
 from orchestrator.assets import asset_dir
 from orchestrator.domain.cell import CellState, Lease, Run, RunSpec
-from orchestrator.domain.machine import Machine, Provider, SshEndpoint, UnreachableError
+from orchestrator.domain.machine import (
+    LaunchRequest,
+    Machine,
+    Offers,
+    Place,
+    Provider,
+    SshEndpoint,
+    UnreachableError,
+)
 from orchestrator.domain.manifest import StoredPayload
 from orchestrator.domain.matrix import (
     JobSelection,
@@ -39,6 +48,7 @@ from orchestrator.domain.matrix import (
 )
 from orchestrator.domain.run_record import CellRecord
 from orchestrator.store.database import Database, open_database
+from orchestrator.store.stores import Stores
 from runners import registry
 from runners.fake import FakeComputer, FakeWorkspace
 from runners.provider_context import ProviderContext
@@ -104,6 +114,73 @@ class HandMachines(NoMachines):
         return super().guest_attributes(machine_id) if self.is_up(machine_id) else {}
 
 
+class Unmasked:
+    """A provider whose machines say that they are real."""
+
+    def __init__(self, inner: Provider) -> None:
+        self._inner = inner
+
+    def places(self, platform: Platform) -> tuple[Place, ...]:
+        return cast("Offers", self._inner).places(platform)
+
+    def launch(self, request: LaunchRequest) -> Machine:
+        return replace(self._inner.launch(request), simulated=False)
+
+    def inspect(self, machine_id: str) -> Machine:
+        return replace(self._inner.inspect(machine_id), simulated=False)
+
+    def terminate(self, machine_id: str) -> None:
+        self._inner.terminate(machine_id)
+
+    def inventory(self) -> Iterable[Machine]:
+        return [replace(one, simulated=False) for one in self._inner.inventory()]
+
+
+def computer_at(
+    endpoint: object,
+    machines: HandMachines,
+    computers: dict[str, FakeComputer],
+    prepare: Callable[[FakeComputer], None],
+) -> FakeComputer:
+    """What is behind an address; the first time it is reached, it is made and prepared."""
+    assert isinstance(endpoint, SshEndpoint)
+    spec = [each for each in machines.booted if endpoint.address in each.addresses][-1]
+    if spec.id not in computers:
+        computers[spec.id] = FakeComputer()
+        prepare(computers[spec.id])
+    if spec.id not in machines.live():
+        computers[spec.id].kill()
+    return computers[spec.id]
+
+
+def flow_deps(
+    folder: Path,
+    stores: Stores,
+    clock: Clock,
+    provider: Callable[[str], Provider],
+    open_workspace: Callable[[object], FakeWorkspace],
+) -> FlowDeps:
+    """What cells of a controller of the lab run with; it keeps its files in the folder."""
+    return FlowDeps(
+        stores=stores,
+        blobs=FileBlobs(folder / "blobs"),
+        clock=clock,
+        provider=provider,
+        open_workspace=open_workspace,
+        wheels=Wheelhouse(folder / "wheels", clock=clock),
+        secret=lambda name: None,
+        unpack=unpack_bundle,
+        reported_failure=read_reported_failure,
+        read_metrics=JobMetrics(FileDialects()),
+        publish=lambda evidence: folder,
+        identity=Identity(PROJECT, CONTROLLER),
+        own_python="/usr/bin/python3",
+        traits=registry.traits,
+        new_login=new_login,
+        timings=Timings(never_made_after_s=5, boot_s=120),
+    )
+
+
 class HeldWorkspace(FakeWorkspace):
     """A workspace whose files cannot be had while its world says so."""
 
@@ -161,34 +238,11 @@ class FaultWorld:
         return registry.load(self.rig.provider, context)
 
     def _world(self) -> FlowDeps:
-        return FlowDeps(
-            stores=self.database.stores,
-            blobs=FileBlobs(self.folder / "blobs"),
-            clock=self.clock,
-            provider=lambda name: self.provider,
-            open_workspace=self._workspace,
-            wheels=Wheelhouse(self.folder / "wheels", clock=self.clock),
-            secret=lambda name: None,
-            unpack=unpack_bundle,
-            reported_failure=read_reported_failure,
-            read_metrics=JobMetrics(FileDialects()),
-            publish=lambda evidence: self.folder,
-            identity=Identity(PROJECT, CONTROLLER),
-            own_python="/usr/bin/python3",
-            traits=registry.traits,
-            new_login=new_login,
-            timings=Timings(never_made_after_s=5, boot_s=120),
-        )
+        stores, provider = self.database.stores, lambda name: self.provider
+        return flow_deps(self.folder, stores, self.clock, provider, self._workspace)
 
     def _workspace(self, endpoint: object) -> FakeWorkspace:
-        assert isinstance(endpoint, SshEndpoint)
-        spec = [each for each in self.machines.booted if endpoint.address in each.addresses][-1]
-        if spec.id not in self.computers:
-            self.computers[spec.id] = FakeComputer()
-            self.prepare(self.computers[spec.id])
-        computer = self.computers[spec.id]
-        if spec.id not in self.machines.live():
-            computer.kill()
+        computer = computer_at(endpoint, self.machines, self.computers, self.prepare)
         return HeldWorkspace(computer, self)
 
     def _tick(self, seconds: float) -> None:

@@ -89,10 +89,6 @@ class LabMachines(Machines):
         """Ask `spoiler` for each machine before its first boot what shall be wrong with it."""
         self._spoilers.append(spoiler)
 
-    def heal_future(self) -> None:
-        """Let machines that are booted from now on be sound."""
-        self._spoilers.clear()
-
     def cut(self, machine_id: str) -> None:
         """Let every packet to and from the machine vanish; its metadata address stays."""
         self._machine(machine_id).wire.cut()

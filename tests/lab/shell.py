@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.e2e.doc_pages import Terminal
 from tests.e2e.home import Home
 from tests.lab.lab_machines import LabMachines
-from tests.lab.site import Site, a_site
+from tests.lab.site import Site, a_site, put_prices_of_today
 
 WHAT_PIP_BUILDS_WITH = {"PIP_NO_BUILD_ISOLATION": "false"}
 """The lab has no index: setuptools of this environment. pip reads the variable as negated."""
@@ -30,6 +30,7 @@ def lab_terminal(site: Site, folder: Path) -> Iterator[Terminal]:
     programs = Path(sys.executable).parent
     terminal.environment["PATH"] = f"{folder / 'bin'}:{programs}:{os.environ['PATH']}"
     terminal.environment["SEATRIAL_HOME"] = str(folder / "var")
+    put_prices_of_today(folder / "var")
     try:
         yield terminal
     finally:

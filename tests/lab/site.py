@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ruamel.yaml import YAML
 
+from orchestrator.domain.prices import Prices
+from orchestrator.store.database import migrate, open_database
+from runners import registry
+from runners.provider_context import ProviderContext
 from tests.e2e.home import ROOT, Home, a_home
 from tests.lab.aws_cloud import AwsCloud
 from tests.lab.cloud_facts import durations
@@ -75,8 +80,24 @@ def a_site(machines: Machines) -> Iterator[Site]:
 @contextmanager
 def served(site: Site, folder: Path, **environment: str) -> Iterator[Home]:
     """A home at the site, whose commands find the clouds."""
+    put_prices_of_today(folder)
     with a_home(folder, **(site.environment | environment)) as home:
         yield home
+
+
+def put_prices_of_today(home: Path) -> None:
+    """Write the shipped prices, dated today, into the database of a home that is to be.
+
+    A plan refuses prices of more than 90 days, which the shipped tables will have.
+    """
+    home.mkdir(parents=True, mode=0o700)
+    url, today = f"sqlite:///{home / 'app.db'}", datetime.now(UTC)
+    migrate(url)
+    with closing(open_database(url)) as database:
+        for name in ("aws", "gcp", "tpu"):
+            shipped = registry.load(name, ProviderContext(book=database.stores.static_hosts))
+            prices = cast("Prices", shipped).known_prices()
+            database.stores.prices.write(replace(price, as_of=today) for price in prices)
 
 
 def release_matrix(

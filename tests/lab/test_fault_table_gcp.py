@@ -53,7 +53,6 @@ PREEMPTED_LOG = (f"{A} chosen", f"{A} last worn", f"{B} chosen")
 AGAIN_LOG = (f"{A} again unavailable", f"{A} chosen")
 DROPPED, LOST = Fault(drop=True), Fault(drop=True, after=True)
 PAGE = Fault(status=502, body="<html><title>502 Bad Gateway</title></html>", after=True)
-EXHAUSTED = "ZONE_RESOURCE_POOL_EXHAUSTED"
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ they are real. The second half is run inside the seal, on the lab's machines.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -21,13 +21,8 @@ from orchestrator.bootstrap.controller_wiring import WorkspacePool
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.machine import (
     HostKeyError,
-    LaunchRequest,
-    Machine,
-    Offers,
-    Place,
-    Provider,
 )
-from orchestrator.domain.matrix import Accelerator, Limits, Platform
+from orchestrator.domain.matrix import Accelerator, Limits
 from runners.fake import FakeComputer
 from runners.fake.fake_machine import PROBE, Event, Plan, ended, passing
 from tests.e2e.home import eventually
@@ -38,35 +33,13 @@ from tests.lab import test_fault_table_gcp as gcp_table
 from tests.lab.aws_cloud import AwsCloud
 from tests.lab.compute_cloud import ComputeCloud
 from tests.lab.fault_table import check_nothing_left, sealed
-from tests.lab.fault_world import FaultWorld, HandMachines
+from tests.lab.fault_world import FaultWorld, HandMachines, Unmasked
 from tests.lab.lab_machines import LabMachines, Spoil
 from tests.lab.site import a_site, served
 
 A10G = Accelerator(vendor="nvidia", name="A10G")
 GPU = {"index": 0, "vendor": "nvidia", "name": "NVIDIA A10G", "uuid": "GPU-1", "memory_bytes": 1}
 ONE_TRY = Limits(max_usd=Decimal(20), infra_retries=0)
-
-
-class Unmasked:
-    """A provider whose machines say that they are real."""
-
-    def __init__(self, inner: Provider) -> None:
-        self._inner = inner
-
-    def places(self, platform: Platform) -> tuple[Place, ...]:
-        return cast("Offers", self._inner).places(platform)
-
-    def launch(self, request: LaunchRequest) -> Machine:
-        return replace(self._inner.launch(request), simulated=False)
-
-    def inspect(self, machine_id: str) -> Machine:
-        return replace(self._inner.inspect(machine_id), simulated=False)
-
-    def terminate(self, machine_id: str) -> None:
-        self._inner.terminate(machine_id)
-
-    def inventory(self) -> Iterable[Machine]:
-        return [replace(one, simulated=False) for one in self._inner.inventory()]
 
 
 @pytest.fixture

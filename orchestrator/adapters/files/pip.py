@@ -42,6 +42,7 @@ from orchestrator.adapters.files.requirements import (
     address_fault,
     read_wheel,
     requires_in,
+    shown,
 )
 from orchestrator.adapters.files.target_python import applies, is_met, platforms, tags
 from orchestrator.adapters.guarded_http import Resolve, addresses_of
@@ -300,9 +301,10 @@ class DependencyResolver:
             return
         if is_met(requirement, self._target.packages):
             return
+        wanted = shown(requirement)
         raise WheelsError(
-            f"{asker} needs {requirement}, but {self._target.path} has {name} {has}, which is kept;"
-            f" name another version of {asker}, or {requirement} itself to replace the image's"
+            f"{asker} needs {wanted}, but {self._target.path} has {name} {has}, which is kept;"
+            f" name another version of {asker}, or {wanted} itself to replace the image's"
         )
 
     def _fetch(self, names: list[NormalizedName]) -> None:

@@ -24,6 +24,14 @@ from orchestrator.domain.document_problems import Problem
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import Matrix, Subject
 
+_USERINFO = re.compile(r"(?<=://)[^/\s]*@")
+_LOGIN = re.compile(r"[^\s'\"]*@")
+
+
+def shown(requirement: Requirement | str) -> str:
+    """Return a requirement for a person: without the credentials of its address."""
+    return _USERINFO.sub("", str(requirement))
+
 
 def requirement_fault(text: str) -> str | None:
     """Return why a text is not an accepted requirement, or None."""
@@ -31,7 +39,7 @@ def requirement_fault(text: str) -> str | None:
         requirement = Requirement(text)
     except InvalidRequirement as error:
         reason = str(error).splitlines()[0]
-        return f"{text!r} is no requirement such as 'name>=1.2': {reason}"
+        return f"{shown(text)!r} is no requirement such as 'name>=1.2': {reason}"
     return address_fault(requirement)
 
 
@@ -46,11 +54,11 @@ def address_fault(requirement: Requirement) -> str | None:
     try:
         parts = urlsplit(requirement.url)
     except ValueError as error:
-        return f"{str(requirement)!r} names no valid address: {error}"
+        return f"{shown(requirement)!r} names no valid address: {_LOGIN.sub('', str(error))}"
     if parts.scheme == "https" and parts.path.endswith(".whl"):
         return None
     return (
-        f"{str(requirement)!r} must name a wheel at an https:// address: files of the controller"
+        f"{shown(requirement)!r} must name a wheel at an https:// address: files of the controller"
         " are not taken, and nothing is built of sources"
     )
 

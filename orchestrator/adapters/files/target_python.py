@@ -12,6 +12,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from orchestrator.adapters.files.requirements import shown
 from orchestrator.application.ports.wheels import Choice, WheelsError
 from orchestrator.domain.manifest import Manifest, PythonChoice
 from orchestrator.domain.reuse_inputs import Interpreter
@@ -127,7 +128,7 @@ def _lacks(interpreter: Interpreter, required: list[Requirement]) -> str:
             continue
         version = interpreter.packages.get(canonicalize_name(requirement.name))
         has = f"{requirement.name} {version}" if version else f"no {requirement.name}"
-        return f"{interpreter.path} has {has}, and the payload requires {requirement}"
+        return f"{interpreter.path} has {has}, and the payload requires {shown(requirement)}"
     return ""
 
 

@@ -88,7 +88,7 @@ class Ctrf:
         return 0.8 if _SHAPE.match(head) else 0.0
 
     def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
-        """Parse the artifact into statements, in order, in bounded memory."""
+        """Yield the parsed items of the artifact in their order, in bounded memory."""
         reader = JsonReader(artifact, {_TESTS, _SUMMARY, _ENVIRONMENT, _TOOL, _VERSION})
         seen: Counter[str] = Counter()
         states: Counter[str] = Counter()

@@ -81,7 +81,7 @@ class DeviceResults:
         return 0.5 if is_named else 0.3
 
     def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
-        """Parse the artifact into statements, in order, in bounded memory."""
+        """Yield the parsed items of the artifact in their order, in bounded memory."""
         reader = JsonReader(artifact, {()})
         for _, root in reader.parts():
             yield from _Document(as_map(root)).statements(is_torn=reader.is_torn)

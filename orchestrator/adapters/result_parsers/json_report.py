@@ -65,7 +65,7 @@ class PytestJsonReport:
         return 0.95 if _SHAPE.match(head_text(artifact)[:2000]) else 0.0
 
     def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
-        """Parse the artifact into statements, in order, in bounded memory."""
+        """Yield the parsed items of the artifact in their order, in bounded memory."""
         wanted = {_TESTS, _COLLECTORS, _SUMMARY, _ENVIRONMENT, _DURATION, _EXIT, _CREATED}
         reader = JsonReader(artifact, wanted)
         reading = _JsonReading()

@@ -90,7 +90,7 @@ class JUnitXml:
         return 0.95 if head.startswith("<") and _ROOT.search(head) else 0.0
 
     def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
-        """Parse the artifact into statements, in order, in bounded memory."""
+        """Yield the parsed items of the artifact in their order, in bounded memory."""
         reading = _JunitReading()
         for event in xml_events(artifact):
             if isinstance(event, Begin):

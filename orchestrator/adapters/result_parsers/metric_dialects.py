@@ -62,7 +62,7 @@ class MetricJson:
         return 0.7 if _LIST.match(head) or _LINES.match(head) else 0.0
 
     def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
-        """Parse the artifact into statements, in order, in bounded memory."""
+        """Yield the parsed items of the artifact in their order, in bounded memory."""
         yield ParsedJob(kind="benchmark")
         if not head_text(artifact).startswith("["):
             yield from json_lines(artifact)

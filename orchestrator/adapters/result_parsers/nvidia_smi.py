@@ -135,7 +135,7 @@ class NvidiaSmi:
         return 0.7 if guessed_columns(lines) else 0.0
 
     def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
-        """Parse the artifact into statements, in order, in bounded memory."""
+        """Yield the parsed items of the artifact in their order, in bounded memory."""
         first = _first(text_lines(artifact))
         if not first:
             raise UnreadableError("it holds no line of nvidia-smi")

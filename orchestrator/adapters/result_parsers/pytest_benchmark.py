@@ -58,7 +58,7 @@ class PytestBenchmark:
         return 0.95 if _SHAPE_LATER.search(head) else 0.6
 
     def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
-        """Parse the artifact into statements, in order, in bounded memory."""
+        """Yield the parsed items of the artifact in their order, in bounded memory."""
         reader = JsonReader(artifact, {_MACHINE, _COMMIT, _BENCHMARKS, _WRITTEN})
         names = _Names()
         yield ParsedJob(kind="benchmark")

@@ -144,7 +144,7 @@ class Transcription:
         return 0.6 if is_named else 0.0
 
     def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
-        """Parse the artifact into statements, in order, in bounded memory."""
+        """Yield the parsed items of the artifact in their order, in bounded memory."""
         document = self._document(artifact)
         facts = _facts(document.environment)
         if facts:

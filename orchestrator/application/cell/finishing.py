@@ -81,13 +81,13 @@ def poll_close(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     read_metrics(deps, now)
     if unread := reopen_unread(deps, now):
         now = deps.stores.cells.attempt_state(attempt_id)
-        deps.stores.evidence.reopen(now.cell.id, unread, tests=may_try_again(now))
+        deps.stores.evidence.reopen(now.cell.id, unread, tests=may_try_again(deps, now))
         facts = deps.stores.results.jobs(now.cell.id)
     given_up = [job for job, fact in facts.items() if fact.cause == "crashed"]
     deps.stores.evidence.settle(now.cell.id, given_up)
     environment = deps.stores.results.environment(now.cell.id) or {}
     _attest_torch(deps, now, environment)
-    if may_try_again(now):
+    if may_try_again(deps, now):
         cause = now.attempt.cause or Cause(Outcome.ERRORED, Reason.CONTROLLER)
         cells.requeue(attempt_id, cause, at=at)
         return "again"
@@ -140,12 +140,14 @@ def _cause_of(jobs: Sequence[JobRecord], cause: Cause) -> Cause:
     return Cause(cause.outcome, REUSED, all_reusable([job.reused_from for job in jobs]))
 
 
-def may_try_again(now: AttemptState) -> bool:
-    """Whether another attempt follows: after an infrastructure fault, with attempts left."""
+def may_try_again(deps: FlowDeps, now: AttemptState) -> bool:
+    """Whether another attempt follows: after an infrastructure fault that may pass."""
     cause = now.attempt.cause
     infra = cause is not None and cause.outcome is Outcome.ERRORED and cause.reason in RETRIED
     left = now.attempt.number <= now.spec.matrix.limits.infra_retries
-    return infra and left and now.run.cancel_requested_at is None
+    if not (infra and left) or now.run.cancel_requested_at is not None:
+        return False
+    return not any(one.is_final for one in deps.stores.leases.of_attempt(now.attempt.id))
 
 
 def poll_finish(deps: FlowDeps, cell_id: str) -> Value | NotYet:

@@ -54,6 +54,7 @@ from orchestrator.domain.cell import (
 from orchestrator.domain.machine import (
     AuthenticationError,
     CapacityError,
+    ClosedPortError,
     ConfigError,
     ConsoleLog,
     CredentialsError,
@@ -65,6 +66,7 @@ from orchestrator.domain.machine import (
     MachineError,
     MachineState,
     NotOfferedError,
+    Offers,
     Place,
     Provider,
     ProviderError,
@@ -76,6 +78,7 @@ from orchestrator.domain.machine import (
 )
 from orchestrator.domain.money import machine_cost
 from orchestrator.domain.outcome import Outcome, Reason
+from orchestrator.domain.units import elapsed
 from orchestrator.store.cells import AttemptState
 
 logger = logging.getLogger(__name__)
@@ -342,10 +345,30 @@ def poll_boot(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
 
 def _is_late(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
     """Whether boot takes too long; its last error is then the cause."""
+    return overdue(deps, now.cell, _patience_s(deps, lease)) or is_out_of_time(deps, now)
+
+
+def _patience_s(deps: FlowDeps, lease: Lease) -> float:
+    """Return for how many seconds a machine is waited for."""
     timings = deps.timings
     rented = deps.traits(lease.provider).rented
-    patience_s = timings.boot_s if rented else min(timings.own_boot_s, timings.contact_timeout_s)
-    return overdue(deps, now.cell, patience_s) or is_out_of_time(deps, now)
+    return timings.boot_s if rented else min(timings.own_boot_s, timings.contact_timeout_s)
+
+
+def _is_only_host(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
+    """Whether every attempt is at the same own host."""
+    provider = deps.provider(lease.provider)
+    if deps.traits(lease.provider).rented or not isinstance(provider, Offers):
+        return False
+    return len(provider.places(now.plan.platform)) == 1
+
+
+def _final(deps: FlowDeps, now: AttemptState, lease: Lease, message: str) -> str:
+    """Return the message; of the only host, note that no other attempt follows, and say so."""
+    if not _is_only_host(deps, now, lease):
+        return message
+    deps.stores.leases.note(lease.id, {LeaseFact.FINAL: "yes"}, simulated=lease.simulated)
+    return f"{message}; there is no other host to try"
 
 
 def _ended(
@@ -445,7 +468,8 @@ def _knock(
     except HostKeyError as error:
         if not late and _await_published_host_key(deps, now, shown, str(error)):
             return NOT_YET
-        return record_failure(deps, attempt_id, Outcome.ERRORED, Reason.HOST_KEY, str(error))
+        said = _final(deps, now, lease, str(error))
+        return record_failure(deps, attempt_id, Outcome.ERRORED, Reason.HOST_KEY, said)
     except AuthenticationError as error:
         # a rented machine lets us in only after it has made its user
         if deps.traits(lease.provider).rented and not late:
@@ -453,14 +477,29 @@ def _knock(
             return NOT_YET
         return record_failure(deps, attempt_id, Outcome.ERRORED, Reason.AUTH, str(error))
     except ShellError as error:
-        note_no_contact(deps, now, str(error))
-        return _blame_boot(deps, attempt_id, lease, Reason.SSH, str(error)) if late else NOT_YET
+        return _unreached(deps, now, lease, error, late=late)
     except MachineError as error:
         return record_failure(deps, attempt_id, Outcome.ERRORED, Reason.AGENT, str(error))
     note_contact(deps, now)
     leave(deps, now)
     enter(deps, now, CellState.PREPARING)
     return GO
+
+
+def _unreached(
+    deps: FlowDeps, now: AttemptState, lease: Lease, error: ShellError, *, late: bool
+) -> Value | NotYet:
+    """Wait on, and say for how long; or end the attempt."""
+    is_closed, said = isinstance(error, ClosedPortError), str(error)
+    if late:
+        said = _final(deps, now, lease, said) if is_closed else said
+        return _blame_boot(deps, now.attempt.id, lease, Reason.SSH, said)
+    is_last = is_closed and _is_only_host(deps, now, lease)
+    tries = 1 if is_last else now.spec.matrix.limits.infra_retries + 1
+    wait = elapsed(_patience_s(deps, lease))
+    waiting = f" (try {now.attempt.number} of {tries}, up to {wait})"
+    note_no_contact(deps, now, said, waiting=waiting)
+    return NOT_YET
 
 
 def _blame_boot(deps: FlowDeps, attempt_id: str, lease: Lease, reason: str, detail: str) -> Value:

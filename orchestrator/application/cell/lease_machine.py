@@ -21,7 +21,10 @@ logger = logging.getLogger(__name__)
 
 
 def activate(deps: FlowDeps, lease: Lease, machine: Machine, *, is_granted: bool = False) -> Lease:
-    """Store the machine's id before the provider lists the machine everywhere."""
+    """Store the machine's id on its lease; the provider's inventory may not list the machine yet.
+
+    `is_granted` is whether the provider has granted the request that it queued.
+    """
     at = deps.clock.now()
     facts = {**machine.facts, LeaseFact.ASKED_AT: at.isoformat()}
     if is_granted:

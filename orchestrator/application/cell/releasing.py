@@ -174,7 +174,7 @@ def hold_outcome(deps: FlowDeps, now: AttemptState) -> Outcome | None:
         return None
     if not isinstance(lease.endpoint, SshEndpoint) or now.run.cancel_requested_at is not None:
         return None
-    if overdue(deps, now.cell, minutes * 60) or may_try_again(now):
+    if overdue(deps, now.cell, minutes * 60) or may_try_again(deps, now):
         return None
     outcome = cell_outcome(deps, now.cell, now.spec, now.attempt.cause).outcome
     return None if outcome in _NEVER_HELD else outcome

@@ -62,11 +62,16 @@ def record_machine_end(
     return record_failure(deps, now.attempt.id, Outcome.ERRORED, reason, detail)
 
 
-def note_no_contact(deps: FlowDeps, now: AttemptState, message: str) -> timedelta:
-    """Add a notice that the machine does not answer, with the reason and duration."""
+def note_no_contact(
+    deps: FlowDeps, now: AttemptState, message: str, *, waiting: str = ""
+) -> timedelta:
+    """Add a notice that the machine does not answer, with the reason and what is `waiting`.
+
+    Returns for how long it has not answered.
+    """
     at = deps.clock.now()
     since = deps.contact_log.silent_since.setdefault(now.attempt.id, at)
-    _note(deps, now, message, notice=f"no answer: {message}")
+    _note(deps, now, message, notice=f"no answer{waiting}: {message}")
     return at - since
 
 

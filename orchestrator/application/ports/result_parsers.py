@@ -54,7 +54,7 @@ class Dialect(Protocol):
         ...
 
     def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
-        """Parse the artifact into statements, in order, in bounded memory.
+        """Yield the parsed items of the artifact in their order, in bounded memory.
 
         Raises UnreadableError.
         """

@@ -16,7 +16,7 @@ from orchestrator.cli.errors import CliError, RefusedError
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.wiring import BackupReport, RestoreReport
-from orchestrator.domain.units import plural, size
+from orchestrator.domain.units import plural, size, utc
 
 Report = TypeVar("Report", bound=BackupReport)
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The backup: a .tar.gz file.")]
@@ -101,12 +101,12 @@ def _restored(report: RestoreReport) -> Iterator[str]:
     if report.tokens:
         yield "These tokens are valid, also if they were revoked since: `seatrial token revoke ID`"
     for token in report.tokens:
-        until = token.expires_at.isoformat() if token.expires_at else "without an end"
+        until = utc(token.expires_at) if token.expires_at else "without an end"
         yield f"  {one_line(token.id)}  {one_line(token.name)}  {token.scope}  {until}"
     if report.schedules:
         yield "These schedules fire once a controller runs: `seatrial schedule pause NAME`"
     for name, due in report.schedules.items():
-        yield f"  {one_line(name)}  {due.isoformat()}"
+        yield f"  {one_line(name)}  {utc(due)}"
     yield "Start one controller now: it ends the machines of runs that were going on."
     yield "`seatrial machines --orphans` lists what was rented since then."
 

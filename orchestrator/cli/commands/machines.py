@@ -74,7 +74,7 @@ def machines_command(
         session.print_json(answer | {"ended": ended} if terminate else answer)
     elif not terminate:
         _list(session, survey, orphans=orphans)
-    _complain(session, survey)
+    _raise_unread(survey)
 
 
 def cost_command(
@@ -193,8 +193,8 @@ def _nothing(what: str, inventory: InventoryResponse) -> str:
     return f"Nothing {what} is there, as far as {', '.join(answered)} answered."
 
 
-def _complain(session: Session, inventory: InventoryResponse) -> None:
-    """Print providers that could not be read: the list is incomplete."""
+def _raise_unread(inventory: InventoryResponse) -> None:
+    """Raise CliError for providers that could not be read: the list is incomplete."""
     lines = [
         f"{one_line(n)} could not be asked: {one_line(w)}" for n, w in inventory.unread.items()
     ]

@@ -101,7 +101,7 @@ def _quarantined_text(one: Quarantined) -> Text:
     said = f"is in quarantine {quarantine.id} until {until}"
     if one.state is QuarantineState.EXPIRED:
         said = f"was in quarantine {quarantine.id}, which expired {until}: it counts again"
-    line = f"  {one.nodeid} on {one.cell} {said} ({quarantine.owner})"
+    line = f"  {one.job}: {one.nodeid} on {one.cell} {said} ({quarantine.owner})"
     return Text(one_line(line), style="yellow")
 
 

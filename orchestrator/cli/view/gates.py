@@ -193,6 +193,10 @@ def _had(rule: RuleResult) -> Iterator[str]:
         shown = same[:1] if is_implemented else same
         more = f" and {plural(len(same) - 1, 'more hook')}" if len(same) > len(shown) else ""
         yield from (f"{one.sentence}{more}" for one in shown)
+    for name, noun in (("modules", "module"), ("ignored", "path"), ("hooks", "hook")):
+        hidden = rule.inputs.get(f"more_{name}")
+        if isinstance(hidden, int):
+            yield f"and {plural(hidden, f'more {noun}')} that the verdict does not name"
 
 
 def _print_rest(session: Session, verdict: Verdict, *, every: bool) -> None:

@@ -23,7 +23,7 @@ from orchestrator.cli.watching.poll_threads import WatchedRun
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse
 from orchestrator.domain.units import duration, elapsed
-from orchestrator.domain.vocabulary import TEST_OUTCOMES
+from orchestrator.domain.vocabulary import TEST_OUTCOMES, term
 
 PULSE_S = 60.0
 """Interval of lines without changes, as a sign of life."""
@@ -86,7 +86,7 @@ def counts_in_words(counts: Counts, *, retried: int = 0) -> str:
     if counts.nothing_passed:
         return counts.nothing_passed
     figures = counts.as_dict()
-    told = {name: f"{figures[name]} {word(name)}" for name in TEST_OUTCOMES if figures[name]}
+    told = {name: term(name).counted(figures[name]) for name in TEST_OUTCOMES if figures[name]}
     if retried:
         told["passed"] += f", {retried} of them flaky"
     return ", ".join(told.values())

@@ -17,7 +17,7 @@ from orchestrator.cli.connect import (
     RUN_POLL_SHORTEST_S,
     WATCHED_LOG_POLL_S,
 )
-from orchestrator.cli.errors import CliError, NoControllerError, RefusalError
+from orchestrator.cli.errors import CliError, RefusalError, is_out_of_reach
 from orchestrator.cli.failure_logs import BadTest, FailingTests
 from orchestrator.cli.safe_text import log_line, one_line
 from orchestrator.cli.view.live_run import LOG_LINES, LogTail
@@ -254,11 +254,12 @@ class Follower:
             try:
                 has_polled = self._look()
                 lost_at = None
-            except NoControllerError as error:
+            except CliError as error:
+                if not is_out_of_reach(error):
+                    self._end(error)
+                    continue
                 lost_at = lost_at or time.monotonic()
                 self._lose(error, time.monotonic() - lost_at)
-            except CliError as error:
-                self._end(error)
         self._looks.close()
 
     def _look(self) -> bool:
@@ -280,7 +281,7 @@ class Follower:
             self._wake.set()
         return is_due
 
-    def _lose(self, error: NoControllerError, lost_s: float) -> None:
+    def _lose(self, error: CliError, lost_s: float) -> None:
         if lost_s > NO_ANSWER_LIMIT_S:
             self._end(error)
             return

@@ -34,6 +34,7 @@ from orchestrator.dashboard.table import (
     TestCounts,
     Text,
     Trace,
+    named_test,
 )
 from orchestrator.domain.cell import Cell, CellState, Run
 from orchestrator.domain.environment_fingerprint import PACKAGE, traits
@@ -279,7 +280,7 @@ def _row(run: Run, cell: Cell, line: TestLine) -> Row:
     failure = urls.signature_url(line.signature) if line.signature else ""
     return Row(
         (
-            Text(line.nodeid, urls.test_url(line.test_id), note=line.job, is_code=True),
+            named_test(line.nodeid, line.job, urls.test_url(line.test_id), is_code=True),
             Badge(_word(line, cell), here, note=_earlier(line)),
             message,
             Text(line.signature, failure, is_code=bool(line.signature)),

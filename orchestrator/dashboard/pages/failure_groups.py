@@ -44,6 +44,7 @@ from orchestrator.dashboard.table import (
     Table,
     TableCell,
     Text,
+    named_test,
 )
 from orchestrator.domain.failure_signature import Signature
 from orchestrator.domain.failures import FailureClass
@@ -358,7 +359,7 @@ def _spot(request: PageRequest, shown: FailureGroupDetail, spot: FailureSite) ->
     test, cell = shown.tests[spot.test_id], spot.cell
     return Row(
         (
-            Text(test.nodeid, urls.test_url(test.id), note=test.job),
+            named_test(test.nodeid, test.job, urls.test_url(test.id)),
             Text(cell.name, urls.cell_url(cell.run_id, cell.name)),
             Text(cell.version),
             Number(spot.count),

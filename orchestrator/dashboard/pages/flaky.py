@@ -43,6 +43,7 @@ from orchestrator.dashboard.table import (
     Table,
     TableCell,
     Text,
+    named_test,
 )
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.document_problems import InvalidDocumentError
@@ -225,7 +226,7 @@ def _is_data(request: PageRequest) -> bool:
 def _test(request: PageRequest, one: FlakyTest) -> Row:
     evidence = one.evidence
     cells: list[TableCell] = [
-        Text(one.test.nodeid, urls.test_url(one.test.id), note=one.test.job),
+        named_test(one.test.nodeid, one.test.job, urls.test_url(one.test.id)),
         Number(round(100 * evidence.min_failure_rate, 1), "%"),
         Badge(one.how, _failure_url(one), note=_WHOSE[one.whose]),
         _figures(evidence),

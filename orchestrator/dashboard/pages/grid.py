@@ -167,7 +167,7 @@ def _tabs(request: PageRequest, grid: Grid) -> list[dict[str, object]]:
 
 def _table(request: PageRequest, shown: _Shown) -> Table:
     grid = shown.grid
-    marks = _Marks(request, shown)
+    marks = _Marks(shown)
     linked = marks.linked()
     return Table(
         id="grid",
@@ -215,7 +215,7 @@ def _name(row: GridRow) -> Text:
 class _Marks:
     """Turns results into marks."""
 
-    def __init__(self, request: PageRequest, shown: _Shown) -> None:
+    def __init__(self, shown: _Shown) -> None:
         self._shown = shown
         self._kinds: Mapping[str, GridFailureGroup] = shown.grid.kinds
         self._alive = {cell.number for cell in shown.grid.cells if not cell.is_done}

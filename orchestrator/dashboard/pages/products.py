@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 
 from orchestrator.application.gate_status import GateStatus, gate_statuses
 from orchestrator.dashboard import urls
-from orchestrator.dashboard.responses import Page, PageRequest, PageRequestDep
+from orchestrator.dashboard.responses import Page, PageRequestDep
 from orchestrator.dashboard.table import (
     Badge,
     CellList,
@@ -38,7 +38,7 @@ def show_products(request: PageRequestDep) -> Response:
     newest = releases.newest_runs()
     outcomes = releases.days(since=request.now - timedelta(days=many))
     tables = (
-        _products(request, newest, gate_statuses(request.context)),
+        _products(newest, gate_statuses(request.context)),
         _days(newest, outcomes, days),
     )
     words = dict.fromkeys(one.word for one in outcomes)
@@ -57,9 +57,7 @@ def show_products(request: PageRequestDep) -> Response:
     return request.answer(page)
 
 
-def _products(
-    request: PageRequest, newest: Sequence[NewestRun], statuses: Sequence[GateStatus]
-) -> Table:
+def _products(newest: Sequence[NewestRun], statuses: Sequence[GateStatus]) -> Table:
     return Table(
         id="products",
         caption="Products",
@@ -68,14 +66,14 @@ def _products(
             Column("gates", "Gates"),
             Column("newest", "Newest run"),
         ),
-        rows=[_product(request, one, statuses) for one in newest],
+        rows=[_product(one, statuses) for one in newest],
         empty="Nothing has been launched yet.",
         command="seatrial init && seatrial run seatrial.yaml",
         is_caption_hidden=True,
     )
 
 
-def _product(request: PageRequest, one: NewestRun, statuses: Sequence[GateStatus]) -> Row:
+def _product(one: NewestRun, statuses: Sequence[GateStatus]) -> Row:
     board = urls.with_query(urls.BOARD, product=one.product)
     mine = [status for status in statuses if status.stored.product == one.product]
     gates: TableCell = CellList([_gate(status) for status in mine]) if mine else Text("–")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
@@ -115,8 +115,10 @@ class PassRate:
         return TestCounts(self.trend.latest.counts)
 
     @property
-    def picture(self) -> Picture:
-        """Draw the pass rate in percent, one point for each day."""
+    def picture(self) -> Picture | None:
+        """The pass rate in percent, one point for each day; None of a single day."""
+        if len(self.trend.days) < 2:
+            return None
         rates = [_percentage(day.counts.pass_rate) for day in self.trend.days]
         return sparkline(rates, low=self.low, high=100.0, width=96, height=22)
 
@@ -190,7 +192,7 @@ def beside(counts: Counts) -> list[Figure]:
 
 def in_words(figures: Iterable[Figure]) -> str:
     """``4 failed, 15 skipped``."""
-    return ", ".join(f"{many:,} {what.word}" for what, many in figures)
+    return ", ".join(what.counted(many) for what, many in figures)
 
 
 def points(change: Fraction | None) -> str:
@@ -236,8 +238,8 @@ def board_table(request: PageRequest, board: Board) -> Table:
             Row(
                 (
                     _version(request, row),
-                    _verdicts(request, row),
-                    *_squares(request, board, row),
+                    _verdicts(row),
+                    *(_square(request, row, square) for square in row.squares),
                 )
             )
             for row in board.rows
@@ -257,7 +259,7 @@ def _version(request: PageRequest, row: BoardRow) -> Text:
     return Text(row.of.version, href, note=f"{row.of.subject} · {when}")
 
 
-def _verdicts(request: PageRequest, row: BoardRow) -> TableCell:
+def _verdicts(row: BoardRow) -> TableCell:
     if not row.verdicts:
         return Text("–", note="no verdict")
     return CellList(
@@ -268,12 +270,7 @@ def _verdicts(request: PageRequest, row: BoardRow) -> TableCell:
     )
 
 
-def _squares(request: PageRequest, board: Board, row: BoardRow) -> Iterator[TableCell]:
-    for square in row.squares:
-        yield _square(request, board, row, square)
-
-
-def _square(request: PageRequest, board: Board, row: BoardRow, square: BoardCell) -> TableCell:
+def _square(request: PageRequest, row: BoardRow, square: BoardCell) -> TableCell:
     cell = square.cell
     if cell is None and row.live is not None:
         return VersionEvidence(word="queued", href=urls.run_url(row.live.run), note="a run goes on")

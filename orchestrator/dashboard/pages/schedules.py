@@ -521,7 +521,7 @@ def _row(request: PageRequest, shown: ScheduleResponse) -> Row:
 def _counted(firings: Sequence[Firing]) -> str:
     """Return the numbers of firings by outcome."""
     counts = Counter(one.term for one in firings)
-    return ", ".join(f"{many} {term(word).word}" for word, many in counts.most_common()) or "–"
+    return ", ".join(term(word).counted(many) for word, many in counts.most_common()) or "–"
 
 
 def _by_when(schedule: Schedule) -> str:

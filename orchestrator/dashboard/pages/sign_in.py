@@ -54,12 +54,17 @@ THREADS = 4
 
 
 @router.get(urls.SIGN_IN)
-async def show_sign_in(request: Request, token: str = "", next: str = urls.BOARD) -> Response:  # noqa: A002
+async def show_sign_in(
+    request: Request,
+    token: str = "",
+    next: str = urls.BOARD,  # noqa: A002
+    project: str = "",
+) -> Response:
     """Ask for a token; the secret of the link that `serve` prints is filled in.
 
     To read this address signs nobody in: any site can make a browser do so.
     """
-    return _form(request, next, "", token=token)
+    return _form(request, next, "", token=token, project=project)
 
 
 @router.post(urls.SIGN_IN)
@@ -74,13 +79,19 @@ async def sign_in(
 
 
 @router.get(urls.SIGN_IN_AT_ISSUER)
-async def sign_in_at_issuer(request: Request, next: str = urls.BOARD) -> Response:  # noqa: A002
+async def sign_in_at_issuer(
+    request: Request,
+    next: str = urls.BOARD,  # noqa: A002
+    project: str = "",
+) -> Response:
     """Send the browser to the issuer, with a request of its own."""
     context: Context = request.app.state.context
     issuer = _issuer(context)
+    if project not in ("", context.sign_in.project):
+        raise PageMissingError(f"there is no project {project}")
     if urlsplit(context.sign_in.public_url).netloc != request.headers.get("host", ""):
         # The issuer sends browsers back to the public address, where this one's cookie has to be.
-        address = urls.with_query(urls.SIGN_IN_AT_ISSUER, next=_local(next))
+        address = urls.with_query(urls.SIGN_IN_AT_ISSUER, next=_local(next), project=project)
         return RedirectResponse(f"{context.sign_in.public_url}{address}", 303)
     try:
         made = await _at_issuer(request, issuer.authorize)
@@ -197,6 +208,7 @@ def _form(
     status: int = 401,
     is_of_issuer: bool = False,
     token: str = "",
+    project: str = "",
 ) -> Response:
     context: Context = request.app.state.context
     issuer = context.sign_in.issuer
@@ -204,6 +216,7 @@ def _form(
     words = {
         "after": _local(after),
         "token": token,
+        "project": context.sign_in.project and (project or context.sign_in.project),
         "refused": refused,
         "is_of_issuer": is_of_issuer,
         "host": issuer.host if issuer else "",
@@ -227,9 +240,10 @@ def _keep_request(
         "code_verifier": made.code_verifier,
         "next": after,
     }
+    packed = base64.urlsafe_b64encode(json.dumps(kept).encode()).decode("ascii")
     response.set_cookie(
         _request_cookie(request),
-        base64.urlsafe_b64encode(json.dumps(kept).encode()).decode("ascii"),
+        f"{request.app.state.context.sign_in.mark}{packed}",
         max_age=REQUEST_LIFE_S,
         path=urls.SIGN_IN_AT_ISSUER,
         httponly=True,
@@ -238,9 +252,15 @@ def _keep_request(
     )
 
 
+def project_of_request(request: Request) -> str:
+    """Return the further project that the browser began to sign in to; empty for the first."""
+    return request.cookies.get(_request_cookie(request), "").rpartition(".")[0]
+
+
 def _kept_request(request: Request) -> dict[str, str] | None:
     try:
-        raw = base64.urlsafe_b64decode(request.cookies.get(_request_cookie(request), ""))
+        packed = request.cookies.get(_request_cookie(request), "").rpartition(".")[2]
+        raw = base64.urlsafe_b64decode(packed)
         kept = json.loads(raw)
     except ValueError:
         return None

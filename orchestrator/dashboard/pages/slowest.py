@@ -19,6 +19,7 @@ from orchestrator.dashboard.table import (
     Table,
     TableCell,
     Text,
+    named_test,
 )
 from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.domain.units import duration
@@ -65,7 +66,7 @@ def _row(run: str, one: TestDuration) -> Row:
     usual, change = one.usual_s, one.change
     return Row(
         (
-            Text(one.nodeid, urls.test_url(one.test_id), note=one.job),
+            named_test(one.nodeid, one.job, urls.test_url(one.test_id)),
             Text(one.cell, urls.cell_url(run, one.cell)),
             Badge(one.outcome, urls.result_url(run, one.cell, one.test_id)),
             Span(one.duration_s),

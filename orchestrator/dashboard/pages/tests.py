@@ -31,6 +31,7 @@ from orchestrator.dashboard.table import (
     TableCell,
     TestCounts,
     Text,
+    named_test,
 )
 from orchestrator.domain.failure_signature import BAD
 from orchestrator.domain.flaky import flaky_signal
@@ -46,7 +47,8 @@ def name_cell(test: KnownTest, *beside: str) -> Text:
     """Return the table cell of a test's name; `beside` follows its file and job."""
     path = split_nodeid(test.nodeid)[0]
     note = " · ".join(part for part in (path, test.job, *beside) if part)
-    return Text(test.nodeid, urls.test_url(test.id), note=note, short=short_name(test.nodeid))
+    href, short = urls.test_url(test.id), short_name(test.nodeid)
+    return named_test(test.nodeid, test.job, href, note=note, short=short)
 
 
 def short_name(nodeid: str) -> str:
@@ -177,7 +179,7 @@ def _strip(one: CellTestHistory) -> PictureCell:
     goes = list(reversed(one.goes))
     words = [go.outcome.word for go in goes]
     counted = {word: words.count(word) for word in dict.fromkeys(words)}
-    told = ", ".join(f"{many} {term(word).word}" for word, many in counted.items())
+    told = ", ".join(term(word).counted(many) for word, many in counted.items())
     tones = [term(word).tone for word in words]
     bad = [1.0 if go.outcome in BAD else 0.0 for go in goes]
     return PictureCell(strip(tones), bad, f"{one.cell}, {plural(len(goes), 'result')}: {told}")
@@ -206,7 +208,7 @@ def _turn(one: CellTestHistory) -> TableCell:
 
 def history_table(story: TestDetail, goes: Sequence[CellResult], *, more: str) -> Table:
     """Return the table of the test's results."""
-    nodeids = {one.id: one.nodeid for one in (story.test, *story.names)}
+    tests = {one.id: one for one in (story.test, *story.names)}
     return Table(
         id="history",
         caption="Results, the newest first",
@@ -219,14 +221,14 @@ def history_table(story: TestDetail, goes: Sequence[CellResult], *, more: str) -
             Column("failure", "Failure"),
             Column("run", "Run"),
         ),
-        rows=[Row(tuple(_result(story, go, nodeids))) for go in goes],
+        rows=[Row(tuple(_result(story, go, tests))) for go in goes],
         empty="There are no older results.",
         next=more,
         is_caption_hidden=True,
     )
 
 
-def _result(story: TestDetail, go: CellResult, nodeids: dict[int, str]) -> Iterator[TableCell]:
+def _result(story: TestDetail, go: CellResult, tests: dict[int, KnownTest]) -> Iterator[TableCell]:
     yield Moment(go.at)
     word = "running" if go.is_alive and go.outcome is TestOutcome.MISSING else go.outcome.word
     tries = ", ".join(one.word for one in go.earlier)
@@ -236,7 +238,8 @@ def _result(story: TestDetail, go: CellResult, nodeids: dict[int, str]) -> Itera
     yield Span(go.duration_s if go.outcome is not TestOutcome.MISSING else None)
     known = story.signatures.get(go.signature)
     said_so = str(known) if known is not None else go.signature
-    as_was = f"as {nodeids[go.test]}" if go.test != story.test.id else ""
+    was = tests[go.test]
+    as_was = f"as {was.nodeid} of job {was.job}" if go.test != story.test.id else ""
     if go.signature:
         kind = known.exception if known is not None else ""
         href = urls.signature_url(go.signature)

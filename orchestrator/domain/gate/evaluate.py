@@ -37,9 +37,10 @@ from orchestrator.domain.gate.rules.failures import (
     failed_first_v2,
     flaky,
     known_issues,
+    known_issues_v2,
     new_failures,
 )
-from orchestrator.domain.gate.rules.jobs import cost, degraded, jobs, jobs_v2
+from orchestrator.domain.gate.rules.jobs import cost, cost_v2, degraded, jobs, jobs_v2
 from orchestrator.domain.gate.rules.payload_level import payload_level
 from orchestrator.domain.gate.rules.performance import performance
 from orchestrator.domain.gate.rules.platforms import (
@@ -54,7 +55,7 @@ from orchestrator.domain.gate.rules.subject import (
     subject_v1,
     undeclared_requirements,
 )
-from orchestrator.domain.gate.rules.test_sets import selection, test_sets
+from orchestrator.domain.gate.rules.test_sets import selection, selection_v2, test_sets
 from orchestrator.domain.gate.snapshot import Snapshot
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult, Verdict
 
@@ -71,9 +72,9 @@ _FIRST: tuple[Rule, ...] = (
     skips_v1,
     new_failures,
     flaky,
-    known_issues,
+    known_issues_v2,
     performance,
-    cost,
+    cost_v2,
 )
 _SECOND: tuple[Rule, ...] = (
     evidence_v2,
@@ -89,15 +90,15 @@ _SECOND: tuple[Rule, ...] = (
     degraded,
     missing,
     test_sets,
-    selection,
+    selection_v2,
     changed_tests_v2,
     skips_v2,
     new_failures,
     failed_first_v2,
     flaky,
-    known_issues,
+    known_issues_v2,
     performance,
-    cost,
+    cost_v2,
 )
 _LATER: Mapping[Rule, Rule] = {
     evidence_v2: evidence,
@@ -107,6 +108,9 @@ _LATER: Mapping[Rule, Rule] = {
     changed_tests_v2: changed_tests,
     skips_v2: skips,
     failed_first_v2: failed_first,
+    known_issues_v2: known_issues,
+    cost_v2: cost,
+    selection_v2: selection,
 }
 """Superseded rules of version 2, with the current ones that replace them."""
 _THIRD = (

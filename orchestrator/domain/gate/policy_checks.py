@@ -203,8 +203,9 @@ def _budget(rule: PerformanceRule, index: int) -> Iterator[Problem]:
     if not slash or not metric or not IDENTIFIER.fullmatch(job.replace("*", "x")):
         yield Problem((*path, "match"), f"{budget.match!r} fits no benchmark: write JOB/METRIC")
     try:
-        if not percent(budget.max_regression):
-            yield Problem((*path, "max_regression"), "must be more than 0 %")
+        if not 0 < percent(budget.max_regression) < 1:
+            said = f"{budget.max_regression!r} must be more than 0% and less than 100%"
+            yield Problem((*path, "max_regression"), said)
     except ValueError as error:
         yield Problem((*path, "max_regression"), str(error))
     for other in rule.budgets[:index]:

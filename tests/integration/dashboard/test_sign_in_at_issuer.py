@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -22,10 +24,14 @@ from orchestrator.application.ports.identity_provider import (
     IssuerUnreachableError,
 )
 from orchestrator.application.tokens import Credential, check_credential, create_token
+from orchestrator.bootstrap.projects import PortApplications
+from orchestrator.domain.audit import AuditFilters
 from orchestrator.domain.caller_identity import Scope
+from tests.integration.api_context import Slots
 from tests.integration.dashboard.desk import HOST, dashboard
 from tests.integration.dashboard.issuer_door import CALLBACK, PUBLIC, Door
 from tests.integration.dashboard.shown import read_page
+from tests.integration.project_worlds import two_projects
 from tests.oidc_issuer import CLIENT
 
 
@@ -462,3 +468,33 @@ def test_a_refused_sign_in_has_its_reason_and_nothing_of_what_was_sent(door: Doo
     exported = admin.get("/api/v1/audit/export").text
     assert secrets
     assert not [one for name, [one] in secrets.items() if "iss" not in name and one in exported]
+
+
+def test_a_role_is_of_the_project_that_is_signed_in_to(
+    door: Door, tmp_path: Path, slots: Slots
+) -> None:
+    roles = {"first": (("sre", Scope.ADMIN),), "further": (("dev", Scope.RUN),)}
+    with two_projects(tmp_path, slots, full="further") as both:
+        for one in both:
+            ports = replace(
+                one.desk.context.sign_in,
+                issuer=door.provider,
+                public_url=PUBLIC,
+                roles=roles[one.name],
+            )
+            one.desk.context = replace(one.desk.context, sign_in=ports)
+        whole = PortApplications.of([one.desk.context for one in both], (HOST,), None)
+        door.client = door.api.speak(whole.application, base=PUBLIC, follow_redirects=False)
+        door.issuer.groups = ["dev"]
+        assert door.sign_in().status_code == 401
+        page = read_page(door.client.get("/login?project=further").text)
+        begun = door.client.get(page.one("a", href="/login/oidc?next=%2F&project=further")["href"])
+        answer = door.client.get(door.agree(begun.headers["location"]))
+        assert answer.status_code == 303, answer.text
+        assert door.client.cookies[cookie_of(HOST)].startswith("further.")
+        assert door.client.get("/launch").status_code == 200
+        stores = [one.desk.database.stores for one in both]
+        assert [len(one.browser_sessions.list()) for one in stores] == [0, 1]
+        lines = [list(one.audit.lines(AuditFilters())) for one in stores]
+        outcomes = [[json.loads(line)["outcome"] for line in some] for some in lines]
+        assert outcomes == [["refused"], ["done"]]

@@ -6,6 +6,7 @@ from datetime import date, timedelta
 
 import pytest
 
+from orchestrator.application.describe_run import describe_run
 from orchestrator.application.known_issues import add_known_issue
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.pages import tests
@@ -180,6 +181,34 @@ def test_older_names_are_one_test_with_it(pages: PageDesk) -> None:
     assert [row["name"] for row in pages.rows(urls.test_url(old), "names")] == [NAME]
     assert len(page.rows("history")) == 2
     assert pages.json(urls.test_url(old))["test"]["older_names"] == [NAME]
+
+
+def test_one_test_in_two_jobs_is_two_tests_everywhere(pages: PageDesk) -> None:
+    run = str(pages.api.launch()["id"])
+    agent = pages.api.begin(run, "here")
+    for job in ("unit", "demo"):
+        agent.send(
+            agent.line("phase", job, name="started"),
+            agent.manifest(NAME, job=job),
+            agent.test(NAME, "failed", job=job, longrepr="E   ValueError: boom"),
+        )
+    [group] = describe_run(pages.stores, run, at=BEGIN).failure_groups
+    signature = group.signature.id
+    page = pages.page(address_of(pages))
+    assert "job unit" in page.one(class_="where").text
+    assert page.one("a", href=urls.with_query(urls.TESTS, q=NAME)).text.endswith("every job")
+    for path, table in (
+        (f"/runs/{run}/cells/here", "tests"),
+        (f"/runs/{run}/slowest", "slowest"),
+        (f"/failures/{signature}", "spots"),
+        ("/tests", "tests"),
+    ):
+        assert sorted(row["job"] for row in pages.rows(path, table)) == ["demo", "unit"], path
+        shown = pages.markdown(f"{path}?table={table}")
+        assert all(f"({job})" in shown for job in ("demo", "unit")), shown
+        header, *rows = pages.csv(f"{path}?table={table}")
+        assert {row[header.index("job")] for row in rows} == {"demo", "unit"}
+    assert pages.rows(f"/runs/{run}", "failures")[0]["tests"] == 2
 
 
 def test_what_people_said_of_it_is_beside_it(pages: PageDesk) -> None:

@@ -32,6 +32,18 @@ def test_what_was_added_is_removed_and_named(venv: Path) -> None:
     assert (site / "tool" / "__pycache__" / "tool.pyc").exists()
 
 
+def test_what_was_added_to_a_folder_is_found_where_it_is(venv: Path, tmp_path: Path) -> None:
+    environment = EnvironmentCopy(venv)
+    tool = venv / "lib" / "site-packages" / "tool"
+    (tool / "__pycache__" / "tool.pyc").write_bytes(b"1")
+    (tool / "data").mkdir()
+    (tool / "data" / "a.json").write_text("{}")
+    (tool.parent / "beside.py").write_text("")
+    (tmp_path / "outside").write_text("")
+    found = environment.added([venv / "lib" / "link" / "tool", tmp_path / "gone", tmp_path])
+    assert set(found) == {tool / "data" / "a.json", tool.parent / "beside.py"}
+
+
 @pytest.mark.parametrize("how", ["written", "removed", "link"])
 def test_what_was_changed_is_told(venv: Path, how: str) -> None:
     environment = EnvironmentCopy(venv)

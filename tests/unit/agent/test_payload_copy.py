@@ -129,6 +129,18 @@ def test_tests_and_settings_are_as_shipped_again(pristine: Path, copy: Path, cha
     assert watched.restore() == []
 
 
+def test_a_shipped_file_is_found_by_its_content(pristine: Path, copy: Path, tmp_path: Path) -> None:
+    watched = PayloadCopy(pristine, copy, INSTALLED)
+    (tmp_path / "same").write_bytes((pristine / "data.txt").read_bytes())
+    (tmp_path / "other").write_bytes((pristine / "data.txt").read_bytes()[:-1] + b"?")
+    (tmp_path / "empty").write_text("")
+    (tmp_path / "linked").symlink_to("same")
+    found = [watched.shipped_as(tmp_path / name) for name in ("same", "linked")]
+    assert found == ["data.txt", "data.txt"]
+    (tmp_path / "lost").symlink_to("nowhere")
+    assert not any(watched.shipped_as(tmp_path / name) for name in ("other", "empty", "lost"))
+
+
 def test_what_lies_elsewhere_is_not_touched_through_a_link(pristine: Path, copy: Path) -> None:
     watched = PayloadCopy(pristine, copy, INSTALLED)
     swapped_for_a_link(copy)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from orchestrator.cli.errors import RefusalError
 from orchestrator.cli.watching.poll_threads import Follower
 from tests.unit.cli import runs
 
@@ -44,6 +45,28 @@ class FakeController:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+class LateController(FakeController):
+    """Is behind a proxy that reaches it at the third look only."""
+
+    def get(self, path: str, **query: object) -> Any:
+        if len(self.asked) < 2:
+            self.asked.append(path)
+            raise RefusalError(502, ["the proxy does not reach it: 502 and text/html"])
+        return super().get(path, **query)
+
+
+def test_a_proxy_that_does_not_reach_the_controller_is_waited_for() -> None:
+    wake, looks = threading.Event(), LateController()
+    follower = Follower(FakeFeed(), looks, runs.typical(), wake, with_log=False)  # type: ignore[arg-type]
+    follower.start()
+    while not follower.watched.run.is_finished:
+        assert wake.wait(30)
+        wake.clear()
+        follower.look()
+    assert follower.fault is None
+    assert len(looks.asked) > 2
 
 
 def test_events_that_come_together_are_one_poll_and_the_end_is_not_waited_for() -> None:

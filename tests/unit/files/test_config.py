@@ -8,6 +8,8 @@ import pytest
 
 from orchestrator import config
 from orchestrator.adapters.clock import Ids, SystemClock, new_id
+from orchestrator.config import Settings, SettingsError
+from orchestrator.domain.caller_identity import Scope
 
 
 @pytest.fixture(autouse=True)
@@ -177,18 +179,81 @@ def test_a_bad_value_is_one_sentence(
 def test_secrets_of_a_matrix_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "t")
     monkeypatch.delenv("NOBODY_SET_THIS", raising=False)
-    assert config.secret("HF_TOKEN") == "t"
-    assert config.secret("NOBODY_SET_THIS") is None
+    assert config.load().secret("HF_TOKEN") == "t"
+    assert config.load().secret("NOBODY_SET_THIS") is None
 
 
 def test_who_can_be_reached_hands_out_what_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "t")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "k")
     monkeypatch.setenv("SEATRIAL_JOB_SECRETS", "HF_TOKEN, OTHER")
-    listed = config.load().job_secrets
-    assert listed == ("HF_TOKEN", "OTHER")
+    settings = config.load()
+    assert settings.job_secrets == ("HF_TOKEN", "OTHER")
     names = ("HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "OTHER")
-    assert [config.listed_secret(listed, name) for name in names] == ["t", None, None]
+    assert [settings.job_secret(name) for name in names] == ["t", None, None]
+
+
+def test_a_further_project_has_a_home_and_variables_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    given = {
+        "SEATRIAL_HOME": str(tmp_path),
+        "SEATRIAL_PROJECTS": "gpu-kernels, drivers",
+        "SEATRIAL_BUDGET_DAY_USD": "9",
+        "GPU_KERNELS__SEATRIAL_BUDGET_MONTH_USD": "50",
+        "SEATRIAL_PUBLIC_URL": "https://seatrial.example",
+        "SEATRIAL_JOB_SECRETS": "OURS",
+        "OURS": "of the first",
+        "GPU_KERNELS__OURS": "of the kernels",
+        "SEATRIAL_OIDC_ROLES": "dev=run, ops=*:admin, gpu=gpu-kernels:gate, corp:x=drivers:read",
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    first, kernels, drivers = config.load(), config.load("gpu-kernels"), config.load("drivers")
+    assert (kernels.home, kernels.project) == (tmp_path / "projects/gpu-kernels", "gpu-kernels")
+    assert (first.mark, kernels.mark) == ("", "gpu-kernels.")
+    assert (first.budget_day_usd, kernels.budget_day_usd) == (9, None)
+    assert (first.budget_month_usd, kernels.budget_month_usd) == (None, 50)
+    assert kernels.public_url == first.public_url == "https://seatrial.example"
+    assert (first.job_secrets, kernels.job_secrets) == (("OURS",), ())
+    secrets = [one.secret("OURS") for one in (first, kernels, drivers)]
+    assert secrets == ["of the first", "of the kernels", None]
+    assert first.secret("GPU_KERNELS__OURS") is None
+    assert first.oidc_roles == (("dev", Scope.RUN), ("ops", Scope.ADMIN))
+    assert kernels.oidc_roles == (("ops", Scope.ADMIN), ("gpu", Scope.GATE))
+    assert drivers.oidc_roles == (("ops", Scope.ADMIN), ("corp:x", Scope.READ))
+    monkeypatch.setenv("SEATRIAL_PROJECT", "drivers")
+    assert config.load() == drivers
+    monkeypatch.setenv("DRIVERS__SEATRIAL_BUDGET_DAY_USD", "much")
+    with pytest.raises(SettingsError, match="DRIVERS__SEATRIAL_BUDGET_DAY_USD must be an amount"):
+        config.load()
+
+
+def test_what_projects_share_is_decided_for_each_setting() -> None:
+    shared = {
+        *("projects", "url", "token", "ingress_cidr", "public_hosts", "trusted_proxies"),
+        *("public_url", "contact_timeout_s", "gcp_project", "ci"),
+    }
+    prefixes = ("gcp_", "oidc_", "session_", "http_", "keep_")
+    left = {name for name in Settings.model_fields if not name.startswith(prefixes)}
+    assert left == (shared - {"gcp_project"}) | config.OWN
+
+
+@pytest.mark.parametrize(
+    "projects", ["Kernels", "a_b", "a-", "a--b", "1a", "a,a", "x" * 41, "a.b", "a/b", ".."]
+)
+def test_a_projects_name_is_a_folder_a_tag_and_a_prefix(
+    monkeypatch: pytest.MonkeyPatch, projects: str
+) -> None:
+    monkeypatch.setenv("SEATRIAL_PROJECTS", projects)
+    with pytest.raises(SettingsError, match="SEATRIAL_PROJECTS must be different names"):
+        config.load()
+
+
+def test_roles_are_of_projects_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEATRIAL_OIDC_ROLES", "dev=kernels:run")
+    with pytest.raises(SettingsError, match="must name projects of SEATRIAL_PROJECTS, not kernels"):
+        config.load()
 
 
 def test_ids_grow_and_are_names() -> None:

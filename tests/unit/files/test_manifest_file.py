@@ -68,6 +68,9 @@ CASES = {
         "9:3 env.image.pip.1: '=numpy' is no requirement such as 'name>=1.2'"),
     "a local requirement": (changed("'numpy'", "'numpy @ file:///etc/x.whl'"),
         "9:3 env.image.pip.1: 'numpy @ file:///etc/x.whl' must name a wheel at an https:"),
+    "a requirement with credentials": (
+        changed("'numpy'", "'numpy @ http://bob:hush@host/x.whl'"),
+        "9:3 env.image.pip.1: 'numpy @ http://host/x.whl' must name a wheel at an https:"),
     "local links": (changed("variables =", 'find_links = ["/etc"]\nvariables ='),
         "11:15 env.image.find_links.0: '/etc' must be an https:// address"),
     "links that are no address": (

@@ -89,7 +89,11 @@ def test_a_ready_made_policy_is_for_its_matrix(path: Path):
             ["performance: {budgets: [{match: a/b, max_regression: 3}]}"],
             "must be a value such as 3% or 2.5%",
         ),
-        (["performance: {budgets: [{match: a/b, max_regression: 0%}]}"], "more than 0 %"),
+        (["performance: {budgets: [{match: a/b, max_regression: 0%}]}"], "more than 0%"),
+        (
+            ["performance: {budgets: [{match: a/b, max_regression: 300%}]}"],
+            "max_regression: '300%' must be more than 0% and less than 100%",
+        ),
         (["performance: {budgets: [{match: a/b, max_regression: x}]}"], "is no percentage"),
         (["performance: {alpha: 1, budgets: [{match: a/b, max_regression: 3%}]}"], "at most 0.2"),
         (["performance: {min_pairs: 2, budgets: [{match: a/b, max_regression: 3%}]}"], "least 3"),

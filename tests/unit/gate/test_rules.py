@@ -82,6 +82,12 @@ def dear(word: str) -> tuple[GatePolicy, Snapshot]:
     return policy(cost=rule), snapshot(cell())
 
 
+def cheap() -> tuple[GatePolicy, Snapshot]:
+    rule = CostRule(max_usd=Decimal("0.001"), on_exceed="fail")
+    return policy(cost=rule), replace(snapshot(cell()), cost_usd=Decimal("0.0012"))
+
+
+CHEAP = ("cost", "cost 0.0012 USD, more than the 0.001 USD")
 GONE = ("platform/mi300x", "mi300x was not available (not_offered: no zone has it).")
 COST = ("cost", "cost 1.25 USD, more than the 1.00 USD")
 ATTESTED = "attestation/gcp-l4"
@@ -159,7 +165,7 @@ RULES = [
                                 outcome=Outcome.CANCELLED)),
      OPEN, MISSING, "0 tests were collected"),
     (*dear("fail"), FAIL, *COST), (*dear("inconclusive"), OPEN, *COST),
-    (*dear("advisory"), PASS, *COST),
+    (*dear("advisory"), PASS, *COST), (*cheap(), FAIL, *CHEAP),
     (policy(), snapshot(IMAGE, NIGHTLY), FAIL, "job/moe@gcp-l4.image", "passed 5 tests"),
     (policy(), snapshot(IMAGE, NIGHTLY), FAIL, "job/moe@gcp-l4.nightly", "ended failed"),
     (policy(performance=ANOTHER), snapshot(cell()), OPEN, "performance/other/time",

@@ -5,14 +5,19 @@ After a change that is meant: `pytest tests/unit/reports --update-golden`, and r
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from orchestrator.domain.commit import Commit
+from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.run_record import Evidence
 from reports.registry import render
-from tests.unit.reports.stories import STORIES, release, story
+from tests.prose import empty_sections, faults
+from tests.unit.reports.builders import Jobs, T, cell_of, checks, evidence_of, results_of
+from tests.unit.reports.stories import STORIES, eight, l4, release, story
 
 
 def compare(path: Path, text: str, update: bool) -> None:
@@ -66,3 +71,34 @@ def test_a_run_that_was_promised_no_accelerator_speaks_of_none(templates):
     text = render("summary", replace(alone, record=record), format="md", templates=templates)
     assert "| Accelerator |" in text
     assert "accelerators only" in text
+
+
+def counting(n: int) -> Evidence:
+    """A run with so many tests of every outcome, in each of two jobs, and as many checks."""
+    outcomes = [(f"t.py::{one.word}_{i}", one) for one in T for i in range(n)]
+    jobs = Jobs()
+    for name in ("unit", "slow"):
+        tests = results_of(name, outcomes, message="E   ValueError: boom", reason="a reason")
+        why = "tests" if n else "no_tests"
+        jobs.suite(name, name.title(), tests, Outcome.FAILED, why, detail=f"{n} failed")
+    bad = dict.fromkeys(range(1, n + 1), "it is off")
+    shown = checks("demo", 2 * n, failed=bad)
+    jobs.command("demo", "demo", "Demo", Outcome.FAILED, reason="checks", checks=shown)
+    cell = cell_of(l4()[0].platform, jobs, Outcome.FAILED)
+    return evidence_of((cell, jobs), outcome=Outcome.FAILED)
+
+
+@pytest.mark.parametrize("kind", ["summary", "platform", "results", "backend", "cost", "comment"])
+@pytest.mark.parametrize(
+    "evidence",
+    [lambda: counting(0), lambda: counting(1), lambda: counting(2), release, eight]
+    + [lambda name=name: story(name) for name in STORIES],
+)
+def test_a_report_is_written_for_people(kind, evidence, templates):
+    """No ``1 tests``, no raw time or code, no heading above nothing, no table without rows."""
+    shown = evidence()
+    if kind == "platform" and len(shown.record.cells) > 1:
+        pytest.skip("a platform's report is of one cell")
+    text = render(kind, shown, format="md", templates=templates)
+    said = re.sub(r"`[^`\n]*`|```.*?```", "", text, flags=re.DOTALL)
+    assert [*empty_sections(text), *faults(said)] == []

@@ -321,7 +321,7 @@ def gate_page(request: PageRequest, gate: str, refused: Refused | None = None) -
     """
     status = gate_status(request.context, gate)
     line = _line(request, status)
-    newest = _newest(request, status, line)
+    newest = _newest(request, line)
     rules = sorted(newest.verdict.rules, key=severity) if newest else []
     open_ = [rule for rule in rules if rule.outcome is not RuleOutcome.OK]
     kept = [rule for rule in rules if rule.outcome is RuleOutcome.OK]
@@ -362,9 +362,7 @@ def _line(request: PageRequest, status: GateStatus) -> VerdictLineage | None:
     return names.get(wanted) or next(iter(status.lines), None)
 
 
-def _newest(
-    request: PageRequest, status: GateStatus, line: VerdictLineage | None
-) -> StoredVerdict | None:
+def _newest(request: PageRequest, line: VerdictLineage | None) -> StoredVerdict | None:
     return request.context.stores.gates.verdict(line.head.newest.id) if line else None
 
 

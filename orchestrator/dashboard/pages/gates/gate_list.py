@@ -140,7 +140,7 @@ def _cells(
         Text(stored.gate, gate, note=stored.product),
         *_decided(request, line),
         CellList(list(_waits(status)) if is_first else ()),
-        _due(request, status, name),
+        _due(status, name),
     )
 
 
@@ -178,7 +178,7 @@ def _waits(status: GateStatus) -> Iterator[Text]:
         yield Text(f"and {many} more", urls.gate_url(status.stored.gate))
 
 
-def _due(request: PageRequest, status: GateStatus, line: str) -> TableCell:
+def _due(status: GateStatus, line: str) -> TableCell:
     """Return the lineage's next schedule; for the gate's own lineage, any schedule of the gate."""
     mine = [one for one in status.schedules if one.schedule.lineage == line]
     found: GateSchedule | None = next(iter(mine or status.schedules), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,7 +28,9 @@ from orchestrator.dashboard.table import (
 )
 from orchestrator.domain.gate.policy import as_percent, counted, percent, some
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult, StoredVerdict
+from orchestrator.domain.outcome import Reason
 from orchestrator.domain.units import utc
+from orchestrator.domain.vocabulary import TERMS, phrase
 
 SHOWN = 50
 """Rules of one page; `.json` has the whole verdict."""
@@ -120,13 +123,27 @@ def _sentence(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, Mapping):
         pairs = ((k, v) for k, v in value.items() if v not in ("", None, [], {}))
-        return "; ".join(f"{key}: {_sentence(each)}" for key, each in pairs)
+        return "; ".join(f"{phrase(str(key))}: {_sentence(each)}" for key, each in pairs)
     if isinstance(value, list | tuple):
         lines = [cut(_sentence(each), _LONGEST) for each in value[:_LISTED]]
         rest = len(value) - _LISTED
         joined = "\n" if any(isinstance(each, Mapping) for each in value[:_LISTED]) else ", "
         return joined.join([*lines, *([f"and {rest} more"] if rest > 0 else [])])
-    return str(value)
+    return _readable(str(value))
+
+
+def _readable(text: str) -> str:
+    """Return a stored time or code as people read it, and any other text as it is."""
+    if text in TERMS or text in _REASONS:
+        return phrase(text)
+    try:
+        return utc(datetime.fromisoformat(text)) if _STORED_TIME.match(text) else text
+    except ValueError:
+        return text
+
+
+_REASONS = frozenset(Reason)
+_STORED_TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)\Z")
 
 
 def _href(name: str, value: object) -> str:
@@ -395,7 +412,7 @@ def _label_and_words(rule: RuleResult) -> tuple[str, Words]:
     """Return the id of a known issue or quarantine, and its texts."""
     inputs = rule.inputs
     kind = "known issue" if rule.kind == "known_issue" else "quarantine"
-    owner, until = str(inputs.get("owner", "")), str(inputs.get("expires", ""))
+    owner, until = str(inputs.get("owner", "")), _readable(str(inputs.get("expires", "")))
     return rule.by[0] if rule.by else rule.id, (kind, rule.sentence, owner, until)
 
 

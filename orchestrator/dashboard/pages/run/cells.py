@@ -27,7 +27,7 @@ from orchestrator.domain.cell import Attempt, CellState, PlacementResult, Run
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.run_record import CellRecord, JobRecord, LeaseRecord, RunRecord
 from orchestrator.domain.units import duration, plural
-from orchestrator.domain.vocabulary import term
+from orchestrator.domain.vocabulary import refusal_text, term
 
 PHASES = tuple(state for state in CellState if state is not CellState.DONE)
 _WIDTH, _HEIGHT = 400, 14
@@ -282,7 +282,7 @@ def _machine_row(cell: CellRecord, lease: LeaseRecord) -> Row:
             Usd(lease.price_usd_per_hour),
             Span(lease.seconds),
             Usd(lease.cost_usd),
-            Text(lease.refusal),
+            Text(refusal_text(lease.refusal)),
         ),
         tone="warn" if lease.refusal else "",
     )

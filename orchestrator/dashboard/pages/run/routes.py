@@ -34,7 +34,17 @@ from orchestrator.dashboard.pages.run import cells as jobs
 from orchestrator.dashboard.pages.run.cells import PHASES
 from orchestrator.dashboard.responses import Format, Page, PageRequest, PageRequestDep, run_of
 from orchestrator.dashboard.session import Viewer, needs
-from orchestrator.dashboard.table import Badge, Column, Moment, Number, Row, Table, TestCounts, Text
+from orchestrator.dashboard.table import (
+    Badge,
+    Column,
+    Moment,
+    Number,
+    Row,
+    Table,
+    TestCounts,
+    Text,
+    named_test,
+)
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import CellState, LeaseState, Run, RunState
 from orchestrator.domain.document_problems import InvalidDocumentError
@@ -102,7 +112,7 @@ def _group_row(group: FailureGroup) -> Row:
                 note=" · ".join(part for part in (signature.frame, signature.id) if part),
             ),
             Number(group.count),
-            Number(len(group.tests)),
+            Number(group.test_count),
             Text(", ".join(group.cells)),
             Moment(group.first_seen),
             Text(known or "not known", urls.KNOWN_ISSUES if known else "", note=tolerated),
@@ -116,7 +126,7 @@ def diagnosis_table(record: RunRecord, most: int | None = None) -> Table:
     rows = [
         Row(
             (
-                Text(one.nodeid or one.job, note=one.job if one.nodeid else ""),
+                named_test(one.nodeid, one.job) if one.nodeid else Text(one.job),
                 Text(one.cell, urls.cell_url(record.run.id, one.cell)),
                 Badge(one.answer),
                 Text(one.sentence),
@@ -164,7 +174,7 @@ def quarantine_table(record: RunRecord, most: int | None = None) -> Table:
     rows = [
         Row(
             (
-                Text(one.nodeid, note=one.job),
+                named_test(one.nodeid, one.job),
                 Text(one.cell, urls.cell_url(record.run.id, one.cell)),
                 Text(one.quarantine.id, urls.FLAKY, note=one.quarantine.reason),
                 Badge(one.state),

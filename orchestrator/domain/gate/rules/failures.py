@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime
 
 from orchestrator.domain.gate.policy import counted, like, some
 from orchestrator.domain.gate.rule_context import (
@@ -15,6 +16,7 @@ from orchestrator.domain.gate.rule_context import (
 from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest
 from orchestrator.domain.gate.tolerance import FLAKY, ToleratedResult
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
+from orchestrator.domain.units import utc
 
 _MOST_LISTED = 20
 
@@ -221,10 +223,19 @@ def _left_out(
 
 
 def known_issues(case: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result per known issue and quarantine.
+    """Yield a result per known issue and quarantine: what it tolerates.
 
-    What it tolerates. The rules of jobs evaluate failures.
+    The rules of jobs evaluate failures.
     """
+    yield from _known_issues(case, utc)
+
+
+def known_issues_v2(case: RuleContext) -> Iterator[RuleResult]:
+    """Yield them as in versions 1 and 2: times are not written for people."""
+    yield from _known_issues(case, datetime.isoformat)
+
+
+def _known_issues(case: RuleContext, time: Callable[[datetime], str]) -> Iterator[RuleResult]:
     used = case.tolerance.used
     for issue in case.tolerance.issues:
         if used.get(issue.id):
@@ -256,7 +267,7 @@ def known_issues(case: RuleContext) -> Iterator[RuleResult]:
                 outcome=RuleOutcome.TOLERATED,
                 sentence=(
                     f"{one.nodeid} is in quarantine {one.id} ({one.reason}, {one.owner}), "
-                    f"until {one.expires.isoformat()}."
+                    f"until {time(one.expires)}."
                 ),
                 inputs={"count": used[one.id], "expires": one.expires.isoformat()},
                 by=(one.id,),

@@ -8,6 +8,7 @@ import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from decimal import Decimal
 from difflib import get_close_matches
 
 from orchestrator.domain.cell import Cause
@@ -32,10 +33,20 @@ from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence
 from orchestrator.domain.gate.tolerance import FailingResult, ToleratedResult
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.outcome import Counts, Outcome
+from orchestrator.domain.units import price
 
 
 def cost(case: RuleContext) -> Iterator[RuleResult]:
     """Yield a result: the cost of all machines of all evaluated runs."""
+    yield from _cost(case, lambda amount: price(amount).removeprefix("$"))
+
+
+def cost_v2(case: RuleContext) -> Iterator[RuleResult]:
+    """Yield it as in versions 1 and 2: amounts are rounded to cents."""
+    yield from _cost(case, "{:.2f}".format)
+
+
+def _cost(case: RuleContext, amount: Callable[[Decimal], str]) -> Iterator[RuleResult]:
     rule = case.policy.spec.cost
     if rule is None:
         return
@@ -47,8 +58,8 @@ def cost(case: RuleContext) -> Iterator[RuleResult]:
         blocking=rule.on_exceed != "advisory",
         outcome=policy_outcome(rule.on_exceed) if is_over else RuleOutcome.OK,
         sentence=(
-            f"The machines cost {spent:.2f} USD, {'more' if is_over else 'not more'} than the "
-            f"{rule.max_usd:.2f} USD that the policy allows."
+            f"The machines cost {amount(spent)} USD, {'more' if is_over else 'not more'} than the "
+            f"{amount(rule.max_usd)} USD that the policy allows."
         ),
         inputs={"usd": str(spent), "max_usd": str(rule.max_usd)},
         failing={"USD": math.ceil(spent)},

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
+from dataclasses import replace
 
 from orchestrator.domain.gate.policy import SkipRule, counted, like, some
 from orchestrator.domain.gate.rule_context import RuleContext, RuledJob
@@ -18,6 +19,13 @@ def selection(case: RuleContext) -> Iterator[RuleResult]:
         told = judged.job.test_set
         if told.deselected or told.modules or told.ignored or told.hooks:
             yield _selection(judged, case.policy.spec.skips)
+
+
+def selection_v2(case: RuleContext) -> Iterator[RuleResult]:
+    """Yield them as in version 2: it is not told how many are not named."""
+    for result in selection(case):
+        inputs = {k: v for k, v in result.inputs.items() if not k.startswith("more_")}
+        yield replace(result, inputs=inputs)
 
 
 def _selection(ruled_job: RuledJob, skips: SkipRule | None) -> RuleResult:
@@ -48,6 +56,7 @@ def _selection(ruled_job: RuledJob, skips: SkipRule | None) -> RuleResult:
             "modules": [{"path": one.path, "why": one.why} for one in told.modules[:_MOST_LISTED]],
             "hooks": [{"name": one.name, "file": one.file} for one in told.hooks[:_MOST_LISTED]],
             "ignored": [{"path": one.path, "why": one.why} for one in told.ignored[:_MOST_LISTED]],
+            **_more(modules=told.modules, hooks=told.hooks, ignored=told.ignored),
         },
         failing={
             **{name: 1 for one in told.unasked for name in one.tests},
@@ -55,6 +64,12 @@ def _selection(ruled_job: RuledJob, skips: SkipRule | None) -> RuleResult:
             **{place.path: job.known_tests.get(place.path, 0) for place in lost},
         },
     )
+
+
+def _more(**lists: Sized) -> dict[str, int]:
+    """Return ``more_hooks``: how many of a list are not named."""
+    left = {name: len(every) - _MOST_LISTED for name, every in lists.items()}
+    return {f"more_{name}": many for name, many in left.items() if many > 0}
 
 
 def _lost(job: JobEvidence) -> list[SkippedPath]:

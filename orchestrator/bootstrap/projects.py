@@ -1,0 +1,117 @@
+"""Several projects behind one port: each has a home, a database and applications of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from starlette.types import ASGIApp
+
+from orchestrator.adapters.files.home_folder import system_user
+from orchestrator.api.app import create_app
+from orchestrator.api.audit_calls import AuditCalls
+from orchestrator.api.conditional_reads import ConditionalReads
+from orchestrator.api.security import HostNameCheck, token_guard
+from orchestrator.application.context import Context
+from orchestrator.bootstrap.http_server import AsgiDispatch, ProjectDispatch
+from orchestrator.cli.errors import RefusedError
+from orchestrator.config import Settings, SettingsError, load, prefix_of
+from orchestrator.dashboard import urls
+from orchestrator.dashboard.app import create_dashboard
+from orchestrator.store.sessions import Sessions
+
+
+def further_projects(first: Settings) -> tuple[Settings, ...]:
+    """Return the settings of the further projects. Raises RefusedError."""
+    if first.is_further:
+        raise RefusedError(
+            f"SEATRIAL_PROJECT={first.project} is one of SEATRIAL_PROJECTS, all of which `serve`"
+            " serves beside the project that SEATRIAL_HOME was made for: name that one, or none"
+        )
+    try:
+        further = tuple(load(name) for name in first.projects)
+    except SettingsError as error:
+        raise RefusedError(str(error)) from error
+    for one in further:
+        if (one.database_url is None) != (first.database_url is None):
+            raise RefusedError(
+                f"{prefix_of(one.project)}SEATRIAL_DATABASE_URL: the projects of one `serve` have"
+                " files in their homes, or a Postgres database each"
+            )
+    return further
+
+
+def require_own_accounts(accounts: Sequence[str | None]) -> None:
+    """Check that no two projects run local jobs as the same user. Raises RefusedError.
+
+    Args:
+        accounts: Of each project; None where it runs none.
+    """
+    named = [one for one in accounts if one is not None]
+    if len(accounts) > 1 and system_user() in named:
+        raise RefusedError(
+            "local jobs as the controller's own user could read every project: name an account"
+            " for each project that owns nothing else, or none"
+        )
+    if len(set(named)) < len(named):
+        raise RefusedError(
+            "two projects have the same account for local jobs, which could read each other's"
+            " files: name another one (SEATRIAL_LOCAL_JOBS_AS of the first project, and the"
+            " variable with its prefix of each further one)"
+        )
+
+
+def require_own_databases(databases: Sequence[Sessions]) -> None:
+    """Check that each project has a database of its own, whatever its URL. Raises RefusedError."""
+    for one, other in combinations(databases, 2):
+        if one.shares_database(other):
+            where = one.engine.url.render_as_string(hide_password=True)
+            raise RefusedError(f"two projects have the same database, {where}: each needs its own")
+
+
+@dataclass(frozen=True, slots=True)
+class PortApplications:
+    """REST and pages of all projects of a port."""
+
+    application: ASGIApp
+    pages: ASGIApp
+    """Of the first project, without checks."""
+    close_streams: Callable[[], None]
+
+    @classmethod
+    def of(
+        cls, contexts: Sequence[Context], hosts: tuple[str, ...], ready: Callable[[], str] | None
+    ) -> PortApplications:
+        """Make them; the first context is of the project that requests without a mark are for.
+
+        Args:
+            contexts: One for each project.
+            hosts: Names, beside those of the loopback, that the port is reached by.
+            ready: Tells the database's revision, for ``/readyz``.
+        """
+        made = [_project(context, hosts, ready) for context in contexts]
+        named = zip(contexts[1:], made[1:], strict=True)
+        further = {context.sign_in.project: one.application for context, one in named}
+        first = made[0]
+
+        def close() -> None:
+            for one in made:
+                one.close_streams()
+
+        whole = ProjectDispatch(first.application, further) if further else first.application
+        return cls(whole, first.pages, close)
+
+
+def _project(
+    context: Context, hosts: tuple[str, ...], ready: Callable[[], str] | None
+) -> PortApplications:
+    guard = token_guard(context)
+    api = create_app(context, guard=guard, allowed_hosts=hosts, revision=ready)
+    shown = create_dashboard(context)
+    pages = AuditCalls(
+        shown, context=context, sign_in=urls.SIGNED_IN_AT_ISSUER, resources=urls.RESOURCES
+    )
+    kept = ConditionalReads(pages, context=context, guard=guard)
+    whole = AsgiDispatch(api, HostNameCheck(kept, allowed=hosts))
+    return PortApplications(whole, shown, api.state.streams.close)
