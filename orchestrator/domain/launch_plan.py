@@ -107,13 +107,14 @@ class Shipment:
             packages = f"{plural(self.files, 'package')} {size(self.packages_bytes or 0)}"
             parts.append(f"{packages} ({_some(self.packages)})" if self.packages else packages)
         where = "or the packages from the machine's own index" if self.has_index else ""
+        sent = f"{'at least ' if self.unknown else ''}{plural(files, 'file')}, {size(known)}"
         told = [
-            f"{plural(files, 'file')}, {size(known)}: {', '.join(parts)}, from the controller",
+            f"{sent}: {', '.join(parts)}, from the controller",
             *filter(None, [where, self.machine and f"calculated for {self.machine}"]),
         ]
         if self.unknown:
             reason = next(iter(self.unknown.values()))
-            told.append(f"the size of {_some(list(self.unknown))} is unknown ({reason})")
+            told.append(f"unknown beyond that: {_some(list(self.unknown))} ({reason})")
         if self.image:
             told.append(f"all else is in the image {self.image}")
         return "; ".join(told)

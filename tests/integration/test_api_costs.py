@@ -360,7 +360,7 @@ def test_requirements_that_do_not_resolve_here_are_told_before_anything_is_rente
     plan = read(Plan, planned(empty, pip="torch==2.7.0"))
     assert all(cell.is_launchable for cell in plan.cells)
     told = shipments_in_words(plan.shipments)[0]
-    assert "the size of torch==2.7.0 is unknown (no wheel of torch==2.7.0 for Python 3." in told
+    assert "unknown beyond that: torch==2.7.0 (no wheel of torch==2.7.0 for Python 3." in told
     assert "the newest that there are for it are 2.9.1+cu128" in told
 
 

@@ -141,7 +141,7 @@ def test_a_secret_is_seen_by_the_jobs_that_ask_and_by_nobody_else(
     shown = lab.finished(home, run)
     (cell,) = shown["cells"]
     assert {job["id"]: job["outcome"] for job in cell["jobs"]} == {
-        "lurker": "passed", "owner": "passed", "tells": "failed", "other": "passed",
+        "lurker": "failed", "owner": "passed", "tells": "failed", "other": "passed",
     }  # fmt: skip
     log = lab.log_of(home, run, "aws")
     assert f"{WORD} *** '***'" in log
