@@ -70,6 +70,8 @@ _BAD: Final = {
     ),
 }
 """Words of a testcase's attributes and properties for a failure without an element."""
+_TAGS: Final = {"crash": TestOutcome.ERROR, "fail": TestOutcome.FAILED, **_OUTCOMES}
+"""Elements of a testcase, in small letters: some writers have names of their own for a failure."""
 _VERDICTS: Final = {"outcome", "result", "status", "verdict"}
 """Names of such attributes and properties."""
 _BETWEEN_WORDS = re.compile(r"[\s_-]+")
@@ -121,7 +123,7 @@ class _OpenTestcase:
         if tag in _EARLIER:
             self.earlier.append(_EARLIER[tag])
             return
-        outcome = _OUTCOMES.get(tag)
+        outcome = _outcome_of(tag)
         if outcome is None:
             return
         if attributes.get("type") == "pytest.xfail":
@@ -151,6 +153,14 @@ class _OpenTestcase:
             text,
             tuple(self.earlier),
         )
+
+
+def _outcome_of(tag: str) -> TestOutcome | None:
+    return _TAGS.get(tag.lower())
+
+
+def _is_failure(tag: str) -> bool:
+    return _outcome_of(tag) in (TestOutcome.FAILED, TestOutcome.ERROR)
 
 
 class _JunitReading:
@@ -188,7 +198,7 @@ class _JunitReading:
         """Read the end of an element."""
         began = self._open.pop()
         parent = self._open[-1].tag if self._open else ""
-        self._failures += event.tag in ("error", "failure")
+        self._failures += _is_failure(event.tag)
         if event.tag in _SUITES:
             yield from self._check_failures(began, self._failures - self._before.pop())
         elif event.tag == "property" and self._case is not None:
@@ -197,7 +207,7 @@ class _JunitReading:
             yield from self._tell(is_torn=False)
         elif self._case is not None and parent == "testcase":
             self._case.add(event.tag, began.attributes, event.text)
-        elif parent in _SUITES and event.tag in ("error", "failure"):
+        elif parent in _SUITES and _is_failure(event.tag):
             message = as_line(began.attributes.get("message")) or as_line(event.text)
             self._contradictions.append(message)
             yield ParsedProblem("error", f"a whole suite went wrong: {message}")

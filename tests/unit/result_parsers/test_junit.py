@@ -176,6 +176,10 @@ def test_sums_that_agree_with_the_testcases_are_no_alarm(tmp_path, document):
 @pytest.mark.parametrize(
     ("case", "outcome"),
     [
+        ('<testcase name="t"><Failure message="x"/></testcase>', Outcome.FAILED),
+        ('<testcase name="t"><crash message="SIGSEGV"/></testcase>', Outcome.ERROR),
+        ('<testcase name="t"><timeout>5</timeout></testcase>', Outcome.PASSED),
+        ('<testcase name="t"><steps/><system-out>failure</system-out></testcase>', Outcome.PASSED),
         ('<testcase name="t" status="failed"/>', Outcome.FAILED),
         ('<testcase name="t" status="run" result="completed"/>', Outcome.PASSED),
         ('<testcase name="t" result="Error"/>', Outcome.ERROR),
