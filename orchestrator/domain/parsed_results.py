@@ -84,7 +84,10 @@ class ParsedUnnamedTests:
 
 @dataclass(frozen=True, slots=True)
 class ParsedSubtests:
-    """Subtests that passed or were skipped. They are no tests, and some writers count them so."""
+    """Subtests that passed or were skipped: no tests, but some writers count them so.
+
+    Also the own passing report of each test whose subtests failed.
+    """
 
     count: int
 

@@ -85,7 +85,7 @@ class _Log:
         self._began = 0.0
         self._ended = 0.0
         self._subtests = 0
-        """Number of those that did not fail."""
+        """Number of reports that did not fail, of subtests and of tests whose subtests failed."""
 
     def see(self, record: Mapping[str, object]) -> Iterator[ParsedItem]:
         """Read the next record."""
@@ -141,6 +141,9 @@ class _Log:
             test.is_again = True
             test.earlier.append(TestOutcome.FAILED if when == "call" else TestOutcome.ERROR)
         else:
+            # unittest's own report passes although a subtest failed, and counts beside it
+            has_failed = test.fact is not None and test.fact.outcome in _BAD
+            self._subtests += has_failed and (when, outcome) == ("call", "passed")
             _add(test, record, nodeid)
         if when == "teardown":
             yield from self._over(nodeid, test)
