@@ -129,7 +129,7 @@ def test_the_machine_is_told_who_may_enter_and_when_to_end(
     assert request.login is not None
     assert request.login.public_key in told["user_data"]
     assert "ssh_keys:" in told["user_data"]
-    assert told["delete_at"] == "2030-01-01T00:00:00+00:00"
+    assert told["delete_at"] == request.expires_at.isoformat()
     with pytest.raises(ConfigError, match="keys and an end"):
         provider.launch(replace(request, login=None))
 

@@ -89,10 +89,10 @@ def test_a_gate_must_be_known(shared_api: Desk) -> None:
     assert "'release'" in answer.json()["detail"]
 
 
-def test_a_gate_that_no_run_of_the_matrix_can_pass_is_refused(shared_api: Desk) -> None:
+def test_a_gate_that_no_run_of_the_matrix_can_pass_is_refused(api: Desk) -> None:
     policy = POLICY.replace("{id: here}", "{id: rack}").replace("on: [here]", "on: [rack]")
     sent = {"gate": "release", "policy": {"policy": policy, "name": "gate.yaml"}}
-    answer = post(shared_api, **sent)
+    answer = post(api, **sent)
     assert answer.status_code == 422
     assert answer.json()["errors"] == [
         {
@@ -103,7 +103,7 @@ def test_a_gate_that_no_run_of_the_matrix_can_pass_is_refused(shared_api: Desk) 
         }
     ]
     advisory = POLICY.replace("{id: here}", "{id: here}\n    - {id: rack, level: advisory}")
-    assert post(shared_api, **sent | {"policy": {"policy": advisory}}).status_code == 201
+    assert post(api, **sent | {"policy": {"policy": advisory}}).status_code == 201
 
 
 def test_a_policy_that_comes_with_a_schedule_is_the_gates(api: Desk) -> None:

@@ -134,6 +134,9 @@ def told(
         (folder / "ingest.yaml").write_text(INGEST.format(number))
     (tmp_path / "report.md").write_text("# Report\n\n10 of 12 passed (90 %).\n")
     (tmp_path / "nightly.yaml").write_text(NIGHTLY)
+    blocking = "{id: aws-l4, provider: local}\n  - {id: aws-graviton, provider: local}"
+    nights = MATRIX.replace("{id: local-cpu, provider: local}", blocking)
+    (tmp_path / "nights.yaml").write_text(nights)
     monkeypatch.chdir(tmp_path)
     return Told(capsys)
 
@@ -260,7 +263,7 @@ def _people(told: Told, hook: Receiver) -> None:
         "--tz",
         "UTC",
         "--matrix",
-        "release.yaml",
+        "nights.yaml",
     )
     told("schedule add", *words, "--gate", "nightly")
     told("schedule list", "schedule", "list")
