@@ -44,6 +44,7 @@ from orchestrator.domain.gate.tolerance import failing_results
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.test_identity import normal_nodeid
+from orchestrator.store.errors import DamagedError, UnknownIdError
 from orchestrator.store.runs import RunsAsked
 
 _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
@@ -274,12 +275,17 @@ def _elsewhere(
     filters = RunsAsked(subject=mine.matrix.subject.name, state=RunState.FINISHED)
     found: dict[str, str] = {}
     for run in runs.page(limit=_LOOKED_THROUGH, before=None, filters=filters)[0]:
-        spec = runs.spec(run.id)
+        try:
+            spec = runs.spec(run.id)
+        except (DamagedError, UnknownIdError):
+            continue  # it is only a hint: the verdict needs none of these runs
         is_alike = spec.matrix.subject == mine.matrix.subject or is_of_one_subject(mine, spec)
         if is_alike and spec.manifest.name == policy.metadata.product:
             for platform in spec.matrix.platforms:
                 if platform.id in missing:
                     found.setdefault(platform.id, run.id)
+        if found.keys() == missing:
+            break
     return found
 
 

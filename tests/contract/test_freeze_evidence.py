@@ -20,6 +20,7 @@ from orchestrator.domain.known_issue import IssueMatch, KnownIssue
 from orchestrator.domain.matrix import GitSource, Subject
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.retests import RetestKind, RetestPlan
+from orchestrator.store.errors import DamagedError
 from orchestrator.store.gates import StoredWaiver
 from tests.contract.frozen_runs import (
     FELL,
@@ -272,7 +273,7 @@ def test_the_newest_finished_run_is_taken_where_none_is_named(context, stores) -
 
 
 def test_a_missing_platform_is_told_with_the_newest_run_of_the_subject_that_has_it(
-    context, stores
+    context, stores, monkeypatch
 ) -> None:
     ran(stores, "run-1", passes("a"))
     ran(stores, "run-2", passes("a"))
@@ -282,6 +283,16 @@ def test_a_missing_platform_is_told_with_the_newest_run_of_the_subject_that_has_
     told = frozen(context, "run-5")
     assert told.elsewhere == {"p0": "run-2"}, "not another subject, nor a run that goes on"
     assert evidence_digest(told) == evidence_digest(replace(told, elsewhere={}))
+    spec = stores.runs.spec
+
+    def damaged(run_id):
+        if run_id == "run-2":
+            raise DamagedError("runs.spec")
+        return spec(run_id)
+
+    monkeypatch.setattr(stores.runs, "spec", damaged)
+    assert frozen(context, "run-5").elsewhere == {"p0": "run-1"}, "only a hint: it is left out"
+    monkeypatch.undo()
     assert frozen(context, "run-2", "run-5").elsewhere == {}
     assert frozen(context, "run-3").elsewhere == {}
 
