@@ -36,6 +36,8 @@ OWN = frozenset(
     }
 )
 """Settings of which a further project has variables of its own; the others it shares."""
+_FIXED = ("home", "project")
+"""Those of them that follow from the project's name, and have no variable there."""
 _ACCOUNT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _DATABASES = ("postgresql://", "postgresql+psycopg://", "postgres://", "sqlite:///")
 GCP_ENDPOINTS = (
@@ -293,15 +295,22 @@ def load(project: str = "") -> Settings:
     Raises SettingsError.
     """
     first = _read({name: _variable(name) for name in Settings.model_fields}, {})
+    fixed = (f"{prefix_of(one)}{_variable(own)}" for one in first.projects for own in _FIXED)
+    given = next((variable for variable in fixed if os.environ.get(variable)), None)
+    if given:
+        raise SettingsError(
+            f"{given} cannot be set: a further project has its name of SEATRIAL_PROJECTS, and its"
+            " home is projects/NAME in SEATRIAL_HOME"
+        )
     name = project or first.project
     if name not in first.projects:
         return first
-    given = {"project": name, "home": str(first.home / "projects" / name)}
+    own = {"project": name, "home": str(first.home / "projects" / name)}
     variables = {
         field: f"{prefix_of(name) if field in OWN else ''}{_variable(field)}"
         for field in Settings.model_fields
     }
-    return _read(variables, given)
+    return _read(variables, own)
 
 
 def prefix_of(project: str) -> str:

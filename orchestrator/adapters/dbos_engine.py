@@ -19,7 +19,7 @@ from dbos import DBOS, DBOSConfig, SetWorkflowID, WorkflowSerializationFormat
 
 from orchestrator.adapters.step_log import step_of
 from orchestrator.adapters.wakeups import Wakeups
-from orchestrator.application.ports.engine import Body, Durable, Look, NotYet, Value
+from orchestrator.application.ports.engine import Body, Durable, Look, NotServedError, NotYet, Value
 
 Flow = Callable[[Durable, str], Awaitable[None]]
 T = TypeVar("T")
@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 class _AbandonedError(BaseException):
-    """The engine could not record a step; this execution ends as if its process had crashed."""
+    """This execution ends as if its process had crashed; nothing is recorded of it."""
 
 
 class DbosEngine:
@@ -102,7 +102,13 @@ class DbosEngine:
         )
         async def cell(key: str) -> None:
             with flows.running(key):
-                await flow(durable, key)
+                try:
+                    await flow(durable, key)
+                except NotServedError as error:
+                    logger.warning("cell %s: no project of this process has it", key)
+                    if self._file is None:
+                        raise  # a controller that serves the project starts it anew
+                    raise _AbandonedError(key) from error  # the home's next process resumes it
 
         self._cell = cell
 

@@ -59,6 +59,7 @@ from orchestrator.bootstrap.projects import (
     further_projects,
     require_own_accounts,
     require_own_databases,
+    warn_of_left_out,
 )
 from orchestrator.bootstrap.sign_in import public_host, sign_in_ports
 from orchestrator.cli.errors import RefusedError
@@ -150,19 +151,25 @@ def control(settings: Settings, options: ServeOptions) -> int:
 
 def _serve(settings: Settings, options: ServeOptions, umask: int) -> int:
     further = further_projects(settings) if options.listens else ()
-    for project in (settings, *further):
+    if options.listens:
+        warn_of_left_out(settings)
+    projects = (settings, *further)
+    for project in projects:
         _hold(project, options)
     tls = _tls(settings, options) if options.listens else None
     ports = port_sockets(options.address, options.number) if options.listens else []
     require_own_accounts(
         [options.local_jobs_as or settings.local_jobs_as, *(one.local_jobs_as for one in further)]
     )
-    first = _open(settings, options, umask)
-    served = [first]
-    for project in further:
-        alone = replace(options, local_jobs_as=None)
-        served.append(_open(project, alone, umask, first=first.parts))
-    require_own_databases([one.parts.database.sessions for one in served])
+    built = [_build(settings, options, umask, projects)]
+    alone = replace(options, local_jobs_as=None)
+    built += [_build(one, alone, umask, projects, first=built[0][1]) for one in further]
+    require_own_databases([parts.database.sessions for _, parts in built])
+    served = [
+        _open(one, options, local, parts)
+        for one, (local, parts) in zip(projects, built, strict=True)
+    ]
+    first = served[0]
     said = ""
     if ports:
         link = SignInLink.to(first.secret, at=first.parts.context.clock.now())
@@ -203,17 +210,26 @@ class _Served:
         self.parts = replace(self.parts, context=replace(self.parts.context, sign_in=sign_in))
 
 
-def _open(
-    settings: Settings, options: ServeOptions, umask: int, first: Parts | None = None
-) -> _Served:
-    """Open a project's database, and listen on its home's socket. Raises RefusedError."""
-    local = replace(_local_jobs(settings, options), umask=umask)
+def _build(
+    settings: Settings,
+    options: ServeOptions,
+    umask: int,
+    served: Sequence[Settings],
+    first: Parts | None = None,
+) -> tuple[LocalJobs, Parts]:
+    """Open a project's database; nothing but its tables is written. Raises RefusedError."""
+    local = replace(_local_jobs(settings, options, served), umask=umask)
     sign_in = sign_in_ports(settings) if options.listens else None
     try:
         parts = build(settings, runs_cells=options.cells, local=local, sign_in=sign_in, first=first)
     except StoreError as error:
         raise RefusedError(str(error)) from error
     _require_signing_key(settings, parts.context)
+    return local, parts
+
+
+def _open(settings: Settings, options: ServeOptions, local: LocalJobs, parts: Parts) -> _Served:
+    """Store a project's first token, and listen on its home's socket. Raises RefusedError."""
     own = home_socket(settings.home / SOCKET_FILE)
     operator, secret = _operator(settings, options, parts.context)
     _require_alone(local, parts.context, operator)
@@ -299,8 +315,10 @@ def _hold(settings: Settings, options: ServeOptions) -> HomeLock:
     raise AssertionError("unreachable")
 
 
-def _local_jobs(settings: Settings, options: ServeOptions) -> LocalJobs:
-    """Return the account of local jobs. Raises RefusedError.
+def _local_jobs(
+    settings: Settings, options: ServeOptions, served: Sequence[Settings] = ()
+) -> LocalJobs:
+    """Return the account of local jobs, apart from all `served` projects. Raises RefusedError.
 
     Others reach a controller by its port, or through a database that it shares.
     """
@@ -321,7 +339,7 @@ def _local_jobs(settings: Settings, options: ServeOptions) -> LocalJobs:
     try:
         if account == own:
             return jobs_as_ourselves(own, far=far)
-        return jobs_as(account, settings, reached=reached)
+        return jobs_as(account, served or (settings,), reached=reached)
     except AccountError as error:
         raise RefusedError(f"--local-jobs-as {account}: {error}") from error
 

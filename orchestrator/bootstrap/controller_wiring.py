@@ -11,7 +11,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from functools import cache, partial
 from pathlib import Path
@@ -56,7 +55,7 @@ from orchestrator.application.janitor import Janitor
 from orchestrator.application.ports.archives import PayloadArchives
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock
-from orchestrator.application.ports.engine import Durable
+from orchestrator.application.ports.engine import Durable, NotServedError
 from orchestrator.application.ports.wheels import Subjects
 from orchestrator.application.ports.workspaces import Workspace
 from orchestrator.assets import asset_dir
@@ -210,15 +209,13 @@ class CellFlows:
         self.projects = [first]
 
     async def run(self, durable: Durable, cell_id: str) -> None:
-        """Run the flow of a cell."""
-        first, *further = self.projects
-        deps = await self._project_of(cell_id) if further else first
-        await run_cell(deps, durable, cell_id)
+        """Run the flow of a cell. Raises NotServedError if it is of no project of this process."""
+        await run_cell(await self._project_of(cell_id), durable, cell_id)
 
     async def _project_of(self, cell_id: str) -> FlowDeps:
         """Return what the project of a cell has, once its database can be asked.
 
-        Raises UnknownIdError.
+        Raises NotServedError.
         """
         while True:
             try:
@@ -228,11 +225,17 @@ class CellFlows:
                 await asyncio.sleep(_STORE_RETRY_S)
 
     def _find(self, cell_id: str) -> FlowDeps:
+        unusable: StoreUnusableError | None = None
         for deps in self.projects:
-            with suppress(UnknownIdError):
+            try:
                 deps.stores.cells.run_id(cell_id)
+            except UnknownIdError:
+                continue
+            except StoreUnusableError as error:
+                unusable = unusable or error
+            else:
                 return deps
-        raise UnknownIdError("cell", cell_id)
+        raise unusable or NotServedError(cell_id)
 
 
 def is_embedded(settings: Settings) -> bool:

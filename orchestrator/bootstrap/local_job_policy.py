@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,17 +87,23 @@ def jobs_as_ourselves(name: str, *, far: str) -> LocalJobs:
     return LocalJobs(reached=True)
 
 
-def jobs_as(name: str, settings: Settings, *, reached: bool) -> LocalJobs:
+def jobs_as(name: str, served: Sequence[Settings], *, reached: bool) -> LocalJobs:
     """Return settings for an account that cannot reach the controller's files.
+
+    Args:
+        name: The account.
+        served: All projects that the controller serves.
+        reached: Whether others reach the controller.
 
     Raises AccountError.
     """
-    files = (
-        *(settings.admin_token_file, settings.signing_key_file, settings.database_url_file),
-        settings.oidc_client_secret_file,
-    )
-    secrets = tuple(str(file) for file in files if file is not None)
-    prove_apart(account_of(name), home=str(settings.home), secrets=secrets)
+    for one in served:
+        files = (
+            *(one.admin_token_file, one.signing_key_file, one.database_url_file),
+            one.oidc_client_secret_file,
+        )
+        secrets = tuple(str(file) for file in files if file is not None)
+        prove_apart(account_of(name), home=str(one.home), secrets=secrets)
     return LocalJobs(account=name, reached=reached)
 
 

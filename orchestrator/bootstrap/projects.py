@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -19,7 +20,11 @@ from orchestrator.cli.errors import RefusedError
 from orchestrator.config import Settings, SettingsError, load, prefix_of
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.app import create_dashboard
+from orchestrator.store.database import open_database
+from orchestrator.store.errors import StoreError
 from orchestrator.store.sessions import Sessions
+
+logger = logging.getLogger(__name__)
 
 
 def further_projects(first: Settings) -> tuple[Settings, ...]:
@@ -40,6 +45,37 @@ def further_projects(first: Settings) -> tuple[Settings, ...]:
                 " files in their homes, or a Postgres database each"
             )
     return further
+
+
+_LEFT_OUT = (
+    "the project %s is not one of SEATRIAL_PROJECTS, but its database in %s %s: nobody runs its"
+    " cells or releases its machines. Name it again until they are done"
+)
+
+
+def warn_of_left_out(first: Settings) -> None:
+    """Log a warning of each project with a database in the home that has work and is not named."""
+    for file in sorted((first.home / "projects").glob("*/app.db")):
+        home = file.parent
+        if home.name in first.projects:
+            continue
+        left = _left_in(f"sqlite:///{file}")
+        if left:
+            logger.warning(_LEFT_OUT, home.name, home, left)
+
+
+def _left_in(url: str) -> str:
+    """Return what is not finished in a database; empty where nothing is."""
+    try:
+        database = open_database(url, read_only=True)
+        try:
+            runs = len(database.stores.runs.unfinished())
+            leases = len(database.stores.leases.open())
+        finally:
+            database.close()
+    except StoreError as error:
+        return f"cannot be read ({error})"
+    return f"has {runs} unfinished runs and {leases} open leases" if runs or leases else ""
 
 
 def require_own_accounts(accounts: Sequence[str | None]) -> None:

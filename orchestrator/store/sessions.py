@@ -271,6 +271,14 @@ def _mark_changes(engine: Engine) -> None:
             raise OperationalError(mark, None, error) from error
 
 
+def _is_one_file(one: str, other: str) -> bool:
+    """Whether two names are of one file, through links too."""
+    try:
+        return Path(one).samefile(other)
+    except OSError:  # one is not there yet
+        return Path(one).resolve() == Path(other).resolve()
+
+
 class Sessions:
     """Transactions of a database; each is one `with` block."""
 
@@ -289,8 +297,10 @@ class Sessions:
 
     def shares_database(self, other: Sessions) -> bool:
         """Whether both are of one database, whatever their URLs: a lock of one holds the other."""
-        if not (self.is_postgres and other.is_postgres):
-            return self.engine.url.database == other.engine.url.database
+        if self.is_postgres != other.is_postgres:
+            return False
+        if not self.is_postgres:
+            return _is_one_file(database_place(self.engine), database_place(other.engine))
         key = secrets.randbits(_KEY_BITS)
         with (
             as_store_errors(self.engine),

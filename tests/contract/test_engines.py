@@ -15,7 +15,7 @@ import pytest
 
 from orchestrator.adapters import dbos_engine
 from orchestrator.adapters.dbos_engine import DbosEngine
-from orchestrator.application.ports.engine import NOT_YET
+from orchestrator.application.ports.engine import NOT_YET, NotServedError
 
 STRANDED_S = 0.5
 FULL = "CREATE TRIGGER full BEFORE INSERT ON {0} BEGIN SELECT RAISE(ABORT, 'disk is full'); END"
@@ -30,6 +30,7 @@ class Bench:
         self.calls: Counter[str] = Counter()
         self.go = threading.Event()
         self.broken = False
+        self.is_served = True
         self.engine: DbosEngine | None = None
 
     def launch(self) -> DbosEngine:
@@ -39,6 +40,9 @@ class Bench:
         return self.engine
 
     async def flow(self, do, cell: str) -> None:
+        if not self.is_served:
+            self.calls["refused"] += 1
+            raise NotServedError(cell)
         await do.once("first", self.count, "first")
         await do.until("wait", lambda: "go" if self.go.is_set() else NOT_YET, every_s=0.02)
         self.calls["beyond"] += 1
@@ -107,6 +111,31 @@ def test_a_flow_that_died_of_an_error_is_begun_anew_after_a_while(bench):
     bench.broken = False
     bench.pump(lambda: bench.status() == ["SUCCESS"])
     assert bench.calls["last"] == 1
+
+
+def test_a_flow_of_a_project_that_is_not_served_waits_for_a_process_that_serves_it(bench):
+    """Nothing is recorded of the execution, and the home's next process resumes it."""
+    bench.is_served = False
+    bench.pump(lambda: bench.calls["refused"])
+    eventually_idle(bench)
+    assert bench.status() == ["PENDING"]
+    bench.engine.destroy()
+    bench.is_served = True
+    bench.go.set()
+    bench.launch()
+    end = time.monotonic() + 120
+    while bench.status() != ["SUCCESS"]:
+        assert time.monotonic() < end, (bench.calls, bench.status())
+        time.sleep(0.05)
+    assert bench.calls == Counter(refused=bench.calls["refused"], first=1, beyond=1, last=1)
+
+
+def eventually_idle(bench):
+    """Wait until no flow runs in the process."""
+    end = time.monotonic() + 120
+    while bench.engine._flows.runs("cell"):
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def test_an_error_of_a_body_is_the_flows_to_handle(tmp_path):

@@ -12,6 +12,7 @@ import pytest
 from orchestrator.adapters.files.home_folder import system_user
 from orchestrator.adapters.signing import DsseSigner
 from orchestrator.application.tokens import create_token
+from orchestrator.bootstrap import local_job_policy
 from orchestrator.bootstrap.controller_process import (
     ServeOptions,
     _local_jobs,
@@ -162,6 +163,25 @@ def test_own_user_is_refused_while_others_can_launch(api: Desk) -> None:
         "me",
         "a reader",
     }
+
+
+def test_an_account_is_proved_apart_from_every_project(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[tuple[str, tuple[str, ...]]] = []
+
+    def prove(_account: object, *, home: str, secrets: tuple[str, ...]) -> None:
+        asked.append((home, secrets))
+
+    monkeypatch.setattr(local_job_policy, "account_of", lambda name: name)
+    monkeypatch.setattr(local_job_policy, "prove_apart", prove)
+    key = tmp_path / "key"
+    first = Settings(home=tmp_path / "first")
+    further = Settings(home=tmp_path / "further", signing_key_file=key, local_jobs_as="apart")
+    options = ServeOptions(until_idle=False, host=None, port=None, cells=True)
+    jobs = _local_jobs(further, options, (first, further))
+    assert jobs == LocalJobs(account="apart", reached=True)
+    assert asked == [(str(first.home), ()), (str(further.home), (str(key),))]
 
 
 @pytest.mark.parametrize("name", ["", " "])

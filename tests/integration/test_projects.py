@@ -6,14 +6,18 @@ the other one. Routes that are added are asked, too.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import subprocess
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -23,15 +27,25 @@ from starlette.testclient import TestClient
 
 from orchestrator.adapters.files.home_folder import system_user
 from orchestrator.application.browser_sessions import cookie_of
+from orchestrator.application.cell.flow_context import FlowDeps
+from orchestrator.application.ports.engine import Durable, NotServedError
 from orchestrator.application.tokens import create_token
-from orchestrator.bootstrap.projects import require_own_accounts, require_own_databases
+from orchestrator.bootstrap import controller_wiring
+from orchestrator.bootstrap.controller_wiring import CellFlows
+from orchestrator.bootstrap.projects import (
+    require_own_accounts,
+    require_own_databases,
+    warn_of_left_out,
+)
 from orchestrator.cli.errors import RefusedError
+from orchestrator.config import Settings
 from orchestrator.dashboard.app import create_dashboard
 from orchestrator.domain.audit import AuditFilters
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.store.database import open_database
-from tests.databases import make_database
-from tests.e2e.home import a_home, eventually, serving
+from orchestrator.store.errors import StoreUnusableError, UnknownIdError
+from tests.databases import create, make_database
+from tests.e2e.home import DEADLINE_S, a_home, eventually, free_port, serving
 from tests.integration.api_context import MATRIX, Slots
 from tests.integration.project_worlds import (
     API,
@@ -292,6 +306,109 @@ def test_two_projects_never_share_a_database(
     finally:
         for database in (one, same, other):
             database.close()
+
+
+def test_another_name_of_a_file_is_no_other_database(tmp_path: Path) -> None:
+    url = make_database(tmp_path)
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "folder").symlink_to(tmp_path)
+    (tmp_path / "file.db").symlink_to(tmp_path / "app.db")
+    (tmp_path / "hard.db").hardlink_to(tmp_path / "app.db")
+    names = ("sub/../app.db", "folder/app.db", "file.db", "hard.db")
+    opened = [open_database(one) for one in (url, *(f"sqlite:///{tmp_path}/{n}" for n in names))]
+    try:
+        for other in opened[1:]:
+            with pytest.raises(RefusedError, match="two projects have the same database"):
+                require_own_databases([opened[0].sessions, other.sessions])
+    finally:
+        for database in opened:
+            database.close()
+
+
+@pytest.mark.slow
+def test_a_refused_start_leaves_no_token_in_the_database_of_another(tmp_path: Path) -> None:
+    """The further project's file is a link to the first one's."""
+    with a_home(tmp_path / "home", SEATRIAL_PROJECTS="kernels") as home:
+        own = home.path / "projects" / "kernels"
+        own.mkdir(parents=True, mode=0o700)
+        make_database(home.path)
+        (own / "app.db").symlink_to(home.path / "app.db")
+        done = subprocess.run(
+            home.command("serve", "--port", str(free_port())),
+            env=home.environment,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_S,
+            stdin=subprocess.DEVNULL,
+        )
+        assert done.returncode
+        assert "two projects have the same database" in done.stderr
+        assert not list(home.path.glob("**/token"))
+        database = open_database(f"sqlite:///{home.path / 'app.db'}", read_only=True)
+        try:
+            assert database.stores.tokens.list() == []
+        finally:
+            database.close()
+
+
+@dataclass
+class CellsOf:
+    """The cells of a project's store, which may be one that cannot be asked."""
+
+    known: str
+    failures: int = 0
+
+    def run_id(self, cell_id: str) -> str:
+        if self.failures:
+            self.failures -= 1
+            raise StoreUnusableError("locked")
+        if cell_id != self.known:
+            raise UnknownIdError("cell", cell_id)
+        return "run"
+
+
+def test_a_flow_is_run_with_what_the_cells_project_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[object, str]] = []
+
+    async def run_cell(deps: object, _durable: object, cell_id: str) -> None:
+        ran.append((deps, cell_id))
+
+    monkeypatch.setattr(controller_wiring, "run_cell", run_cell)
+    monkeypatch.setattr(controller_wiring, "_STORE_RETRY_S", 0)
+    first, further = (
+        cast(FlowDeps, SimpleNamespace(stores=SimpleNamespace(cells=CellsOf(name))))
+        for name in ("mine", "theirs")
+    )
+    durable = cast(Durable, None)
+    alone = CellFlows(first)
+    asyncio.run(alone.run(durable, "mine"))
+    with pytest.raises(NotServedError):
+        asyncio.run(alone.run(durable, "theirs"))
+    alone.projects.append(further)
+    first.stores.cells.failures = 1_000_000  # type: ignore[attr-defined]
+    asyncio.run(alone.run(durable, "theirs"))
+    first.stores.cells.failures = 2  # type: ignore[attr-defined]
+    asyncio.run(alone.run(durable, "mine"))
+    assert ran == [(first, "mine"), (further, "theirs"), (first, "mine")]
+
+
+def test_a_project_that_is_no_longer_named_is_told_while_it_has_work(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("busy", "idle", "named", "broken"):
+        (tmp_path / "projects" / name).mkdir(parents=True)
+    for name in ("busy", "idle", "named"):
+        url = make_database(tmp_path / "projects" / name)
+        if name != "idle":
+            database = open_database(url)
+            create(database.stores)
+            database.close()
+    (tmp_path / "projects" / "broken" / "app.db").write_bytes(b"")
+    warn_of_left_out(Settings(home=tmp_path, projects="named"))
+    told = [one.getMessage() for one in caplog.records]
+    assert [one.split()[2] for one in told] == ["broken", "busy"]
+    assert "cannot be read" in told[0]
+    assert "has 1 unfinished runs and 0 open leases" in told[1]
 
 
 def test_two_projects_never_run_jobs_as_the_same_user() -> None:

@@ -25,6 +25,10 @@ Body = Callable[..., Value]
 Look = Callable[..., "Value | NotYet"]
 
 
+class NotServedError(Exception):
+    """This process serves no project that the flow's cell is of."""
+
+
 class Durable(Protocol):
     """Durable operations of a flow. Names are recorded: their order must not change."""
 

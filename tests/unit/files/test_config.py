@@ -229,6 +229,19 @@ def test_a_further_project_has_a_home_and_variables_of_its_own(
         config.load()
 
 
+@pytest.mark.parametrize("name", ["HOME", "PROJECT"])
+def test_what_follows_from_a_further_projects_name_cannot_be_set(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    monkeypatch.setenv("SEATRIAL_HOME", str(tmp_path))
+    monkeypatch.setenv("SEATRIAL_PROJECTS", "drivers,kernels")
+    monkeypatch.setenv(f"OTHERS__SEATRIAL_{name}", "nobody asks")
+    config.load()
+    monkeypatch.setenv(f"KERNELS__SEATRIAL_{name}", "elsewhere")
+    with pytest.raises(SettingsError, match=f"KERNELS__SEATRIAL_{name} cannot be set: .*projects/"):
+        config.load()
+
+
 def test_what_projects_share_is_decided_for_each_setting() -> None:
     shared = {
         *("projects", "url", "token", "ingress_cidr", "public_hosts", "trusted_proxies"),
