@@ -102,15 +102,18 @@ class DbosEngine:
         )
         async def cell(key: str) -> None:
             with flows.running(key):
-                try:
-                    await flow(durable, key)
-                except NotServedError as error:
-                    logger.warning("cell %s: no project of this process has it", key)
-                    if self._file is None:
-                        raise  # a controller that serves the project starts it anew
-                    raise _AbandonedError(key) from error  # the home's next process resumes it
+                await self._run(flow, durable, key)
 
         self._cell = cell
+
+    async def _run(self, flow: Flow, durable: Durable, key: str) -> None:
+        try:
+            await flow(durable, key)
+        except NotServedError as error:
+            logger.warning("cell %s: no project of this process has it", key)
+            if self._file is None:
+                raise  # a controller that serves the project starts it anew
+            raise _AbandonedError(key) from error  # the home's next process resumes it
 
     def launch(self) -> None:
         """Open the database and resume the unfinished flows of this executor."""

@@ -165,10 +165,7 @@ def _serve(settings: Settings, options: ServeOptions, umask: int) -> int:
     alone = replace(options, local_jobs_as=None)
     built += [_build(one, alone, umask, projects, first=built[0][1]) for one in further]
     require_own_databases([parts.database.sessions for _, parts in built])
-    served = [
-        _open(one, options, local, parts)
-        for one, (local, parts) in zip(projects, built, strict=True)
-    ]
+    served = [_open(one, options, *parts) for one, parts in zip(projects, built, strict=True)]
     first = served[0]
     said = ""
     if ports:
