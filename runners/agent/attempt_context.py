@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Mapping, Optional, Tuple
 
@@ -56,7 +57,8 @@ class JobRunner:
         for file in sorted(added):
             shipped = self.payload.shipped_as(file)
             if subject is not None and shipped:
-                text = f"{file.relative_to(subject.home.resolve())} of {subject.name} is the"
+                shown = os.path.relpath(file, os.path.realpath(subject.home))
+                text = f"{shown} of {subject.name} is the"
                 text += f" payload's {shipped}, which a job put there"
                 fix = f"put the file into {subject.name}'s wheel, or let nothing write there"
                 return RecordsRefusal("wrong_subject", f"{text}. Fix: {fix}")

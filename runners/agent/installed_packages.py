@@ -161,7 +161,7 @@ class EnvironmentCopy:
         """Yield the files below some of its folders that were not installed, in no order."""
         root = self._folder.resolve()
         for folder in folders:
-            for place, _, names in os.walk(folder.resolve()):
+            for place, _, names in os.walk(os.path.realpath(folder)):  # also of a link to itself
                 below = Path(os.path.relpath(place, root))
                 if not place.endswith("__pycache__") and ".." not in below.parts:
                     new = (name for name in names if str(below / name) not in self._marks)

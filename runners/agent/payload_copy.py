@@ -7,7 +7,7 @@ import os
 import shutil
 import stat
 from pathlib import Path, PurePath
-from typing import Collection, Iterator, List
+from typing import Collection, Dict, Iterator, List
 
 from .file_marks import mark_of
 
@@ -40,6 +40,10 @@ class PayloadCopy:
         self._copy = copy
         shipped = (path for path in _files(pristine) if _CACHE not in path.parts)
         self._marks = {path: mark_of(copy / path, is_link=True) for path in shipped}
+        self._by_size: Dict[int, List[PurePath]] = {}
+        for path in sorted(self._marks):
+            mark = self._marks[path]
+            self._by_size.setdefault(mark[1] if mark is not None else 0, []).append(path)
         modules = [path for path in self._marks if _is_importable(pristine, path)]
         named = frozenset(path.parent / _stem(path) for path in modules)
         packages = frozenset(path.parent for path in named if path.name == "__init__")
@@ -59,14 +63,17 @@ class PayloadCopy:
         return sorted(filter(str.isidentifier, found)) if len(found) < _MOST_NAMES else ["*"]
 
     def shipped_as(self, file: Path) -> str:
-        """Return a shipped file with the same content, by its path; empty if there is none."""
-        source = file.resolve()
-        size = source.stat().st_size if source.is_file() else 0
-        for path in sorted(self._marks) if size else ():
-            shipped = self._pristine / path
-            if shipped.lstat().st_size == size and _is_same(shipped, source):
-                return str(path)
-        return ""
+        """Return a shipped file with the same content, by its path; empty if there is none.
+
+        A file that cannot be read, or a link that leads to none, is like no other.
+        """
+        source = Path(os.path.realpath(file))
+        try:
+            size = source.stat().st_size if source.is_file() else 0
+        except OSError:
+            return ""
+        same = self._by_size.get(size, ()) if size else ()
+        return next((str(path) for path in same if _is_same(self._pristine / path, source)), "")
 
     def restore(self) -> List[str]:
         """Undo jobs' changes of shipped files and of pytest's settings; return their paths.

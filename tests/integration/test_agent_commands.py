@@ -295,6 +295,7 @@ def test_a_benchmark_whose_baseline_has_the_subject_from_the_payload_does_not_co
         (("-O",), "assert False", "assertions"),
         ((), "pytest.main(['test_a.py', '-p', 'no:terminal'])", "pytest"),
         ((), "import subprocess; subprocess.run([sys.executable, 'check.py'])", "assertion"),
+        ((), "import subprocess; subprocess.run([sys.executable, '-m', 'check'])", "assertion"),
     ],
 )
 def test_what_the_exit_code_of_an_arm_hides_is_a_failed_check(
@@ -328,6 +329,24 @@ def test_what_the_exit_code_of_an_arm_hides_is_a_failed_check(
     assert bool(pairs) == (arm == "new")
     if arm == "old":
         assert f"its arm failed its own checks: {check}" in "".join(evidence.messages("warning"))
+
+
+def test_an_assertion_that_a_console_handles_ends_no_process(
+    machine: Machine, lean: str, tmp_path: Path
+) -> None:
+    handles = (
+        "import code, tool.part\n"
+        "code.InteractiveConsole().push('assert False')\n"
+        "code.InteractiveConsole(globals()).push('assert False')\n"
+        "print('went on')\n"
+    )
+    demo = (
+        "import subprocess, sys\n"
+        "assert b'went on' in subprocess.check_output([sys.executable, '-c', sys.argv[0]])\n"
+    ).replace("sys.argv[0]", repr(handles))
+    evidence = run(machine, tmp_path, lean, {"demos/demo.py": demo})
+    assert evidence.finished("demo")["exit_code"] == 0, evidence.log.decode()
+    assert evidence.of("check", "demo") == []
 
 
 @pytest.mark.parametrize("call", ["sys.exit", "os._exit", "exit", "quit"])

@@ -71,6 +71,9 @@ NO_COPY = {
     "src/tool/tests/part.py": COPY,
     "docs/tool/lean.py": "def early(): pass\n",
     "deep/part.py": COPY,
+    **dict.fromkeys(
+        [f"{folder}/tool/part.py" for folder in ("docs", "examples/src", "old", "tools")], COPY
+    ),
 }
 """Files of such names that are the same, without code, of other tests, or about something else."""
 
@@ -86,6 +89,8 @@ ASKS_BY_NAME = {
     "def late(): return im('forgotten').answer\n",
     "computed at the top": "import importlib\n"
     "late = lambda: found\nfound = importlib.import_module('for' + 'gotten').answer\n",
+    "of a list at the top": "import importlib\nNAMES = ['forgot']\nlate = lambda: 0\n"
+    "for name in NAMES:\n    importlib.import_module(\n        f'{name}ten'\n    )\n",
 }
 
 
@@ -102,9 +107,16 @@ def test_a_module_that_only_the_payload_has_may_be_imported_by_name(
 
 
 def test_a_module_that_the_subject_is_told_to_import_is_the_payloads(start_with: Any) -> None:
-    loads = "import importlib\nload = lambda name: importlib.import_module(name)\n"
+    loads = (
+        "import importlib, os\nload = lambda name: importlib.import_module(name)\n"
+        "PLUGINS = []\nPLUGINS += os.environ['TOOL_PLUGINS'].split()\n"
+        "for name in PLUGINS: importlib.import_module(name)\n"
+        "try: importlib.import_module('set' + 'up_of_tool')\nexcept Exception: pass\n"
+    )
     test = "import tool.lean\ndef test(): assert tool.lean.load('plugged').answer == 1\n"
-    files = {"plugged.py": "answer = 1\n", "conftest.py": PUT_FIRST, "test_a.py": test}
+    first = f"import os\nos.environ['TOOL_PLUGINS'] = 'plugged_in'\n{PUT_FIRST}"
+    files = dict.fromkeys(("plugged.py", "plugged_in.py", "setup_of_tool.py"), "answer = 1\n")
+    files.update({"conftest.py": first, "test_a.py": test})
     said = start_with({"tool/lean.py": loads}, files)
     assert (said.code, said.problems) == (0, []), said.output
 

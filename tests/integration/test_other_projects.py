@@ -64,6 +64,7 @@ CASES = (
     Case(suites.NETWORKX, ("-v",)),
     Case(suites.SYMPY, ("-rA", "--tb=native"), at_least=10),
     Case(suites.ASYNCIO, ("-v",), more=SUMS, at_least=15),
+    Case(suites.ASYNCIO, ("-q",), more=SUMS, at_least=15),
     Case(suites.RERUNS, ("-v", "-n", "2", "--tb=short"), at_least=9),
     Case(suites.RERUNS, ("--tb=line",), at_least=9),
 )

@@ -16,7 +16,7 @@ from orchestrator.adapters.result_parsers.pytest_text_lines import PytestFooter
 from orchestrator.adapters.result_parsers.pytest_text_session import FATAL, WIDTH, PytestSession
 from orchestrator.adapters.result_parsers.text_lines import (
     Notes,
-    failed_step,
+    StepFinder,
     head_lines,
     tail_lines,
     text_lines,
@@ -80,6 +80,7 @@ class _SessionReader:
         self._is_torn = False
         self._fatal = ""
         self._is_hung = False
+        self._steps = StepFinder()
         self._step = ""
         """The first line, below a session's beginning, that says that a step had failed."""
         self._refusal = ""
@@ -107,8 +108,9 @@ class _SessionReader:
 
     def find_failed_step(self, line: str) -> None:
         """Note a failed step; what failed above the first session is none of the tests' steps."""
+        step = self._steps.find(line)
         if self._sessions:
-            self._step = self._step or failed_step(line)
+            self._step = self._step or step
 
     def finish(self) -> Iterator[ParsedItem]:
         """Yield the end of the log. Raises UnreadableError if it has no session."""

@@ -15,7 +15,7 @@ from orchestrator.application.ports.result_parsers import HEAD_BYTES, Artifact
 _WORDS = (
     *(b"fail", b"error", b"skip", b"pass", b"succe", b"ok", b"total", b"test", b"check"),
     *(b"exception in thread", b"exception was never retrieved", b"process "),
-    *(b"(core dumped)", b"1.."),
+    *(b"1..", b"tap version"),
 )
 _TAIL_BYTES = 16 << 10
 """The end of the output, in which a traceback is looked for."""
@@ -33,7 +33,8 @@ def read_reported_failure(output: Iterable[bytes]) -> str:
         size = file.tell()
         file.seek(0)
         artifact = Artifact("output.txt", Path(file.name), size, file.read(HEAD_BYTES))
-        return failure_line(text_lines(artifact)) or _last_exception(tail.decode(errors="replace"))
+        end = _ESCAPES.sub("", tail.decode(errors="replace"))
+        return failure_line(text_lines(artifact)) or _last_exception(end) or _last_crash(end)
 
 
 def _with_tail(output: Iterable[bytes], tail: bytearray) -> Iterator[bytes]:
@@ -48,12 +49,22 @@ def _last_exception(tail: str) -> str:
 
     A traceback that other output follows may be of an exception that was handled.
     """
-    found = _TRACEBACK.search(_ESCAPES.sub("", tail))
+    found = _TRACEBACK.search(tail)
     before = (found["before"] or "") if found is not None else ""
     is_ignored = before.startswith("Exception ignored") and "atexit callback" not in before
     if found is None or is_ignored:
         return ""
     return found["error"][:_QUOTED]
+
+
+def _last_crash(tail: str) -> str:
+    """Return the last line, but for a shell's remarks, if in it a shell tells of a dumped process.
+
+    A dumped process that other output follows may have been killed on purpose.
+    """
+    lines = (_STAMP.sub("", line).rstrip() for line in reversed(tail.splitlines()))
+    last = next((line for line in lines if line and not _SHELL.match(line)), "")
+    return last[:_QUOTED] if _CRASH.match(last) else ""
 
 
 def _telling(output: Iterable[bytes]) -> Iterator[bytes]:
@@ -147,19 +158,26 @@ _RUNNERS = re.compile(
     r"|Failed\sTests\s\([1-9]\d{0,6}\):"  # lit
     r"|\*{3}\s[1-9]\d{0,6}\sfailures?\s(?:is|are)\sdetected\s"  # Boost.Test
     r"|Executed\s\d{1,7}\sof\s\d{1,7}\s.{0,40}\([1-9]\d{0,6}\sFAILED\)"  # Karma
-    r"|(?:\S{1,200}:\sline\s\d{1,6}:\s{1,4}\d{1,9}\s)?(?:Segmentation\sfault|Aborted|Bus\serror"
-    r"|Illegal\sinstruction|Floating\spoint\sexception)\s{1,20}\(core\sdumped\)"
     rf"|(?i:[1-9]\d{{0,6}}\s(?:out\s)?of\s\d{{1,7}}\s{_TESTS}\s(?:have\s)?failed)\W{{0,8}}$"
     rf"|(?i:all\s(?:[\w-]{{1,30}}\s){{0,2}}{_TESTS}\s(?:have\s)?(?:passed|succeeded|ok)"
     r"\s?[:=]\s{0,4}(?:false|no))\W{0,8}$"
-    r"|(?i:result|status|overall|verdict)\s?[:=]\s{0,4}(?:FAIL|FAILED|FAILURE)\s\("
+    r"|(?!.{0,80}(?i:expect))(?i:result|status|overall|verdict)\s?[:=]\s{0,4}"
+    r"(?:FAIL|FAILED|FAILURE)\s\("
+    r"(?!0[\s/%)](?!.{0,40}(?i:pass|ok\b|succe))|(?i:[\w\s]{0,20}rate)\b)"
     rf"|{FAILED_TOOL}"
     r"|(?!.{0,80}(?i:expect)).{0,80}(?:[:=]|\.{2,}|(?i:tests?|build|result))\s{0,9}"
     r"(?:FAIL|FAILED|FAILURE)[!.]?\W{0,8}$"  # Result = FAIL, ** TEST FAILED **, converges ... FAIL
 )
 
+_CRASH = re.compile(
+    r"(?!.*(?i:expect))(?:\S{1,200}:\sline\s\d{1,6}:\s{1,4}\d{1,9}\s)?"
+    r"(?:Segmentation\sfault|Aborted|Bus\serror|Illegal\sinstruction"
+    r"|Floating\spoint\sexception)\s{1,20}\(core\sdumped\)"
+)
+_SHELL = re.compile(r"\++\s|(?:exit|logout)$")
+"""Trace of ``set -x``, and the end of a login."""
 _PLAN = re.compile(r"1\.\.(\d{1,7})\s{0,4}(?:#.*)?$")
-_RESULT = re.compile(r"(?:not\s)?ok(?:\s\d{1,7})?(?:\s-\s|\s{0,4}$|\s[^\d\W]|\s#)")
+_RESULT = re.compile(r"(?:not\s)?ok\b(?:\s{1,4}(?P<number>\d{1,7})\b)?")
 """A plan and a result of TAP."""
 
 
@@ -191,8 +209,8 @@ class _Read:
     """The last line such as ``7/8 tests passed``: earlier ones may have reported progress."""
     plan: _Sum = field(default_factory=lambda: _Sum(short=0))
     """The plans of TAP, less the results; the line is that of the last plan."""
-    reported: bool = False
-    """A result of TAP was there."""
+    is_tap: bool = False
+    """A numbered result or the version of TAP was there: a plan is one of TAP."""
     section: dict[str, tuple[int, str]] = field(default_factory=dict)
     """By word, the number in a line that counts only that word, with the line.
 
@@ -219,10 +237,14 @@ class _Read:
     def _take_tap(self, line: str) -> None:
         if plan := _PLAN.match(line):
             self.plan = _Sum(line, self.plan.short + int(plan[1]))
-        elif _RESULT.match(line):
-            self.plan.short, self.reported = self.plan.short - 1, True
+        elif result := _RESULT.match(line):
+            self.plan.short -= 1
+            self.is_tap = self.is_tap or result["number"] is not None
+        elif line.startswith("TAP version "):
+            self.is_tap = True
 
     def _take_mark(self, word: str, line: str) -> None:
+        self.plan.short -= 1
         if word.startswith("FAIL"):
             self.failure = self.failure or line
         elif word == "ERROR":
@@ -269,6 +291,6 @@ def failure_line(lines: Iterable[str]) -> str:
     for summed in (read.results, read.share):
         if summed.short > read.skipped:
             return summed.line.strip()[:_QUOTED]
-    if read.reported and read.plan.line and read.plan.short > 0:
+    if read.is_tap and read.plan.line and read.plan.short > 0:
         return read.plan.line.strip()[:_QUOTED]
     return (read.error if read.results.line else "").strip()[:_QUOTED]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchestrator.application.ports.result_parsers import Artifact
 from orchestrator.domain.parsed_results import ParsedProblem
@@ -37,20 +37,22 @@ FAILED_TOOL = (
     r"|nox > (?:Session .{1,200} failed\b|\* [^\s:]{1,200}: failed$)"
 )
 """Lines in which a program that starts test runners says that one failed."""
-_EXIT_CODE = r"(?:[1-9]\d?|1[01]\d|12[0-7]|139)\s{0,4}$"
-"""At a line's end. Those of services that were stopped, as 137 and 143, are none."""
+_COMPOSED = re.compile(r"Attaching to \S|[\w.-]{1,100}[-_]\d{1,4} {1,40}\| ")
+"""A line of docker compose."""
+_FAILED_SERVICE = re.compile(
+    r"(?P<said>[\w.-]{1,100}[-_]\d{1,4} exited with code (?:[1-9]\d?|1[01]\d|12[0-7]|139)\s{0,4}$)"
+)
+"""Of docker compose. Exit codes of services that were stopped, as 137 and 143, are no failures."""
 _FAILED_STEP = re.compile(
     r"(?:\d{4}-\d\d-\d\dT[\d:.]{8,18}Z? ?)?(?P<said>"
     r"g?make(?:\[\d{1,3}\])?: \*{3} "
     r"|##\[error\]|::error(?: [^:\n]{0,500})?::"  # GitHub's
-    r"|(?:Error: )?Process completed with exit code [1-9]"
-    r"|ERROR: Job failed"  # GitLab's
+    r"|Error: Process completed with exit code [1-9]"
+    r"|ERROR: Job failed(?: \(system failure\))?(?::|$)"  # GitLab's
     r"|Finished: (?:FAILURE|UNSTABLE|ABORTED)$"  # Jenkins
-    r"|(?:ERROR: )?script returned exit code [1-9]"
-    r"|(?:Exited with code )?exit status [1-9]\d{0,2}$"  # go, CircleCI
-    r"|Exited with code [1-9]\d{0,2}$"
+    r"|ERROR: script returned exit code [1-9]\d{0,2}$"
+    r"|Exited with code exit status [1-9]\d{0,2}$"  # CircleCI
     r"|The command \".{1,400}\" exited with [1-9]"  # Travis
-    rf"|[\w.-]{{1,100}} exited with code {_EXIT_CODE}"  # docker compose
     rf"|{FAILED_TOOL}"
     r"|(?:FAIL|ERROR:?) Required test coverage of \S{1,20} not reached"
     r"|(?:ERROR: )?Coverage failure: total of "
@@ -60,10 +62,20 @@ _FAILED_STEP = re.compile(
 )
 
 
-def failed_step(line: str) -> str:
-    """Return the line where make, a CI system or a coverage limit says that a step failed."""
-    found = _FAILED_STEP.match(line)
-    return line[found.start("said") :].strip()[:MESSAGE_LIMIT] if found else ""
+@dataclass(slots=True)
+class StepFinder:
+    """Finds the lines where make, a CI system or a coverage limit says that a step failed."""
+
+    _is_composed: bool = False
+    """A line of docker compose was there: a service that exited is one of its services."""
+
+    def find(self, line: str) -> str:
+        """Return what the next line says of a step that failed; empty if it says nothing."""
+        self._is_composed = self._is_composed or _COMPOSED.match(line) is not None
+        found = _FAILED_STEP.match(line)
+        if found is None and self._is_composed:
+            found = _FAILED_SERVICE.match(line)
+        return line[found.start("said") :].strip()[:MESSAGE_LIMIT] if found else ""
 
 
 @dataclass(slots=True)
@@ -74,11 +86,13 @@ class ErrorLines:
     """The last error line; the caller clears it once reported."""
     step: str = ""
     """The first line that says that a step failed."""
+    _steps: StepFinder = field(default_factory=StepFinder)
     _in_traceback: bool = False
 
     def see(self, line: str) -> None:
         """Note an error in the line."""
-        self.step = self.step or failed_step(line)
+        step = self._steps.find(line)
+        self.step = self.step or step
         if line.lstrip().startswith(_TRACEBACK):
             self._in_traceback = True
             self.last = self.last or "a traceback that does not end"

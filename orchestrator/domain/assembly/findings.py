@@ -137,7 +137,7 @@ def _count_findings(
     whole = sums.announced or sums.summed or 0
     unnamed = whole - named
     missing = max(unnamed - _elsewhere(account, reader.index), 0)
-    if missing and counts_are_right and missing <= _subtests(account, reader):
+    if missing and counts_are_right and _spend_subtests(missing, account, reader):
         said = f"it counts {missing} subtests, as another file of the same tests does"
         yield Finding(account.number, "info", said)
         return
@@ -169,10 +169,38 @@ def _elsewhere(account: ArtifactSummary, index: TestIndex) -> int:
     return sum(max(index.groups[group] - own, 0) for group, own in groups.items())
 
 
-def _subtests(account: ArtifactSummary, reader: ArtifactReader) -> int:
-    """Return the number of subtests that another artifact of the same tests tells of."""
-    others = (one for one in reader.accounts if one is not account and one.named == account.named)
-    return max((one.subtests for one in others), default=0)
+def _spend_subtests(missing: int, account: ArtifactSummary, reader: ArtifactReader) -> bool:
+    """Return whether another artifact of the same tests tells of as many subtests.
+
+    It tells of one run: its subtests, as those in the other dialects, explain no second artifact.
+    """
+    enough: dict[str, ArtifactSummary] = {}
+    for one in reader.accounts:
+        if one is not account and one.subtests >= missing and _are_same_tests(one, account):
+            enough.setdefault(one.foreign.dialect, one)
+    for one in enough.values():
+        one.subtests -= missing
+    return bool(enough)
+
+
+def _are_same_tests(one: ArtifactSummary, other: ArtifactSummary) -> bool:
+    """Return whether both name the same tests, or `one` counts those that it does not name.
+
+    A log has node ids from where pytest was started: the others may have a folder before them.
+    """
+    uncovered = any(section.unnamed - section.covered for section in one.sections)
+    if one.named != other.named or uncovered:
+        return False
+    mine, theirs = one.artifact_tests.tests, other.artifact_tests.tests
+    if mine.keys() <= theirs.keys():
+        return True
+    ends = (
+        (one.sections[0].first, other.sections[0].first),
+        (one.sections[-1].last, other.sections[-1].last),
+    )
+    if len(mine) != len(theirs) or not all(long.endswith(f"/{short}") for short, long in ends):
+        return False
+    return len({long.removesuffix(short) for short, long in ends}) == 1
 
 
 def _known(counts: Counter[str]) -> Counter[str]:

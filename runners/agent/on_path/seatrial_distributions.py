@@ -163,11 +163,20 @@ def _value(node: Any, extras: "frozenset[str]") -> bool:  # noqa: ANN401 - ast's
     if "extra" in names:
         (name,) = (side.value for side in sides if hasattr(side, "value"))
         return (normal(name) in extras) == (kind == "Eq")
-    known = _machine()
-    one, other = (known[side.id] if hasattr(side, "id") else side.value for side in sides)
+    one, other = (_side(side) for side in sides)
     if any("version" in name or "release" in name for name in names) and "In" not in kind:
         one, other = _numbers(one), _numbers(other)
     return bool(_COMPARED[kind](one, other))
+
+
+def _side(node: Any) -> str:  # noqa: ANN401 - ast's
+    """Return a side of a comparison as text; ValueError if it is no name, as ``os.name``."""
+    if hasattr(node, "id"):
+        return _machine()[node.id]
+    text = getattr(node, "value", None)
+    if type(text) is not str:
+        raise ValueError(node)
+    return text
 
 
 def _numbers(version: str) -> "list[int]":

@@ -286,11 +286,11 @@ class Imports:
 
 
 def _note_importer(name: str, frame: types.FrameType) -> None:
-    """Store the file whose module level called ``import_module``, of which the frame is a part."""
+    """Store the place whose module level called ``import_module``, of which the frame is a part."""
     above = frame.f_back
-    code = above.f_back.f_code if above is not None and above.f_back is not None else None
-    if code is not None and code.co_name == "<module>":
-        IMPORTERS.setdefault(name, set()).add(code.co_filename)
+    caller = above.f_back if above is not None else None
+    if caller is not None and caller.f_code.co_name == "<module>":
+        IMPORTERS.setdefault(name, set()).add((caller.f_code.co_filename, caller.f_lineno or 0))
 
 
 def watch_files() -> None:

@@ -151,12 +151,31 @@ def _report_failed_assertion() -> None:
     error = getattr(sys, "last_value", None)  # Python's own, also below a replaced excepthook
     if (
         isinstance(error, AssertionError)
+        and _ends_by(getattr(sys, "last_traceback", None))
         and "_pytest" not in sys.modules
         and os.getsid(0) != os.getpid()
         and _has_subject(_GIVEN)
     ):
         said = f"AssertionError: {error}"[:500] if str(error) else "an AssertionError"
         _fail("assertion", f"a process that the command started, with the subject, ended by {said}")
+
+
+def _ends_by(traceback: Any) -> bool:  # noqa: ANN401
+    """Return whether an exception left the program, and not only a line of a console in it.
+
+    A console stores the exceptions that it handles in the same places as Python's own end.
+    """
+    frame = getattr(traceback, "tb_frame", None)
+    code = getattr(frame, "f_code", None)
+    if code is None or sys.flags.interactive:
+        return False
+    is_program = code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__"
+    is_text = code.co_filename.startswith("<") and code.co_filename not in _PROGRAM_TEXTS
+    return code.co_name == "_run_module_as_main" or (is_program and not is_text)
+
+
+_PROGRAM_TEXTS = ("<string>", "<stdin>")
+"""Names of the program's text after ``-c``, and of what Python reads as its program."""
 
 
 class _PytestFinder:

@@ -41,8 +41,8 @@ MODULES = sys.modules
 """Python's own table: import uses it whatever ``sys.modules`` is set to."""
 EXECUTED: Set[str] = set()
 """Files that Python's loaders and runpy executed in a process of pytest."""
-IMPORTERS: Dict[str, Set[str]] = {}
-"""Files whose module level imported a module by ``import_module``, by that module's name."""
+IMPORTERS: Dict[str, Set[Tuple[str, int]]] = {}
+"""Files and lines whose module level called ``import_module``, by the imported module's name."""
 _PLUGIN = (
     "a plug-in in the payload cannot be told from a module that the wheel lacks: install it as a"
     " distribution of its own, or leave it out"

@@ -103,7 +103,11 @@ _NOT = frozenset((
     "deny", "disable", "disabled", "disallow", "dont", "forbid", "forbidden", "last", "never", "no",
     "not", "prevent", "skip", "skipped", "without",
 ))  # fmt: skip
-_PLACES = frozenset(("at", "dir", "directory", "file", "folder", "path", "time", "timeout", "url"))
+_HELD = frozenset((
+    "at", "bucket", "count", "dir", "directory", "file", "folder", "id", "key", "name", "path",
+    "time", "timeout", "token", "url", "version",
+))  # fmt: skip
+"""Last words of names that have another value than whether to write."""
 _GIVEN = "."
 _ANY_VALUE = r"^(?!(?:0|f|false|n|no|none|never|off|check|compare|verify|disabled?|skip)$)"
 _FLAGS = r"\b(?:create|fix|trim|update)\b"
@@ -335,7 +339,7 @@ def _writes_expectations(words: Sequence[str]) -> bool:
     if verbs.isdisjoint(words) or not nouns:
         return False
     denied = next((place for place, word in enumerate(words) if word in _NOT), len(words))
-    return verbs.isdisjoint(words[denied:]) and words[-1] not in _NOT | _PLACES
+    return verbs.isdisjoint(words[denied:]) and words[-1] not in _NOT | _HELD
 
 
 def _excluded_tests(what: str) -> Dict[str, str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import Dict, FrozenSet, Iterator, List, Mapping, Tuple
+from typing import TYPE_CHECKING, Dict, FrozenSet, Iterator, List, Mapping, Optional, Set, Tuple
 
 from seatrial_distributions import Distribution, distributions, normal
 from seatrial_origins import (
@@ -30,6 +30,9 @@ from seatrial_origins import (
     source_of,
 )
 
+if TYPE_CHECKING:
+    import ast
+
 _FOLDERS = ("", "src", "lib", "python")
 """Folders of the payload that have its packages, as agent/payload_copy.py has them."""
 _SITES = ("site-packages", "dist-packages")
@@ -42,7 +45,11 @@ _OWN = os.path.dirname(os.path.realpath(__file__))
 _PROGRAMS = ("__main__", "__mp_main__")
 """Names of the program that runs, which any module may import."""
 _TESTS = frozenset(("test", "tests", "conftest.py"))
+_ASIDE = BESIDE | {"benchmark", "demo", "demos", "example", "old", "script", "tools"}
+"""Folders whose files of the subject's names are not meant to stand for it."""
 _DYNAMIC = ("import_module", "__import__")
+_CHANGES = ("add", "append", "extend", "insert", "update")
+_OWN_NAMES = ("__name__", "__package__")
 _DEFINED = rb"(?m)^(?:async def|def|class)[ \t]+(\w+)"
 _CODE = rb"(?m)^[ \t]*[^\s#]"
 _IMPORT = rb"(?m)^[ \t]*(?:from[ \t]+|import[ \t]+(?:[\w.]+[ \t]*,[ \t]*)*)(%s)\b|[\"'](?:%s)[\"']"
@@ -157,6 +164,8 @@ def _installed_path(installed: InstalledFiles, shown: str) -> str:
     if not _TESTS.isdisjoint(parts) or _dotted(parts[-1]) in _BUILT:
         return ""
     for start in range(len(parts)):
+        if not _ASIDE.isdisjoint(parts[:start]):
+            break
         path = "/".join(parts[start:])
         is_whole = start < len(parts) - 1 or os.sep.join(parts[:start]) in _FOLDERS
         if is_whole and path in installed.files and installed.is_mine(_dotted(path)):
@@ -187,7 +196,7 @@ def _imported_modules(
     Without the payload the installed distribution could not import them, be it a dependency or
     a module of its own namespace package. What an extra of it requires, and what it imports
     only where its absence is allowed for, is a stand-in. A name that a function computes, or that
-    its caller gives, is not the subject's own.
+    its caller, a variable of the environment or a file gives, is not the subject's own.
     """
     strangers = _strangers(installed, loaded, payload, own)
     if not strangers:
@@ -202,7 +211,9 @@ def _imported_modules(
             is_asked = is_in_namespace or pattern.search(source) is not None
             imported = _imported(source, package) if is_asked else {}
             for stranger in strangers:
-                if file in IMPORTERS.get(stranger, ()):
+                places = tuple(IMPORTERS.get(stranger, ()))  # threads may add some
+                lines = {line for place, line in places if place == file}
+                if lines and not lines.isdisjoint(_lines_by_literals(source)):
                     imported.setdefault(stranger, True)
             for stranger in strangers.keys() & imported.keys():
                 if not imported[stranger] and normal(stranger) in installed.dist.optional:
@@ -248,10 +259,7 @@ def _imported(source: bytes, package: str) -> Dict[str, bool]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return found
-    aliases = [each for node in ast.walk(tree) for each in getattr(node, "names", ())]
-    importers = {*_DYNAMIC}.union(
-        each.asname for each in aliases if getattr(each, "name", "") in _DYNAMIC
-    )
+    importers = _importers(tree)
     waiting: List[Tuple[ast.AST, bool]] = [(tree, True)]
     while waiting:
         node, is_needed = waiting.pop()
@@ -260,9 +268,8 @@ def _imported(source: bytes, package: str) -> Dict[str, bool]:
             continue
         names = names_of(node, package)
         if isinstance(node, ast.Call) and node.args:
-            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
             given = getattr(node.args[0], "value", None)
-            names = [given] if called in importers and type(given) is str else []
+            names = [given] if _called(node) in importers and type(given) is str else []
         for name in names:
             parts = name.split(".")
             for each in [".".join(parts[: n + 1]) for n in range(len(parts))]:
@@ -274,6 +281,94 @@ def _imported(source: bytes, package: str) -> Dict[str, bool]:
         children = ast.iter_child_nodes(node)
         waiting += [(each, is_needed and each not in free) for each in children]
     return found
+
+
+def _importers(tree: ast.AST) -> Set[str]:
+    """Return the names by which a source calls ``import_module`` and ``__import__``."""
+    import ast  # noqa: PLC0415
+
+    aliases = [each for node in ast.walk(tree) for each in getattr(node, "names", ())]
+    other = (each.asname for each in aliases if getattr(each, "name", "") in _DYNAMIC)
+    return {*_DYNAMIC}.union(filter(None, other))
+
+
+def _called(call: ast.Call) -> str:
+    return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
+
+
+def _lines_by_literals(source: bytes) -> Set[int]:
+    """Return the lines of calls that import names which the source makes of its own literals.
+
+    Calls in a ``try`` with a handler are left out: the author allows for what is absent there.
+    """
+    import ast  # noqa: PLC0415
+
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    known, importers = _made_of_literals(tree), _importers(tree)
+    found, guarded = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and node.args and _called(node) in importers:
+            is_own = _is_made_of(node.args[0], known)
+            found.update(range(node.lineno, (node.end_lineno or 0) + 1) if is_own else ())
+        elif getattr(node, "handlers", ()):
+            body = node.body  # type: ignore[attr-defined]
+            guarded.update(range(body[0].lineno, body[-1].end_lineno + 1))
+    return found - guarded
+
+
+def _made_of_literals(tree: ast.AST) -> Set[str]:
+    """Return the variables of a source that nothing but its literals gives a value."""
+    bound: Dict[str, List[Optional[ast.AST]]] = {}
+    for node in _stored(tree):
+        bound.setdefault(node, []).append(None)
+    for target, value in _assigned(tree):
+        for name in _stored(target):
+            bound[name].remove(None)
+            bound[name].append(value)
+    known: Set[str] = set()
+    before = -1
+    while before < len(known):
+        before = len(known)
+        known.update(
+            name
+            for name, values in bound.items()
+            if all(value is not None and _is_made_of(value, known) for value in values)
+        )
+    return known
+
+
+def _stored(tree: ast.AST) -> Iterator[str]:
+    """Yield the variables that something binds, deletes or extends, once for each time."""
+    import ast  # noqa: PLC0415
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and node.attr in _CHANGES:
+            yield getattr(node.value, "id", "")
+
+
+def _assigned(tree: ast.AST) -> Iterator[Tuple[ast.AST, Optional[ast.AST]]]:
+    """Yield the targets of assignments and loops, with the value or what is iterated over."""
+    import ast  # noqa: PLC0415
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            yield from ((target, node.value) for target in node.targets)
+        elif isinstance(node, ast.AnnAssign):
+            yield node.target, node.value
+        elif isinstance(node, (ast.For, ast.comprehension)):
+            yield node.target, node.iter
+
+
+def _is_made_of(value: ast.AST, known: Set[str]) -> bool:
+    import ast  # noqa: PLC0415
+
+    names = (each.id for each in ast.walk(value) if isinstance(each, ast.Name))
+    return all(name in known or name in _OWN_NAMES for name in names)
 
 
 def _other_metadata(installed: InstalledFiles, payload: str) -> Iterator[ModuleProblem]:

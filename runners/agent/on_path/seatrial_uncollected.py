@@ -149,7 +149,7 @@ def _lost_functions(
 ) -> Iterator[Tuple[NamePath, str]]:
     nodes = {(*path, one.name): one for one in block if isinstance(one, _FUNCTIONS)}
     for test, how in _spoiled(module, nodes):
-        is_needed = how == _FIXTURE and not _only_asserts(nodes[test])
+        is_needed = how in (_FIXTURE, _PROPERTY) and not _only_asserts(nodes[test])
         if not is_needed and (is_top or how != _IMPORTED):
             yield test, how
     for name, node in nodes.items():
@@ -158,6 +158,7 @@ def _lost_functions(
 
 
 _FIXTURE = "is a fixture, so that it does not run as a test"
+_PROPERTY = "is a property"
 _IMPORTED = "is lost: an import replaces it"
 
 
@@ -170,9 +171,14 @@ def _spoiled(module: ModuleType, paths: Iterable[NamePath]) -> Iterator[Tuple[Na
 
 
 def _uncalled(function: ast.AST) -> Iterator[str]:
-    """Yield the tests within a function, that it neither names nor decorates."""
-    inner = [one for one in ast.walk(function) if isinstance(one, _FUNCTIONS)][1:]
-    for test in inner:
+    """Yield the tests within a function, that it neither names nor decorates.
+
+    Methods are left out: whoever has the class, a loader or a framework, calls them by their names.
+    """
+    inner = [*ast.iter_child_nodes(function)]
+    for one in inner:  # it grows
+        inner += () if isinstance(one, ast.ClassDef) else ast.iter_child_nodes(one)
+    for test in (one for one in inner if isinstance(one, _FUNCTIONS)):
         is_plain = test.name.startswith("test") and not test.decorator_list
         if is_plain and not _mentions((function,), test.name):
             yield test.name
@@ -269,7 +275,7 @@ def _why_no_test(module: ModuleType, path: NamePath) -> str:
     ):
         return _FIXTURE
     if isinstance(value, property) and path[0].startswith("Test"):
-        return "is a property"
+        return _PROPERTY
     if type(value) is FunctionType and value.__module__ != module.__name__ and len(path) == 1:
         return _IMPORTED if value.__name__ == path[0] and not hasattr(value, "__wrapped__") else ""
     return "" if callable(value) or hasattr(type(value), "__get__") else "is not a function"

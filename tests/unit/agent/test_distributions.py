@@ -75,3 +75,25 @@ def test_the_first_on_the_path_counts(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(sys, "path", [str(tmp_path / "2"), str(tmp_path / "1")])
     assert ours.packages() == {"tool": "2"}
     assert ours.distribution("tool").home == str(tmp_path / "2")
+
+
+@pytest.mark.parametrize(
+    ("marker", "holds"),
+    [
+        ("os.name == 'posix'", True),
+        ("sys.platform == 'linux'", True),
+        ("platform.python_implementation == 'CPython'", True),
+        ("os_name == 'nt'", False),
+        ("python_version < 3", True),
+    ],
+)
+def test_a_requirement_whose_marker_cannot_be_read_is_taken_to_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, marker: str, holds: bool
+) -> None:
+    """As those with a dot, which older metadata has."""
+    info = tmp_path / "a_tool-2.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Name: a-tool\nRequires-Dist: b; {marker}\n\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    found = ours.distribution("a-tool").requirements(frozenset())
+    assert list(found) == ([("b", frozenset())] if holds else [])

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from runners.agent.installed_packages import EnvironmentCopy
+from runners.agent.attempt_context import JobRunner
+from runners.agent.installed_packages import EnvironmentCopy, Files
+from runners.agent.job_user import own_user
+from runners.agent.payload_copy import PayloadCopy
 
 
 @pytest.fixture
@@ -40,8 +43,33 @@ def test_what_was_added_to_a_folder_is_found_where_it_is(venv: Path, tmp_path: P
     (tool / "data" / "a.json").write_text("{}")
     (tool.parent / "beside.py").write_text("")
     (tmp_path / "outside").write_text("")
-    found = environment.added([venv / "lib" / "link" / "tool", tmp_path / "gone", tmp_path])
+    (tmp_path / "loop").symlink_to("loop")
+    gone = (tmp_path / "gone", tmp_path, tmp_path / "loop")
+    found = environment.added([venv / "lib" / "link" / "tool", *gone])
     assert set(found) == {tool / "data" / "a.json", tool.parent / "beside.py"}
+
+
+def test_a_copied_file_is_told_where_the_package_is_a_link(venv: Path, tmp_path: Path) -> None:
+    site = venv / "lib" / "site-packages"
+    (site / "tool").rename(venv / "elsewhere")
+    (site / "tool").symlink_to(venv / "elsewhere")
+    (tmp_path / "payload").mkdir()
+    (tmp_path / "payload" / "a.json").write_text("{}")
+    runner = JobRunner(
+        user=own_user(""),
+        variables={},
+        secrets={},
+        gpus=0,
+        payload=PayloadCopy(tmp_path / "payload", tmp_path / "payload", ()),
+        environment=EnvironmentCopy(venv),
+        installed=(Files("tool", "wrong_subject", site, {"tool/__init__.py": ""}, {}, {}, ""),),
+    )
+    (venv / "elsewhere" / "loop").symlink_to("loop")
+    assert runner.copied() is None
+    (venv / "elsewhere" / "a.json").write_text("{}")
+    refusal = runner.copied()
+    assert refusal is not None
+    assert "elsewhere/a.json of tool is the payload's a.json, which a job put" in refusal.detail
 
 
 @pytest.mark.parametrize("how", ["written", "removed", "link"])

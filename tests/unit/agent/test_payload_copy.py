@@ -138,7 +138,18 @@ def test_a_shipped_file_is_found_by_its_content(pristine: Path, copy: Path, tmp_
     found = [watched.shipped_as(tmp_path / name) for name in ("same", "linked")]
     assert found == ["data.txt", "data.txt"]
     (tmp_path / "lost").symlink_to("nowhere")
-    assert not any(watched.shipped_as(tmp_path / name) for name in ("other", "empty", "lost"))
+    (tmp_path / "loop").symlink_to("loop")
+    strange = ("other", "empty", "lost", "loop", "same/below")
+    assert not any(watched.shipped_as(tmp_path / name) for name in strange)
+
+
+def test_only_shipped_files_of_an_added_files_size_are_looked_at(
+    pristine: Path, copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched, asked = PayloadCopy(pristine, copy, INSTALLED), []
+    (tmp_path / "added").write_bytes(b"x" * 12_345)
+    monkeypatch.setattr(Path, "lstat", asked.append)
+    assert (watched.shipped_as(tmp_path / "added"), asked) == ("", [])
 
 
 def test_what_lies_elsewhere_is_not_touched_through_a_link(pristine: Path, copy: Path) -> None:

@@ -45,6 +45,8 @@ IMPORT = (
     "helpers = {'__name__': 'helpers'}\nexec('def test_a(): pass', helpers)\n"
     "test_a = helpers['test_a']"
 )
+CALLED = "def test_a(run):\n def test_c(): pass\n test_c()\n"
+"""A test with one in it, which is called."""
 
 
 @pytest.mark.parametrize(
@@ -103,6 +105,9 @@ def test_a_source_that_loses_a_test(lost: Any, source: str, said: list[tuple[str
         "import pytest\n@pytest.fixture\ndef test_a():\n assert 1\n yield 1",
         "import pytest\n@pytest.fixture(autouse=True)\ndef test_a(monkeypatch): monkeypatch.undo()",
         "class Shape:\n @property\n def test_a(self): return 1",
+        "class TestModel:\n @property\n def test_input(self): return 1",
+        f"{CALLED} class T:\n  def test_b(self): assert 0\n run(T)",
+        f"{CALLED} def make():\n  class T:\n   def test_step(self): pass\n run(make())",
         f"try:\n raise ImportError\nexcept ImportError:\n def test_a(): pass\n{IMPORT}",
         "import functools\nfrom unittest import mock\n@mock.patch('os.sep', 1)\ndef test_a(): pass",
         "TEXT = '''\ndef test_a(): pass\ndef test_a(): pass\n'''",

@@ -157,6 +157,48 @@ def test_a_surplus_is_missing_unless_another_file_of_these_tests_counts_it_as_su
         assert (cell.source("f.xml").state is SourceState.READ) == (not missing)
 
 
+def with_subtests(name, module, *, ids=1, subtests=14):
+    return text(name, *suite(module, [PASSED] * ids), ParsedSubtests(subtests))
+
+
+def surplus(name, module):
+    """A JUnit file that counts 15 tests and names one."""
+    tests = result_facts(module, [PASSED])
+    sums = ParsedTally("footer", 15, {"passed": 1})
+    return text(name, *tests, sums, ParsedEnd(), provenance=Provenance.STRUCTURED)
+
+
+def test_subtests_of_other_tests_explain_no_surplus():
+    cell = cell_of(surplus("f.xml", "tests/test_a.py"), with_subtests("b.txt", "tests/test_b.py"))
+    assert cell.counts("a") == Counts(passed=1, missing=14)
+    assert cell.verdict("a") is Outcome.FAILED
+    more = with_subtests("b.txt", "tests/test_a.py", ids=2)
+    assert cell_of(surplus("f.xml", "tests/test_a.py"), more).verdict("a") is Outcome.FAILED
+
+
+def test_the_subtests_of_a_log_explain_one_surplus():
+    files = [surplus(name, "tests/test_a.py") for name in ("f.xml", "g.xml")]
+    log = with_subtests("log.txt", "tests/test_a.py")
+    cell = cell_of(*files, log)
+    assert cell.verdict("a") is Outcome.FAILED
+    states = [source.state for source in cell.assembly.sources]
+    assert states == [SourceState.READ, SourceState.INCONSISTENT, SourceState.READ]
+
+
+@pytest.mark.parametrize(
+    ("module", "state"),
+    [
+        ("test_a.py", SourceState.READ),
+        ("tests/test_a.py", SourceState.READ),
+        ("est_a.py", SourceState.INCONSISTENT),
+        ("test_b.py", SourceState.INCONSISTENT),
+    ],
+)
+def test_a_log_of_a_run_below_the_root_explains_a_surplus_of_its_tests(module, state):
+    cell = cell_of(surplus("f.xml", "src/tests/test_a.py"), with_subtests("log.txt", module))
+    assert cell.source("f.xml").state is state
+
+
 def test_figures_that_no_missing_test_explains_keep_the_suite_from_passing():
     said = [*result_facts("tests/test_a.py", [PASSED] * 3), ParsedTally("footer", 2, {"passed": 2})]
     cell = cell_of(text("log.txt", *said))

@@ -71,8 +71,6 @@ STAMP = "2026-03-01T10:00:00.1234567Z "
         "ERROR: Coverage failure: total of 50 is less than fail-under=80",
         "Finished: FAILURE",
         "ERROR: script returned exit code 1",
-        "test-1 exited with code 1",
-        "exit status 1",
         "Exited with code exit status 1",
         'The command "pytest" exited with 1.',
         "py311: FAIL code 1 (0.10 seconds)",
@@ -85,6 +83,14 @@ def test_a_step_that_failed_below_a_green_session_is_no_good_end(tmp_path, line)
     assert said.end.exit_code == 1
     assert said.end.detail == line.removeprefix(STAMP)
     assert f"a step failed: {line.removeprefix(STAMP)}" in said.messages
+
+
+@pytest.mark.parametrize("line", ["Attaching to db-1, test-1", "db-1  | ready"])
+def test_a_service_of_docker_compose_that_failed_is_no_good_end(tmp_path, line):
+    said = read(tmp_path, f"{line}\n{GREEN}test-1 exited with code 1\n")
+    assert (said.end.exit_code, said.end.detail) == (1, "test-1 exited with code 1")
+    said = read(tmp_path, f"{line}\n{GREEN}db-1 exited with code 137\nrank0 exited with code 1\n")
+    assert (said.end.exit_code, said.end.detail) == (0, "")
 
 
 def test_a_step_that_failed_above_the_session_is_not_of_the_tests(tmp_path):
@@ -112,6 +118,12 @@ def test_a_step_that_failed_between_two_green_sessions_is_no_good_end(tmp_path):
         "test-1 exited with code 0",
         "db-1 exited with code 137",
         "exit status 0",
+        "exit status 1",
+        "process exited with code 3",
+        "subprocess exited with code 1",
+        "worker-1 exited with code 1",
+        "rank0 exited with code 139",
+        "Exited with code 3",
         'The command "pytest" exited with 0.',
         "nox > Session tests was successful.",
         "the worker exited with code 1 and was started again",

@@ -129,6 +129,8 @@ from orchestrator.adapters.result_parsers.reported_failure import read_reported_
                 "all checks passed: False",
                 "ALL TESTS PASSED = no",
                 "result: FAIL (max diff 3.0)",
+                "result: FAIL (0 of 5 passed)",
+                "result: FAIL (0.5 above the limit)",
             )
         ),
         *(
@@ -158,6 +160,12 @@ from orchestrator.adapters.result_parsers.reported_failure import read_reported_
                 "all checks passed: 8 of 8",
                 "1..3",
                 "range 1..3 is ok",
+                "Status: FAILED (as expected)",
+                "Result: FAIL (expected failure)",
+                "Result: FAILURE (rate 0.01)",
+                "overall: FAILED (0 of 5)",
+                "status: FAIL (0)",
+                "Segmentation fault (core dumped), as expected",
             )
         ),
         ("  2 passing (4ms)\n  1 failing\n", "1 failing"),
@@ -170,6 +178,21 @@ from orchestrator.adapters.result_parsers.reported_failure import read_reported_
         ("ok 1 - a\nok 2 - b\n1..3\n", "1..3"),
         ("1..3\nok 1\nok 2 - b\nnot ok 3 # TODO later\n", ""),
         ("1..1\nok 1\n1..2\nok 1\nok 2\n", ""),
+        ("1..4\nok 1 - a\nok 2 3x3 matmul\nok 3 - c\n", "1..4"),
+        ("TAP version 13\n1..3\nok - a\nok b\n", "1..3"),
+        *(
+            (f"1..3\nok 1 - a\n{result}\nok 3 - c\n", "")
+            for result in (
+                *("ok 2 3x3 matmul", "ok 2 [bf16] k", "ok 2 (k)", "ok 2 'q'", "ok 2 .", "ok 2 $x"),
+                *("ok 2", "ok", "ok - b", "[PASS] b"),
+            )
+        ),
+        ("1..10\nok\n", ""),
+        ("Segmentation fault (core dumped)\nthe worker was started again\n", ""),
+        (
+            "step 1\nSegmentation fault (core dumped)\n\n+ exit 0\n",
+            "Segmentation fault (core dumped)",
+        ),
         ("  2 passing (4ms)\n", ""),
         ("Accuracy: 95/100 passed\n", ""),
         ("WER: errors: 37, total: 1000\n", ""),
