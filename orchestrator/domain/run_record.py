@@ -461,10 +461,10 @@ class RunResponse(RunSummary):
 
 
 def note_of_run(outcome: Outcome | None, counts: Counts, cancelled_at: datetime | None) -> str:
-    """Return what stands beside a run's outcome wherever one is shown; empty before its end.
+    """Return the note that lists, pages and reports show beside a run's outcome.
 
-    ``cancelled; 3 failed``, as the outcome says one of the two only, or ``no test passed: 29
-    skipped``.
+    ``cancelled; 3 failed``, because the outcome names only one of the two, or ``no test passed: 29
+    skipped``. Empty while the run goes on, and where the outcome says all.
     """
     if outcome is None:
         return ""

@@ -68,7 +68,7 @@ _CUT_TIMEOUT_MS = 500
 """Time for which the cutting of SQLite's log waits for readers, and writers for it."""
 _POOL_OVERFLOW = 20
 _KEY_BITS = 62
-"""Of an advisory lock that nobody else has."""
+"""Random bits in the key of an advisory lock, so many that no other lock has the same key."""
 
 
 class Access(Enum):

@@ -111,7 +111,7 @@ class JsonLinesTail:
 
 
 def _object(pairs: List[Tuple[str, object]]) -> Dict[str, object]:
-    """Return the object; which of two values of a key is meant nobody can say."""
+    """Return the JSON object. Raises ValueError if a key occurs twice."""
     found: Dict[str, object] = {}
     for name, value in pairs:
         if name in found:

@@ -289,7 +289,7 @@ def capacity_again(mission: Mission) -> None:
 
 
 def dead_controller(mission: Mission) -> None:
-    """The launch of a machine is answered, and nobody lives to hear it."""
+    """The controller dies between the launch of a machine and the cloud's answer."""
     mission.clouds["aws"].faults.script("RunInstances", [Fault(drop=True, after=True)])
     mission.once("aws", CellState.PLACING, mission.dies)
 

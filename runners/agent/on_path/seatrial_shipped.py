@@ -46,7 +46,7 @@ _PROGRAMS = ("__main__", "__mp_main__")
 """Names of the program that runs, which any module may import."""
 _TESTS = frozenset(("test", "tests", "conftest.py"))
 _ASIDE = BESIDE | {"benchmark", "demo", "demos", "example", "old", "script", "tools"}
-"""Folders whose files of the subject's names are not meant to stand for it."""
+"""Folders whose files may have the names of the subject's files without being copies of them."""
 _DYNAMIC = ("import_module", "__import__")
 _CHANGES = ("add", "append", "extend", "insert", "update")
 _OWN_NAMES = ("__name__", "__package__")
