@@ -322,6 +322,10 @@ class Snapshot:
     cells: tuple[CellEvidence, ...]
     known_issues: tuple[KnownIssue, ...] = ()
     """Stored known issues of the product, ended ones included."""
+    issue_tests: Mapping[str, bool] | None = field(default=None, metadata=LATER)
+    """By known issue that a test's failure has ever matched, the policy's included, whether such a
+    test ran here. None in older evidence, where the issue's scope alone decides.
+    """
     quarantines: tuple[Quarantine, ...] = ()
     waivers: tuple[Waiver, ...] = ()
     approvals: tuple[Approval, ...] = ()
