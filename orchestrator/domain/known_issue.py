@@ -221,11 +221,11 @@ def uses(
     return tuple(told)
 
 
-def with_tests(told: Iterable[IssueUse], tests_ran: Mapping[str, bool]) -> tuple[IssueUse, ...]:
+def with_tests(used: Iterable[IssueUse], tests_ran: Mapping[str, bool]) -> tuple[IssueUse, ...]:
     """Return the issues; one without a match is stale only if a test that it is about ran.
 
     Args:
-        told: Known issues in a run.
+        used: Known issues in a run.
         tests_ran: By issue id, whether a test that failed so before ran; without the issues that
             no failure has ever matched.
     """
@@ -233,7 +233,7 @@ def with_tests(told: Iterable[IssueUse], tests_ran: Mapping[str, bool]) -> tuple
         replace(use, state=without_match(tests_ran.get(use.issue.id)))
         if use.state is IssueState.STALE
         else use
-        for use in told
+        for use in used
     )
 
 

@@ -21,6 +21,8 @@ from orchestrator.domain.matrix import ExpectedHardware
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.test_set import TestSet
 
+NAMELESS = "(without a name)"
+"""Name of a failure that a job only counts."""
 EXPECTED = "expected to fail: "
 """Start of the reason of an expected failure in policies."""
 
