@@ -158,6 +158,13 @@ def _has_lost(case: RuleContext, ruled_job: RuledJob) -> bool:
     return any(one.left and one.failing.test and one.failing.test.payload for one in found)
 
 
+_HOW_IT_FAILED = {
+    "failed, and passed when the suite ran it again": True,
+    "failed in another run of the same, and not in this": False,
+}
+"""How a result that passes here failed, and whether in the job's own run."""
+
+
 def _failed_first(
     ruled_job: RuledJob, tolerated: Sequence[ToleratedResult], text_of: Callable[[FailedTest], str]
 ) -> RuleResult:
@@ -168,10 +175,7 @@ def _failed_first(
     passed = [text_of(one) for one in after]
     where, said = f"Of {ruled_job.job.id} on {ruled_job.cell.id}", []
     own = ruled_job.job.run or ruled_job.cell.run
-    for how, is_own in (
-        ("failed, and passed when the suite ran it again", True),
-        ("failed in another run of the same, and not in this", False),
-    ):
+    for how, is_own in _HOW_IT_FAILED.items():
         mine = [one for one in tolerated if (one.run == own) is is_own]
         rest = sum(one.left > 0 for one in mine)
         tests = sorted(text_of(one.failing.test) for one in mine if one.failing.test)
