@@ -51,8 +51,8 @@ OWN_BASELINE = (
     " and a gate takes it as no evidence for a performance budget"
 )
 OWN_PACKAGES = (
-    "{}: if python3 of this computer does not fit, jobs have Seatrial's own Python and see its"
-    " packages, declared or not; `python` in payload.toml names another one"
+    "{}: if python3 of this computer does not meet python.requires, jobs have Seatrial's own Python"
+    " and see its packages, declared or not; name another one in python.candidates"
 )
 _NOTHING = Decimal(0)
 
@@ -104,6 +104,7 @@ def _own_packages(manifest: Manifest, plans: Iterable[CellPlan]) -> str:
         plan.id
         for plan in plans
         if plan.platform.provider == "local"
+        and manifest.python.requires
         and manifest.python.candidates == PythonChoice().candidates
         and not ((named := manifest.environment(plan.environment)) and named.python)
     ]

@@ -88,19 +88,22 @@ def test_pairs_are_told_and_turns_are_not_metrics(api: Desk) -> None:
     assert pair["slowdown"] == pytest.approx(0.1)
 
 
+NEEDS = '[python]\nrequires = ["numpy"]\n'
+
+
 @pytest.mark.parametrize(
     ("provider", "more", "is_told"),
     [
         ("local", "", True),
         ("fake", "", False),
-        ("local", '[python]\ncandidates = ["/opt/python"]\n', False),
+        ("local", 'candidates = ["/opt/python"]\n', False),
         ("local", '[env.image]\npython = ["/opt/python"]\n', False),
     ],
 )
 def test_a_plan_says_where_jobs_may_see_packages_of_seatrial(
     api: Desk, provider: str, more: str, is_told: bool
 ) -> None:
-    data = archive(MANIFEST.replace("[[job]]", f"{more}[[job]]", 1))
+    data = archive(MANIFEST.replace("[[job]]", f"{NEEDS}{more}[[job]]", 1))
     assert api.client.put(f"/api/v1/payloads/{sha256(data)}", content=data).status_code == 201
     matrix = MATRIX.replace("{id: here, provider: fake}", f"{{id: here, provider: {provider}}}")
     body = {"matrix": matrix, "payload": sha256(data)}
