@@ -38,7 +38,7 @@ from orchestrator.adapters.files.tar_stream import (
 from orchestrator.application.ports.archives import ArchiveError, ArchiveLimits, PackedPayload
 from orchestrator.application.ports.documents import Documents
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
-from orchestrator.domain.manifest import Manifest
+from orchestrator.domain.manifest import Manifest, missing_tests, suite_paths
 
 MANIFEST = "payload.toml"
 _LEVEL = 0
@@ -107,7 +107,8 @@ class FilePayloadArchives:
         path = folder / MANIFEST
         if not path.is_file():
             raise ArchiveError(f"{folder} has no {MANIFEST}, so it is no payload")
-        manifest = self._documents.read_manifest(_decoded(path.read_bytes(), str(path)), str(path))
+        text = _decoded(path.read_bytes(), str(path))
+        manifest = self._documents.read_manifest(text, str(path))
         root = Path(os.path.normpath(folder / manifest.root))
         if not folder.is_relative_to(root):
             message = f"{path} says root = {manifest.root!r}, which does not hold the file"
@@ -115,6 +116,11 @@ class FilePayloadArchives:
         place = path.relative_to(root).as_posix()
         shipped = payload_files(root, exclude=manifest.exclude)
         names = [place, *(name for name in shipped if name != place)]
+        there = [*names, *_below_links(root, manifest)]
+        missing = list(missing_tests(manifest, there))
+        self._documents.refuse_manifest(
+            text, str(path), [problem for problem, may_be_written in missing if not may_be_written]
+        )
         archive = self._write(root, names, into)
         self.read_manifest(file_chunks(archive))  # the receiver must accept it
         ignored = _without(_ignored(root), manifest.exclude)
@@ -128,6 +134,7 @@ class FilePayloadArchives:
             unshipped=modules,
             unshipped_tests=tuple(sorted(_without(tests, manifest.exclude))),
             unshipped_data=tuple(sorted(_without(data, manifest.exclude))),
+            missing_tests=tuple(str(problem) for problem, _ in missing),
         )
 
     def _write(self, root: Path, names: list[str], into: Path) -> Path:
@@ -316,6 +323,15 @@ def payload_files(root: Path, *, exclude: Iterable[str] = ()) -> list[str]:
     """
     found = _kept(list(_in_work_tree(root) if _is_work_tree(root) else _below(root)))
     return sorted(_without(found, exclude))
+
+
+def _below_links(root: Path, manifest: Manifest) -> Iterator[str]:
+    """Yield the test paths that lie below a link of the payload, which is shipped as a link."""
+    for job in manifest.job:
+        for _, name in suite_paths(job):
+            parents = [root / one for one in (name, *map(str, PurePosixPath(name).parents))]
+            if any(one.is_symlink() for one in parents if one != root) and (root / name).exists():
+                yield name
 
 
 def _without(names: Iterable[str], exclude: Iterable[str]) -> set[str]:
