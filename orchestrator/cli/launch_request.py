@@ -14,7 +14,7 @@ from typing import Union, cast, get_args, get_origin, get_type_hints
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from orchestrator.application.ports.archives import PackedPayload
-from orchestrator.application.ports.documents import Source
+from orchestrator.application.ports.documents import Documents, Source
 from orchestrator.application.ports.wheels import SubjectWheel
 from orchestrator.cli.client import Client
 from orchestrator.cli.errors import USAGE, CliError, RefusedError, document_error
@@ -294,13 +294,8 @@ def read_order(
             taken in place of those here, but not its matrix, payload.toml and baseline.
     """
     documents = session.wiring.documents
-    source: Source = read_document(file, "matrix", limit_bytes=_MATRIX_LIMIT_BYTES)
     try:
-        if settings:
-            source = with_overrides(documents.read_matrix(source, str(file)), settings)
-            matrix = documents.read_matrix(source, f"{file} with --set")
-        else:
-            matrix = documents.sketch_matrix(source, str(file))
+        source, matrix = _read_matrix(documents, file, settings)
         place = _place(file, untrusted)
         packed = _pack(session, file, matrix, source, scratch, place=place)
         if packed is not None:
@@ -327,6 +322,17 @@ def read_order(
         commit=_commit(session, place, known),
         untrusted=untrusted is not None,
     )
+
+
+def _read_matrix(
+    documents: Documents, file: Path, settings: Sequence[str]
+) -> tuple[Source, Matrix]:
+    """Return a matrix with its overrides, as a source and read."""
+    source: Source = read_document(file, "matrix", limit_bytes=_MATRIX_LIMIT_BYTES)
+    if not settings:
+        return source, documents.sketch_matrix(source, str(file))
+    source = with_overrides(documents.read_matrix(source, str(file)), settings)
+    return source, documents.read_matrix(source, f"{file} with --set")
 
 
 def _place(matrix: Path, tree: Path | None) -> Path:

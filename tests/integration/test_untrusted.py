@@ -349,7 +349,7 @@ def test_the_workflow_of_forks_tells_commit_and_pull_request(
 ) -> None:
     calls = tmp_path / "calls"
     tools = {
-        "seatrial": f"case $1 in run) echo RUN; exit 130;; watch) exit {code};; *) echo told;; esac",
+        "seatrial": f"case $1 in run) echo RUN; exit 130;; watch) exit {code};; esac; echo told",
         "gh": "case $2 in */pulls) echo 7;; esac",
     }
     for name, does in tools.items():
@@ -371,10 +371,14 @@ def test_the_workflow_of_forks_tells_commit_and_pull_request(
     assert calls.read_text().splitlines() == [
         "seatrial run pr.yaml --untrusted fork --commit c0ffee -y --detach",
         "seatrial watch RUN --timeout 60",
-        f"gh api --method POST repos/we/ours/statuses/c0ffee --silent -f state={state}"
-        " -f context=seatrial/untrusted -f target_url=https://seatrial.example.org/runs/RUN",
-        "gh api repos/we/ours/commits/c0ffee/pulls"
-        ' --jq [.[] | select(.state == "open") | .number][0] // empty',
+        (
+            f"gh api --method POST repos/we/ours/statuses/c0ffee --silent -f state={state}"
+            " -f context=seatrial/untrusted -f target_url=https://seatrial.example.org/runs/RUN"
+        ),
+        (
+            "gh api repos/we/ours/commits/c0ffee/pulls"
+            ' --jq [.[] | select(.state == "open") | .number][0] // empty'
+        ),
         "seatrial report RUN --kind comment",
         "gh api --method POST repos/we/ours/issues/7/comments --silent -F body=@comment.md",
     ]
