@@ -29,7 +29,7 @@ from orchestrator.domain.machine import (
     NotOfferedError,
     ProviderError,
 )
-from orchestrator.domain.manifest import Manifest, StoredPayload, dropped_exit_codes
+from orchestrator.domain.manifest import Manifest, PythonChoice, StoredPayload, dropped_exit_codes
 from orchestrator.domain.matrix import CellPlan, Matrix, jobs_left_out
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.prices import (
@@ -50,6 +50,10 @@ _TOO_OLD = "every price is {}, and {}: none is rented; " + REFRESH
 OWN_BASELINE = (
     "the baseline is the subject itself, so benchmarks compare it with itself: that measures noise,"
     " and a gate takes it as no evidence for a performance budget"
+)
+OWN_PACKAGES = (
+    "{}: if python3 of this computer does not fit, jobs have Seatrial's own Python and see its"
+    " packages, declared or not; `python` in payload.toml names another one"
 )
 _NOTHING = Decimal(0)
 
@@ -87,10 +91,23 @@ def plan_run(context: Context, order: LaunchOrder, *, with_hosts: bool = False) 
         *dropped_exit_codes(payload.manifest),
         age,
         torch_warning(builds),
+        _own_packages(payload.manifest, plans),
         *ends,
         _own_baseline(context, order, payload, matrix),
     )
     return replace(plan, warnings=tuple(filter(None, warnings)))
+
+
+def _own_packages(manifest: Manifest, plans: Iterable[CellPlan]) -> str:
+    """Return the warning about Seatrial's own packages as the last resort; empty without one."""
+    cells = [
+        plan.id
+        for plan in plans
+        if plan.platform.provider == "local"
+        and manifest.python.candidates == PythonChoice().candidates
+        and not ((named := manifest.environment(plan.environment)) and named.python)
+    ]
+    return OWN_PACKAGES.format(", ".join(cells)) if cells else ""
 
 
 def _own_baseline(

@@ -455,6 +455,8 @@ def _pack(
         one = "{} lies among tests and is not shipped, because git ignores it: no test can read it"
         many = "{} lie among tests and are not shipped, because git ignores them: no test can read"
         session.say(_unshipped(packed.unshipped_data, one, f"{many} them"))
+    for text in packed.missing_tests:
+        session.say(f"note: payload.toml: {text}; pytest ends with an error if no job writes it")
     return packed
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Literal, get_args
@@ -237,6 +238,52 @@ def dropped_exit_codes(manifest: Manifest) -> Iterator[str]:
                     " with: the shell drops its exit code"
                 )
                 break
+
+
+_NO_VALUE = re.compile(
+    r"-[vqsxlh]+|--[a-z-]+=.*|--(?:lf|ff|nf|sw|last-failed|failed-first|exitfirst)"
+)
+"""Options of pytest after which the next argument is a path: of others it may be their value."""
+_ELSEWHERE = re.compile(r"/|~|@|(?:.*/)?\.\.(?:/|$)")
+"""Beginnings of arguments that name nothing below the payload."""
+
+
+def suite_paths(job: Job) -> Iterator[tuple[int, str]]:
+    """Yield the files and folders below the payload that pytest's arguments surely name.
+
+    Each comes with the number of its argument; with ``--pyargs`` arguments are modules.
+    """
+    if "--pyargs" in job.pytest:
+        return
+    for index, (before, argument) in enumerate(zip(("", *job.pytest), job.pytest, strict=False)):
+        is_value = before.startswith("-") and not _NO_VALUE.fullmatch(before)
+        if argument and not argument.startswith("-") and not is_value:
+            path = argument.partition("::")[0]
+            if not _ELSEWHERE.match(path):
+                yield index, posixpath.normpath(path)
+
+
+def missing_tests(manifest: Manifest, names: Collection[str]) -> Iterator[tuple[Problem, bool]]:
+    """Yield a problem for each path in `pytest` that the payload lacks.
+
+    With it comes whether an earlier job has a command, which may write what is missing.
+
+    Args:
+        manifest: The manifest.
+        names: Files of the payload; folders are the beginnings of their paths.
+    """
+    folders = {parent.as_posix() for name in names for parent in PurePosixPath(name).parents}
+    known = {*names, *folders}
+    near = sorted(one for one in known if one.endswith(".py") or one in folders - {"."})
+    for number, job in enumerate(manifest.job):
+        may_be_written = any(other.command for other in manifest.job[:number])
+        for index, path in suite_paths(job):
+            if path not in known:
+                said = f"{job.pytest[index]!r}: the payload has no {path}"
+                if set(path) & set("*?["):
+                    said += " (pytest expands no pattern)"
+                problem = Problem(("job", number, "pytest", index), f"{said}{nearest(path, near)}")
+                yield problem, may_be_written
 
 
 def _job_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem]:

@@ -38,7 +38,7 @@ from orchestrator.adapters.files.tar_stream import (
 from orchestrator.application.ports.archives import ArchiveError, ArchiveLimits, PackedPayload
 from orchestrator.application.ports.documents import Documents
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
-from orchestrator.domain.manifest import Manifest
+from orchestrator.domain.manifest import Manifest, missing_tests, suite_paths
 
 MANIFEST = "payload.toml"
 _LEVEL = 0
@@ -111,8 +111,9 @@ class FilePayloadArchives:
         path = (manifest_from or folder) / MANIFEST
         if not path.is_file():
             raise ArchiveError(f"{path.parent} has no {MANIFEST}, so it is no payload")
-        text = path.read_bytes()
-        manifest = self._documents.read_manifest(_decoded(text, str(path)), str(path))
+        raw = path.read_bytes()
+        text = _decoded(raw, str(path))
+        manifest = self._documents.read_manifest(text, str(path))
         root = Path(os.path.normpath(folder / manifest.root))
         if not folder.is_relative_to(root):
             message = f"{path} says root = {manifest.root!r}, which does not hold the file"
@@ -120,7 +121,12 @@ class FilePayloadArchives:
         place = (folder / MANIFEST).relative_to(root).as_posix()
         shipped = payload_files(root, exclude=manifest.exclude)
         names = [place, *(name for name in shipped if name != place)]
-        archive = self._write(root, names, into, text if manifest_from else None)
+        there = [*names, *_below_links(root, manifest)]
+        missing = list(missing_tests(manifest, there))
+        self._documents.refuse_manifest(
+            text, str(path), [problem for problem, may_be_written in missing if not may_be_written]
+        )
+        archive = self._write(root, names, into, raw if manifest_from else None)
         self.read_manifest(file_chunks(archive))  # the receiver must accept it
         ignored = _without(_ignored(root), manifest.exclude)
         modules = ignored_modules(root, names, ignored)
@@ -133,6 +139,7 @@ class FilePayloadArchives:
             unshipped=modules,
             unshipped_tests=tuple(sorted(_without(tests, manifest.exclude))),
             unshipped_data=tuple(sorted(_without(data, manifest.exclude))),
+            missing_tests=tuple(str(problem) for problem, _ in missing),
         )
 
     def _write(self, root: Path, names: list[str], into: Path, first: bytes | None) -> Path:
@@ -330,6 +337,15 @@ def payload_files(root: Path, *, exclude: Iterable[str] = ()) -> list[str]:
     """
     found = _kept(list(_in_work_tree(root) if _is_work_tree(root) else _below(root)))
     return sorted(_without(found, exclude))
+
+
+def _below_links(root: Path, manifest: Manifest) -> Iterator[str]:
+    """Yield the test paths that lie below a link of the payload, which is shipped as a link."""
+    for job in manifest.job:
+        for _, name in suite_paths(job):
+            parents = [root / one for one in (name, *map(str, PurePosixPath(name).parents))]
+            if any(one.is_symlink() for one in parents if one != root) and (root / name).exists():
+                yield name
 
 
 def _without(names: Iterable[str], exclude: Iterable[str]) -> set[str]:

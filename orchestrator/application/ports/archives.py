@@ -42,6 +42,8 @@ class PackedPayload(StoredPayload):
     """Files with a test's name among shipped tests that are not shipped, since git ignores them."""
     unshipped_data: tuple[str, ...] = ()
     """Other files, and folders of them, among shipped tests that git ignores."""
+    missing_tests: tuple[str, ...] = ()
+    """Sentences about paths of suites that are not shipped, and that an earlier job may write."""
 
 
 class PayloadArchives(Protocol):

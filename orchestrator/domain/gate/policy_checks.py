@@ -36,6 +36,7 @@ from orchestrator.domain.known_issue import (
     lacking_limits,
     split_requirement,
     uses,
+    with_tests,
 )
 from orchestrator.domain.manifest import IDENTIFIER, UNTRUSTED
 from orchestrator.domain.outcome import Outcome
@@ -58,6 +59,9 @@ def warnings(
     return tuple(dict.fromkeys(found))
 
 
+_FITS_NOTHING = (IssueState.STALE, IssueState.UNMATCHED)
+
+
 def _issues(case: RuleContext) -> Iterator[str]:
     """Return warnings about expired known issues, and issues without matching failures."""
     used = case.tolerance.used
@@ -65,14 +69,17 @@ def _issues(case: RuleContext) -> Iterator[str]:
     failures = [one.failure(case.now) for one in failing if one.test]
     ran = [one for stand in case.stands for one in _ran(list(stand.jobs))]
     mine = {one.id for one in case.policy.spec.known_issues}
-    for use in uses(case.tolerance.issues, failures, ran, on=case.now.date()):
+    told = uses(case.tolerance.issues, failures, ran, on=case.now.date())
+    if case.snapshot.issue_tests is not None:
+        told = with_tests(told, case.snapshot.issue_tests)
+    for use in told:
         fault = case.terms.age_fault(case.policy, use.issue.opened, case.now.date())
         if fault and use.state is not IssueState.EXPIRED:
             if use.issue.id in mine or use.count:
                 yield f"{use.issue.id} ({use.issue.title}) does not count: {fault}."
         elif use.state is IssueState.EXPIRED and (use.issue.id in mine or use.count):
             yield _expired(use)
-        elif use.state is IssueState.STALE and not used.get(use.issue.id):
+        elif use.state in _FITS_NOTHING and not used.get(use.issue.id):
             yield (
                 f"{use.issue.id} ({use.issue.title}) is a stale exception: what it is about ran, "
                 "and nothing failed so. Delete it."
