@@ -329,6 +329,7 @@ def test_nothing_of_this_computer_is_sent_through_a_link(
 def test_a_root_above_the_tree_is_refused(cli: Cli, controller: FakeController, fork: Path) -> None:
     """Such a payload.toml here ships a folder above; of a tree that would be this computer's."""
     text = PAYLOAD.replace('version = "1"\n', 'version = "1"\nroot = "../.."\n')
+    text = text.replace('"tests"', '"fork/pay/tests"')
     (cli.folder / "pay" / "payload.toml").write_text(text)
     assert cli("run", "release.yaml", "--untrusted", "trees/fork", "--detach") not in (0, 130)
     assert "nothing of this computer is sent" in cli.err
