@@ -77,6 +77,7 @@ TERMS = {
     "known": Term("●", "known", "quiet"),
     "exceeded": Term("▲", "more than expected", "bad"),
     "untried": Term("–", "nothing of it ran", "quiet"),
+    "unmatched": Term("◔", "unmatched", "warn"),
     "retried": Term("≈", "passed on retry", "quiet"),
     "split": Term("≈", "both with one build", "quiet"),
     "paused": Term("■", "paused", "warn"),
