@@ -10,13 +10,14 @@ from orchestrator.application.cell.environment import ExpectedShipments, image_n
 from orchestrator.application.cell.flow_context import billed_minutes
 from orchestrator.application.cell.placing import places_of
 from orchestrator.application.context import Context
-from orchestrator.application.launch_run import LaunchOrder, check_order, find_payload, spec_of
+from orchestrator.application.launch_run import LaunchOrder, check_order, payload_of, spec_of
 from orchestrator.application.machines import check_hosts
 from orchestrator.domain.budget import (
     Budget,
     BudgetUse,
     Period,
     budget_warnings,
+    budgets_of_run,
     why_price_is_needed,
 )
 from orchestrator.domain.cell import RunSpec, is_own_baseline
@@ -63,14 +64,13 @@ def plan_run(context: Context, order: LaunchOrder, *, with_hosts: bool = False) 
     `with_hosts` checks your own hosts, too: it signs in on each. Raises InvalidDocumentError or
     PayloadMissingError.
     """
-    payload = find_payload(context, order.payload)
+    payload = payload_of(context, order)
     matrix, plans = check_order(context, order, payload)
     spec = RunSpec(matrix, payload.manifest, hold_minutes=order.hold_minutes)
     minutes = billed_minutes(spec)
-    needed = why_price_is_needed(
-        context.budgets, allow_unknown_price=matrix.limits.allow_unknown_price
-    )
-    uses = context.stores.leases.budget_uses(context.budgets, context.clock.now())
+    budgets = budgets_of_run(context.budgets, untrusted=payload.manifest.is_untrusted)
+    needed = why_price_is_needed(budgets, allow_unknown_price=matrix.limits.allow_unknown_price)
+    uses = context.stores.leases.budget_uses(budgets, context.clock.now())
     limits = [*_limit_of_run(matrix), *uses]
     placed = [_within(_planned(context, plan, minutes, needed), minutes, limits) for plan in plans]
     spec = spec_of(context, order, payload.manifest, matrix)

@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Literal, get_args
 
@@ -15,6 +15,9 @@ from orchestrator.domain.field_limits import STRICT
 
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """Pattern of ids of jobs, platforms and environments, which name folders and files."""
+
+UNTRUSTED = "untrusted:"
+"""Begins the names of products of untrusted code, which no payload can have."""
 
 OUTPUT = "output"
 """Entry of a job's `metrics` that means the job's output."""
@@ -143,6 +146,15 @@ class Manifest:
     job: tuple[Job, ...] = ()
     """Jobs in the order in which they run."""
 
+    @property
+    def is_untrusted(self) -> bool:
+        """Whether it is of a run of untrusted code."""
+        return self.name.startswith(UNTRUSTED)
+
+    def as_untrusted(self) -> Manifest:
+        """Return it as another product: results decide, and are compared, within one product."""
+        return self if self.is_untrusted else replace(self, name=f"{UNTRUSTED}{self.name}")
+
     def environment(self, name: str) -> Environment | None:
         """Return the named environment; ``image`` always exists."""
         if name == "image" and name not in self.env:
@@ -185,6 +197,8 @@ def _shipping_problems(manifest: Manifest) -> Iterator[Problem]:
 
 
 def _manifest_problems(manifest: Manifest) -> Iterator[Problem]:
+    if manifest.is_untrusted:
+        yield Problem(("name",), f"{UNTRUSTED!r} begins products of untrusted code: rename it")
     if not manifest.job:
         yield Problem(("job",), "a payload needs at least one [[job]]")
     if manifest.setup and "image" in manifest.env:

@@ -49,10 +49,11 @@ class PackedPayload(StoredPayload):
 class PayloadArchives(Protocol):
     """Packs and reads payloads. Raises ArchiveError, or InvalidDocumentError for a manifest."""
 
-    def pack(self, source: Path, *, into: Path) -> PackedPayload:
+    def pack(self, source: Path, *, into: Path, manifest_from: Path | None = None) -> PackedPayload:
         """Pack a folder into a new file in `into`.
 
-        An existing .tar.gz is validated and left in place.
+        An existing .tar.gz is validated and left in place. With `manifest_from`, that folder's
+        ``payload.toml`` is packed in place of the source's own.
         """
         ...
 

@@ -38,7 +38,7 @@ from orchestrator.domain.known_issue import (
     uses,
     with_tests,
 )
-from orchestrator.domain.manifest import IDENTIFIER
+from orchestrator.domain.manifest import IDENTIFIER, UNTRUSTED
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.versions import is_version_range
 
@@ -302,6 +302,8 @@ def _metadata(policy: GatePolicy) -> Iterator[Problem]:
     for key in ("product", "owner"):
         if not getattr(told, key).strip():
             yield Problem(("metadata", key), "must not be empty")
+    if told.product.startswith(UNTRUSTED):
+        yield Problem(("metadata", "product"), "results of untrusted code satisfy no gate")
 
 
 def _platforms(policy: GatePolicy) -> Iterator[Problem]:

@@ -92,8 +92,10 @@ class TestWiring:
     def account_setup(self, cloud: str) -> AccountSetup:
         return CommandWiring().account_setup(cloud)
 
-    def pack(self, source: Path, scratch: Path) -> PackedPayload:
-        return CommandWiring().pack(source, scratch)
+    def pack(
+        self, source: Path, scratch: Path, *, manifest_from: Path | None = None
+    ) -> PackedPayload:
+        return CommandWiring().pack(source, scratch, manifest_from=manifest_from)
 
     def commit(self, source: Path | None) -> Commit:
         return CommandWiring().commit(source)
