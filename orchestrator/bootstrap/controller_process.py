@@ -232,7 +232,7 @@ def _open(settings: Settings, options: ServeOptions, local: LocalJobs, parts: Pa
     _require_alone(local, parts.context, operator)
     if local.as_ourselves:
         parts = replace(parts, context=replace(parts.context, sole_launcher=operator))
-    near = create_app(parts.context, guard=None, revision=_revision(parts), operator=operator)
+    near = create_app(parts.context, guard=None, revision=parts.database.ready, operator=operator)
     listener = Listener(near, own, near.state.streams.close, HttpServer)
     return _Served(settings, local, parts, secret, [listener])
 
@@ -366,10 +366,6 @@ def _require_alone(local: LocalJobs, context: Context, operator: str) -> None:
     )
     if others:
         raise RefusedError(_NOT_ALONE.format(system_user(), ", ".join(others)))
-
-
-def _revision(parts: Parts) -> Callable[[], str]:
-    return parts.database.ready
 
 
 def _operator(settings: Settings, options: ServeOptions, context: Context) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import TypeVar
 
 ALIKE = 0.8
 """From 0 to 1: names of one class this similar may be one renamed test."""
@@ -225,8 +226,11 @@ def _grouped(
     return groups
 
 
-def resolve(name: int, aliases: Mapping[int, int]) -> int:
-    """Return the newest test of a chain of confirmed aliases."""
+N = TypeVar("N", int, str)
+
+
+def resolve(name: N, aliases: Mapping[N, N]) -> N:
+    """Return the newest test, an id or a name, of a chain of confirmed aliases."""
     seen = {name}
     while (now := aliases.get(name)) is not None and now not in seen:
         seen.add(now)

@@ -55,8 +55,7 @@ class AliasStore:
             query = query.where(TestAliasRow.product == product)
         if state is not None:
             query = query.where(TestAliasRow.state == state)
-        with self._sessions.read() as session:
-            return [_alias(*row) for row in session.execute(query)]
+        return [_alias(*row) for row in self._sessions.rows(query)]
 
     def get(self, alias_id: int) -> Alias | None:
         """Return the alias, or None."""

@@ -244,8 +244,7 @@ class FailureGroupStore:
     def of_exception(self, exception: str, *, limit: int) -> list[Signature]:
         """Return signatures of an exception class, by id."""
         query = select(SIGNATURE).where(SIGNATURES.c.exception == exception)
-        with self._sessions.read() as session:
-            return list(session.scalars(query.order_by(SIGNATURES.c.id).limit(limit)))
+        return list(self._sessions.scalars(query.order_by(SIGNATURES.c.id).limit(limit)))
 
     def named(self, signatures: Collection[str]) -> Mapping[str, Signature]:
         """Return signatures by id; unknown ones are left out."""

@@ -93,8 +93,7 @@ class FailureStore:
 
     def get(self, signature: str) -> Signature | None:
         """Return the signature of an id, older versions included."""
-        with self._sessions.read() as session:
-            return session.scalar(select(SIGNATURE).where(SIGNATURES.c.id == signature))
+        return self._sessions.scalar(select(SIGNATURE).where(SIGNATURES.c.id == signature))
 
     def successors_of(self, signatures: Collection[str]) -> Mapping[str, frozenset[str]]:
         """Return the present signatures by old signature id."""

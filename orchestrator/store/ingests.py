@@ -126,8 +126,7 @@ class IngestStore:
             .join(IngestRow, IngestRow.cell == CellRow.pk)
             .where(CellRow.run_id == run_id)
         )
-        with self._sessions.read() as session:
-            return {cell: document for cell, document in session.execute(query)}  # noqa: C416
+        return {cell: document for cell, document in self._sessions.rows(query)}  # noqa: C416
 
     def of_runs(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[Ingested]]:
         """Return ingestions by run; runs without any are left out."""

@@ -321,14 +321,12 @@ class LeaseStore:
     def providers(self) -> list[str]:
         """Return every provider in the ledger."""
         query = select(LeaseRow.provider).distinct().order_by(LeaseRow.provider)
-        with self._sessions.read() as session:
-            return list(session.scalars(query))
+        return list(self._sessions.scalars(query))
 
     def places(self, provider: str) -> list[str]:
         """Return every place of the provider in the ledger."""
         query = select(LeaseRow.place).where(LeaseRow.provider == provider).distinct()
-        with self._sessions.read() as session:
-            return sorted(session.scalars(query))
+        return sorted(self._sessions.scalars(query))
 
     def keep_login(self, lease_id: str, login: Login) -> Login:
         """Store the credentials; the first ones are kept and returned. A gone lease has none."""
@@ -348,8 +346,7 @@ class LeaseStore:
         query = select(LeaseCredentialsRow.login).join(
             LeaseRow, LeaseRow.pk == LeaseCredentialsRow.lease
         )
-        with self._sessions.read() as session:
-            return session.scalar(query.where(LeaseRow.id == lease_id))
+        return self._sessions.scalar(query.where(LeaseRow.id == lease_id))
 
     def attest(self, lease_id: str, attestation: Attestation) -> None:
         """Insert or replace the attestation of the lease's machine."""
@@ -372,8 +369,7 @@ class LeaseStore:
             .where(AttemptRow.id == attempt_id)
             .order_by(LeaseRow.pk)
         )
-        with self._sessions.read() as session:
-            return dict(session.execute(query).all())
+        return dict(self._sessions.rows(query))
 
     def decide(self, attempt_id: str, decision: PlacementDecision) -> bool:
         """Store a placement decision; return whether the decision is new.
@@ -478,9 +474,5 @@ def decisions_of(session: Session, run_id: str) -> dict[str, list[PlacementDecis
     for cell_id, row, number in session.execute(query):
         mine = found.setdefault(cell_id, [])
         if row is not None:
-            mine.append(_decision(row, number))
+            mine.append(filled(PlacementDecision, row, attempt=number))
     return found
-
-
-def _decision(row: PlacementDecisionRow, attempt: int) -> PlacementDecision:
-    return filled(PlacementDecision, row, attempt=attempt)

@@ -248,8 +248,7 @@ class ResultStore:
         )
         if job is not None:
             query = query.where(TestCaseRow.job == short(job))
-        with self._sessions.read() as session:
-            return [_test(row) for row in session.execute(query)]
+        return [_test(row) for row in self._sessions.rows(query)]
 
     def final_tests(self, cell_id: str) -> dict[str, list[str]]:
         """Return node ids with a final result, by job."""

@@ -125,8 +125,7 @@ class RetestStore:
             .where(AttemptRow.id == attempt_id)
             .order_by(RetestSessionRow.pk)
         )
-        with self._sessions.read() as session:
-            return tuple(row.document for row in session.scalars(query))
+        return tuple(row.document for row in self._sessions.scalars(query))
 
     def of_run(self, run_id: str) -> Mapping[str, tuple[Retest, ...]]:
         """Return sessions that ran, in order, by cell name; cells without any are left out."""

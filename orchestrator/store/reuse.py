@@ -202,8 +202,7 @@ class ReusableResultStore:
             .where(CellRow.id == cell_id)
             .order_by(AttemptRow.number)
         )
-        with self._sessions.read() as session:
-            return list(session.scalars(query))
+        return list(self._sessions.scalars(query))
 
     def newest_preparations(self, limit: int) -> list[Prepared]:
         """Return the preparations of the newest attempts of all runs, newest first."""
@@ -212,8 +211,7 @@ class ReusableResultStore:
             .order_by(AttemptEnvironmentRow.attempt.desc())
             .limit(limit)
         )
-        with self._sessions.read() as session:
-            return list(session.scalars(query))
+        return list(self._sessions.scalars(query))
 
     def prove(self, cell_id: str, made: ReuseInputs, jobs: Mapping[str, datetime]) -> None:
         """Store passed jobs as reusable, with the time of their evidence; the first entry is kept.
@@ -310,11 +308,10 @@ class ReusableResultStore:
         return found
 
     def _read(self, query: Select[ReusableResultRow, str, str, Prepared]) -> list[ReusableResult]:
-        with self._sessions.read() as session:
-            return [
-                ReusableResult(run, cell, row.job, row.produced_at, prepared)
-                for row, cell, run, prepared in session.execute(query)
-            ]
+        return [
+            ReusableResult(run, cell, row.job, row.produced_at, prepared)
+            for row, cell, run, prepared in self._sessions.rows(query)
+        ]
 
 
 def _proofs() -> Select[ReusableResultRow, str, str, Prepared]:

@@ -79,6 +79,19 @@ def suite_rule(part: SuiteRow) -> Iterator[RuleFinding]:
         yield "error", "outcome", f"the suite passed with {part.tally.bad} tests that did not"
 
 
+def tally_figures(tally: Tally | Absent) -> tuple[int, ...]:
+    """Return the numbers that a claim about tests names; none of an absent tally.
+
+    Passed, those with a result (passed, failed, error), skipped, missing; then, where they are not
+    0: xfailed, xpassed, not run.
+    """
+    if isinstance(tally, Absent):
+        return ()
+    judged = tally.passed + tally.failed + tally.error
+    seldom = [n for n in (tally.xfailed, tally.xpassed, tally.not_run) if n]
+    return (tally.passed, judged, tally.skipped, tally.missing, *seldom)
+
+
 def total_is(total: Tally | Absent, rows: Sequence[Tally | Absent]) -> Iterator[RuleFinding]:
     """Check that a total is the sum of its rows, and absent only without any."""
     known = [row for row in rows if not isinstance(row, Absent)]

@@ -29,7 +29,7 @@ from reports.model.comparison import (
     Side,
     UnmatchedCell,
 )
-from reports.model.metrics import MetricFigure, Params
+from reports.model.metrics import Params
 from reports.model.values import Absent, Claim, Status
 from reports.views.benchmarks import baseline_of, metric_figure, params_of, relative
 from reports.views.cell_timeline import footer_of, run_digest
@@ -102,7 +102,7 @@ def _delta(
         head=head,
         percent=_percent(base.median, head.median),
         relative=_relative(base.median, head.median, direction),
-        overlaps=_overlap(base, head),
+        overlaps=base.overlaps(head),
     )
 
 
@@ -116,12 +116,6 @@ def _relative(base: float | Absent, head: float | Absent, direction: str) -> flo
     if isinstance(base, Absent) or isinstance(head, Absent):
         return Absent("one of the two is not a finite number")
     return relative(head, base, direction)
-
-
-def _overlap(base: MetricFigure, head: MetricFigure) -> bool:
-    ends = (base.low, base.high, head.low, head.high)
-    low, high, other_low, other_high = (0.0 if isinstance(e, Absent) else e for e in ends)
-    return low <= other_high and other_low <= high
 
 
 def _is_alike(delta: MetricDelta) -> bool:

@@ -29,13 +29,13 @@ from orchestrator.adapters.files.git_work_tree import (
     read_with_git,
 )
 from orchestrator.adapters.files.tar_stream import (
-    CHUNK_BYTES,
     Member,
     MemberKind,
     read_members,
     safe_name,
 )
 from orchestrator.application.ports.archives import ArchiveError, ArchiveLimits, PackedPayload
+from orchestrator.application.ports.blobs import file_chunks
 from orchestrator.application.ports.documents import Documents
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.manifest import Manifest
@@ -155,13 +155,6 @@ class FilePayloadArchives:
                 f" largest is {largest.name!r} of {largest.size} bytes"
             )
         return entries
-
-
-def file_chunks(path: Path) -> Iterator[bytes]:
-    """Yield the bytes of a file in chunks."""
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            yield chunk
 
 
 def _is_manifest(member: Member, *, first: bool) -> bool:

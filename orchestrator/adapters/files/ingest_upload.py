@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 
-from orchestrator.adapters.files.archive import file_chunks
 from orchestrator.adapters.files.tar_stream import (
     BLOCK_BYTES,
     CHUNK_BYTES,
@@ -27,6 +26,7 @@ from orchestrator.adapters.files.tar_stream import (
     safe_name,
 )
 from orchestrator.application.ports.archives import ArchiveError, ArchiveLimits
+from orchestrator.application.ports.blobs import file_chunks
 from orchestrator.application.ports.result_parsers import HEAD_BYTES, TAIL_BYTES, Artifact
 from orchestrator.application.ports.uploads import IntakeError, IntakeFullError, UploadedFile
 from orchestrator.domain.assembly.results_pass import Record

@@ -19,7 +19,7 @@ from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.cell.placing import places_of
 from orchestrator.application.ports.wheels import WheelsError
 from orchestrator.domain.attestation import Device, devices_of
-from orchestrator.domain.cell import Lease, Run, RunSpec
+from orchestrator.domain.cell import Run, RunSpec
 from orchestrator.domain.machine import Place, Provider, ProviderError
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.matrix import CellPlan, Subject
@@ -75,7 +75,7 @@ def note_prepared(
     devices, rented = devices_of(probe), deps.traits(now.lease.provider).rented
     made = replace(
         reuse_inputs_of(now.run, now.spec, now.plan),
-        instance_type=_instance_type(now.lease),
+        instance_type=now.lease.instance_type or NOTHING,
         image=now.lease.image_id if rented else _machine(probe),
         devices=_named(devices),
         driver=_driver(devices),
@@ -152,10 +152,6 @@ def _subject(subject: Subject, digest: str | None) -> str:
     if subject.source == "payload":
         return f"{subject.name} {subject.version}"
     return f"{subject.name} {subject.version} {digest}" if digest else ""
-
-
-def _instance_type(lease: Lease) -> str:
-    return lease.instance_type or NOTHING
 
 
 def _machine(probe: Mapping[str, object]) -> str:

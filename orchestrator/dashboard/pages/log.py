@@ -75,7 +75,7 @@ def shown_line(line: LogLine) -> ShownLine:
     room = LONGEST
     for stretch in _few(styled_texts(text)):
         shown = visible(stretch.text)
-        parts.append((shown[:room], _classes(stretch)))
+        parts.append((shown[:room], " ".join(f"t-{word}" for word in stretch.style.split())))
         room -= len(shown)
         if room < 0:
             break
@@ -124,10 +124,6 @@ def _few(parts: Sequence[StyledText]) -> Sequence[StyledText]:
         return parts
     rest = "".join(part.text for part in parts[MOST_PARTS - 1 :])
     return [*parts[: MOST_PARTS - 1], StyledText(rest)]
-
-
-def _classes(stretch: StyledText) -> str:
-    return " ".join(f"t-{word}" for word in stretch.style.split())
 
 
 _LONGEST_SEARCH = 200

@@ -13,7 +13,6 @@ from difflib import get_close_matches
 
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.gate.policy import (
-    JobRule,
     all_counts,
     counted,
     expected_failures,
@@ -331,7 +330,7 @@ def _absent(stand: PlatformEvidence, cell: CellEvidence) -> Iterator[RuleResult]
         yield RuleResult(
             id=f"job/{rule.id}@{cell.id}",
             kind="job",
-            blocking=_is_blocking(stand, cell, rule),
+            blocking=stand.blocking(cell) and rule.level == "blocking",
             outcome=RuleOutcome.UNKNOWN,
             sentence=(
                 f"There is {what} {rule.id} on {cell.id}{'' if is_over(cell) else ' yet'}."
@@ -347,7 +346,3 @@ def _near(name: str, cell: CellEvidence) -> str:
     jobs = [] if is_pattern(name) else [job.id for job in cell.jobs]
     close = get_close_matches(name, sorted(jobs), n=1, cutoff=0.5)
     return f" Is its job {close[0]} meant?" if close else ""
-
-
-def _is_blocking(stand: PlatformEvidence, cell: CellEvidence, rule: JobRule) -> bool:
-    return stand.blocking(cell) and rule.level == "blocking"
