@@ -313,7 +313,7 @@ def _file(context: Context, digest: str, name: str, media: str) -> Response:
 
 def to_replay_response(replay: Replay) -> ReplayResponse:
     """Return the response of a replay."""
-    return ReplayResponse.of(
+    return ReplayResponse.from_records(
         replay.stored,
         identical=replay.is_identical,
         replayed_digest=replay.digest,

@@ -211,7 +211,7 @@ class ResponseModel(DescribedModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @classmethod
-    def of(cls, *records: object, **derived: object) -> Self:
+    def from_records(cls, *records: object, **derived: object) -> Self:
         """Return the response with the equal fields of `records`, and the derived ones.
 
         A field that is not derived is read from the first record that has it. Records in fields

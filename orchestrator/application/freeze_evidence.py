@@ -67,7 +67,7 @@ def with_failed_before(
         quarantines: The product's.
         gate_platforms: The gate's platforms.
     """
-    history = _RunCells.of(taken, quarantines, gate_platforms)
+    history = _RunCells.from_runs(taken, quarantines, gate_platforms)
     return tuple(
         _with_retried(cell, history) if cell.ingested else _with_history(cell, history)
         for cell in cells
@@ -131,7 +131,7 @@ class _RunCells:
     gate_platforms: GatePlatforms
 
     @classmethod
-    def of(
+    def from_runs(
         cls,
         taken: Sequence[GatheredRun],
         quarantines: Sequence[Quarantine],
@@ -233,7 +233,7 @@ def freeze(
 ) -> Snapshot:
     """Freeze gathered runs, for a verdict at that time."""
     product, gate = policy.metadata.product, policy.metadata.name
-    gate_platforms = GatePlatforms.of(context, policy)
+    gate_platforms = GatePlatforms.read(context, policy)
     quarantines = tuple(context.stores.quarantines.list(product=product))
     counted = counted_cells(taken)
     then = baselines(context, policy, gate_platforms, counted)

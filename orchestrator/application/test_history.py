@@ -291,7 +291,7 @@ def _story(cell: str, goes: Sequence[CellResult], gone: GridCell | None) -> Cell
     return CellTestHistory(
         cell=cell,
         goes=goes,
-        counts=Counts.of(tally),
+        counts=Counts.from_tally(tally),
         broken=None if gone else _broken(goes),
         gone=gone,
     )

@@ -400,7 +400,9 @@ def _port(
     first, *further = served
     settings, host, port = first.settings, options.address, options.number
     hosts = (host, *settings.public_hosts, *public_host(settings))
-    whole = PortApplications.of([one.parts.context for one in served], hosts, _ready(served))
+    whole = PortApplications.from_contexts(
+        [one.parts.context for one in served], hosts, _ready(served)
+    )
     forwarded = _limited(settings, whole.application, whole.pages, first.parts.context.clock.now)
     name = f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}"

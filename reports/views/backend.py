@@ -146,7 +146,7 @@ def _cell(
     facts = [by[column] for _, by in test_class.tests.values() if column in by]
     if not facts or job is None:
         return None
-    counts = Counts.of(Counter(settled(fact) for fact in facts))
+    counts = Counts.from_tally(Counter(settled(fact) for fact in facts))
     skipped = [r.name for r in shown if (c := r.cells[column]) and c.outcome == "skipped"]
     return ClassCell(_code(counts, over=job.outcome is not None), tally_of(counts), tuple(skipped))
 
