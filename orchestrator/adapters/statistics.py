@@ -59,7 +59,11 @@ class PairedStatistics:
         margin: float,
         alpha: float,
     ) -> PairedComparison:
-        """Test pairs, in the order of their turns, for a slow-down beyond a margin."""
+        """Test pairs, in the order of their turns, for a slow-down beyond a margin.
+
+        Raises ValueError for an unknown direction, fewer than three pairs, series of different
+        length, a sample that is not positive, and a margin or an alpha that cannot be tested.
+        """
         if direction not in _DIRECTIONS:
             raise ValueError(f"a direction is higher or lower, not {direction!r}")
         if not (margin > -1 and 0 < alpha < 1):
@@ -201,7 +205,14 @@ class StepDetector:
     """Implements the Detector of `orchestrator.application.ports.statistics`."""
 
     def detect(self, values: Sequence[float], environments: Sequence[str] = ()) -> Trend:
-        """Return the trend of a series in order of time."""
+        """Return the trend of a series in order of time.
+
+        Args:
+            values: One figure per run.
+            environments: The environment's digest per run; empty if they are not compared.
+
+        Raises ValueError if there are not as many environments as values.
+        """
         if environments and len(environments) != len(values):
             raise ValueError(f"{len(environments)} environments of {len(values)} values")
         series = np.asarray(values, dtype=np.float64)

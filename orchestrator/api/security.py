@@ -44,7 +44,11 @@ _SAFE = frozenset({"GET", "HEAD"})
 
 
 def token_guard(context: Context) -> Guard:
-    """Return the guard of TCP ports: API tokens, and browser sessions for reading."""
+    """Return the check of requests on TCP ports, by API token or browser session.
+
+    The check raises UnauthenticatedError without a valid credential, and ForbiddenError for a
+    smaller scope than the needed one.
+    """
 
     def check(given: Credential | None, needed: Scope) -> Caller:
         caller = check_credential(context, given) if given else None

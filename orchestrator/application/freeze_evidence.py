@@ -299,7 +299,7 @@ def _frozen(
 
 
 def evidence_digest(snapshot: Snapshot) -> str:
-    """Return the digest of frozen evidence, without what people and other runs say of it."""
+    """Return the digest of a snapshot without waivers, approvals, reviews and later runs."""
     told = replace(snapshot, waivers=(), approvals=(), reviews=(), elsewhere={})
     return digest_of(snapshot_document(told))
 

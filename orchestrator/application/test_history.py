@@ -232,9 +232,9 @@ def follow_test(stores: Stores, test_id: int, *, each: int, at: datetime) -> Tes
 
     Args:
         stores: Every store.
-        test_id: Its number.
-        each: So many newest results are looked at for each name of a cell.
-        at: Now.
+        test_id: Number of any of its names.
+        each: Maximum number of results, newest first, for each name of a cell.
+        at: The present time, for quarantines that have expired.
     """
     known = names_of(stores, test_id)
     if known is None:

@@ -293,6 +293,8 @@ class CellStore:
 
         There is room while fewer than `max_parallel` of its cells are between PLACING and
         RELEASING, decided under the run row's lock. An attempt that is open already is True.
+
+        Raises IllegalTransitionError or UnknownIdError.
         """
         with self._sessions.write() as session:
             mine = CellRow.id == cell_id

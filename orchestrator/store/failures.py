@@ -210,7 +210,7 @@ class _Outdated:
     text: bytes | None
 
     def signature(self) -> Signature:
-        """Return the signature of the present version."""
+        """Return the signature of the present version. Raises ValueError if the test passed."""
         text = zlib.decompress(self.text).decode() if self.text is not None else ""
         outcome = TestOutcome(self.outcome)
         fact = TestFact("", "", outcome, reason=self.reason, message=self.message, text=text)

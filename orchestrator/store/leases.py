@@ -233,11 +233,14 @@ class LeaseStore:
         return self._change(lease_id, values | self._noted(facts, simulated=simulated))
 
     def reached(self, lease_id: str, endpoint: Endpoint) -> Lease:
-        """Store the machine's endpoint."""
+        """Store the machine's endpoint; return the changed lease. Raises UnknownIdError."""
         return self._change(lease_id, {"endpoint": endpoint})
 
     def releasing(self, lease_id: str) -> None:
-        """Enter RELEASING: the provider was called to terminate it."""
+        """Enter RELEASING: the provider was called to terminate the machine.
+
+        A lease that is RELEASING or GONE is unchanged. Raises UnknownIdError.
+        """
         is_early = LeaseRow.state.in_(_BEFORE_RELEASE)
         state = case((is_early, LeaseState.RELEASING), else_=LeaseRow.state)
         self._change(lease_id, {"state": state})
@@ -266,7 +269,16 @@ class LeaseStore:
         return func.json_patch(func.coalesce(LeaseRow.facts, literal_column("'{}'")), new)
 
     def gone(self, lease_id: str, *, at: datetime, cost_usd: Decimal, refusal: str = "") -> None:
-        """Close the lease; place and unspent money are free again. Its credentials are deleted."""
+        """Close a lease: its place and the rest of its reserved money are free again.
+
+        A lease that is GONE is unchanged. Raises UnknownIdError.
+
+        Args:
+            lease_id: The lease.
+            at: When its machine was verified to be gone.
+            cost_usd: The settled cost.
+            refusal: Why the provider gave no machine, ``reason: detail``; empty if it gave one.
+        """
         with self._sessions.write() as session:
             closed = {"state": LeaseState.GONE, "gone_at": at}
             query = update(LeaseRow).where(LeaseRow.id == lease_id)
@@ -283,7 +295,10 @@ class LeaseStore:
                 recompute_cost(session, cell)
 
     def reopen(self, lease_id: str, machine_id: str) -> None:
-        """Reopen a lease that is GONE because its machine appeared: enter RELEASING and bill it."""
+        """Reopen a lease that is GONE, since its machine appeared: enter RELEASING and bill it.
+
+        A lease that is not GONE is unchanged. Raises UnknownIdError.
+        """
         with self._sessions.write() as session:
             row = _locked(session, lease_id)
             if row.state is not LeaseState.GONE:
@@ -296,7 +311,7 @@ class LeaseStore:
             row.exclusive = False  # its place may be another's by now
 
     def note(self, lease_id: str, facts: Mapping[str, str], *, simulated: bool) -> Lease:
-        """Store the provider's facts of the machine; empty facts change nothing."""
+        """Merge the provider's facts of the machine into the lease's; return the changed lease."""
         values = self._noted(facts, simulated=simulated)
         return self._change(lease_id, values) if values else self.get(lease_id)
 
@@ -349,7 +364,7 @@ class LeaseStore:
         return self._sessions.scalar(query.where(LeaseRow.id == lease_id))
 
     def attest(self, lease_id: str, attestation: Attestation) -> None:
-        """Insert or replace the attestation of the lease's machine."""
+        """Insert or replace the attestation of the lease's machine. Raises UnknownIdError."""
         with self._sessions.write() as session:
             insert = insert_into(session, AttestationRow)
             document = literal(attestation, AttestationRow.document.type)

@@ -112,7 +112,10 @@ def page_of(
 def line_of(
     session: Session, cell_id: str, lent: Mapping[str, Sequence[str]], test_id: int
 ) -> TestLine | None:
-    """Return one test with its long text."""
+    """Return one test of a cell with its traceback and output; None if the cell lacks it.
+
+    `lent` are the jobs that the cell reuses, by the id of the cell that they ran in.
+    """
     query = (
         _lines(cell_id, lent)
         .add_columns(TextRow.body)

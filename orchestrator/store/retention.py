@@ -106,7 +106,7 @@ class RetentionStore:
             session.execute(new.on_conflict_do_update(index_elements=["pk"], set_={"ended_at": at}))
 
     def of_run(self, run_id: str) -> tuple[PrunedPart, ...]:
-        """Return the pruned parts of a run; what was uploaded again is none."""
+        """Return the pruned parts of a run, without uploads that were stored again since."""
         with self._sessions.read() as session:
             parts = list(session.scalars(_pruned_parts(run_id).order_by(PRUNED_PARTS.c.part)))
             named = session.execute(_uploads(session).where(RunRow.id == run_id)).one_or_none()
@@ -154,7 +154,7 @@ class RetentionStore:
         return list(self._sessions.scalars(query))
 
     def kept(self, before: datetime) -> dict[str, int]:
-        """Return the number of finished runs past a rule that are needed, by reason."""
+        """Return the number of runs finished before `before` that are still needed, by reason."""
         with self._sessions.read() as session:
             counts = {
                 reason: session.scalar(

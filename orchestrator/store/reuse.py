@@ -182,7 +182,7 @@ class ReusableResultStore:
         self._sessions = sessions
 
     def prepare(self, attempt_id: str, prepared: Prepared) -> None:
-        """Insert or replace the attempt's prepared environment."""
+        """Insert or replace the attempt's prepared environment. Raises UnknownIdError."""
         with self._sessions.write() as session:
             insert = insert_into(session, AttemptEnvironmentRow)
             document = literal(prepared, AttemptEnvironmentRow.document.type)
@@ -261,7 +261,10 @@ class ReusableResultStore:
         return next(iter(self._read(_proofs().where(*mine).limit(1))), None)
 
     def decide(self, cell_id: str, reuses: Sequence[Reuse], *, at: datetime) -> None:
-        """Store the reuse decision of each of the cell's jobs, once: the first one is kept."""
+        """Store the reuse decision of each of the cell's jobs, once: the first one is kept.
+
+        Raises UnknownIdError.
+        """
         with self._sessions.write() as session:
             cell = cell_row(session, cell_id, lock=True).pk
             known = select(CellReuseRow.job).where(CellReuseRow.cell == cell).limit(1)

@@ -380,7 +380,10 @@ def tell_all(
     *,
     cell: str = "",
 ) -> None:
-    """Add events, each a kind with data, within the caller's transaction, as its last lock."""
+    """Add events, each a kind with data, within the caller's transaction, as its last lock.
+
+    Raises UnknownIdError.
+    """
     if not news:
         return
     lock(session, select(RunRow.id).where(RunRow.id == run_id))

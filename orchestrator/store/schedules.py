@@ -124,12 +124,6 @@ class ScheduleStore:
             rows = session.scalars(query.order_by(ScheduleRow.next_due_at, ScheduleRow.name))
             return [DueSchedule(r.document, r.next_due_at) for r in rows if r.next_due_at]
 
-    def next_due(self, name: str) -> datetime | None:
-        """Return the schedule's next due time; None for a paused or unknown schedule."""
-        with self._sessions.read() as session:
-            row = session.get(ScheduleRow, name)
-            return row.next_due_at if row else None
-
     def claim(self, due: DueSchedule, firings: Sequence[Firing], *, next_due_at: datetime) -> bool:
         """Store due firings and the next due time; True for exactly one of concurrent callers."""
         name = due.schedule.name

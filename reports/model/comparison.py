@@ -297,7 +297,7 @@ class ComparedCell:
 
 @dataclass(frozen=True, slots=True)
 class ComparedLine(ParameterLine[ComparedCell]):
-    """One platform with one set of parameters."""
+    """The figures of one set of parameters, each compared with the reference."""
 
     @property
     def known(self) -> tuple[ComparedRow, ...]:

@@ -207,7 +207,7 @@ def platform_origin_rule(report: PlatformReport) -> Iterator[RuleFinding]:
 
 
 def summary_origin_rule(report: SummaryReport) -> Iterator[RuleFinding]:
-    """Check that failures do not exceed the cells'."""
+    """Check that failure groups and unnamed tests are no more than the tests of the cells."""
     if report.failures is not None and not isinstance(report.total.tally, Absent):
         bad = report.total.tally.failed + report.total.tally.error
         if report.failures.failing > bad:

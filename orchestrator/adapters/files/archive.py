@@ -53,7 +53,7 @@ class FilePayloadArchives:
         self._limits = limits or ArchiveLimits()
 
     def pack(self, source: Path, *, into: Path) -> PackedPayload:
-        """Pack a folder into a new file in `into`."""
+        """Pack a folder into a new file in `into`. Raises ArchiveError."""
         source = source.absolute()
         try:
             return self._pack_folder(source, into) if source.is_dir() else self._take(source)
@@ -62,7 +62,7 @@ class FilePayloadArchives:
             raise ArchiveError(f"{error.filename or source} cannot be read: {what}") from error
 
     def read_manifest(self, chunks: Iterable[bytes]) -> Manifest:
-        """Validate a whole archive and return its manifest."""
+        """Validate a whole archive and return its manifest. Raises ArchiveError."""
         tree = Tree()
         place: str | None = None
         text = b""

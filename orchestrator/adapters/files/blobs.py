@@ -76,7 +76,7 @@ class FileBlobs:
             return True
 
     def stored(self, *, idle_s: float = CLAIM_S) -> Iterator[StoredBlob]:
-        """Yield the blobs that were neither stored nor claimed for so long, by digest."""
+        """Yield blobs last stored or claimed at least `idle_s` seconds ago, ordered by digest."""
         before = time.time() - idle_s
         folders = sorted(self._root.iterdir()) if self._root.is_dir() else []
         for folder in (one for one in folders if len(one.name) == _PREFIX):

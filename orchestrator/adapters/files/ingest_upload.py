@@ -238,7 +238,7 @@ class FileUploadUnpacker:
 
     @contextlib.contextmanager
     def open(self, body: Path, name: str) -> Iterator[FileUnpackedUpload]:
-        """Unpack an archive, or take a single file of that name."""
+        """Unpack an archive, or take a single file of that name. Raises IntakeError."""
         made = tempfile.TemporaryDirectory(prefix="seatrial-ingest-", dir=self._scratch)
         with made as scratch, _room_kept():
             folder = Path(scratch)

@@ -63,7 +63,7 @@ class ShownLine:
         return f"whole line, {size(self.size_bytes)}"
 
     def plain(self) -> dict[str, object]:
-        """The line for JSON."""
+        """Return the line for JSON: its number, its parts, and the size of a truncated one."""
         told: dict[str, object] = {"line": self.number, "parts": self.parts}
         return told | {"size_bytes": self.size_bytes} if self.is_cut else told
 

@@ -134,6 +134,8 @@ def pairs_needed(sd: float, effect: float, *, alpha: float = 0.01, power: float 
     """Return the pairs needed to detect an effect beyond the margin, by the sd of log ratios.
 
     Of one test, one-sided; the second term makes good that the sd is an estimate.
+
+    Raises ValueError for a negative sd and for an effect that is not positive.
     """
     if sd < 0 or effect <= 0:
         raise ValueError(f"an sd of {sd} and an effect of {effect} cannot be sized")

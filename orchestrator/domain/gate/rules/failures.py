@@ -22,10 +22,10 @@ _MOST_LISTED = 20
 
 
 def new_failures(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result: no more failures with new signatures than allowed.
+    """Check that no more failures have a new signature than the policy allows.
 
-    Of all jobs on blocking platforms, those that only inform too: what is new may stop a release
-    where what is known does not. What nobody can compare leaves it open.
+    It counts all jobs on blocking platforms, including advisory jobs: a new failure may stop a
+    release where a known one does not. The result is unknown if a failure cannot be compared.
     """
     rule = context.policy.spec.new_failures
     if rule is None:
