@@ -46,15 +46,11 @@ class _Payload:
 def payload_level(context: RuleContext) -> Iterator[RuleResult]:
     """Check the level of the evidence's payload, with its reviewers.
 
-    Where the policy asks for nothing it only informs.
+    The result is advisory if the policy requires no level.
     """
     wanted = context.policy.spec.evidence.payload_level
-    cells = [
-        cell
-        for platform in context.platforms
-        if platform.rule.level == "blocking"
-        for cell in platform.ran
-    ]
+    blocking = [one for one in context.platforms if one.rule.level == "blocking"]
+    cells = [cell for platform in blocking for cell in platform.ran]
     found = [
         _Payload(
             digest,
