@@ -1,9 +1,8 @@
 """Latency of exported files against the model they were made of.
 
 Every file is verified on several inputs and shapes when it is written, its answers for the very
-inputs that are timed are compared once more, and the arms take turns in one process. Exporting and
-compiling are timed apart. ONNX Runtime computes on the CPU, so its baseline is the model there.
-AOTInductor compiles for half a minute and more on a CPU: name it by --formats.
+inputs that are timed are compared once more, and the arms take turns in one process. Exporting
+is timed apart. ONNX Runtime computes on the CPU, so its baseline is the model there.
 Run: `python -m benchmarks.export`.
 """
 
@@ -25,9 +24,8 @@ from torchbridge.bench import Arm, Benchmark, close_to, run_benchmark
 from torchbridge.device import describe, pick_device
 from use_cases.model_export import SUFFIX, VOCABULARY, Encoder, load
 
-FORMATS = ("torch_export", "aotinductor", "onnx", "torchscript")
-DEFAULT = ("torch_export", "onnx", "torchscript")
-THRESHOLDS = {"aotinductor": 0.9, "onnx": 0.9}  # of the model's own speed; the others are reported
+FORMATS = ("torch_export", "onnx", "torchscript")
+THRESHOLDS = {"onnx": 0.9}  # of the model's own speed; the others are reported
 SHAPES = ((1, 64), (8, 64))
 TOLERANCE = 1e-4  # largest difference over the largest score
 
@@ -86,7 +84,7 @@ def prepare(file_format: str, model: nn.Module, device: torch.device, folder: Pa
 def main(arguments: list[str] | None = None) -> int:
     """Run all formats and shapes; return 0 if all checks passed."""
     parser = argparse.ArgumentParser(description="Latency of exported files against eager")
-    parser.add_argument("--formats", nargs="+", choices=FORMATS, default=list(DEFAULT))
+    parser.add_argument("--formats", nargs="+", choices=FORMATS, default=list(FORMATS))
     parser.add_argument("--budget", type=float, default=24.0, help="seconds of timing in all")
     options = parser.parse_args(arguments)
     device = pick_device()

@@ -145,16 +145,16 @@ def tell(name: str, stage: Stage) -> None:
             evidence.degraded(f"{name}: not compiled: {result.reason}")
         if result.effect is not None:
             prefix, effect = f"levels/{name}/{stage.level}/{result.name}/effect", result.effect
-            params = {"low": effect.low, "high": effect.high, "pairs": effect.pairs}
+            params = {"low": effect.low, "high": effect.high, "quads": effect.quads}
             params |= {"device": str(stage.x.device), "kept": int(result.applied)}
-            evidence.metric(prefix, [effect.ratio], unit="x", direction="higher", **params)
+            evidence.metric(prefix, [effect.median], unit="x", direction="higher", **params)
 
 
 def describe_pass(result: PassResult) -> str:
     """Return one line: evidence or reason, and the measured effect."""
     if not result.applied:
         return f"{result.name}: {result.reason}"
-    effect = "" if result.effect is None else f"; {result.effect} in {result.effect.pairs} pairs"
+    effect = "" if result.effect is None else f"; {result.effect} in {result.effect.quads} quads"
     return f"{result.name}: {result.evidence}{effect}"
 
 

@@ -179,7 +179,7 @@ def performance(device: torch.device) -> None:
         require(error < TOLERANCE, "the same from both")
         for _ in range(3):
             ours(x), theirs(x)
-        times = compare(lambda x=x: ours(x), lambda x=x: theirs(x), device=device, pairs=10)
+        times = compare(lambda x=x: ours(x), lambda x=x: theirs(x), device=device, quads=5)
         mine, other = (
             1e3 * Spread.from_samples(samples).median
             for samples in (times.subject_s, times.baseline_s)

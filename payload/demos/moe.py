@@ -195,12 +195,12 @@ def performance(device: torch.device) -> None:
     for work in (lambda: dense(x), lambda: run(layer, x)):
         warm_up(work, device, budget_s=2.0)
     times = compare(
-        lambda: layer(x), lambda: dense(x), device=device, pairs=50, at_least=5, budget_s=10.0
+        lambda: layer(x), lambda: dense(x), device=device, quads=25, at_least=3, budget_s=10.0
     )
     moe_ms = Spread.from_samples([1e3 * s for s in times.subject_s])
     dense_ms = Spread.from_samples([1e3 * s for s in times.baseline_s])
     ratio = parameters(layer) / parameters(dense)
-    print(f"Input shape: {tuple(x.shape)}, {len(times.ratios)} runs each, in turns, medians")
+    print(f"Input shape: {tuple(x.shape)}, {len(times.subject_s)} runs each, in turns, medians")
     print(f"\nStandard FFN:\n  Parameters: {parameters(dense):,}\n  Time: {dense_ms.median:.2f} ms")
     print("\nMoE (8 experts, top-2):")
     print(f"  Parameters: {parameters(layer):,}\n  Time: {moe_ms.median:.2f} ms")

@@ -204,12 +204,11 @@ def pipeline(device: torch.device) -> None:
         arms = (lambda: result.optimized_model(x)), (lambda: eager(x))
         for arm in arms:
             warm_up(arm, device, budget_s=2.0)
-        times = compare(*arms, device=device, pairs=30, budget_s=5.0)
+        times = compare(*arms, device=device, quads=15, budget_s=5.0)
     ours, theirs = (
         Spread.from_samples([1e3 * s for s in one]) for one in (times.subject_s, times.baseline_s)
     )
-    low, high = times.interval()
-    print(f"  {ours.median:.2f} ms, eager {theirs.median:.2f} ms: {low:.2f}x to {high:.2f}x")
+    print(f"  {ours.median:.2f} ms, eager {theirs.median:.2f} ms: {times.ratio}")
     held = NVIDIAMemoryManager(device=device).optimize_model_memory(eager)
     print(f"  The eager model holds {held['after_bytes']:,} bytes")
 

@@ -13,10 +13,9 @@ import random
 import numpy as np
 import pytest
 
-from torchbridge.bench.interval import QUAD, SWAPPED, Ratio, order, quad_ratios
 from torchbridge.bench.outcome import Sample
 from torchbridge.bench.run import Limits
-from torchbridge.timing import attained
+from torchbridge.timing import QUAD, SWAPPED, Ratio, attained, order, quad_ratios
 
 TRUTH = 1.1
 EXPERIMENTS = 1500

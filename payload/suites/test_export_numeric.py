@@ -22,7 +22,6 @@ from suites.export_models import (
 from suites.numerics import TOLERANCE, assert_close, needs_module, relative_error
 from torchbridge import export
 from torchbridge.export import ExportMismatch, ExportUnavailable
-from torchbridge.export.formats import find_compiler
 from torchbridge.kernels import FusedFFNLayer
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
@@ -269,15 +268,3 @@ class TestTorchScript:
         checks = [(x,), (-x,), (x[:1],), (-x[:1],)]
         result = write("torchscript", tmp_path, Branching(), x, method="script", checks=checks)
         assert result.max_difference == 0.0
-
-
-@pytest.mark.skipif(find_compiler() is None, reason="no C++ compiler found")
-def test_aotinductor(device, tmp_path):
-    """One for all: compiling takes half a minute."""
-    model, x = mlp().to(device), torch.randn(1, 12, device=device)
-    result = export.export_to_aotinductor(model, tmp_path / "m.pt2", x)
-    assert (result.inputs_verified, result.shapes_verified) == (6, 2)
-    loaded = export.load_aotinductor(tmp_path / "m.pt2")
-    for batch in (1, 2, 3, 40):
-        assert_same(loaded, model, torch.randn(batch, 12, device=device))
-    assert (loaded.metadata.format, loaded.metadata.parameters) == ("aotinductor", 437)

@@ -20,7 +20,6 @@ from torchbridge.export import (
     OptimizationMetadata,
     Plan,
 )
-from torchbridge.export.formats import find_compiler
 from torchbridge.export.publish import (
     TOLERANCE,
     answers,
@@ -326,20 +325,7 @@ class TestUnavailable:
             with pytest.raises(ExportUnavailable, match="not installed; install them: pip"):
                 export.EXPORTERS[name](mlp(), "m.onnx", torch.randn(2, 12))
 
-    def test_aotinductor_without_a_compiler(self, monkeypatch, tmp_path):
-        monkeypatch.setenv("PATH", str(tmp_path))
-        monkeypatch.delenv("CXX", raising=False)
-        with pytest.raises(ExportUnavailable, match=r"no C\+\+ compiler found; install g"):
-            export.export_to_aotinductor(mlp(), tmp_path / "m.pt2", torch.randn(2, 12))
-
-    def test_compiler_is_found_by_cxx(self, tmp_path):
-        program = tmp_path / "my-c++"
-        program.write_text("#!/bin/sh\n")
-        program.chmod(0o755)
-        assert find_compiler({"CXX": "my-c++", "PATH": str(tmp_path)}) == str(program)
-        assert find_compiler({"PATH": str(tmp_path)}) is None
-
-    @pytest.mark.parametrize("name", ["torch_export", "aotinductor", "onnx"])
+    @pytest.mark.parametrize("name", ["torch_export", "onnx"])
     def test_wrong_suffix(self, name, tmp_path):
         with pytest.raises(ValueError, match=f"{name}: the path must end in '.(pt2|onnx)', got"):
             export.EXPORTERS[name](mlp(), tmp_path / "m.bin", torch.randn(2, 12))

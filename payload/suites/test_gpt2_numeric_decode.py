@@ -1,4 +1,4 @@
-"""Decode steps of a fixed shape: buckets, graphs that choose the token, stops, rows in parts."""
+"""Decode steps of a fixed shape: buckets, graphs that choose the token, stops."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from importlib import import_module
 
 import pytest
 import torch
-import torch.nn.functional as F
-from torch import nn
 
 from suites import gpt2_reference as ref
 from suites.gpt2_reference import SMALL, lively, prompts
 from suites.numerics import assert_close, needs_cuda
 from suites.operators import READ, Operators
 from suites.recorded_graphs import RepeatedGraphs, TapeGraphs
-from torchbridge.hardware import probe
 from torchbridge.llm import (
     GPT2,
     CompiledDecode,
@@ -24,8 +21,6 @@ from torchbridge.llm import (
     Sampling,
     generate,
 )
-from torchbridge.llm.layout import SplitLinear, lay_out, row_product, split, split_rows
-from torchbridge.passes import Setting
 
 LOOK_AFTER = vars(import_module("torchbridge.llm.generate"))["_LOOK_AFTER"]
 LONG = dataclasses.replace(SMALL, layers=2, positions=300)
@@ -271,56 +266,3 @@ class TestStop:
         expected = generate(model, ids, 40, stop_token=stop)
         text = generate(model, ids, 40, cache=decode.cache, decode=decode, stop_token=stop)
         assert torch.equal(text, expected)
-
-
-class TestRowsInParts:
-    def setting(self, device: torch.device) -> Setting:
-        """Of this device."""
-        return Setting(device, probe(device))
-
-    @pytest.mark.parametrize("parts", [2, 3, 6])
-    @pytest.mark.parametrize("bias", [True, False])
-    @pytest.mark.parametrize("shape", [(), (1,), (1, 1), (3,), (2, 3)])
-    def test_against_double(self, device, shape, bias, parts):
-        weight = torch.randn(36, 17, device=device).T  # stored along its 17 outputs
-        offset = torch.randn(17, device=device) if bias else None
-        x = torch.randn(*shape, 36, device=device)
-        expected = F.linear(x.double(), weight.double(), offset.double() if bias else None)
-        assert_close(row_product(x, weight, offset, parts), expected)
-
-    @torch.no_grad()
-    def test_a_model_says_the_same(self):
-        cpu = torch.device("cpu")
-        model = lively()
-        ids = prompts(1, 9, cpu)
-        expected, state = ref.greedy(model, ids, 20), list(model.state_dict())
-        model, _ = lay_out(model, self.setting(cpu))
-        assert split(model, 2) == 13  # 3 blocks of 4, and the head
-        assert isinstance(model.blocks[2].down, SplitLinear)
-        assert list(model.state_dict()) == state
-        assert torch.equal(generate(model, ids, 20), expected)
-        step = model(ids[:, :1])
-        assert_close(step, ref.logits(model, ids[:, :1]))
-        assert split(model, 2) == 0  # once is enough
-
-    def test_only_what_can_be_cut(self):
-        model = lively()
-        assert split(model, 2) == 0  # nothing is stored along its outputs
-        lay_out(model, self.setting(torch.device("cpu")))
-        assert split(model, 5) == 0  # 5 does not divide 32
-        assert split(lively().to(torch.bfloat16), 2) == 0
-
-    def test_pass_says_what_it_measured_or_why_not(self, monkeypatch):
-        cpu = torch.device("cpu")
-        model, _ = lay_out(lively(), self.setting(cpu))
-        for threads, reason in ((1, "there is one thread"), (5, "no float32 weight whose sums 5")):
-            monkeypatch.setattr(torch, "get_num_threads", lambda n=threads: n)
-            _, result = split_rows(model, self.setting(cpu))
-            assert result.reason.startswith(reason)
-        monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-        _, result = split_rows(model, self.setting(cpu))
-        cut = sum(isinstance(one, nn.Linear) and hasattr(one, "parts") for one in model.modules())
-        assert cut == (12 if result.applied else 0)
-        assert "in 2 parts a row is" in (result.evidence or result.reason)
-        other = Setting(torch.device("meta"), probe(cpu))
-        assert split_rows(model, other)[1].reason == "only a CPU gains by it"

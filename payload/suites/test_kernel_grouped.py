@@ -9,7 +9,6 @@ from suites import interpreter
 from suites.interpreter import needs_triton
 from suites.moe_reference import layer_of
 from suites.numerics import assert_close
-from torchbridge import kernels
 from torchbridge.hardware import Hardware
 from torchbridge.kernels import REGISTRY, Kernel, Request, grouped
 from torchbridge.moe import Batch, Path, banks, paths
@@ -78,7 +77,7 @@ class TestNumbers:
     @pytest.mark.parametrize("counts", COUNTS)
     def test_the_librarys_way(self, device, counts):
         rows, weights, ends, upstream = problem(counts, 20, 12, torch.float32, device)
-        output = kernels.grouped_mm(rows, weights, ends, path="torch")
+        output = grouped.by_library(rows, weights, ends)
         gradients = torch.autograd.grad(output, (rows, weights), upstream)
         wanted = expected(rows, weights, counts, upstream)
         for one, should in zip((output, *gradients), wanted, strict=True):

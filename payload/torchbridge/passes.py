@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,42 +26,21 @@ from torch.utils._pytree import tree_leaves
 
 from torchbridge import numbers
 from torchbridge.hardware import Hardware
-from torchbridge.timing import Clock, Comparison, compare, warm_up
+from torchbridge.timing import Clock, Ratio, compare, warm_up
 
 UNNOTICED = 0.97  # of the speed before: what is above it is not called a loss
-PAIRS = 400  # at most, and
-LEAST_PAIRS = 6  # however long they take: of fewer no interval is 95 % sure
+QUADS = 200  # at most, and
+LEAST_QUADS = 6  # however long they take: of fewer no interval is 95 % sure
 # largest relative difference that a pass may make to the outputs, by the model's coarsest numbers
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.bfloat16: 3e-2, torch.float16: 5e-3}
 FP8_TOLERANCE = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
-    """Speedup of a call by a pass (time before / time after).
-
-    `ratio` is the median of `pairs` measurements, `low` and `high` its 95 % confidence interval.
-    """
-
-    ratio: float
-    low: float
-    high: float
-    pairs: int
-
-    @classmethod
-    def from_comparison(cls, times: Comparison) -> Effect:
-        """Compute the speedup from a comparison whose subject is the model after the pass."""
-        low, high = times.interval()
-        return cls(statistics.median(times.ratios), low, high, len(times.ratios))
-
-    def suffices(self, *, costly: bool) -> bool:
-        """Return whether the pass is kept, by the rule in this module's docstring."""
-        if costly:
-            return self.low > 1
-        return self.high >= 1 or self.low >= UNNOTICED
-
-    def __str__(self) -> str:
-        return f"{self.ratio:.2f}x [{self.low:.2f}, {self.high:.2f}]"
+def suffices(effect: Ratio, *, costly: bool) -> bool:
+    """Return whether a pass with this speedup is kept, by the rule in this module's docstring."""
+    if costly:
+        return effect.low > 1
+    return effect.high >= 1 or effect.low >= UNNOTICED
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +59,7 @@ class PassResult:
     evidence: str = ""
     reason: str | None = None
     seconds: float = 0.0
-    effect: Effect | None = None
+    effect: Ratio | None = None
 
     def __post_init__(self) -> None:
         if self.applied and (not self.evidence or self.reason is not None):
@@ -96,7 +74,7 @@ class Setting:
 
     `sample_inputs` are positional arguments of the model's forward; `fusion` allows folding layers;
     a `compile_backend` of None forbids compilation. Passes for speed are measured for `measure_s`
-    seconds each, at least 6 pairs of calls; 0 applies them unmeasured.
+    seconds each, at least 6 quads of calls; 0 applies them unmeasured.
     """
 
     device: torch.device
@@ -210,7 +188,7 @@ def _if_it_helps(one: Pass, terms: Terms, model: nn.Module, setting: Setting) ->
             refusal = f"it would move the outputs by {error:.1e} (relative): not kept"
         else:
             effect = measure(trial, model, setting, gradients=terms.gradients)
-    if effect is not None and not effect.suffices(costly=terms.costly):
+    if effect is not None and not suffices(effect, costly=terms.costly):
         refusal = f"measured {effect}: not kept"
     if refusal is not None:
         seconds = result.seconds
@@ -222,14 +200,14 @@ def _if_it_helps(one: Pass, terms: Terms, model: nn.Module, setting: Setting) ->
 
 def measure(
     after: nn.Module, before: nn.Module, setting: Setting, *, gradients: bool = False
-) -> Effect:
-    """Time both models in turn on the sample inputs, after warm-up; in training with backward."""
+) -> Ratio:
+    """Return the speedup of a call on the sample inputs; in training with backward."""
     arms = [_call(model, setting, gradients) for model in (after, before)]
     timing = {"device": setting.device, "clock": setting.clock}
     for arm in arms:
         warm_up(arm, budget_s=setting.measure_s / 4, **timing)
-    limits = {"pairs": PAIRS, "at_least": LEAST_PAIRS, "budget_s": setting.measure_s}
-    return Effect.from_comparison(compare(*arms, **limits, **timing))
+    limits = {"quads": QUADS, "at_least": LEAST_QUADS, "budget_s": setting.measure_s}
+    return compare(*arms, **limits, **timing).ratio
 
 
 def _call(model: nn.Module, setting: Setting, gradients: bool) -> Callable[[], None]:

@@ -1,14 +1,22 @@
 """Time work: warm-up to steady state, interleaved comparison, confidence intervals.
 
 All times are wall-clock seconds, measured with the device synchronised before and after.
+
+Two arms are compared in quads: subject, baseline, baseline, subject, then with the roles swapped.
+Within a quad linear drift cancels, and noise that lasts longer than a quad affects both arms alike,
+so the ratios of quads are nearly independent and a distribution-free interval of their median is
+valid. It does not cover effects that last for the whole process (memory placement), or changes over
+many quads of how much faster one arm is.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 
@@ -16,7 +24,10 @@ from torchbridge.device import synchronise
 
 Work = Callable[[], object]
 Clock = Callable[[], float]
+T = TypeVar("T")
 
+QUAD = ("subject", "baseline", "baseline", "subject")
+SWAPPED = ("baseline", "subject", "subject", "baseline")
 _ROUND = 1e-12  # of 1 - confidence
 
 
@@ -111,21 +122,72 @@ def _beyond(count: int, confidence: float) -> tuple[int, float]:
         left_out += 1
 
 
+def order(quad: int) -> tuple[str, ...]:
+    """Return the order of the arms in a quad, numbered from 0; even and odd ones alternate."""
+    return SWAPPED if quad % 2 else QUAD
+
+
+def in_quads(measure: Callable[[str], T], enough: Callable[[list[T]], bool]) -> list[T]:
+    """Return the results of `measure` for the arms of whole quads, until they are `enough`."""
+    results: list[T] = []
+    while not enough(results):
+        results.extend(map(measure, order(len(results) // 4)))
+    return results
+
+
+def quad_ratios(arms: Sequence[str], seconds: Sequence[float]) -> tuple[float, ...]:
+    """Return baseline over subject time of each complete quad, by geometric means.
+
+    Raises:
+        ValueError: a quad does not have two samples of each arm.
+    """
+    ratios = []
+    for at in range(0, len(arms) - len(arms) % 4, 4):
+        four = list(zip(arms[at : at + 4], seconds[at : at + 4], strict=True))
+        logs = [math.log(s) if arm == "baseline" else -math.log(s) for arm, s in four]
+        if sum(arm == "baseline" for arm, _ in four) != 2:
+            raise ValueError(f"samples {at} to {at + 3} are no quad: {arms[at : at + 4]}")
+        ratios.append(math.exp(sum(logs) / 2))
+    return tuple(ratios)
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """Median of the quads' ratios with its confidence interval; above 1 the subject is faster.
+
+    `confidence` is the attained confidence: at least the requested one, or less if there are too
+    few quads; then the interval is their range.
+    """
+
+    median: float
+    low: float
+    high: float
+    confidence: float
+    quads: int
+
+    @classmethod
+    def from_quads(cls, ratios: Sequence[float], confidence: float = 0.95) -> Ratio:
+        """Compute from the ratios of one quad or more."""
+        low, high = median_interval(ratios, confidence)
+        count = len(ratios)
+        return cls(statistics.median(ratios), low, high, attained(count, confidence), count)
+
+    @property
+    def width(self) -> float:
+        """Width of the interval, relative to the median."""
+        return (self.high - self.low) / self.median
+
+    def __str__(self) -> str:
+        return f"{self.median:.3f}x [{self.low:.3f}, {self.high:.3f}]"
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Times of two arms, measured alternately; index i of both is one pair."""
+    """Seconds per call of two arms, each in chronological order, and the ratio of their times."""
 
     subject_s: tuple[float, ...]
     baseline_s: tuple[float, ...]
-
-    @property
-    def ratios(self) -> tuple[float, ...]:
-        """Baseline time over subject time of each pair; above 1 the subject is faster."""
-        return tuple(b / s for s, b in zip(self.subject_s, self.baseline_s, strict=True))
-
-    def interval(self, *, confidence: float = 0.95) -> tuple[float, float]:
-        """Return the confidence interval of the median ratio by `median_interval`."""
-        return median_interval(self.ratios, confidence)
+    ratio: Ratio
 
 
 def compare(
@@ -133,22 +195,22 @@ def compare(
     baseline: Work,
     *,
     device: torch.device,
-    pairs: int = 20,
-    at_least: int = 3,
+    quads: int = 10,
+    at_least: int = 2,
     budget_s: float = 30.0,
     clock: Clock = time.perf_counter,
 ) -> Comparison:
-    """Time both arms in ABBA order, so that slow drift of the machine affects both equally.
+    """Time both arms alternately.
 
-    Stops after `pairs` pairs, or after `budget_s` seconds with at least `at_least` pairs.
+    Stops after `quads` quads, or after `budget_s` seconds with at least `at_least` of them.
     """
-    subject_s: list[float] = []
-    baseline_s: list[float] = []
-    start = clock()
-    while len(subject_s) < pairs:
-        if len(subject_s) >= at_least and clock() - start > budget_s:
-            break
-        arms = [(subject, subject_s), (baseline, baseline_s)]
-        for work, samples in arms if len(subject_s) % 2 == 0 else reversed(arms):
-            samples.append(timed(work, device, clock=clock))
-    return Comparison(tuple(subject_s), tuple(baseline_s))
+    works, start = {"subject": subject, "baseline": baseline}, clock()
+
+    def enough(taken: list[tuple[str, float]]) -> bool:
+        done = len(taken) // 4
+        return done >= quads or (done >= at_least and clock() - start > budget_s)
+
+    taken = in_quads(lambda arm: (arm, timed(works[arm], device, clock=clock)), enough)
+    ratio = Ratio.from_quads(quad_ratios(*zip(*taken, strict=True)))
+    of_arm = (tuple(s for arm, s in taken if arm == name) for name in works)
+    return Comparison(*of_arm, ratio)

@@ -27,7 +27,7 @@ from torchbridge.timing import Spread, timed, warm_up
 VOCABULARY, WIDTH, HEADS, LAYERS, HIDDEN = 5000, 256, 4, 2, 512
 PARAMETERS = 3_619_208
 ITERATIONS = 30
-SUFFIX = {"torch_export": "pt2", "aotinductor": "aot.pt2", "onnx": "onnx", "torchscript": "pt"}
+SUFFIX = {"torch_export": "pt2", "onnx": "onnx", "torchscript": "pt"}
 
 
 class Encoder(nn.Module):

@@ -9,11 +9,10 @@ from typing import Any
 
 from torchbridge import evidence
 from torchbridge.bench.benchmark import Benchmark, Equality
-from torchbridge.bench.interval import Ratio, quad_ratios
 from torchbridge.bench.peak import Peak
 from torchbridge.bench.roofline import Roofline
 from torchbridge.bench.sensors import summary
-from torchbridge.timing import Spread
+from torchbridge.timing import Ratio, Spread, quad_ratios
 
 ARMS = ("subject", "baseline")
 

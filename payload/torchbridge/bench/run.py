@@ -9,14 +9,13 @@ from dataclasses import replace
 import torch
 
 from torchbridge.bench.benchmark import Arm, Benchmark, Equality
-from torchbridge.bench.interval import Ratio, order, quad_ratios
 from torchbridge.bench.outcome import ARMS, Outcome, Sample
 from torchbridge.bench.peak import peak_of
 from torchbridge.bench.roofline import Roofline, measured_bandwidth
 from torchbridge.bench.sensors import Sensors
 from torchbridge.bench.stopwatch import Stopwatch
 from torchbridge.hardware import probe
-from torchbridge.timing import Spread, until_steady
+from torchbridge.timing import Ratio, Spread, in_quads, quad_ratios, until_steady
 
 SAMPLE_S = 2e-3  # what a sample lasts at least, where the cache may be warm
 EVENTS_S = 2e-2  # and by events, where what the host does before the first launch is in it
@@ -186,14 +185,14 @@ class Sampling:
 
     def take(self, limits: Limits) -> tuple[Sample, ...]:
         """Take complete quads until the limits are reached."""
-        samples: list[Sample] = []
-        start = self._watch.clock()
-        while not limits.enough(samples, self._watch.clock() - start):
-            for name in order(len(samples) // 4):
-                at_s = self._watch.clock() - start
-                seconds = self._watch.seconds(self._arms[name], *self._repeats)
-                samples.append(Sample(name, seconds, at_s, self._read()))
-        return tuple(samples)
+        clock, start = self._watch.clock, self._watch.clock()
+
+        def sample(name: str) -> Sample:
+            at_s = clock() - start
+            seconds = self._watch.seconds(self._arms[name], *self._repeats)
+            return Sample(name, seconds, at_s, self._read())
+
+        return tuple(in_quads(sample, lambda taken: limits.enough(taken, clock() - start)))
 
 
 def _copied(device: torch.device) -> float | None:

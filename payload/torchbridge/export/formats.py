@@ -11,8 +11,6 @@ import copy
 import json
 import logging
 import math
-import os
-import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -41,14 +39,13 @@ ONNX_LIMIT_BYTES = 2**31 - 2**20  # of one protobuf file, less its graph
 ADVICE = {  # where the re-loaded file differs from the model
     "torch_export": "Something in forward depends on the example; declare axes that cannot be that"
     " short or long with Dim(min=, max=), and keep Python numbers out of forward.",
-    "aotinductor": "Something in forward depends on the example; see export_to_torch_export.",
     "onnx": "Declare every axis that moves by dynamic=, and keep Python numbers out of forward.",
     "torchscript": "A trace keeps the branches and Python numbers of its example: use"
     ' method="script", or export_to_torch_export.',
     "safetensors": "Some hook changes the weights on their way out of the model or into it: remove"
     " it.",
 }
-SUFFIXES = {"torch_export": ".pt2", "aotinductor": ".pt2", "onnx": ".onnx"}
+SUFFIXES = {"torch_export": ".pt2", "onnx": ".onnx"}
 Inputs = Union[Tensor, Sequence[Tensor]]  # noqa: UP007  evaluated by Python 3.10 too
 
 
@@ -111,46 +108,6 @@ def load_torch_export(path: str | Path) -> LoadedFile:
     extra = {KEY: ""}
     program = torch.export.load(Path(path), extra_files=extra)
     return LoadedFile("torch_export", program.module(), _facts(extra))
-
-
-def export_to_aotinductor(
-    model: nn.Module, path: str | Path, sample_inputs: Inputs, **options: Any
-) -> ExportResult:
-    """Export by AOTInductor: the graph compiled to a shared library, in one `.pt2` file.
-
-    Raises:
-        ExportUnavailable: there is no C++ compiler.
-        ExportMismatch: the re-loaded file disagrees with the model.
-        ValueError: the path does not end in `.pt2`, or axes or checks do not fit.
-    """
-
-    def write(plan: Plan, draft: Path, facts: str) -> None:
-        from torch._inductor import aoti_compile_and_package
-
-        if find_compiler() is None:
-            remedy = "install g++ or name a compiler in CXX, or use export_to_torch_export"
-            raise ExportUnavailable("aotinductor", "no C++ compiler found", remedy)
-        settings = {"aot_inductor.metadata": {KEY: facts}}
-        program = trace(model, plan)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of torch's compiler about itself
-            aoti_compile_and_package(program, package_path=str(draft), inductor_configs=settings)
-
-    how = {"write": write, "load": load_aotinductor}
-    return _publish("aotinductor", model, path, sample_inputs, options, **how)
-
-
-def find_compiler(environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the C++ compiler that Inductor uses: `$CXX`, else g++ on the path; None if missing."""
-    return shutil.which(environment.get("CXX", "g++"), path=environment.get("PATH"))
-
-
-def load_aotinductor(path: str | Path) -> LoadedFile:
-    """Load a compiled package; it runs on the device type it was compiled for."""
-    from torch._inductor import aoti_load_package
-
-    package = aoti_load_package(str(path))
-    return LoadedFile("aotinductor", package, _facts(package.loader.get_metadata()))
 
 
 def export_to_onnx(
@@ -398,7 +355,6 @@ def _undeprecated() -> Iterator[None]:
 
 EXPORTERS = {
     "torch_export": export_to_torch_export,
-    "aotinductor": export_to_aotinductor,
     "onnx": export_to_onnx,
     "safetensors": export_to_safetensors,
     "torchscript": export_to_torchscript,

@@ -336,7 +336,7 @@ def _parts(
 
 def _refuse_gradient(*tensors: Tensor | None) -> None:
     if torch.is_grad_enabled() and any(one is not None and one.requires_grad for one in tensors):
-        raise RuntimeError("moe_experts has no backward; train with grouped_mm or the library's")
+        raise RuntimeError("moe_experts has no backward; train with the library's")
 
 
 def _or(bias: Tensor | None, absent: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from torchbridge.kernels.experts import most_blocks
-from torchbridge.kernels.registry import Request, kernel_for, traced
+from torchbridge.kernels.registry import Request
 from torchbridge.kernels.tiles import (
     ACROSS,
     DTYPES,
@@ -28,7 +28,6 @@ from torchbridge.kernels.tiles import (
     pick_tiles,
     place,
     register,
-    rows_variant,
     rowwise,
     tl,
     triton,
@@ -42,22 +41,12 @@ TABLE = (  # by rows of one expert
 )
 
 
-def grouped_mm(rows: Tensor, weights: Tensor, ends: Tensor, *, path: str = "auto") -> Tensor:
-    """Compute rows[start:end] @ weights[e].T per expert: [A, K], [E, N, K], ends [E] int32
-    -> [A, N].
-
-    `ends` are one past each expert's last row, ascending to A. `path` as in `kernel_for`.
-    Differentiable, in Triton once.
-
-    Raises:
-        KernelRefused: the requested kernel cannot compute this on this device.
-    """
-    variant = rows_variant(0 if traced() else 1, 1, rows, weights)
-    return kernel_for("grouped_mm", (rows, weights), path, variant).run(rows, weights, ends)
-
-
 def by_library(rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
-    """Compute the products one by one; copying the sizes synchronises the device."""
+    """Compute rows[start:end] @ weights[e].T per expert, one by one: [A, K], [E, N, K] -> [A, N].
+
+    `ends` [E] int32 are one past each expert's last row, ascending to A; copying them synchronises
+    the device.
+    """
     sizes = torch.diff(ends.long(), prepend=ends.new_zeros(1)).tolist()
     parts = zip(rows.split(sizes), weights, strict=True)
     return torch.cat([F.linear(part, weight) for part, weight in parts])
@@ -184,7 +173,7 @@ def _tiles(rows: Tensor, experts: int) -> Tiles:
 
 
 def in_triton(rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
-    """Compute `grouped_mm` in Triton.
+    """Compute `by_library` in Triton; differentiable once.
 
     Raises:
         ValueError: shapes, dtypes or devices do not fit.
