@@ -18,6 +18,7 @@ from scipy.stats import chi2, false_discovery_control, norm, rankdata, t
 
 from orchestrator.application.ports.statistics import ChangePoint, Trend, Watched
 from orchestrator.domain.gate.performance import POWER, PairedComparison
+from orchestrator.domain.grouping import grouped
 
 FEWEST_PAIRS: Final = 3
 _DIRECTIONS = ("higher", "lower")
@@ -264,9 +265,7 @@ def _steps(logs: Values, offset: int) -> Iterator[_Step]:
 
 def _stepping(many: Sequence[Sequence[float]]) -> Iterator[int]:
     """Yield the indices of series with a step: a batch test rules out most series at once."""
-    by_length: dict[int, list[int]] = {}
-    for at, values in enumerate(many):
-        by_length.setdefault(len(values), []).append(at)
+    by_length = grouped((len(values), at) for at, values in enumerate(many))
     for length, places in by_length.items():
         if length < _FEWEST:
             continue

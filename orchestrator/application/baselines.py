@@ -19,6 +19,7 @@ from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.gate.policy import GatePolicy, like
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence, MachineEvidence
 from orchestrator.domain.gate.test_changes import BaselineTests, Tests, changes_since
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.run_record import CellRecord
 from orchestrator.domain.test_identity import AliasState, normal_nodeid
@@ -170,9 +171,7 @@ def _present_tests(one: CountedCell) -> _Tests:
     """Return the tests of a cell; of a job that ran again, the later ones."""
     tests: dict[str, list[TestFact]] = {}
     for part in one.parts:
-        own: dict[str, list[TestFact]] = {}
-        for test in part.taken.evidence.tests.get(part.cell.id, ()):
-            own.setdefault(test.job, []).append(test)
+        own = grouped((test.job, test) for test in part.taken.evidence.tests.get(part.cell.id, ()))
         tests |= own
     return _Tests.from_facts(test for some in tests.values() for test in some)
 

@@ -33,6 +33,7 @@ from orchestrator.domain.cell import (
 from orchestrator.domain.environment_fingerprint import fingerprint
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.extend_record import filled
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.ingested import StatedMachine
 from orchestrator.domain.machine import Place, SshEndpoint
 from orchestrator.domain.money import (
@@ -357,9 +358,7 @@ def _leases(
     at: datetime,
 ) -> tuple[LeaseRecord, ...]:
     numbers = {attempt.id: attempt.number for attempt in attempts}
-    steps: dict[int, list[Transition]] = {}
-    for step in transitions:
-        steps.setdefault(step.attempt, []).append(step)
+    steps = grouped((step.attempt, step) for step in transitions)
     of = [(numbers[lease.attempt_id], lease) for lease in leases]
     return tuple(_lease(number, lease, steps.get(number, []), at) for number, lease in of)
 

@@ -13,6 +13,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TypeVar
 
+from orchestrator.domain.grouping import grouped
+
 ALIKE = 0.8
 """From 0 to 1: names of one class this similar may be one renamed test."""
 _COMPARED = 250_000
@@ -220,10 +222,7 @@ def _place(name: TestName) -> object:
 def _grouped(
     names: Mapping[str, TestName], key: Callable[[TestName], object]
 ) -> dict[object, list[str]]:
-    groups: dict[object, list[str]] = {}
-    for nodeid, name in names.items():
-        groups.setdefault(key(name), []).append(nodeid)
-    return groups
+    return grouped((key(name), nodeid) for nodeid, name in names.items())
 
 
 N = TypeVar("N", int, str)

@@ -16,6 +16,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.event_facts import CheckFact, JobFact, MetricFact, Notice, TestFact
 from orchestrator.domain.extend_record import filled
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.benchmark_rollup import COUNTED, tally
@@ -262,11 +263,7 @@ class ResultStore:
             .where(CellRow.id == cell_id, TestResultRow.final.is_(True))
             .order_by(TestResultRow.position)
         )
-        final: dict[str, list[str]] = {}
-        with self._sessions.read() as session:
-            for job, nodeid in session.execute(query):
-                final.setdefault(job, []).append(nodeid)
-        return final
+        return grouped((job, nodeid) for job, nodeid in self._sessions.rows(query))
 
     def jobs(self, cell_id: str) -> dict[str, JobFact]:
         """Return jobs by id."""
@@ -307,11 +304,9 @@ class ResultStore:
     def artifact_names(self, cells: Collection[int]) -> dict[int, list[str]]:
         """Return the sorted names of artifacts by number of the cell; cells without any lack."""
         query = select(ArtifactRow.cell, ArtifactRow.name).where(ArtifactRow.cell.in_(cells))
-        found: dict[int, list[str]] = {}
-        with self._sessions.read() as session:
-            for cell, name in session.execute(query.order_by(ArtifactRow.name)):
-                found.setdefault(cell, []).append(name)
-        return found
+        return grouped(
+            (cell, name) for cell, name in self._sessions.rows(query.order_by(ArtifactRow.name))
+        )
 
     def put_checks(self, attempt_id: str, checks: Sequence[CheckFact]) -> None:
         """Insert or replace Seatrial's own checks of an attempt's jobs, by job and name."""

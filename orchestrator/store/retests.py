@@ -10,6 +10,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.cell import CellState
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.retests import (
     Retest,
     RetestPlan,
@@ -136,10 +137,7 @@ class RetestStore:
             .where(RetestSessionRow.run_id == run_id)
             .order_by(RetestSessionRow.attempt, RetestSessionRow.pk)
         )
-        found: dict[str, list[RetestSession]] = {}
-        with self._sessions.read() as session:
-            for name, row in session.execute(query):
-                found.setdefault(name, []).append(row.document)
+        found = grouped((name, row.document) for name, row in self._sessions.rows(query))
         return {name: retests for name, each in found.items() if (retests := _latest(each))}
 
     def end_retests(self, attempt_id: str, *, at: datetime) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.gate.verdict import StoredPolicy
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.schedule import Firing, FiringState, Schedule
 from orchestrator.store.gates import keep_policy
 from orchestrator.store.sessions import Sessions
@@ -161,11 +162,7 @@ class ScheduleStore:
             .join(since, and_(FiringRow.schedule == since.c.name, FiringRow.due_at >= since.c.at))
             .order_by(FiringRow.schedule, FiringRow.due_at.desc())
         )
-        found: dict[str, builtins.list[Firing]] = {}
-        with self._sessions.read() as session:
-            for row in session.scalars(query):
-                found.setdefault(row.schedule, []).append(_firing(row))
-        return found
+        return grouped((row.schedule, _firing(row)) for row in self._sessions.scalars(query))
 
     def open(self) -> builtins.list[Firing]:
         """Return open firings of all schedules, earliest first."""

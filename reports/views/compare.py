@@ -10,6 +10,7 @@ from decimal import Decimal
 from orchestrator.domain.cell import build_difference
 from orchestrator.domain.environment_fingerprint import environment_diff, traits
 from orchestrator.domain.event_facts import MetricFact, TestFact
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord, RunRecord
 from orchestrator.domain.test_comparison import Difference, beginning_of, difference
@@ -226,11 +227,7 @@ def in_other_jobs(base: Results, head: Results) -> Results:
 
 def _by_nodeid(mine: Results, other: Results) -> Mapping[str, list[Key]]:
     """Return the tests that only one side has."""
-    found: dict[str, list[Key]] = {}
-    for key in mine:
-        if key not in other:
-            found.setdefault(key[1], []).append(key)
-    return found
+    return grouped((key[1], key) for key in mine if key not in other)
 
 
 def changes_of(

@@ -16,6 +16,7 @@ from statistics import NormalDist, geometric_mean
 from typing import Protocol
 
 from orchestrator.domain.gate.verdict import RuleOutcome
+from orchestrator.domain.grouping import grouped
 
 POWER = 0.95
 """Statistical power of `detectable` and `pairs_needed`."""
@@ -175,9 +176,7 @@ def _compare(
 
 def _by_launch(one: BudgetedBenchmark) -> tuple[list[float], list[float]] | None:
     """Return one value per launch and arm, the mean of its turns; None with too few launches."""
-    held: dict[float, list[int]] = {}
-    for pair, launch in enumerate(one.launches):
-        held.setdefault(launch, []).append(pair)
+    held = grouped((launch, pair) for pair, launch in enumerate(one.launches))
     if len(held) < FEWEST_LAUNCHES:
         return None
     subject, baseline = (
