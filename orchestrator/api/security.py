@@ -80,7 +80,10 @@ def any_credential_of(request: Request) -> Credential | None:
 
 
 def stays_allowed(request: Request) -> Callable[[], bool]:
-    """Return what tells later whether the request's credential is still valid, without using it."""
+    """Return a function that checks later whether the request's credential is still valid.
+
+    The check does not count as a use of the credential.
+    """
     context, given = request.app.state.context, credential_of(request)
     if request.app.state.guard is None:
         return lambda: True

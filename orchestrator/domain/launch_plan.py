@@ -51,7 +51,10 @@ class PlannedCell:
 
     @property
     def is_launchable(self) -> bool:
-        """Whether it can be launched now. What no place offers can: it ends as unavailable."""
+        """Whether it can be launched now.
+
+        A cell that no place offers can be launched, too: it ends as unavailable.
+        """
         return not (self.note and self.is_offered)
 
 

@@ -151,7 +151,7 @@ def commands_rule(part: CommandTable) -> Iterator[RuleFinding]:
 
 
 def device_rule(part: ProbedDevice) -> Iterator[RuleFinding]:
-    """Check the architecture of the compute capability."""
+    """Check that the stated architecture is that of the stated compute capability."""
     if isinstance(part.architecture, Absent) or isinstance(part.compute_capability, Absent):
         return
     found = ARCHITECTURE_OF.get(part.compute_capability)
@@ -159,7 +159,7 @@ def device_rule(part: ProbedDevice) -> Iterator[RuleFinding]:
 
 
 def timeline_rule(part: TimelineRow) -> Iterator[RuleFinding]:
-    """Check ``until - at``."""
+    """Check that a state's duration is its end minus its begin, and absent without an end."""
     if isinstance(part.until, Absent) or isinstance(part.duration_s, Absent):
         both = isinstance(part.until, Absent) and isinstance(part.duration_s, Absent)
         yield from differs("duration", "without an end", both, True)

@@ -102,7 +102,11 @@ def attestation_v2(context: RuleContext) -> Iterator[RuleResult]:
 
 
 def attestation(context: RuleContext) -> Iterator[RuleResult]:
-    """Check attestations; ingested reports that a platform is unavailable need one, too."""
+    """Check attestations as `attestation_v2` does.
+
+    An ingested cell on a blocking platform blocks without one, even if it reports that the platform
+    was unavailable.
+    """
     typed = {
         f"attestation/{cell.id}"
         for platform, cell in context.cells
