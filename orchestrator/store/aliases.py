@@ -78,7 +78,7 @@ class AliasStore:
             return _get(session, alias_id)
 
     def confirmed(self, tests: Collection[int] | None = None) -> Mapping[int, int]:
-        """Return confirmed aliases, the newer test by the older one; of these older tests, or all."""
+        """Return the newer test by the older one; of the given older tests, or of all."""
         with self._sessions.read() as session:
             found = confirmed_of(session)
         return found if tests is None else {old: found[old] for old in tests if old in found}
