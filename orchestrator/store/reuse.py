@@ -174,8 +174,8 @@ class ReusableResult:
 class ReusableResultStore:
     """Jobs with reusable results, by their reuse inputs.
 
-    Each method is one transaction. Only what really ran is ever a proof: of a reused job the
-    first cell stays the source, however often it is reused.
+    Each method is one transaction. Only jobs that ran have one: the cell of a reused job names the
+    cell that it ran in, however often it is reused.
     """
 
     def __init__(self, sessions: Sessions) -> None:
