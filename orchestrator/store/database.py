@@ -116,8 +116,6 @@ def migrate(url: str) -> None:
 
     On Postgres two callers take turns; on SQLite the caller holds the home.
     """
-    from alembic import command
-
     engine = connect(url, Access.MIGRATE)
     try:
         with as_store_errors(engine), engine.begin() as connection:
@@ -125,7 +123,7 @@ def migrate(url: str) -> None:
                 connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
             current = _current(connection)
             if current in (None, *_known()[1:]):
-                command.upgrade(configuration(connection), _known()[0])
+                _upgrade(connection)
             if engine.dialect.name == "sqlite":
                 _check_references(connection)
     finally:
@@ -136,6 +134,12 @@ def _check_references(connection: Connection) -> None:
     broken = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
     if broken is not None:
         raise StoreError(f"the migration would break a reference of table {broken[0]!r}")
+
+
+def _upgrade(connection: Connection) -> None:
+    from alembic import command
+
+    command.upgrade(configuration(connection), _known()[0])
 
 
 @cache
