@@ -19,9 +19,9 @@ def approvals(
 ) -> Iterator[RuleResult]:
     """Yield a result where the decision without approvals needs approvals.
 
-    One that is asked for a PASS is asked for a PASS_WITH_EXCEPTIONS, too. Where the policy says
-    nothing, what one person alone can excuse needs one: by a known issue or a quarantine that is
-    stored, by an exception whose approver is only typed, by a change of the payload.
+    A policy that requires an approval for a PASS requires it for a PASS_WITH_EXCEPTIONS, too. Where
+    the policy does not say, an excuse by one person alone needs an approval: by a stored known
+    issue or quarantine, by an exception whose approver is only typed, by a change of the payload.
 
     Args:
         context: What the verdict is made from.
@@ -39,17 +39,15 @@ def approvals(
         return
     said = _approvals(context)
     authors = _authors(context, concerned) if rule.not_author else set()
-    barred = authors
-    if context.terms.signed:
-        barred = barred | (said.keys() - _approvals(context, signed=True).keys())
+    signed = _approvals(context, signed=True) if context.terms.signed else said
+    barred = authors | (said.keys() - signed.keys())
     yes = sorted(name for key, name in said.items() if key not in barred)
     idle = sorted(name for key, name in said.items() if key in barred)
     is_enough = len(yes) >= rule.need
     explain = _explained if context.terms.explained else _as_before
     needs = f"{decision.value} needs {counted(rule.need, 'approval')}"
-    step = (
-        "" if is_enough else f" `seatrial gate approve {context.policy.metadata.name}` gives one."
-    )
+    gate = context.policy.metadata.name
+    step = "" if is_enough else f" `seatrial gate approve {gate}` gives one."
     yield RuleResult(
         id="approval",
         kind="approval",
