@@ -32,6 +32,7 @@ OWN = frozenset(
     {
         *("home", "project", "database_url", "database_url_file", "admin_token_file"),
         *("signing_key_file", "budget_day_usd", "budget_month_usd", "budget_project_usd"),
+        "budget_untrusted_usd",
         *("local_jobs_as", "job_secrets", "trusted_repositories", "tls_cert", "tls_key"),
     }
 )
@@ -103,6 +104,8 @@ class Settings(BaseModel):
     """Budget for machines rented in one UTC month."""
     budget_project_usd: Decimal | None = Field(default=None, ge=0, max_digits=12)
     """Budget for all machines in the database."""
+    budget_untrusted_usd: Decimal | None = Field(default=None, ge=0, max_digits=12)
+    """Budget for machines of untrusted code, rented on one UTC day; None refuses such runs."""
     public_hosts: tuple[str, ...] = ()
     """Comma-separated host names under which the controller is reached."""
     trusted_proxies: tuple[str, ...] = ()

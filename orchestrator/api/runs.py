@@ -139,6 +139,8 @@ class RunRequest(RequestModel):
 
     commit: Commit = Field(default_factory=Commit)
     """Shown with the run, and what runs can be listed by."""
+    untrusted: bool = False
+    """Whether the code is untrusted: it gets no secrets, and its results decide nothing."""
 
     def order(self) -> LaunchOrder:
         """Return the launch order."""
@@ -153,6 +155,7 @@ class RunRequest(RequestModel):
             retests=self.retests.wanted if self.retests else None,
             reuse_max_age_s=self.reuse_hours * 3600 if self.reuse_hours is not None else None,
             commit=self.commit,
+            untrusted=self.untrusted,
         )
 
 

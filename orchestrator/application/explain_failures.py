@@ -7,10 +7,20 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from orchestrator.application.context import Context
+from orchestrator.application.triage_failures import tests_ran
 from orchestrator.domain.cell import Run
 from orchestrator.domain.failure_signature import FailureGroup, failure_groups, similar
 from orchestrator.domain.grouping import grouped
-from orchestrator.domain.known_issue import CellScope, IssueUse, KnownIssue, applying, kind_of, uses
+from orchestrator.domain.known_issue import (
+    CellScope,
+    IssueState,
+    IssueUse,
+    KnownIssue,
+    applying,
+    kind_of,
+    uses,
+    with_tests,
+)
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.quarantine import Quarantined, quarantined_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
@@ -46,9 +56,10 @@ def explain_run(
         return RunFailures((), ())
     confined = stores.quarantines.list(product=product)
     excused = quarantined_of(confined, failures, at=run.created_at)
-    ran = [_ran(run, cell) for cell in cells]
+    ran = scopes(run, cells)
     successors_of = _successors(stores, issues)
     used = uses(issues, failures, ran, on=on, successors_of=successors_of)
+    used = with_tests(used, _tests_ran(stores, run.id, product, used, ran))
     packages = {cell.cell: cell.packages for cell in ran}
     by_kind = {
         kind: applying(used, one, packages.get(one.cell, {}), successors_of)
@@ -59,6 +70,30 @@ def explain_run(
     gathered = failure_groups(failures, spans)
     told = tuple(_explained(one, explained[one.signature.id]) for one in gathered)
     return RunFailures(told, used, excused)
+
+
+def _tests_ran(
+    stores: Stores, run_id: str, product: str, used: Sequence[IssueUse], ran: Sequence[CellScope]
+) -> Mapping[str, bool]:
+    doubted = [use.issue for use in used if use.state is IssueState.STALE]
+    if not doubted:
+        return {}
+    return tests_ran(stores, product, doubted, by_number(stores, {run_id: ran}))
+
+
+def by_number(stores: Stores, ran: Mapping[str, Sequence[CellScope]]) -> Mapping[int, CellScope]:
+    """Return the cells of these runs by number."""
+    named = {(run_id, cell.cell): cell for run_id, cells in ran.items() for cell in cells}
+    return {
+        pk: named[cell.run_id, cell.name]
+        for pk, cell in stores.failure_groups.cells_of(ran).items()
+        if (cell.run_id, cell.name) in named
+    }
+
+
+def scopes(run: Run, cells: Sequence[CellRecord]) -> list[CellScope]:
+    """Return what ran in each cell."""
+    return [_ran(run, cell) for cell in cells]
 
 
 def _ran(run: Run, cell: CellRecord) -> CellScope:

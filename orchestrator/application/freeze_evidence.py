@@ -12,6 +12,7 @@ from functools import reduce
 
 from orchestrator.application.baselines import GatePlatforms, baselines, with_changes
 from orchestrator.application.context import Context
+from orchestrator.application.explain_failures import by_number, scopes
 from orchestrator.application.freeze_cell import (
     EarlierResults,
     freeze_cell,
@@ -28,6 +29,7 @@ from orchestrator.application.gather_evidence import (
     is_of_the_same,
     with_related_runs,
 )
+from orchestrator.application.triage_failures import tests_ran
 from orchestrator.domain.cell import RunState
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.gate.gate_documents import digest_of, snapshot_document
@@ -40,7 +42,7 @@ from orchestrator.domain.gate.snapshot import (
     Quarantine,
     Snapshot,
 )
-from orchestrator.domain.gate.tolerance import failing_results
+from orchestrator.domain.gate.tolerance import failing_results, known_issues
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.test_identity import normal_nodeid
@@ -256,7 +258,19 @@ def freeze(
         last_green=green.runs[-1] if green and green.runs else "",
         elsewhere=_elsewhere(context, policy, taken),
     )
+    frozen = replace(frozen, issue_tests=_issue_tests(context, policy, frozen, taken))
     return _with_decisions(context, gate, frozen)
+
+
+def _issue_tests(
+    context: Context, policy: GatePolicy, frozen: Snapshot, taken: Sequence[GatheredRun]
+) -> Mapping[str, bool]:
+    """Return by known issue whether a test that failed so before ran in these runs."""
+    records = [one.evidence.record for one in taken]
+    ran = {record.run.id: scopes(record.run, record.cells) for record in records}
+    issues = known_issues(policy, frozen)
+    stores = context.stores
+    return tests_ran(stores, frozen.product, issues, by_number(stores, ran)) if issues else {}
 
 
 _LOOKED_THROUGH = 50
@@ -300,7 +314,7 @@ def _frozen(
 
 def evidence_digest(snapshot: Snapshot) -> str:
     """Return the digest of a snapshot without waivers, approvals, reviews and later runs."""
-    told = replace(snapshot, waivers=(), approvals=(), reviews=(), elsewhere={})
+    told = replace(snapshot, waivers=(), approvals=(), reviews=(), elsewhere={}, issue_tests=None)
     return digest_of(snapshot_document(told))
 
 

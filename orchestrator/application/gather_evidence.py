@@ -193,6 +193,8 @@ def _take(context: Context, product: str, run: str, at: datetime) -> GatheredRun
     evidence = evidence_of(stores, run, at=at)
     # After its cells: an ingestion adds to both.
     spec = stores.runs.spec(run)
+    if spec.manifest.is_untrusted:
+        raise WrongProductError(f"run {run} is of untrusted code: its results satisfy no gate")
     if spec.manifest.name != product:
         raise WrongProductError(
             f"run {run} is of {spec.manifest.name!r}, and the gate is of {product!r}; "

@@ -9,7 +9,12 @@ from enum import StrEnum
 
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import longest_of
-from orchestrator.application.triage_failures import FailuresToTriage, meant, most_in_a_run
+from orchestrator.application.triage_failures import (
+    FailuresToTriage,
+    meant,
+    most_in_a_run,
+    tests_ran,
+)
 from orchestrator.domain.document_problems import InvalidDocumentError, Path, Problem, nearest
 from orchestrator.domain.known_issue import (
     CellScope,
@@ -18,6 +23,7 @@ from orchestrator.domain.known_issue import (
     in_scope,
     lacking_limits,
     split_requirement,
+    without_match,
 )
 from orchestrator.domain.manifest import IDENTIFIER
 from orchestrator.domain.versions import is_version_range
@@ -36,11 +42,13 @@ class IssueStatus(StrEnum):
     LAPSED = "lapsed"
     """The issue has expired, and failures still match."""
     STALE = "stale"
-    """Tests in its scope ran and no failure matched: the cause may be fixed."""
+    """A test that failed so before ran, and no failure matched: the cause may be fixed."""
+    UNMATCHED = "unmatched"
+    """Tests in its scope ran, and no failure has ever matched."""
     ACTIVE = "active"
     """Failures match."""
     UNTRIED = "untried"
-    """No test in its scope ran."""
+    """None of its tests ran, or no test in its scope."""
     EXPIRED = "expired"
     """The issue has expired, and no failure matched."""
     ENDED = "ended"
@@ -96,35 +104,34 @@ def list_issues(context: Context, product: str, *, runs: int) -> IssueReview:
     )
     groups = meant(stores, issues, found)
     ran = _ran(stores, issues, looked)
-    shown = [_shown(issue, groups[issue.id], looked.cells, ran, today) for issue in issues]
+    doubted = [issue for issue in issues if not groups[issue.id]]
+    tried = tests_ran(stores, product, doubted, ran)
+    shown = [_shown(issue, groups[issue.id], looked.cells, ran, tried, today) for issue in issues]
     order = list(IssueStatus)
     shown.sort(key=lambda one: (order.index(one.status), one.days_left, one.issue.id))
     return IssueReview(issues=shown, runs=looked.runs)
 
 
-def _ran(stores: Stores, issues: Sequence[KnownIssue], looked: RunWindow) -> Sequence[CellScope]:
-    """Return subject, platform and jobs of a cell, with its packages where an issue needs them."""
+def _ran(
+    stores: Stores, issues: Sequence[KnownIssue], looked: RunWindow
+) -> Mapping[int, CellScope]:
+    """Return subject, platform and jobs by cell, with packages where an issue needs them."""
     jobs = stores.failure_groups.suites(looked.cells) if issues else {}
     asks = any(issue.scope.requires_package for issue in issues)
     packages = stores.failure_groups.packages(jobs) if asks else {}
-    cells = [cell for pk, cell in looked.cells.items() if pk in jobs]
-    return [
-        CellScope(
-            cell.name,
-            cell.platform,
-            cell.version,
-            tuple(jobs[cell.pk]),
-            packages.get(cell.pk, {}),
-        )
-        for cell in cells
-    ]
+    return {
+        pk: CellScope(cell.name, cell.platform, cell.version, tuple(jobs[pk]), packages.get(pk, {}))
+        for pk, cell in looked.cells.items()
+        if pk in jobs
+    }
 
 
 def _shown(
     issue: KnownIssue,
     groups: Sequence[CellFailureGroup],
     cells: Mapping[int, WindowCell],
-    ran: Sequence[CellScope],
+    ran: Mapping[int, CellScope],
+    tried: Mapping[str, bool],
     today: date,
 ) -> ListedIssue:
     in_a_run = most_in_a_run(groups, cells)
@@ -135,7 +142,7 @@ def _shown(
     most = max(in_a_run.values(), default=0)
     return ListedIssue(
         issue=issue,
-        status=_status(issue, most, ran, today),
+        status=_status(issue, most, ran, tried, today),
         days_left=(issue.expires - today).days,
         seen=sum(by_signature.values()),
         most=most,
@@ -149,14 +156,20 @@ def _when(cell: WindowCell) -> tuple[datetime, int]:
     return cell.at, cell.pk
 
 
-def _status(issue: KnownIssue, most: int, ran: Sequence[CellScope], today: date) -> IssueStatus:
+def _status(
+    issue: KnownIssue,
+    most: int,
+    ran: Mapping[int, CellScope],
+    tried: Mapping[str, bool],
+    today: date,
+) -> IssueStatus:
     if issue.ended_at is not None:
         return IssueStatus.ENDED
     if today > issue.expires:
         return IssueStatus.LAPSED if most else IssueStatus.EXPIRED
     if not most:
-        has_run = any(in_scope(issue, one) for one in ran)
-        return IssueStatus.STALE if has_run else IssueStatus.UNTRIED
+        has_run = any(in_scope(issue, one) for one in ran.values())
+        return IssueStatus(without_match(tried.get(issue.id))) if has_run else IssueStatus.UNTRIED
     is_exceeded = issue.max_failures is not None and most > issue.max_failures
     return IssueStatus.EXCEEDED if is_exceeded else IssueStatus.ACTIVE
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 import hashlib
 import re
 import zipfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from decimal import Decimal
 from tempfile import SpooledTemporaryFile
 from typing import Literal
 
 from orchestrator.application.context import Context
 from orchestrator.application.ports.documents import Source
+from orchestrator.domain.budget import Budget, Period
 from orchestrator.domain.cell import Run, RunSpec
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.document_problems import Problem
@@ -38,6 +40,18 @@ _ELSEWHERE = (
 _NOT_HANDED_OUT = (
     "the controller does not provide the secret {}: set it in the controller's environment and, if"
     " others can reach the controller, name it in SEATRIAL_JOB_SECRETS"
+)
+_NO_UNTRUSTED = (
+    f"this controller runs no untrusted code: {Budget(Period.UNTRUSTED, Decimal(0)).setting} says"
+    " what it may cost a day"
+)
+_NOT_RENTED = (
+    "untrusted code runs only on machines that are rented for it and keep it from the cloud's"
+    " metadata server, which those of {} do not"
+)
+_OWN_INDEX = (
+    "the environment {!r} has `index = true`: the machine's pip could build packages of untrusted"
+    " code as the agent's user"
 )
 _SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _NOT_SENT = "its wheel must be uploaded first: PUT /api/v1/subjects/{sha256}"
@@ -81,6 +95,8 @@ class LaunchOrder:
     """Where the subject's wheel was built, set by controllers only."""
     commit: Commit = field(default_factory=Commit)
     """The tested commit; by default the revision of a subject from git."""
+    untrusted: bool = False
+    """Whether the code is untrusted; a repetition of an untrusted run always is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +161,7 @@ def prepare_launch(
         InvalidDocumentError: The matrix, a selection or an option is not valid.
         PayloadMissingError: A file that the order names was not uploaded.
     """
-    payload = find_payload(context, order.payload)
+    payload = payload_of(context, order)
     matrix, plans = check_order(context, order, payload)
     run = Run(
         id=context.new_id(),
@@ -156,6 +172,7 @@ def prepare_launch(
         created_at=context.clock.now(),
         rerun_of=order.rerun_of,
         commit=order.commit or _commit_of(matrix),
+        untrusted=payload.manifest.is_untrusted,
     )
     spec = spec_of(context, order, payload.manifest, matrix)
     return run, spec, [(f"{run.id}-{n}", plan) for n, plan in enumerate(plans)]
@@ -188,6 +205,18 @@ def _commit_of(matrix: Matrix) -> Commit:
 
 def _contents(context: Context, digest: str | None) -> str:
     return contents_digest(context.blobs.open(digest)) if digest is not None else ""
+
+
+def payload_of(context: Context, order: LaunchOrder) -> StoredPayload:
+    """Return the payload of an order; as untrusted where the order, or what it repeats, is.
+
+    Raises PayloadMissingError.
+    """
+    payload = find_payload(context, order.payload)
+    origin = context.stores.runs.spec(order.rerun_of).manifest if order.rerun_of else None
+    if order.untrusted or (origin is not None and origin.is_untrusted):
+        return replace(payload, manifest=payload.manifest.as_untrusted())
+    return payload
 
 
 def find_payload(context: Context, name: str) -> StoredPayload:
@@ -244,8 +273,10 @@ def check_order(
         for name in matrix.secrets
         if context.secret(name) is None
     ]
-    context.documents.refuse_matrix(order.matrix, order.name, problems)
     plans = list(expand(matrix, payload.manifest))
+    if payload.manifest.is_untrusted:
+        problems += _untrusted_problems(context, matrix, payload.manifest, plans)
+    context.documents.refuse_matrix(order.matrix, order.name, problems)
     return matrix, [_narrowed(plan, order.only) for plan in plans if _is_wanted(plan, order.only)]
 
 
@@ -316,6 +347,23 @@ def _unused(field: str, digest: str | None, fact: str) -> list[Problem]:
         return []
     message = f"the {field} {fact}, so the file {digest} would not be used; send none, or name it"
     return [Problem((field,), f"{message} in the matrix")]
+
+
+def _untrusted_problems(
+    context: Context, matrix: Matrix, manifest: Manifest, plans: Iterable[CellPlan]
+) -> Iterator[Problem]:
+    """Yield what untrusted code may not have."""
+    if all(budget.period is not Period.UNTRUSTED for budget in context.budgets):
+        yield Problem((), _NO_UNTRUSTED)
+    for index, platform in enumerate(matrix.platforms):
+        if not context.traits[platform.provider].takes_untrusted:
+            yield Problem(("platforms", index, "provider"), _NOT_RENTED.format(platform.provider))
+    for name in matrix.secrets:
+        yield Problem(("secrets", name), "untrusted code gets no secrets")
+    for name in sorted({plan.environment for plan in plans}):
+        environment = manifest.environment(name)
+        if environment is not None and environment.index:
+            yield Problem(("payload",), _OWN_INDEX.format(name))
 
 
 def _place_problems(context: Context, matrix: Matrix) -> list[Problem]:

@@ -10,13 +10,14 @@ from orchestrator.application.cell.environment import ExpectedShipments, image_n
 from orchestrator.application.cell.flow_context import billed_minutes
 from orchestrator.application.cell.placing import places_of
 from orchestrator.application.context import Context
-from orchestrator.application.launch_run import LaunchOrder, check_order, find_payload, spec_of
+from orchestrator.application.launch_run import LaunchOrder, check_order, payload_of, spec_of
 from orchestrator.application.machines import check_hosts
 from orchestrator.domain.budget import (
     Budget,
     BudgetUse,
     Period,
     budget_warnings,
+    budgets_of_run,
     why_price_is_needed,
 )
 from orchestrator.domain.cell import RunSpec, is_own_baseline
@@ -28,7 +29,7 @@ from orchestrator.domain.machine import (
     NotOfferedError,
     ProviderError,
 )
-from orchestrator.domain.manifest import Manifest, StoredPayload, dropped_exit_codes
+from orchestrator.domain.manifest import Manifest, PythonChoice, StoredPayload, dropped_exit_codes
 from orchestrator.domain.matrix import CellPlan, Matrix, jobs_left_out
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.prices import (
@@ -50,6 +51,10 @@ OWN_BASELINE = (
     "the baseline is the subject itself, so benchmarks compare it with itself: that measures noise,"
     " and a gate takes it as no evidence for a performance budget"
 )
+OWN_PACKAGES = (
+    "{}: if python3 of this computer does not meet python.requires, jobs have Seatrial's own Python"
+    " and see its packages, declared or not; name another one in python.candidates"
+)
 _NOTHING = Decimal(0)
 
 
@@ -59,14 +64,13 @@ def plan_run(context: Context, order: LaunchOrder, *, with_hosts: bool = False) 
     `with_hosts` checks your own hosts, too: it signs in on each. Raises InvalidDocumentError or
     PayloadMissingError.
     """
-    payload = find_payload(context, order.payload)
+    payload = payload_of(context, order)
     matrix, plans = check_order(context, order, payload)
     spec = RunSpec(matrix, payload.manifest, hold_minutes=order.hold_minutes)
     minutes = billed_minutes(spec)
-    needed = why_price_is_needed(
-        context.budgets, allow_unknown_price=matrix.limits.allow_unknown_price
-    )
-    uses = context.stores.leases.budget_uses(context.budgets, context.clock.now())
+    budgets = budgets_of_run(context.budgets, untrusted=payload.manifest.is_untrusted)
+    needed = why_price_is_needed(budgets, allow_unknown_price=matrix.limits.allow_unknown_price)
+    uses = context.stores.leases.budget_uses(budgets, context.clock.now())
     limits = [*_limit_of_run(matrix), *uses]
     placed = [_within(_planned(context, plan, minutes, needed), minutes, limits) for plan in plans]
     spec = spec_of(context, order, payload.manifest, matrix)
@@ -87,10 +91,24 @@ def plan_run(context: Context, order: LaunchOrder, *, with_hosts: bool = False) 
         *dropped_exit_codes(payload.manifest),
         age,
         torch_warning(builds),
+        _own_packages(payload.manifest, plans),
         *ends,
         _own_baseline(context, order, payload, matrix),
     )
     return replace(plan, warnings=tuple(filter(None, warnings)))
+
+
+def _own_packages(manifest: Manifest, plans: Iterable[CellPlan]) -> str:
+    """Return the warning about Seatrial's own packages as the last resort; empty without one."""
+    cells = [
+        plan.id
+        for plan in plans
+        if plan.platform.provider == "local"
+        and manifest.python.requires
+        and manifest.python.candidates == PythonChoice().candidates
+        and not ((named := manifest.environment(plan.environment)) and named.python)
+    ]
+    return OWN_PACKAGES.format(", ".join(cells)) if cells else ""
 
 
 def _own_baseline(

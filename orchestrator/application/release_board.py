@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
+from itertools import zip_longest
 
 from orchestrator.domain.outcome import worst
 from orchestrator.store.release_board import (
@@ -46,9 +47,13 @@ class BoardCell:
     cell: ReleaseCell | None
     """The worst cell over several matrices."""
     others: int = 0
-    """Number of cells of other matrices that are not shown."""
+    """Number of cells of other matrices, or with other jobs, that are not shown."""
     absence: Absence | None = None
     staleness: Staleness | None = None
+    other_jobs: frozenset[str] = frozenset()
+    """Jobs that it lacks, and that other runs of the matrix had there: of the version, or of the
+    version before it.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +110,7 @@ def release_board(stores: Stores, wanted: BoardFilter, *, at: datetime) -> Board
     live = releases.live(wanted.product, limit=LIVE_RUNS)
     spans = _spans(mine)
     rows = []
-    for place, release in enumerate(page.items):
+    for place, (release, older) in enumerate(zip_longest(page.items, page.items[1:])):
         is_current = place == 0 and not wanted.before
         max_age = wanted.max_age if is_current else None
         oldest = at - max_age if max_age is not None else None
@@ -114,7 +119,7 @@ def release_board(stores: Stores, wanted: BoardFilter, *, at: datetime) -> Board
                 of=release.of,
                 newest_run=release.newest_run,
                 at=max((cell.at for cell in release.cells), default=None),
-                squares=[_square(release, name, spans[name], oldest) for name in names],
+                squares=[_square(release, older, name, spans[name], oldest) for name in names],
                 verdicts=[one for one in told if one.of == release.of],
                 live=next((one for one in live if one.of == release.of), None),
             )
@@ -145,17 +150,23 @@ def _names(known: Iterable[KnownCell], page: Sequence[Release]) -> list[str]:
     return list(dict.fromkeys(one.name for one in used))
 
 
-def _square(release: Release, name: str, first: str, oldest: datetime | None) -> BoardCell:
+def _square(
+    release: Release, older: Release | None, name: str, first: str, oldest: datetime | None
+) -> BoardCell:
     mine = [cell for cell in release.cells if cell.name == name]
     if not mine:
         is_late = first > release.newest_run
         return BoardCell(cell=None, absence=Absence.PENDING if is_late else Absence.MISSING)
     shown = _worst(mine)
     newest = max(cell.run for cell in release.cells if cell.matrix == shown.matrix)
-    stale = Staleness.SUPERSEDED if shown.run < newest else None
+    is_lacking = newest not in {cell.run for cell in mine}
+    stale = Staleness.SUPERSEDED if shown.run < newest and is_lacking else None
     if stale is None and oldest is not None and shown.at < oldest:
         stale = Staleness.TOO_OLD
-    return BoardCell(cell=shown, others=len(mine) - 1, staleness=stale)
+    before = [cell for cell in older.cells if cell.name == name] if older is not None else []
+    alike = (cell.jobs for cell in (*mine, *before) if cell.matrix == shown.matrix)
+    lacks = frozenset[str]().union(*alike) - shown.jobs
+    return BoardCell(cell=shown, others=len(mine) - 1, staleness=stale, other_jobs=lacks)
 
 
 def _worst(cells: Sequence[ReleaseCell]) -> ReleaseCell:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -102,6 +102,51 @@ def meant(
         issue.id: [one for one in fitting[issue.id] if _fits(issue, one, failures.cells, packages)]
         for issue in issues
     }
+
+
+def tests_ran(
+    stores: Stores, product: str, issues: Sequence[KnownIssue], ran: Mapping[int, CellScope]
+) -> Mapping[str, bool]:
+    """Return by issue id whether a test that failed so before ran in the issue's scope.
+
+    Issues that no failure of a test has ever matched are left out.
+
+    Args:
+        stores: What is stored.
+        product: The product of the issues.
+        issues: The known issues to look for.
+        ran: The cells by number.
+    """
+    named = {issue.match.signature for issue in issues} - {""}
+    successors_of = stores.failures.successors_of(named) if named else {}
+    matching = {
+        issue.id: [
+            one.id
+            for one in stores.failure_groups.like(
+                issue.match,
+                {issue.match.signature, *successors_of.get(issue.match.signature, ())},
+            )
+            if is_match(issue.match, one, successors_of)
+        ]
+        for issue in issues
+    }
+    failed = stores.failure_groups.failed_so(
+        product, {name for names in matching.values() for name in names}
+    )
+    cells_of: dict[int, set[int]] = {}
+    known = {test.id for tests in failed.values() for test in tests}
+    for one in stores.failure_groups.outcomes_of(known, ran) if known else ():
+        cells_of.setdefault(one.test_id, set()).update(one.cells)
+    found: dict[str, bool] = {}
+    for issue in issues:
+        tests = {test for name in matching[issue.id] for test in failed.get(name, ())}
+        if tests:
+            found[issue.id] = any(
+                in_scope(issue, replace(ran[cell], jobs=(test.job,)))
+                for test in tests
+                for cell in cells_of.get(test.id, ())
+            )
+    return found
 
 
 def _packages(

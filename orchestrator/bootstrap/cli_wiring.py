@@ -76,14 +76,18 @@ class CommandWiring:
         """Folder of the built-in payload."""
         return asset_dir("payload")
 
-    def pack(self, source: Path, scratch: Path) -> PackedPayload:
+    def pack(
+        self, source: Path, scratch: Path, *, manifest_from: Path | None = None
+    ) -> PackedPayload:
         """Pack a payload folder, or return a ready .tar.gz. Raises RefusedError."""
         from orchestrator.adapters.files.archive import FilePayloadArchives
         from orchestrator.application.ports.archives import ArchiveError
         from orchestrator.cli.errors import RefusedError
 
         try:
-            packed = FilePayloadArchives(self.documents).pack(source, into=scratch)
+            packed = FilePayloadArchives(self.documents).pack(
+                source, into=scratch, manifest_from=manifest_from
+            )
         except ArchiveError as error:
             raise RefusedError(str(error)) from error
         return packed

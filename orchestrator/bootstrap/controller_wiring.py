@@ -365,6 +365,7 @@ def _budgets(settings: Settings) -> tuple[Budget, ...]:
         Period.DAY: settings.budget_day_usd,
         Period.MONTH: settings.budget_month_usd,
         Period.PROJECT: settings.budget_project_usd,
+        Period.UNTRUSTED: settings.budget_untrusted_usd,
     }
     return tuple(Budget(period, limit) for period, limit in limits.items() if limit is not None)
 

@@ -29,6 +29,37 @@ NAME = "seatrial"
 _START, _WORK, _LOOK, _KEEP = "Start", "Launch and wait", "Look and stop", "Keep a controller"
 
 
+class _Flags(_click.Command):
+    """A command whose help names no value for its flags, which take none."""
+
+    def get_params(self, ctx: _click.Context) -> list[_click.Parameter]:
+        """Return its parameters, ``--help`` included."""
+        params = super().get_params(ctx)
+        for param in params:
+            if isinstance(param, typer.core.TyperOption) and param.is_flag:
+                param.metavar = ""
+        return params
+
+
+class _Command(_Flags, typer.core.TyperCommand):
+    pass
+
+
+class _Group(_Flags, typer.core.TyperGroup):
+    pass
+
+
+def _with_flags(app: typer.Typer) -> typer.Typer:
+    """Build every command and group of an application as one of `_Flags`."""
+    app.info.cls = _Group
+    for command in app.registered_commands:
+        command.cls = _Command
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _with_flags(group.typer_instance)
+    return app
+
+
 @dataclass(frozen=True, slots=True)
 class CommandEntry:
     """A lazily imported command or group."""
@@ -57,7 +88,7 @@ class CommandEntry:
             app.command(name, rich_help_panel=panel, hidden=hidden, context_settings=settings)(
                 found
             )
-        return typer.main.get_group(app).commands[name]
+        return typer.main.get_group(_with_flags(app)).commands[name]
 
 
 ENTRIES = {
@@ -215,7 +246,7 @@ ENTRIES = {
 }
 
 
-class Commands(typer.core.TyperGroup):
+class Commands(_Group):
     """All commands, each imported when it is called."""
 
     def resolve_command(

@@ -14,7 +14,7 @@ from typing import Union, cast, get_args, get_origin, get_type_hints
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from orchestrator.application.ports.archives import PackedPayload
-from orchestrator.application.ports.documents import Source
+from orchestrator.application.ports.documents import Documents, Source
 from orchestrator.application.ports.wheels import SubjectWheel
 from orchestrator.cli.client import Client
 from orchestrator.cli.errors import USAGE, CliError, RefusedError, document_error
@@ -246,6 +246,8 @@ class Order:
     """A baseline file to upload."""
     commit: Commit = Commit()
     """The tested commit; empty if it is unknown."""
+    untrusted: bool = False
+    """Whether the code is untrusted."""
 
     @property
     def body(self) -> dict[str, object]:
@@ -259,6 +261,7 @@ class Order:
             "subject": self.subject.digest if self.subject else None,
             **({"baseline": self.baseline.digest} if self.baseline else {}),
             **({"commit": asdict(self.commit)} if self.commit else {}),
+            **({"untrusted": True} if self.untrusted else {}),
             **held,
             **reused,
             **self._retests(),
@@ -277,25 +280,32 @@ def read_order(
     scratch: Path,
     *,
     with_subject: bool = True,
+    untrusted: Path | None = None,
 ) -> Order:
     """Read and validate a matrix and its files. Raises CliError.
 
-    `scratch` is an empty folder, for the payload's archive. With `with_subject` the subject's wheel
-    is found or built now.
+    Args:
+        session: The command.
+        file: The matrix.
+        settings: Overrides of it.
+        scratch: An empty folder, for the payload's archive.
+        with_subject: Whether the subject's wheel is found or built now.
+        untrusted: A tree of untrusted code, like the present folder's: its files and wheel are
+            taken in place of those here, but not its matrix, payload.toml and baseline.
     """
     documents = session.wiring.documents
-    source: Source = read_document(file, "matrix", limit_bytes=_MATRIX_LIMIT_BYTES)
     try:
-        if settings:
-            source = with_overrides(documents.read_matrix(source, str(file)), settings)
-            matrix = documents.read_matrix(source, f"{file} with --set")
-        else:
-            matrix = documents.sketch_matrix(source, str(file))
-        packed = _pack(session, file, matrix, source, scratch)
+        source, matrix = _read_matrix(documents, file, settings)
+        place = _place(file, untrusted)
+        packed = _pack(session, file, matrix, source, scratch, place=place)
+        if packed is not None:
+            _within(untrusted, _payload_folder(place, matrix) / packed.manifest.root)
         _check(session, file, source, packed)
-        subject = _subject(session, file, matrix, source, scratch) if with_subject else None
+        subject = None
+        if with_subject:
+            subject = _subject(session, file, matrix, source, scratch, place=place)
         if subject is not None and matrix.subject.wheel:
-            _see_age(session, file, matrix, subject.path)
+            _within(untrusted, subject.path)
         baseline = _baseline(session, file, matrix, source, scratch)
     except InvalidDocumentError as error:
         raise document_error(error) from None
@@ -309,8 +319,43 @@ def read_order(
         packed,
         subject,
         baseline=baseline,
-        commit=_commit(session, file, known),
+        commit=_commit(session, place, known),
+        untrusted=untrusted is not None,
     )
+
+
+def _read_matrix(
+    documents: Documents, file: Path, settings: Sequence[str]
+) -> tuple[Source, Matrix]:
+    """Return a matrix with its overrides, as a source and read."""
+    source: Source = read_document(file, "matrix", limit_bytes=_MATRIX_LIMIT_BYTES)
+    if not settings:
+        return source, documents.sketch_matrix(source, str(file))
+    source = with_overrides(documents.read_matrix(source, str(file)), settings)
+    return source, documents.read_matrix(source, f"{file} with --set")
+
+
+def _place(matrix: Path, tree: Path | None) -> Path:
+    """Return the folder of a matrix, or what stands for it in a tree like the present folder.
+
+    Raises CliError.
+    """
+    if tree is None:
+        return matrix.parent
+    here, folder = Path.cwd().resolve(), matrix.parent.resolve()
+    if not folder.is_relative_to(here):
+        raise CliError(f"--untrusted: {matrix} is not below {here}: start it above the matrix")
+    return tree / folder.relative_to(here)
+
+
+def _within(tree: Path | None, path: Path) -> None:
+    """Raise CliError if the path, or a link in it, leads out of the tree."""
+    if tree is not None and not path.resolve().is_relative_to(tree.resolve()):
+        raise CliError(f"--untrusted: {path} is not in {tree}: nothing of this computer is sent")
+
+
+def _payload_folder(place: Path, matrix: Matrix) -> Path:
+    return place if isinstance(matrix.payload, str) else place / matrix.payload.path
 
 
 def _check(session: Session, file: Path, source: Source, packed: PackedPayload | None) -> None:
@@ -324,12 +369,12 @@ def _check(session: Session, file: Path, source: Source, packed: PackedPayload |
     documents.check_matrix(source, str(file), manifest=manifest, providers=traits)
 
 
-def _commit(session: Session, file: Path, matrix: Matrix) -> Commit:
+def _commit(session: Session, place: Path, matrix: Matrix) -> Commit:
     """Return the commit of the payload's checkout or of the CI; empty for a subject from git."""
     if matrix.subject.git is not None:
         return Commit()
-    own = matrix.payload if not isinstance(matrix.payload, str) else None
-    return session.wiring.commit(file.parent / own.path if own is not None else None)
+    is_own = not isinstance(matrix.payload, str)
+    return session.wiring.commit(_payload_folder(place, matrix) if is_own else None)
 
 
 def _with_commits(
@@ -385,15 +430,16 @@ def upload(session: Session, client: Client, order: Order) -> None:
 
 
 def _pack(
-    session: Session, file: Path, matrix: Matrix, source: Source, scratch: Path
+    session: Session, file: Path, matrix: Matrix, source: Source, scratch: Path, *, place: Path
 ) -> PackedPayload | None:
+    """Pack the payload; `place` is the matrix's folder, or what stands for it in another tree."""
     if matrix.payload == BUILTIN or isinstance(matrix.payload, str):
         return None
-    folder = file.parent / matrix.payload.path
+    own, folder = (_payload_folder(one, matrix) for one in (file.parent, place))
     if not folder.exists():
         _refuse(session, file, source, ("payload", "path"), f"there is no {folder}")
     try:
-        packed = session.wiring.pack(folder, scratch)
+        packed = session.wiring.pack(folder, scratch, manifest_from=None if folder == own else own)
     except RefusedError as error:
         raise CliError(str(error)) from None
     for name in packed.unshipped:
@@ -409,6 +455,8 @@ def _pack(
         one = "{} lies among tests and is not shipped, because git ignores it: no test can read it"
         many = "{} lie among tests and are not shipped, because git ignores them: no test can read"
         session.say(_unshipped(packed.unshipped_data, one, f"{many} them"))
+    for text in packed.missing_tests:
+        session.say(f"note: payload.toml: {text}; pytest ends with an error if no job writes it")
     return packed
 
 
@@ -426,16 +474,20 @@ def _builtin_manifest(session: Session) -> Manifest:
 
 
 def _subject(
-    session: Session, file: Path, matrix: Matrix, source: Source, scratch: Path
+    session: Session, file: Path, matrix: Matrix, source: Source, scratch: Path, *, place: Path
 ) -> SubjectWheel | None:
+    base = place if matrix.subject.wheel else file.parent
     try:
-        return session.wiring.subject(matrix.subject, base=file.parent, scratch=scratch)
+        found = session.wiring.subject(matrix.subject, base=base, scratch=scratch)
     except RefusedError as error:
         _refuse(session, file, source, ("subject", matrix.subject.source), str(error))
-    return None
+        return None
+    if found is not None and matrix.subject.wheel:
+        _see_age(session, place, matrix, found.path)
+    return found
 
 
-def _see_age(session: Session, file: Path, matrix: Matrix, wheel: Path) -> None:
+def _see_age(session: Session, place: Path, matrix: Matrix, wheel: Path) -> None:
     """Note it if the wheel is not of the source that is here. Raises CliError."""
     # Only a wheel beside its project needs them, and every command pays for the imports above.
     from orchestrator.cli.starter.project_sources import (  # noqa: PLC0415
@@ -443,8 +495,7 @@ def _see_age(session: Session, file: Path, matrix: Matrix, wheel: Path) -> None:
         stale_wheel_notes,
     )
 
-    own = "." if isinstance(matrix.payload, str) else matrix.payload.path
-    for note in stale_wheel_notes(read_sources(file.parent / own), wheel):
+    for note in stale_wheel_notes(read_sources(_payload_folder(place, matrix)), wheel):
         session.say(f"note: {note}")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from orchestrator.cli.errors import CliError
-from orchestrator.domain.document_problems import nearest
+from orchestrator.domain.document_problems import nearest_file
 from orchestrator.domain.units import size
 
 _DOCUMENTS = (".yaml", ".yml", ".json")
@@ -20,7 +20,7 @@ def read_document(file: Path, what: str, *, limit_bytes: int) -> str:
         limit_bytes: Its maximum size.
     """
     if not file.exists():
-        near = nearest(file.name, _neighbours(file)) if file.parent.is_dir() else ""
+        near = nearest_file(file.name, _neighbours(file)) if file.parent.is_dir() else ""
         raise CliError(f"{file}: there is no such file{near}")
     if file.is_dir():
         raise CliError(f"{file}: is a folder; name the {what} file in it")

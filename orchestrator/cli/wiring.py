@@ -157,12 +157,15 @@ class Wiring(Protocol):
         """Folder of the built-in payload."""
         ...
 
-    def pack(self, source: Path, scratch: Path) -> PackedPayload:
+    def pack(
+        self, source: Path, scratch: Path, *, manifest_from: Path | None = None
+    ) -> PackedPayload:
         """Pack a payload folder, or return a ready .tar.gz.
 
         Args:
             source: The folder that holds ``payload.toml``, or an archive.
             scratch: An empty folder for the archive; removed by the caller.
+            manifest_from: The folder whose ``payload.toml`` is packed in place of the source's.
 
         Raises:
             InvalidDocumentError: ``payload.toml`` is unusable.

@@ -276,6 +276,10 @@ class CellList:
         return ", ".join(cell.text() for cell in self.cells)
 
 
+NOTED = "*"
+"""Sign of an outcome with a note."""
+
+
 @dataclass(frozen=True, slots=True)
 class OutcomeMark:
     """An outcome in a grid: one sign with a word for screen readers, which fills its table cell.
@@ -289,6 +293,8 @@ class OutcomeMark:
     letter: str = ""
     """Of failures that are alike."""
     href: str = ""
+    note: str = ""
+    """What else a reader has to know: ``2 of 5 jobs``. It is shown as `NOTED`."""
 
     @property
     def tone(self) -> str:
@@ -301,15 +307,22 @@ class OutcomeMark:
         return term(self.word).glyph if self.word else ""
 
     @property
+    def shown(self) -> str:
+        """Return the glyph with its letter and the sign of a note."""
+        return f"{self.sign}{self.letter}{NOTED if self.note else ''}"
+
+    @property
     def label(self) -> str:
         """The text for screen readers."""
         if not self.word:
             return "no result"
-        return f"{term(self.word).word} {self.letter}".rstrip()
+        said = f"{term(self.word).word} {self.letter}".rstrip()
+        return f"{said} ({self.note})" if self.note else said
 
     def plain(self) -> Plain:
-        """Return the outcome with its letter, if any; None without a result."""
-        return f"{self.word} {self.letter}".rstrip() or None
+        """Return the outcome with its letter and note, if any; None without a result."""
+        said = f"{self.word} {self.letter}".rstrip()
+        return (f"{said} ({self.note})" if self.note else said) or None
 
     def text(self) -> str:
         """Sign, word and letter."""

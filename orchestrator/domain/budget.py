@@ -23,6 +23,13 @@ class Period(StrEnum):
     MONTH = "month"
     PROJECT = "project"
     """Everything that the database knows of."""
+    UNTRUSTED = "untrusted"
+    """Runs of untrusted code, of one day."""
+
+    @property
+    def words(self) -> str:
+        """Return what spends it: ``the day`` or ``untrusted runs``."""
+        return "untrusted runs" if self is Period.UNTRUSTED else f"the {self}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +49,7 @@ class Budget:
     def since(self, now: datetime) -> datetime:
         """When the period began that `now` is in; machines reserved from then on count."""
         day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-        if self.period is Period.DAY:
+        if self.period in (Period.DAY, Period.UNTRUSTED):
             return day
         return day.replace(day=1) if self.period is Period.MONTH else _EVER
 
@@ -74,11 +81,17 @@ class BudgetUse:
         return max((p for p in WARN_AT if used >= p * self.budget.limit_usd), default=0)
 
     def __str__(self) -> str:
-        budget = self.budget
+        budget, words = self.budget, self.budget.period.words
+        owner = f"{words}'" if words.endswith("s") else f"{words}'s"
         return (
-            f"the {budget.period}'s budget, {budget.setting} of {price(budget.limit_usd)}: "
+            f"{owner} budget, {budget.setting} of {price(budget.limit_usd)}: "
             f"{usd(self.settled_usd)} spent, {most_usd(self.reserved_usd)} reserved"
         )
+
+
+def budgets_of_run(budgets: Iterable[Budget], *, untrusted: bool) -> tuple[Budget, ...]:
+    """Return those that the machines of a run must fit into."""
+    return tuple(one for one in budgets if untrusted or one.period is not Period.UNTRUSTED)
 
 
 def why_price_is_needed(budgets: Iterable[Budget], *, allow_unknown_price: bool) -> str:

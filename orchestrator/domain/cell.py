@@ -363,6 +363,8 @@ class Run:
     rerun_of: str | None = None
     commit: Commit = field(default_factory=Commit)
     """The tested commit; empty if it is unknown."""
+    untrusted: bool = False
+    """Whether its code is untrusted: its results decide nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
+from pathlib import PurePath
 
 Path = tuple[str | int, ...]
 SCALARS: dict[object, str] = {
@@ -59,11 +60,26 @@ SUCH_AS = "such_as"
 def nearest(name: str, valid: Iterable[str]) -> str:
     """Return ``; did you mean 'x'?`` for the closest valid name, or the valid names."""
     names = sorted(valid)
+    best = _closest(name, names)
+    return f"; did you mean {best!r}?" if best else _listed("valid", names)
+
+
+def nearest_file(name: str, files: Iterable[str]) -> str:
+    """Return the same of names of files: their suffixes, which many share, make none alike."""
+    names = sorted(files)
+    by_stem = {PurePath(one).stem: one for one in reversed(names)}
+    best = _closest(PurePath(name).stem, sorted(by_stem))
+    return f"; did you mean {by_stem[best]!r}?" if best else _listed("its folder has", names)
+
+
+def _closest(name: str, names: Sequence[str]) -> str:
+    """Return the closest name; empty if none is close."""
     close = [one for one in names if one.lower() == name.lower()]
     close += difflib.get_close_matches(name, names, n=5, cutoff=0.5)
-    if close:
-        # Transposed letters are the most common typo.
-        best = next((one for one in close if sorted(one) == sorted(name)), close[0])
-        return f"; did you mean {best!r}?"
+    # Transposed letters are the most common typo.
+    return next((one for one in close if sorted(one) == sorted(name)), close[0] if close else "")
+
+
+def _listed(what: str, names: Sequence[str]) -> str:
     more = f" and {len(names) - MOST_NAMED} others" if len(names) > MOST_NAMED else ""
-    return f"; valid: {', '.join(names[:MOST_NAMED])}{more}" if names else ""
+    return f"; {what}: {', '.join(names[:MOST_NAMED])}{more}" if names else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -147,7 +147,11 @@ class IssueState(StrEnum):
     EXCEEDED = "exceeded"
     """More failures match than it allows."""
     STALE = "stale"
-    """Its tests ran and nothing matched: it may be fixed."""
+    """A test that failed so before ran, and nothing matched: it may be fixed."""
+    UNTRIED = "untried"
+    """None of the tests that failed so before ran."""
+    UNMATCHED = "unmatched"
+    """No failure of a test has ever matched."""
     EXPIRED = "expired"
     """It has expired; `count` has the results that would match."""
     OUT_OF_SCOPE = "out_of_scope"
@@ -215,6 +219,29 @@ def uses(
             late = max((on - issue.expires).days, 0)
             told.append(IssueUse(issue, state, meant, late))
     return tuple(told)
+
+
+def with_tests(used: Iterable[IssueUse], tests_ran: Mapping[str, bool]) -> tuple[IssueUse, ...]:
+    """Return the issues; one without a match is stale only if a test that it is about ran.
+
+    Args:
+        used: Known issues in a run.
+        tests_ran: By issue id, whether a test that failed so before ran; without the issues that
+            no failure has ever matched.
+    """
+    return tuple(
+        replace(use, state=without_match(tests_ran.get(use.issue.id)))
+        if use.state is IssueState.STALE
+        else use
+        for use in used
+    )
+
+
+def without_match(has_run: bool | None) -> IssueState:
+    """Return the state of an issue without a matching failure, by whether a test of it ran."""
+    if has_run is None:
+        return IssueState.UNMATCHED
+    return IssueState.STALE if has_run else IssueState.UNTRIED
 
 
 def kind_of(failure: Failure) -> tuple[str, str, str, str]:

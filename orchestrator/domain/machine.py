@@ -446,6 +446,14 @@ class ProviderTraits:
     setting: str = ""
     """The setting without which it is not configured: nothing is imported to find that out."""
 
+    @property
+    def takes_untrusted(self) -> bool:
+        """Whether untrusted code may run on its machines.
+
+        Each is rented for one attempt, and its jobs are kept from the metadata server.
+        """
+        return self.rented and self.metadata_guard
+
 
 class StaticHosts(Protocol):
     """Stores the machines of a provider without a cloud."""

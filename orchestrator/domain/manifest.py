@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 from typing import Literal, get_args
 
@@ -14,6 +15,9 @@ from orchestrator.domain.field_limits import STRICT
 
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """Pattern of ids of jobs, platforms and environments, which name folders and files."""
+
+UNTRUSTED = "untrusted:"
+"""Begins the names of products of untrusted code, which no payload can have."""
 
 OUTPUT = "output"
 """Entry of a job's `metrics` that means the job's output."""
@@ -142,6 +146,15 @@ class Manifest:
     job: tuple[Job, ...] = ()
     """Jobs in the order in which they run."""
 
+    @property
+    def is_untrusted(self) -> bool:
+        """Whether it is of a run of untrusted code."""
+        return self.name.startswith(UNTRUSTED)
+
+    def as_untrusted(self) -> Manifest:
+        """Return it as another product: results decide, and are compared, within one product."""
+        return self if self.is_untrusted else replace(self, name=f"{UNTRUSTED}{self.name}")
+
     def environment(self, name: str) -> Environment | None:
         """Return the named environment; ``image`` always exists."""
         if name == "image" and name not in self.env:
@@ -184,6 +197,8 @@ def _shipping_problems(manifest: Manifest) -> Iterator[Problem]:
 
 
 def _manifest_problems(manifest: Manifest) -> Iterator[Problem]:
+    if manifest.is_untrusted:
+        yield Problem(("name",), f"{UNTRUSTED!r} begins products of untrusted code: rename it")
     if not manifest.job:
         yield Problem(("job",), "a payload needs at least one [[job]]")
     if manifest.setup and "image" in manifest.env:
@@ -223,6 +238,52 @@ def dropped_exit_codes(manifest: Manifest) -> Iterator[str]:
                     " with: the shell drops its exit code"
                 )
                 break
+
+
+_NO_VALUE = re.compile(
+    r"-[vqsxlh]+|--[a-z-]+=.*|--(?:lf|ff|nf|sw|last-failed|failed-first|exitfirst)"
+)
+"""Options of pytest after which the next argument is a path: of others it may be their value."""
+_ELSEWHERE = re.compile(r"/|~|@|(?:.*/)?\.\.(?:/|$)")
+"""Beginnings of arguments that name nothing below the payload."""
+
+
+def suite_paths(job: Job) -> Iterator[tuple[int, str]]:
+    """Yield the files and folders below the payload that pytest's arguments surely name.
+
+    Each comes with the number of its argument; with ``--pyargs`` arguments are modules.
+    """
+    if "--pyargs" in job.pytest:
+        return
+    for index, (before, argument) in enumerate(zip(("", *job.pytest), job.pytest, strict=False)):
+        is_value = before.startswith("-") and not _NO_VALUE.fullmatch(before)
+        if argument and not argument.startswith("-") and not is_value:
+            path = argument.partition("::")[0]
+            if not _ELSEWHERE.match(path):
+                yield index, posixpath.normpath(path)
+
+
+def missing_tests(manifest: Manifest, names: Collection[str]) -> Iterator[tuple[Problem, bool]]:
+    """Yield a problem for each path in `pytest` that the payload lacks.
+
+    With it comes whether an earlier job has a command, which may write what is missing.
+
+    Args:
+        manifest: The manifest.
+        names: Files of the payload; folders are the beginnings of their paths.
+    """
+    folders = {parent.as_posix() for name in names for parent in PurePosixPath(name).parents}
+    known = {*names, *folders}
+    near = sorted(one for one in known if one.endswith(".py") or one in folders - {"."})
+    for number, job in enumerate(manifest.job):
+        may_be_written = any(other.command for other in manifest.job[:number])
+        for index, path in suite_paths(job):
+            if path not in known:
+                said = f"{job.pytest[index]!r}: the payload has no {path}"
+                if set(path) & set("*?["):
+                    said += " (pytest expands no pattern)"
+                problem = Problem(("job", number, "pytest", index), f"{said}{nearest(path, near)}")
+                yield problem, may_be_written
 
 
 def _job_problems(job: Job, path: tuple[str | int, ...]) -> Iterator[Problem]:

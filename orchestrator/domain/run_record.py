@@ -415,17 +415,14 @@ class RunSummary:
     created_at: datetime
     finished_at: datetime | None
     cancel_requested_at: datetime | None
+    untrusted: bool = False
+    """Whether its code is untrusted: its results decide nothing."""
 
     @property
     def pass_rate(self) -> float | None:
         """``passed / (passed + failed + error)``; None when all are zero."""
         rate = self.counts.pass_rate
         return None if rate is None else float(rate)
-
-    @property
-    def note(self) -> str:
-        """What a person is told beside its outcome: ``cancelled; 3 failed``."""
-        return note_of_run(self.outcome, self.counts, self.cancel_requested_at)
 
     @property
     def is_finished(self) -> bool:
@@ -460,18 +457,21 @@ class RunResponse(RunSummary):
         return self.outcome == Outcome.PASSED and bool(jobs) and len(skipped) == len(jobs)
 
 
-def note_of_run(outcome: Outcome | None, counts: Counts, cancelled_at: datetime | None) -> str:
+def note_of_run(run: Run | RunSummary, counts: Counts) -> str:
     """Return the note that lists, pages and reports show beside a run's outcome.
 
     ``cancelled; 3 failed``, because the outcome names only one of the two, or ``no test passed: 29
-    skipped``. Empty while the run goes on, and where the outcome says all.
+    skipped``. Empty while the run goes on, and where the outcome says all; a run of untrusted code
+    is always called so.
     """
-    if outcome is None:
-        return ""
-    if cancelled_at is None or outcome is Outcome.PASSED:
-        return counts.nothing_passed
-    cancelled = "" if outcome is Outcome.CANCELLED else "cancelled"
-    return "; ".join(part for part in (cancelled, counts.failures) if part)
+    parts = ["untrusted" if run.untrusted else ""]
+    if run.outcome is not None and (
+        run.cancel_requested_at is None or run.outcome is Outcome.PASSED
+    ):
+        parts.append(counts.nothing_passed)
+    elif run.outcome is not None:
+        parts += ["" if run.outcome is Outcome.CANCELLED else "cancelled", counts.failures]
+    return "; ".join(filter(None, parts))
 
 
 def summary_answer(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummary:

@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 
+_MS_BELOW = 0.0995
+"""Seconds below which a duration is written in milliseconds."""
 _MINUTE_S = 60
 _HOUR_S = 3600
 _CENT = Decimal("0.01")
@@ -17,9 +19,13 @@ _PRICE_DIGITS = 4
 
 
 def duration(seconds: float) -> str:
-    """Format ``3.2s``, ``41s``, ``1m 12s`` or ``2h 05m``."""
+    """Format ``8ms``, ``3.2s``, ``41s``, ``1m 12s`` or ``2h 05m``."""
+    if seconds <= 0:
+        return "0s"
+    if seconds < _MS_BELOW:
+        return f"{seconds * 1000:.0f}ms" if seconds >= 0.0005 else "<1ms"
     if seconds < 9.95:
-        return f"{max(seconds, 0):.1f}s"
+        return f"{seconds:.1f}s"
     whole = round(seconds)
     if whole < _MINUTE_S:
         return f"{whole}s"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sqlalchemy import Select, Text, and_, case, cast, func, literal_column, select
@@ -13,8 +13,10 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.event_facts import EARLIER_LIMIT, TestFact
 from orchestrator.domain.failure_signature import BAD, SIGNATURE_VERSION, Signature
+from orchestrator.domain.known_issue import IssueMatch
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.test_identity import KnownTest
+from orchestrator.domain.test_identity import KnownTest, resolve
+from orchestrator.store.aliases import confirmed_of
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import Records, insert_into, slices, values_of
 from orchestrator.store.tables import (
@@ -211,12 +213,12 @@ class FailureGroupStore:
             newest = newest.where(RunRow.product == product)
         with self._sessions.read() as session:
             ids = session.scalars(newest).all()
-            cells = {
-                cell.pk: cell
-                for some in slices(ids)
-                for cell in _cells(session, _all_cells().where(CellRow.run_id.in_(some)))
-            }
-        return RunWindow(len(ids), cells)
+            return RunWindow(len(ids), _cells_of(session, ids))
+
+    def cells_of(self, runs: Collection[str]) -> Mapping[int, WindowCell]:
+        """Return the cells of these runs by number."""
+        with self._sessions.read() as session:
+            return _cells_of(session, sorted(runs))
 
     def window(self, cells: Collection[int]) -> Window:
         """Return the failing results of these cells, by signature."""
@@ -245,6 +247,40 @@ class FailureGroupStore:
         """Return signatures of an exception class, by id."""
         query = select(SIGNATURE).where(SIGNATURES.c.exception == exception)
         return list(self._sessions.scalars(query.order_by(SIGNATURES.c.id).limit(limit)))
+
+    def like(self, match: IssueMatch, names: Collection[str]) -> list[Signature]:
+        """Return signatures that may match: of these names, or of its exception and frame."""
+        query = select(SIGNATURE).order_by(SIGNATURES.c.id)
+        if match.signature:
+            query = query.where(SIGNATURES.c.id.in_(sorted(names)))
+        for column, pattern in (
+            (SIGNATURES.c.exception, match.exception),
+            (SIGNATURES.c.frame, match.frame),
+        ):
+            if pattern and not set(pattern) & set("*?["):
+                query = query.where(column == pattern)
+        with self._sessions.read() as session:
+            return list(session.scalars(query))
+
+    def failed_so(self, product: str, signatures: Collection[str]) -> Mapping[str, set[KnownTest]]:
+        """Return by signature the product's tests that failed so in any run, by all their names."""
+        row, test = TestResultRow, TestCaseRow
+        query = (
+            select(row.signature, test.id, test.product, test.job, test.nodeid)
+            .join(test, test.id == row.test_id)
+            .where(test.product == product, IS_BAD, row.final.is_(True))
+            .distinct()
+        )
+        found: dict[str, set[KnownTest]] = {}
+        with self._sessions.read() as session:
+            aliases = confirmed_of(session)
+            for some in slices(sorted(set(signatures))):
+                asked = query.where(row.signature.in_(some))
+                for name, number, its_product, job, nodeid in session.execute(asked):
+                    one = KnownTest(number, its_product, job, nodeid)
+                    newest = replace(one, id=resolve(number, aliases))
+                    found.setdefault(name or "", set()).update((one, newest))
+        return found
 
     def named(self, signatures: Collection[str]) -> Mapping[str, Signature]:
         """Return signatures by id; unknown ones are left out."""
@@ -387,6 +423,14 @@ def _cells(
     dated = _dated(session, [row[0] for row in rows])
     for pk, name, run, product, version, build, launched in rows:
         yield WindowCell(pk, name, run, product, version, build, dated.get(pk) or launched)
+
+
+def _cells_of(session: Session, runs: Sequence[str]) -> dict[int, WindowCell]:
+    return {
+        cell.pk: cell
+        for some in slices(runs)
+        for cell in _cells(session, _all_cells().where(CellRow.run_id.in_(some)))
+    }
 
 
 def _known(session: Session, cells: Sequence[int]) -> dict[int, WindowCell]:

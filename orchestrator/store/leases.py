@@ -31,6 +31,7 @@ from orchestrator.domain.budget import Budget, BudgetUse, Period
 from orchestrator.domain.cell import Lease, LeaseFact, LeaseState, PlacementDecision
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.machine import Endpoint, Login
+from orchestrator.domain.manifest import UNTRUSTED
 from orchestrator.store.benchmark_rollup import ROLLED_UP, recompute_cost
 from orchestrator.store.column_types import short
 from orchestrator.store.errors import UnknownIdError
@@ -418,6 +419,9 @@ def _uses(
         counted = LeaseRow.run_id == run_id
         if budget.period is not Period.RUN:
             counted = and_(LeaseRow.reserved_at >= budget.since(at), not_(LeaseRow.simulated))
+        if budget.period is Period.UNTRUSTED:
+            untrusted = select(RunRow.id).where(RunRow.product.startswith(UNTRUSTED))
+            counted = and_(counted, LeaseRow.run_id.in_(untrusted))
         sums += [select(one).where(counted).scalar_subquery() for one in amounts]
     is_known, *micro = session.execute(select(exists().where(LeaseRow.id == lease_id), *sums)).one()
     found = zip(budgets, micro[::2], micro[1::2], strict=True)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Select, and_, exists, func, or_, select, tuple_
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.gate.verdict import Decision
 from orchestrator.domain.outcome import Counts, Outcome, worst
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import ListPage, is_postgres, json_text, whole_runs
+from orchestrator.store.sql import ListPage, is_postgres, json_text, slices, whole_runs
 from orchestrator.store.tables import (
     AttemptRow,
     CellPlanRow,
@@ -53,6 +54,8 @@ class ReleaseCell:
     """Launch time of the run; of ingested evidence, the stated time."""
     simulated: bool
     """Whether the machine was simulated: no gate accepts such evidence."""
+    jobs: frozenset[str]
+    """Jobs that the run had there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +65,7 @@ class Release:
     of: Version
     newest_run: str
     cells: Sequence[ReleaseCell]
-    """Per matrix, the newest cell of each name."""
+    """Per matrix and name, the newest cell, and older ones that had jobs which no newer one has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +123,10 @@ class NewestRun:
     version: str
     word: str
     """The outcome, or the state of an unfinished run."""
+    jobs: frozenset[tuple[str, str]]
+    """Its jobs, each with its cell's name."""
+    jobs_before: frozenset[tuple[str, str]]
+    """Those of the run of the same matrix before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +138,9 @@ class DayOutcome:
     day: date
     run: str
     word: str
+    matrix: str
+    jobs: frozenset[str]
+    """Jobs that the run had there."""
 
 
 MOST_PLACES = 300
@@ -268,6 +278,8 @@ class ReleaseStore:
         )
         with self._sessions.read() as session:
             rows = session.scalars(select(RunRow).where(RunRow.id.in_(newest))).all()
+            before = _runs_before(session, [row.id for row in rows])
+            jobs = _jobs_of(session, [*(row.id for row in rows), *before.values()])
         return [
             NewestRun(
                 row.product,
@@ -275,6 +287,8 @@ class ReleaseStore:
                 row.matrix_name,
                 row.subject_version,
                 str(row.outcome or row.state),
+                jobs.get(row.id, frozenset()),
+                jobs.get(before.get(row.id, ""), frozenset()),
             )
             for row in sorted(rows, key=lambda row: row.id, reverse=True)
         ]
@@ -282,16 +296,18 @@ class ReleaseStore:
     def days(self, *, since: datetime) -> list[DayOutcome]:
         """Return the outcome of each product, cell name and UTC day, newest runs first.
 
-        It is the newest of each matrix, and the worst of these: a run of another matrix, as of
-        ingested results, says nothing of the tests of this one.
+        It is the newest of each matrix and its jobs, and the worst of these: a run of another
+        matrix, as of ingested results, or of fewer jobs says nothing of the other tests.
         """
         with self._sessions.read() as session:
             day = _day(session).label("day")
-            same = (RunRow.product, CellRow.name, day, RunRow.matrix_name)
+            jobs = json_text(session, CellPlanRow.plan, "jobs").label("jobs")
+            same = (RunRow.product, CellRow.name, day, RunRow.matrix_name, jobs)
             order = func.row_number().over(partition_by=same, order_by=RunRow.id.desc())
             ranked = (
                 select(*same, RunRow.id.label("run"), CellRow.outcome, order.label("place"))
                 .join(CellRow, CellRow.run_id == RunRow.id)
+                .join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
                 .where(RunRow.created_at >= since, CellRow.state == CellState.DONE)
                 .where(whole_runs(session))
                 .subquery()
@@ -304,9 +320,14 @@ class ReleaseStore:
                     row.day if isinstance(row.day, date) else date.fromisoformat(row.day),
                     row.run,
                     str(row.outcome),
+                    row.matrix_name,
+                    _read_jobs(row.jobs),
                 )
                 for row in session.execute(query)
             ]
+        found = _without_repeated(
+            found, lambda one: ((one.product, one.cell, one.day, one.matrix), one.jobs)
+        )
         worst_of: dict[tuple[str, str, date], DayOutcome] = {}
         for one in found:
             key = (one.product, one.cell, one.day)
@@ -358,6 +379,49 @@ def _day(session: Session) -> ColumnElement[date | str]:
     return func.date(func.timezone("UTC", at)) if is_postgres(session) else func.date(at)
 
 
+def _read_jobs(listed: str | None) -> frozenset[str]:
+    return frozenset(json.loads(listed)) if listed else frozenset()
+
+
+_One = TypeVar("_One")
+
+
+def _without_repeated(
+    newest_first: Iterable[_One], key: Callable[[_One], tuple[object, frozenset[str]]]
+) -> list[_One]:
+    """Leave out what a newer one of the same place repeats: it has all of its jobs."""
+    seen: dict[object, list[frozenset[str]]] = {}
+    left = []
+    for one in newest_first:
+        place, jobs = key(one)
+        if not any(jobs <= newer for newer in seen.setdefault(place, [])):
+            left.append(one)
+        seen[place].append(jobs)
+    return left
+
+
+def _runs_before(session: Session, runs: Sequence[str]) -> Mapping[str, str]:
+    """Return by run the whole run of the same product and matrix before it."""
+    row, older = RunRow, aliased(RunRow)
+    same = (older.product == row.product, older.matrix_name == row.matrix_name)
+    newest = select(func.max(older.id)).where(*same, older.id < row.id, older.rerun_of.is_(None))
+    query = select(row.id, newest.correlate(row).scalar_subquery()).where(row.id.in_(runs))
+    return {run: before for run, before in session.execute(query) if before is not None}
+
+
+def _jobs_of(session: Session, runs: Sequence[str]) -> Mapping[str, frozenset[tuple[str, str]]]:
+    """Return the jobs of runs, each with its cell's name."""
+    jobs = json_text(session, CellPlanRow.plan, "jobs")
+    query = select(CellRow.run_id, CellRow.name, jobs).join(
+        CellPlanRow, CellPlanRow.cell == CellRow.pk
+    )
+    found: dict[str, set[tuple[str, str]]] = {}
+    for some in slices(sorted(runs)):
+        for run, cell, listed in session.execute(query.where(CellRow.run_id.in_(some))):
+            found.setdefault(run, set()).update((cell, job) for job in _read_jobs(listed))
+    return {run: frozenset(those) for run, those in found.items()}
+
+
 def _worse(one: DayOutcome, other: DayOutcome) -> DayOutcome:
     """Return the worse outcome; of equal ones the first."""
     pair = (Outcome(one.word), Outcome(other.word))
@@ -367,7 +431,10 @@ def _worse(one: DayOutcome, other: DayOutcome) -> DayOutcome:
 def _newest_cells(
     session: Session, product: str, matrix: str, versions: Sequence[Version]
 ) -> list[tuple[Version, ReleaseCell]]:
-    rows = session.execute(_newest(session, product, matrix, versions)).all()
+    rows = _without_repeated(
+        session.execute(_newest(session, product, matrix, versions)).all(),
+        lambda row: ((*row[2:5], row[6]), _read_jobs(row[9])),
+    )
     pks = [row[0] for row in rows]
     simulated = set(session.scalars(_simulated(session, pks)))
     dated = _dated(session, pks)
@@ -383,27 +450,30 @@ def _newest_cells(
                 counts=Counts(*(many or 0 for many in counted)),
                 at=dated.get(pk) or launched,
                 simulated=pk in simulated,
+                jobs=_read_jobs(jobs),
             ),
         )
-        for pk, run, subject, version, of, launched, name, outcome, reason, *counted in rows
+        for pk, run, subject, version, of, launched, name, outcome, reason, jobs, *counted in rows
     ]
 
 
 def _newest(
     session: Session, product: str, matrix: str, versions: Sequence[Version]
 ) -> Select[*tuple[Any, ...]]:
-    """Select the newest cell per version, matrix and name, as rows of `_newest_cells`."""
-    same = (RunRow.subject_name, RunRow.subject_version, RunRow.matrix_name, CellRow.name)
+    """Select the newest cell per version, matrix, name and jobs, as rows of `_newest_cells`."""
+    jobs = json_text(session, CellPlanRow.plan, "jobs").label("jobs")
+    same = (RunRow.subject_name, RunRow.subject_version, RunRow.matrix_name, CellRow.name, jobs)
     order = func.row_number().over(partition_by=same, order_by=RunRow.id.desc()).label("place")
     ranked = (
-        select(CellRow.pk.label("pk"), order)
+        select(CellRow.pk.label("pk"), jobs, order)
         .join(RunRow, RunRow.id == CellRow.run_id)
+        .join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
         .where(*_of(product, matrix), _is_of(versions), whole_runs(session))
         .where(CellRow.state == CellState.DONE)
         .subquery()
     )
     run = (RunRow.id, RunRow.subject_name, RunRow.subject_version, RunRow.matrix_name)
-    cell = (RunRow.created_at, CellRow.name, CellRow.outcome, CellRow.reason)
+    cell = (RunRow.created_at, CellRow.name, CellRow.outcome, CellRow.reason, ranked.c.jobs)
     return (
         select(CellRow.pk, *run, *cell, *(getattr(CellRollupRow, name) for name in _COUNTS))
         .join(ranked, ranked.c.pk == CellRow.pk)

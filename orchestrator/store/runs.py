@@ -17,6 +17,7 @@ from orchestrator.domain.cell import CellState, Run, RunEvent, RunSpec, RunState
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.ingested import RunAnnotation
+from orchestrator.domain.manifest import UNTRUSTED
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.column_types import short
@@ -317,7 +318,7 @@ def run_values(run: Run, spec: RunSpec) -> dict[str, object]:
 def run_of(row: RunRow) -> Run:
     """Return the run of a row."""
     commit = Commit(sha=row.commit_sha, branch=row.branch, author=row.author, is_dirty=row.is_dirty)
-    return filled(Run, row, commit=commit)
+    return filled(Run, row, commit=commit, untrusted=row.product.startswith(UNTRUSTED))
 
 
 class AnnotationStore:

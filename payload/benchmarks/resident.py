@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from torchbridge import __version__
-from torchbridge.bench import Arm, take_several_turns
+from torchbridge.bench import Arm, take_turns
 from torchbridge.device import describe, pick_device
 
 
@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     device = pick_device()
     torch.set_num_threads(1)
     print(f"In turns, torchbridge {__version__}, {describe(device)}", flush=True)
-    taken = take_several_turns(arms(device), device, samples=options.samples, dtype="float32")
+    taken = take_turns(arms(device), device, samples=options.samples, dtype="float32")
     for name, latencies in taken.items():
         print(f"  {name:<24} {statistics.median(latencies):.4f} ms of {len(latencies)} samples")
     return 0

@@ -64,7 +64,7 @@ def test_each_turn_has_its_samples_before_it_is_over(events, told):
     calls = []
     told("0\n1\nend\n")
     arm = Arm("work", lambda: calls.append(events.exists()), setup=dict)  # one call a sample
-    taken = take_turns("loop", arm, CPU, samples=4, budget_s=0.01, dtype="float32")
+    taken = take_turns({"loop": arm}, CPU, samples=4, budget_s=0.01, dtype="float32")["loop"]
     lines = said(events)
     assert [next(iter(line)) for line in lines] == ["turn", "metric", "turn", "metric", "turn"]
     metrics = [line for line in lines if "metric" in line]

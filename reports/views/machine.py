@@ -121,7 +121,7 @@ def run_status(record: RunRecord) -> Status:
     """Return the run's outcome; its state while it is unfinished."""
     run = record.run
     if run.state is RunState.FINISHED and run.outcome is not None:
-        note = note_of_run(run.outcome, record.counts, run.cancel_requested_at)
+        note = note_of_run(run, record.counts)
         ended_by = "" if note == record.counts.nothing_passed else note
         ended = _ended(run.outcome, record.counts)
         return replace(ended, ended_by=ended_by, flaky=flaky_mark(record))

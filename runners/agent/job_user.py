@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, List, Mapping, Optional, Sequence, Tuple
 
-from . import bounded_process
+from . import bounded_process, metadata_guard
 from .layout import AttemptFolder
 
 USER = "seatrial-payload"
@@ -78,11 +78,14 @@ def own_user(reason: str) -> User:
         return User(str(os.geteuid()), os.environ.get("HOME", "/"), None, reason)
 
 
-def choose(attempt: AttemptFolder, *, wanted: bool, tick: Callable[[], None]) -> User:
+def choose(
+    attempt: AttemptFolder, *, wanted: bool, guarded: bool, tick: Callable[[], None]
+) -> User:
     """Choose the jobs' user and make it the owner of the jobs' folders.
 
     Another user is chosen only after a test: it must run the overlay's Python, read the payload,
-    and open every device that the agent can open.
+    and open every device that the agent can open. With `guarded` it is kept from the metadata
+    server before that, because the overlay's packages may run code whenever its Python starts.
     """
     if not wanted:
         return own_user("the plan asks for the agent's own user")
@@ -95,6 +98,8 @@ def choose(attempt: AttemptFolder, *, wanted: bool, tick: Callable[[], None]) ->
     name, nodes = entry.pw_name, _nodes()
     account = (entry.pw_uid, entry.pw_gid, _groups(nodes))
     _hand_over(attempt, account)
+    if guarded:
+        metadata_guard.prohibit(account, tick)
     problem = _problem(attempt, account, nodes, tick) or _sudo_problem(name, tick)
     if problem is not None:
         _take_back(attempt)

@@ -31,6 +31,31 @@ except OSError as error:
 """
 
 
+def prohibit(account: bounded_process.Account, tick: Callable[[], None]) -> str:
+    """Prohibit TCP from the account to the metadata server, except for DNS.
+
+    Args:
+        account: The jobs' user; None is the agent's own, which is not restricted.
+        tick: Called while programs run.
+
+    Returns:
+        Why a rule could not be added; empty if all were.
+    """
+    if account is None:
+        return "jobs run as the agent's own user"
+    ip = shutil.which("ip", path=_PLACES)
+    if ip is None:
+        return "this machine has no program `ip`"
+    users, errors = f"{account[0]}-{account[0]}", ""
+    for ports in _PORTS:
+        rule = ("uidrange", users, "to", ADDRESS, "ipproto", _TCP, "dport", ports, "prohibit")
+        added = bounded_process.run(
+            (ip, "rule", "add", "pref", _PRIORITY, *rule), timeout_s=_TIMEOUT_S, tick=tick
+        )
+        errors = added.text.strip() or errors
+    return errors
+
+
 def close(
     account: bounded_process.Account, python: Path, tick: Callable[[], None]
 ) -> Tuple[bool, str]:
@@ -44,19 +69,9 @@ def close(
     Returns:
         Whether the account's connection failed, and the output of that try.
     """
-    if account is None:
-        return False, "jobs run as the agent's own user"
-    ip = shutil.which("ip", path=_PLACES)
-    if ip is None:
-        return False, "this machine has no program `ip`"
-    users = f"{account[0]}-{account[0]}"
-    errors = ""
-    for ports in _PORTS:
-        rule = ("uidrange", users, "to", ADDRESS, "ipproto", _TCP, "dport", ports, "prohibit")
-        added = bounded_process.run(
-            (ip, "rule", "add", "pref", _PRIORITY, *rule), timeout_s=_TIMEOUT_S, tick=tick
-        )
-        errors = added.text.strip() or errors
+    errors = prohibit(account, tick)
+    if account is None or shutil.which("ip", path=_PLACES) is None:
+        return False, errors
     tried = bounded_process.run(
         (str(python), "-I", "-c", _TRY, ADDRESS), timeout_s=_TIMEOUT_S, account=account, tick=tick
     )

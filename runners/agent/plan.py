@@ -157,6 +157,8 @@ class AgentPlan:
     metadata_url: str = METADATA_URL
     metadata_guard: bool = False
     """Whether jobs are kept from the cloud's metadata server."""
+    untrusted: bool = False
+    """Whether nothing runs unless the jobs have a user of their own without that server."""
     baseline: Optional[PlanBaseline] = None
 
 

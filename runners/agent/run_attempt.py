@@ -19,7 +19,7 @@ from . import (
     variant,
 )
 from .attempt_context import AttemptContext, JobRunner
-from .attempt_errors import AttemptEnd, DiskFull, Stopped
+from .attempt_errors import AttemptEnd, DiskFull, EnvironmentFailed, Stopped
 from .events import Data, EventWriter, is_full
 from .heartbeat import Heartbeat
 from .installed_packages import EnvironmentCopy, EnvironmentInventory
@@ -152,8 +152,12 @@ class AttemptRun:
         variant.copy_payload(context)
         inventory = variant.build_overlay(context)
         user = job_user.choose(
-            context.attempt, wanted=context.plan.payload_user, tick=context.heartbeat.check
+            context.attempt,
+            wanted=context.plan.payload_user,
+            guarded=context.plan.metadata_guard,
+            tick=context.heartbeat.check,
         )
+        separation = self._separation(user)
         runner = self._runner(user, inventory)
         asker = environment_facts.Asker(
             context.attempt, runner.variables, user.account, context.heartbeat.check
@@ -161,21 +165,36 @@ class AttemptRun:
         facts = environment_facts.gather(asker, lambda text: context.events.log("warning", text))
         environment = facts.event
         environment["undeclared_requirements"] = inventory.undeclared
-        environment["separated_user"] = user.separated
-        environment["separated_user_reason"] = user.reason
-        if context.plan.metadata_guard:
-            closed, seen = metadata_guard.close(
-                user.account, context.attempt.python, context.heartbeat.check
-            )
-            environment["metadata_closed"] = closed
-            environment["metadata_closed_reason"] = seen
-            if not closed:
-                text = f"jobs can read the cloud's metadata, the machine's host key too: {seen}"
-                context.events.log("warning", text)
+        environment.update(separation)
         self._see_whose(environment)
         self._see_readiness(asker, facts)
         variant.prove_subject(context, runner)
         return runner, environment
+
+    def _separation(self, user: User) -> Dict[str, JsonValue]:
+        """Return whether the jobs are kept from the agent and from the cloud's metadata.
+
+        Raises EnvironmentFailed where untrusted code would not be.
+        """
+        context = self._context
+        facts: Dict[str, JsonValue] = {
+            "separated_user": user.separated,
+            "separated_user_reason": user.reason,
+        }
+        if context.plan.metadata_guard:
+            closed, seen = metadata_guard.close(
+                user.account, context.attempt.python, context.heartbeat.check
+            )
+            facts["metadata_closed"] = closed
+            facts["metadata_closed_reason"] = seen
+            if not closed:
+                text = f"jobs can read the cloud's metadata, the machine's host key too: {seen}"
+                context.events.log("warning", text)
+        for fact in ("separated_user", "metadata_closed") if context.plan.untrusted else ():
+            if not facts.get(fact):
+                why = facts.get(f"{fact}_reason", "this provider has no guard of the metadata")
+                raise EnvironmentFailed(f"untrusted code does not run here: {fact} is false: {why}")
+        return facts
 
     def _see_whose(self, environment: Dict[str, JsonValue]) -> None:
         """Warn if the jobs see Seatrial's own packages, which the payload did not request."""

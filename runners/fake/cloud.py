@@ -235,7 +235,9 @@ class FakeCloud:
         return ERRORS[fault](message, code=fault.name, extent=extent)
 
 
-TRAITS = ProviderTraits(name="fake", keys=frozenset({"locations"}), rented=True)
+TRAITS = ProviderTraits(
+    name="fake", keys=frozenset({"locations"}), rented=True, metadata_guard=True
+)
 DEFAULT_LOCATIONS = ("nowhere",)
 
 

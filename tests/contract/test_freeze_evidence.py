@@ -44,6 +44,7 @@ from tests.contract.frozen_runs import (
     skips,
 )
 from tests.databases import NOW, ON_SQLITE, advance, after
+from tests.unit.gate.builders import judge
 
 
 @pytest.fixture
@@ -339,6 +340,29 @@ def test_what_people_said_to_this_evidence_is_in_it_and_not_in_its_digest(contex
     assert [one.evidence for one in after_.waivers] == ["", digest]
     assert [one.evidence for one in after_.approvals] == [digest]
     assert evidence_digest(after_) == digest
+
+
+@pytest.mark.parametrize(("then", "is_said"), [("a", True), ("b", False)])
+def test_an_issue_is_called_stale_only_where_its_test_ran(context, stores, then, is_said) -> None:
+    issue = KnownIssue(
+        id="",
+        product="proof",
+        title="known",
+        match=IssueMatch(exception="ValueError"),
+        owner="me",
+        opened=date(2026, 1, 1),
+        expires=date(2026, 12, 1),
+    )
+    stores.known_issues.add(issue)
+    stores.known_issues.add(replace(issue, match=IssueMatch(exception="KeyError")))
+    old = Subject(name="lib", version="1.9")
+    ran(stores, "run-1", fails("a"), outcome=Outcome.FAILED, subject=old, digest="c" * 64)
+    ran(stores, "run-2", passes(then))
+    snapshot = frozen(context, "run-2")
+    assert snapshot.issue_tests == {"KI-0001": is_said}
+    warned = [text[:7] for text in judge(POLICY, snapshot, NOW).warnings if "stale" in text]
+    assert warned == (["KI-0001"] if is_said else []) + ["KI-0002"]
+    assert evidence_digest(snapshot) == evidence_digest(replace(snapshot, issue_tests=None))
 
 
 def test_known_issues_and_quarantines_of_the_product_are_there(context, stores) -> None:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.adapters.lazy_statistics import FuzzySimilarity
+from orchestrator.application.describe_run import describe_run
 from orchestrator.application.failure_groups import (
     FailureGroupFilter,
     list_failure_groups,
@@ -26,6 +27,7 @@ from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.flaky import FailureOrigin, FlakySignal
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, KnownIssue
 from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.test_identity import Alias, AliasState, NameChange
 from orchestrator.store.failure_groups import Window
 from tests.databases import NOW, ON_SQLITE, after
 from tests.failure_groups_world import RETRIED, KindsWorld, raises
@@ -196,23 +198,25 @@ def test_a_quarantine_answers_where_it_covers_every_place(world, context):
 
 @ON_SQLITE
 def test_known_issues_are_held_against_the_newest_runs(world, context):
-    world.run({"a": SHAPES, "b": SHAPES})
+    world.run({"c": DISK}, days=-1)
+    world.run({"a": SHAPES, "b": SHAPES, "c": ""}, days=0)
     known = {
+        "stale": issue(context, match=IssueMatch(contains="no space")),
         "active": issue(context, max_failures=2),
         "exceeded": issue(context, max_failures=1),
-        "stale": issue(context, match=IssueMatch(contains="something else")),
+        "unmatched": issue(context, match=IssueMatch(contains="something else")),
         "untried": issue(context, scope=IssueScope(platforms=("tpu",))),
         "lapsed": issue(context, expires=NOW.date() - timedelta(days=1)),
         "expired": issue(context, match=IssueMatch(frame="x"), expires=date(2026, 1, 1)),
         "ended": issue(context),
     }
     context.stores.known_issues.end(known["ended"].id, at=NOW, by="me")
-    shown = {one.issue.id: one for one in list_issues(context, "proof", runs=20).issues}
+    shown = {one.issue.id: one for one in list_issues(context, "proof", runs=1).issues}
     assert {word: shown[one.id].status for word, one in known.items()} == {
         word: IssueStatus(word) for word in known
     }
     active = shown[known["active"].id]
-    assert (active.seen, active.most, active.last_run) == (2, 2, world.runs[0])
+    assert (active.seen, active.most, active.last_run) == (2, 2, world.runs[1])
     assert (active.days_left, active.is_near) == (31, False)
     assert list_issues(context, "other", runs=20).issues == []
 
@@ -223,7 +227,58 @@ def test_an_issue_of_a_job_that_did_not_run_is_not_stale(world, context):
     issue(context, scope=IssueScope(jobs=("demo",)))
     issue(context, scope=IssueScope(jobs=("unit",)))
     standings = {one.status for one in list_issues(context, "proof", runs=20).issues}
-    assert standings == {IssueStatus.UNTRIED, IssueStatus.STALE}
+    assert standings == {IssueStatus.UNTRIED, IssueStatus.UNMATCHED}
+
+
+def test_an_issue_is_stale_only_where_a_test_that_failed_so_ran(world, context):
+    world.run({"a": SHAPES, "b": ""})
+    known, other = issue(context), issue(context, match=IssueMatch(contains="other words"))
+    states = {"known": [], "other": [], "record": []}
+    for tests in ({"b": ""}, {"a": "", "b": ""}, {"a": DISK}, {"a": SHAPES}):
+        run = world.run(tests)
+        shown = {one.issue.id: one.status for one in list_issues(context, "proof", runs=1).issues}
+        states["known"].append(shown[known.id])
+        states["other"].append(shown[other.id])
+        record = describe_run(context.stores, run, at=NOW)
+        states["record"].append([use.state.value for use in record.known_issues])
+    assert states == {
+        "known": ["untried", "stale", "stale", "active"],
+        "other": ["unmatched"] * 4,
+        "record": [
+            ["untried", "unmatched"],
+            ["stale", "unmatched"],
+            ["stale", "unmatched"],
+            ["applies", "unmatched"],
+        ],
+    }
+
+
+@ON_SQLITE
+def test_a_test_with_another_name_now_is_a_test_of_its_issue(world, context):
+    world.run({"old": SHAPES})
+    issue(context)
+    world.run({"new": ""})
+    (old,) = context.stores.failure_groups.find_tests("proof", ["old"])
+    (new,) = context.stores.failure_groups.find_tests("proof", ["new"])
+    (before,) = list_issues(context, "proof", runs=1).issues
+    named = Alias(
+        id=0,
+        product="proof",
+        job="unit",
+        old_test=old.id,
+        old="old",
+        new_test=new.id,
+        new="new",
+        change=NameChange.RENAMED,
+        similarity=0.9,
+        state=AliasState.SUGGESTED,
+        suggested_at=NOW,
+    )
+    context.stores.aliases.suggest([named])
+    (suggested,) = context.stores.aliases.list()
+    context.stores.aliases.decide(suggested.id, AliasState.CONFIRMED, at=NOW, by="me")
+    (after_it,) = list_issues(context, "proof", runs=1).issues
+    assert (before.status, after_it.status) == (IssueStatus.UNTRIED, IssueStatus.STALE)
 
 
 # Unsteady tests

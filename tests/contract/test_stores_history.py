@@ -354,7 +354,7 @@ def test_it_is_stale_where_nothing_fails_so_and_absent_where_nothing_of_it_ran(s
     states = [
         [u.state for u in describe_run(stores, f"run-{n}", at=NOW).known_issues] for n in "12"
     ]
-    assert states == [[IssueState.STALE], []]
+    assert states == [[IssueState.UNMATCHED], []]
 
 
 def test_a_person_ends_it_once(stores):

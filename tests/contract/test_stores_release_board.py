@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date, timedelta
 
+from orchestrator.application.release_board import BoardFilter, release_board
 from orchestrator.domain.cell import Cause, CellState, RunSpec
-from orchestrator.domain.matrix import expand
+from orchestrator.domain.matrix import JobSelection, expand
 from orchestrator.domain.outcome import Outcome
 from orchestrator.store.release_board import Version
 from tests.contract.test_stores_gates import POLICY, STORED, VERDICT
@@ -16,8 +17,10 @@ LIB = "lib"
 
 
 def launch(stores, run_id, version="1.0", *, days=0, platforms=2, matrix_name="nightly", **more):
-    """A run of a version."""
+    """A run of a version; with so many of the payload's two jobs."""
     asked = matrix(platforms)
+    if more.pop("jobs", 2) == 1:
+        asked = replace(asked, jobs=(JobSelection(select="unit"),))
     spec = RunSpec(asked, MANIFEST, only=more.pop("only", None))
     run = replace(a_run(run_id, days * 86_400), subject_version=version, matrix_name=matrix_name)
     cells = [(f"{run_id}.{plan.id}", plan) for plan in expand(asked, MANIFEST)]
@@ -184,3 +187,33 @@ def test_rates_are_summed_by_cell_suite_and_day(stores):
     assert (second.day, second.counts.collected) == (date(2026, 3, 2), 4)
     assert stores.releases.rates("proof", since=after(0.5 * 86_400)) == [second]
     assert stores.releases.rates("proof", matrix="other", since=after(-1)) == []
+
+
+def test_a_run_of_fewer_jobs_hides_no_failure_and_is_told(stores):
+    end(stores, launch(stores, "run-1", days=-1)[0])
+    end(stores, launch(stores, "run-2")[0], Outcome.FAILED, failed=1)
+    end(stores, launch(stores, "run-3", jobs=1)[0])
+    (newest,) = stores.releases.newest_runs()
+    assert (len(newest.jobs), len(newest.jobs_before - newest.jobs)) == (2, 2), "two cells"
+    (release,) = stores.releases.page("proof", limit=5).items
+    assert [(c.run, len(c.jobs)) for c in release.cells] == [("run-3", 1), ("run-2", 2)]
+    today = [one for one in stores.releases.days(since=after(-1)) if one.day == NOW.date()]
+    assert [(one.run, one.word) for one in today] == [("run-2", "failed")]
+    board = release_board(stores, BoardFilter(product="proof"), at=NOW)
+    square = board.rows[0].squares[0]
+    assert (square.cell.run, square.others, square.staleness) == ("run-2", 1, None)
+    assert square.other_jobs == frozenset()
+    end(stores, launch(stores, "run-4")[0])
+    (release,) = stores.releases.page("proof", limit=5).items
+    assert [c.run for c in release.cells] == ["run-4"], "it repeats all of the others' jobs"
+
+
+def test_a_version_that_ran_fewer_jobs_than_the_one_before_says_so(stores):
+    end(stores, launch(stores, "run-1", "1.0")[0])
+    end(stores, launch(stores, "run-2", "1.1", jobs=1)[0])
+    board = release_board(stores, BoardFilter(product="proof"), at=NOW)
+    told = {row.of.version: row.squares[0] for row in board.rows}
+    assert {name: (set(s.cell.jobs), set(s.other_jobs)) for name, s in told.items()} == {
+        "1.1": ({"unit"}, {"demo"}),
+        "1.0": ({"unit", "demo"}, set()),
+    }

@@ -142,7 +142,7 @@ class FakeWorld:
         assert isinstance(endpoint, FakeEndpoint)
         return FakeWorkspace(self.cloud.computer(endpoint.machine_id))
 
-    def launch(self, run_id: str = "run") -> list[str]:
+    def launch(self, run_id: str = "run", *, untrusted: bool = False) -> list[str]:
         """Store a run of one cell a platform; return the ids of its cells."""
         stores = self.database.stores
         digest, size = self.world.blobs.put([b"payload"])
@@ -163,7 +163,9 @@ class FakeWorld:
         )
         cells = [(f"{run_id}-{n}", p) for n, p in enumerate(expand(matrix, payload))]
         run = Run(run_id, "steps", "steps", "1", digest, self.clock.now())
-        spec = RunSpec(matrix, payload, retests=self.retests)
+        spec = RunSpec(
+            matrix, payload.as_untrusted() if untrusted else payload, retests=self.retests
+        )
         stores.runs.create(run, spec, cells, key=None)
         return [cell_id for cell_id, _ in cells]
 

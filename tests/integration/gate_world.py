@@ -37,9 +37,11 @@ ONE = {"tests/test_a.py::one": "passed"}
 TRACEBACK = "tests/test_a.py:3: in one\n    lib.work()\nlib/core.py:9: in work\nE   ValueError: 3"
 
 
-def begun(desk: Desk, key: str = "key-1", *, attested: bool = True) -> tuple[str, Agent]:
+def begun(
+    desk: Desk, key: str = "key-1", *, attested: bool = True, **body: object
+) -> tuple[str, Agent]:
     """A run whose cell is at work on this computer."""
-    run_id = str(desk.launch(key, matrix=MATRIX)["id"])
+    run_id = str(desk.launch(key, **{"matrix": MATRIX, **body})["id"])
     agent = desk.begin(run_id, "here")
     leases = desk.database.stores.leases
     lease = Lease(
@@ -59,10 +61,15 @@ def begun(desk: Desk, key: str = "key-1", *, attested: bool = True) -> tuple[str
 
 
 def ran(
-    desk: Desk, key: str = "key-1", tests: Mapping[str, str] = ONE, *, attested: bool = True
+    desk: Desk,
+    key: str = "key-1",
+    tests: Mapping[str, str] = ONE,
+    *,
+    attested: bool = True,
+    **body: object,
 ) -> str:
     """A finished run with these tests, and a demo that passed."""
-    run_id, agent = begun(desk, key, attested=attested)
+    run_id, agent = begun(desk, key, attested=attested, **body)
     failed = "failed" in tests.values()
     words = {name: {"longrepr": TRACEBACK} if w == "failed" else {} for name, w in tests.items()}
     agent.send(

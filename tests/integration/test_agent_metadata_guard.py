@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pwd
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from runners.agent import metadata_guard
+from runners.agent import job_user, metadata_guard
+from runners.agent.layout import AttemptFolder
 from tests.e2e.home import ROOT
 from tests.integration.test_agent_users import OPEN_PYTHON, needs_open_python
 
@@ -28,10 +31,12 @@ def asks(port, **who):
     return subprocess.run(program, capture_output=True, **who).returncode == 0
 jobs = {"user": 65534, "group": 65534, "extra_groups": []}
 before = asks("80", **jobs)
+metadata_guard.prohibit((65534, 65534, ()), lambda: None)
+prohibited = not asks("80", **jobs)
 first = metadata_guard.close((65534, 65534, ()), Path(sys.argv[1]), lambda: None)
 again = metadata_guard.close((65534, 65534, ()), Path(sys.argv[1]), lambda: None)
-print(json.dumps({"before": before, "first": first, "again": again, "jobs": asks("80", **jobs),
-                  "names": asks("53", **jobs), "root": asks("80")}))
+print(json.dumps({"before": before and prohibited, "first": first, "again": again,
+                  "jobs": asks("80", **jobs), "names": asks("53", **jobs), "root": asks("80")}))
 """
 
 
@@ -67,3 +72,25 @@ def test_the_agents_own_user_is_not_restricted() -> None:
         False,
         "jobs run as the agent's own user",
     )
+
+
+def test_the_user_is_kept_from_it_before_anything_runs_as_that_user(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A package may have code that runs whenever Python starts, also for the trial of the user."""
+    done: list[str] = []
+
+    def does(name: str, answer: object = None) -> Callable[..., object]:
+        return lambda *_: (done.append(name), answer)[1]
+
+    monkeypatch.setattr(job_user.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(job_user, "_entry", lambda _: pwd.getpwuid(0))
+    monkeypatch.setattr(job_user, "_hand_over", does("hand over"))
+    monkeypatch.setattr(metadata_guard, "prohibit", does("prohibit", ""))
+    monkeypatch.setattr(job_user, "_problem", does("trial"))
+    monkeypatch.setattr(job_user, "_sudo_problem", does("sudo"))
+    attempt = AttemptFolder(tmp_path)
+    for guarded in (True, False):
+        job_user.choose(attempt, wanted=True, guarded=guarded, tick=lambda: None)
+    trial = ["trial", "sudo"]
+    assert done == ["hand over", "prohibit", *trial, "hand over", *trial]

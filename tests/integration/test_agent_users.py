@@ -76,6 +76,17 @@ def test_jobs_run_as_another_user(machine: Machine, tries: Path) -> None:
 
 @pytest.mark.needs_root
 @needs_open_python
+def test_untrusted_code_does_not_run_beside_the_metadata(machine: Machine, tries: Path) -> None:
+    """A user of its own is not enough: the cloud's metadata has the machine's keys."""
+    jobs = [command("{python}", "tries.py")]
+    evidence = machine.run(tries, python=OPEN_PYTHON, payload_user=True, untrusted=True, jobs=jobs)
+    assert evidence.end["reason"] == "environment"
+    assert "metadata_closed is false" in evidence.end["detail"]
+    assert b"(demo) =====" not in evidence.log
+
+
+@pytest.mark.needs_root
+@needs_open_python
 def test_a_suite_as_another_user(machine: Machine) -> None:
     """Records, crash, restart: all of it works across the two users."""
     packages = machine.base / "packages"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from orchestrator.domain.cell import is_own_baseline
-from tests.integration.api_context import MATRIX, Desk, archive, sha256
+from tests.integration.api_context import MANIFEST, MATRIX, Desk, archive, sha256
 from tests.integration.wheel_making import wheel_bytes
 
 RUNS = "/api/v1/runs"
@@ -86,3 +86,27 @@ def test_pairs_are_told_and_turns_are_not_metrics(api: Desk) -> None:
     [pair] = job["pairs"]
     assert (pair["metric"], pair["subject"], pair["baseline"]) == ("m", [11], [10])
     assert pair["slowdown"] == pytest.approx(0.1)
+
+
+NEEDS = '[python]\nrequires = ["numpy"]\n'
+
+
+@pytest.mark.parametrize(
+    ("provider", "more", "is_told"),
+    [
+        ("local", "", True),
+        ("fake", "", False),
+        ("local", 'candidates = ["/opt/python"]\n', False),
+        ("local", '[env.image]\npython = ["/opt/python"]\n', False),
+    ],
+)
+def test_a_plan_says_where_jobs_may_see_packages_of_seatrial(
+    api: Desk, provider: str, more: str, is_told: bool
+) -> None:
+    data = archive(MANIFEST.replace("[[job]]", f"{NEEDS}{more}[[job]]", 1))
+    assert api.client.put(f"/api/v1/payloads/{sha256(data)}", content=data).status_code == 201
+    matrix = MATRIX.replace("{id: here, provider: fake}", f"{{id: here, provider: {provider}}}")
+    body = {"matrix": matrix, "payload": sha256(data)}
+    plan = api.client.post("/api/v1/plan", json=body).json()
+    said = [text for text in plan["warnings"] if "Seatrial's own Python" in text]
+    assert [text.partition(":")[0] for text in said] == (["here"] if is_told else [])

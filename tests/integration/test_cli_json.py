@@ -127,6 +127,7 @@ def told(
     (tmp_path / "release.yaml").write_text(MATRIX)
     (tmp_path / "pay" / "tests").mkdir(parents=True)
     (tmp_path / "pay" / "payload.toml").write_text(PAYLOAD)
+    (tmp_path / "pay" / "tests" / "test_a.py").write_text("def test_a():\n    pass\n")
     for number in (1, 2):
         folder = tmp_path / f"results-{number}"
         folder.mkdir()

@@ -50,6 +50,8 @@ def health_check() -> list[str]:
         ("vendor.compose-spec", "docker-compose.yml"),
         ("vendor.github-actions", ".github/actions/gate/action.yml"),
         ("vendor.github-workflows", "docs/examples/ci/github.yml"),
+        ("vendor.github-workflows", "docs/examples/ci/github-fork-build.yml"),
+        ("vendor.github-workflows", "docs/examples/ci/github-fork-check.yml"),
         ("vendor.gitlab-ci", "docs/examples/ci/gitlab.yml"),
     ],
 )

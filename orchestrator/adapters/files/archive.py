@@ -38,7 +38,7 @@ from orchestrator.application.ports.archives import ArchiveError, ArchiveLimits,
 from orchestrator.application.ports.blobs import file_chunks
 from orchestrator.application.ports.documents import Documents
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
-from orchestrator.domain.manifest import Manifest
+from orchestrator.domain.manifest import Manifest, missing_tests, suite_paths
 
 MANIFEST = "payload.toml"
 _LEVEL = 0
@@ -52,11 +52,15 @@ class FilePayloadArchives:
         self._documents = documents
         self._limits = limits or ArchiveLimits()
 
-    def pack(self, source: Path, *, into: Path) -> PackedPayload:
+    def pack(self, source: Path, *, into: Path, manifest_from: Path | None = None) -> PackedPayload:
         """Pack a folder into a new file in `into`. Raises ArchiveError."""
         source = source.absolute()
         try:
-            return self._pack_folder(source, into) if source.is_dir() else self._take(source)
+            if source.is_dir():
+                return self._pack_folder(source, into, manifest_from)
+            if manifest_from is not None:
+                raise ArchiveError(f"{source} is no folder, and an archive has its own {MANIFEST}")
+            return self._take(source)
         except OSError as error:
             what = error.strerror or str(error)
             raise ArchiveError(f"{error.filename or source} cannot be read: {what}") from error
@@ -103,19 +107,26 @@ class FilePayloadArchives:
             raise ArchiveError(f"{source}: {error}") from error
         return PackedPayload(file_digest(source), source.stat().st_size, manifest, source)
 
-    def _pack_folder(self, folder: Path, into: Path) -> PackedPayload:
-        path = folder / MANIFEST
+    def _pack_folder(self, folder: Path, into: Path, manifest_from: Path | None) -> PackedPayload:
+        path = (manifest_from or folder) / MANIFEST
         if not path.is_file():
-            raise ArchiveError(f"{folder} has no {MANIFEST}, so it is no payload")
-        manifest = self._documents.read_manifest(_decoded(path.read_bytes(), str(path)), str(path))
+            raise ArchiveError(f"{path.parent} has no {MANIFEST}, so it is no payload")
+        raw = path.read_bytes()
+        text = _decoded(raw, str(path))
+        manifest = self._documents.read_manifest(text, str(path))
         root = Path(os.path.normpath(folder / manifest.root))
         if not folder.is_relative_to(root):
             message = f"{path} says root = {manifest.root!r}, which does not hold the file"
             raise ArchiveError(message)
-        place = path.relative_to(root).as_posix()
+        place = (folder / MANIFEST).relative_to(root).as_posix()
         shipped = payload_files(root, exclude=manifest.exclude)
         names = [place, *(name for name in shipped if name != place)]
-        archive = self._write(root, names, into)
+        there = [*names, *_below_links(root, manifest)]
+        missing = list(missing_tests(manifest, there))
+        self._documents.refuse_manifest(
+            text, str(path), [problem for problem, may_be_written in missing if not may_be_written]
+        )
+        archive = self._write(root, names, into, raw if manifest_from else None)
         self.read_manifest(file_chunks(archive))  # the receiver must accept it
         ignored = _without(_ignored(root), manifest.exclude)
         modules = ignored_modules(root, names, ignored)
@@ -128,14 +139,20 @@ class FilePayloadArchives:
             unshipped=modules,
             unshipped_tests=tuple(sorted(_without(tests, manifest.exclude))),
             unshipped_data=tuple(sorted(_without(data, manifest.exclude))),
+            missing_tests=tuple(str(problem) for problem, _ in missing),
         )
 
-    def _write(self, root: Path, names: list[str], into: Path) -> Path:
-        entries = self._entries(root, names)
+    def _write(self, root: Path, names: list[str], into: Path, first: bytes | None) -> Path:
+        """Write the archive; `first` is the content of the first member, if the file's is not."""
+        entries = self._entries(root, names if first is None else names[1:])
+        if first is not None:
+            entry = tarfile.TarInfo(names[0])
+            entry.size, entry.mode = len(first), 0o644
+            entries.insert(0, entry)
         with tempfile.NamedTemporaryFile(dir=into, suffix=".part", delete=False) as file:
             try:
                 with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:
-                    _write_tar(root, entries, packed)
+                    _write_tar(root, entries, packed, first)
                 file.flush()
                 target = into / f"{file_digest(Path(file.name))}.tar.gz"
                 return Path(file.name).rename(target)
@@ -198,10 +215,14 @@ def _entry(root: Path, name: str) -> tarfile.TarInfo:
     return entry
 
 
-def _write_tar(root: Path, entries: list[tarfile.TarInfo], out: io.BufferedIOBase) -> None:
+def _write_tar(
+    root: Path, entries: list[tarfile.TarInfo], out: io.BufferedIOBase, first: bytes | None
+) -> None:
     with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
-        for entry in entries:
-            if entry.isreg():
+        for number, entry in enumerate(entries):
+            if number == 0 and first is not None:
+                archive.addfile(entry, io.BytesIO(first))
+            elif entry.isreg():
                 with (root / entry.name).open("rb") as file:
                     archive.addfile(entry, file)
             else:
@@ -309,6 +330,15 @@ def payload_files(root: Path, *, exclude: Iterable[str] = ()) -> list[str]:
     """
     found = _kept(list(_in_work_tree(root) if _is_work_tree(root) else _below(root)))
     return sorted(_without(found, exclude))
+
+
+def _below_links(root: Path, manifest: Manifest) -> Iterator[str]:
+    """Yield the test paths that lie below a link of the payload, which is shipped as a link."""
+    for job in manifest.job:
+        for _, name in suite_paths(job):
+            parents = [root / one for one in (name, *map(str, PurePosixPath(name).parents))]
+            if any(one.is_symlink() for one in parents if one != root) and (root / name).exists():
+                yield name
 
 
 def _without(names: Iterable[str], exclude: Iterable[str]) -> set[str]:

@@ -223,6 +223,10 @@ class FileDocuments:
         read.refuse([*check_manifest(read.value), *manifest_faults(read.value)])
         return read.value
 
+    def refuse_manifest(self, text: str, name: str, problems: Iterable[Problem]) -> None:
+        """Raise InvalidDocumentError with lines and columns, if there are problems."""
+        self._manifest.read(text, name, read_toml).refuse(problems)
+
     def read_ingest_notes(self, text: str, name: str) -> IngestNotes:
         """Return a valid ``ingest.yaml``."""
         read = self._notes.read(text, name)

@@ -30,7 +30,13 @@ from orchestrator.application.cell.launching import (
 )
 from orchestrator.application.cell.place_selection import RankedPlace, rank_places
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
-from orchestrator.domain.budget import Budget, BudgetUse, Period, why_price_is_needed
+from orchestrator.domain.budget import (
+    Budget,
+    BudgetUse,
+    Period,
+    budgets_of_run,
+    why_price_is_needed,
+)
 from orchestrator.domain.cell import CellState, Lease, LeaseState, PlacementResult
 from orchestrator.domain.machine import (
     Offers,
@@ -79,7 +85,7 @@ def _reserve(deps: FlowDeps, now: AttemptState, provider: Provider) -> Value | N
         return NOT_YET
     try:
         places = places_of(provider, now.plan.platform)
-        blind = not _why_price_is_needed(deps, now.spec.matrix.limits)
+        blind = not _why_price_is_needed(deps, now)
         places = without_old_prices(places, deps.clock.now(), allowed=blind)
         deps.backoff.forget(now.attempt.id)
     except ProviderUnavailableError as error:
@@ -115,7 +121,7 @@ def _set_aside(
     Money that other machines of the run have reserved is waited for: they may settle below that.
     """
     limits, unpriced = now.spec.matrix.limits, []
-    needed = _why_price_is_needed(deps, limits)
+    needed, budgets = _why_price_is_needed(deps, now), _budgets_of_runs(deps, now)
     over: dict[Reservation, BudgetUse] = {}
     for one in left:
         lease = _lease(deps, now, one.place, len(mine) + 1)
@@ -129,7 +135,7 @@ def _set_aside(
             lease,
             run_id=now.run.id,
             exclusive=one.place.exclusive,
-            budgets=_budgets(deps, limits),
+            budgets=(*_own_budget(limits), *budgets),
         )
         if told.answer is Reservation.RESERVED:
             _tell_of_budgets(deps, lease.reserved_at)
@@ -169,15 +175,19 @@ def _refuse_shipment(
     return record_failure(deps, attempt, Outcome.ERRORED, Reason.ENVIRONMENT, sent.refusal)
 
 
-def _why_price_is_needed(deps: FlowDeps, limits: Limits) -> str:
-    return why_price_is_needed(deps.budgets, allow_unknown_price=limits.allow_unknown_price)
+def _why_price_is_needed(deps: FlowDeps, now: AttemptState) -> str:
+    allowed = now.spec.matrix.limits.allow_unknown_price
+    return why_price_is_needed(_budgets_of_runs(deps, now), allow_unknown_price=allowed)
 
 
-def _budgets(deps: FlowDeps, limits: Limits) -> Iterator[Budget]:
-    """All that a machine of the run must fit into."""
+def _budgets_of_runs(deps: FlowDeps, now: AttemptState) -> tuple[Budget, ...]:
+    """Return the budgets across runs that a machine must fit into."""
+    return budgets_of_run(deps.budgets, untrusted=now.spec.manifest.is_untrusted)
+
+
+def _own_budget(limits: Limits) -> Iterator[Budget]:
     if limits.max_usd is not None:
         yield Budget(Period.RUN, limits.max_usd)
-    yield from deps.budgets
 
 
 def _skip_for_budget(
@@ -195,8 +205,8 @@ def _refused_budget(lease: Lease, short: BudgetUse, answer: Reservation) -> str:
     worst = f"its worst case of {most_usd(lease.reserved_usd)}"
     if answer is Reservation.OVER_BUDGET:
         return f"{worst} does not fit {short}"
-    period = short.budget.period
-    return f"{worst} waits until other machines of the {period} have settled ({short})"
+    words = short.budget.period.words
+    return f"{worst} waits until other machines of {words} have settled ({short})"
 
 
 def _tell_of_budgets(deps: FlowDeps, at: datetime) -> None:

@@ -144,6 +144,7 @@ def agent_plan(
         "readiness": _readiness(now),
         "preemption": traits.notice or None,
         "metadata_guard": traits.metadata_guard,
+        "untrusted": manifest.is_untrusted,
         "baseline": baseline,
         "limits": {
             "log_bytes": LOG_LIMIT_BYTES,

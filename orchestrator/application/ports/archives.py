@@ -42,15 +42,18 @@ class PackedPayload(StoredPayload):
     """Files with a test's name among shipped tests that are not shipped, since git ignores them."""
     unshipped_data: tuple[str, ...] = ()
     """Other files, and folders of them, among shipped tests that git ignores."""
+    missing_tests: tuple[str, ...] = ()
+    """Sentences about paths of suites that are not shipped, and that an earlier job may write."""
 
 
 class PayloadArchives(Protocol):
     """Packs and reads payloads. Raises ArchiveError, or InvalidDocumentError for a manifest."""
 
-    def pack(self, source: Path, *, into: Path) -> PackedPayload:
+    def pack(self, source: Path, *, into: Path, manifest_from: Path | None = None) -> PackedPayload:
         """Pack a folder into a new file in `into`.
 
-        An existing .tar.gz is validated and left in place.
+        An existing .tar.gz is validated and left in place. With `manifest_from`, that folder's
+        ``payload.toml`` is packed in place of the source's own.
         """
         ...
 

@@ -54,6 +54,10 @@ class Documents(Protocol):
         """Return a valid ``ingest.yaml``."""
         ...
 
+    def refuse_manifest(self, text: str, name: str, problems: Iterable[Problem]) -> None:
+        """Raise InvalidDocumentError with lines and columns, if there are problems."""
+        ...
+
     def refuse_ingest_notes(self, text: str, name: str, problems: Iterable[Problem]) -> None:
         """Raise InvalidDocumentError with lines and columns, if there are problems."""
         ...

@@ -38,4 +38,5 @@ def init_command(
         session.say(f"note: {note}")
     for file in files:
         session.print(f"wrote {file.path}")
-    session.say(f"Next: seatrial run {files[-1].path}")
+    first = "" if project.tests.is_found else "put tests into tests/ (test_*.py), then "
+    session.say(f"Next: {first}seatrial run {files[-1].path}")

@@ -143,6 +143,19 @@ ReuseOption = Annotated[
         show_default=False,
     ),
 ]
+UntrustedOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--untrusted",
+        metavar="TREE",
+        exists=True,
+        file_okay=False,
+        help="Launch the untrusted code of TREE, as of a fork: its files and wheel in place of "
+        "those here, with the matrix, payload.toml and baseline of here; no secrets, and results "
+        "that decide nothing.",
+        show_default=False,
+    ),
+]
 YesOption = Annotated[
     bool, typer.Option("-y", "--yes", help="Rent what the plan says without asking.")
 ]

@@ -27,6 +27,7 @@ from orchestrator.cli.commands.options import (
     RunArgument,
     SetOption,
     TimeoutOption,
+    UntrustedOption,
     YesOption,
 )
 from orchestrator.cli.connect import REPORT_LIMIT_S, REPORT_POLL_S, ControllerConnection
@@ -57,6 +58,7 @@ def plan_command(
     matrix: MatrixArgument,
     settings: SetOption = None,
     hold: HoldOption = 0.0,
+    untrusted: UntrustedOption = None,
     check: Annotated[
         bool,
         typer.Option(
@@ -74,7 +76,7 @@ def plan_command(
     session = session_of(context)
     client = session.client()
     with tempfile.TemporaryDirectory(prefix="seatrial-") as scratch:
-        order = read_order(session, matrix, settings or (), Path(scratch))
+        order = read_order(session, matrix, settings or (), Path(scratch), untrusted=untrusted)
         order = replace(order, hold_minutes=hold)
         upload(session, client, order)
         answer = client.post(
@@ -121,6 +123,7 @@ def run_command(
     rerun_failed: RerunFailedOption = 0,
     diagnose: DiagnoseOption = False,
     reuse: ReuseOption = None,
+    untrusted: UntrustedOption = None,
     commit: CommitOption = None,
     branch: BranchOption = None,
     author: AuthorOption = None,
@@ -133,7 +136,7 @@ def run_command(
     waiting = Waiting(timeout, on_interrupt, as_json, detach)
     try:
         with tempfile.TemporaryDirectory(prefix="seatrial-") as scratch:
-            order = read_order(session, matrix, settings or (), Path(scratch))
+            order = read_order(session, matrix, settings or (), Path(scratch), untrusted=untrusted)
             order = replace(order, hold_minutes=hold, reruns=rerun_failed, diagnose=diagnose)
             stated = stated_commit(order.commit, sha=commit, branch=branch, author=author)
             order = replace(order, reuse_hours=reuse, commit=stated)

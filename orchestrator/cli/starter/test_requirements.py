@@ -28,6 +28,8 @@ class PytestArguments:
     options: str = ""
     """``addopts`` and other settings, which show the plug-ins in use."""
     notes: tuple[str, ...] = ()
+    is_found: bool = True
+    """Whether the project has tests."""
 
 
 def find_tests(
@@ -46,7 +48,7 @@ def find_tests(
         notes.append(
             "no tests were found: put some into tests/, or correct `pytest` in payload.toml"
         )
-        return PytestArguments(("tests",), options, tuple(notes))
+        return PytestArguments(("tests",), options, tuple(notes), is_found=False)
     return PytestArguments(found, options, tuple(notes))
 
 

@@ -109,7 +109,11 @@ def _note(use: IssueUse) -> Text | None:
     """Describe the next step for a known issue; None without one."""
     who = f"{use.issue.id} ({use.issue.title})"
     if use.state is IssueState.STALE:
-        said = "is stale: its tests ran and nothing matched; it may be fixed"
+        said = "is stale: a test of it ran and nothing matched; it may be fixed"
+    elif use.state is IssueState.UNTRIED:
+        said = "says nothing of this run: its tests did not run"
+    elif use.state is IssueState.UNMATCHED:
+        said = "has matched no failure so far"
     elif use.state is IssueState.EXPIRED and use.count:
         since = f" {plural(use.expired_days, 'day')} ago" if use.expired_days else ""
         said = f"expired{since}: it explains {plural(use.count, 'failure')} no more"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich.text import Text
 
 from orchestrator.cli.safe_text import one_line
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.run_record import CellRecord, RunResponse, RunSummary
+from orchestrator.domain.run_record import CellRecord, RunResponse, RunSummary, note_of_run
 from orchestrator.domain.vocabulary import TERMS, TEST_OUTCOMES, Term, phrase, term
 
 
@@ -60,7 +60,9 @@ def outcome_words(run: RunSummary, figures: str = "") -> str:
 
     `figures` stand in the place of a note where there is none.
     """
-    said = figures if run.note == run.counts.nothing_passed else run.note
+    note = note_of_run(replace(run, untrusted=False), run.counts)
+    told = figures if note == run.counts.nothing_passed else note
+    said = "; ".join(part for part in ("untrusted" if run.untrusted else "", told) if part)
     return word(run.outcome or run.state) + (f" ({said})" if said else "")
 
 

@@ -26,7 +26,7 @@ from orchestrator.cli.view.rows import (
     since,
 )
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse
-from orchestrator.domain.units import elapsed, plural, usd
+from orchestrator.domain.units import duration, elapsed, plural, usd
 
 Lines = list[Text]
 
@@ -227,7 +227,8 @@ def _progress(run: RunResponse) -> Text:
 def _times(run: RunResponse, now: datetime) -> Text:
     if run.created_at is None:
         return Text()
-    parts = [elapsed(since(run.created_at, run.finished_at or now))]
+    took_s = since(run.created_at, run.finished_at or now)
+    parts = [duration(took_s) if run.is_finished else elapsed(took_s)]
     left_s = None if run.is_finished else run_left_s(run, now)
     if left_s is not None:
         parts.append(f"~{elapsed(left_s)} left")

@@ -73,6 +73,7 @@ _LOUD = {
     IssueStatus.EXCEEDED: "bad",
     IssueStatus.LAPSED: "warn",
     IssueStatus.STALE: "warn",
+    IssueStatus.UNMATCHED: "warn",
 }
 
 router = APIRouter()
@@ -241,6 +242,10 @@ def _ended(one: ListedIssue) -> str:
         return f"{plural(one.seen, 'failure')} fit it still"
     if one.status is IssueStatus.STALE:
         return "nothing fails so any more"
+    if one.status is IssueStatus.UNTRIED:
+        return "its tests did not run"
+    if one.status is IssueStatus.UNMATCHED:
+        return "no failure has matched it so far"
     return ""
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 
 from fastapi import APIRouter, Response
 
 from orchestrator.application.gate_status import GateStatus, gate_statuses
 from orchestrator.dashboard import urls
+from orchestrator.dashboard.pages.release_board_tables import some_jobs
 from orchestrator.dashboard.responses import Page, PageRequestDep
 from orchestrator.dashboard.table import (
+    NOTED,
     Badge,
     CellList,
     Column,
@@ -37,15 +39,21 @@ def show_products(request: PageRequestDep) -> Response:
     releases = request.context.stores.releases
     newest = releases.newest_runs()
     outcomes = releases.days(since=request.now - timedelta(days=many))
+    lacking = _lacking(outcomes)
     tables = (
         _products(newest, gate_statuses(request.context)),
-        _days(newest, outcomes, days),
+        _days(newest, lacking, days),
     )
     words = dict.fromkeys(one.word for one in outcomes)
     facts = {
         "days": many,
         "ranges": RANGES,
-        "signs": " · ".join(f"{term(word).glyph} {term(word).word}" for word in words),
+        "signs": " · ".join(
+            (
+                *(f"{term(word).glyph} {term(word).word}" for word in words),
+                *([f"{NOTED} fewer jobs than the run before"] if any(lacking.values()) else ()),
+            )
+        ),
     }
     page = Page(
         template="all_products.html.j2",
@@ -81,7 +89,16 @@ def _product(one: NewestRun, statuses: Sequence[GateStatus]) -> Row:
         (
             Text(one.product, board),
             gates,
-            CellList([Badge(one.word, urls.run_url(one.run)), Text(one.version, note=one.matrix)]),
+            CellList(
+                [
+                    Badge(
+                        one.word,
+                        urls.run_url(one.run),
+                        note=some_jobs(one.jobs, one.jobs_before - one.jobs),
+                    ),
+                    Text(one.version, note=one.matrix),
+                ]
+            ),
         )
     )
 
@@ -95,12 +112,14 @@ def _gate(status: GateStatus) -> TableCell:
 
 
 def _days(
-    newest: Sequence[NewestRun], outcomes: Sequence[DayOutcome], days: Sequence[date]
+    newest: Sequence[NewestRun],
+    lacking: Mapping[DayOutcome, frozenset[str]],
+    days: Sequence[date],
 ) -> Table:
-    by_place = {(one.product, one.cell, one.day): one for one in outcomes}
+    by_place = {(one.product, one.cell, one.day): one for one in lacking}
     order = {one.product: place for place, one in enumerate(newest)}
     rows = sorted(
-        dict.fromkeys((one.product, one.cell) for one in outcomes),
+        dict.fromkeys((one.product, one.cell) for one in lacking),
         key=lambda place: (order.get(place[0], len(order)), place[1]),
     )
     return Table(
@@ -116,7 +135,7 @@ def _days(
                     Text(
                         cell, urls.with_query(urls.GRID, product=product, cell=cell), note=product
                     ),
-                    *(_mark(by_place.get((product, cell, day))) for day in days),
+                    *(_mark(by_place.get((product, cell, day)), lacking) for day in days),
                 )
             )
             for product, cell in rows
@@ -127,9 +146,24 @@ def _days(
     )
 
 
-def _mark(day_outcome: DayOutcome | None) -> TableCell:
-    return (
-        OutcomeMark("")
-        if day_outcome is None
-        else OutcomeMark(day_outcome.word, href=urls.cell_url(day_outcome.run, day_outcome.cell))
+def _lacking(outcomes: Sequence[DayOutcome]) -> Mapping[DayOutcome, frozenset[str]]:
+    """Return the jobs that a day's run lacks, and that its matrix had on the day before it."""
+    before: dict[tuple[str, str, str], frozenset[str]] = {}
+    lacking = {}
+    for one in sorted(outcomes, key=lambda one: one.day):
+        place = (one.product, one.cell, one.matrix)
+        lacking[one] = before.get(place, frozenset()) - one.jobs
+        before[place] = one.jobs
+    return lacking
+
+
+def _mark(
+    day_outcome: DayOutcome | None, lacking: Mapping[DayOutcome, frozenset[str]]
+) -> TableCell:
+    if day_outcome is None:
+        return OutcomeMark("")
+    return OutcomeMark(
+        day_outcome.word,
+        href=urls.cell_url(day_outcome.run, day_outcome.cell),
+        note=some_jobs(day_outcome.jobs, lacking[day_outcome]),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from fractions import Fraction
@@ -278,6 +278,7 @@ def _square(request: PageRequest, row: BoardRow, square: BoardCell) -> TableCell
         is_late = square.absence is Absence.PENDING
         return _NOTHING if is_late else VersionEvidence(word="missing", note="no run has it")
     notes = (
+        some_jobs(cell.jobs, square.other_jobs),
         "" if cell.reason == _TESTS else cell.reason.replace("_", " "),
         cell.matrix if square.others and cell.matrix != _main_matrix(row) else "",
         "" if cell.counts.collected or cell.outcome is not Outcome.PASSED else "no tests",
@@ -293,6 +294,11 @@ def _square(request: PageRequest, row: BoardRow, square: BoardCell) -> TableCell
         note=", ".join(note for note in notes if note),
         staleness=square.staleness,
     )
+
+
+def some_jobs(jobs: Collection[object], others: Collection[object]) -> str:
+    """Return ``2 of 5 jobs`` of what lacks jobs that others had; empty if it lacks none."""
+    return f"{len(jobs)} of {plural(len(jobs) + len(others), 'job')}" if others else ""
 
 
 def _main_matrix(row: BoardRow) -> str:

@@ -145,9 +145,9 @@ def so_far(counts: Counts, run: Run) -> Counts:
 
 def _note(listed: ListedRun) -> str:
     run = listed.run
-    if run.state is RunState.FINISHED:
-        return note_of_run(run.outcome, listed.counts, run.cancel_requested_at)
-    return "cancelling" if run.cancel_requested_at is not None else ""
+    if run.state is not RunState.FINISHED and run.cancel_requested_at is not None:
+        return "cancelling"
+    return note_of_run(run, listed.counts)
 
 
 def _cells(cells: Sequence[Cell]) -> Text:

@@ -36,8 +36,9 @@ from orchestrator.domain.known_issue import (
     lacking_limits,
     split_requirement,
     uses,
+    with_tests,
 )
-from orchestrator.domain.manifest import IDENTIFIER
+from orchestrator.domain.manifest import IDENTIFIER, UNTRUSTED
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.versions import is_version_range
 
@@ -58,6 +59,9 @@ def warnings(
     return tuple(dict.fromkeys(found))
 
 
+_FITS_NOTHING = (IssueState.STALE, IssueState.UNMATCHED)
+
+
 def _issues(context: RuleContext) -> Iterator[str]:
     """Return warnings about expired known issues, and issues without matching failures."""
     used = context.tolerance.used
@@ -65,14 +69,17 @@ def _issues(context: RuleContext) -> Iterator[str]:
     failures = [one.failure(context.now) for one in failing if one.test]
     ran = [one for platform in context.platforms for one in _ran(list(platform.jobs))]
     mine = {one.id for one in context.policy.spec.known_issues}
-    for use in uses(context.tolerance.issues, failures, ran, on=context.now.date()):
+    told = uses(context.tolerance.issues, failures, ran, on=context.now.date())
+    if context.snapshot.issue_tests is not None:
+        told = with_tests(told, context.snapshot.issue_tests)
+    for use in told:
         fault = context.terms.age_fault(context.policy, use.issue.opened, context.now.date())
         if fault and use.state is not IssueState.EXPIRED:
             if use.issue.id in mine or use.count:
                 yield f"{use.issue.id} ({use.issue.title}) does not count: {fault}."
         elif use.state is IssueState.EXPIRED and (use.issue.id in mine or use.count):
             yield _expired(use)
-        elif use.state is IssueState.STALE and not used.get(use.issue.id):
+        elif use.state in _FITS_NOTHING and not used.get(use.issue.id):
             yield (
                 f"{use.issue.id} ({use.issue.title}) is a stale exception: what it is about ran, "
                 "and nothing failed so. Delete it."
@@ -295,6 +302,8 @@ def _metadata(policy: GatePolicy) -> Iterator[Problem]:
     for key in ("product", "owner"):
         if not getattr(told, key).strip():
             yield Problem(("metadata", key), "must not be empty")
+    if told.product.startswith(UNTRUSTED):
+        yield Problem(("metadata", "product"), "results of untrusted code satisfy no gate")
 
 
 def _platforms(policy: GatePolicy) -> Iterator[Problem]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
 
-from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest, JobEvidence
+from orchestrator.domain.gate.snapshot import NAMELESS, CellEvidence, FailedTest, JobEvidence
 from orchestrator.domain.gate.tolerance import FailingResult, failing_results
 from orchestrator.domain.outcome import Counts, Outcome, worst
 from orchestrator.domain.test_identity import normal_nodeid
@@ -92,7 +92,7 @@ def _passes(name: str, one: FailingResult, job: JobEvidence, passing: Set[str]) 
 
 
 def _name(one: FailingResult) -> str:
-    return one.name or "(without a name)"
+    return one.name or NAMELESS
 
 
 def _failed_test(one: FailingResult) -> FailedTest:

@@ -21,6 +21,8 @@ from orchestrator.domain.matrix import ExpectedHardware
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.test_set import TestSet
 
+NAMELESS = "(without a name)"
+"""Name of a failure that a job only counts."""
 EXPECTED = "expected to fail: "
 """Start of the reason of an expected failure in policies."""
 
@@ -322,6 +324,10 @@ class Snapshot:
     cells: tuple[CellEvidence, ...]
     known_issues: tuple[KnownIssue, ...] = ()
     """Stored known issues of the product, ended ones included."""
+    issue_tests: Mapping[str, bool] | None = field(default=None, metadata=LATER)
+    """By known issue that a test's failure has ever matched, the policy's included, whether such a
+    test ran here. None in older evidence, where the issue's scope alone decides.
+    """
     quarantines: tuple[Quarantine, ...] = ()
     waivers: tuple[Waiver, ...] = ()
     approvals: tuple[Approval, ...] = ()

@@ -25,7 +25,7 @@ from torchbridge.bench.peak import Peak, peak_of
 from torchbridge.bench.roofline import Roofline, measured_bandwidth
 from torchbridge.bench.run import run_benchmark
 from torchbridge.bench.sensors import Sensors, last_level_cache
-from torchbridge.bench.turns import take_several_turns, take_turns, turns
+from torchbridge.bench.turns import take_turns, turns
 from torchbridge.timing import Ratio, quad_ratios
 
 __all__ = [
@@ -47,7 +47,6 @@ __all__ = [
     "peak_of",
     "quad_ratios",
     "run_benchmark",
-    "take_several_turns",
     "take_turns",
     "turns",
 ]

@@ -31,11 +31,10 @@ class Sensors:
         device: torch.device,
         *,
         root: Path = Path("/"),
-        library: Any = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`root` is the folder of sys and proc; `library` is NVML, by default the installed one."""
-        self._nvidia = NvmlSensors.open(device, library) if device.type == "cuda" else None
+        """`root` is the folder of sys and proc."""
+        self._nvidia = NvmlSensors.open(device) if device.type == "cuda" else None
         self._root = root
         self._clock = clock
         self._last: Readings = {}

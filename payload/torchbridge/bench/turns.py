@@ -42,23 +42,6 @@ def turns() -> Iterator[int]:
 
 
 def take_turns(
-    name: str,
-    arm: Arm,
-    device: torch.device,
-    *,
-    samples: int = 9,
-    budget_s: float = 5.0,
-    **params: str | int | float,
-) -> list[float]:
-    """Warm up for at most `budget_s` seconds, then take `samples` per turn until the turns end.
-
-    Each turn reports the metric `<name>/latency`. Returns all samples in milliseconds.
-    """
-    limits = {"samples": samples, "budget_s": budget_s}
-    return take_several_turns({name: arm}, device, **limits, **params)[name]
-
-
-def take_several_turns(
     arms: Mapping[str, Arm],
     device: torch.device,
     *,
@@ -66,7 +49,11 @@ def take_several_turns(
     budget_s: float = 5.0,
     **params: str | int | float,
 ) -> dict[str, list[float]]:
-    """As `take_turns`, for several arms by name, which run one after the other in each turn."""
+    """Warm up each arm for at most `budget_s` seconds, then take `samples` of each in every turn.
+
+    The arms run one after the other. Each turn reports the metric `<name>/latency` of each. Returns
+    all samples by name, in milliseconds.
+    """
     watch = Stopwatch(device)
     steady = {name: warm_to_steady(watch, arm, budget_s) for name, arm in arms.items()}
     each = {name: repeats([arm], device, steady[name]) for name, arm in arms.items()}

@@ -53,25 +53,19 @@ class FeedForwardExpert(nn.Module):
 
 
 class ConvolutionalExpert(nn.Module):
-    """Convolution along the features (c channels, c * d = h), then a linear layer h -> d."""
+    """Convolution over three adjacent features (c channels, c * d = h), then a linear layer."""
 
-    def __init__(
-        self, hidden_size: int, expert_hidden_size: int, config: MoEConfig, kernel_size: int = 3
-    ) -> None:
+    def __init__(self, hidden_size: int, expert_hidden_size: int, config: MoEConfig) -> None:
         super().__init__()
-        if kernel_size % 2 == 0:
-            raise ValueError(f"ConvolutionalExpert: kernel_size must be odd, got {kernel_size}")
         self.config = config
         channels = max(1, expert_hidden_size // hidden_size)
-        self.padding = kernel_size // 2
-        self.conv = nn.Linear(kernel_size, channels)
+        self.conv = nn.Linear(3, channels)
         self.down = nn.Linear(channels * hidden_size, hidden_size, config.use_bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map [..., d] to [..., d]."""
         # a matrix product over windows: cuDNN's own convolutions round to TF32 unless told not to
-        windows = F.pad(x.reshape(-1, x.shape[-1]), (self.padding, self.padding))
-        windows = windows.unfold(1, 2 * self.padding + 1, 1)  # [N, d, kernel size]
+        windows = F.pad(x.reshape(-1, x.shape[-1]), (1, 1)).unfold(1, 3, 1)  # [N, d, 3]
         maps = self.conv(windows).transpose(1, 2).flatten(1)  # [N, c * d]
         hidden = activate(maps, self.config.activation, gated=False)
         hidden = F.dropout(hidden, self.config.expert_dropout, self.training)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import _imp
 import ast
 import functools
-import hashlib
 import json
 import marshal
 import operator
@@ -29,14 +28,12 @@ from seatrial_module_snapshots import (
     Function,
     Imports,
     ModuleSnapshot,
-    functions,
-    members,
     watch_files,
 )
 from seatrial_origins import InstalledFiles, ModuleProblem
 
 _compile, _exec, _loads, _open = compile, exec, marshal.loads, open
-_frozen, _stat, _fstat, _sha256 = _imp.get_frozen_object, os.stat, os.fstat, hashlib.sha256
+_frozen, _stat, _fstat, _sha256 = _imp.get_frozen_object, os.stat, os.fstat, seatrial_origins.sha256
 _BYTE_CODE = seatrial_origins.GIVEN.get("SEATRIAL_BYTE_CODE", "")
 _REWRITER = str(_pytest.assertion.rewrite.__file__)
 
@@ -221,9 +218,10 @@ class CodeComparison:
             if same is None or same.stayed:
                 found.changed.extend((name, each) for each in self._changes(name, module))
             if file.endswith((".py", ".pyc")) and not self._is_seen(name, module, same):
-                rows = self._replaced(name, module, file, found)
+                now = same or ModuleSnapshot(module)
+                rows = self._replaced(name, now, file, found)
                 if rows is not None and not rows:
-                    self._seen[name] = same or ModuleSnapshot(module)
+                    self._seen[name] = now
                 found.replaced.extend(
                     (f"{name}.{place}", code.co_filename)
                     for place, code in rows or ()
@@ -233,7 +231,7 @@ class CodeComparison:
         return found
 
     def _replaced(
-        self, name: str, module: object, file: str, found: ComparedModules
+        self, name: str, module: ModuleSnapshot, file: str, found: ComparedModules
     ) -> Optional[List[Tuple[str, types.CodeType]]]:
         """Return the functions that do not come from the file; None if it cannot be compared."""
         source = self._source(file)
@@ -241,7 +239,7 @@ class CodeComparison:
             found.left_out.append(name)
             return None
         try:
-            return self._compare(name, seatrial_origins.contents(module), source)
+            return self._compare(name, module, source)
         except _WrongCodeError as error:
             found.problems.append(ModuleProblem(name, file, str(error), _FIX))
             return None
@@ -270,16 +268,15 @@ class CodeComparison:
                 yield each
 
     def _compare(
-        self, name: str, contents: Mapping[str, object], source: _Source
+        self, name: str, module: ModuleSnapshot, source: _Source
     ) -> List[Tuple[str, types.CodeType]]:
         """Return the functions that do not come from the file. Raises _WrongCodeError."""
-        own, missing = False, set(source.names)
+        own, contents = False, module.contents
+        missing = source.names.difference(place for place, _ in module.called())
+        missing = missing and missing.difference(module.values())
         rows: List[Tuple[str, types.CodeType]] = []
         aliens: Dict[str, Function] = {}
-        for place, value in members(contents, name):
-            called = functions(value)
-            is_listed = place in missing
-            missing.discard(place)
+        for place, called in module.called():
             mine = [one for one in called if self._belongs(one.__code__.co_filename)]
             good = [one for one in mine if self._is_good(one.__code__)]
             own = own or any(one.__code__.co_filename == source.file for one in good)
@@ -291,7 +288,7 @@ class CodeComparison:
                             " but that file does not compile to its code"
                         )
                     rows.append((place, one.__code__))
-            if is_listed and called and not mine and self._is_alien(called, contents):
+            if place in source.names and not mine and self._is_alien(called, contents):
                 aliens[place] = called[0]
         rows += [(place, one.__code__) for place, one in aliens.items()]
         wrong = [

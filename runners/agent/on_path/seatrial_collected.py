@@ -21,7 +21,7 @@ _NAMED = 200
 _USUAL = ("__pycache__", ".*", "*.egg", "_darcs", "build", "CVS", "dist", "node_modules", "venv",
           "{arch}")  # fmt: skip
 """Folders that pytest ignores by default."""
-_MODULE_CLEANUP = re.compile(rb"^[^#\n]*\baddModuleCleanup\s*\(", re.MULTILINE)
+_MODULE_CLEANUP = rb"(?m)^[^#\n]*\baddModuleCleanup\s*\("
 _PARSED_BYTES = 300_000
 """Maximum size of all sources that are parsed: about 50 ms."""
 _OPTIONS = {
@@ -184,7 +184,7 @@ class CollectionRecorder:
                 source = Path(str(module.__file__)).read_bytes()
             except OSError:
                 continue
-            if _MODULE_CLEANUP.search(source):
+            if b"addModuleCleanup" in source and re.search(_MODULE_CLEANUP, source):
                 yield [
                     "has addModuleCleanup, whose functions pytest does not call",
                     self._name(nodeid),

@@ -130,10 +130,13 @@ def packages() -> "dict[str, str]":
 
 def _own_name(entry: str, child: str) -> str:
     """Return the name that a folder or file on the path gives to a distribution, if it does."""
-    stem, kind = os.path.splitext(child.lower())
+    lower = child.lower()
+    if not lower.endswith("-info"):
+        return ""
+    stem, kind = os.path.splitext(lower)
     if kind in (".dist-info", ".egg-info"):
         return normal(stem.partition("-")[0])
-    if child.lower() == "egg-info" and entry.endswith(".egg"):
+    if lower == "egg-info" and entry.endswith(".egg"):
         return normal(os.path.basename(entry).partition("-")[0])
     return ""
 

@@ -21,7 +21,7 @@ import runpy
 import sys
 import threading
 import types
-import weakref
+from bisect import bisect_left
 from typing import (
     AbstractSet,
     Any,
@@ -60,6 +60,8 @@ _class_dict = type.__dict__["__dict__"].__get__  # type: ignore[attr-defined]
 _mro = type.__dict__["__mro__"].__get__  # type: ignore[attr-defined]
 _class_bases = type.__dict__["__bases__"].__get__  # type: ignore[attr-defined]
 _code_of = operator.attrgetter("__code__")
+_defaults_of = operator.attrgetter("__defaults__")
+_keyword_defaults_of = operator.attrgetter("__kwdefaults__")
 _values_of = operator.methodcaller("values")
 _chained = itertools.chain.from_iterable
 
@@ -80,7 +82,8 @@ class ChangedName(NamedTuple):
 class ModuleSnapshot:
     """The contents of a module and of its classes.
 
-    Only dictionaries of classes are kept alive: tests may wait for a value's garbage collection.
+    Kept alive are only functions, what wraps them, classes, modules and constants. Tests may wait
+    for the garbage collection of other values.
     """
 
     def __init__(self, module: object, stayed: AbstractSet[ChangedName] = frozenset()) -> None:
@@ -100,31 +103,46 @@ class ModuleSnapshot:
         spaces = list(namespaces(self.contents, self._module))
         self._above = [above for above, _, _ in spaces]
         self._spaces = [values for _, values, _ in spaces]
-        self._classes = [kind and weakref.ref(kind) for _, _, kind in spaces]
-        self._bases = list(map(_base_ids, self._classes))
+        self._classes = [kind for _, _, kind in spaces[1:]]
+        self._bases = list(map(_class_bases, self._classes))
         self._sizes = list(map(len, self._spaces))
         # One element for each value of all namespaces:
         self._names = list(_chained(self._spaces))
         found = list(_chained(map(_values_of, self._spaces)))
-        self._ids = list(map(id, found))
-        self._kinds = list(map(id, map(type, found)))
-        self._called = {
-            index: _called(value) for index, value in enumerate(found) if type(value) in HOLDERS
-        }
-        self._acting = {
-            id(type(one)) for one in dict(zip(self._kinds, found)).values() if _acts(one)
-        }
+        self._take_values(found)
+        self._take_functions(found)
+
+    def _take_values(self, found: List[object]) -> None:
+        kinds = list(map(type, found))
+        acting = {kind: _acts(kind) for kind in set(kinds)}
+        kept = _KEPT.union(kind for kind in acting if type in _mro(kind))
+        self._values = [value if kind in kept else _OTHER for value, kind in zip(found, kinds)]
+        # One element for each other value:
+        self._others = [index for index, kind in enumerate(kinds) if kind not in kept]
+        self._other_ids = [id(found[index]) for index in self._others]
+        self._other_kinds = [id(kinds[index]) for index in self._others]
+        self._acting = {id(kind) for kind, acts in acting.items() if acts}
         """Identities of the types whose values act."""
-        chains = list(map(functions, found))
-        self._starts = [0, *itertools.accumulate(map(len, chains))]
+
+    def _take_functions(self, found: List[object]) -> None:
+        chains = {index: functions(one) for index, one in enumerate(found) if type(one) in _CALLERS}
+        self._called = {
+            index: _called(found[index]) for index in chains if type(found[index]) is not Function
+        }
+        lengths = [0] * len(found)
+        for index, chain in chains.items():
+            lengths[index] = len(chain)
+        self._starts = [0, *itertools.accumulate(lengths)]
         # One element for each function:
-        every = list(_chained(chains))
-        self._functions = list(map(weakref.ref, every))
-        self._codes = list(map(_code_of, every))
-        self._inner = _inner(every)
-        defaults = _chained(map(_defaults, every))
-        self._constants = [value for value in defaults if type(value) in _CONSTANTS]
-        """Kept, so that no other value gets their identity."""
+        self._functions = list(_chained(chains.values()))
+        self._codes = list(map(_code_of, self._functions))
+        self._defaults = list(map(_defaults_of, self._functions))
+        self._keyword_defaults = list(map(_keyword_defaults_of, self._functions))
+        self._inner = {
+            position: _inner(one)
+            for position, one in enumerate(self._functions)
+            if one.__closure__ is not None or one.__kwdefaults__ is not None
+        }
 
     def is_same(self, module: object) -> bool:
         """Return whether a comparison of the module would have the same result as then."""
@@ -133,8 +151,28 @@ class ModuleSnapshot:
             and type(module) is self._kind
             and list(map(len, self._spaces)) == self._sizes
             and self._are_same(self._spaces, 0, len(self._names))
-            and list(map(_base_ids, self._classes)) == self._bases
+            and all(map(operator.is_, map(_class_bases, self._classes), self._bases))
         )
+
+    def called(self) -> Iterator[Tuple[str, List[Function]]]:
+        """Yield the name of each value that calls functions, with these."""
+        starts = zip(self._starts, self._starts[1:])
+        for place, (start, end) in zip(self._places(), starts):
+            if end > start:
+                yield place, self._functions[start:end]
+
+    def values(self) -> Dict[str, object]:
+        """Return the present values by qualified name, without classes."""
+        found = _chained(map(_values_of, self._spaces))
+        return {
+            place: value
+            for place, value in zip(self._places(), found)
+            if type not in _mro(type(value))
+        }
+
+    def _places(self) -> Iterator[str]:
+        above = _chained(map(itertools.repeat, self._above, self._sizes))
+        return map("{}{}".format, above, self._names)
 
     def changes(self, module: object) -> Iterator[ChangedName]:
         """Yield the names with other functions, classes or callable objects than then."""
@@ -143,28 +181,48 @@ class ModuleSnapshot:
         end = 0
         for above, values, size in zip(self._above, self._spaces, self._sizes):
             start, end = end, end + size
-            if not self._are_same([values], start, end):
+            if len(values) != size or not self._are_same([values], start, end):
                 yield from self._changes_in(above, values, start, end)
-        yield from self._other_bases()
+        for above, kind, bases in zip(self._above[1:], self._classes, self._bases):
+            if list(map(id, _class_bases(kind))) != list(map(id, bases)):
+                yield ChangedName(above[:-1], "", "has other base classes than after its import")
 
     def _are_same(self, spaces: List[Values], start: int, end: int) -> bool:
-        """Return whether namespaces have the values from `start` to `end`, unchanged."""
+        """Return whether namespaces of the same sizes have the values from `start` to `end`."""
         values = list(_chained(map(_values_of, spaces)))
         part = slice(self._starts[start], self._starts[end])
-        every = [each() for each in self._functions[part]]
+        some = slice(bisect_left(self._others, start), bisect_left(self._others, end))
+        others = [values[index - start] for index in self._others[some]]
+        every = self._functions[part]
         return (
             list(_chained(spaces)) == self._names[start:end]
-            and list(map(id, values)) == self._ids[start:end]
-            and list(map(id, map(type, values))) == self._kinds[start:end]
-            and None not in every
+            and sum(map(operator.is_, values, self._values[start:end])) == len(values) - len(others)
+            and list(map(id, others)) == self._other_ids[some]
+            and list(map(id, map(type, others))) == self._other_kinds[some]
             and all(map(operator.is_, map(_code_of, every), self._codes[part]))
-            and _inner(every) == self._inner[part]  # type: ignore[arg-type]
+            and all(map(operator.is_, map(_defaults_of, every), self._defaults[part]))
+            and all(
+                map(operator.is_, map(_keyword_defaults_of, every), self._keyword_defaults[part])
+            )
+            and all(
+                _inner(self._functions[position]) == inner
+                for position, inner in self._inner.items()
+                if part.start <= position < part.stop
+            )
             and all(
                 _called(values[index - start]) == called
                 for index, called in self._called.items()
                 if start <= index < end
             )
         )
+
+    def _then(self, index: int) -> Tuple[int, int]:
+        """Return the identities of a value and of its type."""
+        value = self._values[index]
+        if value is not _OTHER:
+            return id(value), id(type(value))
+        other = bisect_left(self._others, index)
+        return self._other_ids[other], self._other_kinds[other]
 
     def _changes_in(
         self, above: str, values: Values, start: int, end: int
@@ -173,38 +231,44 @@ class ModuleSnapshot:
         for index, name in enumerate(names, start):
             if name in values:
                 yield from self._changes_of(f"{above}{name}", values[name], index)
-            elif self._kinds[index] in self._acting:
+            elif self._then(index)[1] in self._acting:
                 yield ChangedName(f"{above}{name}", "", "was removed after the import")
         for name in values.keys() - set(names):
             yield self._added(above, str(name), values[name])
 
-    def _other_bases(self) -> Iterator[ChangedName]:
-        for above, kind, bases in zip(self._above, self._classes, self._bases):
-            if _base_ids(kind) != bases:
-                yield ChangedName(above[:-1], "", "has other base classes than after its import")
-
     def _changes_of(self, place: str, value: object, index: int) -> Iterator[ChangedName]:
         chain = functions(value)
         part = slice(self._starts[index], self._starts[index + 1])
-        if id(value) != self._ids[index] or id(type(value)) != self._kinds[index]:
-            is_changed = self._kinds[index] in self._acting or _acts(value)
+        then = self._then(index)
+        if then != (id(value), id(type(value))):
+            is_changed = then[1] in self._acting or _acts(type(value))
             is_changed = is_changed or self._names[index] == "__builtins__"
             is_changed = is_changed and not self._is_submodule(place, value)
         else:
             is_changed = (
-                len(chain) != part.stop - part.start
-                or any(one is not was() for one, was in zip(chain, self._functions[part]))
+                list(map(id, chain)) != list(map(id, self._functions[part]))
                 or not all(map(operator.is_, map(_code_of, chain), self._codes[part]))
                 or (index in self._called and _called(value) != self._called[index])
             )
         if is_changed:
             yield _changed(place, value)
-        elif chain and _default_ids(_inner(chain)) != _default_ids(self._inner[part]):
+        elif self._other_defaults(chain, part.start):
             yield ChangedName(place, "", "has other default values than after its import")
+
+    def _other_defaults(self, chain: List[Function], start: int) -> bool:
+        for position, one in enumerate(chain, start):
+            if one.__kwdefaults__ is not self._keyword_defaults[position]:
+                return True
+            was = self._defaults[position] or ()
+            if list(map(id, one.__defaults__ or ())) != list(map(id, was)):
+                return True
+            if one.__kwdefaults__ and _inner(one)[0] != self._inner[position][0]:
+                return True
+        return False
 
     def _added(self, above: str, name: str, value: object) -> ChangedName:
         is_used = above or name == "__getattr__" or name in vars(builtins)
-        is_instead = is_used and _acts(value) and not self._is_submodule(above + name, value)
+        is_instead = is_used and _acts(type(value)) and not self._is_submodule(above + name, value)
         return _changed(above + name, value)._replace(is_added=not is_instead)
 
     def _is_submodule(self, place: str, value: object) -> bool:
@@ -342,21 +406,14 @@ def namespaces(contents: Values, module: str) -> Iterator[Tuple[str, Values, Opt
     while waiting:
         above, values, kind = waiting.pop()
         yield above, values, kind
-        for key, value in list(values.items()):
-            kind_of = type(value)
-            if kind_of is not Function and type in _mro(kind_of):
+        metas = set(map(type, list(values.values()))) - _KEPT
+        metas = {each for each in metas if type in _mro(each)}
+        for key, value in list(values.items()) if metas else ():
+            if type(value) in metas:
                 inner = _class_dict(value)
                 if id(value) not in seen and inner.get("__module__") == module:
                     seen.add(id(value))
                     waiting.append((f"{above}{key}.", inner, value))  # type: ignore[arg-type]
-
-
-def members(contents: Values, module: str) -> Iterator[Tuple[str, object]]:
-    """Yield the values of a module and of its classes by name, without the classes."""
-    for above, values, _ in namespaces(contents, module):
-        for key, value in list(values.items()):
-            if type not in _mro(type(value)):
-                yield above + str(key), value
 
 
 def functions(value: object, depth: int = _DEPTH) -> List[Function]:
@@ -371,7 +428,7 @@ def functions(value: object, depth: int = _DEPTH) -> List[Function]:
         wrapped = getattr(value, "__wrapped__", None)
         if wrapped is None and value.__closure__ is None:
             return found
-        inner = [wrapped, *_cells(value)]
+        inner = [wrapped, *_enclosed(value)]
     elif kind in HOLDERS:
         found = []
         inner = [getattr(value, name, None) for name in HOLDERS[kind]]
@@ -393,6 +450,16 @@ HOLDERS: Dict[type, Tuple[str, ...]] = {
     type(functools.lru_cache(maxsize=None)(len)): ("__wrapped__",),
 }
 """Attributes with functions, by the type of a value that calls them."""
+_DESCRIPTORS = (
+    types.BuiltinFunctionType,
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+)
+_CALLERS = frozenset((Function, *HOLDERS))
+_KEPT = _CONSTANTS.union(_CALLERS, _DESCRIPTORS, (types.ModuleType,))
+_OTHER = object()
 
 
 def _changed(place: str, value: object) -> ChangedName:
@@ -403,9 +470,8 @@ def _changed(place: str, value: object) -> ChangedName:
     return ChangedName(place, files[0], "")
 
 
-def _acts(value: object) -> bool:
-    """Return whether a value can be called, is a descriptor or a module."""
-    kind = type(value)
+def _acts(kind: type) -> bool:
+    """Return whether values of a type can be called, are descriptors or modules."""
     if kind is Function or kind is type:
         return True
     return kind not in _VALUES and any(
@@ -421,7 +487,7 @@ def _called(value: object) -> List[int]:
     return found
 
 
-def _cells(function: Function) -> Iterator[object]:
+def _enclosed(function: Function) -> Iterator[object]:
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents
@@ -429,31 +495,11 @@ def _cells(function: Function) -> Iterator[object]:
             continue
 
 
-def _inner(functions: List[Function]) -> List[Optional[Tuple[object, object]]]:
-    """Return the identities of the default values of functions, and of what they enclose.
-
-    None for a function without any.
-    """
-    return [
-        None
-        if one.__defaults__ is None and one.__kwdefaults__ is None and one.__closure__ is None
-        else (list(map(id, _defaults(one))), one.__closure__ and _enclosed(one))
-        for one in functions
-    ]
-
-
-def _default_ids(inner: List[Optional[Tuple[object, object]]]) -> List[object]:
-    return [each and each[0] for each in inner]
-
-
-def _defaults(function: Function) -> List[object]:
-    return [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-
-
-def _enclosed(function: Function) -> List[int]:
-    return [each for value in _cells(function) for each in _called(value)]
-
-
-def _base_ids(kind: Optional[Callable[[], Optional[type]]]) -> Optional[List[int]]:
-    found = kind() if kind is not None else None
-    return None if found is None else list(map(id, _class_bases(found)))
+def _inner(function: Function) -> Tuple[List[int], List[int]]:
+    """Return the identities of a function's defaults by keyword, and of what it encloses."""
+    values = list(_enclosed(function))
+    found = list(map(id, values))
+    for value in values:
+        if type(value) in _CALLERS:
+            found += _called(value)
+    return list(map(id, (function.__kwdefaults__ or {}).values())), found

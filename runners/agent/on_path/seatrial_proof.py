@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import re
@@ -21,7 +22,6 @@ from typing import (
     List,
     Mapping,
     Optional,
-    Sequence,
     Set,
     Tuple,
 )
@@ -35,33 +35,35 @@ from _pytest.config import default_plugins
 from seatrial_module_snapshots import ChangedName, ModuleSnapshot
 from seatrial_origins import MODULES
 
-_WATCHED = (
-    "pytest_collect_file",
-    "pytest_collectreport",
-    "pytest_collectstart",
-    "pytest_collection",
-    "pytest_collection_finish",
-    "pytest_collection_modifyitems",
-    "pytest_fixture_setup",
-    "pytest_generate_tests",
-    "pytest_itemcollected",
-    "pytest_make_collect_report",
-    "pytest_pycollect_makeitem",
-    "pytest_pycollect_makemodule",
-    "pytest_pyfunc_call",
-    "pytest_report_from_serializable",
-    "pytest_report_to_serializable",
-    "pytest_report_teststatus",
-    "pytest_runtest_call",
-    "pytest_runtest_logfinish",
-    "pytest_runtest_logreport",
-    "pytest_runtest_logstart",
-    "pytest_runtest_makereport",
-    "pytest_runtest_protocol",
-    "pytest_runtest_setup",
-    "pytest_runtest_teardown",
-    "pytest_runtestloop",
-    "pytest_sessionfinish",
+_WATCHED = frozenset(
+    (
+        "pytest_collect_file",
+        "pytest_collectreport",
+        "pytest_collectstart",
+        "pytest_collection",
+        "pytest_collection_finish",
+        "pytest_collection_modifyitems",
+        "pytest_fixture_setup",
+        "pytest_generate_tests",
+        "pytest_itemcollected",
+        "pytest_make_collect_report",
+        "pytest_pycollect_makeitem",
+        "pytest_pycollect_makemodule",
+        "pytest_pyfunc_call",
+        "pytest_report_from_serializable",
+        "pytest_report_to_serializable",
+        "pytest_report_teststatus",
+        "pytest_runtest_call",
+        "pytest_runtest_logfinish",
+        "pytest_runtest_logreport",
+        "pytest_runtest_logstart",
+        "pytest_runtest_makereport",
+        "pytest_runtest_protocol",
+        "pytest_runtest_setup",
+        "pytest_runtest_teardown",
+        "pytest_runtestloop",
+        "pytest_sessionfinish",
+    )
 )
 """Hooks that can change the outcome of a test."""
 _KNOWN = frozenset((
@@ -151,7 +153,7 @@ class Prover:
         self._write = write
         self._code = code
         self._reported_hooks: List[List[str]] = []
-        self._tests = 0
+        self._tests, self._next = 0, 2
         self._worker = str((getattr(config, "workerinput", None) or {}).get("workerid", ""))
         self._own: FrozenSet[str] = frozenset()
         self._children = _children()
@@ -172,12 +174,13 @@ class Prover:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
-        """Compare the subject's code before the tests 2, 4, 8 and so on.
+        """Compare the subject's code before the tests 2, 8, 32 and so on.
 
         A test's own replacements are restored by then; those that stay until the end are not.
         """
         self._tests += 1
-        if self._tests > 1 and not self._tests & (self._tests - 1):
+        if self._tests == self._next:
+            self._next *= 4
             compared = seatrial_code.compared(MODULES)
             if compared.changed or compared.replaced:
                 self._tell_hooks(compared)
@@ -322,7 +325,7 @@ def _excluding_options(config: pytest.Config) -> Iterator[str]:
             yield f"{word}, which leaves tests or their bodies out"
     options = vars(config.option)
     for name, value in sorted({**os.environ, **options}.items()):
-        words = name.lower().split("_")
+        words = tuple(name.lower().split("_"))
         by_name = _ANY_VALUE if _writes_expectations(words) else None
         values = _WRITING.get(name) or (_BY_VALUE if _NOUNS.issuperset(words) else by_name)
         if value and values is not None and re.search(values, str(value).lower()):
@@ -332,7 +335,8 @@ def _excluding_options(config: pytest.Config) -> Iterator[str]:
             yield f"{word}{said}, which writes expectations instead of checking them"
 
 
-def _writes_expectations(words: Sequence[str]) -> bool:
+@functools.lru_cache(maxsize=None)
+def _writes_expectations(words: Tuple[str, ...]) -> bool:
     """Return whether a name's words say so: ``update_goldens``, not ``update_goldens_dir``."""
     nouns = _NOUNS.intersection(words)
     verbs = _MAKERS if nouns - _SNAPSHOTS else _VERBS
@@ -374,10 +378,10 @@ def _pytest_hooks() -> FrozenSet[object]:
     for name in default_plugins:
         importlib.import_module(f"_pytest.{name}")
     functions = (
-        function
+        vars(holder)[hook]
         for name in [name for name in sys.modules if name.startswith("_pytest.")]
         for holder in (sys.modules[name], *_classes(name))
-        for function in map(vars(holder).get, _WATCHED)
+        for hook in vars(holder).keys() & _WATCHED
     )
     return frozenset(one.__code__ for one in functions if isinstance(one, FunctionType))
 
@@ -476,7 +480,7 @@ def _is_known(file: str) -> bool:
     return (
         not own
         and seatrial_code.is_in_the_environment(file)
-        and any(part.split(".")[0] in _KNOWN for part in Path(file).parts[-3:])
+        and any(part.partition(".")[0] in _KNOWN for part in file.rsplit(os.sep, 3)[-3:])
     )
 
 

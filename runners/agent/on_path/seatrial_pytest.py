@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import hashlib
 import io
 import json
 import math
@@ -44,7 +43,7 @@ UNHEARD = 77
 
 # Tests replace these for a moment (monkeypatch); the recorder writes in that moment too.
 _exit, _fstat, _getpid, _write = os._exit, os.fstat, os.getpid, os.write
-_flock, _sha256, _sleep = fcntl.flock, hashlib.sha256, time.sleep
+_flock, _sha256, _sleep = fcntl.flock, seatrial_origins.sha256, time.sleep
 _iterencode = json.JSONEncoder.iterencode
 
 _MARK = "\n[... {} bytes left out ...]\n"
@@ -61,18 +60,18 @@ _IDLE = {
 }
 """Notes on tests that passed, by the class of pytest's warning."""
 _IDLE_TEXTS = (
-    (re.compile("^assertion is always true"), "asserts a tuple, which is always true"),
-    (re.compile("^yield tests were removed"), "has a yield test, which pytest does not run"),
-    (re.compile("^AssertionError", re.MULTILINE), _UNRAISABLE),
+    ("^assertion is always true", "asserts a tuple, which is always true"),
+    ("^yield tests were removed", "has a yield test, which pytest does not run"),
+    ("(?m)^AssertionError", _UNRAISABLE),
 )
 """The same by the warning's text, which says more than its class."""
-_NOT_COLLECTED = re.compile(r"^cannot collect (?:test class )?'(\w+)' because (it [^(.]+)")
+_NOT_COLLECTED = r"cannot collect (?:test class )?'(\w+)' because (it [^(.]+)"
 _NOWHERE = "outside of all tests"
 _SHOWN = 50
 _ARGUMENTS: List[str] = []
 _LOST = "???"
 """The phase that pytest-xdist reports for a test whose worker is lost."""
-_POISON = re.compile(
+_POISON = (
     r"(?:CUDA|HIP) error: (?:device-side assert|an illegal memory access|unspecified launch failure"
     r"|misaligned address|an illegal instruction|the launch timed out|uncorrectable ECC)"
     r"|(?:cuda|hip)Error(?:IllegalAddress|Assert|LaunchFailure|MisalignedAddress)"
@@ -287,7 +286,7 @@ class IdleTests:
         One of another session in this process, as a plugin's tests have, is none of ours.
         """
         text, values = str(warning), frame.f_locals
-        by_text = (note for pattern, note in _IDLE_TEXTS if pattern.search(text))
+        by_text = (note for pattern, note in _IDLE_TEXTS if re.search(pattern, text))
         said = next(by_text, None) or _IDLE.get(type(warning).__name__)
         if not said or str(frame.f_globals.get("__name__")).startswith("xdist."):
             return
@@ -299,7 +298,7 @@ class IdleTests:
         file = getattr(owner, "module_path", None) or frame.f_code.co_filename
         place = str(getattr(owner, "nodeid", "") or cls.test)
         place = place or seatrial_origins.below_payload(str(file))
-        found = _NOT_COLLECTED.match(text)
+        found = re.match(_NOT_COLLECTED, text)
         if found:
             said = f"is not collected, because {found.group(2).strip()}"
             place = place if place.endswith(f"::{found.group(1)}") else f"{place}::{found.group(1)}"
@@ -416,7 +415,7 @@ def name(nodeid: str) -> str:
 def is_poison(line: Dict[str, Any]) -> bool:
     """Return whether a failure means that all later uses of the device in this process fail."""
     message = str((line.get("crash") or {}).get("message") or "")
-    return not message.startswith("AssertionError") and bool(_POISON.search(message[:4000]))
+    return not message.startswith("AssertionError") and bool(re.search(_POISON, message[:4000]))
 
 
 def _listed(variable: str) -> FrozenSet[str]:

@@ -40,7 +40,7 @@ _STANDARD = os.path.dirname(os.path.realpath(os.__file__))
 _EXCLUDED = BESIDE | {"__main__", "__mp_main__", "setup", "sitecustomize", "usercustomize"}
 _BUILT = frozenset(("__about__", "_version", "version"))
 """Modules that a build writes again, with the version."""
-_VERSION = re.compile(rb"^__version__\s*=.*$", re.MULTILINE)
+_VERSION = rb"(?m)^__version__\s*=.*$"
 _OWN = os.path.dirname(os.path.realpath(__file__))
 _PROGRAMS = ("__main__", "__mp_main__")
 """Names of the program that runs, which any module may import."""
@@ -98,7 +98,7 @@ def _is_other(file: str, payload: str) -> bool:
 
 def _text(file: str) -> bytes:
     """Return a source without the version that a build may have written into it."""
-    return _VERSION.sub(b"", source_of(file))
+    return re.sub(_VERSION, b"", source_of(file))
 
 
 def _shipped(name: str, payload: str) -> str:
@@ -240,10 +240,10 @@ def _strangers(
     return {
         name: file
         for name, module in list(loaded.items())
-        if ("." not in name or name.partition(".")[0] in tops) and name not in _PROGRAMS
-        if not installed.is_mine(name)
+        if "." not in name or name.partition(".")[0] in tops
         for file in files_of(module)[:1]
-        if file not in own and is_below(real_file(file), real_folder(payload))
+        if is_below(real_folder(file.rpartition(os.sep)[0]), real_folder(payload))
+        if file not in own and name not in _PROGRAMS and not installed.is_mine(name)
     }
 
 

@@ -24,7 +24,7 @@ _FILE_BYTES = 262_144
 _INSTALLED = frozenset(("site-packages", "dist-packages"))
 _ENVIRONMENT = frozenset(("pyvenv.cfg", "conda-meta"))
 _DEFINITION = re.compile(r"^([ \t]*)(?:async[ \t]+)?(def|class)[ \t]+(\w+)", re.MULTILINE)
-_KEEPERS = re.compile("register|overload|fixture|dispatch")
+_KEEPERS = ("register", "overload", "fixture", "dispatch")
 """Decorators that keep the function, or that make none of it."""
 _MISSING = object()
 
@@ -339,7 +339,7 @@ def _is_kept(node: Definition) -> bool:
         for decorator in node.decorator_list
         for one in ast.walk(decorator)
     )
-    return any(_KEEPERS.search(name) for name in names)
+    return any(one in name for name in names for one in _KEEPERS)
 
 
 def _mentions(nodes: Iterable[ast.AST], name: str) -> bool:

@@ -76,6 +76,28 @@ def test_what_a_newer_run_of_the_version_has_not_is_stale(pages: PageDesk) -> No
     assert row["cell.there"]["stale"] == "a newer run has nothing from here"
 
 
+def test_a_run_of_fewer_jobs_is_marked_and_hides_no_failure(pages: PageDesk) -> None:
+    night(pages.api, "1.0", {"here": GOOD})
+    pages = later(pages, days=1)
+    night(pages.api, "1.1", {"here": GOOD}, jobs="unit")
+    shown = squares(pages)
+    assert "1 of 2 jobs" in shown["1.1"]["here"]
+    assert "jobs" not in shown["1.0"]["here"]
+    page = pages.page("/products")
+    (product,) = page.rows("products")
+    assert "1 of 2 jobs" in product["Newest run"]
+    (row,) = page.rows("grid")
+    assert row[f"{BEGIN + timedelta(days=1):%d %b}"] == "✓*"
+    assert "* fewer jobs than the run before" in page.text
+    pages = later(pages, hours=1)
+    night(pages.api, "1.1", {"here": BAD})
+    pages = later(pages, hours=1)
+    night(pages.api, "1.1", {"here": GOOD}, jobs="unit")
+    shown = squares(pages)
+    assert shown["1.1"]["here"].startswith("✗ failed")
+    assert "stale" not in shown["1.1"]["here"]
+
+
 def test_of_several_matrices_the_worst_is_shown(pages: PageDesk) -> None:
     night(pages.api, "1.0", {"here": BAD, "there": GOOD})
     night(pages.api, "1.0", {"here": GOOD}, name="short")

@@ -93,8 +93,8 @@ def test_what_is_refused_is_shown_with_what_was_written(
     assert seen.stores.known_issues.list() == []
 
 
-def test_stale_near_and_exceeded_are_loud(pages: PageDesk, world: KindsWorld) -> None:
-    add(pages, title="stale", contains="nothing like it")
+def test_unmatched_near_and_exceeded_are_loud(pages: PageDesk, world: KindsWorld) -> None:
+    add(pages, title="unmatched", contains="nothing like it")
     add(pages, title="near", expires="2026-03-04", max_failures="")
     world.run({"a": SHAPES, "b": SHAPES})
     add(pages, title="exceeded")

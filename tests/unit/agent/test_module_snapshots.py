@@ -23,8 +23,9 @@ def noted(function):
     return inner
 wrapped = noted(plain)
 partly = functools.partial(plain)
-class Kind:
-    def by(self): return 1
+class Base: pass
+class Kind(Base):
+    def by(self, more=1, *, most=1): return 1
     @property
     def name(self): return "a"
     @staticmethod
@@ -33,6 +34,7 @@ class Kind:
     def late(self): return 1
     class Inner:
         def deep(self): return 1
+kept = Kind()
 """
 
 
@@ -80,6 +82,17 @@ CHANGES: dict[str, Callable[[Any], object]] = {
     "code of what a wrapper encloses": lambda tool: setattr(
         tool.wrapped.__closure__[0].cell_contents, "__code__", (lambda: 9).__code__
     ),
+    "a default value": lambda tool: setattr(tool.Kind.by, "__defaults__", (9,)),
+    "a default value by keyword": lambda tool: tool.Kind.by.__kwdefaults__.update(most=9),
+    "other default values by keyword": lambda tool: setattr(
+        tool.Kind.by, "__kwdefaults__", {"most": 1}
+    ),
+    "a base class": lambda tool: setattr(tool.Kind, "__bases__", (type("Base", (), {}),)),
+    "an instance": lambda tool: setattr(tool, "kept", tool.Kind()),
+    "the class of an instance": lambda tool: setattr(
+        tool.kept, "__class__", type("Other", (tool.Kind,), {})
+    ),
+    "a name": lambda tool: vars(tool).update(renamed=vars(tool).pop("kept")),
     "a partial": lambda tool: tool.partly.__setstate__((lambda: 9, (), {}, {})),
     "a property": lambda tool: vars(tool.Kind)["name"].__init__(lambda self: 9),
     "a static method": lambda tool: vars(tool.Kind)["still"].__init__(lambda: 9),
@@ -94,10 +107,10 @@ def test_what_is_changed_is_not_the_same(seen: Any, tool: Any, how: str) -> None
     assert not before.is_same(tool)
 
 
-def test_no_value_is_kept_alive(seen: Any, tool: Any) -> None:
+def test_no_instance_is_kept_alive(seen: Any, tool: Any) -> None:
     before = seen(tool)
-    gone = weakref.ref(tool.wrapped)
-    tool.wrapped = None
+    gone = weakref.ref(tool.kept)
+    tool.kept = None
     gc.collect()
     assert gone() is None
     assert not before.is_same(tool)

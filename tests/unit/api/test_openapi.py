@@ -28,6 +28,7 @@ from orchestrator.application.context import Context
 from orchestrator.application.payloads import NewReview
 from orchestrator.application.quarantine import NewQuarantine
 from orchestrator.application.sign_off import NewWaiver
+from tests.unit.api.openapi_breaks import breaks, references
 
 OPERATIONS = {
     ("post", "/api/v1/plan"): "plan", ("post", "/api/v1/ingest"): "ingest",
@@ -126,6 +127,8 @@ OPERATIONS = {
 }  # fmt: skip
 """What clients may rely on: a change here is a change of the interface."""
 GOLDEN = Path(__file__).parents[2] / "golden" / "openapi.json"
+REVIEWED: frozenset[str] = frozenset()
+"""Changes since the last release that break clients, and were meant: as `breaks` tells them."""
 OPEN = {"get_health", "get_readiness"}
 BODIES: dict[str, type] = {
     body.__name__: body
@@ -147,6 +150,8 @@ def document() -> dict[str, Any]:
 def test_the_document_is_the_one_that_was_looked_at(document: dict[str, Any]) -> None:
     kept = document | {"info": document["info"] | {"version": "any"}}
     text = json.dumps(kept, indent=1, ensure_ascii=False) + "\n"
+    broken = sorted(set(breaks(json.loads(GOLDEN.read_text("utf-8")), document)) - REVIEWED)
+    assert not broken, "this breaks clients: name it in REVIEWED if that is meant"
     if os.environ.get("SEATRIAL_WRITE_GOLDENS"):
         GOLDEN.write_text(text, encoding="utf-8")
     assert text == GOLDEN.read_text(encoding="utf-8"), (
@@ -161,15 +166,62 @@ def operations(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, A
             yield method, path, operation
 
 
-def references(part: object) -> Iterator[str]:
-    if isinstance(part, dict):
-        if isinstance(part.get("$ref"), str):
-            yield part["$ref"]
-        for value in part.values():
-            yield from references(value)
-    elif isinstance(part, list):
-        for value in part:
-            yield from references(value)
+_SCHEMAS = ("components", "schemas")
+_LAUNCH = ("paths", "/api/v1/runs", "post")
+
+
+@pytest.mark.parametrize(
+    ("where", "key", "value", "told"),
+    [
+        (("paths",), "/api/v1/runs", None, "GET /api/v1/runs is gone"),
+        (("paths", "/api/v1/runs"), "get", None, "GET /api/v1/runs is gone"),
+        (("paths", "/api/v1/runs", "get"), "parameters", [], "GET /api/v1/runs takes no branch"),
+        ((*_LAUNCH, "responses"), "202", None, "POST /api/v1/runs no longer answers 202"),
+        (_SCHEMAS, "RunSummary", None, "the schema RunSummary is gone"),
+        ((*_SCHEMAS, "RunSummary", "properties"), "outcome", None, "RunSummary.outcome is gone"),
+        ((*_SCHEMAS, "RunSummary"), "required", [], "RunSummary.outcome may be absent"),
+        (
+            (*_SCHEMAS, "RunSummary", "properties"),
+            *("matrix", {"anyOf": [{"type": "string"}, {"type": "null"}]}),
+            "RunSummary.matrix has another type",
+        ),
+        ((*_SCHEMAS, "ChannelKind"), "enum", [], "ChannelKind is never 'github'"),
+        (
+            (*_SCHEMAS, "TokenRequest", "properties", "scope"),
+            *("enum", ["read"], "TokenRequest.scope is never 'run'"),
+        ),
+        ((*_SCHEMAS, "RunRequest", "properties"), "name", None, "RunRequest.name is gone"),
+        ((*_SCHEMAS, "RunRequest"), "required", ["matrix", "name"], "RunRequest.name is needed"),
+        (
+            (*_SCHEMAS, "RunRequest", "properties"),
+            *("subject", {"type": "string"}),
+            "RunRequest.subject has another type",
+        ),
+    ],
+)
+def test_what_breaks_clients_is_told(
+    document: dict[str, Any], where: tuple[str, ...], key: str, value: object, told: str
+) -> None:
+    changed = json.loads(json.dumps(document))
+    part = changed
+    for name in where:
+        part = part[name]
+    part.pop(key)
+    if value is not None:
+        part[key] = value
+    assert told in set(breaks(document, changed))
+
+
+def test_what_is_only_added_breaks_nobody(document: dict[str, Any]) -> None:
+    changed = json.loads(json.dumps(document))
+    assert set(breaks(document, changed)) == set()
+    schemas = changed["components"]["schemas"]
+    schemas["RunSummary"]["properties"]["more"] = {"type": "string"}
+    schemas["RunSummary"]["required"].append("more")
+    schemas["RunRequest"]["properties"]["more"] = {"type": "string", "default": ""}
+    schemas["RunRequest"]["properties"]["name"]["description"] = "said otherwise"
+    changed["paths"]["/api/v1/more"] = changed["paths"]["/api/v1/runs"]
+    assert set(breaks(document, changed)) == set()
 
 
 def test_operations_keep_their_names(document: dict[str, Any]) -> None:

@@ -92,8 +92,10 @@ class TestWiring:
     def account_setup(self, cloud: str) -> AccountSetup:
         return CommandWiring().account_setup(cloud)
 
-    def pack(self, source: Path, scratch: Path) -> PackedPayload:
-        return CommandWiring().pack(source, scratch)
+    def pack(
+        self, source: Path, scratch: Path, *, manifest_from: Path | None = None
+    ) -> PackedPayload:
+        return CommandWiring().pack(source, scratch, manifest_from=manifest_from)
 
     def commit(self, source: Path | None) -> Commit:
         return CommandWiring().commit(source)
@@ -150,6 +152,7 @@ def cli(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     (tmp_path / "release.yaml").write_text(MATRIX)
     (tmp_path / "pay" / "tests").mkdir(parents=True)
     (tmp_path / "pay" / "payload.toml").write_text(PAYLOAD)
+    (tmp_path / "pay" / "tests" / "test_a.py").write_text("def test_a():\n    pass\n")
     # Nobody's terminal: a run of the tests by hand must not ask the person.
     monkeypatch.delenv("COLUMNS", raising=False)  # the test runner's workers have one of their own
     monkeypatch.setattr("sys.stdin", io.StringIO())

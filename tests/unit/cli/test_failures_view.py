@@ -66,7 +66,7 @@ def test_known_issues_that_need_a_person_are_told() -> None:
         ]
     )
     assert [line.strip() for line in told.splitlines()] == [
-        "KI-0001 (Scaling) is stale: its tests ran and nothing matched; it may be fixed",
+        "KI-0001 (Scaling) is stale: a test of it ran and nothing matched; it may be fixed",
         "KI-0001 (Scaling) expired 5 days ago: it explains 2 failures no more",
         "KI-0001 (Scaling) allows 11 failures, and 12 fit",
     ]

@@ -354,6 +354,16 @@ def test_the_command_says_what_it_wrote_and_what_is_next(
     assert len((tmp_path / "payload.toml").read_text().splitlines()) <= 11
 
 
+def test_a_project_without_tests_is_told_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project(tmp_path, {"pyproject.toml": PLAIN})
+    assert run_init(str(tmp_path)) == 0
+    last = capsys.readouterr().err.splitlines()[-1]
+    run = f"seatrial run {tmp_path / 'seatrial.yaml'}"
+    assert last == f"Next: put tests into tests/ (test_*.py), then {run}"
+
+
 def test_nothing_is_overwritten_unless_forced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+from typer import _click
 
 from docs.command_reference import reference
+from orchestrator.cli.app import whole
 from orchestrator.cli.errors import DETACHED, NO_VERDICT, USAGE, WAITED_TOO_LONG
 from orchestrator.domain.outcome import EXIT_CODES
 
@@ -40,3 +45,18 @@ def test_every_command_has_its_section() -> None:
     ):
         assert f"## `seatrial {command}" in page
     assert "seatrial controller" not in page
+
+
+def _commands(command: Any) -> Iterator[Any]:
+    yield command
+    for inner in getattr(command, "commands", {}).values():
+        yield from _commands(inner)
+
+
+def test_the_help_names_a_value_for_every_option_but_flags() -> None:
+    for command in _commands(whole()):
+        context = _click.Context(command, info_name="x")
+        for option in command.get_params(context):
+            if option.param_type_name == "option":
+                shown = option.display_type_rich(context)
+                assert bool(shown) is not option.is_flag, (command.name, option.opts, shown)

@@ -422,3 +422,73 @@ def test_a_trick_is_refused(data: bytes, words: str, tmp_path: Path) -> None:
 def test_hard_links_inside_are_taken() -> None:
     data = payload(entry("a", b"x"), link("b", "a", tarfile.LNKTYPE))
     assert ARCHIVES.read_manifest(pieces(data)).name == "p"
+
+
+HEAD = b'name = "p"\nversion = "1"\n'
+SUITE = '\n[[job]]\nid = "extra"\nkind = "suite"\npytest = [{}]\n'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ('"suits"', "'suits': the payload has no suits; did you mean 'suites'?"),
+        (
+            '"-q", "suites/test_b.py::TestA::test_x[a/b]"',
+            (
+                "'suites/test_b.py::TestA::test_x[a/b]': the payload has no suites/test_b.py;"
+                " did you mean 'suites/test_a.py'?"
+            ),
+        ),
+        (
+            '"suites/t*.py"',
+            (
+                "'suites/t*.py': the payload has no suites/t*.py (pytest expands no pattern);"
+                " did you mean 'suites/test_a.py'?"
+            ),
+        ),
+        (
+            '"--tb=short", "qqqq"',
+            "'qqqq': the payload has no qqqq; valid: suites, suites/test_a.py",
+        ),
+    ],
+)
+def test_a_suite_that_names_no_file_of_the_payload_is_refused(
+    folder: Path, into: Path, arguments: str, said: str
+) -> None:
+    file = folder / "payload.toml"
+    file.write_bytes(HEAD + SUITE.format(arguments).encode())
+    with pytest.raises(InvalidDocumentError) as refused:
+        ARCHIVES.pack(folder, into=into)
+    (problem,) = refused.value.problems
+    assert (refused.value.name, problem.message) == (str(file), said)
+    assert problem.path[2] == "pytest"
+    assert problem.line == len(file.read_text().splitlines())
+    assert list(into.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '"suites/"', '"."', '"./suites/test_a.py::test_x"', '"-x", "suites"', '"--pyargs", "mylib"',
+        '"-k", "not slow", "suites"', '"-n", "4"', '"--ignore", "gone", "suites"', '"-m", "gone"',
+        '"../elsewhere"', '"/opt/tests"', '"@arguments"', '"--deselect", "gone.py::t"', '"-q"',
+        '"linked/test_c.py"',
+    ],
+)  # fmt: skip
+def test_other_arguments_of_pytest_are_left_to_it(folder: Path, into: Path, arguments: str) -> None:
+    (folder / "more").mkdir()
+    (folder / "more" / "test_c.py").write_text("x = 1\n")
+    (folder / "linked").symlink_to("more")
+    (folder / "payload.toml").write_bytes(HEAD + SUITE.format(arguments).encode())
+    assert ARCHIVES.pack(folder, into=into).missing_tests == ()
+
+
+def test_a_path_that_a_command_before_may_write_is_a_note(folder: Path, into: Path) -> None:
+    made = b'\n[[job]]\nid = "make"\nkind = "demo"\ncommand = ["sh", "run.sh"]\n'
+    suite = SUITE.format('"made/test_a.py"').encode()
+    (folder / "payload.toml").write_bytes(HEAD + made + suite)
+    (said,) = ARCHIVES.pack(folder, into=into).missing_tests
+    assert "'made/test_a.py': the payload has no made/test_a.py" in said
+    (folder / "payload.toml").write_bytes(HEAD + suite + made)
+    with pytest.raises(InvalidDocumentError, match="the payload has no made"):
+        ARCHIVES.pack(folder, into=into)

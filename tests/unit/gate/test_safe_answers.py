@@ -526,6 +526,18 @@ def test_a_failure_that_passed_in_a_later_run_is_flaky(more, decision):
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("(failed)", "the job itself (failed)"), ("(without a name)", "a result without a name")],
+)
+def test_what_has_no_name_is_told_by_what_it_is(name, said):
+    again = job("moe", failed_before=(replace(failed(name, run="run-0"), signature=""),))
+    verdict = judge(policy(), snapshot(cell("gcp-l4", again)))
+    assert f"and not in this: {said} in run-0; " in result(verdict, "flaky/moe@gcp-l4").sentence
+    old = judge(policy(), snapshot(cell("gcp-l4", again)), rules_version=2)
+    assert f"and not in this: {name} in run-0; " in result(old, "flaky/moe@gcp-l4").sentence
+
+
 def test_it_says_how_a_wrong_setup_is_told_from_a_failure():
     again = job("moe", failed_before=(failed("t.py", run="run-0"),))
     verdict = judge(policy(), snapshot(cell("gcp-l4", again)))

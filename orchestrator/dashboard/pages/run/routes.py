@@ -269,7 +269,7 @@ def run_page(
         "run": record.run,
         "wheel": record.subject.wheel,
         "is_over": record.run.state is RunState.FINISHED,
-        "note": note_of_run(record.run.outcome, record.counts, record.run.cancel_requested_at),
+        "note": note_of_run(record.run, record.counts),
         "tally": TestCounts(_counts(record)),
         "done": sum(cell.state is CellState.DONE for cell in record.cells),
         "cell_count": len(record.cells),

@@ -13,7 +13,7 @@ from orchestrator.domain.gate.rule_context import (
     RuledJob,
     is_unavailable,
 )
-from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest
+from orchestrator.domain.gate.snapshot import NAMELESS, CellEvidence, FailedTest
 from orchestrator.domain.gate.tolerance import FLAKY, ToleratedResult
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.units import utc
@@ -101,10 +101,16 @@ def flaky(context: RuleContext) -> Iterator[RuleResult]:
 
 def failed_first_v2(context: RuleContext) -> Iterator[RuleResult]:
     """Yield a result for each job that passes here but failed in another run of its subject."""
+    yield from _failed_in_others(context, lambda test: _test_text(test, test.nodeid))
+
+
+def _failed_in_others(
+    context: RuleContext, text_of: Callable[[FailedTest], str]
+) -> Iterator[RuleResult]:
     for judged in context.jobs:
         found = context.tolerance.over_by_job.get((judged.cell.id, judged.job.id), ())
         if found or judged.job.passed_after:
-            yield _failed_first(judged, found)
+            yield _failed_first(judged, found, text_of)
     for platform in context.platforms:
         for cell in platform.ran:
             yield from _left_out(platform, cell, is_blocking=platform.blocking(cell))
@@ -126,7 +132,7 @@ def failed_first(context: RuleContext) -> Iterator[RuleResult]:
         " new wheel."
     )
     lost = {f"{FLAKY}/{judged.name}" for judged in context.jobs if _has_lost(context, judged)}
-    for result in failed_first_v2(context):
+    for result in _failed_in_others(context, lambda test: _test_text(test, _called(test))):
         is_asked = "passed_after" in result.inputs
         is_open = result.outcome is not RuleOutcome.TOLERATED
         more = [remedy] if is_asked else []
@@ -152,21 +158,27 @@ def _has_lost(context: RuleContext, ruled_job: RuledJob) -> bool:
     return any(one.left and one.failing.test and one.failing.test.payload for one in found)
 
 
-def _failed_first(ruled_job: RuledJob, tolerated: Sequence[ToleratedResult]) -> RuleResult:
+_HOW_IT_FAILED = {
+    "failed, and passed when the suite ran it again": True,
+    "failed in another run of the same, and not in this": False,
+}
+"""How a result that passes here failed, and whether in the job's own run."""
+
+
+def _failed_first(
+    ruled_job: RuledJob, tolerated: Sequence[ToleratedResult], text_of: Callable[[FailedTest], str]
+) -> RuleResult:
     after = ruled_job.job.passed_after
     left = [one for one in tolerated if one.left]
     by = {name for one in tolerated for name in one.by}
-    names = [_test_text(one.failing.test) for one in tolerated if one.failing.test]
-    passed = [_test_text(one) for one in after]
+    names = [text_of(one.failing.test) for one in tolerated if one.failing.test]
+    passed = [text_of(one) for one in after]
     where, said = f"Of {ruled_job.job.id} on {ruled_job.cell.id}", []
     own = ruled_job.job.run or ruled_job.cell.run
-    for how, is_own in (
-        ("failed, and passed when the suite ran it again", True),
-        ("failed in another run of the same, and not in this", False),
-    ):
+    for how, is_own in _HOW_IT_FAILED.items():
         mine = [one for one in tolerated if (one.run == own) is is_own]
         rest = sum(one.left > 0 for one in mine)
-        tests = sorted(_test_text(one.failing.test) for one in mine if one.failing.test)
+        tests = sorted(text_of(one.failing.test) for one in mine if one.failing.test)
         by_mine = sorted({name for one in mine for name in one.by})
         end = f"{rest} not tolerated" if rest else f"tolerated by {some(by_mine)}"
         if mine:
@@ -194,9 +206,16 @@ def _failed_first(ruled_job: RuledJob, tolerated: Sequence[ToleratedResult]) -> 
     )
 
 
-def _test_text(test: FailedTest) -> str:
+def _test_text(test: FailedTest, name: str) -> str:
     gone = f" (payload {test.payload[:12]})" if test.payload else ""
-    return f"{test.nodeid} in {test.run}{gone}"
+    return f"{name} in {test.run}{gone}"
+
+
+def _called(test: FailedTest) -> str:
+    """Return the test's name; of what has none, what it is: ``the job itself (failed)``."""
+    if test.signature or not test.nodeid.startswith("("):
+        return test.nodeid
+    return "a result without a name" if test.nodeid == NAMELESS else f"the job itself {test.nodeid}"
 
 
 def _left_out(
