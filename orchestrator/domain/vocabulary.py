@@ -136,7 +136,7 @@ REASONS = {
 
 
 def term(code: str) -> Term:
-    """Return the term of a code; any other code is a state of work in progress."""
+    """Return word, glyph and tone of a code; an unknown code is shown as work in progress."""
     return TERMS.get(code) or Term("▸", phrase(code), "busy")
 
 
