@@ -79,7 +79,7 @@ class _SeenMarks:
 
 
 class DemoMarks:
-    """Implements `Dialect`."""
+    """Parses demo output with a mark per part (`Dialect`)."""
 
     name = "demo-marks"
     version = 2
@@ -201,7 +201,7 @@ class _Parts:
 
 
 class DemoHeadings:
-    """Implements `Dialect`."""
+    """Parses demo output with headings only (`Dialect`)."""
 
     name = "demo-headings"
     version = 2

@@ -333,9 +333,10 @@ class SelfReportReader:
     def failure(self, tail: str) -> str:
         """Return the line in which the program reports its own failure; empty without one.
 
-        The line is a mark of failure, a test summary with failures, a sum that is short by more
-        than the skipped tests, or the last one of a traceback or a crash. A mark of an error counts
-        only together with a sum: without one it may be ordinary log output.
+        That is, in this order: a mark of failure (``FAIL: x``) or a summary with failures; a sum of
+        which more are missing than were skipped (``9/10 passed``); a TAP plan with too few results;
+        a mark of an error, if there is a sum as well, since a log may print errors that do no harm;
+        and the last line of a traceback or of a crash at the end.
 
         Args:
             tail: The last lines of the output, complete.
