@@ -250,7 +250,7 @@ class _Sum:
 class SelfReportReader:
     """Reads the lines of one output for those in which its program reports a failure."""
 
-    _told: str = ""
+    _failure: str = ""
     """The first line that reports a failure by itself."""
     _error: str = ""
     """The first line with a mark of an error."""
@@ -274,7 +274,7 @@ class SelfReportReader:
         is_critical = _CRITICAL.match(line) is not None
         line = _STAMP.sub("", line)
         if is_critical or _CROSS.match(line):
-            self._told = self._told or line
+            self._failure = self._failure or line
         elif (mark := _ANY_MARK.match(line)) and not mark["said"].startswith("="):
             self._take_mark(mark["word"].upper(), line)
         elif summed := RESULTS.match(line):
@@ -286,7 +286,7 @@ class SelfReportReader:
         elif counts := _COUNTS.match(line):
             self._take_counts(counts, line)
         elif _RUNNERS.match(line) or _is_failed_row(line):
-            self._told = self._told or line
+            self._failure = self._failure or line
         else:
             self._take_tap(line)
 
@@ -304,7 +304,7 @@ class SelfReportReader:
         if word == "ERROR":
             self._error = self._error or line
         elif word not in _GOOD_MARKS:
-            self._told = self._told or line
+            self._failure = self._failure or line
         else:
             self._skipped += word.startswith("SKIP")
 
@@ -316,7 +316,7 @@ class SelfReportReader:
         bad = any(number for word, number in terms if re.fullmatch(_BAD, word))
         good = any(_GOOD.match(word) for word, _ in terms)
         if bad and (counts["took"] or (good and len(terms) > 1)):
-            self._told = self._told or line
+            self._failure = self._failure or line
         elif len(terms) == 1:
             word, number = terms[0]
             if word in self._section:
@@ -327,7 +327,7 @@ class SelfReportReader:
         """End the section: it failed if it counts both failures and tests that passed or ran."""
         bad = [line for word, (n, line) in self._section.items() if n and re.fullmatch(_BAD, word)]
         if bad and any(_GOOD.match(word) for word in self._section):
-            self._told = self._told or bad[0]
+            self._failure = self._failure or bad[0]
         self._section = {}
 
     def failure(self, tail: str) -> str:
@@ -346,8 +346,8 @@ class SelfReportReader:
         return self._line().strip()[:_QUOTED] or _last_exception(tail) or _last_crash(tail)
 
     def _line(self) -> str:
-        if self._told:
-            return self._told
+        if self._failure:
+            return self._failure
         for summed in (self._results, self._share):
             if summed.short > self._skipped:
                 return summed.line
