@@ -34,25 +34,25 @@ _OF_ITSELF = BenchmarkResult(
 )
 
 
-def performance(case: RuleContext) -> Iterator[RuleResult]:
+def performance(context: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per benchmark, and per job and budget without one.
 
     Blocking platforms are one family of tests, advisory ones another: what only informs must
     not make the others' tests more or less strict.
     """
-    rule = case.policy.spec.performance
+    rule = context.policy.spec.performance
     if rule is None:
         return
     for level in ("blocking", "advisory"):
-        stands = [stand for stand in case.stands if stand.rule.level == level]
-        rows = [row for stand in stands for row in _measured(rule, stand)]
+        platforms = [platform for platform in context.platforms if platform.rule.level == level]
+        rows = [row for platform in platforms for row in _measured(rule, platform)]
         measured = [row for row in rows if not _is_of_itself(row)]
-        for row, ruling in zip(measured, _decide(case, rule, measured), strict=True):
+        for row, ruling in zip(measured, _decide(context, rule, measured), strict=True):
             yield _result(rule, row, ruling, is_blocking=level == "blocking")
         for row in filter(_is_of_itself, rows):
             yield _result(rule, row, _OF_ITSELF, is_blocking=level == "blocking")
-        yield from _without(rule, stands, is_blocking=level == "blocking")
-    yield from _unused(rule, case)
+        yield from _without(rule, platforms, is_blocking=level == "blocking")
+    yield from _unused(rule, context)
 
 
 def _is_of_itself(row: Measured) -> bool:
@@ -61,8 +61,8 @@ def _is_of_itself(row: Measured) -> bool:
     return cell.own_baseline and budget is not None
 
 
-def _measured(rule: PerformanceRule, stand: PlatformEvidence) -> Iterator[Measured]:
-    for cell in stand.ran:
+def _measured(rule: PerformanceRule, platform: PlatformEvidence) -> Iterator[Measured]:
+    for cell in platform.ran:
         for pairs in sorted(cell.pairs, key=lambda pairs: (pairs.job, pairs.metric)):
             yield cell, pairs, _budget(rule, f"{pairs.job}/{pairs.metric}")
 
@@ -72,7 +72,7 @@ def _budget(rule: PerformanceRule, name: str) -> BenchmarkBudget | None:
 
 
 def _decide(
-    case: RuleContext, rule: PerformanceRule, measured: Sequence[Measured]
+    context: RuleContext, rule: PerformanceRule, measured: Sequence[Measured]
 ) -> tuple[BenchmarkResult, ...]:
     asked = [
         BudgetedBenchmark(
@@ -86,7 +86,7 @@ def _decide(
     ]
     return decide(
         asked,
-        case.statistics,
+        context.statistics,
         min_pairs=rule.min_pairs,
         alpha=float(rule.alpha),
         fdr=float(rule.fdr),
@@ -176,11 +176,11 @@ def _inputs(
 
 
 def _without(
-    rule: PerformanceRule, stands: Sequence[PlatformEvidence], *, is_blocking: bool
+    rule: PerformanceRule, platforms: Sequence[PlatformEvidence], *, is_blocking: bool
 ) -> Iterator[RuleResult]:
     """Return benchmarks with a budget that were not paired with a baseline."""
-    for stand in stands:
-        for one in stand.jobs:
+    for platform in platforms:
+        for one in platform.jobs:
             paired = any(_budget(rule, f"{p.job}/{p.metric}") for p in _pairs(one))
             if one.job.kind == "benchmark" and _is_meant(rule, one.job.id) and not paired:
                 yield _open(rule, one.name, is_blocking=is_blocking)
@@ -194,10 +194,19 @@ def _is_meant(rule: PerformanceRule, job: str) -> bool:
     return any(like(budget.match.partition("/")[0], job) for budget in rule.budgets)
 
 
-def _unused(rule: PerformanceRule, case: RuleContext) -> Iterator[RuleResult]:
+def _unused(rule: PerformanceRule, context: RuleContext) -> Iterator[RuleResult]:
     """Return budgets that match no benchmark of a blocking platform."""
-    blocking = [stand for stand in case.stands if stand.rule.level == "blocking" and stand.ran]
-    met = {budget.match for stand in blocking for _, _, budget in _measured(rule, stand) if budget}
+    blocking = [
+        platform
+        for platform in context.platforms
+        if platform.rule.level == "blocking" and platform.ran
+    ]
+    met = {
+        budget.match
+        for platform in blocking
+        for _, _, budget in _measured(rule, platform)
+        if budget
+    }
     for budget in rule.budgets if blocking else ():
         if budget.match not in met:
             yield _open(rule, budget.match, is_blocking=True)
