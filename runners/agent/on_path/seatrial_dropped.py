@@ -28,7 +28,7 @@ def watch(place: Callable[[], str], see: Callable[[str], None]) -> None:
         place: Returns where an assertion fails now, such as the running test.
         see: Receives the place of one that an event loop had to drop.
     """
-    global _place, _see  # noqa: PLW0603 - of the process, like what it watches
+    global _place, _see
     _place, _see = place, see
     for name, change in _CHANGES.items():
         if name in sys.modules:
