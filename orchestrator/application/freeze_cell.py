@@ -23,7 +23,7 @@ from orchestrator.domain.gate.snapshot import (
     Quarantine,
     UndeclaredRequirement,
 )
-from orchestrator.domain.matrix import ExpectedHardware
+from orchestrator.domain.matrix import ExpectedHardware, system_of
 from orchestrator.domain.outcome import Reason, TestOutcome
 from orchestrator.domain.retests import reruns_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
@@ -117,10 +117,12 @@ def _instance_type(cell: CellRecord) -> str:
 def machine_of(cell: CellRecord) -> MachineEvidence:
     """Return the cell's last machine, or the machine that reused evidence comes from."""
     leased, told = [lease.provider for lease in cell.leases], cell.attestation
+    machine = cell.probed.get("machine")
     return MachineEvidence(
         provider=leased[-1] if leased else cell.platform.provider,
         instance_type=_instance_type(cell),
         devices=None if told is None else tuple(one.label for one in told.devices),
+        system=system_of(machine if isinstance(machine, Mapping) else {}),
     )
 
 

@@ -59,8 +59,9 @@ class Job:
     gpus: int = 0
     """Number of accelerators that the job needs."""
     compute_capability: str = ""
-    """The least that an NVIDIA GPU must have, quoted: ``"8.9"``. Where the matrix is known to ask
-    for less, the job is not sent."""
+    """The least that an NVIDIA GPU must have, quoted: ``"8.9"``. The job needs a GPU as with
+    ``gpus = 1``. It is not sent where the matrix is known to ask for less, or for another vendor's
+    accelerators."""
     exclusive: bool = False
     """Whether no other job may run on the machine at the same time."""
     secrets: tuple[str, ...] = ()
@@ -74,6 +75,11 @@ class Job:
     def name(self) -> str:
         """Return the job's title, or its id."""
         return self.title or self.id
+
+    @property
+    def gpus_needed(self) -> int:
+        """Return the number of accelerators; a compute capability asks for at least one."""
+        return max(self.gpus, 1) if self.compute_capability else self.gpus
 
     @property
     def has_file_checks(self) -> bool:

@@ -145,6 +145,8 @@ class MachineEvidence:
     """Instance type that the provider reports; empty without one."""
     devices: tuple[str, ...] | None = None
     """Accelerators by vendor and name, ``nvidia NVIDIA L4``; None if they were not read."""
+    system: str = field(default="", metadata=LATER)
+    """Operating system and CPU's architecture as the agent probed them; empty if it did not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
