@@ -321,7 +321,8 @@ class DependencyResolver:
         except WheelsError as error:
             named = _WITHOUT_WHEEL.findall(str(error))
             raise WheelsError(
-                f"no wheels of {', '.join(dict.fromkeys(named) or texts)} for {self._target.platform}: {error}; name"
+                f"no wheels of {', '.join(dict.fromkeys(named) or texts)} for"
+                f" {self._target.platform}: {error}; name"
                 " versions that have one, or let the machine install from its own index"
                 " (`index = true` in the environment)"
             ) from None

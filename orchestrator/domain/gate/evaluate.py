@@ -31,6 +31,7 @@ from orchestrator.domain.gate.rules.credibility import (
     lost_attempts,
     nothing_passed,
     own_environment,
+    untested,
 )
 from orchestrator.domain.gate.rules.failures import (
     failed_first,
@@ -120,6 +121,7 @@ _THIRD = (
     *(_LATER.get(rule, rule) for rule in _SECOND),
     own_environment,
     lost_attempts,
+    untested,
     undeclared_requirements,
 )
 RULES_BY_VERSION: Mapping[int, tuple[Rule, ...]] = {1: _FIRST, 2: _SECOND, 3: _THIRD}
