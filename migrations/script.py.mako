@@ -14,8 +14,3 @@ depends_on = None
 def upgrade() -> None:
     """Up."""
     ${upgrades if upgrades else "pass"}
-
-
-def downgrade() -> None:
-    """Down."""
-    ${downgrades if downgrades else "pass"}

@@ -74,7 +74,7 @@ class Cells(Protocol):
         ...
 
     def take_over(self, executor_id: str) -> list[str]:
-        """Resume a dead executor's cells."""
+        """Resume a dead executor's cells; return their ids."""
         ...
 
 

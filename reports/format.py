@@ -130,13 +130,8 @@ def seconds(value: float) -> str:
 
 @or_absent
 def size(value: int) -> str:
-    """Format a file's size in decimal units."""
-    if value < 1000:
-        return f"{value} B"
-    scaled, units = value / 1000, ["kB", "MB", "GB", "TB"]
-    while scaled >= 999.95 and len(units) > 1:
-        scaled, units = scaled / 1000, units[1:]
-    return f"{scaled:,.1f} {units[0]}"
+    """Format a file's size in decimal units: ``4.2 kB``."""
+    return units.size(value)
 
 
 @or_absent

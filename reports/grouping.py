@@ -24,8 +24,11 @@ class TableLayout:
     """Layout of a table."""
 
     named: bool
+    """Whether rows are told apart by the metric's name."""
     keys: tuple[str, ...]
+    """Parameters with a column each."""
     fixed: Params
+    """Parameters that all rows share."""
 
 
 def is_ratio(unit: str) -> bool:
@@ -40,7 +43,11 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def layout_of(rows: Sequence[RowKey]) -> TableLayout:
-    """Separate differing from shared parameters, short names first."""
+    """Return the layout of a table of metrics.
+
+    Parameters that are equal in all rows are stated once; the others are columns, those with the
+    shortest names first.
+    """
     every = [frozenset(params) for _, params in rows]
     shared = frozenset.intersection(*every) if every else frozenset()
     names = {name for params in every for name, _ in params - shared}

@@ -98,7 +98,7 @@ def _recount(cell: CellRecord, tests: Iterable[TestFact]) -> Iterator[Contradict
         tallies.setdefault(test.job, Counter())[outcome] += 1
     level = "error" if cell.state is CellState.DONE else "warning"
     for job in cell.jobs:
-        counted = Counts.of(tallies.pop(job.id, Counter())) + job.unnamed
+        counted = Counts.from_tally(tallies.pop(job.id, Counter())) + job.unnamed
         if _without_end(counted) != _without_end(job.counts):
             yield Contradiction(level, "recount", f"{cell.id}.{job.id}", _difference(counted, job))
     for name in tallies:

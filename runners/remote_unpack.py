@@ -67,7 +67,7 @@ class ArchiveInput:
         return found
 
     def copy(self, size: int, descriptor: int) -> None:
-        """Write the next bytes to a file."""
+        """Write the next bytes to a file. Raises UnpackRefusedError."""
         while size:
             if not self._fill():
                 raise UnpackRefusedError("the archive ends in the middle of a file")
@@ -135,7 +135,7 @@ class Unpacker:
         self._made = {folder}
 
     def unpack(self) -> None:
-        """Create all members of the archive."""
+        """Create all members of the archive. Raises UnpackRefusedError."""
         with tarfile.TarFile(fileobj=self._source, mode="r", errorlevel=2) as archive:  # type: ignore[arg-type]
             for member in archive:
                 self._make(member)

@@ -236,6 +236,8 @@ class ShellWorkspace:
 
         Returns immediately ``{"v": 1, "checks": [{"check", "state", "detail"}]}``, where `check`
         is cloud_init, apt or driver and `state` is ok, waiting, failed or absent.
+
+        Raises WorkspaceError.
         """
         found = _json_object(self._agent("ready", timeout_s=READY_TIMEOUT_S).stdout, "ready")
         if found.get("v") != 1 or not isinstance(found.get("checks"), list):

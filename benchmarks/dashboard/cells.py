@@ -238,7 +238,7 @@ class CellWriter:
         cause: Cause | None,
     ) -> Outcome:
         if went is not None:
-            done.counts = {suite: Counts.of(went.tally(suite)) for suite in went.suites}
+            done.counts = {suite: Counts.from_tally(went.tally(suite)) for suite in went.suites}
             self._write_tests(life, went)
             _set_exits(done)
         self._write_jobs(life, done)

@@ -25,78 +25,6 @@ BIG = sa.BigInteger()
 INTEGER = sa.Integer()
 SMALL = sa.SmallInteger()
 
-_TABLES = (
-    "firing",
-    "schedule",
-    "reusable_result",
-    "attempt_environment",
-    "cell_reuse",
-    "retest_session",
-    "test_alias",
-    "test_retry",
-    "signature_successor",
-    "signature",
-    "known_issue",
-    "notice",
-    "metric",
-    "job_result",
-    "evidence_chunk",
-    "environment_report",
-    "check_result",
-    "job_rollup",
-    "cell_rollup",
-    "artifact",
-    "text",
-    "test_result",
-    "test_case",
-    "lease_credentials",
-    "attestation",
-    "placement_decision",
-    "lease",
-    "static_host",
-    "price",
-    "orphan_sighting",
-    "ingest",
-    "annotation",
-    "verdict_run",
-    "verdict",
-    "gate_policy",
-    "waiver",
-    "signing_key",
-    "policy",
-    "payload_review",
-    "approval",
-    "cell_benchmark_summary",
-    "benchmark_point",
-    "benchmark",
-    "transition",
-    "cell_plan",
-    "prune",
-    "pruned_part",
-    "attempt",
-    "run_spec",
-    "run_event",
-    "idempotency_key",
-    "cell",
-    "run",
-    "quarantine",
-    "delivery_attempt",
-    "delivery",
-    "lineage_state",
-    "channel",
-    "announcement",
-    "browser_session",
-    "person",
-    "blob_chunk",
-    "pruned_blob",
-    "token",
-    "payload",
-    "controller",
-    "change_mark",
-    "blob",
-    "audit_entry",
-)
-"""In an order in which they can be dropped."""
 _PACKED = ("evidence_chunk", "text", "blob_chunk")
 """Tables whose `body` is compressed already."""
 
@@ -144,14 +72,6 @@ def upgrade() -> None:
     else:
         for statement in (*_APPEND_ONLY_SQLITE, _NO_REPLACE_SQLITE):
             op.execute(statement)
-
-
-def downgrade() -> None:
-    """Drop every table."""
-    for table in _TABLES:
-        op.drop_table(table)
-    if op.get_bind().dialect.name == "postgresql":
-        op.execute("DROP FUNCTION refuse_change_of_audit_entry()")
 
 
 def _needed(kind: sa.types.TypeEngine[Any], *names: str) -> list[sa.Column[Any]]:

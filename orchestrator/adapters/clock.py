@@ -58,7 +58,7 @@ _FIELDS = "minute hour day-of-month month day-of-week"
 
 
 class CronsimCron:
-    """Implements the Cron."""
+    """Calculates due times of cron expressions with the library cronsim (`Cron`)."""
 
     def next_after(self, expression: str, tz: str, after: datetime) -> datetime:
         """Return the next due time, in UTC. Raises CronError."""

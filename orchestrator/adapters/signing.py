@@ -120,7 +120,10 @@ class DsseSigner:
         return self._key_file is None
 
     def make(self) -> str:
-        """Create a key file that only this user can read; return the key's id."""
+        """Create a key file that only this user can read; return the key's id.
+
+        Raises KeyUnusableError.
+        """
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         from cryptography.hazmat.primitives.serialization import (
             Encoding,

@@ -18,6 +18,7 @@ from scipy.stats import chi2, false_discovery_control, norm, rankdata, t
 
 from orchestrator.application.ports.statistics import ChangePoint, Trend, Watched
 from orchestrator.domain.gate.performance import POWER, PairedComparison
+from orchestrator.domain.grouping import grouped
 
 FEWEST_PAIRS: Final = 3
 _DIRECTIONS = ("higher", "lower")
@@ -59,7 +60,11 @@ class PairedStatistics:
         margin: float,
         alpha: float,
     ) -> PairedComparison:
-        """Test pairs, in the order of their turns, for a slow-down beyond a margin."""
+        """Test pairs, in the order of their turns, for a slow-down beyond a margin.
+
+        Raises ValueError for an unknown direction, fewer than three pairs, series of different
+        length, a sample that is not positive, and a margin or an alpha that cannot be tested.
+        """
         if direction not in _DIRECTIONS:
             raise ValueError(f"a direction is higher or lower, not {direction!r}")
         if not (margin > -1 and 0 < alpha < 1):
@@ -201,7 +206,14 @@ class StepDetector:
     """Implements the Detector of `orchestrator.application.ports.statistics`."""
 
     def detect(self, values: Sequence[float], environments: Sequence[str] = ()) -> Trend:
-        """Return the trend of a series in order of time."""
+        """Return the trend of a series in order of time.
+
+        Args:
+            values: One figure per run.
+            environments: The environment's digest per run; empty if they are not compared.
+
+        Raises ValueError if there are not as many environments as values.
+        """
         if environments and len(environments) != len(values):
             raise ValueError(f"{len(environments)} environments of {len(values)} values")
         series = np.asarray(values, dtype=np.float64)
@@ -253,9 +265,7 @@ def _steps(logs: Values, offset: int) -> Iterator[_Step]:
 
 def _stepping(many: Sequence[Sequence[float]]) -> Iterator[int]:
     """Yield the indices of series with a step: a batch test rules out most series at once."""
-    by_length: dict[int, list[int]] = {}
-    for at, values in enumerate(many):
-        by_length.setdefault(len(values), []).append(at)
+    by_length = grouped((len(values), at) for at, values in enumerate(many))
     for length, places in by_length.items():
         if length < _FEWEST:
             continue

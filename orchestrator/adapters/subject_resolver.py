@@ -69,14 +69,17 @@ class _CommandOutput:
 
 @dataclass(frozen=True, slots=True)
 class GitAndPipSubjects:
-    """Implements the Subjects."""
+    """Finds and builds versions of a subject with git and pip (`Subjects`)."""
 
     room: BuildFolder | None
     """None if builds are not allowed."""
     repositories: Repositories = field(default_factory=Repositories)
 
     def newest(self, package: str, *, prereleases: bool) -> str:
-        """Return the newest version of a package in pip's index."""
+        """Return the newest version of a package in pip's index.
+
+        Raises SubjectGoneError or SubjectUnreachableError.
+        """
         if not _PACKAGE.fullmatch(package):
             raise SubjectGoneError(f"{package!r} is no name of a package")
         pip = (sys.executable, "-m", "pip", "index", "versions", "--no-input", "--no-color")
@@ -95,7 +98,10 @@ class GitAndPipSubjects:
         return self.repositories.refusal(url) if self.room else _NOT_BUILT
 
     def head(self, url: str, branch: str) -> str:
-        """Return the head commit of a branch."""
+        """Return the head commit of a branch.
+
+        Raises SubjectGoneError or SubjectUnreachableError.
+        """
         room = self._room(url)
         ref = f"refs/heads/{branch}"
         with self._git(url) as git:

@@ -36,7 +36,7 @@ KeyHeader = Annotated[
 
 
 async def _context(request: Request) -> Context:
-    return NotedContext.of(request.app.state.context)
+    return NotedContext.from_context(request.app.state.context)
 
 
 ContextDep = Annotated[Context, Depends(_context)]

@@ -18,6 +18,7 @@ from orchestrator.api.models import (
     PageResponse,
     RequestModel,
     ResponseModel,
+    document_source,
 )
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.channels import announce_verdict
@@ -60,17 +61,7 @@ _POLICY_OBJECT = {
 }
 
 
-def _is_source(value: object) -> object:
-    if not isinstance(value, str | dict):
-        raise ValueError("a policy is the text of a YAML file, or an object")
-    return value
-
-
-Policy = Annotated[
-    Any,
-    BeforeValidator(_is_source),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}], "title": "Policy"}),
-]
+Policy = Annotated[Any, *document_source("Policy")]
 Runs = Annotated[list[Filled], Field(max_length=50)]
 
 
@@ -322,7 +313,7 @@ def _file(context: Context, digest: str, name: str, media: str) -> Response:
 
 def to_replay_response(replay: Replay) -> ReplayResponse:
     """Return the response of a replay."""
-    return ReplayResponse.of(
+    return ReplayResponse.from_records(
         replay.stored,
         identical=replay.is_identical,
         replayed_digest=replay.digest,

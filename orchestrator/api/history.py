@@ -104,7 +104,7 @@ def list_failure_groups(
         review = review_run(context, resolve_run(context, run))
     else:
         review = review_failures(context, product=product, runs=runs)
-    return FailureGroupListResponse.of(review, items=review.failure_groups)
+    return FailureGroupListResponse.from_records(review, items=review.failure_groups)
 
 
 @reading.get("/tests")

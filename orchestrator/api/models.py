@@ -18,11 +18,13 @@ from typing import Annotated, Any, Generic, Self, TypeVar, get_type_hints
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     PlainSerializer,
     TypeAdapter,
+    WithJsonSchema,
 )
 from pydantic_core import CoreSchema, core_schema
 
@@ -209,7 +211,7 @@ class ResponseModel(DescribedModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @classmethod
-    def of(cls, *records: object, **derived: object) -> Self:
+    def from_records(cls, *records: object, **derived: object) -> Self:
         """Return the response with the equal fields of `records`, and the derived ones.
 
         A field that is not derived is read from the first record that has it. Records in fields
@@ -226,6 +228,18 @@ class RequestModel(DescribedModel):
     """A JSON object of a request; unknown keys are rejected."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def document_source(title: str) -> tuple[BeforeValidator, WithJsonSchema]:
+    """Return the annotations of a document in a body: the text of a YAML file, or an object."""
+
+    def check(value: object) -> object:
+        if not isinstance(value, str | dict):
+            raise ValueError(f"a {title.lower()} is the text of a YAML file, or an object")
+        return value
+
+    schema = {"anyOf": [{"type": "string"}, {"type": "object"}], "title": title}
+    return BeforeValidator(check), WithJsonSchema(schema)
 
 
 class ListResponse(ResponseModel, Generic[T]):

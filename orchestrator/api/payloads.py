@@ -110,6 +110,6 @@ def _known(context: Context, digest: str) -> StoredPayload | None:
 
 def to_payload_response(payload: StoredPayload) -> PayloadResponse:
     """Return an uploaded payload."""
-    return PayloadResponse.of(
+    return PayloadResponse.from_records(
         payload, payload.manifest, jobs=[job.id for job in payload.manifest.job]
     )

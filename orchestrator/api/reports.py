@@ -121,6 +121,11 @@ def _evidence(context: Context, run_id: str, kind: str, cell: str | None) -> Evi
     kinds = context.report_kinds()
     if kind not in kinds:
         raise NotFoundError(f"there is no report {kind!r}{nearest(kind, kinds)}")
+    return _with_cell(context, run_id, cell)
+
+
+def _with_cell(context: Context, run_id: str, cell: str | None) -> Evidence:
+    """Return the run's evidence. Raises NotFoundError if it lacks the cell."""
     evidence = evidence_of(context.stores, run_id, at=context.clock.now())
     if cell is not None and evidence.record.cell(cell) is None:
         names = nearest(cell, [found.id for found in evidence.record.cells])
@@ -222,10 +227,7 @@ def export_run(
     formats = {**context.export_media(), JSON: "application/json"}
     if format not in formats:
         raise NotFoundError(f"there is no export {format!r}{nearest(format, formats)}")
-    evidence = evidence_of(context.stores, run_id, at=context.clock.now())
-    if cell is not None and evidence.record.cell(cell) is None:
-        names = nearest(cell, [found.id for found in evidence.record.cells])
-        raise NotFoundError(f"run {run_id} has no cell {cell!r}{names}")
+    evidence = _with_cell(context, run_id, cell)
     pieces = _json(evidence, cell) if format == JSON else context.export(format, evidence, cell)
     headers = {**UNTRUSTED, **_attached(evidence, format)}
     return StreamingResponse(_encoded(pieces), headers=headers, media_type=formats[format])

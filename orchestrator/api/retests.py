@@ -208,7 +208,7 @@ def start_confirmation_run(
 def retest_session_response(retest_session: RetestSession) -> RetestSessionResponse:
     """Return the response of a retest session."""
     ask = retest_session.ask
-    return RetestSessionResponse.of(
+    return RetestSessionResponse.from_records(
         retest_session,
         ask,
         tests={job: list(nodeids) for job, nodeids in ask.tests.items()},

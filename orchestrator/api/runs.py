@@ -6,11 +6,16 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response, Security
 from fastapi.openapi.models import Example
-from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic import Field
 
 from orchestrator.api.dependencies import ContextDep, KeyHeader, RunId, idempotency_key, resolve_run
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.models import ListResponse, PageResponse, RequestModel
+from orchestrator.api.models import (
+    ListResponse,
+    PageResponse,
+    RequestModel,
+    document_source,
+)
 from orchestrator.api.reports import MEDIA_TYPES, POLICY
 from orchestrator.api.security import bearer, secured
 from orchestrator.application import describe_run as listing
@@ -89,17 +94,7 @@ _MATRIX_OBJECT = {
 _DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 
 
-def _is_source(value: object) -> object:
-    if not isinstance(value, str | dict):
-        raise ValueError("a matrix is the text of a YAML file, or an object")
-    return value
-
-
-Matrix = Annotated[
-    Any,
-    BeforeValidator(_is_source),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "object"}], "title": "Matrix"}),
-]
+Matrix = Annotated[Any, *document_source("Matrix")]
 
 
 class RetestsRequest(RequestModel):

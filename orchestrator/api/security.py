@@ -44,7 +44,11 @@ _SAFE = frozenset({"GET", "HEAD"})
 
 
 def token_guard(context: Context) -> Guard:
-    """Return the guard of TCP ports: API tokens, and browser sessions for reading."""
+    """Return the check of requests on TCP ports, by API token or browser session.
+
+    The check raises UnauthenticatedError without a valid credential, and ForbiddenError for a
+    smaller scope than the needed one.
+    """
 
     def check(given: Credential | None, needed: Scope) -> Caller:
         caller = check_credential(context, given) if given else None
@@ -76,7 +80,10 @@ def any_credential_of(request: Request) -> Credential | None:
 
 
 def stays_allowed(request: Request) -> Callable[[], bool]:
-    """Return what tells later whether the request's credential is still valid, without using it."""
+    """Return a function that checks later whether the request's credential is still valid.
+
+    The check does not count as a use of the credential.
+    """
     context, given = request.app.state.context, credential_of(request)
     if request.app.state.guard is None:
         return lambda: True

@@ -19,6 +19,7 @@ from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.gate.policy import GatePolicy, like
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence, MachineEvidence
 from orchestrator.domain.gate.test_changes import BaselineTests, Tests, changes_since
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.run_record import CellRecord
 from orchestrator.domain.test_identity import AliasState, normal_nodeid
@@ -53,7 +54,7 @@ class GatePlatforms:
     """Every version of the policy, by its digest."""
 
     @classmethod
-    def of(cls, context: Context, policy: GatePolicy) -> GatePlatforms:
+    def read(cls, context: Context, policy: GatePolicy) -> GatePlatforms:
         """Read all versions of the gate's policy."""
         history = context.stores.gates.policy_history(policy.metadata.name)
         before = {one.digest: policy_of(one) for one in history}
@@ -81,7 +82,7 @@ class _Tests:
     passed: Mapping[str, Tests]
 
     @classmethod
-    def of(cls, tests: Iterable[TestFact]) -> _Tests:
+    def from_facts(cls, tests: Iterable[TestFact]) -> _Tests:
         collected, ran, passed = dict[str, Tests](), dict[str, Tests](), dict[str, Tests]()
         for test in tests:
             name = normal_nodeid(test.nodeid)
@@ -170,11 +171,9 @@ def _present_tests(one: CountedCell) -> _Tests:
     """Return the tests of a cell; of a job that ran again, the later ones."""
     tests: dict[str, list[TestFact]] = {}
     for part in one.parts:
-        own: dict[str, list[TestFact]] = {}
-        for test in part.taken.evidence.tests.get(part.cell.id, ()):
-            own.setdefault(test.job, []).append(test)
+        own = grouped((test.job, test) for test in part.taken.evidence.tests.get(part.cell.id, ()))
         tests |= own
-    return _Tests.of(test for some in tests.values() for test in some)
+    return _Tests.from_facts(test for some in tests.values() for test in some)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +189,7 @@ class _Accepted:
     """Digest of the policy; empty if the gate passed nothing."""
 
     @classmethod
-    def of(cls, context: Context, gate: str, without: Sequence[str]) -> _Accepted:
+    def read(cls, context: Context, gate: str, without: Sequence[str]) -> _Accepted:
         stores = context.stores
         green = stores.gates.last_passed(gate, without=without)
         runs = sorted(green.runs) if green else []
@@ -232,7 +231,7 @@ class _BaselineFinder:
         """Return the runs that the gate passed last, of verdicts on none of these runs."""
         runs = tuple(sorted(set(without)))
         if runs not in self._passed:
-            self._passed[runs] = _Accepted.of(self._context, self._gate, runs)
+            self._passed[runs] = _Accepted.read(self._context, self._gate, runs)
         return self._passed[runs]
 
     def baseline(self, one: CountedCell, anywhere: _Tests) -> CellBaseline:
@@ -431,7 +430,7 @@ class _BaselineFinder:
 
     def _tests_of(self, cell: Cell) -> _Tests:
         if cell.id not in self._tests:
-            self._tests[cell.id] = _Tests.of(results_of_cell(self._context.stores, cell.id))
+            self._tests[cell.id] = _Tests.from_facts(results_of_cell(self._context.stores, cell.id))
         return self._tests[cell.id]
 
     def _machine_of(self, cell: Cell) -> MachineEvidence:
@@ -543,7 +542,7 @@ def _with_changes(
     places = (*job.test_set.modules, *job.test_set.ignored)
     changes = changes_since(
         job.id,
-        _Tests.of(mine).collected.get(job.id, Counter()) if is_known else None,
+        _Tests.from_facts(mine).collected.get(job.id, Counter()) if is_known else None,
         then,
         renames=renames,
         left_out=[place.path for place in places],

@@ -15,6 +15,7 @@ from orchestrator.application.context import Context
 from orchestrator.application.ports.statistics import ChangePoint, Detector, Trend, Watched
 from orchestrator.domain.environment_fingerprint import environment_diff, fingerprint
 from orchestrator.domain.extend_record import extended
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.outcome import Counts
 from orchestrator.store.benchmarks import (
     Benchmark,
@@ -506,9 +507,7 @@ def _kind(one: CellMetric) -> tuple[str, ...]:
 
 
 def _series(some: Sequence[CellMetric], detector: Detector) -> BenchmarkSeries:
-    by_run: dict[str, list[CellMetric]] = {}
-    for one in some:
-        by_run.setdefault(one.run, []).append(one)
+    by_run = grouped((one.run, one) for one in some)
     points = tuple(sorted(map(_point, by_run.values()), key=lambda point: (point.at, point.run)))
     first = some[0]
     trend = detector.detect(

@@ -225,7 +225,7 @@ _NAMED = 10
 def announce_verdict(context: Context, stored: StoredVerdict) -> bool:
     """Announce a verdict where it changes the state of its lineage; idempotent."""
     verdict = stored.verdict
-    state = LineageState.of(verdict.decision)
+    state = LineageState.from_decision(verdict.decision)
     subject = verdict.subject
     about = f"{subject.get('name', '')} {subject.get('version', '')}".strip()
     facts = _facts(
@@ -305,7 +305,7 @@ def _state(firing: Firing) -> LineageState:
     if firing.outcome in _BROKEN:
         return LineageState.ERRORED
     if firing.verdict:
-        return LineageState.of(Decision(firing.outcome))
+        return LineageState.from_decision(Decision(firing.outcome))
     return _RUN_STATES.get(Outcome(firing.outcome), LineageState.INCONCLUSIVE)
 
 

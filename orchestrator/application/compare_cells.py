@@ -12,7 +12,7 @@ from orchestrator.domain.environment_fingerprint import PACKAGE, traits
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import Evidence
-from orchestrator.domain.test_identity import AliasState
+from orchestrator.domain.test_identity import AliasState, resolve
 from orchestrator.store.run_comparison import CellEnvironment, Pair
 from orchestrator.store.runs import RunsAsked
 from orchestrator.store.stores import Stores
@@ -31,15 +31,7 @@ def _renamed(context: Context, product: str) -> Mapping[str, str]:
     """Return the newest confirmed name of each older test name."""
     told = context.stores.aliases.list(product=product, state=AliasState.CONFIRMED)
     step = {alias.old: alias.new for alias in told}
-    return {old: _last(old, step) for old in step}
-
-
-def _last(name: str, step: Mapping[str, str]) -> str:
-    seen = {name}
-    while (now := step.get(name)) is not None and now not in seen:
-        seen.add(now)
-        name = now
-    return name
+    return {old: resolve(old, step) for old in step}
 
 
 _PLACE = (("image", ("image_name", "image_id")), ("instance type", ("instance_type",)))

@@ -206,7 +206,7 @@ class NotedContext(Context):
     """A context whose use of ports other than the database is noted."""
 
     @classmethod
-    def of(cls, context: Context) -> Context:
+    def from_context(cls, context: Context) -> Context:
         """Return the same context, noted."""
         return cls(**{one.name: getattr(context, one.name) for one in fields(context)})
 

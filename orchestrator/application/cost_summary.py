@@ -27,7 +27,7 @@ _NOTHING = Decimal(0)
 
 
 class Dimension(StrEnum):
-    """Dimension of a cost sum."""
+    """What costs are summed by."""
 
     DAY = "day"
     PLATFORM = "platform"

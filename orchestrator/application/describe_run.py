@@ -33,6 +33,7 @@ from orchestrator.domain.cell import (
 from orchestrator.domain.environment_fingerprint import fingerprint
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.extend_record import filled
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.ingested import StatedMachine
 from orchestrator.domain.machine import Place, SshEndpoint
 from orchestrator.domain.money import (
@@ -66,13 +67,13 @@ class RunMissingError(LookupError):
     """No run of this id is stored."""
 
     @classmethod
-    def of(cls, run_id: str) -> RunMissingError:
+    def for_run(cls, run_id: str) -> RunMissingError:
         """Return the error for an unknown run."""
         return cls(f"there is no run {run_id!r}; `seatrial runs` lists them")
 
 
 @dataclass(frozen=True, slots=True)
-class _Book:
+class _RunRows:
     """Stored rows of a run, read at once for all its cells."""
 
     known: StoredCellResults
@@ -82,20 +83,20 @@ class _Book:
     sources: ReuseSources
 
     @classmethod
-    def of(
+    def read(
         cls, stores: Stores, run_id: str, cell_ids: Sequence[str], spec: RunSpec, depth: Depth
-    ) -> _Book:
+    ) -> _RunRows:
         """Read the rows in a fixed number of statements."""
         ledger = stores.leases
         # Read before their attempts: other attempts may begin in between.
         leases, attestations = ledger.attested(run_id)
-        known = StoredCellResults.of(stores, cell_ids, spec, depth)
+        known = StoredCellResults.read(stores, cell_ids, spec, depth)
         return cls(
             known,
             leases,
             ledger.decisions(run_id),
             attestations if depth >= Depth.WHOLE else {},
-            ReuseSources.of(stores, known.decided.values()),
+            ReuseSources.read(stores, known.decided.values()),
         )
 
 
@@ -124,7 +125,7 @@ def record_of_run(
         depth: WHOLE for what only reports tell: metrics, artifacts, attestations and what people
             stated.
     """
-    book = _Book.of(stores, run.id, [cell.id for cell in cells], spec, depth)
+    book = _RunRows.read(stores, run.id, [cell.id for cell in cells], spec, depth)
     told = tuple(_cell(cell, spec, book, at) for cell in cells)
     if spec.hold_minutes and run.cancel_requested_at is None:
         hold = timedelta(minutes=spec.hold_minutes)
@@ -140,7 +141,7 @@ def record_of_run(
         known_issues=explained.known_issues,
         quarantined=explained.quarantined,
         diagnosed=diagnosed_cells(stores, run.id, cells) if spec.retests else (),
-        subject=SubjectBuild.of(run, spec),
+        subject=SubjectBuild.from_run(run, spec),
         pruned=_pruned(stores, run, at),
     )
 
@@ -180,7 +181,7 @@ def _find(stores: Stores, run_id: str) -> tuple[Run, Sequence[Cell], RunSpec]:
     """Return the run with its cells and launch parameters. Raises RunMissingError."""
     cells, launched = stores.cells.of_run(run_id), stores.runs.launched(run_id)
     if launched is None:
-        raise RunMissingError.of(run_id)
+        raise RunMissingError.for_run(run_id)
     return launched[0], cells, launched[1]
 
 
@@ -207,7 +208,7 @@ def _recounted(cell: CellRecord, tests: Sequence[TestFact]) -> CellRecord:
     tallies: dict[str, Counter[TestOutcome]] = {}
     for test in tests:
         tallies.setdefault(test.job, Counter())[test.outcome.counted(final=test.final)] += 1
-    counts = {name: Counts.of(tally) for name, tally in tallies.items()}
+    counts = {name: Counts.from_tally(tally) for name, tally in tallies.items()}
     jobs = (
         replace(job, counts=counts.get(job.id, Counts()) + job.unnamed)
         if job.outcome is None
@@ -221,16 +222,16 @@ def find_run(stores: Stores, run_id: str) -> Run:
     """Return the run. Raises RunMissingError."""
     run = stores.runs.get(run_id)
     if run is None:
-        raise RunMissingError.of(run_id)
+        raise RunMissingError.for_run(run_id)
     return run
 
 
 def describe_cell(stores: Stores, cell: Cell, spec: RunSpec, *, at: datetime) -> CellRecord:
     """Return the record of one cell, with the jobs' outcomes so far."""
-    return _cell(cell, spec, _Book.of(stores, cell.run_id, [cell.id], spec, Depth.WHOLE), at)
+    return _cell(cell, spec, _RunRows.read(stores, cell.run_id, [cell.id], spec, Depth.WHOLE), at)
 
 
-def _cell(cell: Cell, spec: RunSpec, book: _Book, at: datetime) -> CellRecord:
+def _cell(cell: Cell, spec: RunSpec, book: _RunRows, at: datetime) -> CellRecord:
     life = book.known.lives[cell.id]
     results = book.known.results.get(cell.id, CellResults())
     leases = book.leases.get(cell.id, ())
@@ -299,7 +300,7 @@ def _address(lease: Lease) -> str:
     return f"{endpoint.user}@{endpoint.address}:{endpoint.port}"
 
 
-def _maker(cell: Cell, jobs: Sequence[JobRecord], book: _Book) -> ReusedFrom:
+def _maker(cell: Cell, jobs: Sequence[JobRecord], book: _RunRows) -> ReusedFrom:
     """Return the attestation.
 
     Of the cell's machine, or of the cell that evidence is reused from.
@@ -357,9 +358,7 @@ def _leases(
     at: datetime,
 ) -> tuple[LeaseRecord, ...]:
     numbers = {attempt.id: attempt.number for attempt in attempts}
-    steps: dict[int, list[Transition]] = {}
-    for step in transitions:
-        steps.setdefault(step.attempt, []).append(step)
+    steps = grouped((step.attempt, step) for step in transitions)
     of = [(numbers[lease.attempt_id], lease) for lease in leases]
     return tuple(_lease(number, lease, steps.get(number, []), at) for number, lease in of)
 

@@ -79,15 +79,15 @@ def evaluate_gate(
         return known
     stored = policy or find_policy(context, gate, version=version)
     now = context.clock.now()
-    case = _case(context, policy_of(stored), stored.digest, runs, now)
-    verdict = _decide(context, case)
-    snapshot_digest = _store_blob(context, canonical(snapshot_document(case.snapshot)))
-    bundle, key_id = _sign_verdict(context, case, verdict, snapshot_digest)
+    inputs = _inputs(context, policy_of(stored), stored.digest, runs, now)
+    verdict = _decide(context, inputs)
+    snapshot_digest = _store_blob(context, canonical(snapshot_document(inputs.snapshot)))
+    bundle, key_id = _sign_verdict(context, inputs, verdict, snapshot_digest)
     made = StoredVerdict(
         id="",
         gate=gate,
         verdict=verdict,
-        runs=case.snapshot.runs,
+        runs=inputs.snapshot.runs,
         lineage=lineage or gate,
         created_at=now,
         snapshot_digest=snapshot_digest,
@@ -111,10 +111,10 @@ def dry_run(
     Raises InvalidDocumentError, RunMissingError, WrongProductError.
     """
     policy = context.documents.read_policy(policy_text, name)
-    return _decide(context, _case(context, policy, policy_digest(policy), runs, now))
+    return _decide(context, _inputs(context, policy, policy_digest(policy), runs, now))
 
 
-def _case(
+def _inputs(
     context: Context, policy: GatePolicy, digest: str, runs: Sequence[str], now: datetime
 ) -> _VerdictInputs:
     at = context.clock.now()
@@ -122,14 +122,14 @@ def _case(
     return _VerdictInputs(policy, digest, taken, freeze(context, policy, taken, now=now), now)
 
 
-def _decide(context: Context, case: _VerdictInputs) -> Verdict:
+def _decide(context: Context, inputs: _VerdictInputs) -> Verdict:
     return evaluate(
-        case.policy,
-        case.snapshot,
-        case.now,
+        inputs.policy,
+        inputs.snapshot,
+        inputs.now,
         statistics=context.gate.statistics,
-        policy_digest=case.policy_digest,
-        evidence_digest=evidence_digest(case.snapshot),
+        policy_digest=inputs.policy_digest,
+        evidence_digest=evidence_digest(inputs.snapshot),
         tool=TOOL,
     )
 
@@ -144,21 +144,21 @@ EXPORT = "intoto"
 
 
 def _sign_verdict(
-    context: Context, case: _VerdictInputs, verdict: Verdict, snapshot_digest: str
+    context: Context, inputs: _VerdictInputs, verdict: Verdict, snapshot_digest: str
 ) -> tuple[bytes, str]:
     """Return the signed bundle, verdict first, and the key's id. Raises KeyUnusableError."""
     key = signing_key(context)
-    cells = tuple(_cell_statements(context, case, verdict.evidence_digest))
-    first = verdict_statement(verdict, case.snapshot, snapshot_digest, cells)
+    cells = tuple(_cell_statements(context, inputs, verdict.evidence_digest))
+    first = verdict_statement(verdict, inputs.snapshot, snapshot_digest, cells)
     payloads = [canonical(first), *(one.payload for one in cells)]
     return context.gate.signer.sign(payloads, key.id), key.id
 
 
 def _cell_statements(
-    context: Context, case: _VerdictInputs, evidence_digest: str
+    context: Context, inputs: _VerdictInputs, evidence_digest: str
 ) -> Iterator[CellStatement]:
-    taken = {one.id: one for one in case.taken}
-    for cell in case.snapshot.cells:
+    taken = {one.id: one for one in inputs.taken}
+    for cell in inputs.snapshot.cells:
         if not _has_results(cell):
             continue
         # Reruns completed this cell: one statement for each run that it has jobs of.

@@ -10,6 +10,7 @@ from orchestrator.application.context import Context
 from orchestrator.application.triage_failures import tests_ran
 from orchestrator.domain.cell import Run
 from orchestrator.domain.failure_signature import FailureGroup, failure_groups, similar
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.known_issue import (
     CellScope,
     IssueState,
@@ -64,9 +65,7 @@ def explain_run(
         kind: applying(used, one, packages.get(one.cell, {}), successors_of)
         for kind, one in {kind_of(failure): failure for failure in failures}.items()
     }
-    explained: dict[str, list[tuple[str, ...]]] = {}
-    for failure in failures:
-        explained.setdefault(failure.signature.id, []).append(by_kind[kind_of(failure)])
+    explained = grouped((failure.signature.id, by_kind[kind_of(failure)]) for failure in failures)
     spans = stores.failures.spans({failure.signature.id for failure in failures})
     gathered = failure_groups(failures, spans)
     told = tuple(_explained(one, explained[one.signature.id]) for one in gathered)

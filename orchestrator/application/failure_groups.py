@@ -16,6 +16,7 @@ from orchestrator.application.triage_failures import (
     most_in_a_run,
 )
 from orchestrator.domain.failure_signature import SIMILAR, GroupedFailures, Signature, similar
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.failure_groups import CellFailureGroup, GroupMember, Places, WindowCell
 
@@ -84,9 +85,7 @@ def gather(context: Context, failures: FailuresToTriage) -> list[ListedFailureGr
     now = context.clock.now()
     spans = context.stores.failures.spans(failures.signatures)
     said = answering(context.stores, failures, now=now)
-    by_signature: dict[str, list[CellFailureGroup]] = {}
-    for group in failures.groups:
-        by_signature.setdefault(group.signature, []).append(group)
+    by_signature = grouped((group.signature, group) for group in failures.groups)
     return [
         _kind(failures, name, groups, spans.get(name), said[name], now)
         for name, groups in by_signature.items()

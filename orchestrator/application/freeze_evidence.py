@@ -69,7 +69,7 @@ def with_failed_before(
         quarantines: The product's.
         gate_platforms: The gate's platforms.
     """
-    history = _RunCells.of(taken, quarantines, gate_platforms)
+    history = _RunCells.from_runs(taken, quarantines, gate_platforms)
     return tuple(
         _with_retried(cell, history) if cell.ingested else _with_history(cell, history)
         for cell in cells
@@ -133,7 +133,7 @@ class _RunCells:
     gate_platforms: GatePlatforms
 
     @classmethod
-    def of(
+    def from_runs(
         cls,
         taken: Sequence[GatheredRun],
         quarantines: Sequence[Quarantine],
@@ -235,7 +235,7 @@ def freeze(
 ) -> Snapshot:
     """Freeze gathered runs, for a verdict at that time."""
     product, gate = policy.metadata.product, policy.metadata.name
-    gate_platforms = GatePlatforms.of(context, policy)
+    gate_platforms = GatePlatforms.read(context, policy)
     quarantines = tuple(context.stores.quarantines.list(product=product))
     counted = counted_cells(taken)
     then = baselines(context, policy, gate_platforms, counted)
@@ -313,7 +313,7 @@ def _frozen(
 
 
 def evidence_digest(snapshot: Snapshot) -> str:
-    """Return the digest of frozen evidence, without what people and other runs say of it."""
+    """Return the digest of a snapshot without waivers, approvals, reviews and later runs."""
     told = replace(snapshot, waivers=(), approvals=(), reviews=(), elsewhere={}, issue_tests=None)
     return digest_of(snapshot_document(told))
 

@@ -12,6 +12,7 @@ from orchestrator.application.gate_policies import find_policy, policy_of
 from orchestrator.application.schedules import next_firing
 from orchestrator.domain.gate.policy import GatePolicy, duration
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, StoredPolicy
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.schedule import Schedule
 from orchestrator.store.verdict_rows import LineageHead, ProductRuns
 
@@ -80,9 +81,7 @@ def gate_statuses(context: Context) -> list[GateStatus]:
     """Return every gate's status, by name, in a fixed number of statements."""
     gates = context.stores.gates
     policies = gates.policies()
-    found: dict[str, list[LineageHead]] = {}
-    for one in gates.lineage_heads():
-        found.setdefault(one.newest.gate, []).append(one)
+    found = grouped((one.newest.gate, one) for one in gates.lineage_heads())
     return _stand(context, policies, found)
 
 

@@ -11,6 +11,7 @@ from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of, find_run
 from orchestrator.domain.cell import RunSpec
 from orchestrator.domain.failure_signature import Failure
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.retests import Retest
 from orchestrator.domain.root_cause import Attribution
 from orchestrator.domain.run_record import CellRecord, Evidence
@@ -188,9 +189,7 @@ def _completes(new: GatheredCell, first: GatheredCell) -> bool:
 def _take(context: Context, product: str, run: str, at: datetime) -> GatheredRun:
     stores = context.stores
     find_run(stores, run)
-    failures: dict[str, list[Failure]] = {}
-    for failure in stores.failures.of_run(run):
-        failures.setdefault(failure.cell, []).append(failure)
+    failures = grouped((failure.cell, failure) for failure in stores.failures.of_run(run))
     evidence = evidence_of(stores, run, at=at)
     # After its cells: an ingestion adds to both.
     spec = stores.runs.spec(run)

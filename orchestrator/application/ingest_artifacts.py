@@ -20,7 +20,7 @@ from typing import Protocol
 
 from orchestrator.application.context import Context
 from orchestrator.application.finish_ingestion import RAW_EVENTS, finish_ingestion
-from orchestrator.application.payloads import file_chunks
+from orchestrator.application.ports.blobs import file_chunks
 from orchestrator.application.ports.result_parsers import Dialect, Dialects, UnreadableError
 from orchestrator.application.ports.uploads import IntakeError, UnpackedUpload, UploadedFile
 from orchestrator.domain.assembly.jobs import names_artifact

@@ -32,7 +32,7 @@ class StoredCellResults:
     results: Mapping[str, CellResults]
 
     @classmethod
-    def of(
+    def read(
         cls,
         stores: Stores,
         cell_ids: Sequence[str],
@@ -70,7 +70,7 @@ def judge_jobs(
         facts: The stored facts of its jobs, where the caller has read them.
     """
     jobs = {cell.id: facts} if facts is not None else {}
-    known = StoredCellResults.of(stores, [cell.id], spec, Depth.EVALUATED, jobs=jobs)
+    known = StoredCellResults.read(stores, [cell.id], spec, Depth.EVALUATED, jobs=jobs)
     return jobs_of_cell_record(known, cell, spec)
 
 

@@ -120,7 +120,7 @@ def list_flaky(context: Context, product: str, *, runs: int) -> FlakyReview:
     history = _history(stores, looked.cells)
     asked, many = _suspects(history)
     confined = stores.quarantines.list(product=product)
-    held = stores.failure_groups.find_tests(product, _nodeids(confined))
+    held = stores.failure_groups.find_tests(product, {one.nodeid for one in confined})
     goes = _goes(stores, history, {*asked, *(test.id for test in held)})
     active = [one for one in confined if state_of(one, now) is QuarantineState.ACTIVE]
     return FlakyReview(
@@ -227,10 +227,6 @@ def _flaky(
             one for one in active if any(is_about(one, test.nodeid, p) for p in platforms)
         ),
     )
-
-
-def _nodeids(confined: Sequence[Quarantine]) -> set[str]:
-    return {one.nodeid for one in confined}
 
 
 def _quarantines(

@@ -13,6 +13,7 @@ from typing import Annotated, BinaryIO
 
 from orchestrator.application.context import Context
 from orchestrator.application.ports.archives import ArchiveError
+from orchestrator.application.ports.blobs import file_chunks
 from orchestrator.domain.caller_identity import Person
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.field_limits import STRICT, Filled, ValueLimits
@@ -77,7 +78,6 @@ def _problems(context: Context, new: NewReview, digest: str) -> Iterator[Problem
 MANIFEST = "payload.toml"
 PAYLOAD_LIMIT_BYTES = 2 * 1024**3
 SUBJECT_LIMIT_BYTES = 4 * 1024**3
-_CHUNK_BYTES = 1024 * 1024
 
 
 def put_payload(context: Context, digest: str, spooled: Path) -> StoredPayload:
@@ -160,10 +160,3 @@ def put_subject(context: Context, digest: str, spooled: Path) -> int:
     _, size = context.blobs.put(chunks, digest=digest, limit_bytes=SUBJECT_LIMIT_BYTES)
     context.stores.retention.blob_is_back(digest)
     return size
-
-
-def file_chunks(path: Path) -> Iterator[bytes]:
-    """Yield the bytes of a file in pieces."""
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            yield chunk

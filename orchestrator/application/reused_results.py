@@ -53,7 +53,7 @@ class ReuseSources:
     """Attestations by lease id."""
 
     @classmethod
-    def of(cls, stores: Stores, decided: Iterable[Mapping[str, Reuse]]) -> ReuseSources:
+    def read(cls, stores: Stores, decided: Iterable[Mapping[str, Reuse]]) -> ReuseSources:
         """Read leases and attestations in one statement per source run."""
         runs = sorted({x.run for reuses in decided for x in reuses.values() if x.is_reused})
         leases: dict[str, Sequence[Lease]] = {}

@@ -27,7 +27,7 @@ def signing_key(context: Context) -> PublicKey:
     with context.locks.of(_LOCK):
         at = context.clock.now()
         held = _held(context, at)
-        usable = [key for key in held if _signs(key, at)]
+        usable = [key for key in held if key.ends_at is None or at < key.ends_at]
         if usable:
             return usable[-1]
         return _made(context, held, at)
@@ -89,10 +89,6 @@ def _register(context: Context, key_id: str, at: datetime) -> PublicKey:
     public = context.gate.signer.public(key_id)
     key = PublicKey(id=key_id, public=public, created_at=at, not_after=at + LIFETIME)
     return context.stores.gates.add_key(key)
-
-
-def _signs(key: PublicKey, at: datetime) -> bool:
-    return key.ends_at is None or at < key.ends_at
 
 
 def _key_document(key: PublicKey) -> dict[str, str | None]:

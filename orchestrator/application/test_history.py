@@ -12,6 +12,7 @@ from orchestrator.application.describe_run import find_run
 from orchestrator.domain.failure_signature import BAD, Signature
 from orchestrator.domain.flaky import FlakyEvidence, ResultPoint, flaky_evidence
 from orchestrator.domain.gate.snapshot import Quarantine
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.known_issue import (
     CellScope,
     KnownIssueResponse,
@@ -67,10 +68,7 @@ def _product(context: Context, run_id: str) -> str:
 
 def _by_family(context: Context, run_id: str) -> dict[str, list[KnownTest]]:
     find_run(context.stores, run_id)
-    families: dict[str, list[KnownTest]] = {}
-    for test in context.stores.tests.of_run(run_id):
-        families.setdefault(job_family(test.job), []).append(test)
-    return families
+    return grouped((job_family(test.job), test) for test in context.stores.tests.of_run(run_id))
 
 
 def _compare(
@@ -232,9 +230,9 @@ def follow_test(stores: Stores, test_id: int, *, each: int, at: datetime) -> Tes
 
     Args:
         stores: Every store.
-        test_id: Its number.
-        each: So many newest results are looked at for each name of a cell.
-        at: Now.
+        test_id: Number of any of its names.
+        each: Maximum number of results, newest first, for each name of a cell.
+        at: The present time, for quarantines that have expired.
     """
     known = names_of(stores, test_id)
     if known is None:
@@ -275,9 +273,7 @@ def _go(go: CellResult) -> ResultPoint:
 
 
 def _cells(stores: Stores, goes: Iterable[CellResult]) -> list[CellTestHistory]:
-    by_name: dict[str, list[CellResult]] = {}
-    for go in goes:
-        by_name.setdefault(go.cell, []).append(go)
+    by_name = grouped((go.cell, go) for go in goes)
     gone = stores.grids.gone([(some[0].test, some[0].number) for some in by_name.values()])
     stories = (_story(name, some, gone.get((some[0].test, name))) for name, some in by_name.items())
     return sorted(stories, key=_rank)
@@ -291,7 +287,7 @@ def _story(cell: str, goes: Sequence[CellResult], gone: GridCell | None) -> Cell
     return CellTestHistory(
         cell=cell,
         goes=goes,
-        counts=Counts.of(tally),
+        counts=Counts.from_tally(tally),
         broken=None if gone else _broken(goes),
         gone=gone,
     )

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from orchestrator.domain.failure_signature import Signature
 from orchestrator.domain.gate.snapshot import Quarantine
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.known_issue import CellScope, KnownIssue, in_scope, is_match
 from orchestrator.domain.quarantine import QuarantineState, is_about, state_of
 from orchestrator.domain.test_identity import KnownTest
@@ -85,9 +86,7 @@ def meant(
     """Return the matching groups by issue id, expired issues included."""
     named = {issue.match.signature for issue in issues} - {""}
     successors_of = stores.failures.successors_of(named) if named else {}
-    by_signature: dict[str, list[CellFailureGroup]] = {}
-    for group in failures.groups:
-        by_signature.setdefault(group.signature, []).append(group)
+    by_signature = grouped((group.signature, group) for group in failures.groups)
     fitting = {
         issue.id: [
             group

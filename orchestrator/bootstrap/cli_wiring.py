@@ -79,7 +79,7 @@ class CommandWiring:
     def pack(
         self, source: Path, scratch: Path, *, manifest_from: Path | None = None
     ) -> PackedPayload:
-        """Pack a payload folder, or return a ready .tar.gz."""
+        """Pack a payload folder, or return a ready .tar.gz. Raises RefusedError."""
         from orchestrator.adapters.files.archive import FilePayloadArchives
         from orchestrator.application.ports.archives import ArchiveError
         from orchestrator.cli.errors import RefusedError
@@ -101,7 +101,7 @@ class CommandWiring:
         return completed(checkout_of(source) if source is not None else Commit(), ci_commit())
 
     def pack_artifacts(self, source: Path, scratch: Path) -> Path:
-        """Pack a folder of results; a file or an archive is left in place."""
+        """Pack a folder of results; a file or an archive is left in place. Raises RefusedError."""
         from orchestrator.adapters.files.ingest_upload import pack_artifacts
         from orchestrator.application.ports.archives import ArchiveError
         from orchestrator.cli.errors import RefusedError
@@ -112,7 +112,10 @@ class CommandWiring:
             raise RefusedError(str(error)) from error
 
     def subject(self, subject: Subject, *, base: Path, scratch: Path) -> SubjectWheel | None:
-        """Find the subject's wheel below `base`, or build its revision in `scratch`."""
+        """Find the subject's wheel below `base`, or build its revision in `scratch`.
+
+        Raises RefusedError.
+        """
         from orchestrator.adapters.files.subject_wheel import FileSubjects
         from orchestrator.application.ports.wheels import WheelsError
         from orchestrator.cli.errors import RefusedError
@@ -220,7 +223,7 @@ class CommandWiring:
         )
 
     def database(self, *, upgrade: bool) -> DatabaseState:
-        """Return the database's state, after an upgrade if requested."""
+        """Return the database's state, after an upgrade if requested. Raises RefusedError."""
         from orchestrator.adapters.files.home_folder import HomeUnusableError, prepare_home
         from orchestrator.bootstrap.controller_wiring import app_url, is_embedded, shown_url
         from orchestrator.cli.errors import RefusedError

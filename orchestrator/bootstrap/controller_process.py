@@ -232,7 +232,7 @@ def _open(settings: Settings, options: ServeOptions, local: LocalJobs, parts: Pa
     _require_alone(local, parts.context, operator)
     if local.as_ourselves:
         parts = replace(parts, context=replace(parts.context, sole_launcher=operator))
-    near = create_app(parts.context, guard=None, revision=_revision(parts), operator=operator)
+    near = create_app(parts.context, guard=None, revision=parts.database.ready, operator=operator)
     listener = Listener(near, own, near.state.streams.close, HttpServer)
     return _Served(settings, local, parts, secret, [listener])
 
@@ -368,10 +368,6 @@ def _require_alone(local: LocalJobs, context: Context, operator: str) -> None:
         raise RefusedError(_NOT_ALONE.format(system_user(), ", ".join(others)))
 
 
-def _revision(parts: Parts) -> Callable[[], str]:
-    return parts.database.ready
-
-
 def _operator(settings: Settings, options: ServeOptions, context: Context) -> tuple[str, str]:
     """Return the caller's name on the home's socket, and their token's secret where they have one.
 
@@ -404,7 +400,9 @@ def _port(
     first, *further = served
     settings, host, port = first.settings, options.address, options.number
     hosts = (host, *settings.public_hosts, *public_host(settings))
-    whole = PortApplications.of([one.parts.context for one in served], hosts, _ready(served))
+    whole = PortApplications.from_contexts(
+        [one.parts.context for one in served], hosts, _ready(served)
+    )
     forwarded = _limited(settings, whole.application, whole.pages, first.parts.context.clock.now)
     name = f"[{host}]" if ":" in host else host
     url = f"{'https' if tls else 'http'}://{name}:{port}"

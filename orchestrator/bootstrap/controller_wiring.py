@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from orchestrator.adapters.clock import CronsimCron, SystemClock, new_id
-from orchestrator.adapters.files.archive import FilePayloadArchives, file_chunks
-from orchestrator.adapters.files.blobs import FileBlobs
+from orchestrator.adapters.files.archive import FilePayloadArchives
+from orchestrator.adapters.files.blobs import FileBlobs, sync_folder
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.adapters.files.home_folder import (
     TEMPORARY,
@@ -53,7 +53,7 @@ from orchestrator.application.emergency_stop import EmergencyStop
 from orchestrator.application.end_run import publish_report
 from orchestrator.application.janitor import Janitor
 from orchestrator.application.ports.archives import PayloadArchives
-from orchestrator.application.ports.blobs import Blobs
+from orchestrator.application.ports.blobs import Blobs, file_chunks
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.ports.engine import Durable, NotServedError
 from orchestrator.application.ports.wheels import Subjects
@@ -548,11 +548,7 @@ def keep_controller_id(home: Path, controller: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     fresh.rename(home / CONTROLLER_ID)
-    folder = os.open(home, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(home)
 
 
 @dataclass(slots=True)

@@ -116,7 +116,7 @@ class PortApplications:
     close_streams: Callable[[], None]
 
     @classmethod
-    def of(
+    def from_contexts(
         cls, contexts: Sequence[Context], hosts: tuple[str, ...], ready: Callable[[], str] | None
     ) -> PortApplications:
         """Make them; the first context is of the project that requests without a mark are for.

@@ -112,7 +112,7 @@ class LocalConnection:
         self._address: str | None = None
 
     def open(self) -> httpx.Client:
-        """See `ControllerConnection`."""
+        """See `ControllerConnection`. Raises NoControllerError."""
         socket = self.home / SOCKET
         try:
             there = socket.exists()

@@ -43,9 +43,9 @@ def policy_text(policy: str) -> str | None:
 
 
 def sent_policy(session: Session, policy: str) -> tuple[str, Json]:
-    """Return the gate, and the policy to send with a call if a file has it; else nothing.
+    """Return a gate's name, and the part of a request's body that has its policy.
 
-    Raises CliError.
+    `policy` is a gate's name, for which that part is empty, or a policy file. Raises CliError.
     """
     text = policy_text(policy)
     if text is None:

@@ -189,7 +189,7 @@ def is_confirmed(question: str) -> bool:
 
 
 def session_of(context: typer.Context) -> Session:
-    """Return the session that `main` created."""
+    """Return the session that `main` created. Raises TypeError."""
     session = context.obj
     if not isinstance(session, Session):
         raise TypeError("the command line was started without its wiring")

@@ -176,7 +176,7 @@ def pages_of(request: Request) -> Pages:
 
 
 async def _page_request_of(request: Request, viewer: ViewerDep) -> PageRequest:
-    context = NotedContext.of(request.app.state.context)
+    context = NotedContext.from_context(request.app.state.context)
     return PageRequest(request, context, viewer, context.clock.now())
 
 

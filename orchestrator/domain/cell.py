@@ -432,7 +432,7 @@ class SubjectBuild:
     """Digest of its content, equal for wheels that were only zipped again."""
 
     @classmethod
-    def of(cls, run: Run, spec: RunSpec) -> SubjectBuild:
+    def from_run(cls, run: Run, spec: RunSpec) -> SubjectBuild:
         """Return the build that a run was launched with."""
         wheel = spec.subject_digest or ""
         return cls(run.subject_name, run.subject_version, wheel, spec.subject_contents)

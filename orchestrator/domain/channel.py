@@ -42,7 +42,7 @@ class LineageState(StrEnum):
         return _WORDS[self]
 
     @classmethod
-    def of(cls, decision: Decision) -> LineageState:
+    def from_decision(cls, decision: Decision) -> LineageState:
         """Return the lineage state that follows from a verdict."""
         return cls(decision.value.lower())
 

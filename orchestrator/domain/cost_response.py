@@ -14,6 +14,7 @@ from orchestrator.domain.money import (
     Bill,
     lease_bill,
     machine_seconds,
+    sum_by_name,
 )
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.run_record import CellRecord, LeaseRecord, RunRecord
@@ -125,7 +126,7 @@ def run_cost_answer(record: RunRecord, max_usd: Decimal | None) -> RunCost:
         bill=sum((lease.bill for lease in leases), Bill()),
         platforms=tuple(_cell(cell) for cell in record.cells),
         phases=_phases(leases),
-        jobs=_by_job(cell.job_costs.by_job for cell in record.cells),
+        jobs=sum_by_name(cell.job_costs.by_job for cell in record.cells),
         overhead_usd=sum((cell.job_costs.overhead_usd for cell in record.cells), _ZERO),
         validated_tests=_validated(record.counts),
         usd_per_validated_test=record.usd_per_validated_test,
@@ -206,14 +207,6 @@ def _phases(leases: Iterable[LeaseRecord]) -> Mapping[CellState, Decimal]:
     for lease in leases:
         for phase, usd in lease.phase_usd.items():
             total[phase] += usd
-    return total
-
-
-def _by_job(spent: Iterable[Mapping[str, Decimal]]) -> Mapping[str, Decimal]:
-    total: dict[str, Decimal] = {}
-    for one in spent:
-        for job, usd in one.items():
-            total[job] = total.get(job, _ZERO) + usd
     return total
 
 

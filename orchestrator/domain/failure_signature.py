@@ -10,6 +10,7 @@ from datetime import datetime
 
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.failures import FailureClass, classify, read_raised
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.outcome import TestOutcome
 
 SIGNATURE_VERSION = 1
@@ -122,9 +123,7 @@ def failure_groups(
         failures: In any order; nothing depends on it.
         spans: By signature id, when it was first and last seen among all that is stored.
     """
-    gathered: dict[str, list[Failure]] = {}
-    for failure in failures:
-        gathered.setdefault(failure.signature.id, []).append(failure)
+    gathered = grouped((failure.signature.id, failure) for failure in failures)
     made = [_group(some, (spans or {}).get(name)) for name, some in gathered.items()]
     return tuple(sorted(made, key=lambda c: (-c.count, c.signature.id)))
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.machine import Place, ProviderTraits
 from orchestrator.domain.matrix import GIGABYTE, CellPlan
 from orchestrator.domain.quota import Headroom
@@ -50,7 +51,10 @@ class PlannedCell:
 
     @property
     def is_launchable(self) -> bool:
-        """Whether it can be launched now. What no place offers can: it ends as unavailable."""
+        """Whether it can be launched now.
+
+        A cell that no place offers can be launched, too: it ends as unavailable.
+        """
         return not (self.note and self.is_offered)
 
 
@@ -126,9 +130,7 @@ def _some(names: Sequence[str]) -> str:
 
 def shipments_in_words(shipments: Iterable[Shipment]) -> list[str]:
     """Return one sentence for all cells that are sent the same."""
-    cells: dict[str, list[str]] = {}
-    for shipment in shipments:
-        cells.setdefault(shipment.sentence, []).append(shipment.cell)
+    cells = grouped((shipment.sentence, shipment.cell) for shipment in shipments)
     return [f"sent to {', '.join(names)}: {sentence}" for sentence, names in cells.items()]
 
 

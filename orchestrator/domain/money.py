@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
@@ -41,6 +41,15 @@ class Bill:
     def total_usd(self) -> Decimal:
         """The total cost."""
         return self.machine_usd + self.disk_usd + self.address_usd
+
+
+def sum_by_name(parts: Iterable[Mapping[str, Decimal]]) -> dict[str, Decimal]:
+    """Add up amounts in US dollars by name, in the order of the names' first appearance."""
+    total: dict[str, Decimal] = {}
+    for one in parts:
+        for name, usd in one.items():
+            total[name] = total.get(name, Decimal(0)) + usd
+    return total
 
 
 def lease_bill(lease: Lease, at: datetime) -> Bill:

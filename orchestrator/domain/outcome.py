@@ -167,7 +167,7 @@ class Counts:
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @classmethod
-    def of(cls, tally: Mapping[TestOutcome, int]) -> Counts:
+    def from_tally(cls, tally: Mapping[TestOutcome, int]) -> Counts:
         """Build from numbers by outcome."""
         return cls(**{outcome.word: n for outcome, n in tally.items()})
 

@@ -10,6 +10,7 @@ from statistics import median
 from orchestrator.domain.event_facts import BASELINE, SUBJECT, MetricFact
 from orchestrator.domain.gate.performance import FEWEST_LAUNCHES
 from orchestrator.domain.gate.snapshot import Pairs
+from orchestrator.domain.grouping import grouped
 
 LARGEST = 1e300
 """Larger values are no measurements, and their sums overflow."""
@@ -67,9 +68,7 @@ def pairs_of(job: str, measured: Iterable[MetricFact]) -> tuple[Pairs, ...]:
         job: Its id.
         measured: Its turns, of both arms.
     """
-    by_key: dict[Key, list[MetricFact]] = {}
-    for fact in measured:
-        by_key.setdefault(_key(fact), []).append(fact)
+    by_key = grouped((_key(fact), fact) for fact in measured)
     names = [key[0] for key in by_key]
     found = ((key, *_paired(facts)) for key, facts in by_key.items())
     return tuple(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.machine import Place
 from orchestrator.domain.matrix import Platform
 
@@ -101,9 +102,7 @@ def headroom(
         levels: Of every quota among them.
         at_once: So many machines run at a time; the largest demands are counted.
     """
-    amounts: dict[Quota, list[int]] = {}
-    for demand in demands:
-        amounts.setdefault(demand.quota, []).append(demand.amount)
+    amounts = grouped((demand.quota, demand.amount) for demand in demands)
     found = []
     for quota, each in amounts.items():
         needed = sum(sorted(each, reverse=True)[:at_once])

@@ -133,13 +133,13 @@ def attribute_failure(
     """Return the root cause of each failing test (by `key_of`), as certain as its retests."""
     found = []
     for key in failed:
-        answer, evidence = _answer(_case(key, retests, about))
+        answer, evidence = _answer(_retested_test(key, retests, about))
         job, nodeid = split_key(key)
         found.append(Attribution(job=job, nodeid=nodeid, answer=answer, evidence=tuple(evidence)))
     return tuple(found)
 
 
-def _case(key: str, retests: Sequence[Retest], about: AttributionContext) -> _RetestedTest:
+def _retested_test(key: str, retests: Sequence[Retest], about: AttributionContext) -> _RetestedTest:
     def count(
         kind: RetestKind, *, whole: bool = False, after: RetestKind | None = None
     ) -> RetestCounts:
@@ -159,106 +159,106 @@ def _case(key: str, retests: Sequence[Retest], about: AttributionContext) -> _Re
     )
 
 
-def _answer(case: _RetestedTest) -> tuple[RootCause, list[str]]:
-    if case.alone.passed or case.among.passed:
-        return _unsteady(case)
-    if not case.alone.always_failed(SURE):
-        if not case.alone.total:
+def _answer(test: _RetestedTest) -> tuple[RootCause, list[str]]:
+    if test.alone.passed or test.among.passed:
+        return _unsteady(test)
+    if not test.alone.always_failed(SURE):
+        if not test.alone.total:
             return RootCause.UNKNOWN, ["It was not run again."]
-        said = f"It failed {_of(case.alone)} run again with nothing changed; "
+        said = f"It failed {_of(test.alone)} run again with nothing changed; "
         return RootCause.UNKNOWN, [f"{said}{SURE} failures in a row are needed to say more."]
-    steady = f"It fails every time with nothing changed: {_of(case.alone)} run again."
+    steady = f"It fails every time with nothing changed: {_of(test.alone)} run again."
     for judge in (_subject, _dependency, _machine, _surroundings):
-        found = judge(case)
+        found = judge(test)
         if found is not None:
             answer, evidence = found
             return answer, [steady, *evidence]
-    return RootCause.UNKNOWN, [steady, *_known(case)]
+    return RootCause.UNKNOWN, [steady, *_known(test)]
 
 
-def _unsteady(case: _RetestedTest) -> tuple[RootCause, list[str]]:
+def _unsteady(test: _RetestedTest) -> tuple[RootCause, list[str]]:
     """Return `flaky` where it passed unchanged at least once."""
-    alone = f"With nothing changed on the same machine it failed {_of(case.alone)} run again."
-    if case.alone.failed or case.among.passed:
-        among = [f"In its whole job it failed {_of(case.among)}."] if case.among.total else []
+    alone = f"With nothing changed on the same machine it failed {_of(test.alone)} run again."
+    if test.alone.failed or test.among.passed:
+        among = [f"In its whole job it failed {_of(test.among)}."] if test.among.total else []
         return RootCause.FLAKY, [alone, *among]
-    if case.among.always_failed(1):
+    if test.among.always_failed(1):
         return RootCause.UNKNOWN, [
             alone,
-            f"In its whole job it failed {_of(case.among)}: it depends on what runs before it.",
+            f"In its whole job it failed {_of(test.among)}: it depends on what runs before it.",
         ]
     said = "It failed in its whole job, which did not run again: what runs before it may matter."
     return RootCause.UNKNOWN, [alone, said]
 
 
-def _subject(case: _RetestedTest) -> tuple[RootCause, list[str]] | None:
-    if not case.baseline.always_passed(SURE) or not case.back_from_baseline.always_failed(BACK):
+def _subject(test: _RetestedTest) -> tuple[RootCause, list[str]] | None:
+    if not test.baseline.always_passed(SURE) or not test.back_from_baseline.always_failed(BACK):
         return None
-    baseline = f"the baseline {case.about.baseline} and nothing else changed"
+    baseline = f"the baseline {test.about.baseline} and nothing else changed"
     evidence = [
-        f"With {baseline} it failed {_of(case.baseline)}.",
-        f"With the subject again, afterwards, it failed {_of(case.back_from_baseline)}.",
+        f"With {baseline} it failed {_of(test.baseline)}.",
+        f"With the subject again, afterwards, it failed {_of(test.back_from_baseline)}.",
     ]
-    return _unless_elsewhere(case, RootCause.SUBJECT, evidence)
+    return _unless_elsewhere(test, RootCause.SUBJECT, evidence)
 
 
-def _dependency(case: _RetestedTest) -> tuple[RootCause, list[str]] | None:
-    if not case.green.always_passed(SURE) or not case.back_from_green.always_failed(BACK):
+def _dependency(test: _RetestedTest) -> tuple[RootCause, list[str]] | None:
+    if not test.green.always_passed(SURE) or not test.back_from_green.always_failed(BACK):
         return None
-    with_baseline = [_with_baseline(case)] if case.baseline.total else []
-    packages = f"the packages of the last green run {case.about.last_green}"
+    with_baseline = [_with_baseline(test)] if test.baseline.total else []
+    packages = f"the packages of the last green run {test.about.last_green}"
     evidence = [
         *with_baseline,
-        f"With {packages} and nothing else changed it failed {_of(case.green)}.",
-        f"What differs: {_rows(case.about.packages)}.",
-        f"With today's packages again, afterwards, it failed {_of(case.back_from_green)}.",
+        f"With {packages} and nothing else changed it failed {_of(test.green)}.",
+        f"What differs: {_rows(test.about.packages)}.",
+        f"With today's packages again, afterwards, it failed {_of(test.back_from_green)}.",
     ]
-    return _unless_elsewhere(case, RootCause.DEPENDENCY, evidence)
+    return _unless_elsewhere(test, RootCause.DEPENDENCY, evidence)
 
 
 def _unless_elsewhere(
-    case: _RetestedTest, answer: RootCause, evidence: list[str]
+    test: _RetestedTest, answer: RootCause, evidence: list[str]
 ) -> tuple[RootCause, list[str]]:
     """Return `unknown` where the same test passes on another machine."""
-    if case.elsewhere is not None and case.there.passed:
-        return RootCause.UNKNOWN, [*evidence, _there(case)]
+    if test.elsewhere is not None and test.there.passed:
+        return RootCause.UNKNOWN, [*evidence, _there(test)]
     return answer, evidence
 
 
-def _machine(case: _RetestedTest) -> tuple[RootCause, list[str]] | None:
-    if case.elsewhere is None or not case.there.always_passed(SURE):
+def _machine(test: _RetestedTest) -> tuple[RootCause, list[str]] | None:
+    if test.elsewhere is None or not test.there.always_passed(SURE):
         return None
-    return RootCause.MACHINE, [*_ruled_out(case), _there(case)]
+    return RootCause.MACHINE, [*_ruled_out(test), _there(test)]
 
 
-def _surroundings(case: _RetestedTest) -> tuple[RootCause, list[str]] | None:
+def _surroundings(test: _RetestedTest) -> tuple[RootCause, list[str]] | None:
     """Return `image_or_driver` where nothing else can be the cause."""
-    about = case.about
-    packages_are_out = not about.packages or case.green.always_failed(SURE)
+    about = test.about
+    packages_are_out = not about.packages or test.green.always_failed(SURE)
     everything_else_is_out = (
-        case.baseline.always_failed(SURE)
+        test.baseline.always_failed(SURE)
         and packages_are_out
         and about.same_tests
-        and case.elsewhere is not None
-        and case.there.always_failed(SURE)
+        and test.elsewhere is not None
+        and test.there.always_failed(SURE)
     )
     if not about.surroundings or not everything_else_is_out:
         return None
     differs = f"Since the last green run {about.last_green}: {_rows(about.surroundings)}."
-    return RootCause.IMAGE_OR_DRIVER, [*_ruled_out(case), _there(case), differs]
+    return RootCause.IMAGE_OR_DRIVER, [*_ruled_out(test), _there(test), differs]
 
 
-def _known(case: _RetestedTest) -> list[str]:
+def _known(test: _RetestedTest) -> list[str]:
     """Return known facts that prove nothing."""
-    about, said = case.about, _ruled_out(case)
-    if not case.baseline.total:
+    about, said = test.about, _ruled_out(test)
+    if not test.baseline.total:
         said.append(
             "The test is not in the baseline's payload or could not be run with a baseline."
             if about.baseline
             else "There is no baseline to run it with: the matrix names none."
         )
-    if case.there.total:
-        said.append(_there(case))
+    if test.there.total:
+        said.append(_there(test))
         if about.second and about.second.differs:
             said.append(f"That machine differs: {_rows(about.second.differs)}.")
     if about.surroundings:
@@ -269,25 +269,25 @@ def _known(case: _RetestedTest) -> list[str]:
     return said
 
 
-def _ruled_out(case: _RetestedTest) -> list[str]:
-    said = [_with_baseline(case)] if case.baseline.total else []
-    if case.green.total:
-        green = f"the packages of the last green run {case.about.last_green}"
-        said.append(f"With {green} it failed {_of(case.green)}.")
+def _ruled_out(test: _RetestedTest) -> list[str]:
+    said = [_with_baseline(test)] if test.baseline.total else []
+    if test.green.total:
+        green = f"the packages of the last green run {test.about.last_green}"
+        said.append(f"With {green} it failed {_of(test.green)}.")
     return said
 
 
-def _with_baseline(case: _RetestedTest) -> str:
-    words = f"With the baseline {case.about.baseline} it failed {_of(case.baseline)}"
-    if case.baseline.other:
-        return f"{words}, and was skipped or not there {case.baseline.other} times."
+def _with_baseline(test: _RetestedTest) -> str:
+    words = f"With the baseline {test.about.baseline} it failed {_of(test.baseline)}"
+    if test.baseline.other:
+        return f"{words}, and was skipped or not there {test.baseline.other} times."
     return f"{words}."
 
 
-def _there(case: _RetestedTest) -> str:
-    second = case.about.second
+def _there(test: _RetestedTest) -> str:
+    second = test.about.second
     where = f"{second.name} (run {second.run})" if second else ""
-    return f"On another machine of the platform, {where}, it failed {_of(case.there)}."
+    return f"On another machine of the platform, {where}, it failed {_of(test.there)}."
 
 
 def _of(tally: RetestCounts) -> str:

@@ -220,9 +220,10 @@ class Firing:
         return self.state is FiringState.RESOLVED or bool(self.run)
 
     def goes_before(self, other: Firing) -> bool:
-        """Whether it is unfinished, and was due earlier than the other or has begun already.
+        """Whether the other firing of the schedule has to wait for this one.
 
-        What is due earlier may be written down later: after downtime, or when a person triggers.
+        That is so while this one is unfinished, if it was due earlier or has begun already. A
+        firing that was due earlier may be stored later: after downtime, or when a person triggers.
         """
         if self.is_over or self.schedule != other.schedule or self.due_at == other.due_at:
             return False

@@ -11,6 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import TypeVar
+
+from orchestrator.domain.grouping import grouped
 
 ALIKE = 0.8
 """From 0 to 1: names of one class this similar may be one renamed test."""
@@ -219,14 +222,14 @@ def _place(name: TestName) -> object:
 def _grouped(
     names: Mapping[str, TestName], key: Callable[[TestName], object]
 ) -> dict[object, list[str]]:
-    groups: dict[object, list[str]] = {}
-    for nodeid, name in names.items():
-        groups.setdefault(key(name), []).append(nodeid)
-    return groups
+    return grouped((key(name), nodeid) for nodeid, name in names.items())
 
 
-def resolve(name: int, aliases: Mapping[int, int]) -> int:
-    """Return the newest test of a chain of confirmed aliases."""
+N = TypeVar("N", int, str)
+
+
+def resolve(name: N, aliases: Mapping[N, N]) -> N:
+    """Return the newest test, an id or a name, of a chain of confirmed aliases."""
     seen = {name}
     while (now := aliases.get(name)) is not None and now not in seen:
         seen.add(now)

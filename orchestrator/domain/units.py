@@ -49,11 +49,11 @@ def size(size_bytes: int) -> str:
     """Format ``312 B``, ``4.2 kB`` or ``1.3 GB``, in powers of 1000."""
     if size_bytes < 1000:
         return f"{size_bytes} B"
-    amount, units = size_bytes / 1000, ["kB", "MB", "GB"]
+    amount, units = size_bytes / 1000, ["kB", "MB", "GB", "TB"]
     while amount >= 999.95 and len(units) > 1:
         amount /= 1000
         del units[0]
-    return f"{amount:.1f} {units[0]}"
+    return f"{amount:,.1f} {units[0]}"
 
 
 def usd(amount: Decimal | None) -> str:

@@ -77,6 +77,7 @@ TERMS = {
     "known": Term("●", "known", "quiet"),
     "exceeded": Term("▲", "more than expected", "bad"),
     "untried": Term("–", "nothing of it ran", "quiet"),
+    "unmatched": Term("◔", "unmatched", "warn"),
     "retried": Term("≈", "passed on retry", "quiet"),
     "split": Term("≈", "both with one build", "quiet"),
     "paused": Term("■", "paused", "warn"),
@@ -135,7 +136,7 @@ REASONS = {
 
 
 def term(code: str) -> Term:
-    """Return the term of a code; any other code is a state of work in progress."""
+    """Return word, glyph and tone of a code; an unknown code is shown as work in progress."""
     return TERMS.get(code) or Term("▸", phrase(code), "busy")
 
 

@@ -55,8 +55,7 @@ class AliasStore:
             query = query.where(TestAliasRow.product == product)
         if state is not None:
             query = query.where(TestAliasRow.state == state)
-        with self._sessions.read() as session:
-            return [_alias(*row) for row in session.execute(query)]
+        return [_alias(*row) for row in self._sessions.rows(query)]
 
     def get(self, alias_id: int) -> Alias | None:
         """Return the alias, or None."""
@@ -79,7 +78,7 @@ class AliasStore:
             return _get(session, alias_id)
 
     def confirmed(self, tests: Collection[int] | None = None) -> Mapping[int, int]:
-        """Return the newer test by the older one."""
+        """Return the newer test by the older one; of the given older tests, or of all."""
         with self._sessions.read() as session:
             found = confirmed_of(session)
         return found if tests is None else {old: found[old] for old in tests if old in found}

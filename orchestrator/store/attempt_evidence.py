@@ -398,11 +398,10 @@ class LogStore:
             .where(CellRow.id == cell_id)
             .order_by(AttemptRow.number)
         )
-        with self._sessions.read() as session:
-            return [
-                AttemptLog(attempt, number, size, closed_at is not None)
-                for attempt, number, size, closed_at in session.execute(query)
-            ]
+        return [
+            AttemptLog(attempt, number, size, closed_at is not None)
+            for attempt, number, size, closed_at in self._sessions.rows(query)
+        ]
 
     def read(self, attempt_id: str, *, after: int, limit: int) -> bytes:
         """Return bytes from an offset on. Raises UnknownIdError, PrunedError."""

@@ -276,10 +276,6 @@ def _written(value: object) -> object:
     return base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else value
 
 
-def _readers(table: SqlTable) -> list[tuple[str, Callable[[object], object]]]:
-    return [(one.name, _reader(one.type)) for one in table.columns]
-
-
 def _reader(kind: TypeEngine[Any]) -> Callable[[Any], object]:
     """Return what reads a value of a column, and raises ValueError for one of another type."""
     if isinstance(kind, OneOf):
@@ -325,7 +321,7 @@ def _decimal(value: str) -> Decimal:
 
 
 def _insert(session: Session, table: SqlTable, lines: Iterator[str]) -> int:
-    readers, bare = _readers(table), _bare(table)
+    readers, bare = [(one.name, _reader(one.type)) for one in table.columns], _bare(table)
     number = 0
     waiting: list[dict[str, object]] = []
     for line in lines:

@@ -88,7 +88,7 @@ def _counted(session: Session, cell_pk: int) -> dict[str, Counts]:
     )
     counted: dict[str, Counts] = {}
     for job, outcome, number, more in session.execute(tests.order_by(None).union_all(unnamed)):
-        found = more if more is not None else Counts.of({TestOutcome(outcome): number})
+        found = more if more is not None else Counts.from_tally({TestOutcome(outcome): number})
         counted[job] = counted.get(job, Counts()) + found
     return dict(sorted(counted.items()))
 

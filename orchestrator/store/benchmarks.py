@@ -277,8 +277,7 @@ class BenchmarkStore:
     def jobs(self, product: str) -> Sequence[str]:
         """Return jobs with benchmarks."""
         query = select(BenchmarkRow.job).where(BenchmarkRow.product == product).distinct()
-        with self._sessions.read() as session:
-            return session.scalars(query.order_by(BenchmarkRow.job)).all()
+        return self._sessions.scalars(query.order_by(BenchmarkRow.job))
 
     def variants(self, product: str, job: str, metric: str) -> Sequence[Benchmark]:
         """Return every benchmark of this name: each unit, direction and set of parameters."""
@@ -295,8 +294,7 @@ class BenchmarkStore:
             .group_by(CellRow.name)
             .order_by(func.max(CellRow.run_id).desc(), CellRow.name)
         )
-        with self._sessions.read() as session:
-            return session.scalars(query).all()
+        return self._sessions.scalars(query)
 
     def track(self, benchmark: Benchmark, *, cell: str, runs: int) -> Track:
         """Return the benchmark's points on a platform over the newest runs."""

@@ -253,7 +253,7 @@ def _counted_now(
     )
     found: dict[str, dict[str, Counts]] = {}
     for name, job, outcome, number in session.execute(counted):
-        _add(found.setdefault(name, {}), job, Counts.of({TestOutcome(outcome): number}))
+        _add(found.setdefault(name, {}), job, Counts.from_tally({TestOutcome(outcome): number}))
     return found
 
 

@@ -210,8 +210,7 @@ class CellStore:
     def of_run(self, run_id: str) -> list[Cell]:
         """Return the cells in matrix order."""
         query = select(CellRow).where(CellRow.run_id == run_id).order_by(CellRow.position)
-        with self._sessions.read() as session:
-            return [_cell(row) for row in session.scalars(query)]
+        return [_cell(row) for row in self._sessions.scalars(query)]
 
     def of_runs(self, run_ids: Sequence[str]) -> dict[str, list[Cell]]:
         """Return cells by run, in matrix order; runs without cells are left out."""
@@ -273,30 +272,29 @@ class CellStore:
             .where(CellRow.run_id == run_id, ~mine)
             .order_by(CellRow.position)
         )
-        with self._sessions.read() as session:
-            return [(_cell(row), plan) for row, plan in session.execute(query)]
+        return [(_cell(row), plan) for row, plan in self._sessions.rows(query)]
 
     def unfinished(self) -> tuple[str, ...]:
         """Return ids of unfinished cells, oldest first, without ingested ones."""
         ingesting = select(RunRow.id).where(RunRow.state == RunState.INGESTING)
         undone = CellRow.state != CellState.DONE, CellRow.run_id.not_in(ingesting)
         query = select(CellRow.id).where(*undone).order_by(CellRow.pk)
-        with self._sessions.read() as session:
-            return tuple(session.scalars(query))
+        return tuple(self._sessions.scalars(query))
 
     def awaiting_run_end(self) -> tuple[str, ...]:
         """Return ids of done cells whose run has only done cells and is not finished itself."""
         at_work = select(CellRow.run_id).where(CellRow.state != CellState.DONE)
         over = select(RunRow.id).where(RunRow.state == RunState.RUNNING, RunRow.id.not_in(at_work))
         query = select(CellRow.id).where(CellRow.run_id.in_(over)).order_by(CellRow.pk)
-        with self._sessions.read() as session:
-            return tuple(session.scalars(query))
+        return tuple(self._sessions.scalars(query))
 
     def admit(self, cell_id: str, attempt_id: str, *, max_parallel: int, at: datetime) -> bool:
         """Open an attempt and enter PLACING if the run has capacity; return whether it is open.
 
         There is room while fewer than `max_parallel` of its cells are between PLACING and
         RELEASING, decided under the run row's lock. An attempt that is open already is True.
+
+        Raises IllegalTransitionError or UnknownIdError.
         """
         with self._sessions.write() as session:
             mine = CellRow.id == cell_id

@@ -105,7 +105,7 @@ class Utc(TypeDecorator[datetime]):
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """Convert to UTC; SQLite stores no zone."""
+        """Convert to UTC; SQLite stores no zone. Raises ValueError."""
         if value is None:
             return None
         if value.tzinfo is None:

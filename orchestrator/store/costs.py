@@ -183,8 +183,7 @@ class CostStore:
             .where(LeaseRow.run_id.in_(list(runs)), LeaseRow.cost_usd.is_not(None), _is_real())
             .group_by(LeaseRow.run_id)
         )
-        with self._sessions.read() as session:
-            return {run: usd_of_micro(micro) for run, micro in session.execute(query)}
+        return {run: usd_of_micro(micro) for run, micro in self._sessions.rows(query)}
 
     def phases(self, since: datetime, until: datetime) -> list[PhaseSum]:
         """Return phases of machines with costs; a phase ends with the next, or with its machine."""
@@ -230,8 +229,7 @@ class CostStore:
         """Return the costs of simulated machines at real prices."""
         asked = (LeaseRow.reserved_at >= since, LeaseRow.reserved_at < until)
         query = select(func.sum(micro_usd(LeaseRow.cost_usd))).where(*asked, not_(_is_real()))
-        with self._sessions.read() as session:
-            return usd_of_micro(session.scalar(query) or 0)
+        return usd_of_micro(self._sessions.scalar(query) or 0)
 
 
 def _sums(session: Session) -> tuple[ColumnElement[Any], ...]:
@@ -419,5 +417,4 @@ class PriceStore:
         """Return the newest price by item, place and market."""
         query = select(Records(Price, PRICES)).where(PRICES.c.provider == provider)
         ordered = query.order_by(PRICES.c.item, PRICES.c.place, PRICES.c.market)
-        with self._sessions.read() as session:
-            return tuple(session.scalars(ordered))
+        return tuple(self._sessions.scalars(ordered))

@@ -116,23 +116,14 @@ def migrate(url: str) -> None:
 
     On Postgres two callers take turns; on SQLite the caller holds the home.
     """
-    _change(url, _known()[0])
-
-
-def unmigrate(url: str, target: str) -> None:
-    """Downgrade the schema to an older revision, or to none (``base``). Data is lost."""
-    _change(url, target)
-
-
-def _change(url: str, target: str) -> None:
     engine = connect(url, Access.MIGRATE)
     try:
         with as_store_errors(engine), engine.begin() as connection:
             if engine.dialect.name == "postgresql":
                 connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
             current = _current(connection)
-            if current != target and current in (None, *_known()):
-                _run(connection, target)
+            if current in (None, *_known()[1:]):
+                _upgrade(connection)
             if engine.dialect.name == "sqlite":
                 _check_references(connection)
     finally:
@@ -145,11 +136,10 @@ def _check_references(connection: Connection) -> None:
         raise StoreError(f"the migration would break a reference of table {broken[0]!r}")
 
 
-def _run(connection: Connection, target: str) -> None:
+def _upgrade(connection: Connection) -> None:
     from alembic import command
 
-    is_newest = target == _known()[0]
-    (command.upgrade if is_newest else command.downgrade)(configuration(connection), target)
+    command.upgrade(configuration(connection), _known()[0])
 
 
 @cache

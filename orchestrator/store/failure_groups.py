@@ -246,8 +246,7 @@ class FailureGroupStore:
     def of_exception(self, exception: str, *, limit: int) -> list[Signature]:
         """Return signatures of an exception class, by id."""
         query = select(SIGNATURE).where(SIGNATURES.c.exception == exception)
-        with self._sessions.read() as session:
-            return list(session.scalars(query.order_by(SIGNATURES.c.id).limit(limit)))
+        return list(self._sessions.scalars(query.order_by(SIGNATURES.c.id).limit(limit)))
 
     def like(self, match: IssueMatch, names: Collection[str]) -> list[Signature]:
         """Return signatures that may match: of these names, or of its exception and frame."""

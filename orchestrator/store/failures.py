@@ -93,8 +93,7 @@ class FailureStore:
 
     def get(self, signature: str) -> Signature | None:
         """Return the signature of an id, older versions included."""
-        with self._sessions.read() as session:
-            return session.scalar(select(SIGNATURE).where(SIGNATURES.c.id == signature))
+        return self._sessions.scalar(select(SIGNATURE).where(SIGNATURES.c.id == signature))
 
     def successors_of(self, signatures: Collection[str]) -> Mapping[str, frozenset[str]]:
         """Return the present signatures by old signature id."""
@@ -211,7 +210,7 @@ class _Outdated:
     text: bytes | None
 
     def signature(self) -> Signature:
-        """Return the signature of the present version."""
+        """Return the signature of the present version. Raises ValueError if the test passed."""
         text = zlib.decompress(self.text).decode() if self.text is not None else ""
         outcome = TestOutcome(self.outcome)
         fact = TestFact("", "", outcome, reason=self.reason, message=self.message, text=text)

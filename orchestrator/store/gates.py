@@ -91,8 +91,7 @@ class GateStore(VerdictLines):
         """Return the present policy of every gate, by name."""
         newest = select(func.max(GatePolicyRow.pk)).group_by(GatePolicyRow.gate)
         query = _policies().where(GatePolicyRow.pk.in_(newest)).order_by(GatePolicyRow.gate)
-        with self._sessions.read() as session:
-            return [_policy(*row) for row in session.execute(query)]
+        return [_policy(*row) for row in self._sessions.rows(query)]
 
     def policy_history(self, gate: str) -> list[StoredPolicy]:
         """Return every version of the gate's policy, newest first."""
@@ -182,8 +181,7 @@ class GateStore(VerdictLines):
             .order_by(VerdictRunRow.run_id.desc())
             .distinct()
         )
-        with self._sessions.read() as session:
-            return list(session.scalars(query))
+        return list(self._sessions.scalars(query))
 
     def newest_finished(self, product: str) -> str | None:
         """Return the product's newest finished run, without partial reruns."""
@@ -223,8 +221,7 @@ class GateStore(VerdictLines):
             .where(or_(and_(is_over, ended_then, failed), and_(goes_on, or_(failed, failing))))
             .order_by(RunRow.id)
         )
-        with self._sessions.read() as session:
-            return list(session.scalars(query))
+        return list(self._sessions.scalars(query))
 
     def last_green(
         self, product: str, platform: str, *, before_run: str = "", ingested: bool = True
@@ -267,8 +264,7 @@ class GateStore(VerdictLines):
         query = select(WaiverRow).order_by(WaiverRow.pk)
         if gate is not None:
             query = query.where(WaiverRow.gate == gate)
-        with self._sessions.read() as session:
-            return [_waiver(row) for row in session.scalars(query)]
+        return [_waiver(row) for row in self._sessions.scalars(query)]
 
     def approve_waiver(self, waiver_id: str, *, by: Person, at: datetime) -> StoredWaiver | None:
         """Store a waiver's approver; the first one is kept. None for an unknown waiver."""
@@ -309,8 +305,7 @@ class GateStore(VerdictLines):
         query = select(ApprovalRow).where(ApprovalRow.gate == gate).order_by(ApprovalRow.pk)
         if evidence is not None:
             query = query.where(ApprovalRow.evidence == evidence)
-        with self._sessions.read() as session:
-            return [_approval(row) for row in session.scalars(query)]
+        return [_approval(row) for row in self._sessions.scalars(query)]
 
     def add_review(self, review: PayloadReview) -> PayloadReview:
         """Store a payload review under a new id; the given id is ignored."""
@@ -325,8 +320,7 @@ class GateStore(VerdictLines):
         query = select(PayloadReviewRow).order_by(PayloadReviewRow.pk)
         if payloads is not None:
             query = query.where(PayloadReviewRow.payload.in_(payloads))
-        with self._sessions.read() as session:
-            return [_review(row) for row in session.scalars(query)]
+        return [_review(row) for row in self._sessions.scalars(query)]
 
     def add_key(self, key: PublicKey) -> PublicKey:
         """Register a public key; a known one is unchanged."""
@@ -339,8 +333,7 @@ class GateStore(VerdictLines):
     def signing_keys(self) -> list[PublicKey]:
         """Return signing keys, oldest first, retired ones included."""
         query = select(SigningKeyRow).order_by(SigningKeyRow.created_at, SigningKeyRow.id)
-        with self._sessions.read() as session:
-            return [_key(row) for row in session.scalars(query)]
+        return [_key(row) for row in self._sessions.scalars(query)]
 
     def retire_key(self, key_id: str, *, at: datetime) -> PublicKey | None:
         """Retire a key now; idempotent. None for an unknown key."""

@@ -10,6 +10,7 @@ from sqlalchemy import Select, func, insert, select
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.cell import Cause, CellState, Run, RunSpec, RunState
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.ingested import Ingested, RunAnnotation
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.run_record import ArtifactRecord
@@ -126,8 +127,7 @@ class IngestStore:
             .join(IngestRow, IngestRow.cell == CellRow.pk)
             .where(CellRow.run_id == run_id)
         )
-        with self._sessions.read() as session:
-            return {cell: document for cell, document in session.execute(query)}  # noqa: C416
+        return {cell: document for cell, document in self._sessions.rows(query)}  # noqa: C416
 
     def of_runs(self, run_ids: Sequence[str]) -> Mapping[str, Sequence[Ingested]]:
         """Return ingestions by run; runs without any are left out."""
@@ -137,11 +137,7 @@ class IngestStore:
             .where(CellRow.run_id.in_(run_ids))
             .order_by(CellRow.pk)
         )
-        found: dict[str, list[Ingested]] = {}
-        with self._sessions.read() as session:
-            for run, document in session.execute(query):
-                found.setdefault(run, []).append(document)
-        return found
+        return grouped((run, document) for run, document in self._sessions.rows(query))
 
 
 def _begun() -> Select[str, str, str, RunState]:

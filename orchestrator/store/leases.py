@@ -234,11 +234,14 @@ class LeaseStore:
         return self._change(lease_id, values | self._noted(facts, simulated=simulated))
 
     def reached(self, lease_id: str, endpoint: Endpoint) -> Lease:
-        """Store the machine's endpoint."""
+        """Store the machine's endpoint; return the changed lease. Raises UnknownIdError."""
         return self._change(lease_id, {"endpoint": endpoint})
 
     def releasing(self, lease_id: str) -> None:
-        """Enter RELEASING: the provider was called to terminate it."""
+        """Enter RELEASING: the provider was called to terminate the machine.
+
+        A lease that is RELEASING or GONE is unchanged. Raises UnknownIdError.
+        """
         is_early = LeaseRow.state.in_(_BEFORE_RELEASE)
         state = case((is_early, LeaseState.RELEASING), else_=LeaseRow.state)
         self._change(lease_id, {"state": state})
@@ -267,7 +270,16 @@ class LeaseStore:
         return func.json_patch(func.coalesce(LeaseRow.facts, literal_column("'{}'")), new)
 
     def gone(self, lease_id: str, *, at: datetime, cost_usd: Decimal, refusal: str = "") -> None:
-        """Close the lease; place and unspent money are free again. Its credentials are deleted."""
+        """Close a lease: its place and the rest of its reserved money are free again.
+
+        A lease that is GONE is unchanged. Raises UnknownIdError.
+
+        Args:
+            lease_id: The lease.
+            at: When its machine was verified to be gone.
+            cost_usd: The settled cost.
+            refusal: Why the provider gave no machine, ``reason: detail``; empty if it gave one.
+        """
         with self._sessions.write() as session:
             closed = {"state": LeaseState.GONE, "gone_at": at}
             query = update(LeaseRow).where(LeaseRow.id == lease_id)
@@ -284,7 +296,10 @@ class LeaseStore:
                 recompute_cost(session, cell)
 
     def reopen(self, lease_id: str, machine_id: str) -> None:
-        """Reopen a lease that is GONE because its machine appeared: enter RELEASING and bill it."""
+        """Reopen a lease that is GONE, since its machine appeared: enter RELEASING and bill it.
+
+        A lease that is not GONE is unchanged. Raises UnknownIdError.
+        """
         with self._sessions.write() as session:
             row = _locked(session, lease_id)
             if row.state is not LeaseState.GONE:
@@ -297,7 +312,7 @@ class LeaseStore:
             row.exclusive = False  # its place may be another's by now
 
     def note(self, lease_id: str, facts: Mapping[str, str], *, simulated: bool) -> Lease:
-        """Store the provider's facts of the machine; empty facts change nothing."""
+        """Merge the provider's facts of the machine into the lease's; return the changed lease."""
         values = self._noted(facts, simulated=simulated)
         return self._change(lease_id, values) if values else self.get(lease_id)
 
@@ -322,14 +337,12 @@ class LeaseStore:
     def providers(self) -> list[str]:
         """Return every provider in the ledger."""
         query = select(LeaseRow.provider).distinct().order_by(LeaseRow.provider)
-        with self._sessions.read() as session:
-            return list(session.scalars(query))
+        return list(self._sessions.scalars(query))
 
     def places(self, provider: str) -> list[str]:
         """Return every place of the provider in the ledger."""
         query = select(LeaseRow.place).where(LeaseRow.provider == provider).distinct()
-        with self._sessions.read() as session:
-            return sorted(session.scalars(query))
+        return sorted(self._sessions.scalars(query))
 
     def keep_login(self, lease_id: str, login: Login) -> Login:
         """Store the credentials; the first ones are kept and returned. A gone lease has none."""
@@ -349,11 +362,10 @@ class LeaseStore:
         query = select(LeaseCredentialsRow.login).join(
             LeaseRow, LeaseRow.pk == LeaseCredentialsRow.lease
         )
-        with self._sessions.read() as session:
-            return session.scalar(query.where(LeaseRow.id == lease_id))
+        return self._sessions.scalar(query.where(LeaseRow.id == lease_id))
 
     def attest(self, lease_id: str, attestation: Attestation) -> None:
-        """Insert or replace the attestation of the lease's machine."""
+        """Insert or replace the attestation of the lease's machine. Raises UnknownIdError."""
         with self._sessions.write() as session:
             insert = insert_into(session, AttestationRow)
             document = literal(attestation, AttestationRow.document.type)
@@ -373,8 +385,7 @@ class LeaseStore:
             .where(AttemptRow.id == attempt_id)
             .order_by(LeaseRow.pk)
         )
-        with self._sessions.read() as session:
-            return dict(session.execute(query).all())
+        return dict(self._sessions.rows(query))
 
     def decide(self, attempt_id: str, decision: PlacementDecision) -> bool:
         """Store a placement decision; return whether the decision is new.
@@ -482,9 +493,5 @@ def decisions_of(session: Session, run_id: str) -> dict[str, list[PlacementDecis
     for cell_id, row, number in session.execute(query):
         mine = found.setdefault(cell_id, [])
         if row is not None:
-            mine.append(_decision(row, number))
+            mine.append(filled(PlacementDecision, row, attempt=number))
     return found
-
-
-def _decision(row: PlacementDecisionRow, attempt: int) -> PlacementDecision:
-    return filled(PlacementDecision, row, attempt=attempt)

@@ -71,8 +71,7 @@ class MachineStore:
         """Return orphan sightings, oldest first."""
         query = select(Records(Orphan, ORPHAN_SIGHTINGS))
         ordered = query.order_by(ORPHAN_SIGHTINGS.c.first_seen, ORPHAN_SIGHTINGS.c.machine_id)
-        with self._sessions.read() as session:
-            return list(session.scalars(ordered))
+        return list(self._sessions.scalars(ordered))
 
 
 def _leases() -> Select[LeaseRow, AttemptRow, CellRow, str]:
@@ -188,5 +187,4 @@ class StaticHostStore:
             .where(StaticHostRow.provider == provider)
             .order_by(StaticHostRow.id)
         )
-        with self._sessions.read() as session:
-            return tuple(row.machine for row in session.scalars(query))
+        return tuple(row.machine for row in self._sessions.scalars(query))

@@ -140,8 +140,7 @@ class OutboxStore:
             .join(waiting, waiting.c.channel == ChannelRow.id, isouter=True)
             .order_by(ChannelRow.created_at, ChannelRow.id)
         )
-        with self._sessions.read() as session:
-            return [(row.channel, _health(row, number)) for row, number in session.execute(query)]
+        return [(row.channel, _health(row, number)) for row, number in self._sessions.rows(query)]
 
     def remove(self, channel_id: str) -> bool:
         """Delete a channel with its deliveries and log; False for an unknown one."""

@@ -41,8 +41,7 @@ class ProductRecordStore(Generic[R]):
         query = select(self._table).order_by(self._table.pk)
         if product is not None:
             query = query.where(self._table.product == product)
-        with self._sessions.read() as session:
-            return [self._read(row) for row in session.scalars(query)]
+        return [self._read(row) for row in self._sessions.scalars(query)]
 
     def end(self, record_id: str, *, at: datetime, by: str) -> R | None:
         """End a record and return it; an ended one stays unchanged. None if it does not exist."""

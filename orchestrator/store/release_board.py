@@ -162,8 +162,7 @@ class ReleaseStore:
         """Return the products of all runs, newest run first."""
         newest = func.max(RunRow.id).desc()
         query = select(RunRow.product).group_by(RunRow.product).order_by(newest)
-        with self._sessions.read() as session:
-            return list(session.scalars(query))
+        return list(self._sessions.scalars(query))
 
     def page(
         self, product: str, *, matrix: str = "", limit: int, before: str | None = None
@@ -209,11 +208,10 @@ class ReleaseStore:
             .join(CellRow, and_(CellRow.run_id == spans.c.newest, CellRow.name == spans.c.name))
             .order_by(spans.c.newest.desc(), CellRow.position)
         )
-        with self._sessions.read() as session:
-            return [
-                KnownCell(name=name, matrix=of, first_run=first, newest_run=last, position=place)
-                for name, of, first, last, place in session.execute(query)
-            ]
+        return [
+            KnownCell(name=name, matrix=of, first_run=first, newest_run=last, position=place)
+            for name, of, first, last, place in self._sessions.rows(query)
+        ]
 
     def verdicts(self, product: str, versions: Sequence[Version]) -> list[ReleaseVerdict]:
         """Return the newest verdict of each gate about each of these, by gate."""
@@ -235,13 +233,10 @@ class ReleaseStore:
             .join(newest, newest.c.pk == VerdictRow.pk)
             .order_by(VerdictRow.gate, VerdictRow.pk)
         )
-        with self._sessions.read() as session:
-            return [
-                ReleaseVerdict(
-                    id=f"V-{pk:04d}", gate=gate, of=Version(*of), decision=decision, at=at
-                )
-                for pk, gate, decision, at, *of in session.execute(query)
-            ]
+        return [
+            ReleaseVerdict(id=f"V-{pk:04d}", gate=gate, of=Version(*of), decision=decision, at=at)
+            for pk, gate, decision, at, *of in self._sessions.rows(query)
+        ]
 
     def live(self, product: str, *, limit: int) -> list[LiveRun]:
         """Return unfinished runs, newest first, reruns included."""

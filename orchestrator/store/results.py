@@ -16,6 +16,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.event_facts import CheckFact, JobFact, MetricFact, Notice, TestFact
 from orchestrator.domain.extend_record import filled
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.outcome import Counts, TestOutcome
 from orchestrator.domain.run_record import ArtifactRecord
 from orchestrator.store.benchmark_rollup import COUNTED, tally
@@ -112,7 +113,10 @@ def page_of(
 def line_of(
     session: Session, cell_id: str, lent: Mapping[str, Sequence[str]], test_id: int
 ) -> TestLine | None:
-    """Return one test with its long text."""
+    """Return one test of a cell with its traceback and output; None if the cell lacks it.
+
+    `lent` are the jobs that the cell reuses, by the id of the cell that they ran in.
+    """
     query = (
         _lines(cell_id, lent)
         .add_columns(TextRow.body)
@@ -248,8 +252,7 @@ class ResultStore:
         )
         if job is not None:
             query = query.where(TestCaseRow.job == short(job))
-        with self._sessions.read() as session:
-            return [_test(row) for row in session.execute(query)]
+        return [_test(row) for row in self._sessions.rows(query)]
 
     def final_tests(self, cell_id: str) -> dict[str, list[str]]:
         """Return node ids with a final result, by job."""
@@ -260,11 +263,7 @@ class ResultStore:
             .where(CellRow.id == cell_id, TestResultRow.final.is_(True))
             .order_by(TestResultRow.position)
         )
-        final: dict[str, list[str]] = {}
-        with self._sessions.read() as session:
-            for job, nodeid in session.execute(query):
-                final.setdefault(job, []).append(nodeid)
-        return final
+        return grouped((job, nodeid) for job, nodeid in self._sessions.rows(query))
 
     def jobs(self, cell_id: str) -> dict[str, JobFact]:
         """Return jobs by id."""
@@ -305,11 +304,9 @@ class ResultStore:
     def artifact_names(self, cells: Collection[int]) -> dict[int, list[str]]:
         """Return the sorted names of artifacts by number of the cell; cells without any lack."""
         query = select(ArtifactRow.cell, ArtifactRow.name).where(ArtifactRow.cell.in_(cells))
-        found: dict[int, list[str]] = {}
-        with self._sessions.read() as session:
-            for cell, name in session.execute(query.order_by(ArtifactRow.name)):
-                found.setdefault(cell, []).append(name)
-        return found
+        return grouped(
+            (cell, name) for cell, name in self._sessions.rows(query.order_by(ArtifactRow.name))
+        )
 
     def put_checks(self, attempt_id: str, checks: Sequence[CheckFact]) -> None:
         """Insert or replace Seatrial's own checks of an attempt's jobs, by job and name."""

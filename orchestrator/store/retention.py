@@ -97,8 +97,7 @@ class RetentionStore:
 
     def last(self) -> datetime | None:
         """Return when the last prune was completed; None before the first."""
-        with self._sessions.read() as session:
-            return session.scalar(select(PruneRow.ended_at))
+        return self._sessions.scalar(select(PruneRow.ended_at))
 
     def end(self, *, at: datetime) -> None:
         """Store that a prune was completed."""
@@ -107,7 +106,7 @@ class RetentionStore:
             session.execute(new.on_conflict_do_update(index_elements=["pk"], set_={"ended_at": at}))
 
     def of_run(self, run_id: str) -> tuple[PrunedPart, ...]:
-        """Return the pruned parts of a run; what was uploaded again is none."""
+        """Return the pruned parts of a run, without uploads that were stored again since."""
         with self._sessions.read() as session:
             parts = list(session.scalars(_pruned_parts(run_id).order_by(PRUNED_PARTS.c.part)))
             named = session.execute(_uploads(session).where(RunRow.id == run_id)).one_or_none()
@@ -152,11 +151,10 @@ class RetentionStore:
             .order_by(RunRow.id)
             .limit(limit)
         )
-        with self._sessions.read() as session:
-            return list(session.scalars(query))
+        return list(self._sessions.scalars(query))
 
     def kept(self, before: datetime) -> dict[str, int]:
-        """Return the number of finished runs past a rule that are needed, by reason."""
+        """Return the number of runs finished before `before` that are still needed, by reason."""
         with self._sessions.read() as session:
             counts = {
                 reason: session.scalar(
@@ -170,8 +168,7 @@ class RetentionStore:
         """Return which of these runs a rule does not keep any more."""
         mine = RunRow.id.in_(run_ids)
         query = select(RunRow.id).where(mine, *_is_over(before), ~_is_needed(before))
-        with self._sessions.read() as session:
-            return list(session.scalars(query.order_by(RunRow.id)))
+        return list(self._sessions.scalars(query.order_by(RunRow.id)))
 
     def count_logs(self, run_ids: Sequence[str]) -> Amount:
         """Count chunks of logs and raw events of runs, and the run events that point at them."""
@@ -192,8 +189,7 @@ class RetentionStore:
         """Count artifacts of runs; their bytes are counted as blobs, which runs may share."""
         query = select(func.count()).select_from(ArtifactRow).join(CellRow)
         query = query.where(CellRow.run_id.in_(run_ids), ArtifactRow.pruned_at.is_(None))
-        with self._sessions.read() as session:
-            return Amount(session.scalar(query) or 0)
+        return Amount(self._sessions.scalar(query) or 0)
 
     def drop_logs(self, run_id: str, before: datetime, rule: KeepRule, *, at: datetime) -> Amount:
         """Delete some chunks of a run's logs and raw events; nothing once all are gone.
@@ -269,15 +265,13 @@ class RetentionStore:
         if before is not None:
             query = query.join(CellRow).join(RunRow, RunRow.id == CellRow.run_id)
             query = query.where(_is_live(before))
-        with self._sessions.read() as session:
-            return set(session.scalars(query.distinct()))
+        return set(self._sessions.scalars(query.distinct()))
 
     def finished_cells(self, cell_ids: Collection[str]) -> set[str]:
         """Return which of these cells are done, in a finished run."""
         query = select(CellRow.id).join(RunRow, RunRow.id == CellRow.run_id)
         over = (CellRow.state == CellState.DONE, RunRow.state == RunState.FINISHED)
-        with self._sessions.read() as session:
-            return set(session.scalars(query.where(CellRow.id.in_(cell_ids), *over)))
+        return set(self._sessions.scalars(query.where(CellRow.id.in_(cell_ids), *over)))
 
     def history(self, before: datetime) -> Mapping[str, Callable[[bool], Amount]]:
         """Return by kind of record a function that counts (True) or deletes (False) ended ones."""
@@ -294,10 +288,9 @@ class RetentionStore:
 
     def _rows(self, table: Any, keys: Select[Any], *, dry: bool) -> Amount:  # noqa: ANN401
         if dry:
-            with self._sessions.read() as session:
-                return Amount(
-                    session.scalar(select(func.count()).select_from(keys.subquery())) or 0
-                )
+            return Amount(
+                self._sessions.scalar(select(func.count()).select_from(keys.subquery())) or 0
+            )
         [column] = table.__mapper__.primary_key
         with self._sessions.write() as session:
             found = list(session.scalars(keys.limit(BATCH)))

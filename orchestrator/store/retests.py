@@ -10,6 +10,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.cell import CellState
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.retests import (
     Retest,
     RetestPlan,
@@ -125,8 +126,7 @@ class RetestStore:
             .where(AttemptRow.id == attempt_id)
             .order_by(RetestSessionRow.pk)
         )
-        with self._sessions.read() as session:
-            return tuple(row.document for row in session.scalars(query))
+        return tuple(row.document for row in self._sessions.scalars(query))
 
     def of_run(self, run_id: str) -> Mapping[str, tuple[Retest, ...]]:
         """Return sessions that ran, in order, by cell name; cells without any are left out."""
@@ -137,10 +137,7 @@ class RetestStore:
             .where(RetestSessionRow.run_id == run_id)
             .order_by(RetestSessionRow.attempt, RetestSessionRow.pk)
         )
-        found: dict[str, list[RetestSession]] = {}
-        with self._sessions.read() as session:
-            for name, row in session.execute(query):
-                found.setdefault(name, []).append(row.document)
+        found = grouped((name, row.document) for name, row in self._sessions.rows(query))
         return {name: retests for name, each in found.items() if (retests := _latest(each))}
 
     def end_retests(self, attempt_id: str, *, at: datetime) -> None:

@@ -174,15 +174,15 @@ class ReusableResult:
 class ReusableResultStore:
     """Jobs with reusable results, by their reuse inputs.
 
-    Each method is one transaction. Only what really ran is ever a proof: of a reused job the
-    first cell stays the source, however often it is reused.
+    Each method is one transaction. Only jobs that ran have one: the cell of a reused job names the
+    cell that it ran in, however often it is reused.
     """
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
     def prepare(self, attempt_id: str, prepared: Prepared) -> None:
-        """Insert or replace the attempt's prepared environment."""
+        """Insert or replace the attempt's prepared environment. Raises UnknownIdError."""
         with self._sessions.write() as session:
             insert = insert_into(session, AttemptEnvironmentRow)
             document = literal(prepared, AttemptEnvironmentRow.document.type)
@@ -202,8 +202,7 @@ class ReusableResultStore:
             .where(CellRow.id == cell_id)
             .order_by(AttemptRow.number)
         )
-        with self._sessions.read() as session:
-            return list(session.scalars(query))
+        return list(self._sessions.scalars(query))
 
     def newest_preparations(self, limit: int) -> list[Prepared]:
         """Return the preparations of the newest attempts of all runs, newest first."""
@@ -212,8 +211,7 @@ class ReusableResultStore:
             .order_by(AttemptEnvironmentRow.attempt.desc())
             .limit(limit)
         )
-        with self._sessions.read() as session:
-            return list(session.scalars(query))
+        return list(self._sessions.scalars(query))
 
     def prove(self, cell_id: str, made: ReuseInputs, jobs: Mapping[str, datetime]) -> None:
         """Store passed jobs as reusable, with the time of their evidence; the first entry is kept.
@@ -263,7 +261,10 @@ class ReusableResultStore:
         return next(iter(self._read(_proofs().where(*mine).limit(1))), None)
 
     def decide(self, cell_id: str, reuses: Sequence[Reuse], *, at: datetime) -> None:
-        """Store the reuse decision of each of the cell's jobs, once: the first one is kept."""
+        """Store the reuse decision of each of the cell's jobs, once: the first one is kept.
+
+        Raises UnknownIdError.
+        """
         with self._sessions.write() as session:
             cell = cell_row(session, cell_id, lock=True).pk
             known = select(CellReuseRow.job).where(CellReuseRow.cell == cell).limit(1)
@@ -310,11 +311,10 @@ class ReusableResultStore:
         return found
 
     def _read(self, query: Select[ReusableResultRow, str, str, Prepared]) -> list[ReusableResult]:
-        with self._sessions.read() as session:
-            return [
-                ReusableResult(run, cell, row.job, row.produced_at, prepared)
-                for row, cell, run, prepared in session.execute(query)
-            ]
+        return [
+            ReusableResult(run, cell, row.job, row.produced_at, prepared)
+            for row, cell, run, prepared in self._sessions.rows(query)
+        ]
 
 
 def _proofs() -> Select[ReusableResultRow, str, str, Prepared]:

@@ -135,8 +135,7 @@ class RunStore:
         else:
             last = prefix + _LAST_CHARACTER
             query = query.where(RunRow.id >= prefix, RunRow.id <= last).limit(_FOUND_LIMIT)
-        with self._sessions.read() as session:
-            return tuple(session.scalars(query))
+        return tuple(self._sessions.scalars(query))
 
     def spec(self, run_id: str) -> RunSpec:
         """Return the run's launch parameters. Raises UnknownIdError."""
@@ -237,8 +236,7 @@ class RunStore:
     def unfinished(self) -> tuple[str, ...]:
         """Return ids of unfinished runs."""
         query = select(RunRow.id).where(RunRow.state != RunState.FINISHED).order_by(RunRow.id)
-        with self._sessions.read() as session:
-            return tuple(session.scalars(query))
+        return tuple(self._sessions.scalars(query))
 
 
 def _conditions(filters: RunsAsked) -> Iterator[ColumnElement[bool]]:
@@ -338,8 +336,7 @@ class AnnotationStore:
     def of_run(self, run_id: str) -> tuple[RunAnnotation, ...]:
         """Return a run's annotations in the order in which they were added."""
         query = select(AnnotationRow.document).where(AnnotationRow.run_id == run_id)
-        with self._sessions.read() as session:
-            return tuple(session.scalars(query.order_by(AnnotationRow.pk)))
+        return tuple(self._sessions.scalars(query.order_by(AnnotationRow.pk)))
 
 
 def keep_annotations(session: Session, run_id: str, annotations: Sequence[RunAnnotation]) -> None:
@@ -384,7 +381,10 @@ def tell_all(
     *,
     cell: str = "",
 ) -> None:
-    """Add events, each a kind with data, within the caller's transaction, as its last lock."""
+    """Add events, each a kind with data, within the caller's transaction, as its last lock.
+
+    Raises UnknownIdError.
+    """
     if not news:
         return
     lock(session, select(RunRow.id).where(RunRow.id == run_id))
@@ -411,13 +411,11 @@ class RunEventStore:
             .order_by(RUN_EVENTS.c.number)
             .limit(limit)
         )
-        with self._sessions.read() as session:
-            return list(session.scalars(query))
+        return list(self._sessions.scalars(query))
 
     def last(self, run_id: str) -> int:
         """Return the newest event's number; 0 without any."""
-        with self._sessions.read() as session:
-            return session.scalar(select(_LAST).where(RUN_EVENTS.c.run_id == run_id)) or 0
+        return self._sessions.scalar(select(_LAST).where(RUN_EVENTS.c.run_id == run_id)) or 0
 
     def add(self, run_id: str, kind: str, data: Mapping[str, object]) -> None:
         """Append one event; not idempotent."""

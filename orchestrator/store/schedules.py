@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.gate.verdict import StoredPolicy
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.schedule import Firing, FiringState, Schedule
 from orchestrator.store.gates import keep_policy
 from orchestrator.store.sessions import Sessions
@@ -124,12 +125,6 @@ class ScheduleStore:
             rows = session.scalars(query.order_by(ScheduleRow.next_due_at, ScheduleRow.name))
             return [DueSchedule(r.document, r.next_due_at) for r in rows if r.next_due_at]
 
-    def next_due(self, name: str) -> datetime | None:
-        """Return the schedule's next due time; None for a paused or unknown schedule."""
-        with self._sessions.read() as session:
-            row = session.get(ScheduleRow, name)
-            return row.next_due_at if row else None
-
     def claim(self, due: DueSchedule, firings: Sequence[Firing], *, next_due_at: datetime) -> bool:
         """Store due firings and the next due time; True for exactly one of concurrent callers."""
         name = due.schedule.name
@@ -167,11 +162,7 @@ class ScheduleStore:
             .join(since, and_(FiringRow.schedule == since.c.name, FiringRow.due_at >= since.c.at))
             .order_by(FiringRow.schedule, FiringRow.due_at.desc())
         )
-        found: dict[str, builtins.list[Firing]] = {}
-        with self._sessions.read() as session:
-            for row in session.scalars(query):
-                found.setdefault(row.schedule, []).append(_firing(row))
-        return found
+        return grouped((row.schedule, _firing(row)) for row in self._sessions.scalars(query))
 
     def open(self) -> builtins.list[Firing]:
         """Return open firings of all schedules, earliest first."""

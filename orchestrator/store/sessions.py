@@ -7,11 +7,11 @@ import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, cast
 from urllib.parse import quote, unquote
 
 from sqlalchemy import (
@@ -19,6 +19,7 @@ from sqlalchemy import (
     Connection,
     Dialect,
     Engine,
+    Row,
     create_engine,
     event,
     func,
@@ -29,6 +30,7 @@ from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLA
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import NullPool
+from sqlalchemy.sql.selectable import TypedReturnsRows
 
 from orchestrator.store.audit_recorder import recorded
 from orchestrator.store.column_types import storable_json
@@ -37,6 +39,8 @@ from orchestrator.store.errors import RESTORE_ADVICE, StoreError, StoreUnusableE
 if TYPE_CHECKING:
     import psycopg
 
+V = TypeVar("V")
+Values = TypeVarTuple("Values")
 _BUSY_TIMEOUT_S = 10
 _TURN_TIMEOUT_S = 30
 _PROBE_TIMEOUT_S = 1
@@ -315,6 +319,22 @@ class Sessions:
         """Begin a read-only transaction with a snapshot as of its first statement."""
         with as_store_errors(self.engine), self._read.begin() as session:
             yield session
+
+    def rows(self, query: TypedReturnsRows[*Values]) -> Sequence[Row[*Values]]:
+        """Return a query's rows, in a transaction of its own."""
+        with self.read() as session:
+            return session.execute(query).all()
+
+    def scalars(self, query: TypedReturnsRows[V, *tuple[Any, ...]]) -> Sequence[V]:
+        """Return the first column of a query's rows, in a transaction of its own."""
+        with self.read() as session:
+            return session.scalars(query).all()
+
+    def scalar(self, query: TypedReturnsRows[V, *tuple[Any, ...]]) -> V | None:
+        """Return the first column of a query's first row; None without a row."""
+        with self.read() as session:
+            found: V | None = session.scalar(query)
+            return found
 
     @contextmanager
     def write(self) -> Iterator[Session]:

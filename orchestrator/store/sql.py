@@ -128,30 +128,24 @@ _RUNS = _by_id(RunRow, RunRow.id)
 
 def cell_row(session: Session, cell_id: str, *, lock: bool = False) -> CellRow:
     """Return the cell's row. Raises UnknownIdError."""
-    found = _one(session, _CELLS[lock], cell_id)
-    if found is None:
-        raise UnknownIdError("cell", cell_id)
-    return found
+    return _one(session, _CELLS[lock], "cell", cell_id)
 
 
 def attempt_row(session: Session, attempt_id: str, *, lock: bool = False) -> AttemptRow:
     """Return the attempt's row. Raises UnknownIdError."""
-    found = _one(session, _ATTEMPTS[lock], attempt_id)
-    if found is None:
-        raise UnknownIdError("attempt", attempt_id)
-    return found
+    return _one(session, _ATTEMPTS[lock], "attempt", attempt_id)
 
 
 def run_row(session: Session, run_id: str, *, lock: bool = False) -> RunRow:
     """Return the run's row. Raises UnknownIdError."""
-    found = _one(session, _RUNS[lock], run_id)
+    return _one(session, _RUNS[lock], "run", run_id)
+
+
+def _one(session: Session, query: Select[R], kind: str, row_id: str) -> R:
+    found = session.scalars(query, {"of_id": row_id}).one_or_none()
     if found is None:
-        raise UnknownIdError("run", run_id)
+        raise UnknownIdError(kind, row_id)
     return found
-
-
-def _one(session: Session, query: Select[R], row_id: str) -> R | None:
-    return session.scalars(query, {"of_id": row_id}).one_or_none()
 
 
 def json_text(

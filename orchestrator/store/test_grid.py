@@ -142,8 +142,7 @@ class GridStore:
     def jobs(self, product: str) -> list[str]:
         """Return jobs with tests, by name."""
         query = select(TestCaseRow.job).where(TestCaseRow.product == product).distinct()
-        with self._sessions.read() as session:
-            return sorted(session.scalars(query))
+        return sorted(self._sessions.scalars(query))
 
     def newest(self, product: str, name: str, *, limit: int) -> list[GridCell]:
         """Return cells of this name with tests, or unfinished ones; newest runs first."""
@@ -255,8 +254,7 @@ class GridStore:
         """Return the message of a result; empty without one."""
         query = select(TestResultRow.message)
         query = query.where(TestResultRow.cell == cell, TestResultRow.test_id == test)
-        with self._sessions.read() as session:
-            return session.scalar(query) or ""
+        return self._sessions.scalar(query) or ""
 
     def last(self, tests: Collection[int]) -> list[CellResult]:
         """Return the newest result of each test, by index."""

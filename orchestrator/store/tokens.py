@@ -45,8 +45,7 @@ class TokenStore:
     def list(self) -> builtins.list[Token]:
         """Return every token, revoked ones included."""
         query = select(TokenRow).order_by(TokenRow.created_at, TokenRow.id)
-        with self._sessions.read() as session:
-            return [token_of_row(row) for row in session.scalars(query)]
+        return [token_of_row(row) for row in self._sessions.scalars(query)]
 
     def revoke(self, token_id: str, *, at: datetime) -> bool:
         """Revoke a token; False for an unknown or revoked one."""
@@ -94,14 +93,12 @@ class BrowserSessionStore:
     def list(self) -> builtins.list[BrowserSession]:
         """Return every session whose token is not revoked, oldest first."""
         query = _OF_VALID_TOKENS.order_by(BrowserSessionRow.created_at, BrowserSessionRow.id)
-        with self._sessions.read() as session:
-            return [filled(BrowserSession, row) for row in session.scalars(query)]
+        return [filled(BrowserSession, row) for row in self._sessions.scalars(query)]
 
     def display_names(self, names: Collection[str]) -> dict[str, str]:
         """Return the issuer's display names of the people who have signed in, by name."""
         query = select(PersonRow).where(PersonRow.name.in_(set(names)))
-        with self._sessions.read() as session:
-            return {row.name: row.display_name for row in session.scalars(query)}
+        return {row.name: row.display_name for row in self._sessions.scalars(query)}
 
     def used(self, session_id: str, *, at: datetime) -> None:
         """Store the time of the session's last use; an earlier time changes nothing."""
@@ -113,8 +110,7 @@ class BrowserSessionStore:
     def id_token(self, session_id: str) -> str | None:
         """Return the issuer's token of a session."""
         query = select(BrowserSessionRow.id_token).where(BrowserSessionRow.id == session_id)
-        with self._sessions.read() as session:
-            return session.scalar(query)
+        return self._sessions.scalar(query)
 
     def end(self, session_id: str) -> BrowserSession | None:
         """End a session and return it; None for an unknown or ended one."""

@@ -163,13 +163,10 @@ class VerdictLines:
             )
             for product in sorted(set(products))
         ]
-        with self._sessions.read() as session:
-            return {
-                product: ProductRuns(
-                    newest_finished=finished or "", newest_unfinished=unfinished or ""
-                )
-                for product, finished, unfinished in session.execute(union_all(*asked))
-            }
+        return {
+            product: ProductRuns(newest_finished=finished or "", newest_unfinished=unfinished or "")
+            for product, finished, unfinished in self._sessions.rows(union_all(*asked))
+        }
 
     def _lines(self, session: Session, query: Select[VerdictRow]) -> list[VerdictLine]:
         """Return verdict lines; documents are immutable and read once."""

@@ -316,7 +316,7 @@ def _rows(
             attempt_pk,
             int(fact.outcome),
             fact.final,
-            _microseconds(fact.duration_s),
+            min(max(round(fact.duration_s * 1_000_000), 0), _LONGEST_US),
             storable(fact.reason),
             storable(fact.message),
             _keep(fact.text, texts) if fact.text else None,
@@ -330,10 +330,6 @@ def _sign(fact: TestFact, signatures: dict[str, Signature]) -> str | None:
     if signature is None:
         return None
     return signatures.setdefault(signature.id, signature).id
-
-
-def _microseconds(duration_s: float) -> int:
-    return min(max(round(duration_s * 1_000_000), 0), _LONGEST_US)
 
 
 def _keep(text: str, texts: dict[bytes, str]) -> bytes:

@@ -47,7 +47,7 @@ class _SuiteSums:
     time: float
 
     @classmethod
-    def of(cls, entries: Sequence[ExportEntry]) -> _SuiteSums:
+    def from_entries(cls, entries: Sequence[ExportEntry]) -> _SuiteSums:
         found = [_ELEMENTS.get(entry.outcome, "") for entry in entries]
         return cls(
             tests=len(entries),
@@ -71,7 +71,7 @@ def junit(evidence: Evidence, cells: Sequence[CellRecord]) -> Iterator[str]:
     """Yield the document in pieces."""
     groups = list(groups_of(evidence, cells))
     run = evidence.record.run
-    every = _SuiteSums.of([entry for group in groups for entry in group.entries])
+    every = _SuiteSums.from_entries([entry for group in groups for entry in group.entries])
     sums = replace(every, time=sum(_time(group) for group in groups))
     name = f"{run.subject_name} {run.subject_version}".strip()
     yield '<?xml version="1.0" encoding="UTF-8"?>\n'
@@ -84,7 +84,7 @@ def junit(evidence: Evidence, cells: Sequence[CellRecord]) -> Iterator[str]:
 
 def _suite(evidence: Evidence, group: ExportGroup) -> Iterator[str]:
     job = group.job
-    sums = replace(_SuiteSums.of(group.entries), time=_time(group))
+    sums = replace(_SuiteSums.from_entries(group.entries), time=_time(group))
     attributes = {"name": group.name, **sums.attributes()}
     told = group.cell.ingested
     if job is not None and job.started_at is not None and (told is None or told.is_dated):
@@ -118,7 +118,7 @@ def _properties(facts: Mapping[str, str], indent: str) -> Iterator[str]:
 def _time(group: ExportGroup) -> float:
     """Return the seconds of a job; without a measured time, of all its entries."""
     measured = group.job.duration_s if group.job is not None else None
-    return measured if measured is not None else _SuiteSums.of(group.entries).time
+    return measured if measured is not None else _SuiteSums.from_entries(group.entries).time
 
 
 def _of_job(group: ExportGroup) -> dict[str, str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
+from orchestrator.domain.grouping import grouped
 from reports.grouping import columns_of, layout_of, split_name
 from reports.model.metrics import (
     KEYS_SHOWN,
@@ -297,7 +298,7 @@ class ComparedCell:
 
 @dataclass(frozen=True, slots=True)
 class ComparedLine(ParameterLine[ComparedCell]):
-    """One platform with one set of parameters."""
+    """The figures of one set of parameters, each compared with the reference."""
 
     @property
     def known(self) -> tuple[ComparedRow, ...]:
@@ -336,9 +337,7 @@ def tables_of(
     comparisons: Sequence[Comparison], cells: Sequence[str]
 ) -> tuple[ComparisonTable, ...]:
     """Lay comparisons out by job, the cells in their order."""
-    jobs: dict[str, list[Comparison]] = {}
-    for comparison in comparisons:
-        jobs.setdefault(comparison.job, []).append(comparison)
+    jobs = grouped((comparison.job, comparison) for comparison in comparisons)
     return tuple(table for job in jobs.values() for table in _of_job(job, cells))
 
 

@@ -42,6 +42,12 @@ class MetricFigure:
     spread: str
     """``iqr`` from five samples on, ``range`` below that, ``none`` of one."""
 
+    def overlaps(self, other: MetricFigure) -> bool:
+        """Whether both spreads share a value; a bound that is absent counts as 0."""
+        bounds = (self.low, self.high, other.low, other.high)
+        low, high, other_low, other_high = (0.0 if isinstance(b, Absent) else b for b in bounds)
+        return low <= other_high and other_low <= high
+
 
 Figure = TypeVar("Figure")
 

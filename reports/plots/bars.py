@@ -32,7 +32,7 @@ class StripRow:
 def strips(name: str, title: str, text: str, rows: Sequence[StripRow], *, unit: str) -> Plot:
     """Draw a strip plot: a line of dots for each row, with a mark at the median."""
     values = [sample for row in rows for sample in row.samples]
-    scale = _Scale.of(values)
+    scale = _Scale.from_values(values)
     body = list(_axis(scale, TOP + len(rows) * ROW, unit))
     for number, row in enumerate(rows):
         y = TOP + number * ROW
@@ -51,7 +51,7 @@ class _Scale:
     is_log: bool
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> _Scale:
+    def from_values(cls, values: Sequence[float]) -> _Scale:
         low, high = min(values), max(values)
         if low > 0 and high / low >= _LOG_FROM:
             first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from orchestrator.domain.grouping import grouped
 from reports import compare_text
 from reports import format as fmt
 from reports.grouping import split_name, telling
@@ -126,9 +127,7 @@ def metrics_plot(report: CompareReport) -> Plot | None:
 
 def _of_pair(pair: PairedCell) -> Iterator[RatioRow]:
     """Yield rows grouped by job, the worst job first."""
-    jobs: dict[str, list[MetricDelta]] = {}
-    for delta in pair.metrics:
-        jobs.setdefault(delta.job, []).append(delta)
+    jobs = grouped((delta.job, delta) for delta in pair.metrics)
     for deltas in jobs.values():
         for delta in deltas:
             if not isinstance(delta.relative, Absent) and delta.relative > 0:

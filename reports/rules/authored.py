@@ -19,8 +19,8 @@ from reports.document_lint.rules.money import check_prices
 from reports.model.blocks import CommandTable
 from reports.model.platform import PlatformReport
 from reports.model.summary import SummaryReport
-from reports.model.values import Absent, Claim, Contradiction, ReportModel, Status, Tally
-from reports.rules.blocks import RuleFinding, differs
+from reports.model.values import Absent, Claim, Contradiction, ReportModel, Status
+from reports.rules.blocks import RuleFinding, differs, tally_figures
 from reports.rules.registry import kind_figures
 
 Figures = tuple[int, ...]
@@ -68,7 +68,7 @@ def _known(report: ReportModel) -> tuple[Mapping[str, Figures], Status]:
 
 
 def _of_platform(report: PlatformReport) -> Iterator[tuple[str, Figures]]:
-    yield "tests", _tests(report.suites.total)
+    yield "tests", tally_figures(report.suites.total)
     tables = (report.demos, report.use_cases, report.benchmarks)
     for table in tables:
         yield f"jobs.{table.kind}", _jobs(table)
@@ -78,18 +78,10 @@ def _of_platform(report: PlatformReport) -> Iterator[tuple[str, Figures]]:
 
 
 def _of_summary(report: SummaryReport) -> Iterator[tuple[str, Figures]]:
-    yield "total", _tests(report.total.tally)
-    yield "accelerators", _tests(report.accelerators.tally)
+    yield "total", tally_figures(report.total.tally)
+    yield "accelerators", tally_figures(report.accelerators.tally)
     yield "degraded", (sum(len(row.degraded) for row in report.rows),)
     yield "run", (report.passed_cells.part, report.passed_cells.whole)
-
-
-def _tests(tally: Tally | Absent) -> Figures:
-    if isinstance(tally, Absent):
-        return ()
-    judged = tally.passed + tally.failed + tally.error
-    seldom = [n for n in (tally.xfailed, tally.xpassed, tally.not_run) if n]
-    return (tally.passed, judged, tally.skipped, tally.missing, *seldom)
 
 
 def _jobs(table: CommandTable) -> Figures:

@@ -22,7 +22,15 @@ from reports.model.backend import (
 )
 from reports.model.metrics import MetricFigure
 from reports.model.values import Absent, Tally
-from reports.rules.blocks import ARCHITECTURE_OF, OUTCOMES, RuleFinding, close, differs, total_is
+from reports.rules.blocks import (
+    ARCHITECTURE_OF,
+    OUTCOMES,
+    RuleFinding,
+    close,
+    differs,
+    tally_figures,
+    total_is,
+)
 
 _SIMILAR_UP_TO = 5.0
 _UNSETTLED = ("running", "queued")
@@ -254,17 +262,11 @@ def _figures(block: BenchmarkBlock, cell: CellRecord) -> Iterator[RuleFinding]:
 def backend_figures(report: BackendReport) -> dict[str, tuple[int, ...]]:
     """Return the numbers of each platform's tests, of degraded jobs and of the run."""
     codes = [p.status.code for p in report.platforms] + [s.code for _, s, _ in report.not_started]
-    tests = {f"tests.{platform.cell}": _counted(platform.tally) for platform in report.platforms}
+    tests = {
+        f"tests.{platform.cell}": tally_figures(platform.tally) for platform in report.platforms
+    }
     degraded = sum(len(platform.degraded) for platform in report.platforms)
     return tests | {"degraded": (degraded,), "run": (codes.count("passed"), len(codes))}
-
-
-def _counted(tally: Tally | Absent) -> tuple[int, ...]:
-    if isinstance(tally, Absent):
-        return ()
-    seldom = [n for n in (tally.xfailed, tally.xpassed, tally.not_run) if n]
-    judged = tally.passed + tally.failed + tally.error
-    return (tally.passed, judged, tally.skipped, tally.missing, *seldom)
 
 
 BACKEND_PARTS: dict[type, Callable[[Any], Iterator[RuleFinding]]] = {

@@ -79,6 +79,19 @@ def suite_rule(part: SuiteRow) -> Iterator[RuleFinding]:
         yield "error", "outcome", f"the suite passed with {part.tally.bad} tests that did not"
 
 
+def tally_figures(tally: Tally | Absent) -> tuple[int, ...]:
+    """Return the numbers that a claim about tests names; none of an absent tally.
+
+    Passed, those with a result (passed, failed, error), skipped, missing; then, where they are not
+    0: xfailed, xpassed, not run.
+    """
+    if isinstance(tally, Absent):
+        return ()
+    judged = tally.passed + tally.failed + tally.error
+    seldom = [n for n in (tally.xfailed, tally.xpassed, tally.not_run) if n]
+    return (tally.passed, judged, tally.skipped, tally.missing, *seldom)
+
+
 def total_is(total: Tally | Absent, rows: Sequence[Tally | Absent]) -> Iterator[RuleFinding]:
     """Check that a total is the sum of its rows, and absent only without any."""
     known = [row for row in rows if not isinstance(row, Absent)]
@@ -138,7 +151,7 @@ def commands_rule(part: CommandTable) -> Iterator[RuleFinding]:
 
 
 def device_rule(part: ProbedDevice) -> Iterator[RuleFinding]:
-    """Check the architecture of the compute capability."""
+    """Check that the stated architecture is that of the stated compute capability."""
     if isinstance(part.architecture, Absent) or isinstance(part.compute_capability, Absent):
         return
     found = ARCHITECTURE_OF.get(part.compute_capability)
@@ -146,7 +159,7 @@ def device_rule(part: ProbedDevice) -> Iterator[RuleFinding]:
 
 
 def timeline_rule(part: TimelineRow) -> Iterator[RuleFinding]:
-    """Check ``until - at``."""
+    """Check that a state's duration is its end minus its begin, and absent without an end."""
     if isinstance(part.until, Absent) or isinstance(part.duration_s, Absent):
         both = isinstance(part.until, Absent) and isinstance(part.duration_s, Absent)
         yield from differs("duration", "without an end", both, True)

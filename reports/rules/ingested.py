@@ -18,6 +18,7 @@ from reports.model.results import FailureGroupRow, FailureTable
 from reports.model.summary import SummaryReport, SummaryRow
 from reports.model.values import Absent, ReportModel, Status, Tally
 from reports.rules.blocks import ARCHITECTURE_OF, OUTCOMES, RuleFinding, close, differs
+from reports.rules.metrics import compared_rule
 
 
 def recorded_rule(report: ReportModel, evidence: Evidence) -> Iterator[RuleFinding]:
@@ -206,7 +207,7 @@ def platform_origin_rule(report: PlatformReport) -> Iterator[RuleFinding]:
 
 
 def summary_origin_rule(report: SummaryReport) -> Iterator[RuleFinding]:
-    """Check that failures do not exceed the cells'."""
+    """Check that failure groups and unnamed tests are no more than the tests of the cells."""
     if report.failures is not None and not isinstance(report.total.tally, Absent):
         bad = report.total.tally.failed + report.total.tally.error
         if report.failures.failing > bad:
@@ -219,14 +220,7 @@ def summary_origin_rule(report: SummaryReport) -> Iterator[RuleFinding]:
 def _compared(
     comparison: Comparison, row: ComparedRow, first: ComparedRow
 ) -> Iterator[RuleFinding]:
-    if not isinstance(row.relative, Absent):
-        a, b = row.median, first.median
-        found = a / b if comparison.direction == "higher" else b / a
-        if not close(row.relative, found):
-            message = f"{row.cell}: {comparison.metric} is {row.relative}x, recomputed {found}x"
-            yield "error", "comparison", message
-    overlaps = max(row.low, first.low) <= min(row.high, first.high)
-    yield from differs("comparison", f"{row.cell}: overlap", row.overlaps, overlaps)
+    yield from compared_rule(comparison, row, first)
     same = row.stack == first.stack
     yield from differs("comparison", f"{row.cell}: same stack", row.same_stack, same)
 

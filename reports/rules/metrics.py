@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.domain.run_record import CellRecord
+from reports.model.comparison import ComparedRow, Comparison
 from reports.model.metrics import MetricColumn, MetricFigure, MetricLine, MetricTable, PairedFigure
 from reports.model.values import Absent
 from reports.rules.blocks import RuleFinding, close, differs
@@ -154,6 +155,20 @@ def reported_rule(tables: Sequence[MetricTable], cell: CellRecord) -> Iterator[R
                     yield "error", "reported", f"{figure.name} of {table.job} was not reported so"
         found = len(facts) - shown
         yield from differs("reported", "figures not shown", table.hidden + table.repeated, found)
+
+
+def compared_rule(
+    comparison: Comparison, row: ComparedRow, first: ComparedRow
+) -> Iterator[RuleFinding]:
+    """Check a platform's ratio to the reference, and whether their spreads overlap."""
+    if not isinstance(row.relative, Absent):
+        a, b = row.median, first.median
+        found = a / b if comparison.direction == "higher" else b / a
+        if not close(row.relative, found):
+            message = f"{row.cell}: {comparison.metric} is {row.relative}x, recomputed {found}x"
+            yield "error", "comparison", message
+    overlaps = max(row.low, first.low) <= min(row.high, first.high)
+    yield from differs("comparison", f"{row.cell}: overlap", row.overlaps, overlaps)
 
 
 def paired_rule(figures: Sequence[PairedFigure], cell: CellRecord) -> Iterator[RuleFinding]:

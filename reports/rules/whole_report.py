@@ -10,8 +10,8 @@ from reports.model.comparison import ComparedRow, Comparison
 from reports.model.platform import PlatformReport
 from reports.model.summary import SummaryReport, SummaryRow, Total
 from reports.model.values import Absent, Tally
-from reports.rules.blocks import RuleFinding, close, differs, total_is
-from reports.rules.metrics import throughput_rule
+from reports.rules.blocks import RuleFinding, differs, total_is
+from reports.rules.metrics import compared_rule, throughput_rule
 from reports.rules.money import platform_money_rule, summary_money_rule
 from reports.rules.results import SEVERITY, run_outcome_rule
 
@@ -110,24 +110,10 @@ def _comparison(comparison: Comparison, cells: dict[str, SummaryRow]) -> Iterato
         return
     first = next(row for row in comparison.rows if row.cell == comparison.reference)
     for row in comparison.rows:
-        yield from _relative(comparison, row, first)
-        overlaps = max(row.low, first.low) <= min(row.high, first.high)
-        yield from differs("comparison", f"{row.cell}: overlap", row.overlaps, overlaps)
+        yield from compared_rule(comparison, row, first)
         same = cells[row.cell].hardware.stack == cells[first.cell].hardware.stack
         yield from differs("comparison", f"{row.cell}: same stack", row.same_stack, same)
         yield from _is_measured(comparison, row, cells[row.cell])
-
-
-def _relative(
-    comparison: Comparison, row: ComparedRow, first: ComparedRow
-) -> Iterator[RuleFinding]:
-    if isinstance(row.relative, Absent):
-        return
-    a, b = row.median, first.median
-    found = a / b if comparison.direction == "higher" else b / a
-    if not close(row.relative, found):
-        message = f"{row.cell}: {comparison.metric} is {row.relative}x, recomputed {found}x"
-        yield "error", "comparison", message
 
 
 def _is_measured(

@@ -23,7 +23,7 @@ from reports.model.backend import (
     TestCell,
 )
 from reports.model.blocks import Hardware
-from reports.model.values import Absent, Claim, Rate
+from reports.model.values import Absent, Claim
 from reports.rules.authored import authored_of
 from reports.views.benchmarks import benchmark_jobs, block_of, contrasts_of, entries_of
 from reports.views.cell_timeline import footer_of, run_digest
@@ -146,7 +146,7 @@ def _cell(
     facts = [by[column] for _, by in test_class.tests.values() if column in by]
     if not facts or job is None:
         return None
-    counts = Counts.of(Counter(settled(fact) for fact in facts))
+    counts = Counts.from_tally(Counter(settled(fact) for fact in facts))
     skipped = [r.name for r in shown if (c := r.cells[column]) and c.outcome == "skipped"]
     return ClassCell(_code(counts, over=job.outcome is not None), tally_of(counts), tuple(skipped))
 
@@ -234,14 +234,10 @@ def _count(cell: CellRecord) -> BenchmarkCount | Absent:
     entries = [entry for job in every for entry in entries_of(job).values()]
     passed = sum(job_status(job, cell).code == "passed" for job in every)
     return BenchmarkCount(
-        jobs=_rate(passed, len(every)),
+        jobs=rate(passed, len(every), nothing="there is none"),
         metrics=len(entries),
         samples=sum(entry.figure.n for entry in entries),
     )
-
-
-def _rate(passed: int, jobs: int) -> Rate:
-    return rate(passed, jobs, nothing="there is none")
 
 
 def _blocks(cells: Sequence[CellRecord], labels: dict[str, str]) -> tuple[BenchmarkBlock, ...]:

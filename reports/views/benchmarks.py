@@ -243,7 +243,7 @@ def _difference(
 ) -> ReferenceDifference:
     mine, reference = row[column].figure, row[first].figure
     percent = apart(mine.median, reference.median)
-    overlap = mine.n > 1 and reference.n > 1 and _overlap(mine, reference)
+    overlap = mine.n > 1 and reference.n > 1 and mine.overlaps(reference)
     near = not isinstance(percent, Absent) and percent <= SIMILAR_PERCENT
     return ReferenceDifference(
         cell=cells[column][0].id,
@@ -262,12 +262,6 @@ def apart(one: float | Absent, other: float | Absent) -> float | Absent:
     if low < 0 or not high:
         return Absent("not comparable as a ratio")
     return 100 * (1 - low / high)
-
-
-def _overlap(mine: MetricFigure, other: MetricFigure) -> bool:
-    bounds = (mine.low, mine.high, other.low, other.high)
-    low, high, other_low, other_high = (0.0 if isinstance(b, Absent) else b for b in bounds)
-    return low <= other_high and other_low <= high
 
 
 def _better(

@@ -10,6 +10,7 @@ from decimal import Decimal
 from orchestrator.domain.cell import build_difference
 from orchestrator.domain.environment_fingerprint import environment_diff, traits
 from orchestrator.domain.event_facts import MetricFact, TestFact
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.run_record import CellRecord, Evidence, JobRecord, RunRecord
 from orchestrator.domain.test_comparison import Difference, beginning_of, difference
@@ -29,7 +30,7 @@ from reports.model.comparison import (
     Side,
     UnmatchedCell,
 )
-from reports.model.metrics import MetricFigure, Params
+from reports.model.metrics import Params
 from reports.model.values import Absent, Claim, Status
 from reports.views.benchmarks import baseline_of, metric_figure, params_of, relative
 from reports.views.cell_timeline import footer_of, run_digest
@@ -102,7 +103,7 @@ def _delta(
         head=head,
         percent=_percent(base.median, head.median),
         relative=_relative(base.median, head.median, direction),
-        overlaps=_overlap(base, head),
+        overlaps=base.overlaps(head),
     )
 
 
@@ -116,12 +117,6 @@ def _relative(base: float | Absent, head: float | Absent, direction: str) -> flo
     if isinstance(base, Absent) or isinstance(head, Absent):
         return Absent("one of the two is not a finite number")
     return relative(head, base, direction)
-
-
-def _overlap(base: MetricFigure, head: MetricFigure) -> bool:
-    ends = (base.low, base.high, head.low, head.high)
-    low, high, other_low, other_high = (0.0 if isinstance(e, Absent) else e for e in ends)
-    return low <= other_high and other_low <= high
 
 
 def _is_alike(delta: MetricDelta) -> bool:
@@ -232,11 +227,7 @@ def in_other_jobs(base: Results, head: Results) -> Results:
 
 def _by_nodeid(mine: Results, other: Results) -> Mapping[str, list[Key]]:
     """Return the tests that only one side has."""
-    found: dict[str, list[Key]] = {}
-    for key in mine:
-        if key not in other:
-            found.setdefault(key[1], []).append(key)
-    return found
+    return grouped((key[1], key) for key in mine if key not in other)
 
 
 def changes_of(

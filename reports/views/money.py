@@ -126,11 +126,7 @@ def _bill(bills: Iterable[money.Bill | CostBreakdown]) -> CostBreakdown:
 
 
 def _shares(parts: Iterable[Mapping[str, Decimal]]) -> tuple[CostShare, ...]:
-    total: dict[str, Decimal] = {}
-    for one in parts:
-        for name, usd in one.items():
-            total[name] = total.get(name, _NOTHING) + usd
-    return tuple(CostShare(name, usd) for name, usd in total.items())
+    return tuple(CostShare(name, usd) for name, usd in money.sum_by_name(parts).items())
 
 
 def _each(total_usd: Decimal, validated: int) -> Decimal | Absent:

@@ -113,7 +113,7 @@ class ProcessPerTurn:
         """Do nothing: the first turn starts the first process."""
 
     def turn(self, number: int) -> List[Data]:
-        """Run the command once."""
+        """Run the command once. Raises ArmEnded."""
         try:
             self._ended = self._watch.run(
                 _argv(self.job_context),
@@ -152,7 +152,7 @@ class Resident:
         self._ended: Optional[Ended] = None
 
     def begin(self) -> None:
-        """Start the process, and wait until it is ready for its first turn."""
+        """Start the process, and wait until it is ready for its first turn. Raises ArmEnded."""
         self._let_go()
         path = self.job_context.folder.turns
         try:

@@ -49,7 +49,7 @@ def parse_nvidia(text: str) -> List[Device]:
 
 
 def parse_amd_smi(text: str) -> List[Device]:
-    """Read ``amd-smi static --json``."""
+    """Parse the output of ``amd-smi static --json``; empty if it is invalid."""
     raw = _json(text)
     cards = raw.get("gpu_data", raw) if isinstance(raw, dict) else raw
     if not isinstance(cards, list):
@@ -58,7 +58,7 @@ def parse_amd_smi(text: str) -> List[Device]:
 
 
 def parse_rocm_smi(text: str) -> List[Device]:
-    """Read ``rocm-smi --showproductname --showuniqueid --showmeminfo vram --json``."""
+    """Parse ``rocm-smi`` with names, ids and memory as JSON; empty if it is invalid."""
     raw = _json(text)
     if not isinstance(raw, dict):
         return []
@@ -68,7 +68,7 @@ def parse_rocm_smi(text: str) -> List[Device]:
 
 
 def parse_xpu_smi(text: str) -> List[Device]:
-    """Read ``xpu-smi discovery -j``."""
+    """Parse the output of ``xpu-smi discovery -j``; empty if it is invalid."""
     cards = _in(_json(text), "device_list")
     if not isinstance(cards, list):
         return []

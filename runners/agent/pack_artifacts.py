@@ -87,7 +87,7 @@ class Packer:
         """Collect the plain files of a job's ``$SEATRIAL_ARTIFACTS``, masked."""
         folder = self._context.attempt.job(job).artifacts
         for path in _files_below(folder):
-            if self._too_late():
+            if self._until is not None and time.monotonic() >= self._until:
                 text = f"no more artifacts of {job} are kept: the machine is about to go"
                 self._context.events.log("warning", text, job)
                 return
@@ -133,9 +133,6 @@ class Packer:
             job = self._owners.get(path.name, outputs.get(path.name))
             data: Dict[str, JsonValue] = {"name": path.name, "size_bytes": size, "sha256": digest}
             self._context.events.emit("artifact", job, data)
-
-    def _too_late(self) -> bool:
-        return self._until is not None and time.monotonic() >= self._until
 
     def _take(self, path: Path, job: str, below: Path) -> Optional[str]:
         name = flat_name(job, below)

@@ -311,7 +311,7 @@ class PairedRun:
             return "no metric that both arms say, so that nothing can be compared"
         widths = {key: self._width(values) for key, values in ratios.items()}
         widest = max(widths, key=lambda key: widths[key])
-        known = f"{self._name(widest)} is known to {_percent(widths[widest])}"
+        known = f"{self._tally.names(SUBJECT)[widest]} is known to {_percent(widths[widest])}"
         if pairs >= wanted.min_pairs and widths[widest] <= wanted.precision:
             return f"the ratio of {known} or better, {_percent(wanted.precision)} was wanted"
         if pairs + _BLOCK > max(wanted.max_pairs, wanted.min_pairs):
@@ -322,9 +322,6 @@ class PairedRun:
 
     def _width(self, values: Sequence[float]) -> float:
         return known_to(values, max(1, round(self._tally.pairs / self._launches)))
-
-    def _name(self, key: str) -> str:
-        return self._tally.names(SUBJECT)[key]
 
     def _note_early_end(self, ended: Ended) -> None:
         """Log that the subject passed before its turns had ended, so that there are no pairs."""

@@ -24,7 +24,7 @@ def machine(folder: Path) -> Dict[str, JsonValue]:
         "hostname": system.nodename,
         "cpus": _cpus(),
         "cpu_model": _cpu_model(),
-        "memory_bytes": _memory_bytes(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "disk_free_bytes": shutil.disk_usage(folder).free,
         "devices": [dict(device) for device in devices.find()],
     }
@@ -75,7 +75,3 @@ def _cpu_model() -> str:
     import platform  # noqa: PLC0415 - slow, and starts a process
 
     return platform.processor() or platform.machine()
-
-
-def _memory_bytes() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

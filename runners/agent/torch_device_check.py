@@ -99,7 +99,7 @@ class DeviceChecks:
         return f"{self.devices[0]} ({kind})"
 
     def multiply(self) -> str:
-        """Compare a product with the CPU's in float64."""
+        """Compare a product with the CPU's in float64. Raises DeviceFault."""
         torch = self.torch
         torch.manual_seed(0)
         left, right = torch.randn(SIZE, SIZE), torch.randn(SIZE, SIZE)

@@ -44,7 +44,10 @@ class FakeWorkspace:
         *,
         timeout_s: float = 3600.0,
     ) -> bool:
-        """Store an archive unless it is there; answers whether it was sent."""
+        """Store an archive unless it is there; answers whether it was sent.
+
+        Raises WorkspaceError.
+        """
         self._touch()
         if not re.fullmatch(r"[0-9a-f]{64}", digest):
             raise WorkspaceError(f"{digest!r} is no sha256 in lower-case hexadecimal")
@@ -119,7 +122,10 @@ class FakeWorkspace:
             found.script = iter([ended("stopped", reason)])
 
     def bundle(self, attempt: str, *, limit_bytes: int = 256 * 1024 * 1024) -> bytes | None:
-        """The attempt's artifacts as a tar; None if the machine has no such attempt."""
+        """The attempt's artifacts as a tar; None if the machine has no such attempt.
+
+        Raises OutputLimitError.
+        """
         self._touch()
         found = self.computer.attempts.get(attempt)
         if found is None:

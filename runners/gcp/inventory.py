@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from google.cloud import compute_v1
 
@@ -53,12 +53,6 @@ def demands(config: GcpPlatformConfig, place: Place, *, project: str) -> tuple[D
     return tuple(ours)
 
 
-class _Scoped(Protocol):
-    """The answer of one zone or region in an aggregated list."""
-
-    warning: compute_v1.Warning
-
-
 def everything(clients: ComputeClients, *, project: str) -> tuple[Machine, ...]:
     """Return the resources with the project's label, in every zone.
 
@@ -78,54 +72,43 @@ def everything(clients: ComputeClients, *, project: str) -> tuple[Machine, ...]:
     )
 
 
-def _instances(clients: ComputeClients, ours: str) -> Iterable[Machine]:
+def _instances(clients: ComputeClients, ours: str) -> Iterator[Machine]:
     request = compute_v1.AggregatedListInstancesRequest(project=clients.project, filter=ours)
-    pages = listed(
-        "listing our machines",
-        lambda: list(
-            clients.instances.aggregated_list(request, retry=None, timeout=READ_TIMEOUT_S).pages
-        ),
-    )
-    for page in pages:
-        _be_complete("machines", page.unreachables)
-        for scope, found in page.items.items():
-            _answered("machines", scope, found)
-            for each in found.instances:
-                yield as_machine(each, last(scope), simulated=clients.is_simulated)
+    for zone, found in _scopes("machines", clients.instances, request):
+        for each in found.instances:
+            yield as_machine(each, zone, simulated=clients.is_simulated)
 
 
 def _disks(clients: ComputeClients, ours: str) -> Iterator[Machine]:
     request = compute_v1.AggregatedListDisksRequest(project=clients.project, filter=ours)
-    pages = listed(
-        "listing our disks",
-        lambda: list(
-            clients.disks.aggregated_list(request, retry=None, timeout=READ_TIMEOUT_S).pages
-        ),
-    )
-    for page in pages:
-        _be_complete("disks", page.unreachables)
-        for scope, found in page.items.items():
-            _answered("disks", scope, found)
-            # One in use goes with its machine, which is listed.
-            for each in (disk for disk in found.disks if not disk.users):
-                yield _thing(clients, ResourceId(last(scope), "disks", each.name), each.labels)
+    for zone, found in _scopes("disks", clients.disks, request):
+        # One in use goes with its machine, which is listed.
+        for each in (disk for disk in found.disks if not disk.users):
+            yield _thing(clients, ResourceId(zone, "disks", each.name), each.labels)
 
 
 def _addresses(clients: ComputeClients, ours: str) -> Iterator[Machine]:
     request = compute_v1.AggregatedListAddressesRequest(project=clients.project, filter=ours)
+    for region, found in _scopes("addresses", clients.addresses, request):
+        for each in found.addresses:
+            yield _thing(clients, ResourceId(region, "addresses", each.name), each.labels)
+
+
+def _scopes(what: str, client: Any, request: object) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - one of three clients
+    """Yield each zone or region with its part of an aggregated list, complete or not at all."""
     pages = listed(
-        "listing our addresses",
-        lambda: list(
-            clients.addresses.aggregated_list(request, retry=None, timeout=READ_TIMEOUT_S).pages
-        ),
+        f"listing our {what}",
+        lambda: list(client.aggregated_list(request, retry=None, timeout=READ_TIMEOUT_S).pages),
     )
     for page in pages:
-        _be_complete("addresses", page.unreachables)
+        missing = ", ".join(last(each) for each in page.unreachables)
+        if missing:
+            raise _incomplete(what, missing, "unreachable")
         for scope, found in page.items.items():
-            _answered("addresses", scope, found)
-            for each in found.addresses:
-                which = ResourceId(last(scope), "addresses", each.name)
-                yield _thing(clients, which, each.labels)
+            # An empty scope warns too, that it has no results.
+            if found.warning.code == "UNREACHABLE":
+                raise _incomplete(what, last(scope), found.warning.message)
+            yield last(scope), found
 
 
 def _thing(clients: ComputeClients, which: ResourceId, labels: Mapping[str, str]) -> Machine:
@@ -139,18 +122,6 @@ def _thing(clients: ComputeClients, which: ResourceId, labels: Mapping[str, str]
         facts={"zone": which.scope},
         simulated=clients.is_simulated,
     )
-
-
-def _be_complete(what: str, unreachables: Iterable[str]) -> None:
-    missing = ", ".join(last(each) for each in unreachables)
-    if missing:
-        raise _incomplete(what, missing, "unreachable")
-
-
-def _answered(what: str, scope: str, scoped: _Scoped) -> None:
-    # An empty scope warns too, that it has no results.
-    if scoped.warning.code == "UNREACHABLE":
-        raise _incomplete(what, last(scope), scoped.warning.message)
 
 
 def _incomplete(what: str, where: str, why: str) -> ProviderUnavailableError:

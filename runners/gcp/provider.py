@@ -146,9 +146,10 @@ class GcpProvider:
         return bool(self._context.settings.get("gcp_project"))
 
     def image(self, platform: Platform, place: Place) -> BootImage:
-        """The image that a machine would boot now; one without its driver fixes none.
+        """Return the image that a machine would boot now.
 
-        Raises ProviderError.
+        Its id is empty if the driver is installed at boot, since the id then does not determine
+        the driver. Raises ProviderError.
         """
         found = self._images.resolve(parse_platform(platform).image)
         certain = "" if found.needs_driver else found.id

@@ -52,7 +52,7 @@ def create(what: str, call: Callable[[], T]) -> T:
     try:
         return call()
     except api.Conflict as error:
-        if _folded(_code(error)) in ("alreadyexists", "resourcealreadyexists", ""):
+        if _code(error).replace("_", "").lower() in ("alreadyexists", "resourcealreadyexists", ""):
             raise AlreadyThereError(what) from error
         raise of_exception(what, error) from error
     except api.NotFound as error:
@@ -187,10 +187,6 @@ def _request_id(error: api.GoogleAPICallError) -> str:
 def _detail(error: compute_v1.Errors) -> str:
     infos = (each.quota_info for each in error.error_details)
     return " ".join(f"{info.metric_name} limit {info.limit:g}" for info in infos if info.limit_name)
-
-
-def _folded(code: str) -> str:
-    return code.replace("_", "").lower()
 
 
 _FOREIGN = (

@@ -145,7 +145,7 @@ class LocalConversation:
             os.set_blocking(_stream(stream).fileno(), False)
 
     def send(self, data: bytes, *, timeout_s: float) -> None:
-        """Write to its input; see `Conversation`."""
+        """Write to its input; see `Conversation`. Raises ConnectionLostError."""
         deadline = Deadline(timeout_s)
         descriptor = _stream(self._process.stdin).fileno()
         rest = memoryview(data)

@@ -116,6 +116,8 @@ def guarded(what: str, call: Callable[[], T]) -> T:
     Args:
         what: The request and its place, for a person.
         call: The call.
+
+    Raises CredentialsError.
     """
     try:
         return call()

@@ -46,7 +46,7 @@ class _Offer:
 
 
 class TpuPlaceFinder:
-    """Knows the zones."""
+    """Finds the zones that offer an accelerator type, and remembers the cloud's answers."""
 
     def __init__(
         self, tpu_api: TpuApi, *, prices: PriceBook | None, now: Callable[[], datetime]

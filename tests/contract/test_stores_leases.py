@@ -139,8 +139,8 @@ MONTH = Budget(Period.MONTH, Decimal(6))
 PROJECT = Budget(Period.PROJECT, Decimal(7))
 
 
-def other_run(stores, number, *, usd, at):
-    (cell_id,) = create(stores, f"r{number}", platforms=1)
+def other_run(stores, number, *, usd, at, untrusted=False):
+    (cell_id,) = create(stores, f"r{number}", platforms=1, untrusted=untrusted)
     one = lease(f"o{number}", attempt(stores, cell_id), usd=usd)
     return {"one": replace(one, reserved_at=at), "run_id": f"r{number}"}
 
@@ -170,6 +170,21 @@ def test_a_day_a_month_and_the_project_are_limited_across_runs(stores):
         (Decimal("2.5"), Decimal(4)),
         (Decimal("2.5"), Decimal(4)),
     ]
+
+
+def test_untrusted_runs_have_a_budget_of_a_day_beside_the_others(stores):
+    budgets = (PROJECT, Budget(Period.UNTRUSTED, Decimal(2)))
+    for number, usd, untrusted in ((1, "3", False), (2, "1.50", True)):
+        ask = other_run(stores, number, usd=usd, at=NOW, untrusted=untrusted)
+        assert reserve(stores, budgets=budgets[: 1 + untrusted], **ask) is Reservation.RESERVED
+    ask = other_run(stores, 3, usd="1", at=NOW, untrusted=True)
+    assert reserve(stores, budgets=budgets, **ask) is Reservation.BUDGET_RESERVED
+    uses = stores.leases.budget_uses(budgets, NOW)
+    assert [use.reserved_usd for use in uses] == [Decimal("4.5"), Decimal("1.5")]
+    assert stores.runs.get("r2").untrusted
+    assert not stores.runs.get("r1").untrusted
+    ask = other_run(stores, 4, usd="1", at=NOW + timedelta(days=1), untrusted=True)
+    assert reserve(stores, budgets=budgets, **ask) is Reservation.RESERVED, "another day"
 
 
 def test_a_machine_of_an_emulation_uses_no_budget_across_runs(stores):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.unit.cli import in_process
 from tests.unit.cli.fake_controller import Answer, FakeController
 from tests.unit.cli.in_process import Cli
@@ -64,6 +66,20 @@ def test_a_known_issue_is_added_with_all_that_was_said(
         "max_failures": 11,
     }
     assert cli("known-issue", "add", "Scaling", "--product", "p", "--owner", "o") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "mark"), [("assert 3 == 4", "'assert <n> == <n>'"), ("assert <n>", ""), ("oom", "")]
+)
+def test_a_text_that_no_masked_message_has_is_noted(
+    cli: Cli, controller: FakeController, text: str, mark: str
+) -> None:
+    controller.answers["POST", f"{API}/known-issues"] = Answer.of(ISSUE, 201)
+    controller.answers["GET", f"{API}/runs"] = Answer.of({"items": [], "next": None})
+    words = ("--product", "p", "--owner", "o", "--expires", "2026-04-30", "--contains", text)
+    assert cli("known-issue", "add", "Scaling", *words) == 0
+    assert (f"write {mark}" in cli.err) is bool(mark)
+    assert ("note:" in cli.err) is bool(mark)
 
 
 def test_known_issues_are_listed_and_ended(cli: Cli, controller: FakeController) -> None:

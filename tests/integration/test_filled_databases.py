@@ -76,7 +76,7 @@ def counts_agree(parts: Parts) -> None:
         }
         cells = {row.cell: row for row in session.scalars(select(CellRollupRow))}
         for cell, row in cells.items():
-            counted = {job: Counts.of(tests) for job, tests in tally(session, cell).items()}
+            counted = {job: Counts.from_tally(tests) for job, tests in tally(session, cell).items()}
             told = {job: counts for (one, job), counts in rolled.items() if one == cell}
             assert told == {job: counts.as_dict() for job, counts in counted.items()}
             total = sum(counted.values(), Counts())

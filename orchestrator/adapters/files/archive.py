@@ -30,13 +30,13 @@ from orchestrator.adapters.files.git_work_tree import (
     read_with_git,
 )
 from orchestrator.adapters.files.tar_stream import (
-    CHUNK_BYTES,
     Member,
     MemberKind,
     read_members,
     safe_name,
 )
 from orchestrator.application.ports.archives import ArchiveError, ArchiveLimits, PackedPayload
+from orchestrator.application.ports.blobs import file_chunks
 from orchestrator.application.ports.documents import Documents
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 from orchestrator.domain.manifest import (
@@ -63,7 +63,7 @@ class FilePayloadArchives:
         self._limits = limits or ArchiveLimits()
 
     def pack(self, source: Path, *, into: Path, manifest_from: Path | None = None) -> PackedPayload:
-        """Pack a folder into a new file in `into`."""
+        """Pack a folder into a new file in `into`. Raises ArchiveError."""
         source = source.absolute()
         try:
             if source.is_dir():
@@ -76,7 +76,7 @@ class FilePayloadArchives:
             raise ArchiveError(f"{error.filename or source} cannot be read: {what}") from error
 
     def read_manifest(self, chunks: Iterable[bytes]) -> Manifest:
-        """Validate a whole archive and return its manifest."""
+        """Validate a whole archive and return its manifest. Raises ArchiveError."""
         tree = Tree()
         place: str | None = None
         text, notes = b"", ""
@@ -202,13 +202,6 @@ class FilePayloadArchives:
                 f" largest is {largest.name!r} of {largest.size} bytes"
             )
         return entries
-
-
-def file_chunks(path: Path) -> Iterator[bytes]:
-    """Yield the bytes of a file in chunks."""
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            yield chunk
 
 
 def _is_manifest(member: Member, *, first: bool) -> bool:

@@ -76,7 +76,7 @@ class FileBlobs:
             return True
 
     def stored(self, *, idle_s: float = CLAIM_S) -> Iterator[StoredBlob]:
-        """Yield the blobs that were neither stored nor claimed for so long, by digest."""
+        """Yield blobs last stored or claimed at least `idle_s` seconds ago, ordered by digest."""
         before = time.time() - idle_s
         folders = sorted(self._root.iterdir()) if self._root.is_dir() else []
         for folder in (one for one in folders if len(one.name) == _PREFIX):
@@ -117,10 +117,10 @@ class FileBlobs:
     def _publish(self, temporary: Path, path: Path) -> None:
         if not path.parent.is_dir():
             path.parent.mkdir(parents=True, exist_ok=True)
-            _sync_folder(self._root)
+            sync_folder(self._root)
         with self._guard:
             temporary.replace(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
 
 def _write(file: BinaryIO, frames: Iterable[bytes]) -> None:
@@ -131,7 +131,8 @@ def _write(file: BinaryIO, frames: Iterable[bytes]) -> None:
     os.fsync(file.fileno())
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Write a folder's entries, such as a renamed file's, to the disk."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)

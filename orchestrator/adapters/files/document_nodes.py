@@ -181,7 +181,10 @@ class _Scan:
             self._skip(_BLANK)
 
     def item(self, value: object, path: Path) -> ConfigNode:
-        """Return the parsed value with the positions that were found."""
+        """Return the parsed value with the positions that were found.
+
+        Raises DocumentSyntaxError.
+        """
         if len(path) > DEEPEST:
             raise DocumentSyntaxError(
                 f"it is nested deeper than {DEEPEST} levels", self._key_at(path)

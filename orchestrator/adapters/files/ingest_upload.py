@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from lzma import LZMAError
 from pathlib import Path, PurePosixPath
 
-from orchestrator.adapters.files.archive import file_chunks
 from orchestrator.adapters.files.tar_stream import (
     BLOCK_BYTES,
     CHUNK_BYTES,
@@ -27,6 +26,7 @@ from orchestrator.adapters.files.tar_stream import (
     safe_name,
 )
 from orchestrator.application.ports.archives import ArchiveError, ArchiveLimits
+from orchestrator.application.ports.blobs import file_chunks
 from orchestrator.application.ports.result_parsers import HEAD_BYTES, TAIL_BYTES, Artifact
 from orchestrator.application.ports.uploads import IntakeError, IntakeFullError, UploadedFile
 from orchestrator.domain.assembly.results_pass import Record
@@ -238,7 +238,7 @@ class FileUploadUnpacker:
 
     @contextlib.contextmanager
     def open(self, body: Path, name: str) -> Iterator[FileUnpackedUpload]:
-        """Unpack an archive, or take a single file of that name."""
+        """Unpack an archive, or take a single file of that name. Raises IntakeError."""
         made = tempfile.TemporaryDirectory(prefix="seatrial-ingest-", dir=self._scratch)
         with made as scratch, _room_kept():
             folder = Path(scratch)

@@ -184,7 +184,7 @@ def request_text(authorities: str, asked: Iterable[Question]) -> str:
 
 
 def read_pages(text: str) -> list[Page]:
-    """Read what the program printed."""
+    """Parse the program's output: one page per question, in the order of the questions."""
     return [Page(**one) for one in json.loads(text)]
 
 

@@ -100,7 +100,10 @@ class GitRevisions:
         self._built: dict[str, SubjectWheel] = {}
 
     def between(self, good: str, bad: str) -> tuple[Revision, ...]:
-        """Return the revisions from the good to the bad one, inclusive, along first parents."""
+        """Return the revisions from the good to the bad one, inclusive, along first parents.
+
+        Raises WheelsError.
+        """
         first, last = self._commit(good), self._commit(bad)
         if first == last:
             raise WheelsError(f"{good} and {bad} are the same revision, {first[:12]}")

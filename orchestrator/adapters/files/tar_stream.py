@@ -298,6 +298,8 @@ def unpack_bundle(
     """Yield (flat file name, its chunks); see `orchestrator.application.ports.archives`.
 
     The unread rest of a file is skipped when the next file is requested.
+
+    Raises BundleError.
     """
     seen: set[str] = set()
     try:

@@ -17,7 +17,6 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from orchestrator.adapters.files import target_python
-from orchestrator.adapters.files.archive import file_chunks
 from orchestrator.adapters.files.pip import (
     DependencyResolver,
     Outward,
@@ -25,6 +24,7 @@ from orchestrator.adapters.files.pip import (
     anywhere,
 )
 from orchestrator.adapters.files.requirements import WheelFile, pinned, read_wheel, same_version
+from orchestrator.application.ports.blobs import file_chunks
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.ports.wheels import (
     Choice,

@@ -72,14 +72,14 @@ _MOST_TRIES: Final = 100
 
 
 class Ctrf:
-    """Implements `Dialect`."""
+    """Parses CTRF (`Dialect`)."""
 
     name = "ctrf"
     version = 2
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
-        """Return the confidence from 0 (no) to 1 (its producer's mark), by the first bytes."""
+        """Return how likely it is the format, by its first bytes: 0 is no, 1 names its producer."""
         head = head_text(artifact)
         if not head.startswith("{"):
             return 0.0

@@ -86,7 +86,7 @@ class _SeenMarks:
 
 
 class DemoMarks:
-    """Implements `Dialect`."""
+    """Parses demo output with a mark per part (`Dialect`)."""
 
     name = "demo-marks"
     version = 1
@@ -197,7 +197,7 @@ class _Parts:
 
 
 class DemoHeadings:
-    """Implements `Dialect`."""
+    """Parses demo output with headings only (`Dialect`)."""
 
     name = "demo-headings"
     version = 1

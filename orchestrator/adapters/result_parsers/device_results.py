@@ -64,14 +64,14 @@ _SILENT: Final = {"version", "name", "title", "description", "notes"}
 
 
 class DeviceResults:
-    """Implements `Dialect`."""
+    """Parses a device's ``results.json`` (`Dialect`)."""
 
     name = "device-results"
     version = 2
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
-        """Return the confidence from 0 (no) to 1 (its producer's mark), by the first bytes."""
+        """Return how likely it is the format, by its first bytes: 0 is no, 1 names its producer."""
         head = head_text(artifact)
         if not head.startswith("{") or not _AVAILABLE.search(head):
             return 0.0

@@ -34,7 +34,7 @@ _WRITTEN = '; write [{"name": "latency", "value": 8.1, "unit": "ms"}] (docs/exte
 
 @dataclass(frozen=True, slots=True)
 class JobMetrics:
-    """Implements `ReadMetrics`."""
+    """Reads the figures that a job printed or wrote to a file (`ReadMetrics`)."""
 
     dialects: Dialects
 

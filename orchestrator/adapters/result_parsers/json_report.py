@@ -54,14 +54,14 @@ _OUTCOMES: Final = {
 
 
 class PytestJsonReport:
-    """Implements `Dialect`."""
+    """Parses pytest-json-report (`Dialect`)."""
 
     name = "pytest-json-report"
     version = 2
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
-        """Return the confidence from 0 (no) to 1 (its producer's mark), by the first bytes."""
+        """Return how likely it is the format, by its first bytes: 0 is no, 1 names its producer."""
         return 0.95 if _SHAPE.match(head_text(artifact)[:2000]) else 0.0
 
     def read(self, artifact: Artifact) -> Iterator[ParsedItem]:

@@ -80,14 +80,14 @@ _PHASE = re.compile(r"failed on (setup|teardown) with \"?(.*?)\"?$", re.DOTALL)
 
 
 class JUnitXml:
-    """Implements `Dialect`."""
+    """Parses JUnit XML (`Dialect`)."""
 
     name = "junit-xml"
     version = 3
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
-        """Return the confidence from 0 (no) to 1 (its producer's mark), by the first bytes."""
+        """Return how likely it is the format, by its first bytes: 0 is no, 1 names its producer."""
         head = head_text(artifact)
         return 0.95 if head.startswith("<") and _ROOT.search(head) else 0.0
 
@@ -180,7 +180,7 @@ class _JunitReading:
         self._contradictions: list[str] = []
 
     def begin(self, event: Begin) -> Iterator[ParsedItem]:
-        """Read the beginning of an element."""
+        """Read the beginning of an element. Raises UnreadableError."""
         if not self._open and event.tag not in _SUITES:
             raise UnreadableError(f"it is XML, but not JUnit's: it begins with <{event.tag}>")
         if event.tag in _SUITES:

@@ -48,14 +48,14 @@ _DIRECTIONS: Final = {
 
 
 class MetricJson:
-    """Implements `Dialect`."""
+    """Parses metrics in JSON lists and lines (`Dialect`)."""
 
     name = "metric-json"
     version = 1
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
-        """Return the confidence from 0 (no) to 1 (its producer's mark), by the first bytes."""
+        """Return how likely it is the format, by its first bytes: 0 is no, 1 names its producer."""
         head = head_text(artifact)
         if not _FIGURE.search(head):
             return 0.0
@@ -131,7 +131,7 @@ def _plain(value: object) -> object:
 
 
 class MetricLines:
-    """Implements `Dialect`."""
+    """Parses lines that print one figure each (`Dialect`)."""
 
     name = "metric-lines"
     version = 1

@@ -115,14 +115,14 @@ _IDENTITIES: Final = ("uuid", "index", "pci.bus_id", "serial")
 
 
 class NvidiaSmi:
-    """Implements `Dialect`."""
+    """Parses the output of ``nvidia-smi`` (`Dialect`)."""
 
     name = "nvidia-smi-csv"
     version = 1
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
-        """Return the confidence from 0 (no) to 1 (its producer's mark), by the first bytes."""
+        """Return how likely it is the format, by its first bytes: 0 is no, 1 names its producer."""
         lines = _first(iter(head_lines(artifact)))
         if not lines:
             return 0.0
@@ -135,7 +135,10 @@ class NvidiaSmi:
         return 0.7 if guessed_columns(lines) else 0.0
 
     def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
-        """Yield the parsed items of the artifact in their order, in bounded memory."""
+        """Yield the parsed items of the artifact in their order, in bounded memory.
+
+        Raises UnreadableError.
+        """
         first = _first(text_lines(artifact))
         if not first:
             raise UnreadableError("it holds no line of nvidia-smi")

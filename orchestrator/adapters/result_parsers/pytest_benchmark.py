@@ -44,14 +44,14 @@ _VERSION = re.compile(r"v?\d+(\.\d+)+\S{0,40}")
 
 
 class PytestBenchmark:
-    """Implements `Dialect`."""
+    """Parses ``pytest --benchmark-json`` (`Dialect`)."""
 
     name = "pytest-benchmark"
     version = 2
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
-        """Return the confidence from 0 (no) to 1 (its producer's mark), by the first bytes."""
+        """Return how likely it is the format, by its first bytes: 0 is no, 1 names its producer."""
         head = head_text(artifact)
         if not _SHAPE.match(head):
             return 0.0

@@ -106,7 +106,7 @@ class PytestFooter:
 
 @dataclass(frozen=True, slots=True)
 class AnnouncedTests:
-    """The announced numbers of tests."""
+    """Numbers of tests in pytest's ``collected`` line."""
 
     items: int
     """Tests to run, without deselected ones."""

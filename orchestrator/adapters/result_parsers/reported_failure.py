@@ -278,9 +278,9 @@ class _Read:
 def failure_line(lines: Iterable[str]) -> str:
     """Return the line in which a program reports its own failure; empty if there is none.
 
-    The line is a mark of failure, a test summary with failures, or a sum that is short by more than
-    the skipped tests. A mark of an error counts only together with a sum: without one it may be
-    ordinary log output.
+    That is, in this order: a mark of failure (``FAIL: x``) or a summary with failures; a sum of
+    which more are missing than were skipped (``9/10 passed``); a TAP plan with too few results; and
+    a mark of an error, if there is a sum as well, since a log may print errors that do no harm.
     """
     read = _Read()
     for line in lines:

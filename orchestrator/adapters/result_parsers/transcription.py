@@ -127,7 +127,7 @@ class TypedDocument:
 
 
 class Transcription:
-    """Implements `Dialect`."""
+    """Parses results that a person typed from a document (`Dialect`)."""
 
     name = "transcription"
     version = 2
@@ -137,7 +137,7 @@ class Transcription:
         self._form = DocumentForm(TypedDocument, "Transcription")
 
     def match(self, artifact: Artifact) -> float:
-        """Return the confidence from 0 (no) to 1 (its producer's mark), by the first bytes."""
+        """Return how likely it is the format, by its first bytes: 0 is no, 1 names its producer."""
         is_named = _NAME.search(artifact.name) is not None
         if _KIND.search(head_text(artifact)[:4096]):
             return 1.0 if is_named else 0.9

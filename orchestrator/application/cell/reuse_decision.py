@@ -19,7 +19,7 @@ from orchestrator.application.cell.flow_context import FlowDeps
 from orchestrator.application.cell.placing import places_of
 from orchestrator.application.ports.wheels import WheelsError
 from orchestrator.domain.attestation import Device, devices_of
-from orchestrator.domain.cell import Lease, Run, RunSpec
+from orchestrator.domain.cell import Run, RunSpec
 from orchestrator.domain.machine import Place, Provider, ProviderError
 from orchestrator.domain.manifest import Job
 from orchestrator.domain.matrix import CellPlan, Subject
@@ -75,7 +75,7 @@ def note_prepared(
     devices, rented = devices_of(probe), deps.traits(now.lease.provider).rented
     made = replace(
         reuse_inputs_of(now.run, now.spec, now.plan),
-        instance_type=_instance_type(now.lease),
+        instance_type=now.lease.instance_type or NOTHING,
         image=now.lease.image_id if rented else _machine(probe),
         devices=_named(devices),
         driver=_driver(devices),
@@ -100,7 +100,7 @@ def keep_reuse_inputs(
 ) -> None:
     """Store passed jobs as reusable, unless the cell's attempts had different inputs.
 
-    No error here prevents the close of a cell: without a proof, a job is run again.
+    No error here prevents the close of a cell: a job without a reusable result is run again.
 
     Args:
         deps: The ports.
@@ -154,10 +154,6 @@ def _subject(subject: Subject, digest: str | None) -> str:
     return f"{subject.name} {subject.version} {digest}" if digest else ""
 
 
-def _instance_type(lease: Lease) -> str:
-    return lease.instance_type or NOTHING
-
-
 def _machine(probe: Mapping[str, object]) -> str:
     """Return the identity of the machine.
 
@@ -206,7 +202,7 @@ def reuse_on_machine(deps: FlowDeps, now: AttemptState, prepared: Prepared | Non
     rented = deps.traits(now.plan.platform.provider).rented
     if now.spec.reuse_max_age_s is None or prepared is None or rented:
         return False
-    return _decide(deps, now, lambda proof: prepared.ingredients)
+    return _decide(deps, now, lambda result: prepared.ingredients)
 
 
 def reused_jobs(deps: FlowDeps, now: AttemptState) -> set[str]:
@@ -223,13 +219,13 @@ def _requested_inputs(now: CellStatus | AttemptState) -> ReuseInputs:
 
 def _decide(deps: FlowDeps, now: CellStatus | AttemptState, expect: Expect) -> bool:
     """Store the decision, unless there is one; return whether nothing must run."""
-    proofs, cell = deps.stores.reusable_results, now.cell.id
-    if not proofs.decided(cell):
+    results, cell = deps.stores.reusable_results, now.cell.id
+    if not results.decided(cell):
         jobs = [job for job in now.spec.manifest.job if job.id in now.plan.jobs]
         once = _Remembered(expect)
         reuses = [_reuse(deps, now, job, once) for job in jobs]
-        proofs.decide(cell, reuses, at=deps.clock.now())
-    decided = proofs.decided(cell)
+        results.decide(cell, reuses, at=deps.clock.now())
+    decided = results.decided(cell)
     return bool(decided) and all(one.is_reused for one in decided.values())
 
 
@@ -249,33 +245,33 @@ def _weighed(deps: FlowDeps, now: CellStatus | AttemptState, job: Job, expect: E
         return Reuse(job=job.id, why=why)
     found = deps.stores.reusable_results.find(_requested_inputs(now).asked, job.id, limit=LOOKED_AT)
     reasons = []
-    for proof in found:
-        why = _why_not(deps, now, proof, expect)
+    for result in found:
+        why = _why_not(deps, now, result, expect)
         if not why:
-            return _proven(deps, proof)
+            return _reuse_of(deps, result)
         reasons.append(why)
     return Reuse(job=job.id, why=reasons[0] if reasons else _no_proof(deps, now, job))
 
 
-def _proven(deps: FlowDeps, proof: ReusableResult) -> Reuse:
-    ago = age(deps.clock.now() - proof.at)
-    why = f"proven by run {proof.run} {ago} ago: nothing it depends on has changed"
-    return Reuse(job=proof.job, why=why, run=proof.run, cell=proof.cell, at=proof.at)
+def _reuse_of(deps: FlowDeps, result: ReusableResult) -> Reuse:
+    ago = age(deps.clock.now() - result.at)
+    why = f"proven by run {result.run} {ago} ago: nothing it depends on has changed"
+    return Reuse(job=result.job, why=why, run=result.run, cell=result.cell, at=result.at)
 
 
 def _why_not(
-    deps: FlowDeps, now: CellStatus | AttemptState, proof: ReusableResult, expect: Expect
+    deps: FlowDeps, now: CellStatus | AttemptState, result: ReusableResult, expect: Expect
 ) -> str:
     """Return why an earlier result cannot be reused; empty if it can."""
     max_age_s = now.spec.reuse_max_age_s or 0.0
-    old = too_old(proof.at, now=deps.clock.now(), max_age_s=max_age_s)
+    old = too_old(result.at, now=deps.clock.now(), max_age_s=max_age_s)
     if old:
         return old
-    before = proof.prepared.ingredients
+    before = result.prepared.ingredients
     if before.unknown:
-        return f"{', '.join(before.unknown)} unknown of run {proof.run}"
+        return f"{', '.join(before.unknown)} unknown of run {result.run}"
     try:
-        after = expect(proof)
+        after = expect(result)
     except UnknownError as error:
         return str(error)
     if after.unknown:
@@ -302,28 +298,28 @@ class _Remembered:
         self._expect = expect
         self._known: dict[str, ReuseInputs | UnknownError] = {}
 
-    def __call__(self, proof: ReusableResult) -> ReuseInputs:
+    def __call__(self, result: ReusableResult) -> ReuseInputs:
         """Return the present reuse inputs of the source cell. Raises UnknownError."""
-        if proof.cell not in self._known:
+        if result.cell not in self._known:
             try:
-                self._known[proof.cell] = self._expect(proof)
+                self._known[result.cell] = self._expect(result)
             except UnknownError as error:
-                self._known[proof.cell] = error
-        known = self._known[proof.cell]
+                self._known[result.cell] = error
+        known = self._known[result.cell]
         if isinstance(known, UnknownError):
             raise known
         return known
 
 
 def _expected(
-    deps: FlowDeps, now: CellStatus | AttemptState, provider: Provider, proof: ReusableResult
+    deps: FlowDeps, now: CellStatus | AttemptState, provider: Provider, result: ReusableResult
 ) -> ReuseInputs:
     """Return the inputs that a machine like the earlier one would have. Raises UnknownError."""
-    before = proof.prepared.ingredients
-    place, image = _image_like(now, provider, proof)
+    before = result.prepared.ingredients
+    place, image = _image_like(now, provider, result)
     if image.id != before.image:
         return replace(before, image=image.id)
-    wheels, packages = _packages(deps, now, proof)
+    wheels, packages = _packages(deps, now, result)
     return replace(
         _requested_inputs(now),
         instance_type=place.instance_type or NOTHING,
@@ -339,7 +335,7 @@ def _expected(
 
 
 def _image_like(
-    now: CellStatus | AttemptState, provider: Provider, proof: ReusableResult
+    now: CellStatus | AttemptState, provider: Provider, result: ReusableResult
 ) -> tuple[Place, BootImage]:
     """Return the image that the same machine would boot; else a comparison of places."""
     if not isinstance(provider, Images):
@@ -347,20 +343,20 @@ def _image_like(
         raise UnknownError(f"image unknown: {name} cannot say which one it would boot")
     platform = now.plan.platform
     try:
-        places = _alike(places_of(provider, platform), proof)
+        places = _alike(places_of(provider, platform), result)
         if not places:
-            kind = proof.prepared.ingredients.instance_type
-            raise UnknownError(f"{proof.prepared.place} no longer offers {kind}")
+            kind = result.prepared.ingredients.instance_type
+            raise UnknownError(f"{result.prepared.place} no longer offers {kind}")
         asked = [(place, provider.image(platform, place)) for place in places]
     except ProviderError as error:
         raise UnknownError(f"image unknown: {error}") from error
-    same = (one for one in asked if one[1].id == proof.prepared.ingredients.image)
+    same = (one for one in asked if one[1].id == result.prepared.ingredients.image)
     return next(same, asked[0])
 
 
-def _alike(places: tuple[Place, ...], proof: ReusableResult) -> list[Place]:
+def _alike(places: tuple[Place, ...], result: ReusableResult) -> list[Place]:
     """Return places of the same instance type, one per region, the original place first."""
-    kind, name = proof.prepared.ingredients.instance_type, proof.prepared.place
+    kind, name = result.prepared.ingredients.instance_type, result.prepared.place
     fitting = [place for place in places if (place.instance_type or NOTHING) == kind]
     by_region: dict[str, Place] = {}
     for place in sorted(fitting, key=lambda place: place.name != name):
@@ -369,10 +365,10 @@ def _alike(places: tuple[Place, ...], proof: ReusableResult) -> list[Place]:
 
 
 def _packages(
-    deps: FlowDeps, now: CellStatus | AttemptState, proof: ReusableResult
+    deps: FlowDeps, now: CellStatus | AttemptState, result: ReusableResult
 ) -> tuple[str, Mapping[str, str]]:
     try:
-        found = resolved_for(deps, now.spec, now.plan.environment, proof.prepared.interpreter)
+        found = resolved_for(deps, now.spec, now.plan.environment, result.prepared.interpreter)
     except WheelsError as error:
         raise UnknownError(f"packages unknown: {error}") from error
     return found.installs, found.packages

@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Protocol
 
 from orchestrator.domain.blobs import CLAIM_S, StoredBlob
+
+CHUNK_BYTES = 256 * 1024
+
+
+def file_chunks(path: Path) -> Iterator[bytes]:
+    """Yield the bytes of a file in chunks of at most `CHUNK_BYTES`. Raises OSError."""
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            yield chunk
 
 
 class Blobs(Protocol):

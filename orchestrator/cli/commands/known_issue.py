@@ -15,6 +15,7 @@ from orchestrator.cli.commands.options import JsonOption, text_option
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.tables import Layout, fitting, print_list, row_of
+from orchestrator.domain.failure_signature import mask_variable_parts
 from orchestrator.domain.known_issue import KnownIssueResponse
 from orchestrator.domain.test_identity import Alias, Matching
 
@@ -44,7 +45,12 @@ _Exception = Annotated[
     str, text_option("--exception", "CLASS", "Class of the exception; * matches any.")
 ]
 _Frame = Annotated[str, text_option("--frame", "MODULE.FUNCTION", "* is anything.")]
-_Contains = Annotated[str, text_option("--contains", "TEXT", "Stands in the masked message.")]
+_Contains = Annotated[
+    str,
+    text_option(
+        "--contains", "TEXT", "Stands in the message as `show` has it: `assert <n> == <n>`."
+    ),
+]
 _Platforms = Annotated[list[str] | None, text_option("--platform", "ID", "Only there. Repeatable.")]
 _Jobs = Annotated[list[str] | None, text_option("--job", "ID", "Only in it. Repeatable.")]
 _Versions = Annotated[str, text_option("--versions", "RANGE", "Of the subject: >=0.4.6,<0.5.")]
@@ -92,6 +98,12 @@ def known_issue_add(
         return
     session.say(f"It applies until {answer.get('expires')}, and changes no count.")
     session.say("A gate whose policy says nothing of approvals asks for somebody else's yes.")
+    masked = mask_variable_parts(contains)
+    if masked != contains.strip():
+        session.say(
+            f"note: messages of failing tests have marks for numbers and paths: {contains!r} is in"
+            f" none of them; write {masked!r}"
+        )
     if not session.reader().get("/runs", limit=1).get("items"):
         session.say(f"There is no run yet: nobody can say whether a payload is named {product}.")
     session.print(str(answer.get("id")))

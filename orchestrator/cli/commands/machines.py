@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 from urllib.parse import quote
 
@@ -213,10 +212,6 @@ def _row(resource: ResourceResponse) -> dict[str, Text]:
         Text(one_line(resource.state)),
         Text(one_line(resource.run) or "–"),
         Text(one_line(resource.cell) or "–"),
-        _moment(resource.expires_at),
+        Text(f"{resource.expires_at:%Y-%m-%d %H:%M}" if resource.expires_at else "–"),
     )
     return dict(zip(_MACHINES.titles, texts, strict=True))
-
-
-def _moment(at: datetime | None) -> Text:
-    return Text(f"{at:%Y-%m-%d %H:%M}" if at else "–")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -88,7 +87,7 @@ def _row(run: RunSummary) -> dict[str, Text]:
     sign = sign_of(run.outcome, active=not run.is_finished)
     texts = (
         Text(one_line(run.id)),
-        _moment(run.created_at),
+        Text(f"{run.created_at:%Y-%m-%d %H:%M}" if run.created_at else "–"),
         Text(one_line(run.matrix)),
         Text(one_line(str(run.subject))),
         Text(one_line(" ".join(part for part in (run.commit.short, run.commit.branch) if part))),
@@ -97,10 +96,6 @@ def _row(run: RunSummary) -> dict[str, Text]:
         Text(usd(run.cost_usd)),
     )
     return dict(zip(_RUNS.titles, texts, strict=True))
-
-
-def _moment(at: datetime | None) -> Text:
-    return Text(f"{at:%Y-%m-%d %H:%M}" if at else "–")
 
 
 def cancel_command(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:

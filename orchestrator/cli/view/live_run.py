@@ -179,7 +179,7 @@ def picture(
         note: Last line: how to leave, or a connection problem.
         heard: The controller's last message of each cell.
     """
-    frame = replace(Frame.of(run.cells, now, width, run_id=run.id), heard=heard or {})
+    frame = replace(Frame.from_cells(run.cells, now, width, run_id=run.id), heard=heard or {})
     head = [*header(run, frame), Text()]
     room = height - len(head) - _FOOTER
     reserved = 0 if height < _SMALL or not tail.lines else _LOG_MIN + 1
@@ -192,7 +192,7 @@ def picture(
 
 def summary(run: RunResponse, *, now: datetime, width: int) -> Text:
     """Return the summary of every cell and job, as in `show`."""
-    frame = Frame.of(run.cells, now, width, run_id=run.id)
+    frame = Frame.from_cells(run.cells, now, width, run_id=run.id)
     return _joined([*header(run, frame), Text(), *whole(run, frame)])
 
 

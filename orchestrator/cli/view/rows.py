@@ -85,7 +85,7 @@ class Frame:
     """The controller's last notice of each cell."""
 
     @classmethod
-    def of(
+    def from_cells(
         cls, cells: tuple[CellRecord, ...], now: datetime, width: int, *, run_id: str = "RUN"
     ) -> Frame:
         """Return a layout for the longest id, within limits."""

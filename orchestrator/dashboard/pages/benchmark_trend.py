@@ -258,7 +258,7 @@ class TrendTab:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The selection that the page shows."""
+    """The benchmark, platform and scale that the page shows."""
 
     asked: PageRequest
     product: str

@@ -193,7 +193,7 @@ def contrast_of(chosen: ComparedRuns, before: Run, after: Run) -> RunComparison:
         product=product,
         other_product=other if other != product else "",
         subject_difference=build_difference(
-            SubjectBuild.of(before, older), SubjectBuild.of(after, newer)
+            SubjectBuild.from_run(before, older), SubjectBuild.from_run(after, newer)
         ),
         facing=facing,
         pairs=pairs,

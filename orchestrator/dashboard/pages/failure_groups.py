@@ -277,7 +277,7 @@ def show_failure(
                 "kind": shown.kind,
                 "cause": shown.signature.kind.words,
                 "status": Badge(shown.kind.status if shown.kind else "ended"),
-                "trace": _end(shown.traceback),
+                "trace": shown.traceback[-TRACE_SHOWN:],
                 "cut_trace": max(len(shown.traceback) - TRACE_SHOWN, 0),
                 "newest_url": _newest_url(shown),
                 "issue_form": _issue_form(request, shown),
@@ -299,10 +299,6 @@ def title_of(signature: Signature) -> str:
     """Return a signature's exception and message."""
     words = ": ".join(filter(None, (signature.exception, signature.message)))
     return words or "Failure without words"
-
-
-def _end(text: str) -> str:
-    return text[-TRACE_SHOWN:]
 
 
 def _newest_url(shown: FailureGroupDetail) -> str:

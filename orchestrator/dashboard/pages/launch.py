@@ -461,15 +461,11 @@ def _planned(request: PageRequest, form: LaunchForm, *, changed: bool = False) -
     try:
         matrix = request.context.documents.read_matrix(form.text, form.name)
         order, matrix = order_of(request.context, form)
-        return FormPlan(_plan(request, order), matrix, changed=changed)
+        return FormPlan(plan_run(request.context, order), matrix, changed=changed)
     except InvalidDocumentError as error:
         return FormPlan(matrix=matrix, mistakes=_mistakes(request, error, form))
     except PayloadMissingError as error:
         return FormPlan(matrix=matrix, refused=str(error))
-
-
-def _plan(request: PageRequest, order: LaunchOrder) -> Plan:
-    return plan_run(request.context, order)
 
 
 def _read(request: PageRequest, form: LaunchForm) -> FormPlan:

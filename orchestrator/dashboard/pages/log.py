@@ -63,7 +63,7 @@ class ShownLine:
         return f"whole line, {size(self.size_bytes)}"
 
     def plain(self) -> dict[str, object]:
-        """The line for JSON."""
+        """Return the line for JSON: its number, its parts, and the size of a truncated one."""
         told: dict[str, object] = {"line": self.number, "parts": self.parts}
         return told | {"size_bytes": self.size_bytes} if self.is_cut else told
 
@@ -75,7 +75,7 @@ def shown_line(line: LogLine) -> ShownLine:
     room = LONGEST
     for stretch in _few(styled_texts(text)):
         shown = visible(stretch.text)
-        parts.append((shown[:room], _classes(stretch)))
+        parts.append((shown[:room], " ".join(f"t-{word}" for word in stretch.style.split())))
         room -= len(shown)
         if room < 0:
             break
@@ -124,10 +124,6 @@ def _few(parts: Sequence[StyledText]) -> Sequence[StyledText]:
         return parts
     rest = "".join(part.text for part in parts[MOST_PARTS - 1 :])
     return [*parts[: MOST_PARTS - 1], StyledText(rest)]
-
-
-def _classes(stretch: StyledText) -> str:
-    return " ".join(f"t-{word}" for word in stretch.style.split())
 
 
 _LONGEST_SEARCH = 200

@@ -256,7 +256,7 @@ def triage_table(story: TestDetail) -> Table:
             (
                 Text(one.id, urls.KNOWN_ISSUES),
                 Badge("expired" if one.is_over else "active"),
-                Text(one.title, one.url if _is_web(one.url) else ""),
+                Text(one.title, one.url if one.url.startswith(("https://", "http://")) else ""),
                 Text(one.owner),
                 Text(f"{one.expires}"),
             )
@@ -289,10 +289,6 @@ def triage_table(story: TestDetail) -> Table:
         empty="No known issue fits its failures, and it is in no quarantine.",
         is_caption_hidden=True,
     )
-
-
-def _is_web(address: str) -> bool:
-    return address.startswith(("https://", "http://"))
 
 
 def names_table(story: TestDetail) -> Table:

@@ -160,7 +160,7 @@ def evaluate(
 
     Raises KeyError of a version that this program does not know.
     """
-    case = rule_context(
+    context = rule_context(
         policy,
         snapshot,
         now,
@@ -169,10 +169,10 @@ def evaluate(
         terms=TERMS_BY_VERSION[rules_version],
     )
     rules = RULES_BY_VERSION[rules_version]
-    found = [with_failing(one, case.terms) for rule in rules for one in rule(case)]
-    known = exemptions(case)
+    found = [with_failing(one, context.terms) for rule in rules for one in rule(context)]
+    known = exemptions(context)
     judged = list(apply_exemptions(found, known))
-    judged += approvals(case, decision_of(judged), judged, _concerned(known, found))
+    judged += approvals(context, decision_of(judged), judged, _concerned(known, found))
     decision = decision_of(judged)
     return Verdict(
         gate=policy.metadata.name,
@@ -183,7 +183,7 @@ def evaluate(
         policy_digest=policy_digest,
         evidence_digest=evidence_digest,
         rules=tuple(judged),
-        warnings=warnings(case, judged, known),
+        warnings=warnings(context, judged, known),
         summary=summary_of(decision, judged),
         tool=tool,
         rules_version=rules_version,

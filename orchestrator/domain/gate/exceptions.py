@@ -51,14 +51,14 @@ class Exemption:
         return f"Waived by {self.id} until {self.until}: {self.reason} (approved by {approved})."
 
 
-def exemptions(case: RuleContext) -> tuple[Exemption, ...]:
+def exemptions(context: RuleContext) -> tuple[Exemption, ...]:
     """Return all exceptions and waivers: the policy's first, each sorted by id."""
-    gate = case.policy.metadata.name
-    written = sorted(case.policy.spec.exceptions, key=lambda one: one.id)
-    given = sorted((w for w in case.snapshot.waivers if w.gate == gate), key=lambda one: one.id)
+    gate = context.policy.metadata.name
+    written = sorted(context.policy.spec.exceptions, key=lambda one: one.id)
+    given = sorted((w for w in context.snapshot.waivers if w.gate == gate), key=lambda one: one.id)
     return (
-        *(_of_exception(one, case) for one in written),
-        *(_of_waiver(one, case) for one in given),
+        *(_of_exception(one, context) for one in written),
+        *(_of_waiver(one, context) for one in given),
     )
 
 
@@ -113,16 +113,16 @@ def with_failing(result: RuleResult, terms: ExemptionTerms) -> RuleResult:
     return replace(result, failing=kept)
 
 
-def _of_exception(one: GateException, case: RuleContext) -> Exemption:
-    terms, policy = case.terms, case.policy
+def _of_exception(one: GateException, context: RuleContext) -> Exemption:
+    terms, policy = context.terms, context.policy
     others = tuple(
         name
         for name in one.approved_by
         if not terms.name_fault(name) and not terms.is_same(name, one.author)
     )
-    late = (case.now.date() - one.expires).days
+    late = (context.now.date() - one.expires).days
     fault = "" if others else "nobody but its author approved it"
-    fault = fault or terms.end_fault(policy, one.expires, case.now.date())
+    fault = fault or terms.end_fault(policy, one.expires, context.now.date())
     if late > 0:
         fault = f"it expired {counted(late, 'day')} ago"
     elif not _is_named(one, policy):
@@ -143,19 +143,19 @@ def _is_named(one: GateException, policy: GatePolicy) -> bool:
     return wanted.get(one.rule, one.id) == one.id
 
 
-def _of_waiver(one: Waiver, case: RuleContext) -> Exemption:
-    now = case.now
-    fault = _approval_fault(one, now, case.terms) or _life_fault(one, case)
+def _of_waiver(one: Waiver, context: RuleContext) -> Exemption:
+    now = context.now
+    fault = _approval_fault(one, now, context.terms) or _life_fault(one, context)
     if now >= one.expires:
         fault = f"it expired {counted((now - one.expires).days, 'day')} ago"
     elif now < one.at:
         fault = "it was given later"
-    elif one.evidence not in ("", case.evidence_digest):
+    elif one.evidence not in ("", context.evidence_digest):
         fault = "it was given for other evidence"
-    elif not fault and case.terms.bound and not one.failing:
+    elif not fault and context.terms.bound and not one.failing:
         fault = "it does not say what it is for: ask for another one"
     until = f"{one.expires:%Y-%m-%d %H:%M} UTC"
-    failing = one.failing if case.terms.bound else None
+    failing = one.failing if context.terms.bound else None
     return Exemption(
         id=one.id,
         rule=one.rule,
@@ -183,11 +183,11 @@ def _approval_fault(one: Waiver, now: datetime, terms: ExemptionTerms) -> str:
     return ""
 
 
-def _life_fault(one: Waiver, case: RuleContext) -> str:
+def _life_fault(one: Waiver, context: RuleContext) -> str:
     if one.expires <= one.at:
         return "it ends before it begins"
-    if case.terms.ages:
-        return case.terms.age_fault(case.policy, one.at.date(), case.now.date())
+    if context.terms.ages:
+        return context.terms.age_fault(context.policy, one.at.date(), context.now.date())
     if one.expires - one.at > _LONGEST_WAIVER:
         return f"it is for more than {_LONGEST_WAIVER.days} days"
     return ""

@@ -17,6 +17,7 @@ from statistics import NormalDist, geometric_mean
 from typing import Protocol
 
 from orchestrator.domain.gate.verdict import RuleOutcome
+from orchestrator.domain.grouping import grouped
 
 POWER = 0.95
 """Statistical power of `detectable` and `pairs_needed`."""
@@ -157,6 +158,8 @@ def pairs_needed(sd: float, effect: float, *, alpha: float = 0.01, power: float 
     """Return the pairs needed to detect an effect beyond the margin, by the sd of log ratios.
 
     Of one test, one-sided; the second term makes good that the sd is an estimate.
+
+    Raises ValueError for a negative sd and for an effect that is not positive.
     """
     if sd < 0 or effect <= 0:
         raise ValueError(f"an sd of {sd} and an effect of {effect} cannot be sized")
@@ -196,9 +199,7 @@ def _compare(
 
 def _by_launch(one: BudgetedBenchmark) -> tuple[list[float], list[float]] | None:
     """Return one value per launch and arm, the mean of its turns; None with too few launches."""
-    held: dict[float, list[int]] = {}
-    for pair, launch in enumerate(one.launches):
-        held.setdefault(launch, []).append(pair)
+    held = grouped((launch, pair) for pair, launch in enumerate(one.launches))
     if len(held) < FEWEST_LAUNCHES:
         return None
     subject, baseline = (

@@ -47,14 +47,14 @@ _WRITTEN = 5
 
 
 def warnings(
-    case: RuleContext, results: Sequence[RuleResult], known: Sequence[Exemption]
+    context: RuleContext, results: Sequence[RuleResult], known: Sequence[Exemption]
 ) -> tuple[str, ...]:
     """Return warnings in a fixed order, each once."""
     found = (
-        *_issues(case),
-        *_quarantines(case),
-        *_excuses(case, {result.id: result for result in results}, known),
-        *_unnamed_platforms(case),
+        *_issues(context),
+        *_quarantines(context),
+        *_excuses(context, {result.id: result for result in results}, known),
+        *_unnamed_platforms(context),
     )
     return tuple(dict.fromkeys(found))
 
@@ -62,18 +62,18 @@ def warnings(
 _FITS_NOTHING = (IssueState.STALE, IssueState.UNMATCHED)
 
 
-def _issues(case: RuleContext) -> Iterator[str]:
+def _issues(context: RuleContext) -> Iterator[str]:
     """Return warnings about expired known issues, and issues without matching failures."""
-    used = case.tolerance.used
-    failing = [one.failing for one in case.tolerance.results]
-    failures = [one.failure(case.now) for one in failing if one.test]
-    ran = [one for stand in case.stands for one in _ran(list(stand.jobs))]
-    mine = {one.id for one in case.policy.spec.known_issues}
-    told = uses(case.tolerance.issues, failures, ran, on=case.now.date())
-    if case.snapshot.issue_tests is not None:
-        told = with_tests(told, case.snapshot.issue_tests)
+    used = context.tolerance.used
+    failing = [one.failing for one in context.tolerance.results]
+    failures = [one.failure(context.now) for one in failing if one.test]
+    ran = [one for platform in context.platforms for one in _ran(list(platform.jobs))]
+    mine = {one.id for one in context.policy.spec.known_issues}
+    told = uses(context.tolerance.issues, failures, ran, on=context.now.date())
+    if context.snapshot.issue_tests is not None:
+        told = with_tests(told, context.snapshot.issue_tests)
     for use in told:
-        fault = case.terms.age_fault(case.policy, use.issue.opened, case.now.date())
+        fault = context.terms.age_fault(context.policy, use.issue.opened, context.now.date())
         if fault and use.state is not IssueState.EXPIRED:
             if use.issue.id in mine or use.count:
                 yield f"{use.issue.id} ({use.issue.title}) does not count: {fault}."
@@ -110,45 +110,45 @@ def _has_run(ruled_job: RuledJob) -> bool:
     return ended and not (counts.collected and only)
 
 
-def _quarantines(case: RuleContext) -> Iterator[str]:
+def _quarantines(context: RuleContext) -> Iterator[str]:
     """Return warnings about expired quarantines, and quarantined tests that fail."""
     runs: dict[str, set[str]] = {}
-    for result in case.tolerance.results:
+    for result in context.tolerance.results:
         if result.failing.test:
             runs.setdefault(result.failing.test.quarantine, set()).add(result.run)
-    for one in sorted(case.snapshot.quarantines, key=lambda one: one.id):
-        fault = _quarantine_fault(case, one)
+    for one in sorted(context.snapshot.quarantines, key=lambda one: one.id):
+        fault = _quarantine_fault(context, one)
         if one.id in runs and fault:
-            fails = _fails(case, runs[one.id])
+            fails = _fails(context, runs[one.id])
             yield f"{one.nodeid} {fails}; its quarantine {one.id} {fault}."
 
 
-def _fails(case: RuleContext, runs: set[str]) -> str:
+def _fails(context: RuleContext, runs: set[str]) -> str:
     """Describe where a quarantined test failed; the first rules made no difference."""
-    if "" in runs or not case.terms.explained:
+    if "" in runs or not context.terms.explained:
         return "fails"
     return f"failed in {some(sorted(runs))}, and not in this evidence"
 
 
-def _quarantine_fault(case: RuleContext, one: Quarantine) -> str:
+def _quarantine_fault(context: RuleContext, one: Quarantine) -> str:
     """Return why a quarantine excuses nothing; empty if it is active."""
     if one.ended_at is not None:
         return f"ended: {one.ended_by or 'by hand'}"
-    if case.now >= one.expires:
-        return f"expired {counted((case.now - one.expires).days, 'day')} ago"
-    fault = _age_fault(case, one)
+    if context.now >= one.expires:
+        return f"expired {counted((context.now - one.expires).days, 'day')} ago"
+    fault = _age_fault(context, one)
     return f"does not count: {fault}" if fault else ""
 
 
-def _age_fault(case: RuleContext, one: Quarantine) -> str:
-    return case.terms.age_fault(case.policy, one.opened.date(), case.now.date())
+def _age_fault(context: RuleContext, one: Quarantine) -> str:
+    return context.terms.age_fault(context.policy, one.opened.date(), context.now.date())
 
 
 def _excuses(
-    case: RuleContext, results: Mapping[str, RuleResult], known: Sequence[Exemption]
+    context: RuleContext, results: Mapping[str, RuleResult], known: Sequence[Exemption]
 ) -> Iterator[str]:
     """Return warnings about exceptions without effect, and needed waivers that do not count."""
-    written = {one.id for one in case.policy.spec.exceptions}
+    written = {one.id for one in context.policy.spec.exceptions}
     for one in known:
         result = results.get(one.rule)
         needed = result is not None and (is_bad(result) or result.outcome is RuleOutcome.WAIVED)
@@ -170,14 +170,14 @@ def _remedy(result: RuleResult) -> str:
     return f"to excuse what is bad now, write `failing: {told}` into it"
 
 
-def _unnamed_platforms(case: RuleContext) -> Iterator[str]:
-    named = {rule.id for rule in case.policy.spec.platforms}
+def _unnamed_platforms(context: RuleContext) -> Iterator[str]:
+    named = {rule.id for rule in context.policy.spec.platforms}
     named |= {
         rule.when_unavailable.substitute.platform
-        for rule in case.policy.spec.platforms
+        for rule in context.policy.spec.platforms
         if rule.when_unavailable.substitute
     }
-    others = sorted({cell.platform for cell in case.snapshot.cells} - named)
+    others = sorted({cell.platform for cell in context.snapshot.cells} - named)
     if others:
         yield f"The policy does not name {some(others)}: what ran there is not looked at."
 

@@ -208,7 +208,7 @@ class RuleContext:
     now: datetime
     statistics: Statistics
     evidence_digest: str
-    stands: tuple[PlatformEvidence, ...]
+    platforms: tuple[PlatformEvidence, ...]
     """Platforms in the policy's order."""
     tolerance: Tolerance
     """Which failing results are tolerated, and by what."""
@@ -218,15 +218,15 @@ class RuleContext:
     @property
     def jobs(self) -> Iterator[RuledJob]:
         """Yield every job of every platform of the policy."""
-        for stand in self.stands:
-            yield from stand.jobs
+        for platform in self.platforms:
+            yield from platform.jobs
 
     @property
     def cells(self) -> Iterator[tuple[PlatformEvidence, CellEvidence]]:
         """Yield every cell of every platform of the policy."""
-        for stand in self.stands:
-            for cell in stand.cells:
-                yield stand, cell
+        for platform in self.platforms:
+            for cell in platform.cells:
+                yield platform, cell
 
 
 def is_unavailable(cell: CellEvidence) -> bool:
@@ -249,10 +249,14 @@ def rule_context(
     terms: ExemptionTerms,
 ) -> RuleContext:
     """Assign the evidence to the policy's platforms and jobs."""
-    stands = tuple(platform_evidence(rule, policy, snapshot) for rule in policy.spec.platforms)
-    failing = [result for stand in stands for job in stand.jobs for result in _failing(job)]
+    platforms = tuple(platform_evidence(rule, policy, snapshot) for rule in policy.spec.platforms)
+    failing = [
+        result for platform in platforms for job in platform.jobs for result in _failing(job)
+    ]
     tolerance = tolerate(failing, policy, snapshot, now, terms)
-    return RuleContext(policy, snapshot, now, statistics, evidence_digest, stands, tolerance, terms)
+    return RuleContext(
+        policy, snapshot, now, statistics, evidence_digest, platforms, tolerance, terms
+    )
 
 
 def platform_evidence(
@@ -277,28 +281,28 @@ AHEAD = timedelta(days=1)
 """Evidence may be dated this far ahead: a date without a time zone."""
 
 
-def doubts(case: RuleContext, stand: PlatformEvidence, cell: CellEvidence) -> Iterator[str]:
+def doubts(context: RuleContext, platform: PlatformEvidence, cell: CellEvidence) -> Iterator[str]:
     """Return why the cell's evidence does not count, in sentences; empty if the evidence counts."""
-    yield from age_doubts(case, cell)
-    yield from identity_doubts(case, stand, cell)
+    yield from age_doubts(context, cell)
+    yield from identity_doubts(context, platform, cell)
 
 
-def age_doubts(case: RuleContext, cell: CellEvidence) -> Iterator[str]:
+def age_doubts(context: RuleContext, cell: CellEvidence) -> Iterator[str]:
     """Return doubts about age: stale, from the future, or undated."""
     if not is_over(cell):
         yield f"{cell.id} is not over"
         return
-    limit = duration(case.policy.spec.evidence.max_age)
-    yield from _age(cell.id, cell.ended_at, case.now, limit)
+    limit = duration(context.policy.spec.evidence.max_age)
+    yield from _age(cell.id, cell.ended_at, context.now, limit)
     for job in sorted(cell.jobs, key=lambda job: job.id):
         if job.reused_from:
-            yield from _age(f"{job.id}, reused from {job.reused_from},", job.at, case.now, limit)
-            if case.policy.spec.evidence.reuse == "refused":
+            yield from _age(f"{job.id}, reused from {job.reused_from},", job.at, context.now, limit)
+            if context.policy.spec.evidence.reuse == "refused":
                 yield f"{job.id} is reused from {job.reused_from}, and fresh runs are asked for"
 
 
 def identity_doubts(
-    case: RuleContext, stand: PlatformEvidence, cell: CellEvidence
+    context: RuleContext, platform: PlatformEvidence, cell: CellEvidence
 ) -> Iterator[str]:
     """Return doubts about identity: simulated, of another machine or subject, or not attested."""
     if cell.simulated:
@@ -312,19 +316,19 @@ def identity_doubts(
             f" subject, {name} {version}: its jobs may have imported either; take {name} out of the"
             " interpreter, or name a wheel in the matrix (`subject.wheel`)"
         )
-    if cell.own_environment and case.policy.spec.evidence.own_environment == "refused":
+    if cell.own_environment and context.policy.spec.evidence.own_environment == "refused":
         yield f"{cell.id} ran among Seatrial's own packages, and an environment of its own is asked"
-    allowed = case.policy.spec.evidence.attestation == "optional"
+    allowed = context.policy.spec.evidence.attestation == "optional"
     told = cell.attested or (is_unavailable(cell) and not cell.ingested)
     if not told and not (cell.ingested and allowed):
         who = "others produced it" if cell.ingested else "nothing proves what it ran on"
         yield f"{cell.id} is not attested: {who}"
     if not is_unavailable(cell):
-        yield from _instance(stand, cell, allowed=cell.ingested and allowed)
+        yield from _instance(platform, cell, allowed=cell.ingested and allowed)
 
 
-def _instance(stand: PlatformEvidence, cell: CellEvidence, *, allowed: bool) -> Iterator[str]:
-    wanted, found = stand.rule.instance, cell.instance_type
+def _instance(platform: PlatformEvidence, cell: CellEvidence, *, allowed: bool) -> Iterator[str]:
+    wanted, found = platform.rule.instance, cell.instance_type
     if wanted and found != wanted and (found or not allowed):
         yield f"{cell.id} ran on {found or 'an unknown instance type'}, not on {wanted}"
 

@@ -12,7 +12,7 @@ from reports.document_lint.rules.hardware import boards_in
 
 
 def demos(document: Document) -> dict[str, tuple[int, str]]:
-    """Return demos that have a row in the document."""
+    """Return line number and text by demo, from the first table of demos; empty without one."""
     for table in document.tables:
         if table.header and re.search(r"(?i)^demo", table.header[0]):
             return {row.label: (row.line, " ".join(row.cells[1:])) for row in table.body}

@@ -82,8 +82,8 @@ class ChangedName(NamedTuple):
 class ModuleSnapshot:
     """The contents of a module and of its classes.
 
-    Kept alive are only functions, what wraps them, classes, modules and constants. Tests may wait
-    for the garbage collection of other values.
+    Kept alive are only functions, what wraps them, classes and constants. Tests may wait for the
+    garbage collection of other values.
     """
 
     def __init__(self, module: object, stayed: AbstractSet[ChangedName] = frozenset()) -> None:
@@ -114,14 +114,12 @@ class ModuleSnapshot:
 
     def _take_values(self, found: List[object]) -> None:
         kinds = list(map(type, found))
-        acting = {kind: _acts(kind) for kind in set(kinds)}
-        kept = _KEPT.union(kind for kind in acting if type in _mro(kind))
-        self._values = [value if kind in kept else _OTHER for value, kind in zip(found, kinds)]
+        self._values = [value if kind in _KEPT else _OTHER for value, kind in zip(found, kinds)]
         # One element for each other value:
-        self._others = [index for index, kind in enumerate(kinds) if kind not in kept]
+        self._others = [index for index, kind in enumerate(kinds) if kind not in _KEPT]
         self._other_ids = [id(found[index]) for index in self._others]
         self._other_kinds = [id(kinds[index]) for index in self._others]
-        self._acting = {id(kind) for kind, acts in acting.items() if acts}
+        self._acting = {id(kind) for kind in set(kinds) if _acts(kind)}
         """Identities of the types whose values act."""
 
     def _take_functions(self, found: List[object]) -> None:
@@ -406,7 +404,7 @@ def namespaces(contents: Values, module: str) -> Iterator[Tuple[str, Values, Opt
     while waiting:
         above, values, kind = waiting.pop()
         yield above, values, kind
-        metas = set(map(type, list(values.values()))) - _KEPT
+        metas = set(map(type, list(values.values()))) - _NO_CLASSES
         metas = {each for each in metas if type in _mro(each)}
         for key, value in list(values.items()) if metas else ():
             if type(value) in metas:
@@ -458,7 +456,9 @@ _DESCRIPTORS = (
     types.WrapperDescriptorType,
 )
 _CALLERS = frozenset((Function, *HOLDERS))
-_KEPT = _CONSTANTS.union(_CALLERS, _DESCRIPTORS, (types.ModuleType,))
+_NO_CLASSES = _CONSTANTS.union(_CALLERS, _DESCRIPTORS)
+_KEPT = _NO_CLASSES | {type}
+"""Types of values that are kept: none of these can get another class, but by `_called`."""
 _OTHER = object()
 
 

@@ -72,7 +72,7 @@ class Rest:
         return True
 
     def delete(self, host: str, path: str) -> bool:
-        """Delete a resource; return False if it is missing."""
+        """Delete a resource, and wait until it is gone; return False if it was missing."""
         try:
             self.finish(host, self.call("DELETE", host, path))
         except NotThereError:

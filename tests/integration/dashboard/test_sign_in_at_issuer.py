@@ -483,7 +483,7 @@ def test_a_role_is_of_the_project_that_is_signed_in_to(
                 roles=roles[one.name],
             )
             one.desk.context = replace(one.desk.context, sign_in=ports)
-        whole = PortApplications.of([one.desk.context for one in both], (HOST,), None)
+        whole = PortApplications.from_contexts([one.desk.context for one in both], (HOST,), None)
         door.client = door.api.speak(whole.application, base=PUBLIC, follow_redirects=False)
         door.issuer.groups = ["dev"]
         assert door.sign_in().status_code == 401

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib.util
 import weakref
@@ -15,7 +16,7 @@ import pytest
 from runners.agent.layout import on_path
 
 TOOL = """
-import functools
+import abc, functools
 def plain(): return 1
 def other(): return 2
 def noted(function):
@@ -34,6 +35,7 @@ class Kind(Base):
     def late(self): return 1
     class Inner:
         def deep(self): return 1
+class Abstract(abc.ABC): pass
 kept = Kind()
 """
 
@@ -88,6 +90,12 @@ CHANGES: dict[str, Callable[[Any], object]] = {
         tool.Kind.by, "__kwdefaults__", {"most": 1}
     ),
     "a base class": lambda tool: setattr(tool.Kind, "__bases__", (type("Base", (), {}),)),
+    "a metaclass": lambda tool: setattr(
+        tool.Abstract, "__class__", type("Meta", (type(tool.Abstract),), {})
+    ),
+    "the class of a cached property": lambda tool: setattr(
+        vars(tool.Kind)["late"], "__class__", type("Late", (functools.cached_property,), {})
+    ),
     "an instance": lambda tool: setattr(tool, "kept", tool.Kind()),
     "the class of an instance": lambda tool: setattr(
         tool.kept, "__class__", type("Other", (tool.Kind,), {})

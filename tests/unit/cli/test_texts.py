@@ -133,7 +133,7 @@ def test_durations_are_for_people(seconds: float, said: str) -> None:
 
 @pytest.mark.parametrize(
     ("size", "said"),
-    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (999_999, "1.0 MB"), (10**13, "10000.0 GB")],
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (999_999, "1.0 MB"), (10**13, "10.0 TB")],
 )
 def test_sizes_are_for_people(size: int, said: str) -> None:
     assert units.size(size) == said

@@ -50,7 +50,7 @@ class Cell:
         total = self.facts.jobs[job].unnamed or Counts()
         for (of, _), test in self.facts.tests.items():
             if of == job:
-                total += Counts.of({test.outcome if test.final else Result.MISSING: 1})
+                total += Counts.from_tally({test.outcome if test.final else Result.MISSING: 1})
         return total
 
     def verdict(self, job: str) -> Outcome:

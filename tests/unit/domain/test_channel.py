@@ -52,7 +52,7 @@ def wait_s(one: Delivery, receipt: DeliveryReceipt = FAILED) -> float:
 
 
 def test_every_decision_is_a_state() -> None:
-    assert {LineageState.of(one) for one in Decision} == {
+    assert {LineageState.from_decision(one) for one in Decision} == {
         LineageState.PASS, LineageState.PASS_WITH_EXCEPTIONS, LineageState.FAIL,
         LineageState.INCONCLUSIVE,
     }  # fmt: skip

@@ -32,7 +32,7 @@ def test_counts_add_up(a: Counts, b: Counts) -> None:
 
 
 def test_every_test_outcome_is_counted_by_its_word() -> None:
-    counts = Counts.of(dict.fromkeys(TestOutcome, 1))
+    counts = Counts.from_tally(dict.fromkeys(TestOutcome, 1))
     assert set(counts.as_dict().values()) == {1}
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.adapters.files.archive import FilePayloadArchives, file_chunks
+from orchestrator.adapters.files.archive import FilePayloadArchives
 from orchestrator.adapters.files.documents import FileDocuments
 from orchestrator.application.ports.archives import ArchiveError, ArchiveLimits
+from orchestrator.application.ports.blobs import file_chunks
 from orchestrator.domain.document_problems import InvalidDocumentError
 from tests.unit.files.tars import MANIFEST, entry, link, payload, pieces, tar
 

@@ -89,7 +89,7 @@ class Jobs:
                 outcome=outcome,
                 reason=reason,
                 detail=detail,
-                counts=Counts.of(tally),
+                counts=Counts.from_tally(tally),
                 started_at=at(70) if started else None,
                 duration_s=duration_s if started else None,
                 timeout_s=600,

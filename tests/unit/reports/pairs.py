@@ -100,7 +100,7 @@ def unnamed() -> Evidence:
     """A base whose source only counts its tests."""
     cell, _ = local()
     job = cell.jobs[0]
-    counted = Counts.of(Counter({T.PASSED: 48}))
+    counted = Counts.from_tally(Counter({T.PASSED: 48}))
     told = replace(job, counts=counted, unnamed=counted)
     plain = (replace(cell, jobs=(told, *cell.jobs[1:])), Jobs())
     return replace(

@@ -203,7 +203,7 @@ def _job(job: Job, facts: Facts) -> JobRecord:
     fact = facts.jobs.get(job.id)
     unnamed = (fact.unnamed if fact else None) or Counts()
     named = Counter(test.outcome for test in facts.tests.values() if test.job == job.id)
-    counts = Counts.of(named) + unnamed
+    counts = Counts.from_tally(named) + unnamed
     checks = tuple(check for check in facts.checks.values() if check.job == job.id)
     verdict = judge_job(job.id, kind=job.kind, fact=fact, counts=counts, checks=checks, cause=None)
     started = fact.started_ts if fact else None

@@ -494,7 +494,7 @@ Found = Mapping[str, object]
 
 
 def evidence_tables(rules: Sequence[RuleResult]) -> Iterator[Table]:
-    """Yield the non-empty tables of evidence, cut to the maximum of a page."""
+    """Yield the tables of failing tests, root causes and benchmarks that have rows."""
     failing = [(rule, one) for rule in rules for one in _listed(rule, "results")]
     if failing:
         many = sum(_whole(rule.inputs.get("failing")) for rule in rules if rule.kind == "job")

@@ -12,42 +12,42 @@ from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult
 
 
 def approvals(
-    case: RuleContext,
+    context: RuleContext,
     decision: Decision,
     results: Sequence[RuleResult],
     concerned: Sequence[Exemption],
 ) -> Iterator[RuleResult]:
     """Yield a result where the decision without approvals needs approvals.
 
-    One that is asked for a PASS is asked for a PASS_WITH_EXCEPTIONS, too. Where the policy says
-    nothing, what one person alone can excuse needs one: by a known issue or a quarantine that is
-    stored, by an exception whose approver is only typed, by a change of the payload.
+    A policy that requires an approval for a PASS requires it for a PASS_WITH_EXCEPTIONS, too. Where
+    the policy does not say, an excuse by one person alone needs an approval: by a stored known
+    issue or quarantine, by an exception whose approver is only typed, by a change of the payload.
 
     Args:
-        case: What the verdict is made from.
+        context: What the verdict is made from.
         decision: What the other rules come to.
         results: Of the other rules.
         concerned: Exceptions and waivers for what is wrong, whether they are in force or not.
     """
-    rule = case.policy.spec.approvals
-    if rule is None and case.terms.approved and not _is_agreed(case, results):
+    rule = context.policy.spec.approvals
+    if rule is None and context.terms.approved and not _is_agreed(context, results):
         rule = ApprovalRule()
     if rule is None or not rule.on:
         return
     strictest = min(Decision(word).rank for word in rule.on)
     if not strictest <= decision.rank <= Decision.PASS_WITH_EXCEPTIONS.rank:
         return
-    said = _approvals(case)
-    authors = _authors(case, concerned) if rule.not_author else set()
-    barred = authors
-    if case.terms.signed:
-        barred = barred | (said.keys() - _approvals(case, signed=True).keys())
+    said = _approvals(context)
+    authors = _authors(context, concerned) if rule.not_author else set()
+    signed = _approvals(context, signed=True) if context.terms.signed else said
+    barred = authors | (said.keys() - signed.keys())
     yes = sorted(name for key, name in said.items() if key not in barred)
     idle = sorted(name for key, name in said.items() if key in barred)
     is_enough = len(yes) >= rule.need
-    explain = _explained if case.terms.explained else _as_before
+    explain = _explained if context.terms.explained else _as_before
     needs = f"{decision.value} needs {counted(rule.need, 'approval')}"
-    step = "" if is_enough else f" `seatrial gate approve {case.policy.metadata.name}` gives one."
+    gate = context.policy.metadata.name
+    step = "" if is_enough else f" `seatrial gate approve {gate}` gives one."
     yield RuleResult(
         id="approval",
         kind="approval",
@@ -59,7 +59,7 @@ def approvals(
             "need": rule.need,
             "approved_by": yes,
             "not_counted": idle,
-            **({"authors": sorted(authors)} if case.terms.explained else {}),
+            **({"authors": sorted(authors)} if context.terms.explained else {}),
         },
         waivable=False,
     )
@@ -81,37 +81,37 @@ def _explained(needs: str, authors: Set[str], yes: list[str], idle: list[str], s
     return f"{needs}{others}; {who}.{step}"
 
 
-def _is_agreed(case: RuleContext, results: Sequence[RuleResult]) -> bool:
+def _is_agreed(context: RuleContext, results: Sequence[RuleResult]) -> bool:
     """Whether every excuse is an approved waiver or stated in the policy.
 
     An exception's approver is only a name in the policy; that person has approved nothing here.
     """
-    agreed = {FLAKY, GIVEN_UP, *(one.id for one in case.snapshot.waivers)}
-    agreed |= {one.id for one in case.policy.spec.known_issues}
+    agreed = {FLAKY, GIVEN_UP, *(one.id for one in context.snapshot.waivers)}
+    agreed |= {one.id for one in context.policy.spec.known_issues}
     excused = (RuleOutcome.TOLERATED, RuleOutcome.WAIVED)
     used = (one.by for one in results if one.blocking and one.outcome in excused)
     return all(agreed.issuperset(names) for names in used)
 
 
-def _approvals(case: RuleContext, *, signed: bool = False) -> Mapping[str, str]:
+def _approvals(context: RuleContext, *, signed: bool = False) -> Mapping[str, str]:
     """Return the names of approvers of this evidence, by person.
 
     Optionally only those with tokens.
     """
     return {
-        case.terms.person(one.by): one.by.strip()
-        for one in sorted(case.snapshot.approvals, key=lambda one: (one.by, one.at))
-        if one.evidence == case.evidence_digest and one.by.strip() and one.at <= case.now
+        context.terms.person(one.by): one.by.strip()
+        for one in sorted(context.snapshot.approvals, key=lambda one: (one.by, one.at))
+        if one.evidence == context.evidence_digest and one.by.strip() and one.at <= context.now
         if one.token or not signed
     }
 
 
-def _authors(case: RuleContext, concerned: Sequence[Exemption]) -> set[str]:
+def _authors(context: RuleContext, concerned: Sequence[Exemption]) -> set[str]:
     """Return the authors of every excuse that the decision uses."""
     names = [one.author for one in concerned]
-    if case.terms.signed:
-        used = case.tolerance.used
-        opened = [(one.id, one.author) for one in case.tolerance.issues]
-        opened += [(one.id, one.author) for one in case.snapshot.quarantines]
+    if context.terms.signed:
+        used = context.tolerance.used
+        opened = [(one.id, one.author) for one in context.tolerance.issues]
+        opened += [(one.id, one.author) for one in context.snapshot.quarantines]
         names += [author for name, author in opened if author and used.get(name)]
-    return {case.terms.person(name) for name in names}
+    return {context.terms.person(name) for name in names}

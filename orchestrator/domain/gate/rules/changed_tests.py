@@ -15,20 +15,20 @@ _MOST_LISTED = 20
 _MOST_NAMED = 3
 
 
-def changed_tests_v2(case: RuleContext) -> Iterator[RuleResult]:
+def changed_tests_v2(context: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per job whose tests differ from the baseline's, or cannot be compared."""
-    for judged in case.jobs:
+    for judged in context.jobs:
         changes = judged.job.changes
-        if changes is not None and _is_compared(case, judged, changes):
-            yield _result(judged, changes, case.policy.spec.evidence.manifest)
-    for stand in case.stands:
-        for cell in stand.ran:
-            yield from _absent(stand, cell, case.policy.spec.evidence.manifest)
+        if changes is not None and _is_compared(context, judged, changes):
+            yield _result(judged, changes, context.policy.spec.evidence.manifest)
+    for platform in context.platforms:
+        for cell in platform.ran:
+            yield from _absent(platform, cell, context.policy.spec.evidence.manifest)
 
 
-def changed_tests(case: RuleContext) -> Iterator[RuleResult]:
+def changed_tests(context: RuleContext) -> Iterator[RuleResult]:
     """Add to `changed_tests_v2` how to accept missing tests, or where they moved."""
-    for result in changed_tests_v2(case):
+    for result in changed_tests_v2(context):
         is_lost = result.outcome is not RuleOutcome.OK and bool(result.inputs["removed"])
         yield replace(result, sentence=result.sentence + _REMEDY) if is_lost else result
 
@@ -40,9 +40,9 @@ _REMEDY = (
 )
 
 
-def _is_compared(case: RuleContext, ruled_job: RuledJob, changes: TestChanges) -> bool:
+def _is_compared(context: RuleContext, ruled_job: RuledJob, changes: TestChanges) -> bool:
     """Whether tests can be compared: ingested evidence may count tests without naming them."""
-    allowed = case.policy.spec.evidence.attestation == "optional"
+    allowed = context.policy.spec.evidence.attestation == "optional"
     if changes.unknown:
         return bool(changes.runs) and not (ruled_job.cell.ingested and allowed)
     return not changes.runs or bool(changes.removed or changes.renamed or changes.added)
@@ -102,19 +102,19 @@ def _refused(removed: Sequence[str], rule: ManifestRule) -> list[str]:
 
 
 def _absent(
-    stand: PlatformEvidence, cell: CellEvidence, rule: ManifestRule
+    platform: PlatformEvidence, cell: CellEvidence, rule: ManifestRule
 ) -> Iterator[RuleResult]:
     """Return jobs that have tests in the baseline and are absent in this cell."""
     for name, tests in sorted(cell.jobs_gone.items()):
-        asked = next(each for each in stand.rules if like(each.id, name))
+        asked = next(each for each in platform.rules if like(each.id, name))
         lost = _refused(tests, rule)
-        is_told = asked.id == name and asked is not stand.rules[-1]
+        is_told = asked.id == name and asked is not platform.rules[-1]
         if not lost or is_told or asked.require == "pass_if_run":
             continue
         yield RuleResult(
             id=f"changed_tests/{name}@{cell.id}",
             kind="changed_tests",
-            blocking=stand.blocking(cell) and asked.level == "blocking",
+            blocking=platform.blocking(cell) and asked.level == "blocking",
             outcome=RuleOutcome.UNKNOWN,
             sentence=(
                 f"There is no job {name} on {cell.id}, of which the baseline has"

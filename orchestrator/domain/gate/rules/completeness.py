@@ -20,19 +20,19 @@ _CUT_SHORT = frozenset({Outcome.CANCELLED, Outcome.ERRORED})
 """Causes outside of the subject, after which missing reports are unknown."""
 
 
-def missing(case: RuleContext) -> Iterator[RuleResult]:
+def missing(context: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per cell: ok if each collected test reported, and enough were collected.
 
     Enough is the policy's share (`min_tests_vs_baseline`) of the last green run's tests.
     """
-    for stand in case.stands:
-        for cell in stand.ran:
-            yield _missing(case, stand, cell)
+    for platform in context.platforms:
+        for cell in platform.ran:
+            yield _missing(context, platform, cell)
 
 
-def _missing(case: RuleContext, stand: PlatformEvidence, cell: CellEvidence) -> RuleResult:
-    rule = case.policy.spec.evidence.manifest
-    jobs = [one.job for one in stand.counting if one.cell is cell]
+def _missing(context: RuleContext, platform: PlatformEvidence, cell: CellEvidence) -> RuleResult:
+    rule = context.policy.spec.evidence.manifest
+    jobs = [one.job for one in platform.counting if one.cell is cell]
     unreported = {job.id: job.counts.missing + job.counts.not_run for job in jobs}
     gaps = {name: number for name, number in unreported.items() if number}
     cut = {job.id: job.outcome for job in jobs if job.outcome in _CUT_SHORT}
@@ -51,7 +51,7 @@ def _missing(case: RuleContext, stand: PlatformEvidence, cell: CellEvidence) -> 
     return RuleResult(
         id=f"missing/{cell.id}",
         kind="missing",
-        blocking=stand.blocking(cell),
+        blocking=platform.blocking(cell),
         outcome=worst(outcomes),
         sentence=f"{cell.id}: {'; '.join(said) or _whole(now, before)}.",
         inputs={

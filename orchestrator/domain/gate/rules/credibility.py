@@ -23,9 +23,9 @@ from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.outcome import Outcome
 
 
-def nothing_passed(case: RuleContext) -> Iterator[RuleResult]:
+def nothing_passed(context: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per job in which no test passed and at least one was skipped."""
-    for judged in case.jobs:
+    for judged in context.jobs:
         passed, passed_over = _counted(judged)
         if passed or not passed_over:
             continue
@@ -58,16 +58,16 @@ def _counted(ruled_job: RuledJob) -> tuple[int, dict[tuple[str, str], int]]:
     return passed, {words: number for words, number in passed_over.items() if number}
 
 
-def freshness(case: RuleContext) -> Iterator[RuleResult]:
+def freshness(context: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per cell: it is done, and not older than the policy allows."""
-    max_age = case.policy.spec.evidence.max_age
-    for stand, cell in case.cells:
-        found = list(age_doubts(case, cell))
+    max_age = context.policy.spec.evidence.max_age
+    for platform, cell in context.cells:
+        found = list(age_doubts(context, cell))
         ended = cell.ended_at.isoformat() if cell.ended_at else ""
         yield RuleResult(
             id=f"freshness/{cell.id}",
             kind="freshness",
-            blocking=stand.blocking(cell),
+            blocking=platform.blocking(cell),
             outcome=RuleOutcome.UNKNOWN if found else RuleOutcome.OK,
             sentence=(
                 f"Evidence is believed for {max_age}: {'; '.join(found)}."
@@ -79,14 +79,14 @@ def freshness(case: RuleContext) -> Iterator[RuleResult]:
         )
 
 
-def attestation_v2(case: RuleContext) -> Iterator[RuleResult]:
+def attestation_v2(context: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per cell: the agent produced it on the attested machine."""
-    for stand, cell in case.cells:
-        found = list(identity_doubts(case, stand, cell))
+    for platform, cell in context.cells:
+        found = list(identity_doubts(context, platform, cell))
         yield RuleResult(
             id=f"attestation/{cell.id}",
             kind="attestation",
-            blocking=stand.blocking(cell),
+            blocking=platform.blocking(cell),
             outcome=RuleOutcome.UNKNOWN if found else RuleOutcome.OK,
             sentence=f"{'; '.join(found) if found else _trusted(cell)}.",
             inputs={
@@ -95,27 +95,33 @@ def attestation_v2(case: RuleContext) -> Iterator[RuleResult]:
                 "simulated": cell.simulated,
                 "mismatch": cell.mismatch,
                 "instance_type": cell.instance_type,
-                "policy": case.policy.spec.evidence.attestation,
+                "policy": context.policy.spec.evidence.attestation,
             },
             waivable=False,
         )
 
 
-def attestation(case: RuleContext) -> Iterator[RuleResult]:
-    """Check attestations; ingested reports that a platform is unavailable need one, too."""
+def attestation(context: RuleContext) -> Iterator[RuleResult]:
+    """Check attestations as `attestation_v2` does.
+
+    An ingested cell on a blocking platform blocks without one, even if it reports that the platform
+    was unavailable.
+    """
     typed = {
         f"attestation/{cell.id}"
-        for stand, cell in case.cells
-        if cell.ingested and stand.rule.level == "blocking"
+        for platform, cell in context.cells
+        if cell.ingested and platform.rule.level == "blocking"
     }
-    for result in attestation_v2(case):
+    for result in attestation_v2(context):
         is_doubted = result.outcome is RuleOutcome.UNKNOWN and result.id in typed
         yield replace(result, blocking=result.blocking or is_doubted)
 
 
-def evidence_v2(case: RuleContext) -> Iterator[RuleResult]:
+def evidence_v2(context: RuleContext) -> Iterator[RuleResult]:
     """Check that a test passed on at least one blocking platform."""
-    passing = sorted({cell.id for stand in case.stands for cell in _passing(case, stand)})
+    passing = sorted(
+        {cell.id for platform in context.platforms for cell in _passing(context, platform)}
+    )
     yield RuleResult(
         id="evidence",
         kind="evidence",
@@ -126,27 +132,27 @@ def evidence_v2(case: RuleContext) -> Iterator[RuleResult]:
             if passing
             else "There is no passing job on any blocking platform that can be believed."
         ),
-        inputs={"runs": list(case.snapshot.runs), "cells": passing},
+        inputs={"runs": list(context.snapshot.runs), "cells": passing},
         waivable=False,
     )
 
 
-def own_environment(case: RuleContext) -> Iterator[RuleResult]:
+def own_environment(context: RuleContext) -> Iterator[RuleResult]:
     """Yield an advisory result per cell whose jobs saw Seatrial's own packages."""
-    for _, cell in case.cells:
+    for _, cell in context.cells:
         if cell.own_environment:
             yield _advisory(
                 "own_environment",
                 cell,
                 f"The jobs of {cell.id} saw the packages of the environment that Seatrial is"
                 " installed in.",
-                {"policy": case.policy.spec.evidence.own_environment},
+                {"policy": context.policy.spec.evidence.own_environment},
             )
 
 
-def untested(case: RuleContext) -> Iterator[RuleResult]:
+def untested(context: RuleContext) -> Iterator[RuleResult]:
     """Yield an advisory result on the payload's jobs and test files that the runs left out."""
-    found = list(dict.fromkeys(one for _, cell in case.cells for one in cell.untested))
+    found = list(dict.fromkeys(one for _, cell in context.cells for one in cell.untested))
     if found:
         yield RuleResult(
             id="untested",
@@ -158,12 +164,12 @@ def untested(case: RuleContext) -> Iterator[RuleResult]:
         )
 
 
-def lost_attempts(case: RuleContext) -> Iterator[RuleResult]:
+def lost_attempts(context: RuleContext) -> Iterator[RuleResult]:
     """Yield an advisory result per cell with an earlier attempt that was lost while jobs could run.
 
     A test that brings its machine down looks like a machine that failed.
     """
-    for _, cell in case.cells:
+    for _, cell in context.cells:
         if cell.lost_attempts:
             yield _advisory(
                 "lost_attempts",
@@ -187,21 +193,21 @@ def _advisory(
     )
 
 
-def evidence(case: RuleContext) -> Iterator[RuleResult]:
+def evidence(context: RuleContext) -> Iterator[RuleResult]:
     """Check the evidence as `evidence_v2` does; without any run, name the product."""
-    product = case.policy.metadata.product
+    product = context.policy.metadata.product
     none = (
         f"There is no finished run of the product {product}, which the policy is for: launch one,"
         " or say another `metadata.product` in the policy."
     )
-    for result in evidence_v2(case):
-        yield result if case.snapshot.runs else replace(result, sentence=none)
+    for result in evidence_v2(context):
+        yield result if context.snapshot.runs else replace(result, sentence=none)
 
 
-def _passing(case: RuleContext, stand: PlatformEvidence) -> Iterator[CellEvidence]:
-    for judged in stand.jobs:
+def _passing(context: RuleContext, platform: PlatformEvidence) -> Iterator[CellEvidence]:
+    for judged in platform.jobs:
         counts = judged.blocking and _passed(judged)
-        if counts and not any(doubts(case, stand, judged.cell)):
+        if counts and not any(doubts(context, platform, judged.cell)):
             yield judged.cell
 
 

@@ -21,27 +21,27 @@ from orchestrator.domain.units import utc
 _MOST_LISTED = 20
 
 
-def new_failures(case: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result: no more failures with new signatures than allowed.
+def new_failures(context: RuleContext) -> Iterator[RuleResult]:
+    """Check that no more failures have a new signature than the policy allows.
 
-    Of all jobs on blocking platforms, those that only inform too: what is new may stop a release
-    where what is known does not. What nobody can compare leaves it open.
+    It counts all jobs on blocking platforms, including advisory jobs: a new failure may stop a
+    release where a known one does not. The result is unknown if a failure cannot be compared.
     """
-    rule = case.policy.spec.new_failures
+    rule = context.policy.spec.new_failures
     if rule is None:
         return
-    here = [one for one in case.jobs if _is_on_blocking(case, one)]
+    here = [one for one in context.jobs if _is_on_blocking(context, one)]
     results = [
         result
         for one in here
-        for result in _of(case, one)
+        for result in _of(context, one)
         if result.left and not result.failing.is_of_wrong_subject
     ]
     named = [result.failing.test for result in results if result.failing.test]
     found = sorted({f"{test.job}: {test.nodeid}" for test in named if test.is_new})
-    open_ = _incomparable(case, here, results)
+    open_ = _incomparable(context, here, results)
     outcome = RuleOutcome.UNKNOWN if open_ else RuleOutcome.OK
-    if len(found) > rule.max and case.snapshot.last_green:
+    if len(found) > rule.max and context.snapshot.last_green:
         outcome = RuleOutcome.VIOLATED
     said = f"{counted(len(found), 'new failure')}, and {rule.max} allowed"
     yield RuleResult(
@@ -53,7 +53,7 @@ def new_failures(case: RuleContext) -> Iterator[RuleResult]:
         inputs={
             "new": len(found),
             "max": rule.max,
-            "last_green": case.snapshot.last_green,
+            "last_green": context.snapshot.last_green,
             "tests": found[:_MOST_LISTED],
             "signatures": sorted({test.signature for test in named if test.is_new})[:_MOST_LISTED],
         },
@@ -61,13 +61,13 @@ def new_failures(case: RuleContext) -> Iterator[RuleResult]:
     )
 
 
-def flaky(case: RuleContext) -> Iterator[RuleResult]:
+def flaky(context: RuleContext) -> Iterator[RuleResult]:
     """Yield a result: tests that failed and passed in a rerun.
 
     The rules of jobs evaluate failures.
     """
-    rule = case.policy.spec.flaky
-    seen = [result for result in case.tolerance.results if result.failing.is_flaky]
+    rule = context.policy.spec.flaky
+    seen = [result for result in context.tolerance.results if result.failing.is_flaky]
     if not seen and not rule.reruns:
         return
     counts = rule.rerun_success == "flaky"
@@ -99,29 +99,29 @@ def flaky(case: RuleContext) -> Iterator[RuleResult]:
     )
 
 
-def failed_first_v2(case: RuleContext) -> Iterator[RuleResult]:
+def failed_first_v2(context: RuleContext) -> Iterator[RuleResult]:
     """Yield a result for each job that passes here but failed in another run of its subject."""
-    yield from _failed_in_others(case, lambda test: _test_text(test, test.nodeid))
+    yield from _failed_in_others(context, lambda test: _test_text(test, test.nodeid))
 
 
 def _failed_in_others(
-    case: RuleContext, text_of: Callable[[FailedTest], str]
+    context: RuleContext, text_of: Callable[[FailedTest], str]
 ) -> Iterator[RuleResult]:
-    for judged in case.jobs:
-        found = case.tolerance.over_by_job.get((judged.cell.id, judged.job.id), ())
+    for judged in context.jobs:
+        found = context.tolerance.over_by_job.get((judged.cell.id, judged.job.id), ())
         if found or judged.job.passed_after:
             yield _failed_first(judged, found, text_of)
-    for stand in case.stands:
-        for cell in stand.ran:
-            yield from _left_out(stand, cell, is_blocking=stand.blocking(cell))
+    for platform in context.platforms:
+        for cell in platform.ran:
+            yield from _left_out(platform, cell, is_blocking=platform.blocking(cell))
 
 
-def failed_first(case: RuleContext) -> Iterator[RuleResult]:
+def failed_first(context: RuleContext) -> Iterator[RuleResult]:
     """Check failures before reruns, also on platforms unavailable later, with a remedy.
 
     The sentence has the command that approves a change of the payload, or that asks for a waiver.
     """
-    gate = case.policy.metadata.name
+    gate = context.policy.metadata.name
     ways = (
         " If the test is unreliable: `seatrial quarantine add`. If not the subject but the setup of"
         " that run was wrong, another person approves a waiver that says so: `seatrial gate waive"
@@ -131,19 +131,19 @@ def failed_first(case: RuleContext) -> Iterator[RuleResult]:
         f" Whoever did not write the change approves it: `seatrial gate approve {gate}`; or test a"
         " new wheel."
     )
-    lost = {f"{FLAKY}/{judged.name}" for judged in case.jobs if _has_lost(case, judged)}
-    for result in _failed_in_others(case, lambda test: _test_text(test, _called(test))):
+    lost = {f"{FLAKY}/{judged.name}" for judged in context.jobs if _has_lost(context, judged)}
+    for result in _failed_in_others(context, lambda test: _test_text(test, _called(test))):
         is_asked = "passed_after" in result.inputs
         is_open = result.outcome is not RuleOutcome.TOLERATED
         more = [remedy] if is_asked else []
         more += [_GIVE_UP] if result.id in lost else []
         more += [f"{ways} {result.id}`."] if is_open else []
         yield replace(result, sentence="".join([result.sentence, *more]))
-    for stand in case.stands:
-        for cell in stand.cells:
+    for platform in context.platforms:
+        for cell in platform.cells:
             if is_unavailable(cell):
-                is_blocking = stand.rule.level == "blocking"
-                yield from _left_out(stand, cell, is_blocking=is_blocking)
+                is_blocking = platform.rule.level == "blocking"
+                yield from _left_out(platform, cell, is_blocking=is_blocking)
 
 
 _GIVE_UP = (
@@ -152,9 +152,9 @@ _GIVE_UP = (
 )
 
 
-def _has_lost(case: RuleContext, ruled_job: RuledJob) -> bool:
+def _has_lost(context: RuleContext, ruled_job: RuledJob) -> bool:
     """Whether a test that failed with another payload is absent or skipped, and not tolerated."""
-    found = case.tolerance.over_by_job.get((ruled_job.cell.id, ruled_job.job.id), ())
+    found = context.tolerance.over_by_job.get((ruled_job.cell.id, ruled_job.job.id), ())
     return any(one.left and one.failing.test and one.failing.test.payload for one in found)
 
 
@@ -219,12 +219,12 @@ def _called(test: FailedTest) -> str:
 
 
 def _left_out(
-    stand: PlatformEvidence, cell: CellEvidence, *, is_blocking: bool
+    platform: PlatformEvidence, cell: CellEvidence, *, is_blocking: bool
 ) -> Iterator[RuleResult]:
     """Return jobs that failed in another run of the subject, and are absent in this cell."""
     for name, run in sorted(cell.jobs_failed.items()):
-        asked = next(each for each in stand.rules if like(each.id, name))
-        is_told = asked.id == name and asked is not stand.rules[-1]
+        asked = next(each for each in platform.rules if like(each.id, name))
+        is_told = asked.id == name and asked is not platform.rules[-1]
         if is_told or asked.require == "pass_if_run":
             continue
         yield RuleResult(
@@ -241,22 +241,22 @@ def _left_out(
         )
 
 
-def known_issues(case: RuleContext) -> Iterator[RuleResult]:
+def known_issues(context: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per known issue and quarantine: what it tolerates.
 
     The rules of jobs evaluate failures.
     """
-    yield from _known_issues(case, utc)
+    yield from _known_issues(context, utc)
 
 
-def known_issues_v2(case: RuleContext) -> Iterator[RuleResult]:
+def known_issues_v2(context: RuleContext) -> Iterator[RuleResult]:
     """Yield them as in versions 1 and 2: times are not written for people."""
-    yield from _known_issues(case, datetime.isoformat)
+    yield from _known_issues(context, datetime.isoformat)
 
 
-def _known_issues(case: RuleContext, time: Callable[[datetime], str]) -> Iterator[RuleResult]:
-    used = case.tolerance.used
-    for issue in case.tolerance.issues:
+def _known_issues(context: RuleContext, time: Callable[[datetime], str]) -> Iterator[RuleResult]:
+    used = context.tolerance.used
+    for issue in context.tolerance.issues:
         if used.get(issue.id):
             limit = "any number" if issue.max_failures is None else str(issue.max_failures)
             yield RuleResult(
@@ -277,7 +277,7 @@ def _known_issues(case: RuleContext, time: Callable[[datetime], str]) -> Iterato
                 },
                 by=(issue.id,),
             )
-    for one in sorted(case.snapshot.quarantines, key=lambda one: one.id):
+    for one in sorted(context.snapshot.quarantines, key=lambda one: one.id):
         if used.get(one.id):
             yield RuleResult(
                 id=f"quarantine/{one.id}",
@@ -293,21 +293,21 @@ def _known_issues(case: RuleContext, time: Callable[[datetime], str]) -> Iterato
             )
 
 
-def _is_on_blocking(case: RuleContext, ruled_job: RuledJob) -> bool:
-    levels = {stand.rule.id: stand.rule.level for stand in case.stands}
+def _is_on_blocking(context: RuleContext, ruled_job: RuledJob) -> bool:
+    levels = {platform.rule.id: platform.rule.level for platform in context.platforms}
     return levels[ruled_job.cell.platform] == "blocking"
 
 
-def _of(case: RuleContext, ruled_job: RuledJob) -> tuple[ToleratedResult, ...]:
-    return tuple(case.tolerance.by_job.get((ruled_job.cell.id, ruled_job.job.id), ()))
+def _of(context: RuleContext, ruled_job: RuledJob) -> tuple[ToleratedResult, ...]:
+    return tuple(context.tolerance.by_job.get((ruled_job.cell.id, ruled_job.job.id), ()))
 
 
 def _incomparable(
-    case: RuleContext, here: list[RuledJob], results: list[ToleratedResult]
+    context: RuleContext, here: list[RuledJob], results: list[ToleratedResult]
 ) -> list[str]:
     """Return why new failures cannot be determined."""
     why = []
-    if results and not case.snapshot.last_green:
+    if results and not context.snapshot.last_green:
         why.append("there is no green run to compare with")
     unnamed = sum(result.left for result in results if result.failing.test is None)
     if unnamed:

@@ -13,7 +13,6 @@ from difflib import get_close_matches
 
 from orchestrator.domain.cell import Cause
 from orchestrator.domain.gate.policy import (
-    JobRule,
     all_counts,
     counted,
     expected_failures,
@@ -36,21 +35,21 @@ from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.units import price
 
 
-def cost(case: RuleContext) -> Iterator[RuleResult]:
+def cost(context: RuleContext) -> Iterator[RuleResult]:
     """Yield a result: the cost of all machines of all evaluated runs."""
-    yield from _cost(case, lambda amount: price(amount).removeprefix("$"))
+    yield from _cost(context, lambda amount: price(amount).removeprefix("$"))
 
 
-def cost_v2(case: RuleContext) -> Iterator[RuleResult]:
+def cost_v2(context: RuleContext) -> Iterator[RuleResult]:
     """Yield it as in versions 1 and 2: amounts are rounded to cents."""
-    yield from _cost(case, "{:.2f}".format)
+    yield from _cost(context, "{:.2f}".format)
 
 
-def _cost(case: RuleContext, amount: Callable[[Decimal], str]) -> Iterator[RuleResult]:
-    rule = case.policy.spec.cost
+def _cost(context: RuleContext, amount: Callable[[Decimal], str]) -> Iterator[RuleResult]:
+    rule = context.policy.spec.cost
     if rule is None:
         return
-    spent = case.snapshot.cost_usd
+    spent = context.snapshot.cost_usd
     is_over = spent > rule.max_usd
     yield RuleResult(
         id="cost",
@@ -73,32 +72,32 @@ MOST_NAMED = 3
 _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 
 
-def jobs(case: RuleContext) -> Iterator[RuleResult]:
+def jobs(context: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per job of every cell, and per required job that is absent."""
-    return _jobs(case, _sentence)
+    return _jobs(context, _sentence)
 
 
-def jobs_v2(case: RuleContext) -> Iterator[RuleResult]:
+def jobs_v2(context: RuleContext) -> Iterator[RuleResult]:
     """Check jobs as in the first versions: failures are excused by name alone."""
-    return _jobs(case, _sentence_v2)
+    return _jobs(context, _sentence_v2)
 
 
 _Sentence = Callable[[RuledJob, Sequence[ToleratedResult], RuleResult], str]
 
 
-def _jobs(case: RuleContext, sentence: _Sentence) -> Iterator[RuleResult]:
-    for stand in case.stands:
-        for judged in stand.jobs:
-            found = case.tolerance.by_job.get((judged.cell.id, judged.job.id), ())
+def _jobs(context: RuleContext, sentence: _Sentence) -> Iterator[RuleResult]:
+    for platform in context.platforms:
+        for judged in platform.jobs:
+            found = context.tolerance.by_job.get((judged.cell.id, judged.job.id), ())
             one = _job(judged, found)
             yield replace(one, sentence=sentence(judged, found, one))
-        for cell in stand.ran:
-            yield from _absent(stand, cell)
+        for cell in platform.ran:
+            yield from _absent(platform, cell)
 
 
-def degraded(case: RuleContext) -> Iterator[RuleResult]:
+def degraded(context: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per job that passed with a fallback."""
-    for judged in case.jobs:
+    for judged in context.jobs:
         if judged.job.degraded:
             where, why = f"{judged.job.id} on {judged.cell.id}", judged.job.degraded.rstrip(". ")
             yield RuleResult(
@@ -319,10 +318,10 @@ def _blame(ruled_job: RuledJob) -> list[Mapping[str, str]]:
     return sorted(rows, key=lambda row: (row.get("nodeid", ""), row.get("answer", "")))
 
 
-def _absent(stand: PlatformEvidence, cell: CellEvidence) -> Iterator[RuleResult]:
+def _absent(platform: PlatformEvidence, cell: CellEvidence) -> Iterator[RuleResult]:
     """Return required jobs that are absent in the cell."""
     seen: set[str] = set()
-    for rule in stand.rules[:-1]:
+    for rule in platform.rules[:-1]:
         found = any(like(rule.id, job.id) for job in cell.jobs)
         if found or rule.require == "pass_if_run" or rule.id in seen:
             continue
@@ -331,7 +330,7 @@ def _absent(stand: PlatformEvidence, cell: CellEvidence) -> Iterator[RuleResult]
         yield RuleResult(
             id=f"job/{rule.id}@{cell.id}",
             kind="job",
-            blocking=_is_blocking(stand, cell, rule),
+            blocking=platform.blocking(cell) and rule.level == "blocking",
             outcome=RuleOutcome.UNKNOWN,
             sentence=(
                 f"There is {what} {rule.id} on {cell.id}{'' if is_over(cell) else ' yet'}."
@@ -347,7 +346,3 @@ def _near(name: str, cell: CellEvidence) -> str:
     jobs = [] if is_pattern(name) else [job.id for job in cell.jobs]
     close = get_close_matches(name, sorted(jobs), n=1, cutoff=0.5)
     return f" Is its job {close[0]} meant?" if close else ""
-
-
-def _is_blocking(stand: PlatformEvidence, cell: CellEvidence, rule: JobRule) -> bool:
-    return stand.blocking(cell) and rule.level == "blocking"

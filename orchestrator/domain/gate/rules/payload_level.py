@@ -43,18 +43,19 @@ class _Payload:
         return f"the payload sha256:{self.digest} is {self.level}: {said}"
 
 
-def payload_level(case: RuleContext) -> Iterator[RuleResult]:
+def payload_level(context: RuleContext) -> Iterator[RuleResult]:
     """Check the level of the evidence's payload, with its reviewers.
 
-    Where the policy asks for nothing it only informs.
+    The result is advisory if the policy requires no level.
     """
-    wanted = case.policy.spec.evidence.payload_level
-    cells = [cell for stand in case.stands if stand.rule.level == "blocking" for cell in stand.ran]
+    wanted = context.policy.spec.evidence.payload_level
+    blocking = [one for one in context.platforms if one.rule.level == "blocking"]
+    cells = [cell for platform in blocking for cell in platform.ran]
     found = [
         _Payload(
             digest,
-            review_in_force(digest, case.snapshot.reviews, case.now),
-            withdrawal(digest, case.snapshot.reviews, case.now),
+            review_in_force(digest, context.snapshot.reviews, context.now),
+            withdrawal(digest, context.snapshot.reviews, context.now),
         )
         for digest in sorted({cell.subject.get("payload_sha256", "") for cell in cells} - {""})
     ]

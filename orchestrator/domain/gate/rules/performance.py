@@ -28,30 +28,32 @@ from orchestrator.domain.paired_samples import launches_of
 Measured = tuple[CellEvidence, Pairs, BenchmarkBudget | None]
 
 
-def performance(case: RuleContext) -> Iterator[RuleResult]:
+def performance(context: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per benchmark, and per job and budget without one."""
-    return _performance(case, _untestable)
+    return _performance(context, _untestable)
 
 
-def performance_v2(case: RuleContext) -> Iterator[RuleResult]:
+def performance_v2(context: RuleContext) -> Iterator[RuleResult]:
     """Yield the results of versions 1 and 2: no unit contradicts a direction."""
-    return _performance(case, _of_itself)
+    return _performance(context, _of_itself)
 
 
-def _performance(case: RuleContext, untestable: Callable[[Measured], str]) -> Iterator[RuleResult]:
+def _performance(
+    context: RuleContext, untestable: Callable[[Measured], str]
+) -> Iterator[RuleResult]:
     """Yield the results; `untestable` tells why a benchmark with a budget cannot be tested.
 
     Blocking platforms are one family of tests, advisory ones another: what only informs must
     not make the others' tests more or less strict.
     """
-    rule = case.policy.spec.performance
+    rule = context.policy.spec.performance
     if rule is None:
         return
     for level in ("blocking", "advisory"):
-        stands = [stand for stand in case.stands if stand.rule.level == level]
-        rows = [row for stand in stands for row in _measured(rule, stand)]
+        platforms = [platform for platform in context.platforms if platform.rule.level == level]
+        rows = [row for platform in platforms for row in _measured(rule, platform)]
         measured = [row for row in rows if not untestable(row)]
-        for row, ruling in zip(measured, _decide(case, rule, measured), strict=True):
+        for row, ruling in zip(measured, _decide(context, rule, measured), strict=True):
             yield _result(rule, row, ruling, is_blocking=level == "blocking")
         for row in filter(untestable, rows):
             ruling = BenchmarkResult(
@@ -61,8 +63,8 @@ def _performance(case: RuleContext, untestable: Callable[[Measured], str]) -> It
                 reason=untestable(row),
             )
             yield _result(rule, row, ruling, is_blocking=level == "blocking")
-        yield from _without(rule, stands, is_blocking=level == "blocking")
-    yield from _unused(rule, case)
+        yield from _without(rule, platforms, is_blocking=level == "blocking")
+    yield from _unused(rule, context)
 
 
 def _of_itself(row: Measured) -> str:
@@ -82,8 +84,8 @@ def _untestable(row: Measured) -> str:
     )
 
 
-def _measured(rule: PerformanceRule, stand: PlatformEvidence) -> Iterator[Measured]:
-    for cell in stand.ran:
+def _measured(rule: PerformanceRule, platform: PlatformEvidence) -> Iterator[Measured]:
+    for cell in platform.ran:
         for pairs in sorted(cell.pairs, key=lambda pairs: (pairs.job, pairs.metric)):
             yield cell, pairs, _budget(rule, f"{pairs.job}/{pairs.metric}")
 
@@ -93,7 +95,7 @@ def _budget(rule: PerformanceRule, name: str) -> BenchmarkBudget | None:
 
 
 def _decide(
-    case: RuleContext, rule: PerformanceRule, measured: Sequence[Measured]
+    context: RuleContext, rule: PerformanceRule, measured: Sequence[Measured]
 ) -> tuple[BenchmarkResult, ...]:
     asked = [
         BudgetedBenchmark(
@@ -107,7 +109,7 @@ def _decide(
     ]
     return decide(
         asked,
-        case.statistics,
+        context.statistics,
         min_pairs=rule.min_pairs,
         alpha=float(rule.alpha),
         fdr=float(rule.fdr),
@@ -197,11 +199,11 @@ def _inputs(
 
 
 def _without(
-    rule: PerformanceRule, stands: Sequence[PlatformEvidence], *, is_blocking: bool
+    rule: PerformanceRule, platforms: Sequence[PlatformEvidence], *, is_blocking: bool
 ) -> Iterator[RuleResult]:
     """Return benchmarks with a budget that were not paired with a baseline."""
-    for stand in stands:
-        for one in stand.jobs:
+    for platform in platforms:
+        for one in platform.jobs:
             paired = any(_budget(rule, f"{p.job}/{p.metric}") for p in _pairs(one))
             if one.job.kind == "benchmark" and _is_meant(rule, one.job.id) and not paired:
                 yield _open(rule, one.name, is_blocking=is_blocking)
@@ -215,10 +217,19 @@ def _is_meant(rule: PerformanceRule, job: str) -> bool:
     return any(like(budget.match.partition("/")[0], job) for budget in rule.budgets)
 
 
-def _unused(rule: PerformanceRule, case: RuleContext) -> Iterator[RuleResult]:
+def _unused(rule: PerformanceRule, context: RuleContext) -> Iterator[RuleResult]:
     """Return budgets that match no benchmark of a blocking platform."""
-    blocking = [stand for stand in case.stands if stand.rule.level == "blocking" and stand.ran]
-    met = {budget.match for stand in blocking for _, _, budget in _measured(rule, stand) if budget}
+    blocking = [
+        platform
+        for platform in context.platforms
+        if platform.rule.level == "blocking" and platform.ran
+    ]
+    met = {
+        budget.match
+        for platform in blocking
+        for _, _, budget in _measured(rule, platform)
+        if budget
+    }
     for budget in rule.budgets if blocking else ():
         if budget.match not in met:
             yield _open(rule, budget.match, is_blocking=True)

@@ -36,28 +36,28 @@ from orchestrator.domain.matrix import (
 from orchestrator.domain.outcome import Counts, Outcome
 
 
-def hardware(case: RuleContext) -> Iterator[RuleResult]:
+def hardware(context: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per cell with a machine and required hardware."""
-    return _hardware_rules(case, promised)
+    return _hardware_rules(context, promised)
 
 
-def hardware_v2(case: RuleContext) -> Iterator[RuleResult]:
+def hardware_v2(context: RuleContext) -> Iterator[RuleResult]:
     """Yield the results of version 2: of an id's words only names of some models promise."""
-    return _hardware_rules(case, promised_v2)
+    return _hardware_rules(context, promised_v2)
 
 
 def _hardware_rules(
-    case: RuleContext, promise: Callable[[str], ImpliedHardware]
+    context: RuleContext, promise: Callable[[str], ImpliedHardware]
 ) -> Iterator[RuleResult]:
-    allowed = case.policy.spec.evidence.attestation == "optional"
-    for stand in case.stands:
-        known = promise(stand.rule.id)
-        wanted = expected(stand.rule, known)
-        count = 0 if stand.rule.expect.accelerator else known.count
-        for cell in stand.ran:
+    allowed = context.policy.spec.evidence.attestation == "optional"
+    for platform in context.platforms:
+        known = promise(platform.rule.id)
+        wanted = expected(platform.rule, known)
+        count = 0 if platform.rule.expect.accelerator else known.count
+        for cell in platform.ran:
             asked = [one for one in (wanted, cell.expect) if one != ExpectedHardware()]
             if asked and not (cell.ingested and allowed):
-                yield _hardware(stand, cell, wanted, count)
+                yield _hardware(platform, cell, wanted, count)
 
 
 def expected(rule: PlatformRule, known: ImpliedHardware) -> ExpectedHardware:
@@ -78,7 +78,7 @@ def expected(rule: PlatformRule, known: ImpliedHardware) -> ExpectedHardware:
 
 
 def _hardware(
-    stand: PlatformEvidence, cell: CellEvidence, wanted: ExpectedHardware, count: int
+    platform: PlatformEvidence, cell: CellEvidence, wanted: ExpectedHardware, count: int
 ) -> RuleResult:
     """Return differences from both the implied and the matrix's hardware.
 
@@ -111,7 +111,7 @@ def _hardware(
     return RuleResult(
         id=f"hardware/{cell.id}",
         kind="hardware",
-        blocking=stand.blocking(cell),
+        blocking=platform.blocking(cell),
         outcome=worst(
             RuleOutcome.VIOLATED if one.is_known else RuleOutcome.UNKNOWN for one in found
         ),
@@ -159,31 +159,31 @@ _OfCell = Callable[[PlatformEvidence, CellEvidence], _CellResult]
 """Outcome and sentence of a cell that ran to its end."""
 
 
-def platforms(case: RuleContext) -> Iterator[RuleResult]:
+def platforms(context: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per platform, and per substitute that is needed."""
-    return _platforms(case, _ran)
+    return _platforms(context, _ran)
 
 
-def platforms_v2(case: RuleContext) -> Iterator[RuleResult]:
+def platforms_v2(context: RuleContext) -> Iterator[RuleResult]:
     """Yield the results of versions 1 and 2: runs that reuse evidence count as green runs.
 
     The counts of tests are those that passed, failed, or were expected to fail.
     """
-    return _platforms(case, _ran_v2)
+    return _platforms(context, _ran_v2)
 
 
-def _platforms(case: RuleContext, ran: _OfCell) -> Iterator[RuleResult]:
-    for stand in case.stands:
-        yield _platform(case.snapshot, stand, ran)
-        unavailable = any(is_unavailable(cell) for cell in stand.cells)
-        substitute = stand.rule.when_unavailable.substitute
+def _platforms(context: RuleContext, ran: _OfCell) -> Iterator[RuleResult]:
+    for platform in context.platforms:
+        yield _platform(context.snapshot, platform, ran)
+        unavailable = any(is_unavailable(cell) for cell in platform.cells)
+        substitute = platform.rule.when_unavailable.substitute
         if unavailable and substitute is not None:
-            yield _substitute(case, stand, substitute)
+            yield _substitute(context, platform, substitute)
 
 
-def _platform(snapshot: Snapshot, stand: PlatformEvidence, ran: _OfCell) -> RuleResult:
-    rule = stand.rule
-    if not stand.cells:
+def _platform(snapshot: Snapshot, platform: PlatformEvidence, ran: _OfCell) -> RuleResult:
+    rule = platform.rule
+    if not platform.cells:
         return RuleResult(
             id=f"platform/{rule.id}",
             kind="platform",
@@ -193,15 +193,15 @@ def _platform(snapshot: Snapshot, stand: PlatformEvidence, ran: _OfCell) -> Rule
             inputs={"cells": []},
             waivable=False,
         )
-    told = [_cell(stand, cell, ran) for cell in stand.cells]
-    bad = [cell for cell, (outcome, _) in zip(stand.cells, told, strict=True) if outcome in _BAD]
+    told = [_cell(platform, cell, ran) for cell in platform.cells]
+    bad = [cell for cell, (outcome, _) in zip(platform.cells, told, strict=True) if outcome in _BAD]
     return RuleResult(
         id=f"platform/{rule.id}",
         kind="platform",
-        blocking=any(stand.blocking(cell) for cell in stand.cells),
+        blocking=any(platform.blocking(cell) for cell in platform.cells),
         outcome=worst(outcome for outcome, _ in told),
         sentence=" ".join(sentence for _, sentence in told),
-        inputs={"cells": [_inputs(cell) for cell in stand.cells]},
+        inputs={"cells": [_inputs(cell) for cell in platform.cells]},
         failing={f"{one.id}: {one.reason or one.outcome or one.state}": 1 for one in bad},
     )
 
@@ -216,12 +216,12 @@ def _absent(snapshot: Snapshot, platform: str) -> str:
     return f"{lacks}, and run {other} has it (`{runs}` takes both)"
 
 
-def _cell(stand: PlatformEvidence, cell: CellEvidence, ran: _OfCell) -> _CellResult:
+def _cell(platform: PlatformEvidence, cell: CellEvidence, ran: _OfCell) -> _CellResult:
     why = ": ".join(word for word in (cell.reason, cell.detail) if word) or "no reason is recorded"
     if not is_over(cell):
         return RuleOutcome.UNKNOWN, f"{cell.id} is not over: it is {cell.state}."
     if is_unavailable(cell):
-        outcome = _UNAVAILABLE[stand.rule.when_unavailable.verdict]
+        outcome = _UNAVAILABLE[platform.rule.when_unavailable.verdict]
         return outcome, f"{cell.id} was not available ({why})."
     if cell.outcome in (Outcome.ERRORED, Outcome.CANCELLED, Outcome.NOT_RUN):
         word = cell.outcome.value if cell.outcome else ""
@@ -232,7 +232,7 @@ def _cell(stand: PlatformEvidence, cell: CellEvidence, ran: _OfCell) -> _CellRes
     if not _is_explained(cell):
         sentence = f"{cell.id} is {cell.outcome} ({why}), and none of its jobs says so."
         return RuleOutcome.VIOLATED, sentence
-    return ran(stand, cell) if cell.jobs else (RuleOutcome.UNKNOWN, f"{cell.id} ran no job.")
+    return ran(platform, cell) if cell.jobs else (RuleOutcome.UNKNOWN, f"{cell.id} ran no job.")
 
 
 def _is_explained(cell: CellEvidence) -> bool:
@@ -240,10 +240,10 @@ def _is_explained(cell: CellEvidence) -> bool:
     return cell.outcome not in _WRONG or any(job.outcome in _WRONG for job in cell.jobs)
 
 
-def _ran(stand: PlatformEvidence, cell: CellEvidence) -> _CellResult:
+def _ran(platform: PlatformEvidence, cell: CellEvidence) -> _CellResult:
     said = _sentence_of(cell, all_counts)
     reused = sorted(job.id for job in cell.jobs if job.reused_from)
-    wanted = stand.rule.consecutive_green
+    wanted = platform.rule.consecutive_green
     if wanted > 1 and reused:
         sentence = (
             f"{said}; {wanted} green runs in a row are asked for, and this is no other one:"
@@ -253,9 +253,9 @@ def _ran(stand: PlatformEvidence, cell: CellEvidence) -> _CellResult:
     return _in_a_row(wanted, cell.green_streak + 1, said)
 
 
-def _ran_v2(stand: PlatformEvidence, cell: CellEvidence) -> _CellResult:
+def _ran_v2(platform: PlatformEvidence, cell: CellEvidence) -> _CellResult:
     said = _sentence_of(cell, first_rules_counts)
-    return _in_a_row(stand.rule.consecutive_green, cell.green_streak + 1, said)
+    return _in_a_row(platform.rule.consecutive_green, cell.green_streak + 1, said)
 
 
 def _sentence_of(cell: CellEvidence, tests: Callable[[Counts], str]) -> str:
@@ -284,14 +284,18 @@ def _inputs(cell: CellEvidence) -> dict[str, object]:
     }
 
 
-def _substitute(case: RuleContext, stand: PlatformEvidence, substitute: Substitute) -> RuleResult:
+def _substitute(
+    context: RuleContext, platform: PlatformEvidence, substitute: Substitute
+) -> RuleResult:
     """Return the result of a substitute: it must pass, and never counts as the platform."""
-    other = platform_evidence(PlatformRule(id=substitute.platform), case.policy, case.snapshot)
+    other = platform_evidence(
+        PlatformRule(id=substitute.platform), context.policy, context.snapshot
+    )
     found = {job.id: job.outcome for cell in other.ran for job in cell.jobs}
     names = sorted(substitute.jobs or found)
     failed = [name for name in names if found.get(name) in _WRONG]
     passed = [name for name in names if found.get(name) is Outcome.PASSED]
-    doubted = [doubt for cell in other.cells for doubt in doubts(case, other, cell)]
+    doubted = [doubt for cell in other.cells for doubt in doubts(context, other, cell)]
     outcome, said = RuleOutcome.OK, f"{some(names)} passed on {other.rule.id} instead"
     if failed:
         outcome, said = RuleOutcome.VIOLATED, f"{some(failed)} failed on {other.rule.id}"
@@ -302,11 +306,11 @@ def _substitute(case: RuleContext, stand: PlatformEvidence, substitute: Substitu
         outcome = RuleOutcome.UNKNOWN
         said = f"there is no pass of {some(open_) or 'any job'} on {other.rule.id}"
     return RuleResult(
-        id=f"substitute/{stand.rule.id}",
+        id=f"substitute/{platform.rule.id}",
         kind="platform",
-        blocking=any(stand.blocking(cell) for cell in stand.cells),
+        blocking=any(platform.blocking(cell) for cell in platform.cells),
         outcome=outcome,
-        sentence=f"Where {stand.rule.id} cannot be had: {said}.",
+        sentence=f"Where {platform.rule.id} cannot be had: {said}.",
         inputs={"platform": other.rule.id, "jobs": names, "passed": passed, "failed": failed},
         failing=dict.fromkeys(
             failed or doubted or sorted(set(names) - set(passed)) or ["no job"], 1

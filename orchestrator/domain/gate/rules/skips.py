@@ -42,14 +42,14 @@ class _Tally:
         return self.reasons.total() - self.other + self.reasons[""]
 
 
-def skips(case: RuleContext) -> Iterator[RuleResult]:
+def skips(context: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per platform with skips, or with a skip rule; defaults apply without one."""
-    return _by_platform(case, _tally_with_expected)
+    return _by_platform(context, _tally_with_expected)
 
 
-def skips_v2(case: RuleContext) -> Iterator[RuleResult]:
+def skips_v2(context: RuleContext) -> Iterator[RuleResult]:
     """Check skips as in version 2: no missing modules, no expected failures."""
-    return _by_platform(case, _tally_v2)
+    return _by_platform(context, _tally_v2)
 
 
 _Judge = Callable[[RuledJob, str], bool]
@@ -58,19 +58,19 @@ _Judge = Callable[[RuledJob, str], bool]
 _Count = Callable[[SkipRule, list[RuledJob]], _Tally]
 
 
-def _by_platform(case: RuleContext, count: _Count) -> Iterator[RuleResult]:
-    asked = case.policy.spec.skips
+def _by_platform(context: RuleContext, count: _Count) -> Iterator[RuleResult]:
+    asked = context.policy.spec.skips
     rule = asked or SkipRule()
-    for stand in case.stands:
-        tally = count(rule, stand.counting)
+    for platform in context.platforms:
+        tally = count(rule, platform.counting)
         has_any = tally.reasons or tally.ran_before or tally.expected
-        if stand.ran and (asked is not None or has_any):
-            yield _skips(stand, rule, tally)
+        if platform.ran and (asked is not None or has_any):
+            yield _skips(platform, rule, tally)
 
 
-def skips_v1(case: RuleContext) -> Iterator[RuleResult]:
+def skips_v1(context: RuleContext) -> Iterator[RuleResult]:
     """Check skips as in version 1: no result where the policy has no skip rule."""
-    return skips_v2(case) if case.policy.spec.skips is not None else iter(())
+    return skips_v2(context) if context.policy.spec.skips is not None else iter(())
 
 
 _NOT_IMPORTED = re.compile(r"could not import '([\w.]+)'")
@@ -112,17 +112,17 @@ def _findings(rule: SkipRule, tally: _Tally) -> Iterator[tuple[RuleOutcome, str]
         yield regression, f"{said}; where that is right, `skips.allow_reasons` says so"
 
 
-def _skips(stand: PlatformEvidence, rule: SkipRule, tally: _Tally) -> RuleResult:
+def _skips(platform: PlatformEvidence, rule: SkipRule, tally: _Tally) -> RuleResult:
     findings = list(_findings(rule, tally))
-    skipped = f"{stand.rule.id} skipped {counted(tally.reasons.total(), 'test')}"
+    skipped = f"{platform.rule.id} skipped {counted(tally.reasons.total(), 'test')}"
     if tally.expected:
         whys = some([why or "no reason" for why in sorted(tally.expected)], 3)
         skipped += f"; {tally.expected.total()} failed as expected ({whys})"
     rows = sorted(tally.reasons.items(), key=lambda row: (-row[1], row[0]))
     return RuleResult(
-        id=f"skips/{stand.rule.id}",
+        id=f"skips/{platform.rule.id}",
         kind="skips",
-        blocking=stand.rule.level == "blocking",
+        blocking=platform.rule.level == "blocking",
         outcome=worst((RuleOutcome.OK, *(outcome for outcome, _ in findings))),
         sentence="; ".join([skipped, *(said for _, said in findings)]) + ".",
         inputs={

@@ -10,14 +10,14 @@ from orchestrator.domain.gate.snapshot import CellEvidence, UndeclaredRequiremen
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 
-def subject_loaded(case: RuleContext) -> Iterator[RuleResult]:
+def subject_loaded(context: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per cell where neither a suite nor a command loaded the subject.
 
     Commands of which no number is known, such as ingested ones, decide nothing.
     """
-    policy = case.policy.spec.evidence.subject_not_loaded
-    for stand in case.stands:
-        for cell in stand.ran:
+    policy = context.policy.spec.evidence.subject_not_loaded
+    for platform in context.platforms:
+        for cell in platform.ran:
             loaded = {job.id: job.test_set.subject_modules for job in cell.jobs}
             suites = sorted(job.id for job in cell.jobs if job.kind == "suite")
             commands = sorted(loaded.keys() - set(suites) - _unknown(loaded))
@@ -26,7 +26,7 @@ def subject_loaded(case: RuleContext) -> Iterator[RuleResult]:
             yield RuleResult(
                 id=f"subject_loaded/{cell.id}",
                 kind="subject_loaded",
-                blocking=stand.blocking(cell) and policy == "inconclusive",
+                blocking=platform.blocking(cell) and policy == "inconclusive",
                 outcome=RuleOutcome.UNKNOWN,
                 sentence=_not_loaded(cell, suites, commands),
                 inputs={
@@ -58,21 +58,21 @@ def _not_loaded(cell: CellEvidence, suites: list[str], commands: list[str]) -> s
     )
 
 
-def undeclared_requirements(case: RuleContext) -> Iterator[RuleResult]:
+def undeclared_requirements(context: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per cell where the subject needs modules that its metadata does not require.
 
     A user who installs it would get an ImportError.
     """
-    accepted = case.policy.spec.evidence.undeclared_requirements
-    for stand in case.stands:
-        for cell in stand.ran:
+    accepted = context.policy.spec.evidence.undeclared_requirements
+    for platform in context.platforms:
+        for cell in platform.ran:
             found = [one for one in cell.undeclared_requirements if one.module not in accepted]
             if not cell.undeclared_requirements:
                 continue
             yield RuleResult(
                 id=f"undeclared_requirements/{cell.id}",
                 kind="undeclared_requirements",
-                blocking=stand.blocking(cell),
+                blocking=platform.blocking(cell),
                 outcome=RuleOutcome.UNKNOWN if found else RuleOutcome.OK,
                 sentence=_undeclared(cell, found),
                 inputs={
@@ -106,24 +106,24 @@ _TESTED = ("payload_sha256", "wheel_sha256")
 _DIGESTS = ("git_sha", *_TESTED)
 
 
-def subject(case: RuleContext) -> Iterator[RuleResult]:
+def subject(context: RuleContext) -> Iterator[RuleResult]:
     """Yield a result: required digests are known, and all of them agree."""
-    rule = case.policy.spec.subject
+    rule = context.policy.spec.subject
     compared = [key for key in _DIGESTS if key not in rule.may_differ]
-    subjects = [cell.subject for cell in _cells(case)]
+    subjects = [cell.subject for cell in _cells(context)]
     known = [key for key in _TESTED if key in compared and _values(subjects, key)]
-    yield _subject(case, {*_ALWAYS, *compared}, {*rule.require, *known})
+    yield _subject(context, {*_ALWAYS, *compared}, {*rule.require, *known})
 
 
-def subject_v1(case: RuleContext) -> Iterator[RuleResult]:
+def subject_v1(context: RuleContext) -> Iterator[RuleResult]:
     """Check the subject as in version 1: only required digests are compared."""
-    required = case.policy.spec.subject.require
-    yield _subject(case, {*_ALWAYS, *required}, set(required))
+    required = context.policy.spec.subject.require
+    yield _subject(context, {*_ALWAYS, *required}, set(required))
 
 
-def _subject(case: RuleContext, compared: Set[str], wanted: Set[str]) -> RuleResult:
+def _subject(context: RuleContext, compared: Set[str], wanted: Set[str]) -> RuleResult:
     """Check digests: `compared` agree where known; `wanted` are known in all cells."""
-    cells = _cells(case)
+    cells = _cells(context)
     known = [known for cell in cells for known in (cell.subject, *cell.stands_for)]
     keys = (*_ALWAYS, *sorted({*compared, *wanted} - {*_ALWAYS}))
     several = [key for key in keys if key in compared and len(_values(known, key)) > 1]
@@ -131,10 +131,10 @@ def _subject(case: RuleContext, compared: Set[str], wanted: Set[str]) -> RuleRes
         f"{cell.id} has no {key}"
         for cell in cells
         for key in (*_ALWAYS, *sorted(wanted))
-        if not cell.subject.get(key) and (key in _ALWAYS or _is_requested(case, cell))
+        if not cell.subject.get(key) and (key in _ALWAYS or _is_requested(context, cell))
     ]
     found = {key: _values(known, key) for key in keys}
-    outcome, sentence = _outcome(case, {key: found[key] for key in several}, lacking)
+    outcome, sentence = _outcome(context, {key: found[key] for key in several}, lacking)
     return RuleResult(
         id="subject",
         kind="subject",
@@ -142,34 +142,34 @@ def _subject(case: RuleContext, compared: Set[str], wanted: Set[str]) -> RuleRes
         outcome=outcome,
         sentence=sentence,
         inputs={
-            "product": case.snapshot.product,
-            "require": sorted(case.policy.spec.subject.require),
+            "product": context.snapshot.product,
+            "require": sorted(context.policy.spec.subject.require),
             "found": found,
         },
         waivable=False,
     )
 
 
-def _cells(case: RuleContext) -> list[CellEvidence]:
+def _cells(context: RuleContext) -> list[CellEvidence]:
     """Return blocking cells that had a machine."""
-    blocking = [cell for stand, cell in case.cells if stand.blocking(cell)]
+    blocking = [cell for platform, cell in context.cells if platform.blocking(cell)]
     return [cell for cell in blocking if not is_unavailable(cell)]
 
 
 def _outcome(
-    case: RuleContext, several: Mapping[str, Sequence[str]], lacking: list[str]
+    context: RuleContext, several: Mapping[str, Sequence[str]], lacking: list[str]
 ) -> tuple[RuleOutcome, str]:
-    product = case.policy.metadata.product
-    if case.snapshot.product != product:
-        sentence = f"The evidence is of {case.snapshot.product}, and the gate is for {product}."
+    product = context.policy.metadata.product
+    if context.snapshot.product != product:
+        sentence = f"The evidence is of {context.snapshot.product}, and the gate is for {product}."
         return RuleOutcome.UNKNOWN, sentence
     if several:
         told = [f"{key} is {' and '.join(values)}" for key, values in several.items()]
         return RuleOutcome.VIOLATED, f"The evidence is of more than one subject: {some(told)}."
-    if lacking or not _cells(case):
+    if lacking or not _cells(context):
         why = some(lacking) or "there is no evidence"
         return RuleOutcome.UNKNOWN, f"What the verdict binds to is not known: {why}."
-    known = case.snapshot.subject
+    known = context.snapshot.subject
     told = [f"{key} {known[key]}" for key in sorted(known) if key not in _ALWAYS]
     named = " ".join(known[key] for key in _ALWAYS if key in known)
     digests = some(told) or "no digest is known, so the name is all that it binds to"
@@ -180,7 +180,7 @@ def _values(subjects: Iterable[Mapping[str, str]], key: str) -> list[str]:
     return sorted({one[key] for one in subjects if one.get(key)})
 
 
-def _is_requested(case: RuleContext, cell: CellEvidence) -> bool:
+def _is_requested(context: RuleContext, cell: CellEvidence) -> bool:
     """Whether digests are required: ingested evidence has none."""
-    allowed = case.policy.spec.evidence.attestation == "optional"
+    allowed = context.policy.spec.evidence.attestation == "optional"
     return not (cell.ingested and allowed)

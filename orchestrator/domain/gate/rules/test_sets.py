@@ -13,17 +13,17 @@ from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.test_set import Deselection, SkippedPath
 
 
-def selection(case: RuleContext) -> Iterator[RuleResult]:
+def selection(context: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per job that left out tests, or whose outcomes hooks can change."""
-    for judged in case.jobs:
+    for judged in context.jobs:
         told = judged.job.test_set
         if told.deselected or told.modules or told.ignored or told.hooks:
-            yield _selection(judged, case.policy.spec.skips)
+            yield _selection(judged, context.policy.spec.skips)
 
 
-def selection_v2(case: RuleContext) -> Iterator[RuleResult]:
+def selection_v2(context: RuleContext) -> Iterator[RuleResult]:
     """Yield them as in version 2: it is not told how many are not named."""
-    for result in selection(case):
+    for result in selection(context):
         inputs = {k: v for k, v in result.inputs.items() if not k.startswith("more_")}
         yield replace(result, inputs=inputs)
 
@@ -107,22 +107,22 @@ _MOST_NAMED = 3
 _FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 
 
-def test_sets(case: RuleContext) -> Iterator[RuleResult]:
+def test_sets(context: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per job that lacks tests of other platforms, or whose tests are unknown."""
     groups: dict[str, list[RuledJob]] = {}
-    for judged in case.jobs:
-        if _is_compared(case, judged):
+    for judged in context.jobs:
+        if _is_compared(context, judged):
             groups.setdefault(judged.job.id, []).append(judged)
     for group in groups.values():
         if len(group) > 1:
             yield from _compared(group)
 
 
-def _is_compared(case: RuleContext, ruled_job: RuledJob) -> bool:
+def _is_compared(context: RuleContext, ruled_job: RuledJob) -> bool:
     """Whether tests can be compared: ingested evidence may count tests without naming them."""
     job = ruled_job.job
     asked = ruled_job.blocking and ruled_job.rule.test_set == "same"
-    allowed = case.policy.spec.evidence.attestation == "optional"
+    allowed = context.policy.spec.evidence.attestation == "optional"
     told = bool(job.tests_digest) or not (ruled_job.cell.ingested and allowed)
     return asked and told and job.outcome in _FINAL and bool(job.counts.collected)
 

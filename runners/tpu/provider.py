@@ -1,4 +1,4 @@
-"""The parts of the provider, put together; importing it imports Google's libraries."""
+"""The provider's verbs; importing this module imports Google's libraries."""
 
 from __future__ import annotations
 
@@ -29,8 +29,12 @@ from runners.tpu.quotas import TpuQuotaReader
 from runners.tpu.status import TpuStatusReader
 
 
-class CloudTpu:
-    """Implements the verbs of `TpuProvider` with Google's libraries."""
+class TpuProvider:
+    """Rents Cloud TPU virtual machines with one host.
+
+    The API has no expiry for a TPU: the guest's timer stops the work, not the bill. The janitor
+    therefore terminates a machine that was not released.
+    """
 
     def __init__(self, context: ProviderContext) -> None:
         settings = context.settings
@@ -58,11 +62,16 @@ class CloudTpu:
         self._quotas = TpuQuotaReader(self._tpu_api, self._status, self._clients, now=context.now)
         self._catalogue = TpuPriceReader(self._clients, now=context.now)
 
+    def is_configured(self) -> bool:
+        """Return whether a Google Cloud project to rent in is set."""
+        return bool(self._context.settings.get("gcp_project"))
+
     def places(self, platform: Platform) -> tuple[Place, ...]:
-        """Return the places to try, in order.
+        """Return zones x markets to try, in the matrix's order.
 
         Raises:
             ConfigError: The platform is impossible, or no network may connect to its machines.
+            NotOfferedError: No zone offers the type.
             CredentialsError: Nobody is signed in.
         """
         self._clients.require_account()
