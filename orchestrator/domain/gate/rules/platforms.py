@@ -84,26 +84,7 @@ def _hardware(
 
     `count` is the number of accelerators that the platform's id implies.
     """
-    found = [
-        one
-        for machine in cell.machines
-        for asked in (wanted, cell.expect)
-        for one in differences(
-            asked,
-            provider=machine.provider,
-            instance=machine.instance_type,
-            devices=machine.devices,
-            system=machine.system,
-        )
-    ]
-    for machine in cell.machines if count else ():
-        had = sum(is_named(one, wanted.accelerator) for one in machine.devices or ())
-        if 0 < had < count:
-            found.append(HardwareDifference(f"it has {had} and not {count} of them"))
-    if not cell.machines:
-        found = [HardwareDifference("nothing is known of its machine", is_known=False)]
-    if cell.simulated:
-        found = [HardwareDifference("its machine is simulated", is_known=False)]
+    found = _differences(cell, wanted, count)
     asked = dict.fromkeys(
         hardware_sentence(one) for one in (wanted, cell.expect) if one != ExpectedHardware()
     )
@@ -127,6 +108,32 @@ def _hardware(
         },
         waivable=False,
     )
+
+
+def _differences(
+    cell: CellEvidence, wanted: ExpectedHardware, count: int
+) -> list[HardwareDifference]:
+    if cell.simulated:
+        return [HardwareDifference("its machine is simulated", is_known=False)]
+    if not cell.machines:
+        return [HardwareDifference("nothing is known of its machine", is_known=False)]
+    found = [
+        one
+        for machine in cell.machines
+        for asked in (wanted, cell.expect)
+        for one in differences(
+            asked,
+            provider=machine.provider,
+            instance=machine.instance_type,
+            devices=machine.devices,
+            system=machine.system,
+        )
+    ]
+    for machine in cell.machines if count else ():
+        had = sum(is_named(one, wanted.accelerator) for one in machine.devices or ())
+        if 0 < had < count:
+            found.append(HardwareDifference(f"it has {had} and not {count} of them"))
+    return found
 
 
 def _wanted_document(wanted: ExpectedHardware) -> dict[str, str]:
