@@ -155,7 +155,7 @@ def _blamed(rule: RuleResult) -> list[Mapping[str, str]]:
     return read(list[Mapping[str, str]], rule.inputs.get("blame", []))
 
 
-_ALWAYS_SHOWN = ("own_environment", "lost_attempts")
+_ALWAYS_SHOWN = ("own_environment", "lost_attempts", "untested")
 """Kinds of rules whose every result is to be known."""
 
 
