@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.client import read
 from orchestrator.cli.failure_logs import failures_of
+from orchestrator.client.transport import read
 from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from orchestrator.cli.errors import RefusalError
 from orchestrator.cli.watching.poll_threads import Follower
+from orchestrator.client.errors import RefusalError
 from tests.unit.cli import runs
 
 EVENTS = 50
