@@ -61,18 +61,20 @@ def finished_runs(
     def say(run: RunResponse) -> None:
         session.say(f"run {run.id} is {run.state}: waiting for it to finish")
 
-    found = [client.run(name).record.id for name in names]
+    found = [client.run(name).record for name in names]
     clock = session.wiring.clock
     begin = clock.now()
-    for run in found if waits else ():
+    for run in found:
+        if run.is_finished or not waits:
+            continue
         waited_s = (clock.now() - begin).total_seconds()
         limit_s = minutes * 60 - waited_s if minutes is not None else None
         try:
-            client.wait(run, limit_s=limit_s, on_wait=say)
+            client.wait(run.id, limit_s=limit_s, on_wait=say)
         except WaitedTooLongError as error:
             text = f"{error} `--no-wait` decides on what is there now."
             raise CliError(text, code=WAITED_TOO_LONG) from None
-    return found
+    return [run.id for run in found]
 
 
 def newest_verdict(client: Seatrial, gate: str) -> VerdictLine | None:

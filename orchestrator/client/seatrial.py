@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from types import TracebackType
 from typing import Self
@@ -168,14 +169,12 @@ class Seatrial(Client):
         outcome: str | None = None,
     ) -> Iterator[TestResponse]:
         """Yield the tests of a cell, page by page, in the order of collection."""
-        path, after = f"{cell_path(run, cell)}/tests", 0
-        while True:
+        path = f"{cell_path(run, cell)}/tests"
+        after: int | None = 0
+        while after is not None:
             page = self.get(path, job=job, outcome=outcome, after=after, limit=_PAGE)
             yield from AnswerList(page, TestResponse).records
-            following = page.get("next")
-            if not isinstance(following, int):
-                return
-            after = following
+            after = Answer(page, _Next).record.next
 
     def failing_tests(
         self, run: RunResponse, cell: CellRecord, *, job: str | None = None
@@ -349,6 +348,11 @@ class Seatrial(Client):
     def remove_schedule(self, name: str) -> None:
         """Delete a schedule and its firings; its runs and verdicts stay."""
         self.delete(_schedule_path(name))
+
+
+@dataclass(frozen=True, slots=True)
+class _Next:
+    next: int | None = None
 
 
 def run_path(name: str) -> str:
