@@ -77,11 +77,11 @@ def test_the_code_of_the_page_does_what_it_says(
     assert capsys.readouterr().out.splitlines() == [
         "at most 0.00 USD",
         "failed",
-        "here tests/test_a.py::two ValueError: 3",
-        f"fail {program['verdict'].summary}",
-        "V-0001 fail",
+        "here tests/test_a.py::two tests/test_a.py:3: in one",
+        "FAIL: 1 blocking rule is violated: job/unit@here.",
+        "V-0001 FAIL",
         f"{run} 0.00 USD",
-        "404 there is no run '0000'",
+        "404 there is no run '0000'; `seatrial runs` lists them",
     ]
     assert "tests/test_a.py::two" in Path("summary.html").read_text(encoding="utf-8")
     assert Path("verdict.jsonl").read_text(encoding="utf-8").startswith("{")
