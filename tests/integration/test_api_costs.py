@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from orchestrator.api.app import create_app
-from orchestrator.cli.client import read
+from orchestrator.client.transport import read
 from orchestrator.domain.budget import Budget, Period
 from orchestrator.domain.cost_response import Spending
 from orchestrator.domain.launch_plan import Plan, PlannedCell, shipments_in_words
