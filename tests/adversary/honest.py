@@ -229,6 +229,20 @@ SHAPES = (
         },
     ),
     Shape(
+        "a demo that asks its futures, and expects failed assertions of some",
+        jobs=demo(
+            "demo",
+            "import mylib\nfrom concurrent.futures import ThreadPoolExecutor, wait\n"
+            "def check(want): assert mylib.double(1) == want\n"
+            "with ThreadPoolExecutor(2) as pool:\n"
+            "    assert pool.submit(check, 2).result() is None\n"
+            "    (done,), _ = wait([pool.submit(check, 3)])\n"
+            "    assert isinstance(done.exception(), AssertionError)\n"
+            "    try: list(pool.map(check, (3, 4)))\n"
+            "    except AssertionError: print('wrong results are found')",
+        ),
+    ),
+    Shape(
         "tests that two branches define",
         {
             "t/test_a.py": "import sys, mylib\nif sys.version_info < (3,):\n"

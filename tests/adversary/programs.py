@@ -18,7 +18,24 @@ def _says(name: str, code: str, *, inherent: str = "") -> Lie:
     return Lie(name, one_run({}, jobs=demo("demo", f"import mylib\n{code}")), inherent=inherent)
 
 
+_CHECK = "def check(n=2): assert mylib.double(n) == 2 * n\n"
+_EXECUTOR = "from concurrent.futures import {} as Executor\nwith Executor(2) as pool: pool.{}"
+_NOBODY_ASKS = {
+    "submit": _EXECUTOR.format("ThreadPoolExecutor", "submit(check)"),
+    "map": _EXECUTOR.format("ThreadPoolExecutor", "map(check, (1, 2))"),
+    "a process": _EXECUTOR.format("ProcessPoolExecutor", "submit(check)"),
+    "apply_async": "from multiprocessing import Pool\nwith Pool(2) as pool:\n"
+    "    pool.apply_async(check)\n    pool.close()\n    pool.join()",
+    "create_task": "import asyncio\nasync def wait(): check()\nasync def main():\n"
+    "    asyncio.create_task(wait())\n    await asyncio.sleep(0)\nasyncio.run(main())",
+}
+"""By what takes the failing check: a demo that does not ask how it ended."""
+
 LIES = (
+    *(
+        _says(f"a demo does not ask how its check ended: {taker}", f"{_CHECK}{code}\nprint('done')")
+        for taker, code in _NOBODY_ASKS.items()
+    ),
     _says("a demo prints [FAIL] and ends well", "print('[PASS] a')\nprint('[FAIL] double')"),
     _says("a demo's sum says that none passed", "print('Results: 0/8 demos passed')"),
     _says("a demo's sum says that some failed", "print('Passed: 3, Failed: 2')"),

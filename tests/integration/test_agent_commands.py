@@ -354,6 +354,60 @@ def test_failed_tests_of_a_pytest_whose_output_a_demo_captures_are_a_failed_chec
     assert checks == failed, evidence.log.decode()
 
 
+CHECK = "import tool.part\ndef check(answer=41):\n    assert tool.part.answer == answer\n"
+THREADS = "from concurrent.futures import ThreadPoolExecutor, wait\n"
+FORK = "import multiprocessing\nfork = multiprocessing.get_context('fork')\n"
+TASKS = "import asyncio\nasync def late(): check()\n"
+DROPS = {
+    "submit": f"{THREADS}with ThreadPoolExecutor(2) as pool: pool.submit(check)",
+    "no-with": f"{THREADS}pool = ThreadPoolExecutor(2)\npool.submit(check)",
+    "map": f"{THREADS}with ThreadPoolExecutor(2) as pool: pool.map(check, (40, 41))",
+    "processes": f"{FORK}from concurrent.futures import ProcessPoolExecutor\n"
+    "with ProcessPoolExecutor(1, fork) as pool: pool.submit(check)",
+    "pool": f"{FORK}"
+    "with fork.Pool(1) as pool:\n    pool.apply_async(check)\n    pool.close()\n    pool.join()",
+    "task": f"{TASKS}async def main():\n    asyncio.ensure_future(late())\n"
+    "    await asyncio.sleep(0)\nasyncio.run(main())",
+    "in-a-child": "import subprocess, sys\nsubprocess.run([sys.executable, 'demos/submit.py'])",
+}
+ASKS_FOR_IT = {
+    "result": f"{THREADS}pool = ThreadPoolExecutor(1)\n"
+    "try: pool.submit(check).result()\nexcept AssertionError: print('as expected')",
+    "exception": f"{THREADS}with ThreadPoolExecutor(2) as pool:\n"
+    "    done, _ = wait([pool.submit(check), pool.submit(check, 42)])\n"
+    "assert len([one for one in done if one.exception()]) == 1",
+    "first-of-map": f"{THREADS}with ThreadPoolExecutor(2) as pool:\n"
+    "    try: list(pool.map(check, (40, 41)))\n    except AssertionError: print('as expected')",
+    "get": f"{FORK}with fork.Pool(1) as pool:\n"
+    "    try: pool.apply_async(check).get()\n    except AssertionError: print('as expected')",
+    "gather": f"{TASKS}async def main(): return await asyncio.gather(late(), "
+    "return_exceptions=True)\nassert asyncio.run(main())[0].args == ()",
+    "forks": f"{THREADS}import os, sys\nwith ThreadPoolExecutor(1) as pool: one = "
+    "pool.submit(check)\nif not os.fork(): sys.exit()\nos.wait()\nassert one.exception()",
+    "other-error": f"{THREADS}with ThreadPoolExecutor(1) as pool: pool.submit(int, 'x')",
+    "no-subject": "",
+}
+
+
+def test_failed_assertions_that_a_command_asks_nobody_for_are_failed_checks(
+    machine: Machine, lean: str, tmp_path: Path
+) -> None:
+    """Those that it asks for are as it expects them; without the subject they say nothing of it."""
+    files = {f"demos/{name}.py": f"{CHECK}{code}\n" for name, code in (DROPS | ASKS_FOR_IT).items()}
+    files["demos/no-subject.py"] = f"def check(): assert False\n{DROPS['submit']}\n"
+    wheel(machine.base / "wheels" / "w1", "tool", "1.5")
+    jobs = [command("{python}", file, id=file[6:-3]) for file in files]
+    payload = laid_out(tmp_path / "payload", files)
+    evidence = machine.run(payload, python=lean, wheels="w1", subject=SUBJECT, jobs=jobs)
+    failed = {job["id"]: [one["reason"] for one in evidence.of("check", job["id"])] for job in jobs}
+    assert {evidence.finished(job["id"])["exit_code"] for job in jobs} == {0}, evidence.log.decode()
+    for name in DROPS:
+        file = "demos/submit.py" if name == "in-a-child" else f"demos/{name}.py"
+        (reason,) = failed[name]
+        assert f"that nobody asked: {file}:3" in reason
+    assert {name: failed[name] for name in ASKS_FOR_IT} == {name: [] for name in ASKS_FOR_IT}
+
+
 def test_an_assertion_that_a_console_handles_ends_no_process(
     machine: Machine, lean: str, tmp_path: Path
 ) -> None:

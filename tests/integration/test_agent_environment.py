@@ -21,6 +21,7 @@ from runners.agent.layout import AttemptFolder
 from runners.agent.plan import PlanSubject
 from runners.agent.variant import prove, prove_installed
 from tests.integration.agent_machine import Machine, command, lean_python
+from tests.integration.wheel_making import wheel_bytes
 
 MOVES = """import builtins, configparser, sys
 sys.modules["{0}.moves.builtins"] = builtins
@@ -238,7 +239,12 @@ def test_an_image_that_holds_another_build_of_the_subject(
     with zipfile.ZipFile(wheel(tmp_path / "other", "tool", "1.5")) as archive:
         archive.extractall(site)
     (site / "tool" / "part.py").write_text("answer = 'wrong'\n")
-    wheel(machine.base / "wheels" / "w3", "tool", "1.5")
+    wheels = machine.base / "wheels" / "w3"
+    wheel(wheels, "tool", "1.5", requires="helper")
+    ran = tmp_path / "ran"
+    code = f"import sys\nopen({str(ran)!r}, 'a').write(' '.join(sys.orig_argv) + '\\n')\n"
+    made = wheel_bytes("helper", "1.0", files={"helper.py": code, "helper.pth": "import helper\n"})
+    (wheels / "helper-1.0-py3-none-any.whl").write_bytes(made)
     script = "import tool.part; print('answer', tool.part.answer)"
     evidence = machine.run(
         payload, python=image, wheels="w3", subject=subject(),
@@ -246,6 +252,8 @@ def test_an_image_that_holds_another_build_of_the_subject(
     )  # fmt: skip
     assert evidence.end["outcome"] == "completed", evidence.end
     assert b"answer 42\n" in evidence.log
+    assert script in ran.read_text()
+    assert " install " not in ran.read_text(), "what was installed runs in the installer"
 
 
 def test_the_environment_of_seatrial_itself_is_told(

@@ -1,12 +1,13 @@
 """Watches for failed assertions that end in a future, a pool's result or an event loop.
 
-A test passes if nobody asks these for the exception. Nothing is imported for it: a module is
-watched from the moment that it is loaded.
+A test or a command passes if nobody asks these for the exception. Nothing is imported for it: a
+module is watched from the moment that it is loaded.
 """
 # ruff: noqa: INP001 - not a package: this folder is on the jobs' import path
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
@@ -17,19 +18,20 @@ _kept: Dict[object, str] = {}
 """The places of failed assertions that nobody has asked for yet, by a mark of each."""
 _asked: Set[str] = set()
 """The places where one was asked for."""
-_place: Callable[[], str] = str
+_place: Callable[[AssertionError], str] = str
 _see: Callable[[str], None] = str
 
 
-def watch(place: Callable[[], str], see: Callable[[str], None]) -> None:
+def watch(place: Callable[[AssertionError], str], see: Callable[[str], None]) -> None:
     """Begin to watch.
 
     Args:
-        place: Returns where an assertion fails now, such as the running test.
+        place: Returns the place of a failed assertion, such as the running test.
         see: Receives the place of one that an event loop had to drop.
     """
     global _place, _see
     _place, _see = place, see
+    os.register_at_fork(after_in_child=_kept.clear)  # its parent may still ask for them
     for name, change in _CHANGES.items():
         if name in sys.modules:
             change(sys.modules[name])
@@ -57,7 +59,7 @@ class _Outcome:
         values = vars(owner)
         mark = values.pop(_MARK, None)
         if mark is not None:
-            _asked.add(_kept.pop(mark))
+            _asked.add(_kept.pop(mark, ""))
         try:
             return values[self._name]
         except KeyError:
@@ -69,7 +71,7 @@ class _Outcome:
         # The function of a pool may return an assertion instead of raising it.
         if isinstance(value, AssertionError) and not values.get("_success"):
             mark = object()
-            _kept[mark] = _place()
+            _kept[mark] = _place(value)
             values[_MARK] = mark
 
 
@@ -85,8 +87,9 @@ def _change_loops(module: Any) -> None:  # noqa: ANN401
     handle = module.BaseEventLoop.default_exception_handler
 
     def default_exception_handler(self: object, context: Dict[str, Any]) -> None:
-        if isinstance(context.get("exception"), AssertionError):
-            _see(_place())
+        error = context.get("exception")
+        if isinstance(error, AssertionError):
+            _see(_place(error))
         handle(self, context)
 
     module.BaseEventLoop.default_exception_handler = default_exception_handler

@@ -15,7 +15,7 @@ import atexit
 import os
 import sys
 from _sitebuiltins import Quitter
-from typing import Any, Callable, Dict, Iterator, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 _PROBLEMS = 20
 """Maximum number of modules that are named."""
@@ -178,6 +178,53 @@ _PROGRAM_TEXTS = ("<string>", "<stdin>")
 """Names of the program's text after ``-c``, and of what Python reads as its program."""
 
 
+_WATCHED = ("asyncio.base_events", "concurrent.futures._base", "multiprocessing.pool")
+"""Modules from which on ``seatrial_dropped`` is needed."""
+
+
+class _DroppedFinder:
+    """Finds the modules that ``seatrial_dropped`` watches, and loads it before the first."""
+
+    @classmethod
+    def find_spec(cls, name: str, path: Any, _: object = None) -> Optional[Any]:  # noqa: ANN401
+        """Return the spec of a module that is watched, None of any other."""
+        if name not in _WATCHED:
+            return None
+        sys.meta_path.remove(cls)
+        return _watch_dropped().find_spec(name, path)
+
+
+def _watch_dropped() -> Any:  # noqa: ANN401
+    """Report the failed assertions of which nobody asks how they ended; return the finder."""
+    from importlib.machinery import SourceFileLoader  # noqa: PLC0415
+
+    name = "seatrial_dropped"
+    dropped: Any = type(sys)(name)
+    SourceFileLoader(name, f"{os.path.dirname(__file__)}/{name}.py").exec_module(dropped)
+    dropped.watch(_failed_line, lambda line: _fail_dropped([line]))
+    atexit.register(lambda: _fail_dropped(dropped.kept()))
+    return sys.meta_path[0]
+
+
+def _failed_line(error: AssertionError) -> str:
+    """Return the file and line in which an assertion failed, in a process of a pool, too."""
+    import re  # noqa: PLC0415 - few processes have one
+    import traceback  # noqa: PLC0415
+
+    text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+    found = re.findall(r'^ *File "(.+)", line (\d+)', text, re.MULTILINE)
+    root = os.path.realpath(_GIVEN["SEATRIAL_PAYLOAD"]) + os.sep
+    return ":".join(found[-1]).replace(root, "") if found else "an unknown line"
+
+
+def _fail_dropped(lines: List[str]) -> None:
+    """Report the lines of failed assertions, but for what tests make on purpose."""
+    if lines and "_pytest" not in sys.modules and _has_subject(_GIVEN):
+        more = f" and {len(lines) - 1} more" if lines[1:] else ""
+        said = f"failed in a future, task or callback that nobody asked: {lines[0]}{more}"
+        _fail("assertion", f"an assertion {said}. Fix: ask each for its result")
+
+
 class _PytestFinder:
     """Finds pytest, of which ``main`` then reports failures that its caller ignores."""
 
@@ -267,7 +314,10 @@ if vars(sys).setdefault("_seatrial_report", report) is report:  # Python reads a
         sys.exit = _checked(sys.exit, "sys.exit")
         os._exit = _checked(os._exit, "os._exit")
         Quitter.__call__ = _checked_builtin(Quitter.__call__)  # type: ignore[method-assign]
-        sys.meta_path.insert(0, _PytestFinder)
+        sys.meta_path[:0] = [_PytestFinder, _DroppedFinder]
+        if any(name in sys.modules for name in _WATCHED):
+            sys.meta_path.remove(_DroppedFinder)
+            _watch_dropped()
         atexit.register(_report_failed_assertion)
         if sys.flags.optimize:
             atexit.register(_report_assertions)

@@ -347,7 +347,7 @@ def _watched(before: Callable[[Any], Any], kind: type, note: str) -> Callable[[A
 pytest.PytestWarning.__init__ = _init_warning  # type: ignore[method-assign,assignment]
 warnings._warn_unawaited_coroutine = _warn_unawaited  # type: ignore[attr-defined]  # noqa: SLF001
 seatrial_dropped.watch(
-    IdleTests.place, lambda test: IdleTests.noticed.update({(_IN_FUTURE, test): None})
+    lambda _: IdleTests.place(), lambda test: IdleTests.noticed.update({(_IN_FUTURE, test): None})
 )
 
 
