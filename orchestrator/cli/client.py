@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -98,6 +99,10 @@ class Client:
     def get(self, path: str, **params: str | int | None) -> Json:
         """Return a JSON object."""
         return _object(self._send(_Request("GET", path, params=params)))
+
+    def every(self, path: str, **filters: str | int | None) -> Json:
+        """Return every item of a list, oldest or first by name first, of all of its pages."""
+        return {"items": [*_listed(self, path, "after", filters, page=_PAGE)]}
 
     def text(self, path: str, **params: str | int | None) -> str:
         """Return a document as text."""
@@ -425,14 +430,20 @@ class _ListedPage:
 
 def newest(client: Client, path: str, *, limit: int, **filters: str | int | None) -> Iterator[Json]:
     """Yield the first items of a list that the controller answers in pages. Raises CliError."""
-    cursor: str | int | None = None
-    while limit > 0:
-        answer = client.get(path, limit=min(limit, _PAGE), before=cursor, **filters)
-        page = read(_ListedPage, answer)
-        yield from page.items[:limit]
-        limit -= len(page.items)
-        cursor = page.next
-        if cursor is None:
+    return islice(_listed(client, path, "before", filters, page=min(limit, _PAGE)), limit)
+
+
+def _listed(
+    client: Client, path: str, cursor: str, filters: Mapping[str, str | int | None], *, page: int
+) -> Iterator[Json]:
+    """Yield every item of a list, whose pages the parameter `cursor` asks for."""
+    following: str | int | None = None
+    while True:
+        asked = {**filters, "limit": page, cursor: following}
+        found = read(_ListedPage, client.get(path, **asked))
+        yield from found.items
+        following = found.next
+        if following is None:
             return
 
 

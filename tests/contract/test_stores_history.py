@@ -310,16 +310,16 @@ def test_tests_are_paged_and_filtered(stores, two_runs):
         return stores.tests.page(**(known | asked))
 
     everything = ask()
-    assert {test.nodeid for test in everything.items[:3]} == set(OLD)
-    assert {test.nodeid for test in everything.items[3:]} == set(NEW[1:])
+    assert {test.nodeid for test in everything[:3]} == set(OLD)
+    assert {test.nodeid for test in everything[3:]} == set(NEW[1:])
     assert everything.next is None
     first = ask(limit=2)
-    assert [*first.items, *ask(limit=3, after=first.next).items] == everything.items
-    assert {test.nodeid for test in ask(contains="::B::").items} == set(NEW[1:])
-    assert ask(contains="%").items == []
-    assert ask(product="other").items == []
-    assert len(ask(job="unit", product="proof").items) == 5
-    assert stores.tests.get(everything.items[0].id) == everything.items[0]
+    assert [*first, *ask(limit=3, after=first.next)] == everything
+    assert {test.nodeid for test in ask(contains="::B::")} == set(NEW[1:])
+    assert ask(contains="%") == []
+    assert ask(product="other") == []
+    assert len(ask(job="unit", product="proof")) == 5
+    assert stores.tests.get(everything[0].id) == everything[0]
     assert stores.tests.get(10**6) is None
     assert history_of(stores, 10**6, limit=5) is None
 

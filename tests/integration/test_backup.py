@@ -123,7 +123,7 @@ def test_what_is_restored_is_what_was_backed_up(places, tmp_path) -> None:
     try:
         stores = database.stores
         assert stores.audit.verify().broken_at is None
-        newest, *_ = stores.audit.page(AuditFilters(), limit=1).items
+        newest, *_ = stores.audit.page(AuditFilters(), limit=1)
         assert (newest.operation, newest.resource) == ("restore", "database")
         assert all(health.disabled_at for _, health in stores.outbox.channels())
     finally:

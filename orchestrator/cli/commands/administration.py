@@ -153,7 +153,7 @@ def token_create(
 def token_list(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the tokens, without their secrets."""
     session = session_of(context)
-    answer = session.reader().get("/tokens")
+    answer = session.reader().every("/tokens")
     nothing = "No token yet: `seatrial token create NAME` makes one."
     print_list(session, answer, Token, _TOKENS, _token_row, nothing=nothing, as_json=as_json)
 
@@ -178,7 +178,7 @@ def token_revoke(
 def session_list(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the browsers that are signed in."""
     session = session_of(context)
-    answer = session.reader().get("/sessions")
+    answer = session.reader().every("/sessions")
     print_list(
         session,
         answer,

@@ -268,7 +268,7 @@ def gate_history(
 def gate_list(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the gates that have a policy."""
     session = session_of(context)
-    _show_policies(session, session.reader().get("/gates"), as_json=as_json)
+    _show_policies(session, session.reader().every("/gates"), as_json=as_json)
 
 
 @gate_app.command("verify")

@@ -60,7 +60,7 @@ def reviews_command(
 ) -> None:
     """List the reviews of payloads, expired ones included."""
     session = session_of(context)
-    answer = session.reader().get("/payload-reviews", payload=payload)
+    answer = session.reader().every("/payload-reviews", payload=payload)
     nothing = "Nobody has said that they read a payload."
     print_list(
         session,
@@ -130,7 +130,7 @@ def waivers_command(
 ) -> None:
     """List the waivers, expired ones included."""
     session = session_of(context)
-    answer = session.reader().get("/waivers", gate=gate)
+    answer = session.reader().every("/waivers", gate=gate)
     print_list(
         session, answer, WaiverResponse, _WAIVERS, _row, nothing="No waiver.", as_json=as_json
     )
@@ -171,7 +171,7 @@ def approve_command(
 def _approve_waiver(
     session: Session, client: Client, gate: str, waiver: str, *, as_json: bool
 ) -> None:
-    known = read_items(WaiverResponse, client.get("/waivers", gate=gate))
+    known = read_items(WaiverResponse, client.every("/waivers", gate=gate))
     if waiver not in [one.id for one in known]:
         raise CliError(
             f"{waiver} is no waiver of the gate {gate}.", f"`seatrial gate waivers --gate {gate}`"

@@ -124,7 +124,7 @@ def known_issue_list(
 ) -> None:
     """List the known issues, expired ones included."""
     session = session_of(context)
-    answer = session.reader().get("/known-issues", product=product)
+    answer = session.reader().every("/known-issues", product=product)
     nothing = "No known issue yet: `seatrial known-issue add` writes one down."
     print_list(
         session, answer, KnownIssueResponse, _ISSUES, _issue_row, nothing=nothing, as_json=as_json
@@ -177,7 +177,7 @@ def alias_list(
 ) -> None:
     """List the aliases: suggested, confirmed and rejected."""
     session = session_of(context)
-    answer = session.reader().get("/aliases", product=product, state=state)
+    answer = session.reader().every("/aliases", product=product, state=state)
     if as_json:
         session.print_json(answer.get("items"))
         return

@@ -76,7 +76,7 @@ def quarantine_list(
 ) -> None:
     """List the quarantines, expired ones included."""
     session = session_of(context)
-    answer = session.reader().get("/quarantines", product=product)
+    answer = session.reader().every("/quarantines", product=product)
     nothing = "No test is in quarantine: `seatrial quarantine add` puts one there."
     print_list(session, answer, QuarantineResponse, _LISTED, _row, nothing=nothing, as_json=as_json)
 

@@ -150,7 +150,7 @@ def schedule_add(
 def schedule_list(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the schedules, with what became of the latest firing of each."""
     session = session_of(context)
-    answer = session.reader().get("/schedules")
+    answer = session.reader().every("/schedules")
     nothing = "No schedule yet: `seatrial schedule add` makes one."
     print_list(
         session,

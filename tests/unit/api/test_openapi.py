@@ -129,6 +129,22 @@ OPERATIONS = {
 GOLDEN = Path(__file__).parents[2] / "golden" / "openapi.json"
 REVIEWED: frozenset[str] = frozenset()
 """Changes since the last release that break clients, and were meant: as `breaks` tells them."""
+UNPAGED: dict[str, str] = {
+    "list_channels": "a project has at most 100",
+    "get_benchmark_series": "one per platform that measured it, of at most `runs` runs",
+    "get_prices": "shipped tables of prices, refreshed and not added to",
+    "get_test_history": "the newest `limit` results: its flakiness is that of these results",
+    "list_failure_groups": "computed of at most 500 runs, the largest first: sizes change between"
+    " two pages; `is_cut` tells if there were more failures",
+    "list_keys": "one per rotation; who verifies needs every one",
+    "list_machines": "what the clouds have now: a part of it could hide a machine",
+    "list_platforms": "the providers of this version",
+    "list_quarantine_suggestions": "computed of the failures of the newest runs",
+    "list_report_plots": "the plots of one report",
+    "list_retests": "the retests of one cell, whose budget limits them",
+    "list_slowest_tests": "the first `limit`, the slowest first",
+}
+"""Why a read with a list has no pages."""
 OPEN = {"get_health", "get_readiness"}
 BODIES: dict[str, type] = {
     body.__name__: body
@@ -228,6 +244,25 @@ def test_operations_keep_their_names(document: dict[str, Any]) -> None:
     found = {(m, p): operation["operationId"] for m, p, operation in operations(document)}
     assert found == OPERATIONS
     assert len(set(found.values())) == len(found)
+
+
+def test_every_list_has_pages_or_a_reason(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    unpaged = set()
+    for method, path, operation in operations(document):
+        if method != "get":
+            continue
+        content = operation["responses"]["200"].get("content", {}).get("application/json", {})
+        answers = [schemas[ref.rpartition("/")[2]] for ref in references(content)]
+        if not any("items" in one.get("properties", {}) for one in answers):
+            continue
+        names = {one["name"] for one in operation.get("parameters", [])}
+        has_cursor = len(names & {"after", "before"}) == 1
+        if "limit" in names and has_cursor:
+            assert all("next" in one["required"] for one in answers), path
+        else:
+            unpaged.add(operation["operationId"])
+    assert unpaged == set(UNPAGED)
 
 
 def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
