@@ -214,6 +214,29 @@ SHAPES = (
         },
     ),
     Shape(
+        "failed assertions on purpose in futures and tasks",
+        {
+            "t/test_a.py": "import asyncio, mylib, pytest\n"
+            "from concurrent.futures import ThreadPoolExecutor, wait\n"
+            "def check(n): assert mylib.double(n) == 0\nasync def acheck(): check(1)\n"
+            "def test_a():\n    with ThreadPoolExecutor(2) as pool:\n"
+            "        (done,), _ = wait([pool.submit(check, 1)])\n"
+            "        assert isinstance(done.exception(), AssertionError)\n"
+            "        with pytest.raises(AssertionError): list(pool.map(check, (1, 2)))\n"
+            "def test_b():\n"
+            "    async def main(): return await asyncio.gather(acheck(), return_exceptions=True)\n"
+            "    assert isinstance(asyncio.run(main())[0], AssertionError)\n"
+        },
+    ),
+    Shape(
+        "tests that two branches define",
+        {
+            "t/test_a.py": "import sys, mylib\nif sys.version_info < (3,):\n"
+            "    def test_a(): assert 0\nelse:\n"
+            "    def test_a(): assert mylib.double(2) == 4\n"
+        },
+    ),
+    Shape(
         "file descriptors are turned elsewhere",
         _test(
             "kept = os.dup(1)\nfile = os.open(tmp_path / 'x', os.O_CREAT | os.O_WRONLY)\n"

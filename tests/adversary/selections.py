@@ -68,6 +68,30 @@ _PASSED_OVER: Mapping[str, tuple[dict[str, str], str]] = {
         {"t/test_double.py": _FAILS.replace("mylib.double(2) == 4", "(mylib.double(2) == 4, '')")},
         "t/test_double.py asserts a tuple, which is always true",
     ),
+    "a class below an if of what the machine lacks": (
+        {
+            "t/test_double.py": "import mylib, shutil\nif shutil.which('nothing-like-it'):\n"
+            "    class TestDouble:\n"
+            "        def test_double(self): assert mylib.double(2) == 4\n"
+        },
+        "t/test_double.py::TestDouble is defined under a condition that was false",
+    ),
+    "a test below the else of a try": (
+        {
+            "t/test_double.py": "import mylib\ntry: import nothing_like_it\n"
+            "except ImportError: pass\nelse:\n"
+            "    def test_double(): assert mylib.double(2) == 4\n"
+        },
+        "t/test_double.py::test_double is defined under a condition that was false",
+    ),
+    "a helper module's assertion of a tuple": (
+        {
+            "t/checks.py": "def same(a, b):\n    assert (a == b, 'differ')\n",
+            "t/test_double.py": "import checks, mylib\n"
+            "def test_double(): checks.same(mylib.double(2), 4)\n",
+        },
+        "t/checks.py asserts a tuple, which is always true",
+    ),
     "load_tests adds the failing test": (
         {
             "t/test_more.py": "import mylib, unittest\nclass Double(unittest.TestCase):\n"
@@ -99,6 +123,21 @@ _IN_THREAD = (
     "def check(): assert mylib.double(2) == 4\ndef test_double():\n"
     "    thread = threading.Thread(target=check)\n    thread.start()\n    thread.join()"
 )
+_CHECK = "import asyncio, mylib\ndef check(*_): assert mylib.double(2) == 4\n"
+_IN_POOL = "def test_double():\n    with Executor(2) as pool:"
+_IN_LOOP = "def test_double(): asyncio.run(main())\nasync def wait(): check()\nasync def main():"
+_EXECUTOR = "from concurrent.futures import ThreadPoolExecutor as Executor\n"
+_NOBODY_ASKS = {
+    "submit": f"{_EXECUTOR}{_IN_POOL} pool.submit(check)",
+    "map": f"{_EXECUTOR}{_IN_POOL} pool.map(check, (1, 2))",
+    "apply_async": f"from multiprocessing import Pool as Executor\n{_IN_POOL}\n"
+    "        pool.apply_async(check)\n        pool.close()\n        pool.join()",
+    "create_task": f"{_IN_LOOP}\n    asyncio.create_task(wait())\n    await asyncio.sleep(0.05)",
+    "asyncio.wait": f"{_IN_LOOP} await asyncio.wait([asyncio.create_task(wait())])",
+    "call_soon": f"{_IN_LOOP}\n    asyncio.get_running_loop().call_soon(check)\n"
+    "    await asyncio.sleep(0.05)",
+}
+"""By what takes the failing check: a test that does not ask how it ended."""
 
 LIES = (
     *(
@@ -239,6 +278,31 @@ LIES = (
                 _IN_THREAD,
             ),
         )
+    ),
+    *(
+        Lie(
+            f"nobody asks how a failed assertion ended: {taker}",
+            one_run({"t/test_double.py": f"{_CHECK}{body}\n"}),
+            inherent="text",
+            shows="t/test_double.py::test_double left a failed assertion in a future, task or"
+            " callback that nobody asked",
+        )
+        for taker, body in _NOBODY_ASKS.items()
+    ),
+    Lie(
+        "an asynchronous test that returns a comparison",
+        one_run(
+            {
+                "conftest.py": "import asyncio, inspect, pytest\n"
+                "@pytest.hookimpl(tryfirst=True)\ndef pytest_pyfunc_call(pyfuncitem):\n"
+                "    if inspect.iscoroutinefunction(pyfuncitem.obj):\n"
+                "        asyncio.run(pyfuncitem.obj())\n        return True\n",
+                "t/test_double.py": "import mylib\n"
+                "async def test_double(): return mylib.double(2) == 4\n",
+            }
+        ),
+        inherent="text",
+        shows="t/test_double.py::test_double returned a value, which asserts nothing",
     ),
     Lie(
         "a test that is a fixture",

@@ -328,7 +328,24 @@ class Retried:
     def __call__(self): self.test()
 @Retried
 def test_again(): assert False
+if not pytest:
+    def test_never(): assert False
+import helper
+def test_helped(): helper.same(1, 2)
+async def test_compares(): return 1 == 2
+@pytest.mark.parametrize("n", [1, 2])
+async def test_compares_each(n): return n == 3
+async def test_helped_later(): return helper.same(1, 2)
 """
+ASYNC = """
+import asyncio, inspect, pytest
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    if inspect.iscoroutinefunction(pyfuncitem.obj):
+        asyncio.run(pyfuncitem.obj(**pyfuncitem.funcargs))
+        return True
+"""
+HELPER = "def same(a, b):\n    assert (a == b, 'differ')\ndef good(a): assert (a == 1), 'one'\n"
 SILENCED = ("-p no:warnings", "-W ignore", "-p no:threadexception -p no:unraisableexception")
 
 
@@ -336,10 +353,15 @@ SILENCED = ("-p no:warnings", "-W ignore", "-p no:threadexception -p no:unraisab
 @pytest.mark.parametrize("words", ["", *SILENCED, "-n 1 -W ignore"])
 def test_tests_that_assert_nothing_are_told(start: Any, words: str) -> None:
     """Whatever the payload does with pytest's warnings."""
-    said = start({"test_a.py": IDLE}, "-p", "no:unittest", *words.split())
+    files = {"test_a.py": IDLE, "helper.py": HELPER, "conftest.py": ASYNC}
+    said = start(files, "-p", "no:unittest", *words.split())
     assert said.code == 0, said.output
     told = {tuple(hook) for line in said.of("hooks") for hook in line["hooks"]}
-    assert {row for row in told if row[1].startswith("test_a.py")} == {
+    assert {row for row in told if row[1].startswith(("test_a.py", "helper.py"))} == {
+        ("asserts a tuple, which is always true", "helper.py"),
+        ("is defined under a condition that was false", "test_a.py::test_never"),
+        ("returned a value, which asserts nothing", "test_a.py::test_compares"),
+        ("returned a value, which asserts nothing", "test_a.py::test_compares_each"),
         ("returned a value, which asserts nothing", "test_a.py::test_returns"),
         ("asserts a tuple, which is always true", "test_a.py"),
         ("left an exception in a thread", "test_a.py::test_thread"),
@@ -370,3 +392,101 @@ def test_made():
 def test_warnings_are_what_they_were(start: Any) -> None:
     said = start({"test_a.py": ERRORS})
     assert said.code == 0, said.output
+
+
+DROPPED = """
+import asyncio, pytest
+from concurrent.futures import ThreadPoolExecutor, wait
+def fails(*_): assert False, "on purpose"
+def raises(*_): raise RuntimeError("on purpose")
+async def afails(): fails()
+async def araises(): raises()
+def test_submit():
+    with ThreadPoolExecutor(2) as pool: pool.submit(fails)
+def test_map():
+    with ThreadPoolExecutor(2) as pool: pool.map(fails, (1, 2))
+def test_pool():
+    from multiprocessing.pool import ThreadPool
+    with ThreadPool(2) as pool:
+        pool.apply_async(fails)
+        pool.map_async(fails, (1, 2))
+        pool.close()
+        pool.join()
+def test_threadsafe():
+    async def main():
+        future = asyncio.run_coroutine_threadsafe(afails(), asyncio.get_running_loop())
+        while not future.done(): await asyncio.sleep(0)
+    asyncio.run(main())
+def test_task():
+    async def main():
+        done, _ = await asyncio.wait([asyncio.ensure_future(afails())])
+    asyncio.run(main())
+def test_callback():
+    async def main():
+        asyncio.get_running_loop().call_soon(fails)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    asyncio.run(main())
+"""
+ASKED = """
+import asyncio, pytest
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from multiprocessing.pool import ThreadPool
+from test_dropped import afails, araises, fails, raises
+def test_errors_on_purpose():
+    with ThreadPoolExecutor(2) as pool:
+        pool.submit(raises)
+        pool.map(raises, (1, 2))
+        done, _ = wait([pool.submit(fails), pool.submit(raises)])
+        assert all(one.exception() for one in done)
+        with pytest.raises(AssertionError): pool.submit(fails).result()
+        with pytest.raises(AssertionError): list(pool.map(fails, (1, 2)))
+        for one in as_completed([pool.submit(fails)]): assert one.exception() is not None
+def test_callback_asks():
+    asked, future = [], Future()
+    future.add_done_callback(lambda one: asked.append(one.exception()))
+    future.set_exception(AssertionError())
+    assert len(asked) == 1
+    with pytest.raises(AttributeError): del Future().nothing
+    assert Future().exception.__self__._exception is None
+def test_pools():
+    asked = []
+    with ThreadPool(2) as pool:
+        with pytest.raises(AssertionError): pool.apply_async(fails).get()
+        with pytest.raises(AssertionError): pool.map(fails, (1, 2))
+        pool.apply_async(fails, error_callback=asked.append).wait()
+        pool.apply_async(AssertionError)
+        pool.apply_async(raises)
+        assert pool.map_async(abs, (-1, 2)).get() == [1, 2]
+        pool.close()
+        pool.join()
+    assert len(asked) == 1
+def test_loops():
+    handled = []
+    async def main():
+        loop = asyncio.get_running_loop()
+        for result in await asyncio.gather(afails(), araises(), return_exceptions=True):
+            assert isinstance(result, Exception)
+        with pytest.raises(AssertionError): await loop.run_in_executor(None, fails)
+        await asyncio.wait([asyncio.ensure_future(araises())])
+        loop.set_exception_handler(lambda loop, context: handled.append(context))
+        loop.call_soon(fails)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+    asyncio.run(main())
+    assert len(handled) == 1
+"""
+
+
+@pytest.mark.parametrize("words", ["", "-n 1"])
+def test_failed_assertions_that_nobody_asks_for_are_told(start: Any, words: str) -> None:
+    """Errors on purpose that a test asks for, or that are no assertions, are no alarm."""
+    files = {"test_dropped.py": DROPPED, "test_more.py": ASKED}
+    said = start(files, "-p", "no:asyncio", *words.split())
+    assert said.code == 0, said.output
+    told = {tuple(hook) for line in said.of("hooks") for hook in line["hooks"]}
+    note = "left a failed assertion in a future, task or callback that nobody asked"
+    tests = ("submit", "map", "pool", "threadsafe", "task", "callback")
+    assert {row for row in told if row[0].startswith("left")} == {
+        (note, f"test_dropped.py::test_{test}") for test in tests
+    }

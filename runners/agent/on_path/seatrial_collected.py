@@ -8,11 +8,13 @@ import os
 import re
 import sys
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, Callable, Dict, Generator, Iterator, List, Sequence, Set, Tuple
 
 import pytest
+import seatrial_code
 import seatrial_uncollected
+from _pytest.assertion.rewrite import AssertionRewritingHook
 from _pytest.doctest import DoctestModule
 
 Write = Callable[[Dict[str, Any]], None]
@@ -24,6 +26,8 @@ _USUAL = ("__pycache__", ".*", "*.egg", "_darcs", "build", "CVS", "dist", "node_
 _MODULE_CLEANUP = rb"(?m)^[^#\n]*\baddModuleCleanup\s*\("
 _PARSED_BYTES = 300_000
 """Maximum size of all sources that are parsed: about 50 ms."""
+_READ_BYTES = 2_000_000
+"""Maximum size of all other modules of the payload that are read: a few milliseconds."""
 _OPTIONS = {
     "deselect_by_keyword": "-k",
     "deselect_by_mark": "-m",
@@ -67,6 +71,7 @@ class CollectionRecorder:
         self._alike: List[Path] = []
         self._classes: Set[int] = set()
         self._files: Set[str] = set()
+        self._returning: Dict[CodeType, str] = {}
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_ignore_collect(self, collection_path: Path) -> Generator[None, Any, None]:
@@ -111,6 +116,9 @@ class CollectionRecorder:
             self._classes.update(map(id, owner.__mro__))
         code = getattr(getattr(item, "function", None), "__code__", None)
         self._files.add(str(getattr(code, "co_filename", "")))
+        if isinstance(code, CodeType) and seatrial_uncollected.returns_a_comparison(code):
+            parent, _, test = item.nodeid.rpartition("::")
+            self._returning[code] = f"{parent}::{test.partition('[')[0]}"
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_deselected(self, items: List[pytest.Item]) -> None:
@@ -136,7 +144,7 @@ class CollectionRecorder:
         gone = [test for test in self._seen if test not in kept]
         line: Dict[str, Any] = {"record": "collected", "deselected": self._causes(gone)}
         self._find_uncollected()
-        rows = [*self._lost(), *self._changed_arguments()][:_NAMED]
+        rows = [*self._lost(), *self._idle(), *self._changed_arguments()][:_NAMED]
         if rows:
             self._write({"record": "hooks", "hooks": rows})
         line["modules"] = sorted(self._modules.items())[:_NAMED]
@@ -197,6 +205,27 @@ class CollectionRecorder:
                 continue
             for path, how in seatrial_uncollected.lost_definitions(module, source):
                 yield [how, self._name("::".join((nodeid, *path)))]
+
+    def _idle(self) -> Iterator[List[str]]:
+        """Yield, like hooks, what asserts nothing and is not warned of by pytest."""
+        for place in self._returning.values():
+            yield ["returned a value, which asserts nothing", self._name(place)]
+        root, left = str(self._config.rootpath) + os.sep, _READ_BYTES
+        for module in list(sys.modules.values()):
+            file = str(getattr(module, "__file__", None))
+            if not file.startswith(root) or not file.endswith(".py"):
+                continue
+            is_rewritten = isinstance(getattr(module, "__loader__", None), AssertionRewritingHook)
+            if is_rewritten or seatrial_code.is_in_the_environment(file):
+                continue
+            try:
+                with open(file, "rb") as stream:  # noqa: PTH123 - of perhaps a thousand modules
+                    source = stream.read(left)
+            except OSError:
+                continue
+            left -= len(source)
+            if b"assert" in source and seatrial_uncollected.asserts_a_tuple(source):
+                yield ["asserts a tuple, which is always true", self._place(file)]
 
     def _changed_arguments(self) -> Iterator[List[str]]:
         if list(self._config.args) != self._arguments:

@@ -27,6 +27,7 @@ from typing import Any, Callable, Dict, FrozenSet, Generator, List, Optional, Tu
 
 import pytest
 import seatrial_captured
+import seatrial_dropped
 import seatrial_origins
 from _pytest._code.code import TerminalRepr
 from _pytest._io import TerminalWriter
@@ -52,6 +53,7 @@ _PROPERTIES = 200
 _NAME_CHARS = 4_000
 _STRICT = "[XPASS(strict)]"
 _IN_THREAD = "left an exception in a thread"
+_IN_FUTURE = "left a failed assertion in a future, task or callback that nobody asked"
 _UNRAISABLE = "left a failed assertion where it cannot be raised"
 _IDLE = {
     "PytestReturnNotNoneWarning": "returned a value, which asserts nothing",
@@ -265,6 +267,11 @@ class IdleTests:
         if not config.pluginmanager.hasplugin("unraisableexception"):
             sys.unraisablehook = _watched(sys.unraisablehook, AssertionError, _UNRAISABLE)
 
+    @classmethod
+    def place(cls) -> str:
+        """Return where something is noticed that names no place: the running test."""
+        return cls.test or _NOWHERE
+
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, None]:
         """A test begins and ends."""
@@ -275,6 +282,8 @@ class IdleTests:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         """Record what was noticed."""
+        for test in seatrial_dropped.kept():
+            self.noticed[_IN_FUTURE, test] = None
         if self.noticed:
             rows = [(said, name(place)) for said, place in list(self.noticed)[:_SHOWN]]
             self._records.write({"record": "hooks", "hooks": rows})
@@ -316,7 +325,7 @@ def _init_warning(self: Warning, *arguments: object) -> None:
 
 def _warn_unawaited(coroutine: Any) -> None:  # noqa: ANN401
     """Warn as Python does: the warning's place is that of the caller."""
-    IdleTests.noticed["has a coroutine that was never awaited", IdleTests.test or _NOWHERE] = None
+    IdleTests.noticed["has a coroutine that was never awaited", IdleTests.place()] = None
     if coroutine.cr_origin is not None:
         _plain_unawaited(coroutine)
         return
@@ -329,7 +338,7 @@ def _watched(before: Callable[[Any], Any], kind: type, note: str) -> Callable[[A
 
     def watched(raised: Any) -> None:  # noqa: ANN401
         if issubclass(raised.exc_type, kind) and raised.exc_type is not SystemExit:
-            IdleTests.noticed[note, IdleTests.test or _NOWHERE] = None
+            IdleTests.noticed[note, IdleTests.place()] = None
         before(raised)
 
     return watched
@@ -337,6 +346,9 @@ def _watched(before: Callable[[Any], Any], kind: type, note: str) -> Callable[[A
 
 pytest.PytestWarning.__init__ = _init_warning  # type: ignore[method-assign,assignment]
 warnings._warn_unawaited_coroutine = _warn_unawaited  # type: ignore[attr-defined]  # noqa: SLF001
+seatrial_dropped.watch(
+    IdleTests.place, lambda test: IdleTests.noticed.update({(_IN_FUTURE, test): None})
+)
 
 
 class Recorder:

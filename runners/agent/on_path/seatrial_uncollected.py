@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import dis
 import fnmatch
 import inspect
 import itertools
@@ -11,8 +12,8 @@ import os
 import re
 import warnings
 from pathlib import Path
-from types import FunctionType, ModuleType
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tuple, Union
+from types import CodeType, FunctionType, ModuleType
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 USUAL_FILES = ("test_*.py", "*_test.py")
 """Names of files that pytest collects by default."""
@@ -23,7 +24,12 @@ _ENTRIES = 5_000
 _FILE_BYTES = 262_144
 _INSTALLED = frozenset(("site-packages", "dist-packages"))
 _ENVIRONMENT = frozenset(("pyvenv.cfg", "conda-meta"))
-_DEFINITION = re.compile(r"^([ \t]*)(?:async[ \t]+)?(def|class)[ \t]+(\w+)", re.MULTILINE)
+_DEFINITION = re.compile(
+    r"^([ \t]*)(?:async[ \t]+)?(?:(def|class)[ \t]+(\w+)"
+    r"|(?:if|elif|else|try|except|finally|for|while|with)\b)",
+    re.MULTILINE,
+)
+"""Lines that begin a definition, or a branch, which ends the definitions before it."""
 _KEEPERS = ("register", "overload", "fixture", "dispatch")
 """Decorators that keep the function, or that make none of it."""
 _MISSING = object()
@@ -98,10 +104,15 @@ def definitions(text: str) -> Dict[NamePath, int]:
 
 def _has_inner_test(text: str) -> bool:
     """Return whether a test may be defined in another; a plug-in's tests have such in texts."""
-    return not any(word in text for word in ("pytester", "testdir")) and any(
+    return _is_of_suite(text) and any(
         kind == "def" and name.startswith("test") and _is_in_test(outer)
         for outer, kind, name in _scopes(text)
     )
+
+
+def _is_of_suite(text: str) -> bool:
+    """Return whether definitions are a suite's own, and not in texts for a plug-in's tests."""
+    return not any(word in text for word in ("pytester", "testdir"))
 
 
 def _is_in_test(outer: Sequence[Tuple[int, str, str]]) -> bool:
@@ -115,15 +126,17 @@ def _scopes(text: str) -> Iterator[Tuple[List[Tuple[int, str, str]], str, str]]:
         indent, kind, name = len(match.group(1).expandtabs()), match.group(2), match.group(3)
         while outer and outer[-1][0] >= indent:
             outer.pop()
-        yield outer, kind, name
-        outer.append((indent, kind, name))
+        if kind is not None:
+            yield outer, kind, name
+            outer.append((indent, kind, name))
 
 
 def is_suspect(module: ModuleType, text: str) -> bool:
     """Return whether the lines of a module's source give reason to parse it for lost tests."""
     found = definitions(text)
     is_twice = any(number > 1 for number in found.values())
-    return is_twice or any(_spoiled(module, found)) or _has_inner_test(text)
+    is_lost = is_twice or any(_spoiled(module, found)) or _has_inner_test(text)
+    return is_lost or (_is_of_suite(text) and any(_is_unbound(module, path) for path in found))
 
 
 def lost_definitions(module: ModuleType, source: bytes) -> Iterator[Tuple[NamePath, str]]:
@@ -138,9 +151,11 @@ def lost_definitions(module: ModuleType, source: bytes) -> Iterator[Tuple[NamePa
         except (SyntaxError, ValueError):  # what was imported is not this text
             yield (), "cannot be parsed, so it was not searched for lost tests"
             return
-    for path, block in _blocks(tree.body, ()):
+    for path, block, is_branch in _blocks(tree.body, ()):
         for first, second in _redefined(block):
             yield (*path, first.name), f"is lost: line {second.lineno} defines it again"
+        if is_branch:
+            yield from _never_defined(module, path, block)
         yield from _lost_functions(module, path, block, is_top=block is tree.body)
 
 
@@ -155,6 +170,30 @@ def _lost_functions(
     for name, node in nodes.items():
         for inner in _uncalled(node) if name[-1].startswith("test") else ():
             yield (*name, inner), "is within a test that does not call it"
+
+
+def _never_defined(
+    module: ModuleType, path: NamePath, block: Sequence[ast.stmt]
+) -> Iterator[Tuple[NamePath, str]]:
+    """Yield the tests of a branch that are nowhere, as another branch ran."""
+    for node in block:
+        if isinstance(node, _DEFINITIONS) and _is_test(node):
+            test = (*path, node.name)
+            # A decorator such as parameterized's makes tests of other names from it.
+            is_made = node.decorator_list and _has_more_of(module, test)
+            if not is_made and _is_unbound(module, test):
+                yield test, "is defined under a condition that was false"
+
+
+def _is_unbound(module: ModuleType, path: NamePath) -> bool:
+    """Return whether the module or the class, which is there, lacks the name."""
+    holder = _value_at(module, path[:-1])
+    return path[-1] not in getattr(holder, "__dict__", (path[-1],))
+
+
+def _has_more_of(module: ModuleType, path: NamePath) -> bool:
+    names = getattr(_value_at(module, path[:-1]), "__dict__", ())
+    return any(name.startswith(path[-1]) for name in names)
 
 
 _FIXTURE = "is a fixture, so that it does not run as a test"
@@ -191,6 +230,49 @@ def _only_asserts(node: ast.AST) -> bool:
         isinstance(one, ast.Return) and one.value is not None for one in found
     )
     return not gives and any(isinstance(one, ast.Assert) for one in found)
+
+
+def returns_a_comparison(code: CodeType) -> bool:
+    """Return whether a coroutine function has ``return x == y``: no plug-in looks at its value."""
+    if not code.co_flags & inspect.CO_COROUTINE:
+        return False
+    operations = code.co_code[::2].replace(bytes((dis.opmap.get("CACHE", 0),)), b"")
+    return any(pair in operations for pair in _COMPARED)
+
+
+def asserts_a_tuple(source: bytes) -> bool:
+    """Return whether a source has ``assert (x, "text")``, of which pytest warns in tests alone."""
+    found = (source[match.start(1) :] for match in _ASSERT.finditer(source))
+    # The whole is parsed only where a statement alone, of at most 20 lines, is such a one.
+    return any(map(_begins_with_tuple, found)) and _has_tuple(source) is True
+
+
+_ASSERT = re.compile(rb"(?m)^[ \t]*(assert[ \t]*\()")
+
+
+def _begins_with_tuple(text: bytes) -> bool:
+    lines = text.split(b"\n", 20)[:20]
+    tries = (_has_tuple(b"\n".join(lines[:number])) for number in range(1, len(lines) + 1))
+    return next((found for found in tries if found is not None), False)
+
+
+def _has_tuple(source: bytes) -> Optional[bool]:
+    """Return whether it asserts a tuple; None if it is no whole source."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            nodes = ast.walk(ast.parse(source))
+        except (SyntaxError, ValueError):
+            return None
+    tests = (node.test for node in nodes if isinstance(node, ast.Assert))
+    return any(isinstance(test, ast.Tuple) and test.elts for test in tests)
+
+
+_COMPARED = tuple(
+    bytes((dis.opmap[name], dis.opmap["RETURN_VALUE"]))
+    for name in ("COMPARE_OP", "CONTAINS_OP", "IS_OP", "UNARY_NOT")
+    if name in dis.opmap
+)
 
 
 def uncollected_definitions(
@@ -265,11 +347,9 @@ def _has_tests(value: type) -> bool:
 
 def _why_no_test(module: ModuleType, path: NamePath) -> str:
     """Return why what a name is bound to is no test of the module's; empty if it may be one."""
-    value: object = module
-    for name in path:
-        value = getattr(value, "__dict__", {}).get(name, _MISSING)
-        if value is _MISSING:  # computed by a class, or unbound
-            return ""
+    value = _value_at(module, path)
+    if value is _MISSING:  # computed by a class, or unbound
+        return ""
     if type(value).__name__ == "FixtureFunctionDefinition" or "_pytestfixturefunction" in getattr(
         value, "__dict__", ()
     ):
@@ -281,15 +361,22 @@ def _why_no_test(module: ModuleType, path: NamePath) -> str:
     return "" if callable(value) or hasattr(type(value), "__get__") else "is not a function"
 
 
+def _value_at(module: ModuleType, path: NamePath) -> object:
+    value: object = module
+    for name in path:
+        value = getattr(value, "__dict__", {}).get(name, _MISSING)
+    return value
+
+
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _DEFINITIONS = (*_FUNCTIONS, ast.ClassDef)
 
 
 def _blocks(
-    body: Sequence[ast.stmt], path: NamePath
-) -> Iterator[Tuple[NamePath, Sequence[ast.stmt]]]:
+    body: Sequence[ast.stmt], path: NamePath, *, is_branch: bool = False
+) -> Iterator[Tuple[NamePath, Sequence[ast.stmt], bool]]:
     """Yield the statements of a module or class, and of each branch in it, with its name."""
-    yield path, body
+    yield path, body, is_branch
     for node in body:
         if isinstance(node, ast.ClassDef):
             yield from _blocks(node.body, (*path, node.name))
@@ -298,7 +385,7 @@ def _blocks(
                 for field in ("body", "orelse", "finalbody"):
                     inner = getattr(branch, field, None)
                     if inner:
-                        yield from _blocks(inner, path)
+                        yield from _blocks(inner, path, is_branch=True)
 
 
 def _redefined(block: Sequence[ast.stmt]) -> Iterator[Tuple[Definition, Definition]]:

@@ -47,6 +47,7 @@ IMPORT = (
 )
 CALLED = "def test_a(run):\n def test_c(): pass\n test_c()\n"
 """A test with one in it, which is called."""
+FALSE = "is defined under a condition that was false"
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,13 @@ CALLED = "def test_a(run):\n def test_c(): pass\n test_c()\n"
         (f"def test_a(): assert 0\n{IMPORT}", [("test_a", "is lost: an import replaces it")]),
         ("def test_a():\n def test_b(): assert 0",
          [("test_a::test_b", "is within a test that does not call it")]),
+        ("if False:\n class TestA:\n  def test_a(self): assert 0", [("TestA", FALSE)]),
+        ("try:\n import nothing\nexcept ImportError: pass\nelse:\n def test_a(): assert 0",
+         [("test_a", FALSE)]),
+        ("class TestA:\n if not True:\n  async def test_a(self): assert 0",
+         [("TestA::test_a", FALSE)]),
+        ("def keep(f): return f\nif False:\n @keep\n def test_a(): assert 0",
+         [("test_a", FALSE)]),
     ],
 )  # fmt: skip
 def test_a_source_that_loses_a_test(lost: Any, source: str, said: list[tuple[str, str]]) -> None:
@@ -111,6 +119,12 @@ def test_a_source_that_loses_a_test(lost: Any, source: str, said: list[tuple[str
         f"try:\n raise ImportError\nexcept ImportError:\n def test_a(): pass\n{IMPORT}",
         "import functools\nfrom unittest import mock\n@mock.patch('os.sep', 1)\ndef test_a(): pass",
         "TEXT = '''\ndef test_a(): pass\ndef test_a(): pass\n'''",
+        "if True:\n def test_a(): pass",
+        "if False:\n class Helper:\n  def run(self): pass\n def helper(): pass",
+        "if False:\n class A:\n  def test_a(self): pass\nelse:\n A = object",
+        "def test_a(): pass\ndel test_a",
+        "TEXT = '''\nif False:\n def test_a(): pass\n'''",
+        "if True:\n @lambda f: globals().update(test_a_0=f)\n def test_a(): pass\n del test_a",
         "test_data = [1]\ntest_case = None",
         "class Helper:\n def run(self): pass\nclass Helper:\n def run(self): pass",
         "class A:\n @staticmethod\n def test_a(): pass\n @classmethod\n def test_b(cls): pass",
@@ -228,3 +242,41 @@ def test_a_file_that_defines_tests(
 )
 def test_a_file_of_a_name_like_a_usual_one(uncollected: Any, name: str, is_one: bool) -> None:
     assert uncollected.is_alike(name) is is_one
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("def same(a, b):\n    assert (a == b, 'differ')\n", True),
+        ("assert (\n  1 == 2,\n  '(',\n)\n", True),
+        ("assert(1, 2)", True),
+        ("def same(a, b):\n    assert (a == b), 'differ'\nassert (1) == (1)", False),
+        ("assert (\n 1\n  == 1\n), (1, 2)\nassert (1, 2) == (1, 2)", False),
+        ("assert ()", False),
+        ("TEXT = '''\nassert (1 == 2, 'text')\n'''", False),
+        ("# assert (1, 2)\nx = 1", False),
+        ("assert (1, 2)\ndef (:", False),
+    ],
+)
+def test_an_assertion_of_a_tuple(uncollected: Any, source: str, said: bool) -> None:
+    assert uncollected.asserts_a_tuple(source.encode()) is said
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("async def a():\n return await f() == 1", True),
+        ("async def a():\n return await f() in (1, 2)", True),
+        ("async def a():\n return await f() is None", True),
+        ("async def a():\n return not await f()", True),
+        ("async def a():\n x = await f()\n return x > 0 and x < 9", True),
+        ("async def a():\n return await f()", False),
+        ("async def a():\n assert await f() == 1", False),
+        ("async def a():\n if await f() == 1: return\n x = 1 == 2", False),
+        ("async def a():\n yield 1 == 2", False),
+        ("def a():\n return f() == 1", False),
+        ("async def a():\n def g(): return f() == 1\n assert g()", False),
+    ],
+)
+def test_a_coroutine_that_returns_a_comparison(uncollected: Any, source: str, said: bool) -> None:
+    assert uncollected.returns_a_comparison(vars(_module(source))["a"].__code__) is said

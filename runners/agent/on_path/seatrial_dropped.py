@@ -1,0 +1,122 @@
+"""Watches for failed assertions that end in a future, a pool's result or an event loop.
+
+A test passes if nobody asks these for the exception. Nothing is imported for it: a module is
+watched from the moment that it is loaded.
+"""
+# ruff: noqa: INP001 - not a package: this folder is on the jobs' import path
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any, Callable, Dict, List, Optional, Set
+
+_MARK = "_seatrial_failure"
+_kept: Dict[object, str] = {}
+"""The places of failed assertions that nobody has asked for yet, by a mark of each."""
+_asked: Set[str] = set()
+"""The places where one was asked for."""
+_place: Callable[[], str] = str
+_see: Callable[[str], None] = str
+
+
+def watch(place: Callable[[], str], see: Callable[[str], None]) -> None:
+    """Begin to watch.
+
+    Args:
+        place: Returns where an assertion fails now, such as the running test.
+        see: Receives the place of one that an event loop had to drop.
+    """
+    global _place, _see
+    _place, _see = place, see
+    for name, change in _CHANGES.items():
+        if name in sys.modules:
+            change(sys.modules[name])
+    sys.meta_path.insert(0, _Finder)
+
+
+def kept() -> List[str]:
+    """Return the places of the failed assertions that nobody has asked for.
+
+    A place where one was asked for is left out: ``Executor.map`` hands out the first, and whoever
+    expects it does not ask for the others.
+    """
+    return [place for place in _kept.values() if place not in _asked]
+
+
+class _Outcome:
+    """An attribute with the exception of a future or of a pool's result."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, owner: Optional[object], _: object = None) -> Any:  # noqa: ANN401
+        if owner is None:
+            return self
+        values = vars(owner)
+        mark = values.pop(_MARK, None)
+        if mark is not None:
+            _asked.add(_kept.pop(mark))
+        try:
+            return values[self._name]
+        except KeyError:
+            raise AttributeError(self._name) from None
+
+    def __set__(self, owner: object, value: object) -> None:
+        values = vars(owner)
+        values[self._name] = value
+        # The function of a pool may return an assertion instead of raising it.
+        if isinstance(value, AssertionError) and not values.get("_success"):
+            mark = object()
+            _kept[mark] = _place()
+            values[_MARK] = mark
+
+
+def _change_futures(module: Any) -> None:  # noqa: ANN401
+    module.Future._exception = _Outcome("_exception")  # noqa: SLF001
+
+
+def _change_pools(module: Any) -> None:  # noqa: ANN401
+    module.ApplyResult._value = _Outcome("_value")  # noqa: SLF001
+
+
+def _change_loops(module: Any) -> None:  # noqa: ANN401
+    handle = module.BaseEventLoop.default_exception_handler
+
+    def default_exception_handler(self: object, context: Dict[str, Any]) -> None:
+        if isinstance(context.get("exception"), AssertionError):
+            _see(_place())
+        handle(self, context)
+
+    module.BaseEventLoop.default_exception_handler = default_exception_handler
+
+
+_CHANGES: Dict[str, Callable[[Any], None]] = {
+    "asyncio.base_events": _change_loops,
+    "concurrent.futures._base": _change_futures,
+    "multiprocessing.pool": _change_pools,
+}
+
+
+class _Finder:
+    """Finds the modules that are watched."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any, _: object = None) -> Optional[ModuleSpec]:  # noqa: ANN401
+        """Return the spec of a module that is watched, None of any other."""
+        change = _CHANGES.get(name)
+        spec = PathFinder.find_spec(name, path) if change is not None else None
+        loader: Any = spec.loader if spec is not None else None
+        if not hasattr(loader, "exec_module"):
+            return None
+        run = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            del loader.exec_module
+            run(module)
+            assert change is not None
+            change(module)
+
+        loader.exec_module = exec_module
+        return spec
