@@ -36,7 +36,7 @@ from orchestrator.adapters.lazy_statistics import FuzzySimilarity, LazyDetector,
 from orchestrator.adapters.notification_sender import HttpSender
 from orchestrator.adapters.result_parsers.job_metrics import JobMetrics
 from orchestrator.adapters.result_parsers.registry import FileDialects
-from orchestrator.adapters.result_parsers.reported_failure import read_reported_failure
+from orchestrator.adapters.result_parsers.reported_failure import read_self_report
 from orchestrator.adapters.signing import DsseSigner
 from orchestrator.adapters.ssh_key_pairs import new_login
 from orchestrator.adapters.wakeups import Wakeups
@@ -330,7 +330,7 @@ def _deps(
         ),
         secret=settings.job_secret if local.reached else settings.secret,
         unpack=unpack_bundle,
-        reported_failure=read_reported_failure,
+        self_report=read_self_report,
         read_metrics=JobMetrics(FileDialects()),
         publish=partial(
             publish_report,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Row, ScalarSelect, Select, and_, case, delete, or_, select, tuple_
+from sqlalchemy import Row, ScalarSelect, Select, and_, case, delete, or_, select, tuple_, update
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -312,6 +312,14 @@ class ResultStore:
         """Insert or replace Seatrial's own checks of an attempt's jobs, by job and name."""
         with self._sessions.write() as session:
             write_checks(session, attempt_row(session, attempt_id).pk, checks)
+
+    def put_degraded(self, cell_id: str, reasons: Mapping[str, str]) -> None:
+        """Mark jobs of a cell as degraded, by id, where they do not say so themselves."""
+        with self._sessions.write() as session:
+            mine = JobResultRow.cell == cell_row(session, cell_id).pk
+            for job, reason in reasons.items():
+                silent = and_(JobResultRow.job == short(job), JobResultRow.degraded.is_(None))
+                session.execute(update(JobResultRow).where(mine, silent).values(degraded=reason))
 
     def put_metrics(self, attempt_id: str, metrics: Sequence[MetricFact]) -> None:
         """Store metrics of an attempt, each sequence number once."""

@@ -121,10 +121,12 @@ def _check(line: Fields) -> Dict[str, JsonValue]:
 
 
 def _outside(line: Fields, data: Fields) -> str:
-    """Return why a value is not within its tolerance, as text; empty if it is, or without one."""
-    tolerance = data.get("tolerance")
-    if tolerance is None:
-        return ""
+    """Return why a value is not within its tolerance, as text; empty if it is.
+
+    Without a tolerance it has to be equal to the expected value.
+    """
+    if data.get("tolerance") is None:
+        return _difference(data) if "value" in data and "expected" in data else ""
     for key in ("value", "expected"):
         if data.get(key) is None and (key in line or "expected" in data):
             return f"there is a tolerance, and {key} is null or missing, so nothing was compared"
@@ -136,6 +138,21 @@ def _outside(line: Fields, data: Fields) -> str:
     if isinstance(value, bool) or isinstance(expected, bool):
         return "" if value == expected else f"{value!r} is not {expected!r}"
     return _distance_problem(data)
+
+
+def _difference(data: Fields) -> str:
+    """Return that two numbers, truths or texts differ; of two kinds nothing can be compared."""
+    value, expected = _comparable(data["value"]), _comparable(data["expected"])
+    if isinstance(value, str) is not isinstance(expected, str) or value == expected:
+        return ""
+    return f"{data['value']!r} is not {data['expected']!r}, and there is no tolerance"
+
+
+def _comparable(value: object) -> object:
+    """Return the boolean or number of a text; a text that is neither as it is."""
+    value = _truth(value)
+    number = _number(value) if isinstance(value, str) else None
+    return value if number is None else number
 
 
 def _distance_problem(data: Fields) -> str:

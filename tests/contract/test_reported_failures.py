@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.adapters.result_parsers.reported_failure import read_reported_failure
-from orchestrator.application.cell.finishing import check_reported_failures
+from orchestrator.adapters.result_parsers.reported_failure import read_self_report
+from orchestrator.application.cell.finishing import check_self_reports
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import ArtifactRecord
 from tests.contract.frozen_runs import at_work, done, launched, only_cell
@@ -37,9 +37,9 @@ def job_after(context, *, job="demo", printed=SAID, exit_code=0, ends=True):
         spec=SimpleNamespace(manifest=MANIFEST),
     )
     blobs = SimpleNamespace(open=lambda _: iter([printed]), has=lambda _: True)
-    world = SimpleNamespace(stores=stores, blobs=blobs, reported_failure=read_reported_failure)
+    world = SimpleNamespace(stores=stores, blobs=blobs, self_report=read_self_report)
     for _ in range(2):  # a controller that died in between does it again
-        check_reported_failures(world, now, stores.results.jobs(cell_id))
+        check_self_reports(world, now, stores.results.jobs(cell_id))
     if ends:
         done(stores, cell_id)
     return next(one for one in only_cell(context, "run-1").jobs if one.id == "demo")
@@ -51,6 +51,18 @@ def test_a_failure_that_is_printed_beside_a_good_end_is_a_failed_check(context):
     assert demo.failed_checks == ("self-report",)
     (check,) = context.stores.results.checks("run-1.p0")
     assert check.reason == "it printed '[FAIL] converges' and ended with exit code 0"
+
+
+def test_a_fallback_that_is_printed_degrades_the_job_unless_it_says_so_itself(context):
+    """As of an ingested demo, by the same phrases."""
+    printed = b"Warning: falling back to CPU implementation\n"
+    demo = job_after(context, printed=printed)
+    assert (demo.outcome, demo.degraded) == (
+        Outcome.PASSED,
+        "falling back to CPU implementation",
+    )
+    context.stores.results.put_degraded("run-1.p0", {"demo": "another"})
+    assert context.stores.results.jobs("run-1.p0")["demo"].degraded == demo.degraded
 
 
 def test_no_command_has_passed_before_its_output_was_read(context):

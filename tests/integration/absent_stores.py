@@ -19,7 +19,7 @@ class _Nothing:
 class NoResults(_Nothing):
     """No test, no job, no file."""
 
-    environment = put_artifacts = put_checks = _Nothing._none
+    environment = put_artifacts = put_checks = put_degraded = _Nothing._none
     tally = final_tests = jobs = jobs_of_attempt = of_cells = _Nothing._nothing
     tests = checks = metrics = notices = artifacts = _Nothing._empty
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, billed_minutes
 from orchestrator.application.janitor import EXPIRED_GRACE, Janitor
+from orchestrator.application.ports.result_parsers import SelfReport
 from orchestrator.domain.cell import Lease, LeaseState, Run, RunSpec, RunState
 from orchestrator.domain.machine import FakeEndpoint, Machine, MachineState
 from orchestrator.domain.manifest import StoredPayload
@@ -187,7 +188,7 @@ class History:
             wheels=NoWheels(),
             secret=lambda name: None,
             unpack=lambda chunks: iter(()),
-            reported_failure=lambda output: "",
+            self_report=lambda output: SelfReport(),
             read_metrics=lambda name, chunks: ((), ()),
             publish=lambda evidence: Path(),
             identity=Identity("test", "controller"),

@@ -244,6 +244,17 @@ def pytest_configure(config): config.pluginmanager.register(pytest_mock)
 """,
         "pytest_pyfunc_call",
     ),
+    "a text that names the file that pytest-xdist sends to its workers": (
+        """
+import types, xdist
+plugin = types.ModuleType("__channelexec__")
+file = xdist.__file__.replace("__init__.py", "remote.py")
+text = "def pytest_pyfunc_call(pyfuncitem): return True"
+exec(compile(text, file, "exec"), vars(plugin))
+def pytest_configure(config): config.pluginmanager.register(plugin)
+""",
+        "pytest_pyfunc_call",
+    ),
     "pluggy's monitoring": (
         """
 def before(name, impls, values):
@@ -295,6 +306,11 @@ def test_what_stands_between_pytest_and_the_tests_is_named(start: Any, how: str)
     code, name = OF_PYTEST[how]
     said = start({"conftest.py": code, "test_a.py": "def test_it(): pass\n"})
     assert any(name in row for row in _named(said)), said.of("hooks")
+
+
+def test_the_workers_of_pytest_xdist_are_well_known(start: Any) -> None:
+    said = start({"test_a.py": "def test_it(): pass\n"}, "-n", "1")
+    assert (said.code, _named(said)) == (0, [])
 
 
 def test_the_payloads_own_come_first_where_there_are_too_many(start: Any) -> None:

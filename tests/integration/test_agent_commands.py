@@ -331,6 +331,29 @@ def test_what_the_exit_code_of_an_arm_hides_is_a_failed_check(
         assert f"its arm failed its own checks: {check}" in "".join(evidence.messages("warning"))
 
 
+@pytest.mark.parametrize(
+    ("test", "failed"),
+    [
+        ("import tool.part\ndef test_a(): assert False\n", ["pytest"]),
+        ("import tool.part\ndef test_a(): pass\n", []),
+        ("import tool.part\n", []),
+        ("def test_a(): assert False\n", []),
+    ],
+    ids=["fails", "passes", "has-none", "without-the-subject"],
+)
+def test_failed_tests_of_a_pytest_whose_output_a_demo_captures_are_a_failed_check(
+    machine: Machine, lean: str, tmp_path: Path, test: str, failed: list[str]
+) -> None:
+    demo = (
+        "import subprocess, sys, tool.part\n"
+        "subprocess.run([sys.executable, '-m', 'pytest', 'test_a.py'], capture_output=True)\n"
+    )
+    evidence = run(machine, tmp_path, lean, {"demos/demo.py": demo, "test_a.py": test})
+    assert evidence.finished("demo")["exit_code"] == 0
+    checks = [each["check"] for each in evidence.of("check") if each["outcome"] == "failed"]
+    assert checks == failed, evidence.log.decode()
+
+
 def test_an_assertion_that_a_console_handles_ends_no_process(
     machine: Machine, lean: str, tmp_path: Path
 ) -> None:

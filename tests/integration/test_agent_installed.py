@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.integration.agent_machine import SUBJECT, Evidence, command, laid_out, machine_at
 from tests.integration.test_agent_environment import wheel
 from tests.integration.wheel_making import wheel_bytes
@@ -105,13 +107,15 @@ def test_byte_code_that_a_conftest_writes_is_not_taken_for_the_installers(
     assert "does not compile to its code" in ran.finished()["detail"]
 
 
-def _beside(folder: Path, python: str, files: Mapping[str, str], test: str) -> Evidence:
+def _beside(
+    folder: Path, python: str, files: Mapping[str, str], test: str, name: str = "helper"
+) -> Evidence:
     """Run a suite where the tool requires a package of these files."""
     with machine_at(folder / "base") as machine:
         wheels = machine.base / "wheels" / "w1"
-        wheel(wheels, "tool", "1.5", requires="helper")
-        made = wheels / "helper-1.0-py3-none-any.whl"
-        made.write_bytes(wheel_bytes("helper", "1.0", files=files))
+        wheel(wheels, "tool", "1.5", requires=name)
+        made = wheels / f"{name}-1.0-py3-none-any.whl"
+        made.write_bytes(wheel_bytes(name, "1.0", files=files))
         payload = laid_out(folder / "payload", {"test_a.py": test})
         return machine.run(payload, python=python, wheels="w1", subject=SUBJECT, jobs=[{}])
 
@@ -134,6 +138,19 @@ def test_byte_code_that_another_package_writes_at_every_start_is_not_the_install
     assert "does not compile to its code" in ran.finished()["detail"]
     told = [one for one in ran.of("test", "suite") if one["record"] == "test_set"][-1]
     assert told["hooks"] == [["runs when Python starts", "helper.pth"]]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("coverage", []), ("helper", [["runs when Python starts", "a1_coverage.pth"]])],
+)
+def test_a_well_known_packages_own_file_for_pythons_start_is_not_named(
+    lean: str, tmp_path: Path, name: str, said: list[list[str]]
+) -> None:
+    files = {"plain.py": "", "a1_coverage.pth": "import sys\n"}
+    ran = _beside(tmp_path, lean, files, TEST, name)
+    told = [one for one in ran.of("test", "suite") if one["record"] == "test_set"][-1]
+    assert told["hooks"] == said
 
 
 def test_a_package_that_replaces_the_agents_own_file_of_the_environment_is_refused(

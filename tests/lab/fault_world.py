@@ -18,7 +18,7 @@ from orchestrator.adapters.files.tar_stream import unpack_bundle
 from orchestrator.adapters.files.wheels import Wheelhouse
 from orchestrator.adapters.result_parsers.job_metrics import JobMetrics
 from orchestrator.adapters.result_parsers.registry import FileDialects
-from orchestrator.adapters.result_parsers.reported_failure import read_reported_failure
+from orchestrator.adapters.result_parsers.reported_failure import read_self_report
 from orchestrator.adapters.ssh_key_pairs import new_login
 from orchestrator.application.cell.flow import run_cell
 from orchestrator.application.cell.flow_context import FlowDeps, Identity, Timings
@@ -170,7 +170,7 @@ def flow_deps(
         wheels=Wheelhouse(folder / "wheels", clock=clock),
         secret=lambda name: None,
         unpack=unpack_bundle,
-        reported_failure=read_reported_failure,
+        self_report=read_self_report,
         read_metrics=JobMetrics(FileDialects()),
         publish=lambda evidence: folder,
         identity=Identity(PROJECT, CONTROLLER),

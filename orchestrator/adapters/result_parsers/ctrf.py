@@ -1,8 +1,8 @@
 """CTRF 1.x (ctrf.io): JSON from reporters of many test frameworks.
 
 Its five states are mapped to outcomes with the help of ``rawStatus``: a failure in setup or
-teardown is an error, and an expected failure is ``xfailed``. The state ``other`` gives a test
-without a known outcome, which never counts as passed.
+teardown is an error, an expected failure is ``xfailed``, and a failure beside ``passed`` is one.
+The state ``other`` gives a test without a known outcome, which never counts as passed.
 """
 
 from __future__ import annotations
@@ -62,8 +62,9 @@ _RAW: Final = {
     "error": TestOutcome.ERROR,
     "broken": TestOutcome.ERROR,
 }
+_FAILED: Final = {"failed", "failure", "timedout", "interrupted"}
 _COMPATIBLE: Final = {
-    "passed": {TestOutcome.XPASSED},
+    "passed": {TestOutcome.XPASSED, TestOutcome.ERROR},
     "failed": {TestOutcome.ERROR},
     "skipped": {TestOutcome.XFAILED},
     "other": {TestOutcome.ERROR, TestOutcome.XFAILED, TestOutcome.XPASSED},
@@ -75,7 +76,7 @@ class Ctrf:
     """Parses CTRF (`Dialect`)."""
 
     name = "ctrf"
-    version = 2
+    version = 3
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -160,6 +161,8 @@ def _statements_of_test(
 
 
 def _outcome(status: str, raw: str) -> TestOutcome:
+    if status == "passed" and raw in _FAILED:
+        return TestOutcome.FAILED
     closer = _RAW.get(raw)
     if closer is not None and closer in _COMPATIBLE.get(status, ()):
         return closer

@@ -12,12 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from orchestrator.adapters.result_parsers.free_text import FreeText
+from orchestrator.adapters.result_parsers.reported_failure import MARK, RESULTS, SelfReportReader
 from orchestrator.adapters.result_parsers.text_lines import (
     ErrorLines,
     Notes,
     head_lines,
     is_document,
     is_torn,
+    last_text,
     tail_lines,
     text_lines,
 )
@@ -34,16 +36,7 @@ from orchestrator.domain.parsed_results import (
 MARKS_KEPT = 10_000
 """Maximum number of different marks of one artifact."""
 
-MARK = re.compile(
-    r"^\s{0,20}\[ {0,9}(?P<word>PASS|PASSED|OK|FAIL|FAILED|ERROR|SKIP|SKIPPED) {0,9}\]"
-    r"\s{1,9}(?P<said>\S.{0,400})$"
-)
 _REASON = re.compile(r"^(?P<name>[^\s:(][^:(]{0,199}?)\s?(?::\s|\s-\s|\()(?P<reason>.{1,400})$")
-RESULTS = re.compile(
-    r"^\W{0,8}(?:results?|summary|total)\s?:\s{0,8}(?P<passed>\d{1,7})\s?/\s?(?P<total>\d{1,7})"
-    r"\s(?:[\w-]{1,30}\s){0,2}passed\b",
-    re.IGNORECASE,
-)
 _OUTCOMES = {"pass": "passed", "ok": "passed", "skip": "skipped"}
 _RANK = {"passed": 0, "skipped": 1, "failed": 2}
 
@@ -89,7 +82,7 @@ class DemoMarks:
     """Parses demo output with a mark per part (`Dialect`)."""
 
     name = "demo-marks"
-    version = 1
+    version = 2
     provenance = Provenance.PARSED_TEXT
 
     def match(self, artifact: Artifact) -> float:
@@ -104,9 +97,11 @@ class DemoMarks:
     def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
         """Yield the marked checks, the metrics and remarks in order, and the end of the demo."""
         notes, narration, marks, troubles = Notes(), FreeText(), _SeenMarks(), ErrorLines()
+        said = SelfReportReader()
         yield ParsedJob(kind="demo")
         for line in text_lines(artifact, notes=notes):
             troubles.see(line)
+            said.take(line)
             if check := _mark(line):
                 yield from marks.add(check)
             elif summed := RESULTS.match(line):
@@ -114,7 +109,9 @@ class DemoMarks:
             else:
                 yield from narration.see(line)
         yield from notes.statements()
-        yield from _mark_ending(marks, troubles, torn=is_torn(artifact))
+        yield from _mark_ending(
+            marks, troubles, said.failure(last_text(artifact)), torn=is_torn(artifact)
+        )
 
 
 def _mark(line: str) -> ParsedCheck | None:
@@ -130,8 +127,12 @@ def _mark(line: str) -> ParsedCheck | None:
     return ParsedCheck(explained["name"].strip(), outcome or "failed", reason=reason.strip())
 
 
-def _mark_ending(marks: _SeenMarks, troubles: ErrorLines, *, torn: bool) -> Iterator[ParsedItem]:
+def _mark_ending(
+    marks: _SeenMarks, troubles: ErrorLines, failure: str, *, torn: bool
+) -> Iterator[ParsedItem]:
     """The job's end by its Results line, and every disagreement of it with the marks.
+
+    `failure` is the line in which it reports its own failure, as of a job that runs here.
 
     Without a Results line the exit status is unknown: an error is reported and no end.
     """
@@ -149,6 +150,9 @@ def _mark_ending(marks: _SeenMarks, troubles: ErrorLines, *, torn: bool) -> Iter
     skipped = sum(outcome == "skipped" for outcome in marks.outcomes.values())
     short = passed + skipped < total
     has_failed = short or "failed" in marks.outcomes.values()
+    if failure and not has_failed and not contradiction:
+        contradiction = f"it says: {failure}"
+        yield ParsedProblem("error", contradiction)
     yield ParsedEnd(1 if has_failed or contradiction else 0, detail=contradiction)
 
 
@@ -200,7 +204,7 @@ class DemoHeadings:
     """Parses demo output with headings only (`Dialect`)."""
 
     name = "demo-headings"
-    version = 1
+    version = 2
     provenance = Provenance.PARSED_TEXT
 
     def match(self, artifact: Artifact) -> float:
@@ -216,8 +220,10 @@ class DemoHeadings:
     def read(self, artifact: Artifact) -> Iterator[ParsedItem]:
         """Yield a check for each heading when the next one is read, with metrics and remarks."""
         notes, narration, parts, troubles = Notes(), FreeText(), _Parts(), ErrorLines()
+        said = SelfReportReader()
         yield ParsedJob(kind="demo")
         for line in text_lines(artifact, notes=notes):
+            said.take(line)
             heading, happy = _HEADING.match(line), _HAPPY.match(line)
             if heading and len(parts.numbers) < HEADINGS_KEPT:
                 yield from parts.conclude(troubles)
@@ -231,15 +237,19 @@ class DemoHeadings:
                 troubles.see(line)
             yield from narration.see(line)
         yield from notes.statements()
-        yield from _ending(parts, troubles, torn=is_torn(artifact))
+        yield from _ending(
+            parts, troubles, said.failure(last_text(artifact)), torn=is_torn(artifact)
+        )
 
 
-def _ending(parts: _Parts, troubles: ErrorLines, *, torn: bool) -> Iterator[ParsedItem]:
+def _ending(
+    parts: _Parts, troubles: ErrorLines, failure: str, *, torn: bool
+) -> Iterator[ParsedItem]:
     gap = parts.gap()
     if gap:
         yield ParsedProblem("error", gap)
     if parts.ended:
-        crashed = troubles.last or troubles.step
+        crashed = troubles.last or troubles.step or failure
         yield ParsedEnd(1 if crashed else 0, detail=crashed, inferred=True)
         return
     if parts.current:

@@ -59,21 +59,36 @@ _STATED: Final = {"failed": "failures", "error": "errors", "skipped": "skipped"}
 _MOST_SUITES: Final = 100_000
 _MOST_TESTS: Final = 200_000
 """Maximum number of remembered tests, to detect those with several testcases."""
-_NOT_RUN: Final = {"notrun", "disabled", "skipped", "ignored"}
+_NOT_RUN: Final = {
+    *("notrun", "disabled", "skipped", "skip", "ignored", "pending", "suppressed", "notapplicable")
+}
+_GOOD: Final = {
+    *("passed", "pass", "success", "successful", "succeeded", "ok", "good", "fixed", "true", "yes"),
+    *("run", "ran", "executed", "complete", "completed", "finished", "done"),
+}
+"""Words of attributes for a test that passed; another word that is not of `_NOT_RUN` contradicts
+it. A number says nothing."""
 _BAD: Final = {
-    "failed": TestOutcome.FAILED,
-    "failure": TestOutcome.FAILED,
-    "fail": TestOutcome.FAILED,
     **dict.fromkeys(
-        ("error", "errored", "broken", "timeout", "timedout", "aborted", "crashed"),
+        ("failed", "failure", "fail", "ko", "notok", "regression"),
+        TestOutcome.FAILED,
+    ),
+    **dict.fromkeys(
+        ("error", "errored", "broken", "timeout", "timedout", "aborted", "crashed", "crash"),
         TestOutcome.ERROR,
     ),
 }
-"""Words of a testcase's attributes and properties for a failure without an element."""
-_TAGS: Final = {"crash": TestOutcome.ERROR, "fail": TestOutcome.FAILED, **_OUTCOMES}
+"""Words of attributes and properties for a failure, which counts beside an element, too."""
+_TAGS: Final = {**{tag: _BAD[tag] for tag in ("crash", "fail", "failed")}, **_OUTCOMES}
 """Elements of a testcase, in small letters: some writers have names of their own for a failure."""
 _VERDICTS: Final = {"outcome", "result", "status", "verdict"}
-"""Names of such attributes and properties."""
+"""Names of attributes and properties with such a word."""
+_TRUTHS: Final = {"success", "executed"}
+"""Names of attributes that are true of a test that passed."""
+_FAULTS: Final = {"aborted", "crashed", "timedout"}
+"""Names of attributes that are false, or 0, of one."""
+_COUNTS_OF_FAILURES: Final = ("timeouts", "timedout", "aborted", "crashed", "crashes", "broken")
+"""Attributes of a suite that count failures beside JUnit's own."""
 _BETWEEN_WORDS = re.compile(r"[\s_-]+")
 _MOST_CONTRADICTIONS: Final = 20
 _PHASE = re.compile(r"failed on (setup|teardown) with \"?(.*?)\"?$", re.DOTALL)
@@ -83,7 +98,7 @@ class JUnitXml:
     """Parses JUnit XML (`Dialect`)."""
 
     name = "junit-xml"
-    version = 3
+    version = 4
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -133,16 +148,21 @@ class _OpenTestcase:
 
     def add_property(self, attributes: Mapping[str, str]) -> None:
         """Read one of its properties: some writers tell a failure only there."""
-        word = _verdict(attributes.get("name", ""), attributes.get("value", ""))
-        self.stated_failure = max(self.stated_failure, _BAD.get(word, TestOutcome.MISSING))
+        if attributes.get("name", "").lower() in _VERDICTS:
+            told = _BAD.get(_word(attributes.get("value", "")), TestOutcome.MISSING)
+            self.stated_failure = max(self.stated_failure, told)
 
     def parsed_test(self, nodeid: str, *, is_torn: bool) -> ParsedTest:
         """The test."""
-        said = {_verdict(name, value) for name, value in self.attributes.items()}
+        said = {_word(v) for name, v in self.attributes.items() if name.lower() in _VERDICTS}
         # GoogleTest marks tests not run by attributes.
         whole = TestOutcome.SKIPPED if said & _NOT_RUN else TestOutcome.PASSED
         outcome = max(self.outcomes, default=TestOutcome.MISSING if is_torn else whole)
         outcome = max(outcome, self.stated_failure, *(_BAD[word] for word in said & _BAD.keys()))
+        doubt, worst = _contradiction(self.attributes)
+        if outcome is TestOutcome.PASSED and doubt:
+            outcome = worst
+            self.words.setdefault(outcome, ("", f"it says {doubt}", ""))
         reason, message, text = self.words.get(outcome, ("", "", ""))
         return ParsedTest(
             nodeid,
@@ -157,6 +177,19 @@ class _OpenTestcase:
 
 def _outcome_of(tag: str) -> TestOutcome | None:
     return _TAGS.get(tag.lower())
+
+
+def _contradiction(attributes: Mapping[str, str]) -> tuple[str, TestOutcome]:
+    """Return an attribute that does not say that all passed, and the outcome; "" without one."""
+    for name, value in attributes.items():
+        key, word = _BETWEEN_WORDS.sub("", name.lower()), _word(value)
+        good = _GOOD | (_NOT_RUN if key in _VERDICTS else set())
+        is_stated = key in _VERDICTS | _TRUTHS and word[:1].isalpha() and word not in good
+        is_fault = key in _FAULTS and word not in ("", "0", "false", "no", "none")
+        if is_stated or is_fault:
+            other = TestOutcome.FAILED if key == "success" else TestOutcome.ERROR
+            return f'{name}="{as_line(value)}"', _BAD.get(word, other)
+    return "", TestOutcome.PASSED
 
 
 def _is_failure(tag: str) -> bool:
@@ -238,11 +271,20 @@ class _JunitReading:
 
     def _check_failures(self, suite: Begin, found: int) -> Iterator[ParsedItem]:
         """Tell of a suite that counts more failures than it has, whatever is around it."""
-        told = [as_count(suite.attributes.get(name, "")) or 0 for name in ("failures", "errors")]
-        if sum(told) > found and len(self._contradictions) < _MOST_CONTRADICTIONS:
-            name = as_line(suite.attributes.get("name")) or suite.tag
-            number = plural(sum(told), "failure or error", "failures or errors")
+        counts = {name.lower(): as_count(value) or 0 for name, value in suite.attributes.items()}
+        told = max(
+            counts.get("failures", 0) + counts.get("errors", 0),
+            *(counts.get(name, 0) for name in _COUNTS_OF_FAILURES),
+        )
+        doubt, _ = _contradiction(suite.attributes)
+        name = as_line(suite.attributes.get("name")) or suite.tag
+        text = ""
+        if told > found:
+            number = plural(told, "failure or error", "failures or errors")
             text = f"{name} counts {number}, and contains {found}"
+        elif doubt and not found:
+            text = f"{name} says {doubt}, and none of its tests failed"
+        if text and len(self._contradictions) < _MOST_CONTRADICTIONS:
             self._contradictions.append(text)
             yield ParsedProblem("error", text)
 
@@ -388,9 +430,9 @@ class _Sums:
         return sum(known) if known else None
 
 
-def _verdict(name: str, value: str) -> str:
-    """Return the word of an attribute or property for an outcome, "" if it is about another."""
-    return _BETWEEN_WORDS.sub("", value.lower()) if name.lower() in _VERDICTS else ""
+def _word(value: str) -> str:
+    """Return the word of an attribute or property, without what separates its parts."""
+    return _BETWEEN_WORDS.sub("", value.lower())
 
 
 def _words(outcome: TestOutcome, message: str, text: str) -> tuple[str, str, str]:

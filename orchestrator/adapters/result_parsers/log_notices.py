@@ -217,7 +217,7 @@ _NOT_SUBJECTS = frozenset((
     "python", "pytorch", "rocm", "schema", "setuptools", "sm", "tensorrt", "torch", "torchvision",
     "torch_xla", "triton", "ubuntu", "uv", "version", "wheel", "xla",
 ))  # fmt: skip
-_SPEAKING = ("back", "instead", "available", "installed", "found", "import")
+SPEAKING = ("back", "instead", "available", "installed", "found", "import")
 """Lines without any of these words, in lower case, are not searched for fallbacks and absences."""
 _DIGITS = re.compile(r"\d+")
 
@@ -250,7 +250,7 @@ class LogNotices:
         """Return the notices of the line that no earlier line had."""
         line = line[:LOOKED_AT]
         small = line.lower()
-        speaks = any(word in small for word in _SPEAKING)
+        speaks = any(word in small for word in SPEAKING)
         is_stamped, is_telling = " v" in line, is_notable(small)
         if not (speaks or is_stamped or is_telling) or _SOURCE.match(line):
             return ()

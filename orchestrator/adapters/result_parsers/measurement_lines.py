@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from orchestrator.adapters.result_parsers.text_lines import CROSSES
+
 NUMBER = r"\d{1,3}(?:,\d{3}){1,6}(?:\.\d{1,12})?|\d{1,18}(?:\.\d{1,18})?(?:[eE][-+]?\d{1,2})?"
 _TIMES = {
     "ns": "ns", "us": "us", "µs": "us", "μs": "us", "ms": "ms", "msec": "ms",
@@ -114,8 +116,7 @@ _UNITED = re.compile(
     r"\d\s?(?:[nuµμm]?s\b|m?secs?\b|seconds?\b|[x×](?!\w)|[fqr]ps\b|[TG]FLOP"
     r"|[KMGBTk]?\s?[A-Za-z]{0,20}(?:/s| per s))"
 )
-_MARK = re.compile(r"^\s*(?:[-*•]\s)?(?P<mark>✅|❌|✓|✔|✗|✘|❎)\ufe0f?\s{0,4}(?P<rest>\S.*)$")
-_FAILED = frozenset("❌✗✘❎")
+_MARK = re.compile(rf"^\s*(?:[-*•]\s)?(?P<mark>[✅✓✔{CROSSES}])\ufe0f?\s{{0,4}}(?P<rest>\S.*)$")
 _LABEL = re.compile(r"^(?P<label>[^:|]{1,80}?)\s?:\s{0,20}(?P<rest>\S.*)$")
 _IN_PARENS = re.compile(r"^(?P<before>[^()]+?)\s?\((?P<inside>[^()]{1,80})\)$")
 _PARTED = re.compile(r"\s?[|;]\s?|,\s+")
@@ -167,7 +168,7 @@ class Marked:
 def marked(line: str) -> Marked | None:
     """Return the tick or cross at the line's start with the text after it; None without one."""
     found = _MARK.match(line) if len(line) <= LONGEST else None
-    return Marked(found["mark"] not in _FAILED, found["rest"].strip()) if found else None
+    return Marked(found["mark"] not in CROSSES, found["rest"].strip()) if found else None
 
 
 def measured(text: str) -> MeasuredLine | None:

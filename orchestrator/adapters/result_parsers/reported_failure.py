@@ -8,21 +8,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
-from orchestrator.adapters.result_parsers.demo_output import MARK, RESULTS
-from orchestrator.adapters.result_parsers.text_lines import FAILED_TOOL, LINE_LIMIT, text_lines
-from orchestrator.application.ports.result_parsers import HEAD_BYTES, Artifact
+from orchestrator.adapters.result_parsers.log_notices import SPEAKING, LogNotices
+from orchestrator.adapters.result_parsers.text_lines import (
+    CROSSES,
+    FAILED_TOOL,
+    LINE_LIMIT,
+    text_lines,
+)
+from orchestrator.application.ports.result_parsers import HEAD_BYTES, Artifact, SelfReport
+from orchestrator.domain.parsed_results import ParsedFallback
 
 _WORDS = (
     *(b"fail", b"error", b"skip", b"pass", b"succe", b"ok", b"total", b"test", b"check"),
     *(b"exception in thread", b"exception was never retrieved", b"process "),
-    *(b"1..", b"tap version"),
+    *(b"1..", b"tap version", b"[ng]", b"[ko]", b"critical"),
+    *(word.encode() for word in (*CROSSES, *SPEAKING)),
 )
 _TAIL_BYTES = 16 << 10
 """The end of the output, in which a traceback is looked for."""
 
 
-def read_reported_failure(output: Iterable[bytes]) -> str:
-    """Return the line in which the output reports a failure; empty if there is none.
+def read_self_report(output: Iterable[bytes]) -> SelfReport:
+    """Return what the output says against its program.
 
     Args:
         output: The complete output of the job, in pieces.
@@ -33,8 +40,12 @@ def read_reported_failure(output: Iterable[bytes]) -> str:
         size = file.tell()
         file.seek(0)
         artifact = Artifact("output.txt", Path(file.name), size, file.read(HEAD_BYTES))
-        end = _ESCAPES.sub("", tail.decode(errors="replace"))
-        return failure_line(text_lines(artifact)) or _last_exception(end) or _last_crash(end)
+        reader, notices, fallback = SelfReportReader(), LogNotices(), ""
+        for line in text_lines(artifact):
+            reader.take(line)
+            found = (said.reason for said in notices.see(line) if isinstance(said, ParsedFallback))
+            fallback = fallback or next(found, "")
+        return SelfReport(reader.failure(tail.decode(errors="replace")), fallback)
 
 
 def _with_tail(output: Iterable[bytes], tail: bytearray) -> Iterator[bytes]:
@@ -85,10 +96,20 @@ def _tells(text: bytes) -> bool:
     return any(word in text for word in _WORDS)
 
 
+MARK = re.compile(
+    r"^\s{0,20}\[ {0,9}"
+    r"(?P<word>PASS|PASSED|OK|FAIL|FAILED|FAILURE|NG|KO|NOT OK|ERROR|SKIP|SKIPPED) {0,9}\]"
+    r"\s{1,9}(?P<said>\S.{0,400})$"
+)
+RESULTS = re.compile(
+    r"^\W{0,8}(?:results?|summary|total)\s?:\s{0,8}(?P<passed>\d{1,7})\s?/\s?(?P<total>\d{1,7})"
+    r"\s(?:[\w-]{1,30}\s){0,2}passed\b",
+    re.IGNORECASE,
+)
 _QUOTED = 200
 """Maximum number of characters of a quoted line."""
 _TRACEBACK = re.compile(
-    r"^(?P<before>.*\n)?Traceback \(most recent call last\):\r?\n(?:[ \t]+\S.*\n)+"
+    r"^(?P<before>.*\n)?Traceback \(most recent call last\):\r?\n(?:[ \t]+\S.*\n)*"
     r"(?P<error>[A-Za-z_].*)\s*\Z",
     re.MULTILINE,
 )
@@ -131,9 +152,11 @@ _SHARES = tuple(
     )
 )
 """``7/8 tests passed``, ``Summary: 7 of 8 checks passed``, ``passed 7 out of 8``."""
+_GOOD_MARKS = {"PASS", "PASSED", "OK", "SKIP", "SKIPPED"}
 _ANY_MARK = re.compile(MARK.pattern, re.IGNORECASE)
 _STAMP = re.compile(
-    r"^\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,12}\s{1,4}"
+    r"^(?:DEBUG|INFO|WARNING|ERROR|CRITICAL):[\w.]{1,80}:"
+    r"|^\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,12}\s{1,4}"
     r"(?:\[?(?:DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|CRITICAL)\]?\s{0,4}[-:|]?\s{1,4})?"
 )
 """Prefix of lines that the logging module wrote."""
@@ -164,10 +187,39 @@ _RUNNERS = re.compile(
     r"|(?!.{0,80}(?i:expect))(?i:result|status|overall|verdict)\s?[:=]\s{0,4}"
     r"(?:FAIL|FAILED|FAILURE)\s\("
     r"(?!0[\s/%)](?!.{0,40}(?i:pass|ok\b|succe))|(?i:[\w\s]{0,20}rate)\b)"
+    rf"|(?i:{_FIGURE}(?:[a-z][a-z ]{{0,30}}:\s{{1,4}})?(?:all|some|several|many|one or more"
+    rf"|at least one|[1-9]\d{{0,6}})\s(?:of\s(?:the|our)\s)?(?:[\w-]{{1,30}}\s){{0,2}}{_TESTS}"
+    r"\s(?:have\s|has\s)?failed)\W{0,8}$"  # Some checks failed!
+    r"|(?!.{0,80}(?i:expect)).{0,80}(?:\bNOT\sOK|\[\s?(?:FAIL|FAILED|FAILURE|NG|KO)\s?\])\W{0,8}$"
     rf"|{FAILED_TOOL}"
     r"|(?!.{0,80}(?i:expect)).{0,80}(?:[:=]|\.{2,}|(?i:tests?|build|result))\s{0,9}"
     r"(?:FAIL|FAILED|FAILURE)[!.]?\W{0,8}$"  # Result = FAIL, ** TEST FAILED **, converges ... FAIL
 )
+
+_CROSS = re.compile(
+    rf"\s{{0,20}}(?:[-*•]\s)?\[?[{CROSSES}]\ufe0f?\]?\s{{0,4}}(?![=:\s]|0\b)"
+    r"(?![\w ]{1,30}[:=]\s{0,9}(?:0|none|no)\W{0,8}$)(?!.*(?:[✅✓✔]|(?i:as expected|\(expected)))"
+    r"\S"
+)
+"""``✗ scale``. A line that explains the signs has a tick or an equals sign, too."""
+_CRITICAL = re.compile(
+    r".{0,60}\bCRITICAL\b(?!.*(?i:expect)).{0,200}\b(?:FAIL|FAILED|FAILURE)\b(?!\s?[:=]\s?0)"
+)
+_CELL = re.compile(
+    r"[|│┃║][\s*_`]{0,40}(?P<word>FAIL|FAILED|FAILURE|NG|NOT OK|PASS|PASSED|OK|EXPECTED)"
+    r"[\s*_`]{0,40}(?=[|│┃║](?!\s{0,40}0\s{0,40}[|│┃║]))",
+    re.IGNORECASE,
+)
+
+
+def _is_failed_row(line: str) -> bool:
+    """Return whether a row of a table has a cell FAIL; one with PASS, too, is the table's head."""
+    if not line.lstrip().startswith(("|", "│", "┃", "║")):
+        return False
+    words = {found["word"] for found in _CELL.finditer(line)}
+    is_head = any(word.upper() in (*_GOOD_MARKS, "EXPECTED") for word in words)
+    return not is_head and any(word.isupper() for word in words)
+
 
 _CRASH = re.compile(
     r"(?!.*(?i:expect))(?:\S{1,200}:\sline\s\d{1,6}:\s{1,4}\d{1,9}\s)?"
@@ -195,62 +247,66 @@ class _Sum:
 
 
 @dataclass(slots=True)
-class _Read:
-    """The state after the lines read so far."""
+class SelfReportReader:
+    """Reads the lines of one output for those in which its program reports a failure."""
 
-    failure: str = ""
+    _failure: str = ""
     """The first line that reports a failure by itself."""
-    error: str = ""
+    _error: str = ""
     """The first line with a mark of an error."""
-    skipped: int = 0
-    results: _Sum = field(default_factory=_Sum)
+    _skipped: int = 0
+    _results: _Sum = field(default_factory=_Sum)
     """The worst ``Results:`` line."""
-    share: _Sum = field(default_factory=_Sum)
+    _share: _Sum = field(default_factory=_Sum)
     """The last line such as ``7/8 tests passed``: earlier ones may have reported progress."""
-    plan: _Sum = field(default_factory=lambda: _Sum(short=0))
+    _plan: _Sum = field(default_factory=lambda: _Sum(short=0))
     """The plans of TAP, less the results; the line is that of the last plan."""
-    is_tap: bool = False
+    _is_tap: bool = False
     """A numbered result or the version of TAP was there: a plan is one of TAP."""
-    section: dict[str, tuple[int, str]] = field(default_factory=dict)
+    _section: dict[str, tuple[int, str]] = field(default_factory=dict)
     """By word, the number in a line that counts only that word, with the line.
 
     A repeated word begins another section.
     """
 
     def take(self, line: str) -> None:
+        """Read the next line."""
+        is_critical = _CRITICAL.match(line) is not None
         line = _STAMP.sub("", line)
-        if (mark := _ANY_MARK.match(line)) and not mark["said"].startswith("="):
+        if is_critical or _CROSS.match(line):
+            self._failure = self._failure or line
+        elif (mark := _ANY_MARK.match(line)) and not mark["said"].startswith("="):
             self._take_mark(mark["word"].upper(), line)
         elif summed := RESULTS.match(line):
             short = int(summed["total"]) - int(summed["passed"])
-            if short > self.results.short:
-                self.results = _Sum(line, short)
+            if short > self._results.short:
+                self._results = _Sum(line, short)
         elif share := next(filter(None, (form.match(line) for form in _SHARES)), None):
-            self.share = _Sum(line, _whole(share["total"]) - _whole(share["passed"]))
+            self._share = _Sum(line, _whole(share["total"]) - _whole(share["passed"]))
         elif counts := _COUNTS.match(line):
             self._take_counts(counts, line)
-        elif _RUNNERS.match(line):
-            self.failure = self.failure or line
+        elif _RUNNERS.match(line) or _is_failed_row(line):
+            self._failure = self._failure or line
         else:
             self._take_tap(line)
 
     def _take_tap(self, line: str) -> None:
         if plan := _PLAN.match(line):
-            self.plan = _Sum(line, self.plan.short + int(plan[1]))
+            self._plan = _Sum(line, self._plan.short + int(plan[1]))
         elif result := _RESULT.match(line):
-            self.plan.short -= 1
-            self.is_tap = self.is_tap or result["number"] is not None
+            self._plan.short -= 1
+            self._is_tap = self._is_tap or result["number"] is not None
         elif line.startswith("TAP version "):
-            self.is_tap = True
+            self._is_tap = True
 
     def _take_mark(self, word: str, line: str) -> None:
-        self.plan.short -= 1
-        if word.startswith("FAIL"):
-            self.failure = self.failure or line
-        elif word == "ERROR":
-            self.error = self.error or line
+        self._plan.short -= 1
+        if word == "ERROR":
+            self._error = self._error or line
+        elif word not in _GOOD_MARKS:
+            self._failure = self._failure or line
         else:
-            self.skipped += word.startswith("SKIP")
+            self._skipped += word.startswith("SKIP")
 
     def _take_counts(self, counts: re.Match[str], line: str) -> None:
         terms = [
@@ -260,37 +316,41 @@ class _Read:
         bad = any(number for word, number in terms if re.fullmatch(_BAD, word))
         good = any(_GOOD.match(word) for word, _ in terms)
         if bad and (counts["took"] or (good and len(terms) > 1)):
-            self.failure = self.failure or line
+            self._failure = self._failure or line
         elif len(terms) == 1:
             word, number = terms[0]
-            if word in self.section:
-                self.end_section()
-            self.section[word] = number, line
+            if word in self._section:
+                self._end_section()
+            self._section[word] = number, line
 
-    def end_section(self) -> None:
+    def _end_section(self) -> None:
         """End the section: it failed if it counts both failures and tests that passed or ran."""
-        bad = [line for word, (n, line) in self.section.items() if n and re.fullmatch(_BAD, word)]
-        if bad and any(_GOOD.match(word) for word in self.section):
-            self.failure = self.failure or bad[0]
-        self.section = {}
+        bad = [line for word, (n, line) in self._section.items() if n and re.fullmatch(_BAD, word)]
+        if bad and any(_GOOD.match(word) for word in self._section):
+            self._failure = self._failure or bad[0]
+        self._section = {}
 
+    def failure(self, tail: str) -> str:
+        """Return the line in which the program reports its own failure; empty without one.
 
-def failure_line(lines: Iterable[str]) -> str:
-    """Return the line in which a program reports its own failure; empty if there is none.
+        That is, in this order: a mark of failure (``FAIL: x``) or a summary with failures; a sum of
+        which more are missing than were skipped (``9/10 passed``); a TAP plan with too few results;
+        a mark of an error, if there is a sum as well, since a log may print errors that do no harm;
+        and the last line of a traceback or of a crash at the end.
 
-    That is, in this order: a mark of failure (``FAIL: x``) or a summary with failures; a sum of
-    which more are missing than were skipped (``9/10 passed``); a TAP plan with too few results; and
-    a mark of an error, if there is a sum as well, since a log may print errors that do no harm.
-    """
-    read = _Read()
-    for line in lines:
-        read.take(line)
-    read.end_section()
-    if read.failure:
-        return read.failure.strip()[:_QUOTED]
-    for summed in (read.results, read.share):
-        if summed.short > read.skipped:
-            return summed.line.strip()[:_QUOTED]
-    if read.is_tap and read.plan.line and read.plan.short > 0:
-        return read.plan.line.strip()[:_QUOTED]
-    return (read.error if read.results.line else "").strip()[:_QUOTED]
+        Args:
+            tail: The last lines of the output, complete.
+        """
+        self._end_section()
+        tail = _ESCAPES.sub("", tail)
+        return self._line().strip()[:_QUOTED] or _last_exception(tail) or _last_crash(tail)
+
+    def _line(self) -> str:
+        if self._failure:
+            return self._failure
+        for summed in (self._results, self._share):
+            if summed.short > self._skipped:
+                return summed.line
+        if self._is_tap and self._plan.line and self._plan.short > 0:
+            return self._plan.line
+        return self._error if self._results.line else ""

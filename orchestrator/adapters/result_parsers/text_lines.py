@@ -20,8 +20,10 @@ _EXCEPTION = re.compile(
     r"^(?:[A-Za-z_]\w{0,60}\.){0,8}[A-Za-z_]\w{0,60}"
     r"(?:Error|Exception|Interrupt|Exit|Failure)(?:$|: )"
 )
+CROSSES = "❌✗✘❎"
+"""Signs before a line for what failed."""
 _FAILURE = re.compile(
-    r"^\s{0,12}(?:❌|✗|✘|\[(?:FAIL|FAILED|ERROR)\]"
+    rf"^\s{{0,12}}(?:[{CROSSES}]|\[(?:FAIL|FAILED|ERROR)\]"
     r"|(?:error|fatal|fatal error)\s?[:!]\s{0,4}(?![-+]?[\d.])\S"
     r"|(?:FAILED|FATAL|ERROR)\b(?!\s?[:=]\s{0,4}[-+]?[\d.])"
     r"|Segmentation fault|Aborted\b|Killed\b|Fatal Python error)"
@@ -219,6 +221,11 @@ def head_lines(artifact: Artifact) -> list[str]:
 def tail_lines(artifact: Artifact) -> list[str]:
     """Return the last lines, for dialect detection; the first of them may be torn."""
     return list(_lines_of(artifact, artifact.tail or artifact.head))
+
+
+def last_text(artifact: Artifact) -> str:
+    """Return the last lines as one text."""
+    return "\n".join(tail_lines(artifact))
 
 
 def is_noise(line: str) -> bool:

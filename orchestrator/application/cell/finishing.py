@@ -6,7 +6,7 @@ The last cell ends the run.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
@@ -30,20 +30,13 @@ CHECK = "self-report"
 """Name of the check in the evidence."""
 
 
-def check_reported_failures(
-    deps: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]
-) -> None:
-    """Store self-reports in the jobs' output that contradict their exit code."""
-    checks = list(_checks(deps, now, facts))
-    if checks:
-        deps.stores.results.put_checks(now.attempt.id, checks)
-
-
-def _checks(deps: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]) -> Iterator[CheckFact]:
+def check_self_reports(deps: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]) -> None:
+    """Store what jobs that ended well print against themselves: failures, and fallbacks."""
     jobs = now.spec.manifest.job
     asked = [job for job in jobs if job.kind != "suite" and _ended_well(facts.get(job.id))]
     artifacts = deps.stores.results.artifacts(now.cell.id) if asked else ()
     outputs = {one.name: one.digest for one in artifacts}
+    checks, fallbacks = [], {}
     for job in asked:
         digest = outputs.get(output_artifact(job.id), "")
         if not digest:
@@ -51,10 +44,16 @@ def _checks(deps: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]) -> 
         if not deps.blobs.has(digest):
             logger.error("cell %s: the output of %s is lost and not read", now.cell.id, job.id)
             continue
-        line = deps.reported_failure(deps.blobs.open(digest))
-        if line:
-            reason = f"it printed {line!r} and ended with exit code 0"
-            yield CheckFact(job.id, CHECK, "failed", reason=reason)
+        said = deps.self_report(deps.blobs.open(digest))
+        if said.failure:
+            reason = f"it printed {said.failure!r} and ended with exit code 0"
+            checks.append(CheckFact(job.id, CHECK, "failed", reason=reason))
+        if said.fallback:
+            fallbacks[job.id] = said.fallback
+    if checks:
+        deps.stores.results.put_checks(now.attempt.id, checks)
+    if fallbacks:
+        deps.stores.results.put_degraded(now.cell.id, fallbacks)
 
 
 def _ended_well(fact: JobFact | None) -> bool:
@@ -77,7 +76,8 @@ def poll_close(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
         return "closed"
     cells, at = deps.stores.cells, deps.clock.now()
     facts = deps.stores.results.jobs(now.cell.id)
-    check_reported_failures(deps, now, facts)
+    check_self_reports(deps, now, facts)
+    facts = deps.stores.results.jobs(now.cell.id)
     read_metrics(deps, now)
     if unread := reopen_unread(deps, now):
         now = deps.stores.cells.attempt_state(attempt_id)

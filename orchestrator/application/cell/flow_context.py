@@ -14,7 +14,7 @@ from orchestrator.application.ports.archives import UnpackBundle
 from orchestrator.application.ports.blobs import Blobs
 from orchestrator.application.ports.clock import Clock
 from orchestrator.application.ports.engine import Value
-from orchestrator.application.ports.result_parsers import ReadMetrics
+from orchestrator.application.ports.result_parsers import ReadMetrics, SelfReport
 from orchestrator.application.ports.wheels import Wheels
 from orchestrator.application.ports.workspaces import OpenWorkspace, Workspace
 from orchestrator.domain.budget import Budget
@@ -194,8 +194,8 @@ class FlowDeps:
     wheels: Wheels
     secret: Callable[[str], str | None]
     unpack: UnpackBundle
-    reported_failure: Callable[[Iterable[bytes]], str]
-    """Finds the line in a job's output that reports a failure; empty without one."""
+    self_report: Callable[[Iterable[bytes]], SelfReport]
+    """Finds what a job's output says against it."""
     read_metrics: ReadMetrics
     publish: Callable[[Evidence], Path]
     identity: Identity

@@ -27,6 +27,16 @@ class Artifact:
     """Last bytes, at most `TAIL_BYTES`."""
 
 
+@dataclass(frozen=True, slots=True)
+class SelfReport:
+    """What the output of a command says against it."""
+
+    failure: str = ""
+    """The line in which it reports a failure; empty without one."""
+    fallback: str = ""
+    """The first sentence in which it tells of a fallback; empty without one."""
+
+
 class UnreadableError(Exception):
     """The artifact does not match its first bytes, or was rejected; the text says why."""
 

@@ -195,6 +195,8 @@ class _PytestFinder:
 
             def exec_module(module: Any) -> None:  # noqa: ANN401
                 run(module)
+                inner = "_main" if hasattr(module, "_main") else "main"  # pytest 9.1, and before
+                setattr(module, inner, _reporting(getattr(module, inner)))
                 module.main = _heeded(module.main)
 
             loader.exec_module = exec_module
@@ -212,6 +214,22 @@ def _heeded(main: Callable[..., Any]) -> Callable[..., Any]:
         return code
 
     return heeded
+
+
+def _reporting(main: Callable[..., Any]) -> Callable[..., Any]:
+    """Return pytest's innermost ``main`` that reports failed tests of the subject.
+
+    It does so in a program that the command started, whose exit code and output may be dropped.
+    """
+
+    def reporting(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401
+        code = main(*arguments, **named)
+        if code not in _EXITED_WELL and os.getsid(0) != os.getpid() and _has_subject(_GIVEN):
+            said = f"a pytest that the command started, with the subject, ended with {int(code)}"
+            _fail("pytest", said)
+        return code
+
+    return reporting
 
 
 def _is_dropped(frame: Any) -> bool:  # noqa: ANN401

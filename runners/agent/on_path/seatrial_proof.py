@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import importlib
 import os
@@ -72,6 +73,8 @@ _KNOWN = frozenset((
     "xdist",
 ))  # fmt: skip
 _START_MODULES = ("sitecustomize.py", "usercustomize.py")
+_STARTED_BY = {"a1_coverage.pth": "coverage", "distutils-precedence.pth": "setuptools"}
+"""Files with code that well-known distributions install, and these."""
 _OVERLAY = "seatrial_overlay.pth"
 """The agent's own file, which no package may replace."""
 _ROWS = 190
@@ -368,7 +371,10 @@ def _foreign_hooks(config: pytest.Config, own: FrozenSet[object]) -> List[List[s
                 if file.startswith(_OURS):
                     if code not in own or not _is_of(impl.function, said):
                         found.add((hook, f"{_NOT_IN} {_place(file, config)}"))
-                elif not (_is_known(file) and _is_of(impl.function, said)):
+                elif not (
+                    _is_known(file)
+                    and (_is_of(impl.function, said) or _is_of_program(impl.function, said))
+                ):
                     found.add((hook, _place(file, config)))
     return [list(each) for each in sorted(found)][:200]
 
@@ -391,6 +397,20 @@ def _is_of(function: object, file: str) -> bool:
     module = sys.modules.get(str(getattr(function, "__module__", "")))
     known = getattr(function, "__globals__", None)
     return module is not None and known is vars(module) and getattr(module, "__file__", "") == file
+
+
+def _is_of_program(function: object, file: str) -> bool:
+    """Return whether a function belongs to the text of a file that this process runs now.
+
+    pytest-xdist sends the text of ``xdist/remote.py`` to its workers, which have no such module.
+    """
+    frame: Any = sys._getframe(1)  # noqa: SLF001 - what runs is what is asked
+    known = getattr(function, "__globals__", None)
+    while frame is not None:
+        if frame.f_globals is known and frame.f_code.co_name == "<module>":
+            return bool(frame.f_code.co_filename == file)
+        frame = frame.f_back
+    return False
 
 
 def _replacements(
@@ -465,7 +485,21 @@ def _start_files() -> List[str]:
         for file in sorted(folder.iterdir())
         if file.name in _START_MODULES
         or (file.suffix == ".pth" and file.name != _OVERLAY and _has_code(file))
+        if not _is_recorded(file)
     ]
+
+
+def _is_recorded(file: Path) -> bool:
+    """Return whether a well-known distribution, not the subject, recorded this file's content."""
+    name = _STARTED_BY.get(file.name)
+    subject = seatrial_origins.required_distributions().subject
+    if name is None or (subject is not None and subject.path_of(str(file)) is not None):
+        return False
+    digest = base64.urlsafe_b64encode(seatrial_origins.sha256(file.read_bytes()).digest())
+    line = f"{file.name},sha256={digest.decode().rstrip('=')},"
+    records = file.parent.glob(f"{name}-*.dist-info/RECORD")
+    texts = (record.read_text(encoding="utf-8", errors="replace") for record in records)
+    return any(one.startswith(line) for text in texts for one in text.splitlines())
 
 
 def _has_code(file: Path) -> bool:

@@ -169,3 +169,20 @@ def test_a_large_report_is_read_in_bounded_memory(tmp_path):
     tracemalloc.stop()
     assert count == 101
     assert peak < 8_000_000
+
+
+@pytest.mark.parametrize(
+    ("raw", "outcome"),
+    [
+        ("failed", Outcome.FAILED),
+        ("timedOut", Outcome.FAILED),
+        ("broken", Outcome.ERROR),
+        ("passed", Outcome.PASSED),
+        ("xpassed", Outcome.XPASSED),
+        ("", Outcome.PASSED),
+    ],
+)
+def test_a_failure_beside_the_state_passed_is_one(tmp_path, raw, outcome):
+    test = {"name": "y", "status": "passed", "rawStatus": raw, "duration": 1}
+    said = read(tmp_path, {"results": {"tool": {"name": "x"}, "tests": [test]}})
+    assert [one.outcome for one in of_kind(said, ParsedTest)] == [outcome]

@@ -122,6 +122,22 @@ def test_a_step_that_failed_after_a_good_sum_is_no_good_end(tmp_path: Path) -> N
     assert line in _errors(said)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Traceback (most recent call last):\nAssertionError",
+        "❌ area",
+        "some checks failed",
+        "FAILED (failures=1)",
+    ],
+)
+def test_what_fails_a_demo_that_runs_here_fails_an_ingested_one(tmp_path: Path, line: str) -> None:
+    said = _read(tmp_path, f"[PASS] a\nResults: 1/1 passed\n{line}\n")
+    detail = f"it says: {line.splitlines()[-1]}"
+    assert said[-1] == ParsedEnd(1, detail=detail)
+    assert detail in _errors(said)
+
+
 def test_a_part_that_is_marked_twice_counts_as_the_worse(tmp_path: Path) -> None:
     said = _read(tmp_path, "[PASS] a\n[FAIL] a\n[PASS] a\nResults: 0/1 passed\n")
     assert [c.outcome for c in said if isinstance(c, ParsedCheck)] == ["passed", "failed"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.adapters.result_parsers.reported_failure import read_reported_failure
+from orchestrator.adapters.result_parsers.reported_failure import read_self_report
 
 
 @pytest.mark.parametrize(
@@ -70,6 +70,8 @@ from orchestrator.adapters.result_parsers.reported_failure import read_reported_
         ("[fail] converges\n", "[fail] converges"),
         ("[error] no cache\n", ""),
         ("2026-11-23 10:00:00 INFO [FAIL] converges\n", "[FAIL] converges"),
+        ("ERROR:root:[FAIL] converges\n", "[FAIL] converges"),
+        ("CRITICAL:root:scale check FAILED\n", "scale check FAILED"),
         ("2026-11-23T10:00:00.123Z [FAIL] converges\n", "[FAIL] converges"),
         ("    not ok 2 - x\n", "not ok 2 - x"),
         ("FAIL: test_double (t.T)\n", "FAIL: test_double (t.T)"),
@@ -131,6 +133,26 @@ from orchestrator.adapters.result_parsers.reported_failure import read_reported_
                 "result: FAIL (max diff 3.0)",
                 "result: FAIL (0 of 5 passed)",
                 "result: FAIL (0.5 above the limit)",
+                "✗ scale",
+                "  ❌ scale: expected 3, got 4",
+                "- ✘ scale",
+                "[✗] scale",
+                "❌ 3 checks failed",
+                "[NG] scale",
+                "[NOT OK] scale",
+                "scale NOT OK",
+                "scale: NOT OK!",
+                "scale [FAIL]",
+                "scale .... [NG]",
+                "| scale | FAIL |",
+                "| scale | **FAILED** | 3 ms |",
+                "│ scale │ FAIL   │",
+                "Some checks failed!",
+                "2 checks failed",
+                "3 smoke tests failed.",
+                "Summary: 1 test failed",
+                "All checks failed",
+                "At least one check has failed.",
             )
         ),
         *(
@@ -166,6 +188,28 @@ from orchestrator.adapters.result_parsers.reported_failure import read_reported_
                 "overall: FAILED (0 of 5)",
                 "status: FAIL (0)",
                 "Segmentation fault (core dumped), as expected",
+                "✗ = failed",
+                "✗: failed",
+                "✗ failed · ✓ passed",
+                "❌ 0 failed",
+                "❌ Failed: 0",
+                "✗ refused, as expected",
+                "✅ scale",
+                "[OK] scale",
+                "it is NOT OK to go on after a fault",
+                "| test | PASS | FAIL |",
+                "| FAIL | 0 |",
+                "| expected | FAIL |",
+                "| a failed request is sent again |",
+                "0 checks failed",
+                "2 checks failed, and passed when run again",
+                "Retries: 2 checks failed",
+                "Some checks failed before the mend, none does now",
+                "CRITICAL:root:FAILED=0",
+                "CRITICAL:root:the disk is nearly full",
+                "ERROR:root:the first try FAILED",
+                "Error: ",
+                "scale correct: False",
             )
         ),
         ("  2 passing (4ms)\n  1 failing\n", "1 failing"),
@@ -202,14 +246,14 @@ from orchestrator.adapters.result_parsers.reported_failure import read_reported_
     ],
 )
 def test_a_line_that_speaks_of_failure_is_found(output: str, line: str):
-    assert read_reported_failure([output[:5].encode(), output[5:].encode()]) == line
+    assert read_self_report([output[:5].encode(), output[5:].encode()]).failure == line
 
 
 def test_a_mark_in_the_middle_of_a_long_output_is_found():
     noise = b"step 1 of 2: loss 0.125\n" * 40_000
-    assert read_reported_failure([noise, b"[FAIL] converges\n", noise]) == "[FAIL] converges"
+    assert read_self_report([noise, b"[FAIL] converges\n", noise]).failure == "[FAIL] converges"
     endless = [b"x" * 100_000] * 20
-    assert read_reported_failure([*endless, b"\n[FAIL] converges"]) == "[FAIL] converges"
+    assert read_self_report([*endless, b"\n[FAIL] converges"]).failure == "[FAIL] converges"
 
 
 TRACEBACK = """Traceback (most recent call last):
@@ -234,9 +278,22 @@ AssertionError: wrong
             "AssertionError: wrong",
         ),
         (f"Exception ignored while calling deallocator <function A.__del__>:\n{TRACEBACK}", ""),
+        ("Traceback (most recent call last):\nAssertionError\n", "AssertionError"),
         ("\x1b[31mTraceback (most recent call last):\x1b[0m\n  File\nKeyError: 1\n", "KeyError: 1"),
     ],
 )
 def test_a_traceback_at_the_end_is_a_failure_of_the_program(output: str, line: str):
     noise = b"step\n" * 10_000
-    assert read_reported_failure([noise, output[:20].encode(), output[20:].encode()]) == line
+    assert read_self_report([noise, output[:20].encode(), output[20:].encode()]).failure == line
+
+
+def test_a_level_after_a_time_does_not_hide_what_is_critical():
+    line = "2026-11-23 10:00:00,123 CRITICAL scale FAILED"
+    assert read_self_report([line.encode()]).failure == "scale FAILED"
+
+
+def test_a_fallback_is_found_by_the_phrases_of_ingested_logs():
+    noise = b"step 1 of 2: loss 0.125\n" * 40_000
+    said = read_self_report([noise, b"Warning: falling back to CPU implementation\n", noise])
+    assert (said.failure, said.fallback) == ("", "falling back to CPU implementation")
+    assert read_self_report([b"all kernels ran without falling back\n"]).fallback == ""
