@@ -78,7 +78,8 @@ def _cell(text: str) -> str:
 
 
 def _fields(shape: type) -> Iterable[Field[Any]]:
-    return fields(shape) if is_dataclass(shape) else ()
+    found = fields(shape) if is_dataclass(shape) else ()
+    return [one for one in found if not one.metadata.get("derived")]
 
 
 def _shapes(shape: type) -> list[type]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 
 from orchestrator.bootstrap.cli_wiring import CommandWiring
-from orchestrator.cli.session import Session, find_run
+from orchestrator.cli.session import Session
 from orchestrator.cli.view.live_run import LogTail, picture
 from orchestrator.cli.view.rows import reported
 from orchestrator.cli.watching.poll_threads import Tails
@@ -47,7 +47,7 @@ def svg(run: RunResponse, tail: LogTail, session: Session) -> str:
 def main(target: Path) -> int:
     session = Session(CommandWiring())
     client = session.client()
-    _, run = find_run(client, "latest")
+    run = client.run().record
     tails = Tails(client, run.id)
     while not run.is_finished:
         tail = tails.look(run)
@@ -55,7 +55,7 @@ def main(target: Path) -> int:
             target.write_text(svg(run, tail, session), encoding="utf-8")
             return 0
         time.sleep(0.2)
-        _, run = find_run(client, run.id)
+        run = client.run(run.id).record
     print("the run is over: start another one, and this beside it", file=sys.stderr)
     return 1
 

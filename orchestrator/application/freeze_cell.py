@@ -23,7 +23,8 @@ from orchestrator.domain.gate.snapshot import (
     Quarantine,
     UndeclaredRequirement,
 )
-from orchestrator.domain.matrix import ExpectedHardware
+from orchestrator.domain.manifest import untested
+from orchestrator.domain.matrix import ExpectedHardware, jobs_left_out, system_of
 from orchestrator.domain.outcome import Reason, TestOutcome
 from orchestrator.domain.retests import reruns_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
@@ -88,6 +89,7 @@ def freeze_cell(
         other_subject="" if ingested else _other_subject(one),
         own_environment=cell.probed.get("own_environment") is True,
         undeclared_requirements=() if ingested else tuple(_undeclared(cell)),
+        untested=() if ingested else tuple(_untested(one)),
         own_baseline=is_own_baseline(one.taken.evidence.record.run.payload_digest, one.taken.spec),
         lost_attempts=tuple(_lost_attempts(one)),
         jobs=_jobs(one, before, quarantines),
@@ -98,6 +100,12 @@ def freeze_cell(
         expect=cell.platform.expect or ExpectedHardware(),
         machines=() if ingested else (machine_of(cell),),
     )
+
+
+def _untested(one: GatheredCell) -> Iterator[str]:
+    spec = one.taken.spec
+    yield from jobs_left_out(spec.matrix, spec.manifest)
+    yield from untested(spec.manifest)
 
 
 def _lost_attempts(one: GatheredCell) -> Iterator[str]:
@@ -117,10 +125,12 @@ def _instance_type(cell: CellRecord) -> str:
 def machine_of(cell: CellRecord) -> MachineEvidence:
     """Return the cell's last machine, or the machine that reused evidence comes from."""
     leased, told = [lease.provider for lease in cell.leases], cell.attestation
+    machine = cell.probed.get("machine")
     return MachineEvidence(
         provider=leased[-1] if leased else cell.platform.provider,
         instance_type=_instance_type(cell),
         devices=None if told is None else tuple(one.label for one in told.devices),
+        system=system_of(machine if isinstance(machine, Mapping) else {}),
     )
 
 

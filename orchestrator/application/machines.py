@@ -16,7 +16,7 @@ from orchestrator.domain.inventory import DOOMED, InventoryResponse, Ownership, 
 from orchestrator.domain.launch_plan import HostCheck
 from orchestrator.domain.machine import MachineError, OwnHosts, SshAccess, SshEndpoint
 from orchestrator.domain.manifest import Manifest
-from orchestrator.domain.matrix import CellPlan, Platform
+from orchestrator.domain.matrix import CellPlan, Platform, system_of
 
 
 def inventory_answer(context: Context, *, orphans: bool = False) -> InventoryResponse:
@@ -182,7 +182,12 @@ def _check(
     devices = devices_of(probe)
     seen = HostCheck(platform.id, endpoint.label, devices=tuple(one.label for one in devices))
     wrong = mismatch(platform.accelerator, devices, simulated=False) or unexpected(
-        platform.expect, provider=platform.provider, instance="", devices=devices, simulated=False
+        platform.expect,
+        provider=platform.provider,
+        instance="",
+        devices=devices,
+        system=system_of(probe),
+        simulated=False,
     )
     if wrong:
         return replace(seen, failure=wrong)

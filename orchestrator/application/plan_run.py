@@ -29,7 +29,13 @@ from orchestrator.domain.machine import (
     NotOfferedError,
     ProviderError,
 )
-from orchestrator.domain.manifest import Manifest, PythonChoice, StoredPayload, dropped_exit_codes
+from orchestrator.domain.manifest import (
+    Manifest,
+    PythonChoice,
+    StoredPayload,
+    dropped_exit_codes,
+    untested,
+)
 from orchestrator.domain.matrix import CellPlan, Matrix, jobs_left_out
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.prices import (
@@ -88,6 +94,7 @@ def plan_run(context: Context, order: LaunchOrder, *, with_hosts: bool = False) 
     warnings = (
         *budget_warnings(uses, plan.known_usd),
         *jobs_left_out(matrix, payload.manifest),
+        *untested(payload.manifest),
         *dropped_exit_codes(payload.manifest),
         age,
         torch_warning(builds),

@@ -19,10 +19,11 @@ import typer.main
 from typer import _click
 
 import orchestrator
-from orchestrator.cli.errors import DETACHED, FAILED, NO_VERDICT, CliError
+from orchestrator.cli.errors import DETACHED, FAILED, NO_VERDICT, CliError, exit_code_of
 from orchestrator.cli.safe_text import in_ascii
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.wiring import Wiring
+from orchestrator.client.errors import SeatrialError
 from orchestrator.domain.document_problems import InvalidDocumentError
 
 NAME = "seatrial"
@@ -307,7 +308,7 @@ def main(wiring: Wiring, args: Sequence[str] | None = None) -> int:
         build()(args=list(args) if args is not None else None, prog_name=NAME, obj=session)
     except SystemExit as ending:
         return _code(ending)
-    except CliError as error:
+    except SeatrialError as error:
         return _tell(session, error)
     except InvalidDocumentError as error:
         return _tell(session, CliError(str(error)))
@@ -345,13 +346,13 @@ def _globals(
         raise typer.Exit
 
 
-def _tell(session: Session, error: CliError) -> int:
+def _tell(session: Session, error: SeatrialError) -> int:
     session.err.quiet = False
     for number, line in enumerate(error.lines):
         session.err.print(line, style="red" if number == 0 else None, markup=False, soft_wrap=True)
     if session.debug:
         _trace(session, error)
-    return error.code
+    return exit_code_of(error)
 
 
 def _print_unexpected(session: Session, error: Exception) -> int:

@@ -8,19 +8,14 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 import httpx
 
-import orchestrator
-from orchestrator.cli.errors import (
-    AUTHENTICATION,
-    CliError,
-    EmptyHomeError,
-    NoControllerError,
-    RefusedError,
-)
-from orchestrator.cli.wiring import Secret, WallClock, Wiring
+from orchestrator.cli.errors import AUTHENTICATION, CliError, EmptyHomeError, RefusedError
+from orchestrator.cli.wiring import Wiring
+from orchestrator.client.connection import AGENT, TIMEOUT
+from orchestrator.client.errors import NoControllerError
+from orchestrator.client.transport import WallClock
 
 CONTROLLER_START_LIMIT_S = 60.0
 """Longest start of a controller in the background."""
@@ -51,53 +46,6 @@ REPORT_POLL_S = 0.1
 SOCKET = "controller.sock"
 LOG = "controller.log"
 _PATH_LIMIT_BYTES = 100
-_AGENT = {"User-Agent": f"seatrial/{orchestrator.__version__}"}
-_TIMEOUT = httpx.Timeout(60.0, connect=5.0)
-
-
-class ControllerConnection(Protocol):
-    """A way to reach the controller."""
-
-    @property
-    def where(self) -> str:
-        """Return the description of the controller, for messages."""
-        ...
-
-    @property
-    def home(self) -> Path | None:
-        """The controller's files, where they are on this computer."""
-        ...
-
-    def open(self) -> httpx.Client:
-        """Return a client that is not connected yet. Raises UnreachableError."""
-        ...
-
-    def revive(self) -> None:
-        """Try to start an unreachable controller.
-
-        Raises UnreachableError if it stays unreachable.
-        """
-        ...
-
-
-class RemoteConnection:
-    """The controller of ``SEATRIAL_URL``."""
-
-    home = None
-
-    def __init__(self, url: str, token: Secret | None) -> None:
-        self.where = url
-        self._token = token
-
-    def open(self) -> httpx.Client:
-        """See `ControllerConnection`."""
-        headers = {**_AGENT}
-        if self._token is not None:
-            headers["Authorization"] = f"Bearer {self._token.get_secret_value()}"
-        return httpx.Client(base_url=self.where, headers=headers, timeout=_TIMEOUT)
-
-    def revive(self) -> None:
-        """Raise: a remote controller cannot be started from here."""
 
 
 class LocalConnection:
@@ -209,7 +157,7 @@ class ReadingLine:
 
 def _local(transport: httpx.BaseTransport) -> httpx.Client:
     return httpx.Client(
-        transport=transport, base_url="http://localhost", timeout=_TIMEOUT, headers=_AGENT
+        transport=transport, base_url="http://localhost", timeout=TIMEOUT, headers=AGENT
     )
 
 

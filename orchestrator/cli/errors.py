@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from orchestrator.client.errors import (
+    RefusalError,
+    SeatrialError,
+    UnreadableAnswerError,
+)
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
 
 PASSED = 0
@@ -19,49 +22,32 @@ class RefusedError(Exception):
     """The wiring failed; the text is written for a person."""
 
 
-class CliError(Exception):
-    """An error that a person can fix; printed without a traceback."""
+class CliError(SeatrialError):
+    """An error of a command; printed without a traceback."""
 
     def __init__(self, *lines: str, code: int = USAGE) -> None:
         """`lines` are whole sentences for standard error; `code` is the exit code."""
-        super().__init__("\n".join(lines))
-        self.lines = lines
+        super().__init__(*lines)
         self.code = code
-
-
-class NoControllerError(CliError):
-    """No controller answered; trying again may help."""
-
-    was_sent = False
-    """Whether the request may have arrived, so that the controller may be acting on it."""
 
 
 class EmptyHomeError(CliError):
     """Nothing can be read: no controller has used the home yet."""
 
 
-_GATEWAY = frozenset({502, 503, 504})
-
-
-def is_out_of_reach(error: CliError) -> bool:
-    """Whether no controller answered: none was reached, or a proxy said that it reached none."""
-    gateway = isinstance(error, RefusalError) and error.status in _GATEWAY
-    return gateway or isinstance(error, NoControllerError)
-
-
-def _code(status: int) -> int:
-    if status in (401, 403):
-        return AUTHENTICATION
-    return NO_VERDICT if status >= 500 else USAGE
-
-
-class RefusalError(CliError):
-    """The controller answered with a problem document."""
-
-    def __init__(self, status: int, lines: Sequence[str], errors: Sequence[str] = ()) -> None:
-        """`errors` are messages about places in a file, with their position."""
-        super().__init__(*(errors or lines), code=_code(status))
-        self.status = status
+def exit_code_of(error: SeatrialError) -> int:
+    """Return the exit code of a command that ends with the error."""
+    match error:
+        case CliError():
+            return error.code
+        case RefusalError(status=401 | 403):
+            return AUTHENTICATION
+        case RefusalError():
+            return NO_VERDICT if error.status >= 500 else USAGE
+        case UnreadableAnswerError():
+            return NO_VERDICT
+        case _:
+            return USAGE
 
 
 def document_error(error: InvalidDocumentError) -> CliError:

@@ -9,11 +9,12 @@ from dataclasses import asdict, dataclass, field, replace
 from http import HTTPStatus
 from urllib.parse import quote
 
-from orchestrator.cli.client import Client, read, read_items
-from orchestrator.cli.errors import CliError, RefusalError
+from orchestrator.cli.errors import CliError
 from orchestrator.cli.safe_text import fit, one_line
-from orchestrator.cli.session import cell_path
 from orchestrator.cli.view.glyphs import word
+from orchestrator.client.errors import RefusalError, SeatrialError
+from orchestrator.client.seatrial import BAD, Seatrial, cell_path
+from orchestrator.client.transport import AnswerList
 from orchestrator.domain.document_problems import nearest
 from orchestrator.domain.manifest import output_artifact
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse, TestResponse
@@ -46,7 +47,7 @@ class CellLog:
     """Reads a cell's log from the last position."""
 
     def __init__(
-        self, client: Client, run: RunResponse, cell: CellRecord, *, prefixed: bool
+        self, client: Seatrial, run: RunResponse, cell: CellRecord, *, prefixed: bool
     ) -> None:
         """With `prefixed`, each line begins with the cell's id."""
         self._client = client
@@ -130,7 +131,7 @@ class LogSelection:
 
 
 def chosen_logs(
-    client: Client, run: RunResponse, cells: list[CellRecord], chosen: LogSelection, gaps: Gaps
+    client: Seatrial, run: RunResponse, cells: list[CellRecord], chosen: LogSelection, gaps: Gaps
 ) -> Iterator[bytes]:
     """Yield the output of tests or jobs, each under a heading. Raises CliError without any."""
     jobs = {one.id for cell in cells for one in cell.jobs}
@@ -148,7 +149,7 @@ def chosen_logs(
 
 
 def _of_cell(
-    client: Client, run: RunResponse, cell: CellRecord, chosen: LogSelection, gaps: Gaps
+    client: Seatrial, run: RunResponse, cell: CellRecord, chosen: LogSelection, gaps: Gaps
 ) -> Iterator[bytes]:
     named: Counter[str] = Counter()
     if chosen.test or chosen.failed:
@@ -163,7 +164,7 @@ def _of_cell(
 
 
 def _failures(
-    client: Client,
+    client: Seatrial,
     run: RunResponse,
     cell: CellRecord,
     job: str | None,
@@ -197,11 +198,11 @@ def _nothing(what: str, cell: CellRecord, record: JobRecord | CellRecord) -> str
 
 
 def _tests(
-    client: Client, run: RunResponse, cell: CellRecord, chosen: LogSelection
+    client: Seatrial, run: RunResponse, cell: CellRecord, chosen: LogSelection
 ) -> Iterator[TestResponse]:
     if chosen.failed:
-        return failing_tests(client, run, cell, job=chosen.job)
-    return tests_of(client, run, cell, job=chosen.job, outcome=None)
+        return client.failing_tests(run, cell, job=chosen.job)
+    return client.tests(run, cell, job=chosen.job)
 
 
 def _text(cell: CellRecord, test: TestResponse) -> bytes:
@@ -211,7 +212,7 @@ def _text(cell: CellRecord, test: TestResponse) -> bytes:
 
 
 def _output(
-    client: Client, run: RunResponse, cell: CellRecord, job: str, gaps: Gaps
+    client: Seatrial, run: RunResponse, cell: CellRecord, job: str, gaps: Gaps
 ) -> Iterator[bytes]:
     """Return a job's output: its artifact."""
     name = output_of(cell, job)
@@ -222,16 +223,12 @@ def _output(
     yield from gaps.besides(_streamed(client, path))
 
 
-def _streamed(client: Client, path: str) -> Iterator[bytes]:
+def _streamed(client: Seatrial, path: str) -> Iterator[bytes]:
     """Yield the whole lines of a file."""
     lines = WholeLines()
     with client.stream(path) as answer:
         yield from map(lines.add, answer.iter_bytes())
     yield lines.rest()
-
-
-BAD = ("failed", "error")
-_PAGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,34 +253,9 @@ class FailureLine:
         return asdict(self)
 
 
-def tests_of(
-    client: Client, run: RunResponse, cell: CellRecord, *, job: str | None, outcome: str | None
-) -> Iterator[TestResponse]:
-    """Yield the cell's tests page by page, in the order of collection."""
-    after: int | None = 0
-    while after is not None:
-        asked = {"job": job, "outcome": outcome, "after": after, "limit": _PAGE}
-        page = client.get(f"{cell_path(run, cell)}/tests", **asked)
-        yield from read_items(TestResponse, page)
-        after = read(_Next, page).next
-
-
-@dataclass(frozen=True, slots=True)
-class _Next:
-    next: int | None = None
-
-
-def failing_tests(
-    client: Client, run: RunResponse, cell: CellRecord, *, job: str | None = None
-) -> Iterator[TestResponse]:
-    """Return tests that failed or ended in error."""
-    figures = cell.counts.as_dict()
-    for outcome in BAD:
-        if figures[outcome]:
-            yield from tests_of(client, run, cell, job=job, outcome=outcome)
-
-
-def failures_of(client: Client, run: RunResponse, cells: Iterable[CellRecord]) -> list[FailureLine]:
+def failures_of(
+    client: Seatrial, run: RunResponse, cells: Iterable[CellRecord]
+) -> list[FailureLine]:
     """Return every failure of these cells, in the order of cells and jobs."""
     found: dict[CellFailure, FailureLine] = {}
     for cell in cells:
@@ -295,12 +267,12 @@ def failures_of(client: Client, run: RunResponse, cells: Iterable[CellRecord]) -
 
 
 def _failures_of_cell(
-    client: Client, run: RunResponse, cell: CellRecord
+    client: Seatrial, run: RunResponse, cell: CellRecord
 ) -> Iterator[tuple[CellFailure, Sequence[str]]]:
     """Yield each failure, with the names of the files that its test left."""
     left = {
         CellFailure(test.job, test.nodeid, test.outcome.word, test.error): test.artifacts
-        for test in failing_tests(client, run, cell)
+        for test in client.failing_tests(run, cell)
     }
     for failure in cell_failures(cell, left):
         yield failure, left.get(failure, ())
@@ -343,7 +315,7 @@ class BadTest:
 class FailingTests:
     """Finds failing tests that were not reported yet."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Seatrial) -> None:
         self._client = client
         self._seen: dict[tuple[str, str, str], int] = {}
         self._printed: set[tuple[str, str, str]] = set()
@@ -369,8 +341,8 @@ class FailingTests:
         path = f"/runs/{run_id}/cells/{cell.id}/tests"
         try:
             answer = self._client.get(path, job=job.id, outcome=outcome, limit=MOST_PER_JOB)
-            found = read_items(TestResponse, answer)
-        except CliError:
+            found = AnswerList(answer, TestResponse).records
+        except SeatrialError:
             return
         self._seen[key] = count
         for test in found:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 from pathlib import Path
-from urllib.parse import quote
 
-from orchestrator.cli.client import Client, Json, read_items
 from orchestrator.cli.errors import (
     FAILED,
     NO_VERDICT,
@@ -17,11 +14,13 @@ from orchestrator.cli.errors import (
 )
 from orchestrator.cli.read_file import read_document
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.session import Session, find_run
+from orchestrator.cli.session import Session
+from orchestrator.client.errors import WaitedTooLongError
+from orchestrator.client.seatrial import Seatrial
 from orchestrator.domain.gate.verdict import Decision, VerdictLine
+from orchestrator.domain.run_record import RunResponse
 
 WITH_EXCEPTIONS = 10
-_LOOK_S = 2.0
 _LARGEST_BYTES = 1 << 19
 _LARGEST_BUNDLE_BYTES = 1 << 26
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -42,7 +41,7 @@ def policy_text(policy: str) -> str | None:
     return read_document(path, "policy", limit_bytes=_LARGEST_BYTES)
 
 
-def sent_policy(session: Session, policy: str) -> tuple[str, Json]:
+def sent_policy(session: Session, policy: str) -> tuple[str, dict[str, str]]:
     """Return a gate's name, and the part of a request's body that has its policy.
 
     `policy` is a gate's name, for which that part is empty, or a policy file. Raises CliError.
@@ -55,36 +54,35 @@ def sent_policy(session: Session, policy: str) -> tuple[str, Json]:
 
 
 def finished_runs(
-    session: Session, client: Client, names: Sequence[str], *, minutes: float | None, waits: bool
+    session: Session, client: Seatrial, names: Sequence[str], *, minutes: float | None, waits: bool
 ) -> list[str]:
     """Wait until runs are finished; return their ids. Raises CliError with code 7 on a time-out."""
-    found = [find_run(client, name)[1] for name in names]
+
+    def say(run: RunResponse) -> None:
+        session.say(f"run {run.id} is {run.state}: waiting for it to finish")
+
+    found = [client.run(name).record for name in names]
     clock = session.wiring.clock
-    end = clock.now() + timedelta(minutes=minutes) if minutes is not None else None
+    begin = clock.now()
     for run in found:
-        told = False
-        while waits and run.state != "finished":
-            if end is not None and clock.now() >= end:
-                raise CliError(
-                    f"The time is up; run {run.id} goes on. "
-                    "`--no-wait` decides on what is there now.",
-                    code=WAITED_TOO_LONG,
-                )
-            if not told:
-                session.say(f"run {run.id} is {run.state}: waiting for it to finish")
-                told = True
-            clock.sleep(_LOOK_S)
-            _, run = find_run(client, run.id)
+        if run.is_finished or not waits:
+            continue
+        waited_s = (clock.now() - begin).total_seconds()
+        limit_s = minutes * 60 - waited_s if minutes is not None else None
+        try:
+            client.wait(run.id, limit_s=limit_s, on_wait=say)
+        except WaitedTooLongError as error:
+            text = f"{error} `--no-wait` decides on what is there now."
+            raise CliError(text, code=WAITED_TOO_LONG) from None
     return [run.id for run in found]
 
 
-def newest_verdict(client: Client, gate: str) -> VerdictLine | None:
+def newest_verdict(client: Seatrial, gate: str) -> VerdictLine | None:
     """Return the gate's newest verdict; None without any."""
-    answer = client.get(f"/gates/{quote(gate, safe='')}/verdicts", limit=1)
-    return next(iter(read_items(VerdictLine, answer)), None)
+    return next(iter(client.verdicts(gate, limit=1).records), None)
 
 
-def meant_verdict(session: Session, client: Client, gate: str, named: str) -> str:
+def meant_verdict(session: Session, client: Seatrial, gate: str, named: str) -> str:
     """Return the named verdict's id, else the newest one's of the gate, which is printed.
 
     It is empty if the gate has no verdict.

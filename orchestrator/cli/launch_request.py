@@ -16,13 +16,13 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 from orchestrator.application.ports.archives import PackedPayload
 from orchestrator.application.ports.documents import Documents, Source
 from orchestrator.application.ports.wheels import SubjectWheel
-from orchestrator.cli.client import Client
 from orchestrator.cli.errors import USAGE, CliError, RefusedError, document_error
 from orchestrator.cli.read_file import read_document
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, is_confirmed
 from orchestrator.cli.view.plan import plan_table, shortages, totals
 from orchestrator.cli.wiring import Wiring
+from orchestrator.client.seatrial import Seatrial
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.document_problems import Path as Keys
@@ -416,7 +416,7 @@ def stated_commit(
     )
 
 
-def upload(session: Session, client: Client, order: Order) -> None:
+def upload(session: Session, client: Seatrial, order: Order) -> None:
     """Upload what the controller lacks."""
     packed = order.payload
     if packed is not None and not client.has(f"/payloads/{packed.digest}"):
@@ -519,7 +519,7 @@ def _unseen(gone: int) -> None:
     """Ignore the progress of uploads if it is not displayed."""
 
 
-def _send(session: Session, client: Client, path: str, file: Path, what: str) -> None:
+def _send(session: Session, client: Seatrial, path: str, file: Path, what: str) -> None:
     total = file.stat().st_size
     if total < _SHOWN_FROM_BYTES or not session.is_live:
         session.say(f"uploading the {what} ({size(total)})")

@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TextIO
-from urllib.parse import quote
 
 import typer
 from rich.console import Console
@@ -19,9 +18,10 @@ from orchestrator.cli.safe_text import NATURAL, json_text
 from orchestrator.domain.document_problems import nearest
 
 if TYPE_CHECKING:
-    from orchestrator.cli.client import Client, Json
-    from orchestrator.cli.connect import ControllerConnection, ReadingLine
+    from orchestrator.cli.connect import ReadingLine
     from orchestrator.cli.wiring import CommandSettings, Wiring
+    from orchestrator.client.connection import ControllerConnection
+    from orchestrator.client.seatrial import Seatrial
     from orchestrator.domain.run_record import CellRecord, RunResponse
 
 # A command that asks no controller, as `--help`, does without the library that would.
@@ -33,24 +33,6 @@ URGENT_S = 20.0
 """Time limit of the controller in an emergency stop."""
 
 
-def find_run(client: Client, name: str) -> tuple[Json, RunResponse]:
-    """Return the run as JSON and as a record. Raises CliError."""
-    from orchestrator.cli.client import read
-    from orchestrator.domain.run_record import RunResponse
-
-    shown = client.get(run_path(name))
-    return shown, read(RunResponse, shown)
-
-
-def run_path(name: str) -> str:
-    """Return the run's route, by its id, a prefix, or ``latest``. Raises CliError."""
-    if not name.strip():
-        raise CliError("name a run: its id, the beginning of one, or `latest`")
-    if "/" in name:
-        raise CliError(f"there is no run {name!r}; `seatrial runs` lists them")
-    return f"/runs/{quote(name, safe='')}"
-
-
 def find_cells(run: RunResponse, name: str | None) -> list[CellRecord]:
     """Return the named cell, or all cells in matrix order. Raises CliError."""
     if name is None:
@@ -60,11 +42,6 @@ def find_cells(run: RunResponse, name: str | None) -> list[CellRecord]:
         near = nearest(name, [cell.id for cell in run.cells])
         raise CliError(f"run {run.id} has no cell {name!r}{near}")
     return found
-
-
-def cell_path(run: RunResponse, cell: CellRecord) -> str:
-    """Return the cell's route."""
-    return f"/runs/{run.id}/cells/{quote(cell.id, safe='')}"
 
 
 @dataclass(slots=True)
@@ -79,7 +56,7 @@ class Session:
     debug: bool = False
     verbose: bool = False
     """Whether to print every answer of the controller."""
-    _clients: list[Client] = field(default_factory=list)
+    _clients: list[Seatrial] = field(default_factory=list)
 
     @property
     def settings(self) -> CommandSettings:
@@ -109,30 +86,31 @@ class Session:
 
     def line(self, say: Callable[[str], None] | None = None) -> ControllerConnection:
         """Return the connection to the configured controller; `say` reports its start."""
-        from orchestrator.cli.connect import LocalConnection, RemoteConnection
+        from orchestrator.cli.connect import LocalConnection
+        from orchestrator.client.connection import RemoteConnection
 
         settings = self.settings
         if settings.url is None:
             return LocalConnection(settings.home, self.wiring.clock, say or self.say)
         return RemoteConnection(settings.url, settings.token)
 
-    def client(self) -> Client:
+    def client(self) -> Seatrial:
         """Return a client of the controller; nothing is sent yet."""
         return self._client(self.line())
 
-    def reader(self) -> Client:
+    def reader(self) -> Seatrial:
         """Return a client for reads.
 
         No controller is started for it where the database is a file of the home.
         """
         return self._client(self._reading_line() or self.line())
 
-    def completer(self) -> Client:
+    def completer(self) -> Seatrial:
         """Return a client for completion: it starts nothing and tries once."""
         line = self._reading_line() or self.line()
         return self._client(line, pauses_s=(), timeout_s=AT_ONCE_S)
 
-    def urgent_client(self) -> Client:
+    def urgent_client(self) -> Seatrial:
         """Return a client for an emergency stop: it starts nothing and tries once."""
         return self._client(self.line(), pauses_s=(), timeout_s=URGENT_S)
 
@@ -151,10 +129,10 @@ class Session:
             return ReadingLine(line, self.wiring)
         return None
 
-    def _client(self, line: ControllerConnection, **options: Any) -> Client:  # noqa: ANN401 - of the class
-        from orchestrator.cli.client import Client
+    def _client(self, line: ControllerConnection, **options: Any) -> Seatrial:  # noqa: ANN401 - of the class
+        from orchestrator.client.seatrial import Seatrial
 
-        client = Client(line, self.wiring.clock, heard=self._hear, say=self.say, **options)
+        client = Seatrial(line, self.wiring.clock, heard=self._hear, say=self.say, **options)
         self._clients.append(client)
         return client
 

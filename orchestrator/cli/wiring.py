@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from orchestrator.application.ports.documents import Documents
     from orchestrator.application.ports.signer import Verified
     from orchestrator.application.ports.wheels import Revisions, SubjectWheel
+    from orchestrator.client.connection import Secret
+    from orchestrator.client.transport import WallClock
     from orchestrator.domain.cloud_account import AccountSetup
     from orchestrator.domain.commit import Commit
     from orchestrator.domain.machine import ProviderTraits
@@ -75,14 +77,6 @@ class RestoreReport(BackupReport):
     """When schedules fire next, by name; without paused ones."""
 
 
-class Secret(Protocol):
-    """A text that is not printed."""
-
-    def get_secret_value(self) -> str:
-        """Return the text."""
-        ...
-
-
 class CommandSettings(Protocol):
     """Settings of the command line."""
 
@@ -109,18 +103,6 @@ class CommandSettings(Protocol):
     @property
     def ci(self) -> bool:
         """Whether ``CI`` is set."""
-        ...
-
-
-class WallClock(Protocol):
-    """The clock, and waiting."""
-
-    def now(self) -> datetime:
-        """Return the time, aware, in UTC."""
-        ...
-
-    def sleep(self, seconds: float) -> None:
-        """Wait."""
         ...
 
 

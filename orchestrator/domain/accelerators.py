@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -62,6 +63,102 @@ MODELS = (
 """Every known model."""
 NAMES: Mapping[str, str] = {model.name.lower().removeprefix("tpu "): model.name for model in MODELS}
 """Models by the word of a platform's id: ``h100``, ``v5e``."""
+
+
+@dataclass(frozen=True, slots=True)
+class IdWords:
+    """Words of platforms' ids that promise hardware or an operating system."""
+
+    pattern: str
+    """Of one or several words in small letters, with ``-`` between them."""
+    examples: tuple[str, ...]
+    device: str = ""
+    """Words of the accelerator's name, with the pattern's groups: ``RTX \\1``."""
+    system: str = ""
+    """Words of the operating system and the CPU's architecture."""
+
+
+ANY_GPU = "GPU"
+"""Accelerator that any GPU is, and no TPU chip."""
+UNSEEN_DEVICES = frozenset({"gaudi", "trainium", "inferentia"})
+"""Accelerators that no tool that the agent asks can name."""
+
+ID_WORDS = (
+    IdWords(f"({'|'.join(NAMES)})", tuple(NAMES), device=r"\1"),
+    IdWords(
+        "(gh200|gb10|gb200|gb300|b100|b300|h20|h800|a800|a10|a16|a30|a40|a[2456]000|l20|l40"
+        "|k40|k80|m60|p40|p100)",
+        ("gh200", "gb200", "b300", "h20", "a10", "a40", "a6000", "l40", "k80", "p100"),
+        device=r"\1",
+    ),
+    IdWords(
+        r"(rtx|gtx)-?(?:pro-?)?(a?\d{3,4})(?:-?(?:ti|super|ada))?",
+        ("rtx-4090", "rtx6000"),
+        device=r"\1 \2",
+    ),
+    IdWords(r"(mi(?!300|350)\d{2,3}[ax]?|mi3[05]\d[ax])", ("mi210", "mi325x"), device=r"\1"),
+    IdWords(r"(?:arc-?)?([ab](?:310|380|570|580|750|770))", ("arc-a770", "b580"), device=r"\1"),
+    IdWords(r"(max|flex)-?(140|170|1100|1550)", ("max1550",), device=r"\1 \2"),
+    IdWords(r"(?:gaudi-?\d?|hpu)", ("gaudi2", "hpu"), device="Gaudi"),
+    IdWords(r"(?:trn\dn?|trainium\d?)", ("trn1", "trainium2"), device="Trainium"),
+    IdWords(r"(?:inf[12]|inferentia\d?)", ("inf2",), device="Inferentia"),
+    IdWords(r"tpu-?(v\d[ep]?)", ("tpu-v4",), device=r"TPU \1"),
+    IdWords(r"tpus?", ("tpu",), device="TPU"),
+    IdWords(
+        r"(?:nvidia|geforce|quadro|rtx|gtx|cuda\d*|dgx|hgx)",
+        ("nvidia", "cuda", "dgx"),
+        device="NVIDIA",
+    ),
+    IdWords(r"(?:radeon|instinct|rocm\d*|mi3[05]0|gfx\d+[a-f]?)", ("rocm", "mi300"), device="AMD"),
+    IdWords("xpu", ("xpu",), device="Intel"),
+    IdWords(r"(?<!no-)(?<!non-)(?<!without-)gpus?", ("gpu",), device=ANY_GPU),
+    IdWords(r"(?:windows|win)(?:10|11|32|64)?", ("windows", "win11"), system="Windows"),
+    IdWords(r"(?:macos|osx|darwin|mac)\d*", ("macos", "darwin"), system="macOS"),
+    IdWords(
+        r"(?:linux|ubuntu|debian|fedora|rhel|centos|alpine)\d*", ("linux", "ubuntu"), system="Linux"
+    ),
+    IdWords(r"(?:arm64|aarch64)", ("arm64", "aarch64"), system="aarch64"),
+    IdWords(r"(?:x86-64|amd64|x64)", ("x86-64", "amd64", "x64"), system="x86_64"),
+)
+"""What ids promise. Of an id's accelerators the first row counts."""
+_COUNTED = r"(?:(?P<before>\d{1,2})x-?)?PATTERN(?:-?x(?P<after>[1-9]|1[0-6]))?"
+
+
+@dataclass(frozen=True, slots=True)
+class IdPromise:
+    """What the words of a platform's id promise; empty if nothing."""
+
+    device: str = ""
+    """Words of an accelerator's name."""
+    count: int = 0
+    """Minimum number of these accelerators; 0 if the id has no number."""
+    system: str = ""
+    """Words of the operating system and the CPU's architecture."""
+
+
+def id_promise(name: str) -> IdPromise:
+    """Return what the words of a platform's id promise."""
+    text = re.sub(r"[^a-z0-9]+", "-", name.lower())
+    device, count, system = "", 0, []
+    for row in ID_WORDS:
+        body = _COUNTED.replace("PATTERN", row.pattern) if row.device else row.pattern
+        found = re.search(rf"(?<![^-]){body}(?![^-])", text)
+        if found is None:
+            continue
+        if row.system:
+            system.append(row.system)
+        elif not device:
+            groups = [group for group in found.groups()[1:-1] if group]
+            named = _expanded(row.device, groups)
+            device = NAMES.get(named.lower(), named)
+            count = int(found["before"] or found["after"] or 0)
+    return IdPromise(device, count, " ".join(system))
+
+
+def _expanded(template: str, groups: list[str]) -> str:
+    for number, group in enumerate(groups, start=1):
+        template = template.replace(f"\\{number}", group.upper())
+    return template
 
 
 @dataclass(frozen=True, slots=True)

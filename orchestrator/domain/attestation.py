@@ -94,6 +94,7 @@ def unexpected(
     provider: str,
     instance: str,
     devices: Sequence[Device],
+    system: str,
     simulated: bool,
 ) -> str:
     """Describe how a machine differs from the matrix's `expect`; empty if it matches.
@@ -103,8 +104,8 @@ def unexpected(
     if wanted is None:
         return ""
     if simulated and not devices:
-        wanted = replace(wanted, accelerator="")
+        wanted = replace(wanted, accelerator="", system="")
     named = [device.label for device in devices]
-    found = differences(wanted, provider=provider, instance=instance, devices=named)
+    found = differences(wanted, provider=provider, instance=instance, devices=named, system=system)
     told = "; ".join(one.sentence for one in found)
     return f"the matrix expects a machine {hardware_sentence(wanted)}: {told}" if told else ""

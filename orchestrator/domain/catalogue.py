@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orchestrator.domain.accelerators import NAMES, architecture
+from orchestrator.domain.accelerators import NAMES, architecture, id_promise
 from orchestrator.domain.matrix import Accelerator, Platform
 
 
@@ -107,6 +107,10 @@ class ImpliedHardware:
     provider: str = ""
     device: str = ""
     """Words of an accelerator's name."""
+    count: int = 0
+    """Minimum number of these accelerators; 0 if the id has no number."""
+    system: str = ""
+    """Words of the operating system and the CPU's architecture."""
 
 
 _PROVIDERS = (("aws-", "aws"), ("gcp-tpu-", "tpu"), ("gcp-", "gcp"))
@@ -115,6 +119,15 @@ _PROVIDERS = (("aws-", "aws"), ("gcp-tpu-", "tpu"), ("gcp-", "gcp"))
 
 def promised(platform: str) -> ImpliedHardware:
     """Return the hardware that an id implies: of a known platform, else by the words of the id."""
+    if platform in PLATFORMS:
+        return promised_v2(platform)
+    found = id_promise(platform)
+    provider = promised_v2(platform).provider
+    return ImpliedHardware(provider, found.device, found.count, found.system)
+
+
+def promised_v2(platform: str) -> ImpliedHardware:
+    """Return what an id implied under version 2: a provider, and models by single words."""
     known = PLATFORMS.get(platform)
     if known is not None:
         return ImpliedHardware(known.platform.provider, known.device)

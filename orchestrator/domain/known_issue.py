@@ -33,6 +33,9 @@ class IssueScope:
     """Applies only with this package installed: ``transformer-engine`` or ``pkg>=2``."""
 
 
+_PLACEHOLDER = re.compile(r"<[a-z]+>")
+"""What stands for a number, an address or a path in a masked message."""
+_WORD = re.compile(r"[^\W\d_]{3,}")
 _USUAL = "AssertionError"
 """The exception of most failing tests."""
 _TEST_FRAMES = ("test_qz.test_qz", "test_qz.TestQz.test_qz", "tests.test_qz.test_qz", "package.qz")
@@ -73,8 +76,8 @@ class IssueMatch:
     @property
     def is_anything(self) -> bool:
         """Whether it matches every failure, or those of most exceptions and functions."""
-        text = self.contains.strip("* ").casefold()
-        if self.signature.strip("* ") or not (len(text) < _SHORTEST or text in _USUAL.casefold()):
+        words = _WORD.findall(_PLACEHOLDER.sub(" ", self.contains.casefold()))
+        if self.signature.strip("* ") or any(word not in _USUAL.casefold() for word in words):
             return False
         is_wide = (not self.exception or _is_wide_exception(self.exception)) and (
             not self.frame or _is_wide_frame(self.frame)

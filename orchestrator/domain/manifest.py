@@ -5,9 +5,11 @@ from __future__ import annotations
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
+from types import MappingProxyType
 from typing import Literal, get_args
 
 from orchestrator.domain.document_problems import Problem, nearest
@@ -59,8 +61,9 @@ class Job:
     gpus: int = 0
     """Number of accelerators that the job needs."""
     compute_capability: str = ""
-    """The least that an NVIDIA GPU must have, quoted: ``"8.9"``. Where the matrix is known to ask
-    for less, the job is not sent."""
+    """The least that an NVIDIA GPU must have, quoted: ``"8.9"``. The job needs a GPU as with
+    ``gpus = 1``. It is not sent where the matrix is known to ask for less, or for another vendor's
+    accelerators."""
     exclusive: bool = False
     """Whether no other job may run on the machine at the same time."""
     secrets: tuple[str, ...] = ()
@@ -74,6 +77,11 @@ class Job:
     def name(self) -> str:
         """Return the job's title, or its id."""
         return self.title or self.id
+
+    @property
+    def gpus_needed(self) -> int:
+        """Return the number of accelerators; a compute capability asks for at least one."""
+        return max(self.gpus, 1) if self.compute_capability else self.gpus
 
     @property
     def has_file_checks(self) -> bool:
@@ -121,6 +129,10 @@ class Setup:
     """Requirements to add."""
 
 
+DERIVED: Mapping[str, bool] = MappingProxyType({"derived": True})
+"""Metadata of fields that are no keys of ``payload.toml``."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """The content of ``payload.toml``."""
@@ -145,6 +157,10 @@ class Manifest:
     """The short form of ``[env.image]``."""
     job: tuple[Job, ...] = ()
     """Jobs in the order in which they run."""
+    untaken_tests: tuple[str, ...] = field(default=(), metadata=DERIVED)
+    """Shipped files with a test's name that no job takes; read from the archive."""
+    excluded_tests: tuple[str, ...] = field(default=(), metadata=DERIVED)
+    """Files with a test's name that `exclude` kept out of the archive, as its packer wrote."""
 
     @property
     def is_untrusted(self) -> bool:
@@ -189,6 +205,9 @@ def check_manifest(manifest: Manifest) -> tuple[Problem, ...]:
 
 
 def _shipping_problems(manifest: Manifest) -> Iterator[Problem]:
+    for name in ("untaken_tests", "excluded_tests"):
+        if getattr(manifest, name):
+            yield Problem((name,), "is no key of payload.toml: it is read from the archive")
     if PurePosixPath(manifest.root).is_absolute():
         yield Problem(("root",), f"{manifest.root!r} must be relative to payload.toml")
     for index, pattern in enumerate(manifest.exclude):
@@ -261,6 +280,78 @@ def suite_paths(job: Job) -> Iterator[tuple[int, str]]:
             path = argument.partition("::")[0]
             if not _ELSEWHERE.match(path):
                 yield index, posixpath.normpath(path)
+
+
+_TEST_NAMES = ("test_*.py", "*_test.py")
+_NOT_OWN = re.compile(r"\..*|node_modules|site-packages")
+_RUNNERS = re.compile(r"pytest|unittest|nose|tox|nox|hatch|\bmake\b|discover|\.sh\b|\btests?\b")
+"""Words of a command that may run any test file."""
+_TESTS_NAMED = 5
+
+
+def is_test_file(name: str) -> bool:
+    """Whether a file's name is one that pytest collects by default."""
+    return any(fnmatchcase(name, pattern) for pattern in _TEST_NAMES)
+
+
+def own_test_files(names: Iterable[str]) -> list[str]:
+    """Return the test files, sorted, but for those of hidden folders and installed packages."""
+    paths = (PurePosixPath(name) for name in names)
+    return sorted(
+        path.as_posix()
+        for path in paths
+        if is_test_file(path.name) and not any(map(_NOT_OWN.fullmatch, path.parts))
+    )
+
+
+def untaken_tests(
+    manifest: Manifest, names: Iterable[str], links: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return the test files that no job names: neither pytest's arguments, nor a command.
+
+    A suite without a path, and a command that may run tests, take all.
+
+    Args:
+        manifest: The manifest.
+        names: Files of the payload.
+        links: Targets of its links, by name.
+    """
+    taken: set[str] = set()
+    said = []
+    for job in manifest.job:
+        if job.command:
+            said.append(" ".join(job.command))
+            continue
+        paths = [word.partition("::")[0] for word in job.pytest if not word.startswith("-")]
+        inside = {posixpath.normpath(path) for path in paths if path and not _ELSEWHERE.match(path)}
+        if not inside or "--pyargs" in job.pytest or any(path[:1] == "@" for path in paths):
+            return ()
+        taken |= inside
+    if any(map(_RUNNERS.search, said)):
+        return ()
+    for name, target in links.items():
+        if any(name == one or one.startswith(f"{name}/") for one in taken) or "." in taken:
+            taken.add(posixpath.normpath(posixpath.join(posixpath.dirname(name), target)))
+    return tuple(
+        name
+        for name in own_test_files(names)
+        if taken.isdisjoint((name, *map(str, PurePosixPath(name).parents)))
+        and not any(PurePosixPath(name).stem in text for text in said)
+    )
+
+
+def untested(manifest: Manifest) -> Iterator[str]:
+    """Yield sentences about test files that no job takes, and that were not shipped."""
+    if manifest.untaken_tests:
+        yield f"no job takes {_some_files(manifest.untaken_tests)}"
+    if manifest.excluded_tests:
+        files = _some_files(manifest.excluded_tests)
+        yield f"`exclude` of payload.toml keeps out {files}, with the names of tests"
+
+
+def _some_files(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _TESTS_NAMED} more" if names[_TESTS_NAMED:] else ""
+    return f"{', '.join(names[:_TESTS_NAMED])}{more}"
 
 
 def missing_tests(manifest: Manifest, names: Collection[str]) -> Iterator[tuple[Problem, bool]]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from typing import Literal
 
-from orchestrator.domain.accelerators import INSTANCE_DEVICES
+from orchestrator.domain.accelerators import ANY_GPU, INSTANCE_DEVICES, UNSEEN_DEVICES
 from orchestrator.domain.document_problems import SUCH_AS
 from orchestrator.domain.field_limits import STRICT
+from orchestrator.domain.gate.verdict import LATER
 from orchestrator.domain.manifest import CAPABILITY, Job, Manifest
 from orchestrator.domain.units import plural
 
@@ -31,7 +32,10 @@ class ExpectedHardware:
     instance: str = ""
     """The instance type that the provider must report."""
     accelerator: str = ""
-    """Words of the accelerator's name, as its tools report it: ``NVIDIA L4``."""
+    """Words of the accelerator's name, as its tools report it: ``NVIDIA L4``; ``GPU`` is any but a
+    TPU chip."""
+    system: str = field(default="", metadata=LATER)
+    """Words of the operating system and of the CPU's architecture: ``Linux aarch64``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,12 @@ class HardwareDifference:
 
 
 def differences(
-    wanted: ExpectedHardware, *, provider: str, instance: str, devices: Sequence[str] | None
+    wanted: ExpectedHardware,
+    *,
+    provider: str,
+    instance: str,
+    devices: Sequence[str] | None,
+    system: str,
 ) -> Iterator[HardwareDifference]:
     """Return how a machine differs from its requirements; empty if the machine meets them.
 
@@ -53,6 +62,7 @@ def differences(
         provider: Name of the provider.
         instance: The provider's name of its type; empty if unknown.
         devices: Its accelerators by vendor and name; None if nobody looked.
+        system: Its operating system and CPU (`system_of`); empty if unknown.
     """
     if wanted.provider:
         yield from _compared("its provider", provider, wanted.provider)
@@ -61,18 +71,37 @@ def differences(
     if wanted.accelerator and devices is None:
         yield HardwareDifference("nobody looked at its accelerators", is_known=False)
     elif wanted.accelerator and not any(is_named(one, wanted.accelerator) for one in devices or ()):
-        yield HardwareDifference(f"it has {', '.join(devices or ()) or 'no accelerator'}")
+        unseen = UNSEEN_DEVICES.intersection(_words(wanted.accelerator))
+        said = f"it has {', '.join(devices or ()) or 'no accelerator'}"
+        more = f" that is seen, and {wanted.accelerator} is none that can be" if unseen else ""
+        yield HardwareDifference(f"{said}{more}", is_known=not unseen)
+    if wanted.system and not system:
+        yield HardwareDifference("its operating system is not known", is_known=False)
+    elif wanted.system and not is_named(system, wanted.system):
+        yield HardwareDifference(f"its system is {system}")
+
+
+def system_of(probed: Mapping[str, object]) -> str:
+    """Return operating system and architecture of a probe: ``Linux Ubuntu 24.04 LTS x86_64``."""
+    os, cpu = (str(probed.get(key) or "") for key in ("os", "machine"))
+    if not os:
+        return ""
+    family = "macOS" if os.startswith("Darwin") else "" if "BSD" in os else "Linux"
+    return " ".join(word for word in (family, os, cpu.replace("arm64", "aarch64")) if word)
 
 
 def hardware_sentence(wanted: ExpectedHardware) -> str:
     """Describe requirements: ``of gcp g2-standard-4 with NVIDIA L4``; empty without any."""
     place = " ".join(word for word in (wanted.provider, wanted.instance) if word)
     device = f"with {wanted.accelerator}" if wanted.accelerator else ""
-    return " ".join(part for part in (place and f"of {place}", device) if part)
+    system = f"under {wanted.system}" if wanted.system else ""
+    return " ".join(part for part in (place and f"of {place}", device, system) if part)
 
 
 def is_named(text: str, requested: str) -> bool:
     """Whether the requested words occur in the found name in order: L4 is not an L40S."""
+    if requested == ANY_GPU:
+        return _words(text)[:1] != ["google"]
     words = iter(_words(text))
     return all(word in words for word in _words(requested))
 
@@ -411,11 +440,17 @@ def jobs_left_out(matrix: Matrix, manifest: Manifest) -> Iterator[str]:
 def why_unfit(job: Job, platform: Platform) -> str:
     """Return why the job can run on no machine of the platform; empty if the job may run."""
     told = compute_capability(platform)
+    if job.compute_capability and device_kind(platform) is not None and not _is_nvidia(platform):
+        return f"it needs an NVIDIA GPU of compute capability {job.compute_capability}"
     if not job.compute_capability or not told:
         return ""
     if _version(told) >= _version(job.compute_capability):
         return ""
     return f"it needs compute capability {job.compute_capability}, and the platform has {told}"
+
+
+def _is_nvidia(platform: Platform) -> bool:
+    return platform.accelerator is not None and platform.accelerator.vendor == "nvidia"
 
 
 def compute_capability(platform: Platform) -> str:

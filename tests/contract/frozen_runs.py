@@ -42,6 +42,7 @@ def launched(
     payload="d" * 64,
     environments=None,
     baseline=None,
+    untaken_tests=(),
 ):
     told = {"provider": provider, "accelerator": accelerator}
     told["environments"] = tuple(environments) if environments else None
@@ -56,7 +57,7 @@ def launched(
     cells = [(f"{run_id}.{plan.id}", plan) for plan in expand(asked, MANIFEST)]
     spec = RunSpec(
         asked,
-        MANIFEST,
+        replace(MANIFEST, untaken_tests=untaken_tests),
         subject_digest=digest,
         subject_built=built,
         subject_contents=contents,

@@ -128,6 +128,13 @@ def test_an_attempt_that_was_lost_while_jobs_could_run_is_told(context, stores) 
     assert told == ("attempt 2 of run run-1 (agent: gone)",)  # the last attempt has its own outcome
 
 
+def test_jobs_and_tests_that_the_run_leaves_out_are_told(context, stores) -> None:
+    ran(stores, "run-1", passes("a"))
+    assert only_cell(context, "run-1").untested == ()
+    ran(stores, "run-2", passes("a"), untaken_tests=("tests/test_new.py",))
+    assert only_cell(context, "run-2").untested == ("no job takes tests/test_new.py",)
+
+
 def wheel(path):
     return {"subject": Subject(name="lib", version="1.10", wheel=path)}
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from orchestrator.api.app import create_app
-from orchestrator.cli.client import read
+from orchestrator.client.transport import read
 from orchestrator.domain.budget import Budget, Period
 from orchestrator.domain.cost_response import Spending
 from orchestrator.domain.launch_plan import Plan, PlannedCell, shipments_in_words
@@ -294,8 +294,9 @@ def test_a_plan_says_what_cannot_run_on_a_platform_or_is_not_meant_for_it(
     matrix = matrix.replace("provider: fake, locations", f"provider: fake, {TPU}, locations")
     body = {"matrix": matrix, "payload": sha256(data)}
     plan = empty.client.post("/api/v1/plan", json=body).json()
-    assert [cell["cell"]["jobs"] for cell in plan["cells"]] == [["any"], ["any", "fp8"]]
-    (unfit,) = plan["warnings"]
+    assert [cell["cell"]["jobs"] for cell in plan["cells"]] == [["any"], ["any"]]
+    unfit, tpu = plan["warnings"]
+    assert tpu.endswith(": it needs an NVIDIA GPU of compute capability 8.9")
     assert unfit == (
         "job fp8 is not sent to here: it needs compute capability 8.9, and the platform has 8.6"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orchestrator.cli.client import read
+from orchestrator.client.transport import read
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.machine import Machine, MachineState, SshAccess
 from orchestrator.domain.outcome import Outcome

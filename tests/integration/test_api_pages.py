@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
@@ -11,8 +11,9 @@ from typing import Any, cast
 import pytest
 
 from benchmarks.dashboard.fill import fill
-from orchestrator.cli import client
-from orchestrator.cli.client import Client, newest
+from orchestrator.client import transport
+from orchestrator.client.seatrial import Seatrial
+from orchestrator.client.transport import AnswerList, newest
 from orchestrator.domain.caller_identity import BrowserSession, Scope, Token
 from orchestrator.domain.gate.payload_review import PayloadReview
 from orchestrator.domain.gate.snapshot import Approval
@@ -150,19 +151,54 @@ def test_an_item_that_is_gone_hides_no_other(api: Desk) -> None:
     assert [one["id"] for one in found["items"]] == ["sa"]
 
 
-def test_a_command_reads_on(api: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    def get(path: str, **asked: object) -> dict[str, Any]:
-        said = {name: value for name, value in asked.items() if value is not None}
-        return read(api, path.removeprefix("/"), **said)
+class InProcess(Seatrial):
+    """The client, without a connection between it and the controller."""
 
-    asking = cast(Client, SimpleNamespace(get=get))
-    monkeypatch.setattr(client, "_PAGE", 1)
+    def __init__(self, api: Desk) -> None:
+        self.api = api
+
+    def get(self, path: str, **params: str | int | None) -> dict[str, Any]:
+        said = {name: value for name, value in params.items() if value is not None}
+        return read(self.api, path.removeprefix("/"), **said)
+
+
+@pytest.fixture
+def client(api: Desk, monkeypatch: pytest.MonkeyPatch) -> Seatrial:
+    monkeypatch.setattr(transport, "_PAGE", 1)
+    return InProcess(api)
+
+
+def test_a_command_reads_on(api: Desk, client: Seatrial) -> None:
     every = read(api, "aliases")["items"]
-    assert Client.every(asking, "/aliases", state="suggested") == {"items": every}
-    assert Client.every(asking, "/aliases", product="none") == {"items": []}
+    assert client.every("/aliases", state="suggested") == {"items": every}
+    assert client.every("/aliases", product="none") == {"items": []}
     runs = read(api, "runs")["items"]
-    assert list(newest(asking, "/runs", limit=2)) == runs[:2]
-    assert list(newest(asking, "/runs", limit=99)) == runs
+    assert list(newest(client, "/runs", limit=2)) == runs[:2]
+    assert list(newest(client, "/runs", limit=99)) == runs
+
+
+@pytest.mark.parametrize(
+    ("path", "listed"),
+    [
+        ("channels/c-1/deliveries", lambda client: client.deliveries("c-1", limit=99)),
+        ("gates", Seatrial.gates),
+        ("gates/release/policies", lambda client: client.policies("release")),
+        ("gates/release/verdicts", lambda client: client.verdicts("release", limit=99)),
+        ("known-issues", Seatrial.known_issues),
+        ("payload-reviews", Seatrial.payload_reviews),
+        ("quarantines", Seatrial.quarantines),
+        ("schedules", Seatrial.schedules),
+        ("sessions", Seatrial.sessions),
+        ("tokens", Seatrial.tokens),
+        ("waivers", Seatrial.waivers),
+    ],
+)
+def test_the_client_reads_every_page(
+    api: Desk, client: Seatrial, path: str, listed: Callable[[Seatrial], AnswerList[object]]
+) -> None:
+    found = listed(client)
+    assert found.json["items"] == read(api, path)["items"]
+    assert len(found.records) >= LISTS[path]
 
 
 @pytest.mark.parametrize(

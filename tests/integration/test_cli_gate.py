@@ -199,7 +199,7 @@ def test_the_signed_verdict_is_written_though_nobody_reads_the_rest(
 
 
 def test_runs_that_go_on_are_waited_for(cli: Cli, gate: FakeController) -> None:
-    gate.answers["GET", SHOWN] = states("running", "finished")
+    gate.answers["GET", SHOWN] = states("running", "running", "finished")
     assert cli("gate", "check", "release", "--run", ID) == 1
     (asked,) = gate.sent("POST", f"{GATE}/evaluate")
     assert asked.json["runs"] == [ID]

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from orchestrator.cli.client import Client
 from orchestrator.cli.session import Session
+from orchestrator.client.transport import Client
 from tests.unit.cli import in_process
 from tests.unit.cli.fake_controller import Answer, FakeController, Request
 from tests.unit.cli.in_process import Cli

@@ -15,8 +15,8 @@ from orchestrator.api.request_limits import RequestLimits
 from orchestrator.application.browser_sessions import cookie_of
 from orchestrator.application.tokens import PREFIX, create_token, keep_token, sign_in_with_token
 from orchestrator.bootstrap.http_server import AsgiDispatch, refused
-from orchestrator.cli.client import API, Client
-from orchestrator.cli.errors import RefusalError
+from orchestrator.client.errors import RefusalError
+from orchestrator.client.transport import API, Client
 from orchestrator.dashboard.app import FORM_LIMIT_BYTES
 from orchestrator.domain.caller_identity import Scope
 from tests.integration.api_context import Desk

@@ -252,6 +252,13 @@ def test_what_cannot_be_found_says_what_to_do(house: Wheelhouse, links: Path) ->
     assert own.note.startswith("the machine installs from its own index, because here no wheels")
 
 
+def test_only_the_package_without_a_wheel_is_named(house: Wheelhouse, links: Path) -> None:
+    for name in ("aa", "bb", "dd"):
+        add(links, name, "1")
+    with pytest.raises(WheelsError, match=r"^no wheels of cc==9 for Python"):
+        house.resolve(target(), Environment(pip=("aa", "bb", "cc==9", "dd")), subject=NONE)
+
+
 def test_a_wheelhouse_that_was_removed_says_so(house: Wheelhouse) -> None:
     with pytest.raises(WheelsError, match="not kept here any more"):
         house.open("0" * 64)

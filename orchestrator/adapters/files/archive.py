@@ -20,6 +20,7 @@ import tarfile
 import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from orchestrator.adapters.files.document_nodes import LARGEST_BYTES
@@ -38,9 +39,18 @@ from orchestrator.application.ports.archives import ArchiveError, ArchiveLimits,
 from orchestrator.application.ports.blobs import file_chunks
 from orchestrator.application.ports.documents import Documents
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem
-from orchestrator.domain.manifest import Manifest, missing_tests, suite_paths
+from orchestrator.domain.manifest import (
+    Manifest,
+    missing_tests,
+    own_test_files,
+    suite_paths,
+    untaken_tests,
+)
 
 MANIFEST = "payload.toml"
+_EXCLUDED = "SEATRIAL.excluded_tests"
+"""Field of the first member's header: test files that `exclude` keeps out, one a line."""
+_TESTS_KEPT = 100
 _LEVEL = 0
 # The digest must not depend on the version of zlib, and unpacking must cost the machine little.
 
@@ -69,18 +79,24 @@ class FilePayloadArchives:
         """Validate a whole archive and return its manifest. Raises ArchiveError."""
         tree = Tree()
         place: str | None = None
-        text = b""
+        text, notes = b"", ""
         for number, member in enumerate(read_members(chunks, self._limits)):
             tree.add(member)
             if place is None and _is_manifest(member, first=number == 0):
                 place, text = member.name, _whole(member)
+                notes = member.notes.get(_EXCLUDED, "")
         tree.check()
         if place is None:
             raise ArchiveError(
                 f"there is no {MANIFEST} at the top of the archive: pack what is in the folder, as"
                 " in `tar -C FOLDER -czf payload.tar.gz .`"
             )
-        return self._manifest(text, place)
+        manifest = self._manifest(text, place)
+        return replace(
+            manifest,
+            untaken_tests=untaken_tests(manifest, tree.files, tree.links)[:_TESTS_KEPT],
+            excluded_tests=tuple(own_test_files(notes.split("\n")))[:_TESTS_KEPT],
+        )
 
     def read_file(self, path: Path) -> Manifest:
         """Validate an uploaded archive; raises only InvalidDocumentError."""
@@ -119,15 +135,17 @@ class FilePayloadArchives:
             message = f"{path} says root = {manifest.root!r}, which does not hold the file"
             raise ArchiveError(message)
         place = (folder / MANIFEST).relative_to(root).as_posix()
-        shipped = payload_files(root, exclude=manifest.exclude)
+        found = payload_files(root)
+        shipped = sorted(_without(found, manifest.exclude))
+        excluded = own_test_files({*found}.difference(shipped))
         names = [place, *(name for name in shipped if name != place)]
         there = [*names, *_below_links(root, manifest)]
         missing = list(missing_tests(manifest, there))
         self._documents.refuse_manifest(
             text, str(path), [problem for problem, may_be_written in missing if not may_be_written]
         )
-        archive = self._write(root, names, into, raw if manifest_from else None)
-        self.read_manifest(file_chunks(archive))  # the receiver must accept it
+        archive = self._write(root, names, into, raw if manifest_from else None, excluded)
+        manifest = self.read_manifest(file_chunks(archive))  # the receiver must accept it
         ignored = _without(_ignored(root), manifest.exclude)
         modules = ignored_modules(root, names, ignored)
         tests, data = ignored_beside_tests(root, names, ignored - {*modules})
@@ -142,13 +160,25 @@ class FilePayloadArchives:
             missing_tests=tuple(str(problem) for problem, _ in missing),
         )
 
-    def _write(self, root: Path, names: list[str], into: Path, first: bytes | None) -> Path:
-        """Write the archive; `first` is the content of the first member, if the file's is not."""
+    def _write(
+        self,
+        root: Path,
+        names: list[str],
+        into: Path,
+        first: bytes | None,
+        excluded: list[str],
+    ) -> Path:
+        """Write the archive; `first` is the content of the first member, if the file's is not.
+
+        `excluded` are test files that are not shipped: the first member's header names them.
+        """
         entries = self._entries(root, names if first is None else names[1:])
         if first is not None:
             entry = tarfile.TarInfo(names[0])
             entry.size, entry.mode = len(first), 0o644
             entries.insert(0, entry)
+        if excluded:
+            entries[0].pax_headers = {_EXCLUDED: "\n".join(excluded[:_TESTS_KEPT])}
         with tempfile.NamedTemporaryFile(dir=into, suffix=".part", delete=False) as file:
             try:
                 with gzip.GzipFile("", "wb", _LEVEL, file, mtime=0) as packed:
@@ -236,35 +266,36 @@ class Tree:
     """Collects the members of an archive and refuses invalid ones."""
 
     def __init__(self) -> None:
-        self._files: set[str] = set()
-        self._links: dict[str, str] = {}
+        self.files: set[str] = set()
+        self.links: dict[str, str] = {}
+        """Targets by name."""
 
     def add(self, member: Member) -> None:
         """Add one member. Raises ArchiveError."""
         if member.kind is MemberKind.FOLDER:
             return
         name = member.name
-        if not name or name in self._files or name in self._links:
+        if not name or name in self.files or name in self.links:
             raise ArchiveError(f"{name!r} occurs twice in the archive")
         if member.kind is MemberKind.LINK:
-            self._links[name] = member.target
+            self.links[name] = member.target
             return
         if (
             member.kind is MemberKind.HARD_LINK
-            and member.target.removeprefix("./") not in self._files
+            and member.target.removeprefix("./") not in self.files
         ):
             message = f"{name!r} is linked to {member.target!r}, which is not in the archive"
             raise ArchiveError(message)
-        self._files.add(name)
+        self.files.add(name)
 
     def check(self) -> None:
         """Validate the complete tree. Raises ArchiveError."""
-        check_links(self._links)
-        for name in (*self._files, *self._links):
+        check_links(self.links)
+        for name in (*self.files, *self.links):
             parts = name.split("/")
             for depth in range(1, len(parts)):
                 above = "/".join(parts[:depth])
-                if above in self._links or above in self._files:
+                if above in self.links or above in self.files:
                     raise ArchiveError(f"{name!r} lies below {above!r}, which is no folder")
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from orchestrator.domain.commit import Commit
+from orchestrator.domain.manifest import is_test_file
 
 # A git hook sets these variables, and they would point git to another repository.
 _UNSET = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
@@ -177,7 +178,6 @@ def _imported(file: Path, names: Iterable[str]) -> Iterator[str]:
             yield from (part for name in whole for part in name.split("."))
 
 
-_TESTS = ("test_*.py", "*_test.py")
 _TEST_FOLDERS = ("test", "tests")
 _BUILT = ("build", "dist", "node_modules")
 _PROJECT = ("payload.toml", "pyproject.toml", "setup.py", "setup.cfg")
@@ -206,7 +206,7 @@ def ignored_beside_tests(
         ignored: As for `ignored_modules`.
     """
     paths = [PurePosixPath(name) for name in shipped]
-    tests = [path for path in paths if _is_test(path.name)]
+    tests = [path for path in paths if is_test_file(path.name)]
     among = {path.parent for path in tests}
     among |= {one for path in tests for one in path.parents if one.name in _TEST_FOLDERS}
     projects = {path.parent for path in paths if path.name in _PROJECT}
@@ -218,7 +218,7 @@ def ignored_beside_tests(
         if among.isdisjoint(path.parents) or not built.isdisjoint((path, *path.parents)):
             continue
         inside = list(_below(root, path)) if name.endswith("/") else [path]
-        named = [one.as_posix() for one in inside if _is_test(one.name)]
+        named = [one.as_posix() for one in inside if is_test_file(one.name)]
         found += named
         near = path.parents[:-1] if name.endswith("/") else (path.parent, *path.parents[:-1])
         left = (one.relative_to(path.parent).parts for one in inside)
@@ -227,10 +227,6 @@ def ignored_beside_tests(
     # git lists a folder of ignored files alone and those files, too
     data = [n for n in data if not any(f"{one}/" in data for one in PurePosixPath(n).parents)]
     return tuple(sorted(found)), tuple(sorted(data))
-
-
-def _is_test(name: str) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in _TESTS)
 
 
 def _is_made(name: str) -> bool:

@@ -190,6 +190,8 @@ def _sources() -> _Sources:
 
 
 _MOST_ROUNDS = 25
+_WITHOUT_WHEEL = re.compile(r"No matching distribution found for ([^;]*[^; ])")
+"""The requirement that pip's error names."""
 _KEPT_BUILDS = ("torch", "triton", "pytorch-triton", "nvidia-", "libtpu", "jax", "numpy")
 
 
@@ -317,8 +319,10 @@ class DependencyResolver:
                 words = (*self._options(), "--dest", str(into), *texts)
                 pip("download", *words, behind=behind)
         except WheelsError as error:
+            named = _WITHOUT_WHEEL.findall(str(error))
             raise WheelsError(
-                f"no wheels of {', '.join(texts)} for {self._target.platform}: {error}; name"
+                f"no wheels of {', '.join(dict.fromkeys(named) or texts)} for"
+                f" {self._target.platform}: {error}; name"
                 " versions that have one, or let the machine install from its own index"
                 " (`index = true` in the environment)"
             ) from None

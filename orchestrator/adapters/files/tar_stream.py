@@ -6,8 +6,8 @@ import gzip
 import io
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -68,6 +68,8 @@ class Member:
     """Target of a link, as written."""
     content: Iterator[bytes]
     """Content of a file; its unread rest is skipped when the next member is read."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """Fields of its extension headers."""
 
 
 class _Input:
@@ -185,7 +187,7 @@ def _member(source: _Input, header: tarfile.TarInfo, limits: ArchiveLimits) -> I
     if size > limits.file_bytes:
         raise ArchiveError(f"{header.name!r} is larger than {limits.file_bytes} bytes")
     content = _content(source, size)
-    yield Member(safe_name(header.name), kind, size, header.linkname, content)
+    yield Member(safe_name(header.name), kind, size, header.linkname, content, header.pax_headers)
     for _ in content:
         pass
 
@@ -270,6 +272,7 @@ def _changed(header: tarfile.TarInfo, changes: dict[str, str]) -> tarfile.TarInf
         if not changes["size"].isdecimal() or len(changes["size"]) > 15:
             raise ArchiveError(f"{header.name!r} claims an impossible size")
         header.size = int(changes["size"])
+    header.pax_headers = changes
     return header
 
 

@@ -14,10 +14,13 @@ from orchestrator.adapters.result_parsers import pytest_text_lines as grammar
 from orchestrator.adapters.result_parsers.log_notices import LogNotices
 from orchestrator.adapters.result_parsers.pytest_text_lines import PytestFooter
 from orchestrator.adapters.result_parsers.pytest_text_session import FATAL, WIDTH, PytestSession
+from orchestrator.adapters.result_parsers.reported_failure import SelfReportReader
 from orchestrator.adapters.result_parsers.text_lines import (
     Notes,
     StepFinder,
+    failed_end,
     head_lines,
+    last_text,
     tail_lines,
     text_lines,
 )
@@ -41,7 +44,7 @@ class PytestText:
     """Reads pytest's terminal output."""
 
     name = "pytest-text"
-    version = 1
+    version = 2
     provenance = Provenance.PARSED_TEXT
 
     def match(self, artifact: Artifact) -> float:
@@ -60,7 +63,7 @@ class PytestText:
             if reader.outside:
                 reader.find_failed_step(line)
                 yield from remarks.see(line)
-        yield from reader.finish()
+        yield from reader.finish(last_text(artifact))
         yield from notes.statements()
 
 
@@ -81,6 +84,8 @@ class _SessionReader:
         self._fatal = ""
         self._is_hung = False
         self._steps = StepFinder()
+        self._below = SelfReportReader()
+        """Reads the lines below a session's sum, where another program may say that it failed."""
         self._step = ""
         """The first line, below a session's beginning, that says that a step had failed."""
         self._refusal = ""
@@ -104,6 +109,8 @@ class _SessionReader:
             self._refusal = line[7:507]
             yield from self._refuse(self._last)
         else:
+            if self._sessions and not line.startswith("make"):  # its failures are steps
+                self._below.take(line)
             self._look_for_death(line)
 
     def find_failed_step(self, line: str) -> None:
@@ -112,8 +119,11 @@ class _SessionReader:
         if self._sessions:
             self._step = self._step or step
 
-    def finish(self) -> Iterator[ParsedItem]:
-        """Yield the end of the log. Raises UnreadableError if it has no session."""
+    def finish(self, end: str) -> Iterator[ParsedItem]:
+        """Yield the end of the log, whose last lines are `end`.
+
+        Raises UnreadableError if it has no session.
+        """
         if self._session is not None:
             yield from self._close(self._inner_sum(self._session))
         if not self._sessions:
@@ -123,6 +133,9 @@ class _SessionReader:
             return
         cause = ("hung" if self._is_hung else "crashed") if self._fatal else ""
         code = next((code for code in self._codes if code), 0) if self._codes else None
+        if not code and not self._step:
+            last = end.rstrip().rpartition("\n")[2]
+            self._step = self._below.failure(end) or failed_end(last)
         if self._step:
             yield ParsedProblem("error", f"a step failed: {self._step}")
             code = code or 1
@@ -198,6 +211,10 @@ class _SessionReader:
         self._is_hung = session.is_hung
         if footer is not None:
             self._codes.append(_exit_code(session, footer))
+            if session.failed_name and not self._codes[-1]:
+                text = f"its short summary names {session.failed_name}, and its sum no failure"
+                self._codes[-1] = 1
+                yield ParsedProblem("error", text)
             self._duration_s += footer.duration_s or 0.0
             yield from self._refuse(footer)
         self._refusal = ""

@@ -284,6 +284,8 @@ class PytestSession:
     fatal: str = ""
     """The message that ended the process; a later line shows that it did not end."""
     is_hung: bool = False
+    failed_name: str = ""
+    """The first test that the short summary says to have failed."""
     tests: ListedTests = field(default_factory=ListedTests)
     _place: _Place = _Place.ITEMS
     _announced: AnnouncedTests | None = None
@@ -518,6 +520,8 @@ class PytestSession:
 
     def _summed(self, node: NodeLine, message: str) -> Iterator[ParsedItem]:
         message = message[:MESSAGE_LIMIT]
+        if node.word in _BAD_WORDS:
+            self.failed_name = self.failed_name or node.nodeid
         if node.word == "ERROR" and "::" not in node.nodeid:
             if not self._is_broken_reported:
                 self._broken += 1

@@ -56,12 +56,27 @@ _FAILED_STEP = re.compile(
     r"|Exited with code exit status [1-9]\d{0,2}$"  # CircleCI
     r"|The command \".{1,400}\" exited with [1-9]"  # Travis
     rf"|{FAILED_TOOL}"
+    r"|npm ERR! (?:errno [1-9]|code ELIFECYCLE)|npm error (?:errno [1-9]|code [1-9])"
+    r"|\S{0,3} ?Error: The command exited with status [1-9]"  # Buildkite
+    r"|.{0,200} did not complete successfully: exit code: [1-9]"  # docker build
     r"|(?:FAIL|ERROR:?) Required test coverage of \S{1,20} not reached"
     r"|(?:ERROR: )?Coverage failure: total of "
     r"|(?:ERROR: )?Coverage for \w{1,20} \(\S{1,20}\) does not meet "  # nyc
     r"|Jest: .{1,80} coverage threshold for .{1,80} not met"
     r")"
 )
+
+
+_LAST_LINE = re.compile(
+    r"exit status [1-9]\d{0,2}|Process completed with exit code [1-9]\d{0,2}\.?"
+)
+"""What says of the whole only at the very end of a text that it failed."""
+
+
+def failed_end(line: str) -> str:
+    """Return the last line of a text if it tells of a bad exit code; else an empty text."""
+    line = line.strip()
+    return line[:MESSAGE_LIMIT] if len(line) <= MESSAGE_LIMIT and _LAST_LINE.fullmatch(line) else ""
 
 
 @dataclass(slots=True)

@@ -51,7 +51,7 @@ from orchestrator.domain.machine import (
     SshEndpoint,
 )
 from orchestrator.domain.manifest import OUTPUT, Job
-from orchestrator.domain.matrix import device_kind, idle_timeouts_of
+from orchestrator.domain.matrix import device_kind, idle_timeouts_of, system_of
 from orchestrator.domain.outcome import Outcome, Reason
 from orchestrator.store.cells import AttemptState
 from orchestrator.store.stores import Stores
@@ -210,7 +210,7 @@ def _job(job: Job, finals: Sequence[str], idle: IdleTimeout) -> dict[str, object
         "test_silence_s": dict(idle.tests),
         "env": dict(job.env),
         "path_variables": ["PYTHONPATH"],
-        "gpus": job.gpus,
+        "gpus": job.gpus_needed,
         "secrets": list(job.secrets),
         "skip": list(finals),
         "metrics": [name for name in job.metrics if name != OUTPUT],
@@ -464,6 +464,7 @@ def attest(deps: FlowDeps, now: AttemptState, probed: Mapping[str, object]) -> N
         provider=lease.provider,
         instance=lease.facts.get("instance_type", ""),
         devices=devices,
+        system=system_of(probed),
         simulated=simulated,
     )
     ours = (

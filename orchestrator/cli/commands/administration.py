@@ -11,13 +11,14 @@ from urllib.parse import quote
 import typer
 from rich.text import Text
 
-from orchestrator.cli.client import Client, Json, read
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import FAILED, CliError, RefusedError
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, is_confirmed, session_of
 from orchestrator.cli.view.tables import Layout, fitting, print_list, row_of
 from orchestrator.cli.wiring import DatabaseState
+from orchestrator.client.seatrial import Seatrial
+from orchestrator.client.transport import Json, read
 from orchestrator.domain.caller_identity import BrowserSession, Token
 from orchestrator.domain.retention import PruneReport
 from orchestrator.domain.units import plural, sentence, size, utc
@@ -153,9 +154,9 @@ def token_create(
 def token_list(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the tokens, without their secrets."""
     session = session_of(context)
-    answer = session.reader().every("/tokens")
+    answer = session.reader().tokens()
     nothing = "No token yet: `seatrial token create NAME` makes one."
-    print_list(session, answer, Token, _TOKENS, _token_row, nothing=nothing, as_json=as_json)
+    print_list(session, answer, _TOKENS, _token_row, nothing=nothing, as_json=as_json)
 
 
 def _token_row(one: Token) -> dict[str, Text]:
@@ -178,11 +179,10 @@ def token_revoke(
 def session_list(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the browsers that are signed in."""
     session = session_of(context)
-    answer = session.reader().every("/sessions")
+    answer = session.reader().sessions()
     print_list(
         session,
         answer,
-        BrowserSession,
         _SESSIONS,
         _session_row,
         nothing="No browser is signed in.",
@@ -270,7 +270,7 @@ def db_prune(
         session.say(f"Removed: {_amount(total)}.")
 
 
-def _pruned(session: Session, client: Client, days: int | None) -> tuple[Json, PruneReport]:
+def _pruned(session: Session, client: Seatrial, days: int | None) -> tuple[Json, PruneReport]:
     """Prune until nothing is left; return the last answer, and the sum of all."""
     body = {"days": days} if days is not None else {}
     try:

@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.client import Json, read_items
 from orchestrator.cli.commands.options import CellOption, JsonOption, RunArgument, text_option
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.session import Session, find_run, session_of
+from orchestrator.cli.session import Session, session_of
+from orchestrator.client.transport import Json, read_items
 from orchestrator.domain.lint_findings import CheckedAnnotation
 from orchestrator.domain.run_record import RunResponse
 from orchestrator.domain.units import plural
@@ -54,7 +54,7 @@ def annotate_command(
     if file is None and not kind:
         raise CliError("name a file of annotations, or say --kind, --text and --author")
     client = session.client()
-    _, found = find_run(client, run)
+    found = client.run(run).record
     body = _from_file(session, file, found) if file is not None else [said]
     name = str(file) if file is not None else ""
     # The same again is kept once: it may be tried again.

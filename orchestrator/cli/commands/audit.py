@@ -8,12 +8,12 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from orchestrator.cli.client import Json, newest, read
 from orchestrator.cli.commands.options import JsonOption, LimitOption
 from orchestrator.cli.errors import FAILED, CliError, EmptyHomeError
 from orchestrator.cli.safe_text import json_text, one_line
 from orchestrator.cli.session import session_of
 from orchestrator.cli.view.tables import Layout, fitting, row_of
+from orchestrator.client.transport import Json, newest, read
 from orchestrator.domain.audit import AuditVerification, ChainedEntry
 from orchestrator.domain.units import plural, utc
 

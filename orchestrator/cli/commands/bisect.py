@@ -12,12 +12,14 @@ from urllib.parse import quote, unquote
 import typer
 
 from orchestrator.application.ports.wheels import Revision, Revisions, SubjectWheel, WheelsError
-from orchestrator.cli.client import Client, Json, read
 from orchestrator.cli.commands.options import CellOption, JsonOption, YesOption
 from orchestrator.cli.connect import RETEST_POLL_S
-from orchestrator.cli.errors import FAILED, CliError, RefusalError
+from orchestrator.cli.errors import FAILED, CliError
 from orchestrator.cli.launch_request import ask
-from orchestrator.cli.session import Session, find_run, session_of
+from orchestrator.cli.session import Session, session_of
+from orchestrator.client.errors import RefusalError
+from orchestrator.client.seatrial import Seatrial
+from orchestrator.client.transport import Json, read
 from orchestrator.domain.bisect import (
     FoundRevisions,
     InconclusiveSearch,
@@ -86,7 +88,7 @@ class _Bisection:
     """A bisection on one machine."""
 
     session: Session
-    client: Client
+    client: Seatrial
     revisions: Revisions
     range: tuple[Revision, ...]
     times: int
@@ -189,7 +191,7 @@ def bisect_command(
     """
     session = session_of(context)
     client = session.client()
-    _, red = find_run(client, run)
+    red = client.run(run).record
     path = f"/runs/{red.id}/cells/{quote(_cell(red, cell), safe='')}"
     known = client.get(f"{path}/bisect")
     first, last = good or str(known["good"]), bad or str(known["bad"])
@@ -216,7 +218,7 @@ def _cell(run: RunResponse, name: str | None) -> str:
 
 
 def _prepared(
-    session: Session, client: Client, url: str, scratch: Path, good: str, bad: str
+    session: Session, client: Seatrial, url: str, scratch: Path, good: str, bad: str
 ) -> _Bisection:
     try:
         revisions = session.wiring.revisions(url, scratch)
@@ -245,7 +247,7 @@ def _searched(search: _Bisection, run_id: str, cell: str) -> FoundRevisions | In
         client.delete(f"{search.path}/retests")
 
 
-def _waits(session: Session, client: Client, path: str) -> bool:
+def _waits(session: Session, client: Seatrial, path: str) -> bool:
     """Whether the cell's machine began to wait for retests; False if the cell ended."""
     while True:
         state = _state(client, path)
@@ -256,7 +258,7 @@ def _waits(session: Session, client: Client, path: str) -> bool:
         session.wiring.clock.sleep(RETEST_POLL_S)
 
 
-def _state(client: Client, path: str) -> str:
+def _state(client: Seatrial, path: str) -> str:
     """Return the state of the cell at this path."""
     run, _, name = path.partition("/cells/")
     cells = _items(client.get(run), "cells")

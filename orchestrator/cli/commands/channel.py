@@ -8,12 +8,12 @@ from urllib.parse import quote
 import typer
 from rich.text import Text
 
-from orchestrator.cli.client import Json, read
 from orchestrator.cli.commands.options import JsonOption, text_option
 from orchestrator.cli.errors import FAILED
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
 from orchestrator.cli.view.tables import Layout, print_list, row_of
+from orchestrator.client.transport import Json, read
 from orchestrator.domain.channel import ChannelResponse, DeliveryResponse, NewChannelResponse
 
 channel_app = typer.Typer(
@@ -107,11 +107,9 @@ def notify_add(
 def notify_list(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the channels with their health."""
     session = session_of(context)
-    answer = session.reader().get("/channels")
+    answer = session.reader().channels()
     nothing = "No channel yet: `seatrial channel add` makes one."
-    print_list(
-        session, answer, ChannelResponse, _CHANNELS, _channel_row, nothing=nothing, as_json=as_json
-    )
+    print_list(session, answer, _CHANNELS, _channel_row, nothing=nothing, as_json=as_json)
 
 
 @channel_app.command("test")
@@ -145,12 +143,9 @@ def notify_log(
 ) -> None:
     """Show the deliveries to a channel with its responses, newest first."""
     session = session_of(context)
-    path = f"/channels/{quote(channel, safe='')}/deliveries"
-    answer = session.reader().get(path, limit=limit)
+    answer = session.reader().deliveries(channel, limit=limit)
     nothing = "Nothing was sent to it yet."
-    print_list(
-        session, answer, DeliveryResponse, _LOG, _delivery_row, nothing=nothing, as_json=as_json
-    )
+    print_list(session, answer, _LOG, _delivery_row, nothing=nothing, as_json=as_json)
 
 
 @channel_app.command("rotate")

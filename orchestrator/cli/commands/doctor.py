@@ -20,8 +20,9 @@ from rich.text import Text
 from orchestrator.cli.commands.bootstrap import check_account
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.connect import SOCKET
-from orchestrator.cli.errors import CliError, RefusedError
+from orchestrator.cli.errors import RefusedError
 from orchestrator.cli.session import Session, session_of
+from orchestrator.client.errors import SeatrialError
 from orchestrator.domain.cloud_account import AccountCheck, CheckLevel
 from orchestrator.domain.units import size
 
@@ -160,7 +161,7 @@ def _guarded(name: str, look: Callable[[], AccountCheck]) -> AccountCheck:
     """Run a check; an error becomes its finding."""
     try:
         return look()
-    except (CliError, RefusedError) as error:
+    except (SeatrialError, RefusedError) as error:
         return AccountCheck(CheckLevel.FAIL, name, " ".join(str(error).split("\n")))
 
 

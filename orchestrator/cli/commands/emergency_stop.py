@@ -7,12 +7,13 @@ from dataclasses import asdict, dataclass
 
 from rich.text import Text
 
-from orchestrator.cli.client import read
 from orchestrator.cli.connect import INVENTORY_POLL_S
-from orchestrator.cli.errors import NO_VERDICT, CliError, NoControllerError, RefusalError
+from orchestrator.cli.errors import NO_VERDICT, CliError
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import URGENT_S, Session, is_confirmed
 from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.client.errors import NoControllerError, SeatrialError
+from orchestrator.client.transport import read
 from orchestrator.domain.inventory import StoppedMachine, StopReport
 from orchestrator.domain.machine import MachineState
 from orchestrator.domain.units import plural
@@ -145,7 +146,7 @@ def _order_controller(session: Session) -> StopReport | None:
             " controller.log)."
         )
         return None
-    except (RefusalError, CliError) as error:
+    except SeatrialError as error:
         return StopReport(not_cancelled=f"the controller refused: {error.lines[0]}")
     return read(StopReport, answer)
 

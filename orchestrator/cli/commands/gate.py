@@ -11,7 +11,6 @@ import typer
 from rich.text import Text
 
 from orchestrator.application.ports.signer import NotVerifiedError
-from orchestrator.cli.client import Client, Json, read
 from orchestrator.cli.commands.bisect import bisect_command
 from orchestrator.cli.commands.gate_signoff import (
     approve_command,
@@ -37,6 +36,8 @@ from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.gates import print_verdict
 from orchestrator.cli.view.glyphs import style_of
 from orchestrator.cli.view.tables import Layout, print_list, row_of
+from orchestrator.client.seatrial import Seatrial
+from orchestrator.client.transport import Answer, AnswerList, Json, read
 from orchestrator.domain.gate.verdict import (
     KeyResponse,
     StoredPolicy,
@@ -59,9 +60,9 @@ _KEYS = Layout(
 def keys_list(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the public keys, retired ones included."""
     session = session_of(context)
-    answer = session.reader().get("/keys")
+    answer = session.reader().keys()
     nothing = "No key yet: the first verdict makes one."
-    print_list(session, answer, KeyResponse, _KEYS, _key_row, nothing=nothing, as_json=as_json)
+    print_list(session, answer, _KEYS, _key_row, nothing=nothing, as_json=as_json)
 
 
 @keys_app.command("rotate")
@@ -175,17 +176,15 @@ def gate_check(
     if output is not None and not output.parent.is_dir():
         raise CliError(f"{output}: there is no folder {output.parent}")
     gate, decided_by = sent_policy(session, policy)
-    path = f"/gates/{quote(gate, safe='')}"
     if not decided_by:  # the gate's policy may change while this waits
-        decided_by = {"policy_digest": read(StoredPolicy, client.get(path)).digest}
+        decided_by = {"policy_digest": client.policy(gate).record.digest}
     runs = finished_runs(session, client, run or [], minutes=timeout, waits=not no_wait)
-    body: Json = {"runs": runs, "lineage": lineage, **decided_by}
     key = session.wiring.new_id()
-    answer = client.post(f"{path}/evaluate", body, key=key, document=policy)
-    verdict = read(VerdictResponse, answer)
+    answer = client.check_gate(gate, runs, lineage=lineage, key=key, document=policy, **decided_by)
+    verdict = answer.record
     if output is not None:  # first: printing raises when a pipe is closed
-        write_file(output, client.text(f"/verdicts/{verdict.id}/statement"))
-    _show(session, answer, verdict, name=verdict.id, as_json=as_json)
+        write_file(output, client.statement(verdict.id))
+    _show(session, answer, name=verdict.id, as_json=as_json)
     if output is not None:
         session.say(f"signed: {output}; `seatrial gate verify {output} --key KEYRING` checks it")
     raise typer.Exit(exit_code(verdict.decision, strict=strict))
@@ -205,13 +204,11 @@ def gate_dry_run(
     session = session_of(context)
     client = session.client()
     text = policy_text(policy)
-    body: Json = {"runs": run or [], "name": policy[-200:]}
-    body |= {"policy": text} if text is not None else {}
-    body |= {"now": _time(now)} if now else {}
+    options = {"name": policy[-200:]}
+    options |= {"policy": text} if text is not None else {}
+    options |= {"now": _time(now)} if now else {}
     name = policy if text is None else _name(session, text, policy)
-    path = f"/gates/{quote(name, safe='')}/dry-run"
-    answer = client.post(path, body, document=policy)
-    _show(session, answer, read(Verdict, answer), as_json=as_json)
+    _show(session, client.try_gate(name, run or (), document=policy, **options), as_json=as_json)
 
 
 @gate_app.command("explain")
@@ -229,9 +226,9 @@ def gate_explain(
     session = session_of(context)
     client = session.reader()
     shown = _find(client, verdict)
-    found = read(VerdictResponse, shown)
+    found = shown.record
     if not replay:
-        _show(session, shown, found, name=found.id, as_json=as_json, every=True)
+        _show(session, shown, name=found.id, as_json=as_json, every=True)
         return
     again = client.get(f"/verdicts/{quote(found.id, safe='')}/replay")
     if as_json:
@@ -254,21 +251,20 @@ def gate_history(
 ) -> None:
     """List the gate's verdicts, newest first."""
     session = session_of(context)
-    path = f"/gates/{quote(gate, safe='')}"
     client = session.reader()
     if policies:
-        _show_policies(session, client.get(f"{path}/policies"), as_json=as_json)
+        _show_policies(session, client.policies(gate), as_json=as_json)
         return
-    answer = client.get(f"{path}/verdicts", limit=limit, lineage=lineage or None)
+    answer = client.verdicts(gate, limit=limit, lineage=lineage)
     nothing = f"No verdict yet: `seatrial gate check {gate}` makes one."
-    print_list(session, answer, VerdictLine, _HISTORY, _row, nothing=nothing, as_json=as_json)
+    print_list(session, answer, _HISTORY, _row, nothing=nothing, as_json=as_json)
 
 
 @gate_app.command("list")
 def gate_list(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the gates that have a policy."""
     session = session_of(context)
-    _show_policies(session, session.reader().every("/gates"), as_json=as_json)
+    _show_policies(session, session.reader().gates(), as_json=as_json)
 
 
 @gate_app.command("verify")
@@ -302,27 +298,26 @@ def gate_verify(
 
 def _show(
     session: Session,
-    answer: Json,
-    verdict: Verdict,
+    answer: Answer[Verdict] | Answer[VerdictResponse],
     *,
     as_json: bool,
     name: str = "",
     every: bool = False,
 ) -> None:
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.json)
     else:
-        print_verdict(session, verdict, name=name, every=every)
+        print_verdict(session, answer.record, name=name, every=every)
 
 
-def _find(client: Client, name: str) -> Json:
+def _find(client: Seatrial, name: str) -> Answer[VerdictResponse]:
     """Return a verdict by its id, or the newest of a gate."""
     if name.startswith("V-"):
-        return client.get(f"/verdicts/{quote(name, safe='')}")
+        return client.verdict(name)
     newest = newest_verdict(client, name)
     if newest is None:
         raise no_verdict(name)
-    return client.get(f"/verdicts/{newest.id}")
+    return client.verdict(newest.id)
 
 
 def _name(session: Session, text: str, file: str) -> str:
@@ -363,9 +358,9 @@ def _row(verdict: VerdictLine) -> dict[str, Text]:
     return row
 
 
-def _show_policies(session: Session, answer: Json, *, as_json: bool) -> None:
+def _show_policies(session: Session, answer: AnswerList[StoredPolicy], *, as_json: bool) -> None:
     nothing = "No gate yet: `seatrial gate check FILE` stores its policy."
-    print_list(session, answer, StoredPolicy, _GATES, _policy_row, nothing=nothing, as_json=as_json)
+    print_list(session, answer, _GATES, _policy_row, nothing=nothing, as_json=as_json)
 
 
 def _policy_row(one: StoredPolicy) -> dict[str, Text]:

@@ -8,13 +8,14 @@ from urllib.parse import quote
 import typer
 from rich.text import Text
 
-from orchestrator.cli.client import Client, Json, read_items
 from orchestrator.cli.commands.options import JsonOption, text_option
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.gate_inputs import meant_verdict, no_verdict
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.tables import Layout, print_list, row_of
+from orchestrator.client.seatrial import Seatrial
+from orchestrator.client.transport import Json
 from orchestrator.domain.gate.exceptions import as_words
 from orchestrator.domain.gate.payload_review import PayloadReviewResponse
 from orchestrator.domain.gate.snapshot import WaiverResponse
@@ -60,12 +61,11 @@ def reviews_command(
 ) -> None:
     """List the reviews of payloads, expired ones included."""
     session = session_of(context)
-    answer = session.reader().every("/payload-reviews", payload=payload)
+    answer = session.reader().payload_reviews(payload)
     nothing = "Nobody has said that they read a payload."
     print_list(
         session,
         answer,
-        PayloadReviewResponse,
         _REVIEWS,
         _review_row,
         nothing=nothing,
@@ -130,10 +130,8 @@ def waivers_command(
 ) -> None:
     """List the waivers, expired ones included."""
     session = session_of(context)
-    answer = session.reader().every("/waivers", gate=gate)
-    print_list(
-        session, answer, WaiverResponse, _WAIVERS, _row, nothing="No waiver.", as_json=as_json
-    )
+    answer = session.reader().waivers(gate)
+    print_list(session, answer, _WAIVERS, _row, nothing="No waiver.", as_json=as_json)
 
 
 def approve_command(
@@ -169,9 +167,9 @@ def approve_command(
 
 
 def _approve_waiver(
-    session: Session, client: Client, gate: str, waiver: str, *, as_json: bool
+    session: Session, client: Seatrial, gate: str, waiver: str, *, as_json: bool
 ) -> None:
-    known = read_items(WaiverResponse, client.every("/waivers", gate=gate))
+    known = client.waivers(gate).records
     if waiver not in [one.id for one in known]:
         raise CliError(
             f"{waiver} is no waiver of the gate {gate}.", f"`seatrial gate waivers --gate {gate}`"

@@ -9,11 +9,12 @@ from typing import Annotated, cast
 
 import typer
 
-from orchestrator.cli.client import Client, Json
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import CliError, RefusedError
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.session import Session, find_run, session_of
+from orchestrator.cli.session import Session, session_of
+from orchestrator.client.seatrial import Seatrial
+from orchestrator.client.transport import Json
 from orchestrator.domain.units import plural, size
 
 BODY_LIMIT_BYTES = 2 * 1024**3
@@ -54,7 +55,7 @@ def ingest_command(
     session = session_of(context)
     _check_sources(sources, platform)
     client = session.client()
-    target = find_run(client, run)[1].id if run is not None else None
+    target = client.run(run).record.id if run is not None else None
     asked = {"platform": platform, "subject": subject, "environment": environment, "run": target}
     answers = list(_handed_in(session, client, sources, asked))
     if as_json:
@@ -72,7 +73,7 @@ def _check_sources(sources: list[Path], platform: str) -> None:
 
 
 def _handed_in(
-    session: Session, client: Client, sources: list[Path], filters: Mapping[str, str | None]
+    session: Session, client: Seatrial, sources: list[Path], filters: Mapping[str, str | None]
 ) -> Iterator[Json]:
     """Upload each source as a cell; a new run of the first gets the others."""
     run = filters["run"]
@@ -85,7 +86,7 @@ def _handed_in(
 
 
 def _hand_in(
-    session: Session, client: Client, source: Path, filters: Mapping[str, str | None]
+    session: Session, client: Seatrial, source: Path, filters: Mapping[str, str | None]
 ) -> Json:
     with tempfile.TemporaryDirectory(prefix="seatrial-") as scratch:
         try:

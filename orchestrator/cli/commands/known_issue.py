@@ -10,11 +10,11 @@ from urllib.parse import quote
 import typer
 from rich.text import Text
 
-from orchestrator.cli.client import Json, read, read_items
 from orchestrator.cli.commands.options import JsonOption, text_option
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.tables import Layout, fitting, print_list, row_of
+from orchestrator.client.transport import Json, read, read_items
 from orchestrator.domain.failure_signature import mask_variable_parts
 from orchestrator.domain.known_issue import KnownIssueResponse
 from orchestrator.domain.test_identity import Alias, Matching
@@ -124,11 +124,9 @@ def known_issue_list(
 ) -> None:
     """List the known issues, expired ones included."""
     session = session_of(context)
-    answer = session.reader().every("/known-issues", product=product)
+    answer = session.reader().known_issues(product)
     nothing = "No known issue yet: `seatrial known-issue add` writes one down."
-    print_list(
-        session, answer, KnownIssueResponse, _ISSUES, _issue_row, nothing=nothing, as_json=as_json
-    )
+    print_list(session, answer, _ISSUES, _issue_row, nothing=nothing, as_json=as_json)
 
 
 @known_issue_app.command("expire")

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.client import Client
 from orchestrator.cli.commands.options import (
     CellOption,
     ReadRunArgument,
@@ -17,7 +16,8 @@ from orchestrator.cli.connect import LOG_POLL_S
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.failure_logs import CellLog, Gaps, LogSelection, chosen_logs
 from orchestrator.cli.safe_text import log_line, one_line
-from orchestrator.cli.session import Session, find_cells, find_run, session_of
+from orchestrator.cli.session import Session, find_cells, session_of
+from orchestrator.client.seatrial import Seatrial
 from orchestrator.domain.run_record import CellRecord, RunResponse
 
 
@@ -54,7 +54,7 @@ def logs_command(
     if follow and chosen.is_part:
         raise CliError("--follow prints whole logs: leave --job, --test and --failed out")
     client = session.client() if follow else session.reader()
-    _, found = find_run(client, run)
+    found = client.run(run).record
     cells = find_cells(found, cell)
     gaps = Gaps()
     if chosen.is_part:
@@ -68,7 +68,7 @@ def logs_command(
 
 def _print_whole(
     session: Session,
-    client: Client,
+    client: Seatrial,
     run: RunResponse,
     cells: list[CellRecord],
     gaps: Gaps,
@@ -82,7 +82,7 @@ def _print_whole(
     printer = _Printer(session)
     while True:
         # Asked for before the logs: what a finished run has written is all there.
-        is_over = not follow or find_run(client, run.id)[1].is_finished
+        is_over = not follow or client.run(run.id).record.is_finished
         for text in chain.from_iterable(gaps.besides(log.new(to_the_end=is_over)) for log in logs):
             printer.write(text)
         if is_over:

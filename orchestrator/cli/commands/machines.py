@@ -8,12 +8,11 @@ from urllib.parse import quote
 import typer
 from rich.text import Text
 
-from orchestrator.cli.client import Client, read
 from orchestrator.cli.commands.emergency_stop import stop_all
 from orchestrator.cli.commands.options import JsonOption
-from orchestrator.cli.errors import NO_VERDICT, CliError, RefusalError
+from orchestrator.cli.errors import NO_VERDICT, CliError
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.session import Session, find_run, is_confirmed, session_of
+from orchestrator.cli.session import Session, is_confirmed, session_of
 from orchestrator.cli.view.costs import (
     prices_table,
     refreshed,
@@ -21,6 +20,9 @@ from orchestrator.cli.view.costs import (
     spending,
 )
 from orchestrator.cli.view.tables import Layout, fitting
+from orchestrator.client.errors import RefusalError
+from orchestrator.client.seatrial import Seatrial
+from orchestrator.client.transport import read
 from orchestrator.domain.cost_response import RunCost, Spending
 from orchestrator.domain.inventory import InventoryResponse, ResourceResponse
 from orchestrator.domain.units import plural
@@ -103,7 +105,7 @@ def cost_command(
     if prices:
         _prices(session, client, as_json=as_json)
         return
-    answer = client.get("/costs", run=find_run(client, run)[1].id if run is not None else None)
+    answer = client.get("/costs", run=client.run(run).record.id if run is not None else None)
     if as_json:
         session.print_json(answer)
         return
@@ -116,7 +118,7 @@ def cost_command(
         session.out.print(part)
 
 
-def _refresh(session: Session, client: Client, *, as_json: bool) -> None:
+def _refresh(session: Session, client: Seatrial, *, as_json: bool) -> None:
     """Refresh the prices. Raises CliError if no provider returned any."""
     told = client.post("/costs/refresh")
     if as_json:
@@ -127,7 +129,7 @@ def _refresh(session: Session, client: Client, *, as_json: bool) -> None:
         raise CliError("No provider told its prices.", code=NO_VERDICT)
 
 
-def _prices(session: Session, client: Client, *, as_json: bool) -> None:
+def _prices(session: Session, client: Seatrial, *, as_json: bool) -> None:
     answer = client.get("/costs/prices")
     if as_json:
         session.print_json(answer.get("items"))
@@ -136,7 +138,7 @@ def _prices(session: Session, client: Client, *, as_json: bool) -> None:
 
 
 def _terminate(
-    session: Session, client: Client, inventory: InventoryResponse, *, yes: bool
+    session: Session, client: Seatrial, inventory: InventoryResponse, *, yes: bool
 ) -> list[str]:
     """Terminate every found resource; return what was terminated. Raises CliError."""
     if not inventory.items:

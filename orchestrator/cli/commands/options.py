@@ -9,9 +9,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from orchestrator.cli.client import read_items
-from orchestrator.cli.errors import CliError
 from orchestrator.cli.session import session_of
+from orchestrator.client.errors import SeatrialError
 from orchestrator.domain.run_record import RunSummary
 
 _LISTED = 100
@@ -26,9 +25,9 @@ def complete_runs(context: typer.Context, incomplete: str) -> list[tuple[str, st
     runs: list[RunSummary] = []
 
     def look() -> None:
-        with contextlib.suppress(CliError):  # completion cannot show an error message
-            answer = session_of(context).completer().get("/runs", limit=_LISTED)
-            runs.extend(read_items(RunSummary, answer))
+        with contextlib.suppress(SeatrialError):  # completion cannot show an error message
+            found = session_of(context).completer().runs(limit=_LISTED)
+            runs.extend(run.record for run in found)
 
     # No timeout of a connection covers the look-up of a host's name: the thread is left behind.
     thread = threading.Thread(target=look, daemon=True)

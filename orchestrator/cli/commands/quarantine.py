@@ -8,12 +8,12 @@ from urllib.parse import quote
 import typer
 from rich.text import Text
 
-from orchestrator.cli.client import Json
 from orchestrator.cli.commands.known_issue import ProductOption
 from orchestrator.cli.commands.options import JsonOption, text_option
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import session_of
 from orchestrator.cli.view.tables import Layout, print_list, row_of
+from orchestrator.client.transport import Json
 from orchestrator.domain.quarantine import QuarantineResponse, SuggestedQuarantine
 from orchestrator.domain.units import percent
 
@@ -76,9 +76,9 @@ def quarantine_list(
 ) -> None:
     """List the quarantines, expired ones included."""
     session = session_of(context)
-    answer = session.reader().every("/quarantines", product=product)
+    answer = session.reader().quarantines(product)
     nothing = "No test is in quarantine: `seatrial quarantine add` puts one there."
-    print_list(session, answer, QuarantineResponse, _LISTED, _row, nothing=nothing, as_json=as_json)
+    print_list(session, answer, _LISTED, _row, nothing=nothing, as_json=as_json)
 
 
 @quarantine_app.command("end")
@@ -104,12 +104,11 @@ def quarantine_suggest(
 ) -> None:
     """Tests that are flaky by their history. Nothing is put in quarantine by this."""
     session = session_of(context)
-    answer = session.reader().get("/quarantines/suggestions", product=product)
+    answer = session.reader().suggested_quarantines(product)
     nothing = "No test of it both failed and passed lately with nothing changed."
     print_list(
         session,
         answer,
-        SuggestedQuarantine,
         _SUGGESTED,
         _candidate_row,
         nothing=nothing,

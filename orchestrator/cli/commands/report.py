@@ -11,12 +11,13 @@ from urllib.parse import quote
 
 import typer
 
-from orchestrator.cli.client import Client, read
 from orchestrator.cli.commands.options import CellOption, JsonOption, ReadRunArgument
 from orchestrator.cli.errors import FAILED, CliError
 from orchestrator.cli.read_file import refuse_file
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.session import Session, cell_path, find_cells, find_run, session_of
+from orchestrator.cli.session import Session, find_cells, session_of
+from orchestrator.client.seatrial import Seatrial, cell_path
+from orchestrator.client.transport import read
 from orchestrator.domain.lint_findings import LEVELS, DocumentFinding
 from orchestrator.domain.run_record import ArtifactRecord, CellRecord, RunResponse
 from orchestrator.domain.units import plural
@@ -53,7 +54,7 @@ def report_command(
     refuse_file(output)
     session = session_of(context)
     client = session.reader()
-    _, found = find_run(client, run)
+    found = client.run(run).record
     cells = find_cells(found, cell)
     if output is None:
         _print(session, _documents(client, found, kind, cells, named=cell, form=form), form)
@@ -67,7 +68,7 @@ def report_command(
 
 
 def _documents(
-    client: Client,
+    client: Seatrial,
     run: RunResponse,
     kind: str | None,
     cells: list[CellRecord],
@@ -77,21 +78,8 @@ def _documents(
 ) -> list[str]:
     kind = kind or ("platform" if named else RUN_WIDE)
     if kind not in PER_CELL:
-        return [_rendered(client, run, kind, form, cell=named)]
-    return [_rendered(client, run, kind, form, cell=cell.id) for cell in cells]
-
-
-def _rendered(
-    client: Client,
-    run: RunResponse,
-    kind: str,
-    form: Format,
-    *,
-    cell: str | None,
-    alone: bool = True,
-) -> str:
-    path = f"/runs/{run.id}/reports/{quote(kind, safe='')}.{form}"
-    return client.text(path, cell=cell, alone="true" if alone else None)
+        return [client.report(run.id, kind, form, cell=named)]
+    return [client.report(run.id, kind, form, cell=cell.id) for cell in cells]
 
 
 def _print(session: Session, documents: list[str], form: Format) -> None:
@@ -107,7 +95,7 @@ class _Tree:
 
     def __init__(
         self,
-        client: Client,
+        client: Seatrial,
         run: RunResponse,
         folder: Path,
         form: Format,
@@ -137,7 +125,7 @@ class _Tree:
         stem = "SUMMARY" if kind in (RUN_WIDE, "platform") else kind.upper()
         path = folder / f"{stem}.{self._form}"
         named = cell.id if cell else None
-        text = _rendered(self._client, self._run, kind, self._form, cell=named, alone=False)
+        text = self._client.report(self._run.id, kind, self._form, cell=named, alone=False)
         folder.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
         if self._form == "md":
@@ -268,7 +256,7 @@ def export_command(
     """Write every test and check in a format that other programs read."""
     session = session_of(context)
     client = session.reader()
-    _, found = find_run(client, run)
+    found = client.run(run).record
     path = f"/runs/{found.id}/export/{form}"
     if cell is not None:
         (named,) = find_cells(found, cell)
@@ -284,7 +272,7 @@ def export_command(
     session.print(str(output))
 
 
-def _chunks(client: Client, path: str) -> Iterator[bytes]:
+def _chunks(client: Seatrial, path: str) -> Iterator[bytes]:
     with client.stream(path) as answer:
         yield from answer.iter_bytes()
 
@@ -329,10 +317,8 @@ def compare_command(
     """Show what changed between two runs: new failures, fixed tests, figures and costs."""
     refuse_file(output)
     session = session_of(context)
-    client = session.reader()
     form = "json" if as_json else form
-    runs = [find_run(client, name)[1].id for name in (base, head)]
-    text = client.text("/compare", base=runs[0], head=runs[1], format=form)
+    text = session.reader().compare(base, head, form)
     if output is not None:
         path = output / f"{NAME}.{form}"
         try:

@@ -10,7 +10,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from orchestrator.cli.client import Client, Json, read
 from orchestrator.cli.commands.options import (
     AuthorOption,
     BranchOption,
@@ -30,13 +29,16 @@ from orchestrator.cli.commands.options import (
     UntrustedOption,
     YesOption,
 )
-from orchestrator.cli.connect import REPORT_LIMIT_S, REPORT_POLL_S, ControllerConnection
+from orchestrator.cli.connect import REPORT_LIMIT_S, REPORT_POLL_S
 from orchestrator.cli.errors import DETACHED, FAILED, NO_VERDICT, WAITED_TOO_LONG, CliError
 from orchestrator.cli.launch_request import ask, read_order, stated_commit, upload
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.session import Session, find_run, session_of
+from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.plan import headroom_table, hosts_table, plan_table, shortages, totals
 from orchestrator.cli.watching.watch import Interrupts, OnInterrupt, WatchEnd, WatchState, watch
+from orchestrator.client.connection import ControllerConnection
+from orchestrator.client.seatrial import Seatrial
+from orchestrator.client.transport import Answer
 from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.outcome import EXIT_CODES
 from orchestrator.domain.run_record import RunResponse
@@ -79,16 +81,10 @@ def plan_command(
         order = read_order(session, matrix, settings or (), Path(scratch), untrusted=untrusted)
         order = replace(order, hold_minutes=hold)
         upload(session, client, order)
-        answer = client.post(
-            "/plan",
-            order.body,
-            key=session.wiring.new_id(),
-            document=order.file,
-            check_hosts="true" if check else None,
-        )
-    shown = read(Plan, answer)
+        answer = client.plan(order.body, check_hosts=check, document=order.file)
+    shown = answer.record
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.json)
     else:
         _print_plan(session, shown, checked=check)
     stuck = [one_line(cell.cell.id) for cell in shown.cells if not cell.is_launchable]
@@ -141,13 +137,12 @@ def run_command(
             stated = stated_commit(order.commit, sha=commit, branch=branch, author=author)
             order = replace(order, reuse_hours=reuse, commit=stated)
             upload(session, client, order)
-        plan = client.post("/plan", order.body, key=session.wiring.new_id(), document=order.file)
-        ask(session, read(Plan, plan), yes=yes)
+        ask(session, client.plan(order.body, document=order.file).record, yes=yes)
     except KeyboardInterrupt:
         raise CliError("Interrupted; nothing was launched.", code=DETACHED) from None
 
-    def launch(key: str) -> Json:
-        return client.post("/runs", order.body, key=key, document=order.file)
+    def launch(key: str) -> Answer[RunResponse]:
+        return client.launch(order.body, key=key, document=order.file)
 
     raise typer.Exit(_launch_and_wait(session, client, launch, waiting))
 
@@ -173,17 +168,15 @@ def rerun_command(
     """Launch a finished run again, or some of its jobs, as a new run; then watch it."""
     session = session_of(context)
     client = session.client()
-    _, old = find_run(client, run)
+    old = client.run(run).record.id
     waiting = Waiting(timeout, on_interrupt, as_json, detach)
-    path, body = f"/runs/{old.id}/rerun", {"only": only, **({"hold_minutes": hold} if hold else {})}
     try:
-        plan = client.post(f"{path}/plan", body, key=session.wiring.new_id())
-        ask(session, read(Plan, plan), yes=yes)
+        ask(session, client.plan_rerun(old, only=only, hold_minutes=hold).record, yes=yes)
     except KeyboardInterrupt:
         raise CliError("Interrupted; nothing was launched.", code=DETACHED) from None
 
-    def launch(key: str) -> Json:
-        return client.post(path, body, key=key)
+    def launch(key: str) -> Answer[RunResponse]:
+        return client.rerun(old, only=only, hold_minutes=hold, key=key)
 
     raise typer.Exit(_launch_and_wait(session, client, launch, waiting))
 
@@ -198,7 +191,7 @@ def watch_command(
     """Watch a run to its end. The exit code is the outcome."""
     session = session_of(context)
     client = session.client()
-    shown, _ = find_run(client, run)
+    shown = client.run(run)
     waiting = Waiting(timeout, on_interrupt, as_json)
     with Interrupts() as interrupts:
         code = _wait(session, client, shown, interrupts, waiting)
@@ -206,21 +199,27 @@ def watch_command(
 
 
 def _launch_and_wait(
-    session: Session, client: Client, launch: Callable[[str], Json], waiting: Waiting
+    session: Session,
+    client: Seatrial,
+    launch: Callable[[str], Answer[RunResponse]],
+    waiting: Waiting,
 ) -> int:
     # From here on an interrupt must not leave a run whose id was not printed.
     with Interrupts() as interrupts:
         shown = launch(session.wiring.new_id())
-        run = read(RunResponse, shown)
         if waiting.detach:
-            _say_detached(session, shown, run.id, as_json=waiting.as_json)
+            _say_detached(session, shown, as_json=waiting.as_json)
             return DETACHED
-        session.say(f"run {run.id}")
+        session.say(f"run {shown.record.id}")
         return _wait(session, client, shown, interrupts, waiting)
 
 
 def _wait(
-    session: Session, client: Client, shown: Json, interrupts: Interrupts, waiting: Waiting
+    session: Session,
+    client: Seatrial,
+    shown: Answer[RunResponse],
+    interrupts: Interrupts,
+    waiting: Waiting,
 ) -> int:
     fallback: OnInterrupt = "cancel" if session.settings.ci else "detach"
     watched = watch(
@@ -233,9 +232,10 @@ def _wait(
     return conclude(session, client.line, watched, as_json=waiting.as_json)
 
 
-def _say_detached(session: Session, shown: Json, run_id: str, *, as_json: bool) -> None:
+def _say_detached(session: Session, shown: Answer[RunResponse], *, as_json: bool) -> None:
+    run_id = shown.record.id
     if as_json:
-        session.print_json(shown)
+        session.print_json(shown.json)
     else:
         session.print(run_id)
     say_how_to_return(session, run_id)
@@ -247,7 +247,7 @@ def conclude(
     """Print where the report is, or how to resume; return the exit code."""
     run = watched.watched.run
     if as_json:
-        session.print_json(watched.watched.shown)
+        session.print_json(watched.watched.answer.json)
     if watched.end is WatchEnd.FINISHED:
         if not as_json:
             session.print(f"report: {_report(session, line, run)}")

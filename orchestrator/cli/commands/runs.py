@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from orchestrator.cli.client import Json, newest, read
 from orchestrator.cli.commands.options import (
     CellOption,
     JsonOption,
@@ -19,14 +18,15 @@ from orchestrator.cli.commands.options import (
 from orchestrator.cli.errors import EmptyHomeError
 from orchestrator.cli.failure_logs import FailureLine, failures_of
 from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.session import Session, find_cells, find_run, run_path, session_of
+from orchestrator.cli.session import Session, find_cells, session_of
 from orchestrator.cli.view.failures import blamed, failures
 from orchestrator.cli.view.glyphs import legend, outcome_words, sign_of, tally, word
 from orchestrator.cli.view.live_run import summary
 from orchestrator.cli.view.metrics import metrics
 from orchestrator.cli.view.provenance import provenance
 from orchestrator.cli.view.tables import Layout, fitting, print_list
-from orchestrator.domain.cell import Run, RunState
+from orchestrator.client.transport import Answer, Json
+from orchestrator.domain.cell import RunState
 from orchestrator.domain.run_record import RunSummary
 from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.domain.units import duration, sentence, usd
@@ -54,29 +54,27 @@ def runs_command(
     as_json: JsonOption = False,
 ) -> None:
     """List the runs, newest first."""
-    asked = {"commit": commit, "branch": branch, "author": author}
     session = session_of(context)
-    shown: list[Json] = []
+    found: list[Answer[RunSummary]] = []
     try:
-        shown += newest(session.reader(), "/runs", limit=limit, **asked)
+        found += session.reader().runs(limit=limit, commit=commit, branch=branch, author=author)
     except EmptyHomeError as empty:
         if not as_json:
             session.say(str(empty))
             return
     if as_json:
-        session.print_json([_without_cells(run) for run in shown])
+        session.print_json([_without_cells(run.json) for run in found])
         return
-    if not shown:
-        if any(asked.values()):
+    if not found:
+        if commit or branch or author:
             session.say("No run is like that; `seatrial runs` lists all of them.")
             return
         session.say("No run yet: `seatrial init` in a project, then `seatrial run seatrial.yaml`.")
         return
-    found = [read(RunSummary, run) for run in shown]
     layout = _RUNS
-    if not any(one.commit for one in found):
+    if not any(one.record.commit for one in found):
         layout = replace(_RUNS, titles=tuple(title for title in _RUNS.titles if title != "commit"))
-    session.out.print(fitting(session.out, layout, [_row(one) for one in found]))
+    session.out.print(fitting(session.out, layout, [_row(one.record) for one in found]))
 
 
 def _without_cells(run: Json) -> Json:
@@ -101,11 +99,10 @@ def _row(run: RunSummary) -> dict[str, Text]:
 def cancel_command(context: typer.Context, run: RunArgument, as_json: JsonOption = False) -> None:
     """Cancel a run; finished tests are kept, and machines are released."""
     session = session_of(context)
-    client = session.client()
-    shown = client.post(f"{run_path(run)}/cancel", key=session.wiring.new_id())
-    found = read(Run, shown)
+    answer = session.client().cancel(run, key=session.wiring.new_id())
+    found = answer.record
     if as_json:
-        session.print_json(shown)
+        session.print_json(answer.json)
     elif found.state is RunState.INGESTING:
         session.say(f"Run {found.id} is only taking in evidence; there is nothing to cancel.")
     elif found.state is RunState.FINISHED:
@@ -122,10 +119,11 @@ def show_command(
     A line below them says what its signs mean.
     """
     session = session_of(context)
-    shown, found = find_run(session.reader(), run)
+    answer = session.reader().run(run)
     if as_json:
-        session.print_json(shown)
+        session.print_json(answer.json)
         return
+    found = answer.record
     now = session.wiring.clock.now()
     session.out.print(summary(found, now=now, width=session.out.width))
     for told in (legend(found), failures(found), blamed(found), metrics(found), provenance(found)):
@@ -147,7 +145,7 @@ def failures_command(
     """List what failed in a run: job, test, cells, error, and the command that shows its log."""
     session = session_of(context)
     client = session.reader()
-    _, found = find_run(client, run)
+    found = client.run(run).record
     failures = failures_of(client, found, find_cells(found, cell))
     if as_json:
         session.print_json([one.as_json() for one in failures])
@@ -193,11 +191,11 @@ def slowest_command(
     """List the tests of a run that took longest, and how long they took before."""
     session = session_of(context)
     client = session.reader()
-    _, found = find_run(client, run)
+    found = client.run(run).record
     find_cells(found, cell)
-    answer = client.get(f"/runs/{found.id}/slowest-tests", cell=cell, limit=limit)
+    answer = client.slowest_tests(found.id, cell=cell, limit=limit)
     nothing = f"No test of run {found.id} has a duration."
-    print_list(session, answer, TestDuration, _SLOWEST, _slow_row, nothing=nothing, as_json=as_json)
+    print_list(session, answer, _SLOWEST, _slow_row, nothing=nothing, as_json=as_json)
 
 
 def _slow_row(one: TestDuration) -> dict[str, Text]:

@@ -6,17 +6,15 @@ import math
 import os
 import pwd
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, astuple
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import quote
 
 import typer
 from rich.text import Text
 
-from orchestrator.cli.client import Client, Json, read
 from orchestrator.cli.commands.options import JsonOption
 from orchestrator.cli.errors import USAGE, CliError
 from orchestrator.cli.gate_inputs import sent_policy
@@ -25,6 +23,8 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.cli.view.glyphs import word
 from orchestrator.cli.view.tables import Layout, fitting, print_list
+from orchestrator.client.seatrial import Seatrial
+from orchestrator.client.transport import Answer, Json
 from orchestrator.domain.schedule import (
     Firing,
     Resolved,
@@ -136,42 +136,30 @@ def schedule_add(
     judged, policy = sent_policy(session, gate)
     when |= {"gate": judged, "policy": policy or None}
     body, document = {**when, **what}, f"schedule {name}"
-    answer = (
-        client.put(_path(name), body, document=document)
-        if replaces
-        else client.post("/schedules", body, document=document)
-    )
-    _tell_added(session, read(ScheduleResponse, answer))
+    answer = client.add_schedule(body, replaces=replaces, document=document)
+    _tell_added(session, answer.record)
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.json)
 
 
 @schedule_app.command("list")
 def schedule_list(context: typer.Context, as_json: JsonOption = False) -> None:
     """List the schedules, with what became of the latest firing of each."""
     session = session_of(context)
-    answer = session.reader().every("/schedules")
+    answer = session.reader().schedules()
     nothing = "No schedule yet: `seatrial schedule add` makes one."
-    print_list(
-        session,
-        answer,
-        ScheduleResponse,
-        _SCHEDULES,
-        _schedule_row,
-        nothing=nothing,
-        as_json=as_json,
-    )
+    print_list(session, answer, _SCHEDULES, _schedule_row, nothing=nothing, as_json=as_json)
 
 
 @schedule_app.command("show")
 def schedule_show(context: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
     """Show a schedule and its firings, the latest first."""
     session = session_of(context)
-    answer = session.reader().get(_path(name))
+    answer = session.reader().schedule(name)
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.json)
         return
-    found = read(ScheduleResponse, answer)
+    found = answer.record
     for line in _about(found):
         session.print(line)
     if found.firings:
@@ -182,7 +170,13 @@ def schedule_show(context: typer.Context, name: NameArgument, as_json: JsonOptio
 @schedule_app.command("pause")
 def schedule_pause(context: typer.Context, name: NameArgument, as_json: JsonOption = False) -> None:
     """Pause a schedule; running firings continue."""
-    _change(context, name, "pause", "It does not fire until `schedule resume`.", as_json)
+    _change(
+        context,
+        Seatrial.pause_schedule,
+        name,
+        "It does not fire until `schedule resume`.",
+        as_json=as_json,
+    )
 
 
 @schedule_app.command("resume")
@@ -190,7 +184,7 @@ def schedule_resume(
     context: typer.Context, name: NameArgument, as_json: JsonOption = False
 ) -> None:
     """Resume a schedule; firings that were missed during the pause are not caught up."""
-    _change(context, name, "resume", "It fires again.", as_json)
+    _change(context, Seatrial.resume_schedule, name, "It fires again.", as_json=as_json)
 
 
 @schedule_app.command("trigger")
@@ -199,9 +193,9 @@ def schedule_trigger(
 ) -> None:
     """Fire a schedule now, paused or not."""
     session = session_of(context)
-    answer = session.client().post(f"{_path(name)}/trigger")
+    answer = session.client().trigger_schedule(name)
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.json)
     session.say(f"Triggered: `seatrial schedule show {name}` follows it.")
 
 
@@ -209,11 +203,11 @@ def schedule_trigger(
 def schedule_remove(context: typer.Context, name: NameArgument) -> None:
     """Delete a schedule and its firings; its runs and verdicts stay."""
     session = session_of(context)
-    session.client().delete(_path(name))
+    session.client().remove_schedule(name)
     session.say(f"Schedule {name} and its firings are removed; its runs and verdicts stay.")
 
 
-def _uploaded(session: Session, client: Client, matrix: Path, selector: SubjectSelector) -> Json:
+def _uploaded(session: Session, client: Seatrial, matrix: Path, selector: SubjectSelector) -> Json:
     with tempfile.TemporaryDirectory(prefix="seatrial-") as scratch:
         order = read_order(
             session, matrix, (), Path(scratch), with_subject=selector.kind is SubjectKind.FIXED
@@ -245,17 +239,20 @@ def _hours(text: str) -> float | None:
     return hours
 
 
-def _change(context: typer.Context, name: str, verb: str, message: str, as_json: bool) -> None:
+def _change(
+    context: typer.Context,
+    change: Callable[[Seatrial, str], Answer[ScheduleResponse]],
+    name: str,
+    message: str,
+    *,
+    as_json: bool,
+) -> None:
     session = session_of(context)
-    answer = session.client().post(f"{_path(name)}/{verb}")
+    answer = change(session.client(), name)
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.json)
     session.say(message)
-    _tell_times(session, read(ScheduleResponse, answer))
-
-
-def _path(name: str) -> str:
-    return f"/schedules/{quote(name, safe='')}"
+    _tell_times(session, answer.record)
 
 
 def _tell_added(session: Session, shown: ScheduleResponse) -> None:

@@ -16,10 +16,12 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.client import Json, read
 from orchestrator.cli.commands.options import RunArgument
 from orchestrator.cli.errors import CliError
-from orchestrator.cli.session import cell_path, find_cells, find_run, session_of
+from orchestrator.cli.session import find_cells, session_of
+from orchestrator.client.errors import UnreadableAnswerError
+from orchestrator.client.seatrial import cell_path
+from orchestrator.client.transport import Json, read
 from orchestrator.domain.machine import SshAccess
 from orchestrator.domain.matrix import Host
 
@@ -39,7 +41,7 @@ def read_access(answer: Json) -> SshAccess:
     refusal = CliError("the controller's answer does not say how to sign in there")
     try:
         access = read(SshAccess, answer)
-    except CliError:
+    except UnreadableAnswerError:
         raise refusal from None
     if not _is_plain(access) or not _is_known_way(access):
         raise refusal
@@ -220,7 +222,7 @@ def ssh_command(
     session = session_of(context)
     program = find_ssh()
     client = session.client()
-    _, found = find_run(client, run)
+    found = client.run(run).record
     (one,) = find_cells(found, cell)
     access = read_access(client.get(f"{cell_path(found, one)}/access"))
     home = client.line.home

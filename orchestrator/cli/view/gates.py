@@ -11,10 +11,10 @@ from typing import TypeGuard
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.cli.client import read
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
 from orchestrator.cli.view.glyphs import style_of, word
+from orchestrator.client.transport import read
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult, Verdict, reasons_of
 from orchestrator.domain.test_set import Hook
 from orchestrator.domain.units import plural
@@ -155,7 +155,7 @@ def _blamed(rule: RuleResult) -> list[Mapping[str, str]]:
     return read(list[Mapping[str, str]], rule.inputs.get("blame", []))
 
 
-_ALWAYS_SHOWN = ("own_environment", "lost_attempts")
+_ALWAYS_SHOWN = ("own_environment", "lost_attempts", "untested")
 """Kinds of rules whose every result is to be known."""
 
 

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.cli.client import Json, read_items
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session
+from orchestrator.client.transport import AnswerList
 
 T = TypeVar("T")
 
@@ -24,33 +24,30 @@ def row_of(layout: Layout, *words: str) -> dict[str, Text]:
 
 def print_list(
     session: Session,
-    answer: Json,
-    kind: type[T],
+    answer: AnswerList[T],
     layout: Layout,
     row: Callable[[T], Mapping[str, Text]],
     *,
     nothing: str,
     as_json: bool,
 ) -> None:
-    """Print the items of an answer. Raises CliError if they cannot be parsed.
+    """Print the items of an answer. Raises UnreadableAnswerError if they cannot be parsed.
 
     Args:
         session: The session that prints.
         answer: The controller's answer.
-        kind: The record that each item is.
         layout: The columns of the table.
         row: The row of an item.
         nothing: Text for a person if there are no items.
         as_json: Print the items as JSON.
     """
     if as_json:
-        session.print_json(answer.get("items"))
+        session.print_json(answer.json.get("items"))
         return
-    found = read_items(kind, answer)
-    if not found:
+    if not answer.records:
         session.say(nothing)
         return
-    session.out.print(fitting(session.out, layout, [row(one) for one in found]))
+    session.out.print(fitting(session.out, layout, [row(one) for one in answer.records]))
 
 
 _ANY_WIDTH = 1000

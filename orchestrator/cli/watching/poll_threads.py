@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from orchestrator.cli.client import Client, Json, read
 from orchestrator.cli.connect import (
     NO_ANSWER_LIMIT_S,
     RECONNECT_S,
@@ -17,10 +16,12 @@ from orchestrator.cli.connect import (
     RUN_POLL_SHORTEST_S,
     WATCHED_LOG_POLL_S,
 )
-from orchestrator.cli.errors import CliError, RefusalError, is_out_of_reach
 from orchestrator.cli.failure_logs import BadTest, FailingTests
 from orchestrator.cli.safe_text import log_line, one_line
 from orchestrator.cli.view.live_run import LOG_LINES, LogTail
+from orchestrator.client.errors import RefusalError, SeatrialError, is_out_of_reach
+from orchestrator.client.seatrial import Seatrial
+from orchestrator.client.transport import Answer
 from orchestrator.domain.run_record import RunResponse
 
 _LOOKS_AT_ONCE = 8
@@ -31,7 +32,7 @@ _LINE_LIMIT = 4096
 class Tails:
     """Reads the log of one running cell at a time."""
 
-    def __init__(self, client: Client, run_id: str) -> None:
+    def __init__(self, client: Seatrial, run_id: str) -> None:
         self._client = client
         self._run_id = run_id
         self._cell = ""
@@ -145,9 +146,7 @@ _LAST_WORDS_S = 1.0
 class WatchedRun:
     """The present state of a watched run."""
 
-    shown: Json
-    """The run's JSON."""
-    run: RunResponse
+    answer: Answer[RunResponse]
     tail: LogTail = LogTail()
     bad: tuple[BadTest, ...] = ()
     """Every failing test found so far."""
@@ -155,6 +154,11 @@ class WatchedRun:
     """Notices in order."""
     trouble: str = ""
     """Why it is not up to date; empty if it is."""
+
+    @property
+    def run(self) -> RunResponse:
+        """The run."""
+        return self.answer.record
 
 
 class Follower:
@@ -164,12 +168,18 @@ class Follower:
     """
 
     def __init__(
-        self, feed: Client, looks: Client, first: Json, wake: threading.Event, *, with_log: bool
+        self,
+        feed: Seatrial,
+        looks: Seatrial,
+        first: Answer[RunResponse],
+        wake: threading.Event,
+        *,
+        with_log: bool,
     ) -> None:
         """Each client is used by one thread only; `with_log` reads a running cell's log, too."""
-        run = read(RunResponse, first)
-        self.watched = WatchedRun(first, run)
-        self.fault: CliError | None = None
+        run = first.record
+        self.watched = WatchedRun(first)
+        self.fault: SeatrialError | None = None
         """A permanent error."""
         self._path = f"/runs/{run.id}"
         self._feed = feed
@@ -237,7 +247,7 @@ class Follower:
                         self._changed.set()
                         if is_over or self._stopped.is_set():
                             break
-            except CliError:
+            except SeatrialError:
                 self._changed.set()  # the other thread finds and reports the problem
             if not is_over:
                 self._stopped.wait(RECONNECT_S)
@@ -254,7 +264,7 @@ class Follower:
             try:
                 has_polled = self._look()
                 lost_at = None
-            except CliError as error:
+            except SeatrialError as error:
                 if not is_out_of_reach(error):
                     self._end(error)
                     continue
@@ -269,11 +279,9 @@ class Follower:
         watched = self.watched
         is_due = changed or time.monotonic() - self._looked_at > RUN_POLL_LONGEST_S
         if is_due:
-            shown = self._looks.get(self._path)
-            run = read(RunResponse, shown)
-            watched = replace(
-                watched, shown=shown, run=run, bad=(*watched.bad, *self._failing.fresh(run))
-            )
+            answer = self._looks.run(watched.run.id)
+            fresh = self._failing.fresh(answer.record)
+            watched = replace(watched, answer=answer, bad=(*watched.bad, *fresh))
             self._looked_at = time.monotonic()
         tail = self._tails.look(watched.run) if self._tails is not None else watched.tail
         if changed or tail != self.watched.tail or watched is not self.watched:
@@ -281,13 +289,13 @@ class Follower:
             self._wake.set()
         return is_due
 
-    def _lose(self, error: CliError, lost_s: float) -> None:
+    def _lose(self, error: SeatrialError, lost_s: float) -> None:
         if lost_s > NO_ANSWER_LIMIT_S:
             self._end(error)
             return
         self.tell(f"{error.lines[0]}; trying again")
 
-    def _end(self, error: CliError) -> None:
+    def _end(self, error: SeatrialError) -> None:
         self.fault = error
         self._wake.set()
         self._stop()

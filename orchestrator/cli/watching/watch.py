@@ -10,11 +10,13 @@ from enum import StrEnum
 from types import FrameType, TracebackType
 from typing import Literal
 
-from orchestrator.cli.client import Client, Json
-from orchestrator.cli.errors import CliError
 from orchestrator.cli.session import Session
 from orchestrator.cli.watching.live_display import Display, LiveDisplay, PlainDisplay
 from orchestrator.cli.watching.poll_threads import Follower, WatchedRun
+from orchestrator.client.errors import SeatrialError
+from orchestrator.client.seatrial import Seatrial
+from orchestrator.client.transport import Answer
+from orchestrator.domain.run_record import RunResponse
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _PATIENCE = 3
@@ -77,7 +79,7 @@ class WatchState:
 
 def watch(
     session: Session,
-    first: Json,
+    first: Answer[RunResponse],
     *,
     interrupts: Interrupts,
     timeout_minutes: float | None = None,
@@ -93,7 +95,11 @@ def watch(
 
 class _Watcher:
     def __init__(
-        self, session: Session, first: Json, interrupts: Interrupts, on_interrupt: OnInterrupt
+        self,
+        session: Session,
+        first: Answer[RunResponse],
+        interrupts: Interrupts,
+        on_interrupt: OnInterrupt,
     ) -> None:
         self._session = session
         self._interrupts = interrupts
@@ -142,8 +148,8 @@ class _Watcher:
     def _cancel(self) -> None:
         try:
             key = self._session.wiring.new_id()
-            self._client().post(f"/runs/{self._run_id}/cancel", key=key)
-        except CliError as error:
+            self._client().cancel(self._run_id, key=key)
+        except SeatrialError as error:
             self._follower.fault = error
             self._wake.set()
 
@@ -157,6 +163,6 @@ class _Watcher:
             return "Ctrl-C cancels the run"
         return f"Ctrl-C: leave it running · seatrial cancel {self._run_id}"
 
-    def _client(self) -> Client:
+    def _client(self) -> Seatrial:
         clock = self._session.wiring.clock
-        return Client(self._line, clock, pauses_s=_PAUSES_S, say=self._tell)
+        return Seatrial(self._line, clock, pauses_s=_PAUSES_S, say=self._tell)

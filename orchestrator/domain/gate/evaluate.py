@@ -31,6 +31,7 @@ from orchestrator.domain.gate.rules.credibility import (
     lost_attempts,
     nothing_passed,
     own_environment,
+    untested,
 )
 from orchestrator.domain.gate.rules.failures import (
     failed_first,
@@ -42,9 +43,10 @@ from orchestrator.domain.gate.rules.failures import (
 )
 from orchestrator.domain.gate.rules.jobs import cost, cost_v2, degraded, jobs, jobs_v2
 from orchestrator.domain.gate.rules.payload_level import payload_level
-from orchestrator.domain.gate.rules.performance import performance
+from orchestrator.domain.gate.rules.performance import performance, performance_v2
 from orchestrator.domain.gate.rules.platforms import (
     hardware,
+    hardware_v2,
     platforms,
     platforms_v2,
 )
@@ -73,7 +75,7 @@ _FIRST: tuple[Rule, ...] = (
     new_failures,
     flaky,
     known_issues_v2,
-    performance,
+    performance_v2,
     cost_v2,
 )
 _SECOND: tuple[Rule, ...] = (
@@ -83,7 +85,7 @@ _SECOND: tuple[Rule, ...] = (
     platforms_v2,
     freshness,
     attestation_v2,
-    hardware,
+    hardware_v2,
     jobs_v2,
     nothing_passed,
     subject_loaded,
@@ -97,12 +99,13 @@ _SECOND: tuple[Rule, ...] = (
     failed_first_v2,
     flaky,
     known_issues_v2,
-    performance,
+    performance_v2,
     cost_v2,
 )
 _LATER: Mapping[Rule, Rule] = {
     evidence_v2: evidence,
     attestation_v2: attestation,
+    hardware_v2: hardware,
     platforms_v2: platforms,
     jobs_v2: jobs,
     changed_tests_v2: changed_tests,
@@ -110,6 +113,7 @@ _LATER: Mapping[Rule, Rule] = {
     failed_first_v2: failed_first,
     known_issues_v2: known_issues,
     cost_v2: cost,
+    performance_v2: performance,
     selection_v2: selection,
 }
 """Superseded rules of version 2, with the current ones that replace them."""
@@ -117,6 +121,7 @@ _THIRD = (
     *(_LATER.get(rule, rule) for rule in _SECOND),
     own_environment,
     lost_attempts,
+    untested,
     undeclared_requirements,
 )
 RULES_BY_VERSION: Mapping[int, tuple[Rule, ...]] = {1: _FIRST, 2: _SECOND, 3: _THIRD}

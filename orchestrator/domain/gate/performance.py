@@ -9,6 +9,7 @@ The statistical tests that are requested, and the outcomes that follow from thei
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -67,6 +68,28 @@ class Statistics(Protocol):
     def adjusted(self, p: Sequence[float]) -> tuple[float, ...]:
         """Adjust p-values for multiple tests (Benjamini-Hochberg)."""
         ...
+
+
+_TIME = r"(?:[num\u00b5\u03bc]?s|(?:milli|micro|nano)?seconds?|m?sec)"
+_LESS_IS_BETTER = re.compile(
+    rf"{_TIME}(?:/(?:it|iter|iteration|step|token|batch|op|call|request|epoch|item|sample))?"
+)
+_MORE_IS_BETTER = re.compile(
+    r"[kKMGTPE]?FLOPS|[kKMGT]?ops|qps|rps|tps|fps|iops|\w[\w ]*/ ?(?:s|sec|second)", re.ASCII
+)
+_NOT_WANTED = re.compile(
+    rf"(?i)error|fail|fault|miss|drop|lost|loss|retr|stall|evict|timeout|alloc|wait|\b{_TIME}\b"
+    r"|^(?:j|kj|usd|gc)\b"
+)
+"""Units per second of which fewer may be better."""
+
+
+def better_by_unit(unit: str) -> str:
+    """Return ``lower`` or ``higher`` where the unit alone is certain; else empty."""
+    if _LESS_IS_BETTER.fullmatch(unit):
+        return "lower"
+    rate = _MORE_IS_BETTER.fullmatch(unit)
+    return "higher" if rate and not _NOT_WANTED.search(unit.rpartition("/")[0]) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

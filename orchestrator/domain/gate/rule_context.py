@@ -82,6 +82,7 @@ _NEVER = {
     "quarantine": "informational only",
     "own_environment": "informational only",
     "lost_attempts": "informational only",
+    "untested": "informational only",
 }
 """Kinds that nothing waives, with what to do instead."""
 

@@ -145,6 +145,8 @@ class MachineEvidence:
     """Instance type that the provider reports; empty without one."""
     devices: tuple[str, ...] | None = None
     """Accelerators by vendor and name, ``nvidia NVIDIA L4``; None if they were not read."""
+    system: str = field(default="", metadata=LATER)
+    """Operating system and CPU's architecture as the agent probed them; empty if it did not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +217,8 @@ class CellEvidence:
     """Machines of its jobs; empty for ingested evidence."""
     other_subject: str = field(default="", metadata=LATER)
     """Where the payload itself is the subject: another version of it that is installed."""
+    untested: tuple[str, ...] = field(default=(), metadata=LATER)
+    """Sentences on the payload's jobs and test files that its matrix or its jobs leave out."""
     own_baseline: bool = field(default=False, metadata=LATER)
     """Whether the baseline of its paired benchmarks is the subject itself."""
 

@@ -99,7 +99,7 @@ class RuleResult:
     """evidence, subject, payload_level, platform, freshness, attestation, hardware, job,
     nothing_passed, subject_loaded, degraded, missing, test_set, selection, changed_tests,
     skips, new_failures, failed_first, flaky, known_issue, performance, cost, approval,
-    own_environment, lost_attempts, undeclared_requirements."""
+    own_environment, lost_attempts, untested, undeclared_requirements."""
     blocking: bool
     outcome: RuleOutcome
     sentence: str

@@ -127,8 +127,26 @@ OPERATIONS = {
 }  # fmt: skip
 """What clients may rely on: a change here is a change of the interface."""
 GOLDEN = Path(__file__).parents[2] / "golden" / "openapi.json"
-REVIEWED: frozenset[str] = frozenset()
-"""Changes since the last release that break clients, and were meant: as `breaks` tells them."""
+REVIEWED = {
+    f"the schema ListResponse_{item}_ is gone": "a page has `items` too, and `next`: a client that"
+    " reads no further sees the first page only"
+    for item in (
+        "Alias",
+        "ApprovalResponse",
+        "BrowserSession",
+        "DeliveryResponse",
+        "KnownIssueResponse",
+        "PayloadReviewResponse",
+        "QuarantineResponse",
+        "ScheduleResponse",
+        "StoredPolicy",
+        "Token",
+        "WaiverResponse",
+    )
+}
+"""Changes since the last release that break clients, and why they were meant, as `breaks` tells
+them.
+"""
 UNPAGED: dict[str, str] = {
     "list_channels": "a project has at most 100",
     "get_benchmark_series": "one per platform that measured it, of at most `runs` runs",
@@ -166,7 +184,7 @@ def document() -> dict[str, Any]:
 def test_the_document_is_the_one_that_was_looked_at(document: dict[str, Any]) -> None:
     kept = document | {"info": document["info"] | {"version": "any"}}
     text = json.dumps(kept, indent=1, ensure_ascii=False) + "\n"
-    broken = sorted(set(breaks(json.loads(GOLDEN.read_text("utf-8")), document)) - REVIEWED)
+    broken = sorted(set(breaks(json.loads(GOLDEN.read_text("utf-8")), document)) - REVIEWED.keys())
     assert not broken, "this breaks clients: name it in REVIEWED if that is meant"
     if os.environ.get("SEATRIAL_WRITE_GOLDENS"):
         GOLDEN.write_text(text, encoding="utf-8")

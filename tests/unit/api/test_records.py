@@ -12,8 +12,9 @@ from pydantic import TypeAdapter
 
 import orchestrator.api.described_records  # noqa: F401 - says how the records are answered
 from orchestrator.api.models import ListResponse, documented
-from orchestrator.cli.client import read, read_items
-from orchestrator.cli.errors import NO_VERDICT, CliError
+from orchestrator.cli.errors import NO_VERDICT, exit_code_of
+from orchestrator.client.errors import SeatrialError
+from orchestrator.client.transport import read, read_items
 from orchestrator.domain.extend_record import extended
 from orchestrator.domain.machine import Place
 from orchestrator.domain.money import Bill
@@ -86,9 +87,9 @@ def test_a_client_reads_what_was_answered_and_leaves_out_what_it_does_not_know()
 
 @pytest.mark.parametrize("answer", [None, {}, {"usd": "much"}, []])
 def test_what_is_no_answer_is_no_verdict(answer: object) -> None:
-    with pytest.raises(CliError, match="the controller's answer is not understood") as refused:
+    with pytest.raises(SeatrialError, match="the controller's answer is not understood") as refused:
         read(Cost, answer)
-    assert refused.value.code == NO_VERDICT
+    assert exit_code_of(refused.value) == NO_VERDICT
 
 
 def test_what_is_stored_has_every_field_and_no_property() -> None:

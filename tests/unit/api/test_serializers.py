@@ -11,7 +11,7 @@ import pytest
 from pydantic import TypeAdapter
 
 import orchestrator.api.described_records  # noqa: F401 - says how the records are answered
-from orchestrator.cli.client import read
+from orchestrator.client.transport import read
 from orchestrator.domain.cell import Attempt, Cause, CellState, Run, Transition
 from orchestrator.domain.event_facts import CheckFact, MetricFact, Notice
 from orchestrator.domain.matrix import Platform

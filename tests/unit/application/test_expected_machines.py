@@ -27,7 +27,7 @@ def looked_at(
     platform = Platform(id="gcp-l4", provider="local", expect=expect)
     now = SimpleNamespace(lease=lease, plan=SimpleNamespace(platform=platform))
     try:
-        attest(world, now, {"devices": list(devices)})
+        attest(world, now, {"devices": list(devices), "os": "Ubuntu 24.04", "machine": "arm64"})
     except WrongHardwareError as error:
         return str(error), kept[0].mismatch
     return "", kept[0].mismatch
@@ -50,6 +50,13 @@ def looked_at(
             "of g2: its instance type is g6",
         ),
         (ExpectedHardware(instance="g2"), [], {}, "of g2: its instance type is not known"),
+        (ExpectedHardware(system="Linux aarch64"), [], {}, ""),
+        (
+            ExpectedHardware(system="Windows"),
+            [],
+            {},
+            "under Windows: its system is Linux Ubuntu 24.04 aarch64",
+        ),
     ],
 )
 def test_another_machine_than_expected_runs_no_job(expect, devices, facts, wrong) -> None:

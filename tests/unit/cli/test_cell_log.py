@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from orchestrator.cli.client import read
 from orchestrator.cli.failure_logs import Gaps, LogSelection, WholeLines, chosen_logs
+from orchestrator.client.transport import read
 from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs
 

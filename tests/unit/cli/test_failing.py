@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.client import read
 from orchestrator.cli.failure_logs import failures_of
+from orchestrator.client.seatrial import Seatrial
+from orchestrator.client.transport import read
 from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs
 
@@ -15,14 +16,14 @@ TEST = {"job": "hull", "nodeid": "test_hull.py::test_sinks", "outcome": "failed"
 SINKS = ("hull", TEST["nodeid"], "failed", "no")
 
 
-class StoredTests:
+class StoredTests(Seatrial):
     """A client that finds the same failing tests in every cell."""
 
     def __init__(self, *tests: runs.Json) -> None:
-        self.tests = tests
+        self.stored = tests
 
-    def get(self, path: str, **params: object) -> runs.Json:
-        return {"items": [one for one in self.tests if one["outcome"] == params["outcome"]]}
+    def get(self, _path: str, **params: str | int | None) -> runs.Json:
+        return {"items": [one for one in self.stored if one["outcome"] == params["outcome"]]}
 
 
 def hull(outcome: str, reason: str, **given: Any) -> runs.Json:
@@ -32,7 +33,7 @@ def hull(outcome: str, reason: str, **given: Any) -> runs.Json:
 
 def found(*cells: runs.Json, tests: tuple[runs.Json, ...] = (TEST,)) -> list[tuple[str, ...]]:
     run = read(RunResponse, runs.run(*cells))
-    shown = failures_of(StoredTests(*tests), run, run.cells)  # type: ignore[arg-type]
+    shown = failures_of(StoredTests(*tests), run, run.cells)
     return [(one.job, one.test, one.outcome, one.error) for one in shown]
 
 
@@ -89,5 +90,5 @@ def test_files_of_a_failing_test_are_named_with_their_cell() -> None:
     cell = runs.cell("cpu", "done", jobs=[hull("failed", "tests", failed=1)])
     run = read(RunResponse, runs.run(cell))
     client = StoredTests({**TEST, "artifacts": ["hull.test_sinks-plot.png"]})
-    [line, *_] = failures_of(client, run, run.cells)  # type: ignore[arg-type]
+    [line, *_] = failures_of(client, run, run.cells)
     assert line.artifacts == ["cpu/hull.test_sinks-plot.png"]

@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from orchestrator.cli.errors import RefusalError
 from orchestrator.cli.watching.poll_threads import Follower
+from orchestrator.client.errors import RefusalError
+from orchestrator.client.seatrial import Seatrial
+from orchestrator.client.transport import Answer
+from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs
 
 EVENTS = 50
+FIRST = Answer(runs.typical(), RunResponse)
 
 
 class FakeFeed:
@@ -31,7 +35,7 @@ class FakeFeed:
         """Nothing is open."""
 
 
-class FakeController:
+class FakeController(Seatrial):
     """Answers what is asked of a finished run, and counts it."""
 
     def __init__(self) -> None:
@@ -59,7 +63,7 @@ class LateController(FakeController):
 
 def test_a_proxy_that_does_not_reach_the_controller_is_waited_for() -> None:
     wake, looks = threading.Event(), LateController()
-    follower = Follower(FakeFeed(), looks, runs.typical(), wake, with_log=False)  # type: ignore[arg-type]
+    follower = Follower(FakeFeed(), looks, FIRST, wake, with_log=False)  # type: ignore[arg-type]
     follower.start()
     while not follower.watched.run.is_finished:
         assert wake.wait(30)
@@ -71,10 +75,9 @@ def test_a_proxy_that_does_not_reach_the_controller_is_waited_for() -> None:
 
 def test_events_that_come_together_are_one_poll_and_the_end_is_not_waited_for() -> None:
     wake, looks = threading.Event(), FakeController()
-    first = runs.typical()
-    follower = Follower(FakeFeed(), looks, first, wake, with_log=False)  # type: ignore[arg-type]
+    follower = Follower(FakeFeed(), looks, FIRST, wake, with_log=False)  # type: ignore[arg-type]
     follower.start()
     assert wake.wait(30)
     assert follower.look().run.is_finished
-    assert looks.asked.count(f"/runs/{first['id']}") == 1
+    assert looks.asked.count(f"/runs/{FIRST.record.id}") == 1
     assert not [path for path in looks.asked if path.endswith("/log")]

@@ -6,8 +6,8 @@ from typing import Any
 
 from rich.console import Console
 
-from orchestrator.cli.client import read
 from orchestrator.cli.view.metrics import SHOWN_PER_JOB, metrics
+from orchestrator.client.transport import read
 from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs
 

@@ -6,10 +6,10 @@ from datetime import timedelta
 
 import pytest
 
-from orchestrator.cli.client import read
 from orchestrator.cli.commands.run import exit_code
 from orchestrator.cli.failure_logs import BadTest
 from orchestrator.cli.watching.live_display import PULSE_S, PlainTeller
+from orchestrator.client.transport import read
 from orchestrator.domain.run_record import RunResponse, TestResponse
 from tests.unit.cli import runs
 

@@ -9,12 +9,12 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from orchestrator.cli.client import read
 from orchestrator.cli.view.costs import run_cost, spending
 from orchestrator.cli.view.live_run import summary
 from orchestrator.cli.view.plan import headroom_table, plan_table, shortages
 from orchestrator.cli.view.provenance import provenance
 from orchestrator.cli.watching.live_display import PlainTeller
+from orchestrator.client.transport import read
 from orchestrator.domain.cost_response import RunCost, Spending
 from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.run_record import RunResponse

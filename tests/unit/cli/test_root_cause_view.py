@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from orchestrator.cli.client import read
 from orchestrator.cli.view.failures import SHOWN, blamed
 from orchestrator.cli.view.live_run import LogTail, picture
 from orchestrator.cli.watching.live_display import LiveDisplay, PlainDisplay
 from orchestrator.cli.watching.poll_threads import RunNotice, StreamedEvent, WatchedRun, notice_of
+from orchestrator.client.transport import read
 from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs
 

@@ -13,11 +13,11 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.cli.client import read
 from orchestrator.cli.safe_text import log_line
 from orchestrator.cli.view.glyphs import tally
 from orchestrator.cli.view.live_run import LogTail, picture, summary
 from orchestrator.cli.view.rows import bar, job_left_s, run_left_s
+from orchestrator.client.transport import read
 from orchestrator.domain.outcome import Counts
 from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs

@@ -11,6 +11,8 @@ from orchestrator.domain.manifest import (
     Setup,
     check_manifest,
     dropped_exit_codes,
+    untaken_tests,
+    untested,
 )
 from tests.unit.domain.builders import manifest
 
@@ -117,3 +119,51 @@ def test_a_shell_that_drops_an_exit_code(command: tuple[str, ...], what: str) ->
     said = f"job j ends well whatever the program before `{what}` ends with"
     told = list(dropped_exit_codes(job(command=command)))
     assert told == ([f"{said}: the shell drops its exit code"] if what else [])
+
+
+FILES = ("tests/test_a.py", "tests/deep/test_b.py", "src/lib/a_test.py", "tests/helper.py")
+
+
+@pytest.mark.parametrize(
+    ("jobs", "untaken"),
+    [
+        ([("tests",)], "src/lib/a_test.py"),
+        ([("tests/test_a.py",)], "src/lib/a_test.py tests/deep/test_b.py"),
+        ([("tests/test_a.py::test_x", "-k", "y")], "src/lib/a_test.py tests/deep/test_b.py"),
+        ([("./tests/deep/",), ("src/lib",)], "tests/test_a.py"),
+        ([("tests", "src")], ""),
+        ([("--myoption", "tests", "src")], ""),
+        ([(".",)], ""),
+        ([("-q",)], ""),
+        ([("--pyargs", "lib.tests")], ""),
+        ([("@words.txt",)], ""),
+        ([("linked",)], "src/lib/a_test.py tests/test_a.py"),
+        ([("tests",), "{python} src/lib/a_test.py"], ""),
+        ([("tests",), "{python} -m lib.a_test"], ""),
+        ([("tests/test_a.py",), "{python} demo.py"], "src/lib/a_test.py tests/deep/test_b.py"),
+        (["{python} -m unittest"], ""),
+        (["tox -e py"], ""),
+        (["{python} demo.py"], "src/lib/a_test.py tests/deep/test_b.py tests/test_a.py"),
+    ],
+)
+def test_shipped_tests_that_no_job_takes(jobs: list[tuple[str, ...] | str], untaken: str) -> None:
+    made = manifest(
+        job=tuple(
+            Job(id=f"j{n}", kind="demo", command=tuple(said.split()))
+            if isinstance(said, str)
+            else Job(id=f"j{n}", kind="suite", pytest=said)
+            for n, said in enumerate(jobs)
+        )
+    )
+    names = (*FILES, ".tox/py/test_c.py", "x/site-packages/test_d.py", "node_modules/test_e.py")
+    assert untaken_tests(made, names, {"linked": "tests/deep"}) == tuple(untaken.split())
+
+
+def test_they_are_told_in_a_sentence_each() -> None:
+    many = tuple(f"test_{n}.py" for n in range(7))
+    made = manifest("a", untaken_tests=many, excluded_tests=("test_x.py",))
+    assert list(untested(made)) == [
+        "no job takes test_0.py, test_1.py, test_2.py, test_3.py, test_4.py and 2 more",
+        "`exclude` of payload.toml keeps out test_x.py, with the names of tests",
+    ]
+    assert list(untested(manifest("a"))) == []

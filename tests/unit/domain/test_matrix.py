@@ -121,6 +121,17 @@ def test_a_job_is_not_sent_to_a_gpu_that_is_known_to_be_too_old_for_it() -> None
     ]
 
 
+def test_a_compute_capability_asks_for_an_nvidia_gpu() -> None:
+    assert (FP8.gpus_needed, replace(FP8, gpus=2).gpus_needed) == (1, 2)
+    assert [job.gpus_needed for job in manifest("other").job] == [0]
+    amd = Platform(
+        id="amd", provider="static", accelerator=Accelerator(vendor="amd", name="MI300X")
+    )
+    tpu = Platform(id="tpu", provider="tpu", accelerator_type="v5litepod-1")
+    for platform in (amd, tpu):
+        assert why_unfit(FP8, platform) == "it needs an NVIDIA GPU of compute capability 8.9"
+
+
 @pytest.mark.parametrize(
     ("jobs", "said"),
     [

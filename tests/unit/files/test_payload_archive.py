@@ -132,6 +132,28 @@ def test_what_is_excluded_stays_here(
     assert names(ARCHIVES.pack(folder, into=into).path) == ["payload.toml", *left]
 
 
+def test_tests_that_no_job_takes_or_that_exclude_keeps_out_are_read_from_the_archive(
+    folder: Path, into: Path
+) -> None:
+    (folder / "tests").mkdir()
+    for name in ("test_ok.py", "test_new.py", "gpu_data_test.py", "helper.py"):
+        (folder / "tests" / name).touch()
+    suite = b'[[job]]\nid = "s"\nkind = "suite"\npytest = ["tests/test_ok.py", "suites"]\n'
+    told = b'exclude = ["*data*"]\nname = "p"\nversion = "1"\n'
+    (folder / "payload.toml").write_bytes(told + suite)
+    packed = ARCHIVES.pack(folder, into=into)
+    read = ARCHIVES.read_file(packed.path)
+    assert read == packed.manifest
+    assert (read.untaken_tests, read.excluded_tests) == (
+        ("tests/test_new.py",),
+        ("tests/gpu_data_test.py",),
+    )
+    assert ARCHIVES.pack(packed.path, into=into).digest == packed.digest
+    (folder / "payload.toml").write_bytes(b'untaken_tests = ["a"]\n' + told + suite)
+    with pytest.raises(InvalidDocumentError, match="is no key of"):
+        ARCHIVES.pack(folder, into=into)
+
+
 @pytest.mark.parametrize("pattern", ["", "/etc", "../elsewhere", "docs/../../x"])
 def test_only_what_is_below_the_root_can_be_excluded(
     folder: Path, into: Path, pattern: str

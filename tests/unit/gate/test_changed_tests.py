@@ -70,6 +70,16 @@ def test_an_attempt_that_a_job_can_have_ended_is_told():
     assert (told.blocking, lost in told.sentence) == (False, True)
 
 
+def test_what_the_payload_has_and_no_job_ran_is_told_once():
+    left = ("no job takes tests/test_new.py",)
+    verdict = judge(
+        policy("gcp-l4", "rack"), snapshot(cell(untested=left), cell("rack", untested=left))
+    )
+    assert verdict.decision is PASS
+    told = result(verdict, "untested")
+    assert (told.blocking, told.sentence) == (False, "Left out: no job takes tests/test_new.py.")
+
+
 def test_a_policy_of_another_product_names_it():
     verdict = judge(policy(), snapshot())
     assert verdict.decision is OPEN

@@ -321,6 +321,28 @@ def test_performance(measured: tuple[Pairs, ...], word: str, decision: Decision)
     assert judge(policy(performance=rule), evidence).decision is decision
 
 
+@pytest.mark.parametrize(
+    ("unit", "direction", "is_refused"),
+    [
+        *((unit, "higher", True) for unit in ("ms", "s", "us", "ns", "\u00b5s", "ms/step")),
+        *((unit, "lower", True) for unit in ("GB/s", "tokens/s", "it/s", "ops", "TFLOPS", "1/s")),
+        *((unit, "lower", False) for unit in ("ms", "s/token", "errors/s", "cache misses/s")),
+        *((unit, "lower", False) for unit in ("units per token", "FLOPs", "ms/s", "MB", "", "%")),
+        *((unit, "higher", False) for unit in ("GB/s", "tokens / s", "x", "MB", "score")),
+    ],
+)
+def test_a_direction_that_contradicts_its_unit_decides_nothing(unit, direction, is_refused):
+    rule = PerformanceRule(budgets=(BenchmarkBudget(match="bench/time", max_regression="3%"),))
+    measured = replace(pairs(), unit=unit, direction=direction)
+    bench = job("bench", kind="benchmark", counts=Counts())
+    verdict = judge(
+        policy(performance=rule), snapshot(cell("gcp-l4", job(), bench, pairs=(measured,)))
+    )
+    found = result(verdict, "performance/bench/time@gcp-l4")
+    assert verdict.decision is (OPEN if is_refused else PASS)
+    assert ("correct its direction, or its unit" in found.sentence) is is_refused
+
+
 @pytest.mark.parametrize(("slower", "noise"), [(1.0, 0.0), (1.1, 0.0), (1.0, 0.5)])
 def test_a_subject_that_is_its_own_baseline_is_no_evidence_for_a_budget(
     slower: float, noise: float

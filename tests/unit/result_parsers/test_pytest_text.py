@@ -76,6 +76,15 @@ STAMP = "2026-03-01T10:00:00.1234567Z "
         "py311: FAIL code 1 (0.10 seconds)",
         "evaluation failed :( (0.15 seconds)",
         "nox > Session tests failed.",
+        "npm ERR! errno 1",
+        "npm ERR! code ELIFECYCLE",
+        "🚨 Error: The command exited with status 1",
+        'ERROR: process "/bin/sh -c pytest" did not complete successfully: exit code: 1',
+        "Process completed with exit code 1.",
+        "exit status 1",
+        "FAILED (failures=1)",
+        "[FAIL] scale",
+        "test result: FAILED. 1 passed; 1 failed; 0 ignored",
     ],
 )
 def test_a_step_that_failed_below_a_green_session_is_no_good_end(tmp_path, line):
@@ -91,6 +100,18 @@ def test_a_service_of_docker_compose_that_failed_is_no_good_end(tmp_path, line):
     assert (said.end.exit_code, said.end.detail) == (1, "test-1 exited with code 1")
     said = read(tmp_path, f"{line}\n{GREEN}db-1 exited with code 137\nrank0 exited with code 1\n")
     assert (said.end.exit_code, said.end.detail) == (0, "")
+
+
+def test_a_traceback_below_a_green_session_is_no_good_end(tmp_path):
+    said = read(tmp_path, f"{GREEN}Traceback (most recent call last):\n  File x\nKeyError: 1\n")
+    assert (said.end.exit_code, said.end.detail) == (1, "KeyError: 1")
+
+
+def test_a_failure_in_the_short_summary_of_a_green_sum_is_a_contradiction(tmp_path):
+    summary = f"{bar('short test summary info')}\nFAILED t/test_a.py::test_a - assert 0\n"
+    said = read(tmp_path, GREEN.replace("\n====", f"\n{summary}===="))
+    assert said.end.exit_code == 1
+    assert "its short summary names t/test_a.py::test_a, and its sum no failure" in said.messages
 
 
 def test_a_step_that_failed_above_the_session_is_not_of_the_tests(tmp_path):
@@ -118,7 +139,11 @@ def test_a_step_that_failed_between_two_green_sessions_is_no_good_end(tmp_path):
         "test-1 exited with code 0",
         "db-1 exited with code 137",
         "exit status 0",
-        "exit status 1",
+        "exit status 1\ndone",
+        "Process completed with exit code 1.\ndone",
+        "npm notice",
+        "0 failed, 3 passed in 0.1s",
+        "#9 DONE 1.2s",
         "process exited with code 3",
         "subprocess exited with code 1",
         "worker-1 exited with code 1",

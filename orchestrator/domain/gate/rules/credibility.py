@@ -150,6 +150,20 @@ def own_environment(context: RuleContext) -> Iterator[RuleResult]:
             )
 
 
+def untested(context: RuleContext) -> Iterator[RuleResult]:
+    """Yield an advisory result on the payload's jobs and test files that the runs left out."""
+    found = list(dict.fromkeys(one for _, cell in context.cells for one in cell.untested))
+    if found:
+        yield RuleResult(
+            id="untested",
+            kind="untested",
+            blocking=False,
+            outcome=RuleOutcome.OK,
+            sentence=f"Left out: {'; '.join(found)}.",
+            inputs={"untested": found},
+        )
+
+
 def lost_attempts(context: RuleContext) -> Iterator[RuleResult]:
     """Yield an advisory result per cell with an earlier attempt that was lost while jobs could run.
 

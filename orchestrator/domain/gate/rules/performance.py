@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from orchestrator.domain.gate.performance import (
     BenchmarkResult,
     BudgetedBenchmark,
     PairedComparison,
+    better_by_unit,
     decide,
 )
 from orchestrator.domain.gate.policy import (
@@ -26,16 +27,21 @@ from orchestrator.domain.paired_samples import launches_of
 
 Measured = tuple[CellEvidence, Pairs, BenchmarkBudget | None]
 
-_OF_ITSELF = BenchmarkResult(
-    outcome=RuleOutcome.UNKNOWN,
-    comparison=None,
-    adjusted=None,
-    reason="compared with itself: baseline and subject are the same",
-)
-
 
 def performance(context: RuleContext) -> Iterator[RuleResult]:
-    """Yield a result per benchmark, and per job and budget without one.
+    """Yield a result per benchmark, and per job and budget without one."""
+    return _performance(context, _untestable)
+
+
+def performance_v2(context: RuleContext) -> Iterator[RuleResult]:
+    """Yield the results of versions 1 and 2: no unit contradicts a direction."""
+    return _performance(context, _of_itself)
+
+
+def _performance(
+    context: RuleContext, untestable: Callable[[Measured], str]
+) -> Iterator[RuleResult]:
+    """Yield the results; `untestable` tells why a benchmark with a budget cannot be tested.
 
     Blocking platforms are one family of tests, advisory ones another: what only informs must
     not make the others' tests more or less strict.
@@ -46,19 +52,36 @@ def performance(context: RuleContext) -> Iterator[RuleResult]:
     for level in ("blocking", "advisory"):
         platforms = [platform for platform in context.platforms if platform.rule.level == level]
         rows = [row for platform in platforms for row in _measured(rule, platform)]
-        measured = [row for row in rows if not _is_of_itself(row)]
+        measured = [row for row in rows if not untestable(row)]
         for row, ruling in zip(measured, _decide(context, rule, measured), strict=True):
             yield _result(rule, row, ruling, is_blocking=level == "blocking")
-        for row in filter(_is_of_itself, rows):
-            yield _result(rule, row, _OF_ITSELF, is_blocking=level == "blocking")
+        for row in filter(untestable, rows):
+            ruling = BenchmarkResult(
+                outcome=RuleOutcome.UNKNOWN,
+                comparison=None,
+                adjusted=None,
+                reason=untestable(row),
+            )
+            yield _result(rule, row, ruling, is_blocking=level == "blocking")
         yield from _without(rule, platforms, is_blocking=level == "blocking")
     yield from _unused(rule, context)
 
 
-def _is_of_itself(row: Measured) -> bool:
-    """Whether a benchmark with a budget compares the subject with itself."""
+def _of_itself(row: Measured) -> str:
     cell, _, budget = row
-    return cell.own_baseline and budget is not None
+    is_own = cell.own_baseline and budget is not None
+    return "compared with itself: baseline and subject are the same" if is_own else ""
+
+
+def _untestable(row: Measured) -> str:
+    _, pairs, budget = row
+    better = better_by_unit(pairs.unit)
+    if budget is None or better in ("", pairs.direction):
+        return _of_itself(row)
+    return (
+        f"its direction says that {pairs.direction} is better, and of the unit {pairs.unit}"
+        f" {better} is: correct its direction, or its unit"
+    )
 
 
 def _measured(rule: PerformanceRule, platform: PlatformEvidence) -> Iterator[Measured]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 
-from orchestrator.domain.catalogue import promised
+from orchestrator.domain.catalogue import ImpliedHardware, promised, promised_v2
 from orchestrator.domain.gate.policy import (
     PlatformRule,
     Substitute,
@@ -31,57 +31,60 @@ from orchestrator.domain.matrix import (
     HardwareDifference,
     differences,
     hardware_sentence,
+    is_named,
 )
 from orchestrator.domain.outcome import Counts, Outcome
 
 
 def hardware(context: RuleContext) -> Iterator[RuleResult]:
     """Yield a result per cell with a machine and required hardware."""
+    return _hardware_rules(context, promised)
+
+
+def hardware_v2(context: RuleContext) -> Iterator[RuleResult]:
+    """Yield the results of version 2: of an id's words only names of some models promise."""
+    return _hardware_rules(context, promised_v2)
+
+
+def _hardware_rules(
+    context: RuleContext, promise: Callable[[str], ImpliedHardware]
+) -> Iterator[RuleResult]:
     allowed = context.policy.spec.evidence.attestation == "optional"
     for platform in context.platforms:
-        wanted = expected(platform.rule)
+        known = promise(platform.rule.id)
+        wanted = expected(platform.rule, known)
+        count = 0 if platform.rule.expect.accelerator else known.count
         for cell in platform.ran:
             asked = [one for one in (wanted, cell.expect) if one != ExpectedHardware()]
             if asked and not (cell.ingested and allowed):
-                yield _hardware(platform, cell, wanted)
+                yield _hardware(platform, cell, wanted, count)
 
 
-def expected(rule: PlatformRule) -> ExpectedHardware:
+def expected(rule: PlatformRule, known: ImpliedHardware) -> ExpectedHardware:
     """Return the required hardware: of the policy, else what the platform's id implies."""
-    known = promised(rule.id)
     said = replace(
         rule.expect,
         provider=rule.expect.provider or known.provider,
         instance=rule.expect.instance or rule.instance,
         accelerator=rule.expect.accelerator or known.device,
+        system=rule.expect.system or known.system,
     )
     return ExpectedHardware(
         **{
             name: "" if getattr(said, name) == ANY else getattr(said, name)
-            for name in ("provider", "instance", "accelerator")
+            for name in ("provider", "instance", "accelerator", "system")
         }
     )
 
 
 def _hardware(
-    platform: PlatformEvidence, cell: CellEvidence, wanted: ExpectedHardware
+    platform: PlatformEvidence, cell: CellEvidence, wanted: ExpectedHardware, count: int
 ) -> RuleResult:
-    """Return differences from both the implied and the matrix's hardware."""
-    found = [
-        one
-        for machine in cell.machines
-        for asked in (wanted, cell.expect)
-        for one in differences(
-            asked,
-            provider=machine.provider,
-            instance=machine.instance_type,
-            devices=machine.devices,
-        )
-    ]
-    if not cell.machines:
-        found = [HardwareDifference("nothing is known of its machine", is_known=False)]
-    if cell.simulated:
-        found = [HardwareDifference("its machine is simulated", is_known=False)]
+    """Return differences from both the implied and the matrix's hardware.
+
+    `count` is the number of accelerators that the platform's id implies.
+    """
+    found = _differences(cell, wanted, count)
     asked = dict.fromkeys(
         hardware_sentence(one) for one in (wanted, cell.expect) if one != ExpectedHardware()
     )
@@ -95,16 +98,52 @@ def _hardware(
         ),
         sentence=f"{cell.id} has to be a machine {', and by the matrix '.join(asked)}: {said}.",
         inputs={
-            "expected": asdict(wanted),
-            **({"matrix": asdict(cell.expect)} if cell.expect != ExpectedHardware() else {}),
+            "expected": _wanted_document(wanted),
+            **(
+                {"matrix": _wanted_document(cell.expect)}
+                if cell.expect != ExpectedHardware()
+                else {}
+            ),
             "machines": [_machine_document(machine) for machine in cell.machines],
         },
         waivable=False,
     )
 
 
+def _differences(
+    cell: CellEvidence, wanted: ExpectedHardware, count: int
+) -> list[HardwareDifference]:
+    if cell.simulated:
+        return [HardwareDifference("its machine is simulated", is_known=False)]
+    if not cell.machines:
+        return [HardwareDifference("nothing is known of its machine", is_known=False)]
+    found = [
+        one
+        for machine in cell.machines
+        for asked in (wanted, cell.expect)
+        for one in differences(
+            asked,
+            provider=machine.provider,
+            instance=machine.instance_type,
+            devices=machine.devices,
+            system=machine.system,
+        )
+    ]
+    for machine in cell.machines if count else ():
+        had = sum(is_named(one, wanted.accelerator) for one in machine.devices or ())
+        if 0 < had < count:
+            found.append(HardwareDifference(f"it has {had} and not {count} of them"))
+    return found
+
+
+def _wanted_document(wanted: ExpectedHardware) -> dict[str, str]:
+    told: dict[str, str] = asdict(wanted)
+    return told if wanted.system else {k: v for k, v in told.items() if k != "system"}
+
+
 def _machine_document(machine: MachineEvidence) -> dict[str, object]:
     return {
+        **({"system": machine.system} if machine.system else {}),
         "provider": machine.provider,
         "instance_type": machine.instance_type,
         "devices": ["unknown"] if machine.devices is None else list(machine.devices),

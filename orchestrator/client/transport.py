@@ -1,22 +1,22 @@
-"""REST client of the commands: typed errors, retries, problem documents, records of answers."""
+"""Requests to a controller: typed errors, retries, problem documents, records of answers."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from datetime import datetime
+from functools import cache, cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
-from orchestrator.cli.connect import ControllerConnection
-from orchestrator.cli.errors import NO_VERDICT, CliError, NoControllerError, RefusalError
-from orchestrator.cli.safe_text import one_line
-from orchestrator.cli.wiring import WallClock
+from orchestrator.client.connection import ControllerConnection
+from orchestrator.client.errors import NoControllerError, RefusalError, UnreadableAnswerError
 
 API = "/api/v1"
 Json = dict[str, object]
@@ -32,6 +32,49 @@ _LONGEST_WAIT_S = 600
 """Maximum seconds for which a request waits because the controller has too many of them (429)."""
 _WORK_S = 3600.0
 """Maximum seconds that the controller may take to process an upload."""
+
+
+_MEDIA_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+")
+T = TypeVar("T")
+
+
+class WallClock(Protocol):
+    """The clock, and waiting."""
+
+    def now(self) -> datetime:
+        """Return the time, aware, in UTC."""
+        ...
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        ...
+
+
+@dataclass(frozen=True)
+class Answer(Generic[T]):
+    """An answer of the controller."""
+
+    json: Json
+    """As it was sent, with what this version does not know."""
+    kind: type[T] = field(repr=False)
+
+    @cached_property
+    def record(self) -> T:
+        """The answer as a record. Raises UnreadableAnswerError."""
+        return read(self.kind, self.json)
+
+
+@dataclass(frozen=True)
+class AnswerList(Generic[T]):
+    """A list that the controller answered."""
+
+    json: Json
+    kind: type[T] = field(repr=False)
+
+    @cached_property
+    def records(self) -> tuple[T, ...]:
+        """The items as records. Raises UnreadableAnswerError."""
+        return read_items(self.kind, self.json)
 
 
 @dataclass(slots=True)
@@ -71,7 +114,7 @@ class _Request:
 
 
 class Client:
-    """Client of one controller. Raises UnreachableError, RefusalError."""
+    """Sends requests to one controller. Raises NoControllerError, RefusalError."""
 
     def __init__(
         self,
@@ -100,9 +143,12 @@ class Client:
         """Return a JSON object."""
         return _object(self._send(_Request("GET", path, params=params)))
 
-    def every(self, path: str, **filters: str | int | None) -> Json:
-        """Return every item of a list, oldest or first by name first, of all of its pages."""
-        return {"items": [*_listed(self, path, "after", filters, page=_PAGE)]}
+    def every(self, path: str, *, cursor: str = "after", **filters: str | int | None) -> Json:
+        """Return every item of a list, of all of its pages.
+
+        `cursor` is the parameter that takes `next` of the page before.
+        """
+        return {"items": [*_listed(self, path, cursor, filters, page=_PAGE)]}
 
     def text(self, path: str, **params: str | int | None) -> str:
         """Return a document as text."""
@@ -323,7 +369,8 @@ def _object(answer: httpx.Response) -> Json:
 
 def _stranger(answer: httpx.Response) -> str:
     """Return the sentence about an answer that is not a controller's, as a proxy's page."""
-    kind = one_line(answer.headers.get("content-type", "no content type").partition(";")[0])
+    said = _MEDIA_TYPE.match(answer.headers.get("content-type", ""))
+    kind = said.group() if said else "no content type"
     return (
         f"{answer.request.url} does not answer like a Seatrial controller, but with "
         f"{answer.status_code} and {kind}; look at SEATRIAL_URL"
@@ -395,9 +442,6 @@ def _error(name: str, error: Mapping[str, object]) -> str:
     return f"{place}: {sentence}" if place else sentence
 
 
-T = TypeVar("T")
-
-
 @cache
 def _adapter(kind: type) -> TypeAdapter[Any]:
     """Return the cached parser of a record, since creating it is slow."""
@@ -407,17 +451,16 @@ def _adapter(kind: type) -> TypeAdapter[Any]:
 def read(kind: type[T], answer: object) -> T:
     """Parse an answer; unknown keys are ignored.
 
-    Raises CliError with the code of no verdict, as for an outcome that only newer ones have.
+    Raises UnreadableAnswerError, as for an outcome that only newer controllers have.
     """
     try:
         found: T = _adapter(kind).validate_python(answer, extra="ignore")  # type: ignore[arg-type]  # a class has a hash
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        raise CliError(
+        raise UnreadableAnswerError(
             f"the controller's answer is not understood: {place}: {first['msg']}",
             "Are the controller and this command of the same version?",
-            code=NO_VERDICT,
         ) from None
     return found
 
@@ -429,7 +472,7 @@ class _ListedPage:
 
 
 def newest(client: Client, path: str, *, limit: int, **filters: str | int | None) -> Iterator[Json]:
-    """Yield the first items of a list that the controller answers in pages. Raises CliError."""
+    """Yield the first items of a list that is answered in pages. Raises SeatrialError."""
     return islice(_listed(client, path, "before", filters, page=min(limit, _PAGE)), limit)
 
 
@@ -448,6 +491,6 @@ def _listed(
 
 
 def read_items(kind: type[T], answer: Json) -> tuple[T, ...]:
-    """Parse every item of a list. Raises CliError."""
+    """Parse every item of a list. Raises UnreadableAnswerError."""
     found: tuple[T, ...] = read(tuple[kind, ...], answer.get("items"))  # type: ignore[valid-type]
     return found

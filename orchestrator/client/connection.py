@@ -1,0 +1,66 @@
+"""A connection to a controller: what it has to offer, and the one to a URL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+import httpx
+
+import orchestrator
+
+AGENT = {"User-Agent": f"seatrial/{orchestrator.__version__}"}
+TIMEOUT = httpx.Timeout(60.0, connect=5.0)
+
+
+class Secret(Protocol):
+    """A text that is not printed."""
+
+    def get_secret_value(self) -> str:
+        """Return the text."""
+        ...
+
+
+class ControllerConnection(Protocol):
+    """A way to reach the controller."""
+
+    @property
+    def where(self) -> str:
+        """Return the description of the controller, for messages."""
+        ...
+
+    @property
+    def home(self) -> Path | None:
+        """The controller's files, where they are on this computer."""
+        ...
+
+    def open(self) -> httpx.Client:
+        """Return a client that is not connected yet. Raises NoControllerError."""
+        ...
+
+    def revive(self) -> None:
+        """Try to start an unreachable controller.
+
+        Raises NoControllerError if it stays unreachable.
+        """
+        ...
+
+
+class RemoteConnection:
+    """The controller at a URL."""
+
+    home = None
+
+    def __init__(self, url: str, token: Secret | None) -> None:
+        self.where = url
+        self._token = token
+
+    def open(self) -> httpx.Client:
+        """See `ControllerConnection`."""
+        headers = {**AGENT}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token.get_secret_value()}"
+        return httpx.Client(base_url=self.where, headers=headers, timeout=TIMEOUT)
+
+    def revive(self) -> None:
+        """Do nothing: a remote controller cannot be started from here."""
