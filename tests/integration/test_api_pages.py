@@ -31,7 +31,7 @@ LISTS = {
     "channels/c-1/deliveries": 3,
     "gates": 2,
     "gates/release/policies": 3,
-    "gates/release/verdicts": 3,
+    "gates/release/verdicts": 2,
     "known-issues": 3,
     "payload-reviews": 3,
     "quarantines": 3,
@@ -48,6 +48,7 @@ UNWALKED = {"/api/v1/runs/{run_id}/cells/{cell}/tests", "/api/v1/runs/{run_id}/c
 """Pages of one cell, which have tests of their own."""
 
 NAMED = {"release": "{name}", "latest": "{run_id}", "c-1": "{channel}"}
+SMALL = replace(TINY, judged=1)
 LATER = BEGIN + timedelta(hours=1)
 SESSION = BrowserSession(
     id="", token="t0", name="p", display_name="", scope=Scope.RUN, roles_digest="",
@@ -59,7 +60,7 @@ SESSION = BrowserSession(
 def api(tmp_path_factory: pytest.TempPathFactory, slots: Slots) -> Iterator[Desk]:
     with slots.fresh() as slot, desk(tmp_path_factory.mktemp("pages"), slot) as one:
         fill(
-            cast(Any, SimpleNamespace(context=one.context, database=one.database)), TINY, now=BEGIN
+            cast(Any, SimpleNamespace(context=one.context, database=one.database)), SMALL, now=BEGIN
         )
         _add_more(one)
         yield one
