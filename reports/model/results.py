@@ -27,7 +27,7 @@ class FailureGroupRow:
     tests: tuple[str, ...]
     """Some of them."""
     hidden: int
-    """Derived: other failing results of this signature."""
+    """Derived: other tests that fail with this signature."""
     cells: tuple[str, ...]
     first_seen: datetime | Absent
     known_issues: tuple[str, ...]

@@ -171,10 +171,10 @@ def catalogued_rule(part: Catalogued) -> Iterator[RuleFinding]:
 
 
 def failure_group_rule(part: FailureGroupRow) -> Iterator[RuleFinding]:
-    """Check that results are named or counted."""
-    yield from differs(
-        "failure_groups", f"results of {part.id}", part.count, len(part.tests) + part.hidden
-    )
+    """Check that each test has a result, and no more than one a cell."""
+    tests = len(part.tests) + part.hidden
+    possible = min(max(part.count, tests), tests * len(part.cells))
+    yield from differs("failure_groups", f"results of {part.id}", part.count, possible)
     if part.hidden < 0 or not part.count:
         yield "error", "failure_groups", f"{part.id} names more tests than it counts"
 
