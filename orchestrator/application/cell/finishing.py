@@ -6,6 +6,7 @@ The last cell ends the run.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -28,6 +29,7 @@ from orchestrator.store.errors import StoreError
 
 CHECK = "self-report"
 """Name of the check in the evidence."""
+_ON_CPU = re.compile(r"\bcpu\b", re.IGNORECASE)
 
 
 def check_self_reports(deps: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]) -> None:
@@ -37,6 +39,7 @@ def check_self_reports(deps: FlowDeps, now: AttemptState, facts: Mapping[str, Jo
     artifacts = deps.stores.results.artifacts(now.cell.id) if asked else ()
     outputs = {one.name: one.digest for one in artifacts}
     checks, fallbacks = [], {}
+    has_accelerator = not asked or _has_accelerator(deps, now)
     for job in asked:
         digest = outputs.get(output_artifact(job.id), "")
         if not digest:
@@ -48,12 +51,20 @@ def check_self_reports(deps: FlowDeps, now: AttemptState, facts: Mapping[str, Jo
         if said.failure:
             reason = f"it printed {said.failure!r} and ended with exit code 0"
             checks.append(CheckFact(job.id, CHECK, "failed", reason=reason))
-        if said.fallback:
-            fallbacks[job.id] = said.fallback
+        # On a machine without an accelerator the CPU is what was asked for.
+        told = [one for one in said.fallbacks if has_accelerator or not _ON_CPU.search(one)]
+        if told:
+            fallbacks[job.id] = told[0]
     if checks:
         deps.stores.results.put_checks(now.attempt.id, checks)
     if fallbacks:
         deps.stores.results.put_degraded(now.cell.id, fallbacks)
+
+
+def _has_accelerator(deps: FlowDeps, now: AttemptState) -> bool:
+    """Return whether the machine has one, or may have: it is not attested."""
+    attested = deps.stores.leases.attestations(now.attempt.id).values()
+    return not attested or any(one.devices for one in attested)
 
 
 def _ended_well(fact: JobFact | None) -> bool:
