@@ -20,8 +20,8 @@ from orchestrator.adapters.result_parsers.text_lines import (
     StepFinder,
     failed_end,
     head_lines,
-    last_text,
     is_coverage_limit,
+    last_text,
     tail_lines,
     text_lines,
 )
