@@ -47,17 +47,15 @@ def failures_of(evidence: Evidence, cell: str = "") -> FailureTable | None:
 def _row(findings: list[_Found], known: Mapping[str, FailureGroup]) -> FailureGroupRow:
     signature = findings[0][2]
     group = known.get(signature.id)
-    tests = list(dict.fromkeys(f"{fact.job}: {fact.nodeid}" for _, fact, _ in findings))[
-        :TESTS_SHOWN
-    ]
+    tests = list(dict.fromkeys(f"{fact.job}: {fact.nodeid}" for _, fact, _ in findings))
     seen = group.first_seen if group else None
     return FailureGroupRow(
         id=signature.id,
         kind=signature.kind.value,
         description=str(signature),
         count=len(findings),
-        tests=tuple(tests),
-        hidden=len(findings) - len(tests),
+        tests=tuple(tests[:TESTS_SHOWN]),
+        hidden=len(tests[TESTS_SHOWN:]),
         cells=tuple(dict.fromkeys(name for name, _, _ in findings)),
         first_seen=seen or Absent("not on record"),
         known_issues=group.known_issues if group else (),
