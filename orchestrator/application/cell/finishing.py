@@ -39,7 +39,6 @@ def check_self_reports(deps: FlowDeps, now: AttemptState, facts: Mapping[str, Jo
     artifacts = deps.stores.results.artifacts(now.cell.id) if asked else ()
     outputs = {one.name: one.digest for one in artifacts}
     checks, fallbacks = [], {}
-    has_accelerator = not asked or _has_accelerator(deps, now)
     for job in asked:
         digest = outputs.get(output_artifact(job.id), "")
         if not digest:
@@ -51,8 +50,10 @@ def check_self_reports(deps: FlowDeps, now: AttemptState, facts: Mapping[str, Jo
         if said.failure:
             reason = f"it printed {said.failure!r} and ended with exit code 0"
             checks.append(CheckFact(job.id, CHECK, "failed", reason=reason))
-        # On a machine without an accelerator the CPU is what was asked for.
-        told = [one for one in said.fallbacks if has_accelerator or not _ON_CPU.search(one)]
+        told = said.fallbacks
+        if any(map(_ON_CPU.search, told)) and not _has_accelerator(deps, now):
+            # There the CPU is what was asked for.
+            told = tuple(one for one in told if not _ON_CPU.search(one))
         if told:
             fallbacks[job.id] = told[0]
     if checks:
