@@ -43,7 +43,8 @@ def check_self_reports(
     asked = [job for job in jobs if job.kind != "suite" and _ended_well(facts.get(job.id))]
     artifacts = deps.stores.results.artifacts(now.cell.id) if asked else ()
     outputs = {one.name: one.digest for one in artifacts}
-    checks, fallbacks = [], {}
+    checks: list[CheckFact] = []
+    fallbacks: dict[str, str] = {}
     for job in asked:
         digest = outputs.get(output_artifact(job.id), "")
         if not digest:
