@@ -497,9 +497,10 @@ def _is_recorded(file: Path) -> bool:
         return False
     digest = base64.urlsafe_b64encode(seatrial_origins.sha256(file.read_bytes()).digest())
     line = f"{file.name},sha256={digest.decode().rstrip('=')},"
-    records = file.parent.glob(f"{name}-*.dist-info/RECORD")
-    texts = (record.read_text(encoding="utf-8", errors="replace") for record in records)
-    return any(one.startswith(line) for text in texts for one in text.splitlines())
+    infos = (one for one in os.listdir(file.parent) if one.startswith(f"{name}-"))  # noqa: PTH208
+    records = (file.parent / one / "RECORD" for one in infos)
+    texts = (one.read_text(encoding="utf-8", errors="replace") for one in records if one.is_file())
+    return any(f"\n{line}" in f"\n{text}" for text in texts)
 
 
 def _has_code(file: Path) -> bool:
