@@ -64,14 +64,14 @@ def check_self_reports(
     return deps.stores.results.jobs(now.cell.id) if fallbacks else facts
 
 
-def _degrading(deps: FlowDeps, now: AttemptState, told: Sequence[str]) -> Sequence[str]:
+def _degrading(deps: FlowDeps, now: AttemptState, sentences: Sequence[str]) -> Sequence[str]:
     """Return the fallbacks but those to the CPU on a machine that has nothing else."""
-    if not any(map(_ON_CPU.search, told)):
-        return told
+    if not any(map(_ON_CPU.search, sentences)):
+        return sentences
     attested = deps.stores.leases.attestations(now.attempt.id).values()
     if not attested or any(one.devices for one in attested):
-        return told
-    return [one for one in told if not _ON_CPU.search(one)]
+        return sentences
+    return [one for one in sentences if not _ON_CPU.search(one)]
 
 
 def _ended_well(fact: JobFact | None) -> bool:
