@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache, cached_property
-from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -148,7 +147,7 @@ class Client:
 
         `cursor` is the parameter that takes `next` of the page before.
         """
-        return {"items": [*_listed(self, path, cursor, filters, page=_PAGE)]}
+        return {"items": [*_listed(self, path, cursor, filters)]}
 
     def text(self, path: str, **params: str | int | None) -> str:
         """Return a document as text."""
@@ -473,21 +472,31 @@ class _ListedPage:
 
 def newest(client: Client, path: str, *, limit: int, **filters: str | int | None) -> Iterator[Json]:
     """Yield the first items of a list that is answered in pages. Raises SeatrialError."""
-    return islice(_listed(client, path, "before", filters, page=min(limit, _PAGE)), limit)
+    return _listed(client, path, "before", filters, limit)
 
 
 def _listed(
-    client: Client, path: str, cursor: str, filters: Mapping[str, str | int | None], *, page: int
+    client: Client,
+    path: str,
+    cursor: str,
+    filters: Mapping[str, str | int | None],
+    limit: int | None = None,
 ) -> Iterator[Json]:
-    """Yield every item of a list, whose pages the parameter `cursor` asks for."""
+    """Yield the items of a list, whose pages the parameter `cursor` asks for.
+
+    All of them without a `limit`.
+    """
     following: str | int | None = None
-    while True:
+    count = 0
+    while limit is None or count < limit:
+        page = _PAGE if limit is None else min(limit - count, _PAGE)
         asked = {**filters, "limit": page, cursor: following}
         found = read(_ListedPage, client.get(path, **asked))
-        yield from found.items
+        yield from found.items[:page]
         following = found.next
         if following is None:
             return
+        count += len(found.items)
 
 
 def read_items(kind: type[T], answer: Json) -> tuple[T, ...]:
