@@ -51,7 +51,7 @@ class Known:
             test.id
             for test in self.stores.tests.page(
                 product=PRODUCT, job=None, contains="", limit=1_000, after=None
-            ).items
+            )
         ]
         failures = self.stores.failures.of_product(PRODUCT, runs=40).failures
         self.signatures = sorted({failure.signature.id for failure in failures})

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Security
 from fastapi.responses import StreamingResponse
 from pydantic import AwareDatetime
 
-from orchestrator.api.dependencies import LARGEST, ContextDep
+from orchestrator.api.dependencies import ContextDep, NewestPageDep
 from orchestrator.api.models import NumberedPageResponse
 from orchestrator.api.security import bearer, secured
 from orchestrator.domain.audit import AuditFilters, AuditVerification, ChainedEntry
@@ -32,15 +32,15 @@ Resource = Annotated[str, Query(description="`schedules`, or `schedules/nightly`
 @router.get("/audit")
 def list_audit_entries(
     context: ContextDep,
+    page: NewestPageDep,
     since: Since = None,
     actor: Actor = "",
     resource: Resource = "",
-    limit: Annotated[int, Query(ge=1, le=200)] = 50,
-    before: Annotated[int | None, Query(ge=1, le=LARGEST)] = None,
 ) -> NumberedPageResponse[ChainedEntry]:
     """List entries of the audit log, newest first: who changed what, from where, and when."""
-    page = context.stores.audit.page(_filters(since, actor, resource), limit=limit, before=before)
-    return NumberedPageResponse(items=list(page.items), next=page.next)
+    filters = _filters(since, actor, resource)
+    found = context.stores.audit.page(filters, limit=page.limit, before=page.last)
+    return NumberedPageResponse(items=found, next=found.next)
 
 
 @router.get(

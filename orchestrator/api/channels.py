@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Depends, Path, Query, Response, Security
+from fastapi import APIRouter, Body, Depends, Path, Response, Security
 from fastapi.openapi.models import Example
 from pydantic import Field
 
-from orchestrator.api.dependencies import ContextDep
+from orchestrator.api.dependencies import ContextDep, NewestPageDep
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.models import ListResponse, RequestModel, ResponseModel
+from orchestrator.api.models import ListResponse, NumberedPageResponse, RequestModel, ResponseModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application.channels import (
     NewChannel,
@@ -167,13 +167,11 @@ def rotate_channel_secret(
 
 @reading.get("/channels/{channel}/deliveries")
 def list_deliveries(
-    context: ContextDep,
-    channel: ChannelDep,
-    limit: Annotated[int, Query(ge=1, le=200)] = 50,
-) -> ListResponse[DeliveryResponse]:
-    """List the newest deliveries to a channel with their attempts."""
-    log = context.stores.outbox.log(channel.id, limit=limit)
-    return ListResponse(items=[_delivery(one, attempts) for one, attempts in log])
+    context: ContextDep, channel: ChannelDep, page: NewestPageDep
+) -> NumberedPageResponse[DeliveryResponse]:
+    """List the deliveries to a channel with their attempts, newest first."""
+    found = context.stores.outbox.log(channel.id, limit=page.limit, before=page.last)
+    return NumberedPageResponse(items=found.each(_delivery), next=found.next)
 
 
 def _tell(context: ContextDep, channel: Channel, health: ChannelHealth) -> ChannelResponse:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Security
@@ -17,6 +17,7 @@ from orchestrator.application.describe_run import describe_run
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import Lease, Run
 from orchestrator.domain.cost_response import RunCost, Spending, run_cost_answer, spending_answer
+from orchestrator.domain.money import first_of_days
 from orchestrator.domain.prices import Price, Refreshed
 
 _ASKED = [Security(bearer)]
@@ -36,7 +37,7 @@ def get_costs(
     """Return the bill of one run; without one, the costs of runs of the last days."""
     now = context.clock.now()
     if run is None:
-        since = now - timedelta(days=days)
+        since = first_of_days(now, days)
         uses = context.stores.leases.budget_uses(context.budgets, now)
         return spending_answer(_spent(context, since), since=since, until=now, budgets=uses)
     run_id = resolve_run(context, run)

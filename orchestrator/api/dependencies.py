@@ -7,7 +7,7 @@ import json
 import re
 from typing import Annotated
 
-from fastapi import Depends, Header, Path, Request
+from fastapi import Depends, Header, Path, Query, Request
 from pydantic import BaseModel
 
 from orchestrator.api.errors import AmbiguousRunError, NotFoundError
@@ -15,6 +15,8 @@ from orchestrator.application.context import Context, NotedContext
 from orchestrator.application.describe_run import RunMissingError
 from orchestrator.application.launch_run import IdempotencyKey
 from orchestrator.domain.cell import Cell
+from orchestrator.domain.field_limits import ONE_LINE
+from orchestrator.store.sql import PageAsked
 
 LARGEST = 2**53 - 1
 """Maximum integer in queries, which every JSON parser and database accepts."""
@@ -40,6 +42,38 @@ async def _context(request: Request) -> Context:
 
 
 ContextDep = Annotated[Context, Depends(_context)]
+
+_NEXT = "`next` of the page before"
+_Limit = Annotated[int, Query(ge=1, le=1000, description="Maximum items of the page")]
+
+
+async def _page(
+    limit: _Limit = 200,
+    after: Annotated[str | None, Query(max_length=300, pattern=ONE_LINE, description=_NEXT)] = None,
+) -> PageAsked[str]:
+    return PageAsked(limit, after)
+
+
+async def _numbered_page(
+    limit: _Limit = 200,
+    after: Annotated[int | None, Query(ge=0, le=LARGEST, description=_NEXT)] = None,
+) -> PageAsked[int]:
+    return PageAsked(limit, after)
+
+
+async def _newest_page(
+    limit: Annotated[int, Query(ge=1, le=200, description="Maximum items of the page")] = 50,
+    before: Annotated[int | None, Query(ge=1, le=LARGEST, description=_NEXT)] = None,
+) -> PageAsked[int]:
+    return PageAsked(limit, before)
+
+
+PageDep = Annotated[PageAsked[str], Depends(_page)]
+"""The page of a list by names or ids."""
+NumberedPageDep = Annotated[PageAsked[int], Depends(_numbered_page)]
+"""The page of a list by numbers, oldest first."""
+NewestPageDep = Annotated[PageAsked[int], Depends(_newest_page)]
+"""The page of a list by numbers, newest first."""
 
 
 def resolve_run(context: Context, name: str) -> str:

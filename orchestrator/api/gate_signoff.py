@@ -9,8 +9,8 @@ from fastapi import APIRouter, Body, Query, Security
 from fastapi.openapi.models import Example
 from fastapi.responses import Response
 
-from orchestrator.api.dependencies import ContextDep
-from orchestrator.api.models import ListResponse, RequestModel
+from orchestrator.api.dependencies import ContextDep, NumberedPageDep
+from orchestrator.api.models import ListResponse, NumberedPageResponse, RequestModel
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.context import Context
 from orchestrator.application.gate_policies import find_policy
@@ -78,11 +78,14 @@ OfGate = Annotated[str | None, Query(description="Only of this gate")]
 
 
 @reading.get("/waivers")
-def list_waivers(context: ContextDep, gate: OfGate = None) -> ListResponse[WaiverResponse]:
-    """List every waiver, expired ones included."""
+def list_waivers(
+    context: ContextDep, page: NumberedPageDep, gate: OfGate = None
+) -> NumberedPageResponse[WaiverResponse]:
+    """List the waivers by id, expired ones included."""
     at = context.clock.now()
-    found = context.stores.gates.waivers(gate=gate)
-    return ListResponse(items=[_waiver(context, one, at=at) for one in found])
+    found = context.stores.gates.waivers(gate=gate, page=page)
+    items = [_waiver(context, one, at=at) for one in found]
+    return NumberedPageResponse(items=items, next=found.next)
 
 
 @writing.post("/waivers", status_code=201)
@@ -105,14 +108,17 @@ def approve_one_waiver(context: ContextDep, waiver_id: str, caller: CallerDep) -
 @reading.get("/payload-reviews")
 def list_payload_reviews(
     context: ContextDep,
+    page: NumberedPageDep,
     payload: Annotated[
         str | None, Query(pattern="^[0-9a-f]{64}$", description="sha256: only of this payload")
     ] = None,
-) -> ListResponse[PayloadReviewResponse]:
-    """List the reviews of payloads, expired ones included."""
+) -> NumberedPageResponse[PayloadReviewResponse]:
+    """List the reviews of payloads by id, expired ones included."""
     at = context.clock.now()
-    found = context.stores.gates.reviews(None if payload is None else [payload])
-    return ListResponse(items=[review_answer(one, found, at) for one in found])
+    found = context.stores.gates.reviews(None if payload is None else [payload], page)
+    every = context.stores.gates.reviews({one.payload for one in found})
+    items = [review_answer(one, every, at) for one in found]
+    return NumberedPageResponse(items=items, next=found.next)
 
 
 @writing.post("/payload-reviews", status_code=201)
@@ -126,12 +132,15 @@ def create_payload_review(
 
 @reading.get("/approvals")
 def list_approvals(
-    context: ContextDep, gate: Annotated[str, Query(description="Of this gate")]
-) -> ListResponse[ApprovalResponse]:
-    """List every approval of a gate's evidence."""
+    context: ContextDep,
+    page: NumberedPageDep,
+    gate: Annotated[str, Query(description="Of this gate")],
+) -> NumberedPageResponse[ApprovalResponse]:
+    """List the approvals of a gate's evidence, oldest first."""
     find_policy(context, gate)
-    found = context.stores.gates.approvals(gate)
-    return ListResponse(items=[extended(ApprovalResponse, one, gate=gate) for one in found])
+    found = context.stores.gates.approvals(gate, page=page)
+    items = [extended(ApprovalResponse, one, gate=gate) for one in found]
+    return NumberedPageResponse(items=items, next=found.next)
 
 
 @writing.post("/approvals", status_code=201)

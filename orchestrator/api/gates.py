@@ -12,9 +12,15 @@ from fastapi.openapi.models import Example
 from fastapi.responses import StreamingResponse
 from pydantic import AwareDatetime, BeforeValidator, Field, WithJsonSchema
 
-from orchestrator.api.dependencies import ContextDep, KeyHeader, resolve_run
+from orchestrator.api.dependencies import (
+    ContextDep,
+    KeyHeader,
+    NewestPageDep,
+    PageDep,
+    resolve_run,
+)
 from orchestrator.api.models import (
-    ListResponse,
+    NumberedPageResponse,
     PageResponse,
     RequestModel,
     ResponseModel,
@@ -170,9 +176,10 @@ ANNOTATIONS = "application/vnd.in-toto+jsonl"
 
 
 @reading.get("/gates")
-def list_gates(context: ContextDep) -> ListResponse[StoredPolicy]:
-    """List the present policy of every gate."""
-    return ListResponse(items=list(context.stores.gates.policies()))
+def list_gates(context: ContextDep, page: PageDep) -> PageResponse[StoredPolicy]:
+    """List the present policy of each gate, by name."""
+    found = context.stores.gates.policies(page)
+    return PageResponse(items=found, next=found.next)
 
 
 @reading.get("/gates/{name}")
@@ -191,11 +198,13 @@ def put_gate(
 
 
 @reading.get("/gates/{name}/policies")
-def list_gate_policies(context: ContextDep, name: GateName) -> ListResponse[StoredPolicy]:
-    """List every version of the gate's policy, newest first."""
+def list_gate_policies(
+    context: ContextDep, name: GateName, page: NewestPageDep
+) -> NumberedPageResponse[StoredPolicy]:
+    """List the versions of the gate's policy, newest first."""
     find_policy(context, name)
-    history = context.stores.gates.policy_history(name)
-    return ListResponse(items=list(history))
+    found = context.stores.gates.policy_history(name, page)
+    return NumberedPageResponse(items=found, next=found.next)
 
 
 @writing.post("/gates/{name}/evaluate", status_code=201)

@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Path, Query, Security
 from fastapi.openapi.models import Example
 
-from orchestrator.api.dependencies import LARGEST, ContextDep, RunId, resolve_run
+from orchestrator.api.dependencies import ContextDep, NumberedPageDep, RunId, resolve_run
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.models import ListResponse, NumberedPageResponse, RequestModel, ResponseModel
 from orchestrator.api.security import CallerDep, bearer, secured
@@ -110,19 +110,18 @@ def list_failure_groups(
 @reading.get("/tests")
 def list_known_tests(
     context: ContextDep,
+    page: NumberedPageDep,
     product: ProductQuery = None,
     job: Annotated[str | None, Query(max_length=300)] = None,
     contains: Annotated[str, Query(description="Stands in the node id", max_length=300)] = "",
-    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
-    after: Annotated[int | None, Query(ge=0, le=LARGEST)] = None,
 ) -> NumberedPageResponse[KnownTestResponse]:
     """List tests of a product."""
-    page = context.stores.tests.page(
-        product=product, job=job, contains=contains, limit=limit, after=after
+    found = context.stores.tests.page(
+        product=product, job=job, contains=contains, limit=page.limit, after=page.last
     )
     aliases = context.stores.aliases.confirmed()
-    items = [to_known_test_response(test, aliases) for test in page.items]
-    return NumberedPageResponse(items=items, next=page.next)
+    items = [to_known_test_response(test, aliases) for test in found]
+    return NumberedPageResponse(items=items, next=found.next)
 
 
 @reading.get("/runs/{run_id}/slowest-tests")
@@ -153,11 +152,14 @@ def get_test_history(
 
 @reading.get("/aliases")
 def list_aliases(
-    context: ContextDep, product: ProductQuery = None, state: AliasState | None = None
-) -> ListResponse[Alias]:
-    """List aliases: suggested, confirmed and rejected."""
-    found = context.stores.aliases.list(product=product, state=state)
-    return ListResponse(items=list(found))
+    context: ContextDep,
+    page: NumberedPageDep,
+    product: ProductQuery = None,
+    state: AliasState | None = None,
+) -> NumberedPageResponse[Alias]:
+    """List aliases in the order of their suggestion: suggested, confirmed and rejected."""
+    found = context.stores.aliases.list(product=product, state=state, page=page)
+    return NumberedPageResponse(items=found, next=found.next)
 
 
 @writing.post("/aliases")

@@ -9,13 +9,13 @@ from fastapi import APIRouter, Body, Security
 from fastapi.openapi.models import Example
 from pydantic import Field
 
-from orchestrator.api.dependencies import ContextDep
+from orchestrator.api.dependencies import ContextDep, NumberedPageDep
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.history import (
     Decide,
     ProductQuery,
 )
-from orchestrator.api.models import ListResponse, RequestModel
+from orchestrator.api.models import NumberedPageResponse, RequestModel
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.known_issues import add_known_issue, end_known_issue
 from orchestrator.domain.caller_identity import Person, Scope
@@ -93,12 +93,13 @@ writing = APIRouter(tags=["known issues"], route_class=secured(Scope.GATE), depe
 
 @reading.get("/known-issues")
 def list_known_issues(
-    context: ContextDep, product: ProductQuery = None
-) -> ListResponse[KnownIssueResponse]:
-    """List every known issue, expired ones included."""
+    context: ContextDep, page: NumberedPageDep, product: ProductQuery = None
+) -> NumberedPageResponse[KnownIssueResponse]:
+    """List the known issues by id, expired ones included."""
     today = context.clock.now().date()
-    issues = context.stores.known_issues.list(product=product)
-    return ListResponse(items=[issue_answer(issue, today) for issue in issues])
+    found = context.stores.known_issues.list(product=product, page=page)
+    items = [issue_answer(issue, today) for issue in found]
+    return NumberedPageResponse(items=items, next=found.next)
 
 
 @writing.post("/known-issues", status_code=201)

@@ -259,4 +259,4 @@ class NumberedPageResponse(ListResponse[T], Generic[T]):
     """A page of items, in the route's order."""
 
     next: int | None
-    """Cursor for `after`; null on the last page."""
+    """Cursor of the next page, for the route's `before` or `after`; null on the last one."""

@@ -42,6 +42,11 @@ change of it (`PUT`, `DELETE`, `pause`, `resume`) go through only if nobody has 
 otherwise it is answered 412, and nothing is changed. A weak `ETag` (`W/`) matches nothing there; a
 `PUT` of what is stored already changes nothing, and is not refused.
 
+A list comes in pages of at most `limit` items. `next` of a page, sent as `after` (or as `before`,
+where the newest come first), asks for the page behind it; it is null on the last one. What is added
+or removed meanwhile neither repeats nor hides another item. The few lists without pages are short
+by nature, or the first items of an order.
+
 Too many requests of one credential, or refused credentials of one address, are answered 429 with
 `Retry-After` in seconds, and nothing is done; `RateLimit` says what is left of the minute.
 """

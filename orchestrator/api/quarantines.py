@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Body, Query, Security
 from fastapi.openapi.models import Example
 
-from orchestrator.api.dependencies import ContextDep
+from orchestrator.api.dependencies import ContextDep, NumberedPageDep
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.history import Decide, ProductQuery
-from orchestrator.api.models import ListResponse
+from orchestrator.api.models import ListResponse, NumberedPageResponse
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.quarantine import (
     NewQuarantine,
@@ -48,12 +48,13 @@ NewOne = Annotated[NewQuarantine, Body(openapi_examples=_EXAMPLES)]
 
 @reading.get("/quarantines")
 def list_quarantines(
-    context: ContextDep, product: ProductQuery = None
-) -> ListResponse[QuarantineResponse]:
-    """List every quarantine, expired ones included."""
+    context: ContextDep, page: NumberedPageDep, product: ProductQuery = None
+) -> NumberedPageResponse[QuarantineResponse]:
+    """List the quarantines by id, expired ones included."""
     at = context.clock.now()
-    found = context.stores.quarantines.list(product=product)
-    return ListResponse(items=[quarantine_answer(one, at) for one in found])
+    found = context.stores.quarantines.list(product=product, page=page)
+    items = [quarantine_answer(one, at) for one in found]
+    return NumberedPageResponse(items=items, next=found.next)
 
 
 @reading.get("/quarantines/suggestions")

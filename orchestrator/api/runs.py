@@ -8,10 +8,18 @@ from fastapi import APIRouter, Body, Query, Request, Response, Security
 from fastapi.openapi.models import Example
 from pydantic import Field
 
-from orchestrator.api.dependencies import ContextDep, KeyHeader, RunId, idempotency_key, resolve_run
+from orchestrator.api.dependencies import (
+    ContextDep,
+    KeyHeader,
+    NumberedPageDep,
+    RunId,
+    idempotency_key,
+    resolve_run,
+)
 from orchestrator.api.errors import NotFoundError
 from orchestrator.api.models import (
     ListResponse,
+    NumberedPageResponse,
     PageResponse,
     RequestModel,
     document_source,
@@ -351,9 +359,16 @@ Annotations = Annotated[AnnotationsRequest, Body(openapi_examples=_EXAMPLES)]
 
 
 @annotations_reading.get("/runs/{run_id}/annotations")
-def list_annotations(context: ContextDep, run_id: RunId) -> ListResponse[CheckedAnnotation]:
+def list_annotations(
+    context: ContextDep, run_id: RunId, page: NumberedPageDep
+) -> NumberedPageResponse[CheckedAnnotation]:
     """List the run's annotations in the order in which they were added."""
-    return ListResponse(items=list(annotations_of(context, run_id)))
+    every = annotations_of(context, run_id)
+    begin = page.last or 0
+    end = begin + page.limit
+    return NumberedPageResponse(
+        items=list(every[begin:end]), next=end if end < len(every) else None
+    )
 
 
 @annotations_writing.post(

@@ -10,9 +10,9 @@ from fastapi import APIRouter, Body, Response, Security
 from fastapi.openapi.models import Example
 from pydantic import Field
 
-from orchestrator.api.dependencies import ContextDep
+from orchestrator.api.dependencies import ContextDep, PageDep
 from orchestrator.api.gates import PolicyRequest
-from orchestrator.api.models import ListResponse, RequestModel
+from orchestrator.api.models import PageResponse, RequestModel
 from orchestrator.api.runs import MATRIX_TEXT, Matrix
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application import schedules
@@ -147,10 +147,10 @@ writing = APIRouter(tags=["schedules"], route_class=secured(Scope.GATE), depende
 
 
 @reading.get("/schedules")
-def list_schedules(context: ContextDep) -> ListResponse[ScheduleResponse]:
-    """List every schedule with its latest firing."""
-    known = schedules.list_schedules(context)
-    return ListResponse(items=list(known))
+def list_schedules(context: ContextDep, page: PageDep) -> PageResponse[ScheduleResponse]:
+    """List the schedules by name, each with its latest firing."""
+    found = schedules.list_schedules(context, page=page)
+    return PageResponse(items=found, next=found.next)
 
 
 @writing.post("/schedules", status_code=201)

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Body, Response, Security
 from fastapi.openapi.models import Example
 from pydantic import Field
 
-from orchestrator.api.dependencies import ContextDep
+from orchestrator.api.dependencies import ContextDep, PageDep
 from orchestrator.api.errors import NotFoundError
-from orchestrator.api.models import ListResponse, RequestModel
+from orchestrator.api.models import PageResponse, RequestModel
 from orchestrator.api.security import bearer, secured
 from orchestrator.application import browser_sessions
 from orchestrator.application.tokens import create_token as make_token
@@ -51,9 +51,10 @@ router = APIRouter(
 
 
 @router.get("/tokens")
-def list_tokens(context: ContextDep) -> ListResponse[Token]:
-    """List every token, without secrets, which are not stored."""
-    return ListResponse(items=list(context.stores.tokens.list()))
+def list_tokens(context: ContextDep, page: PageDep) -> PageResponse[Token]:
+    """List the tokens, oldest first, without secrets, which are not stored."""
+    found = context.stores.tokens.list(page)
+    return PageResponse(items=found, next=found.next)
 
 
 @router.post("/tokens", status_code=201)
@@ -79,9 +80,13 @@ session_router = APIRouter(
 
 
 @session_router.get("/sessions")
-def list_sessions(context: ContextDep) -> ListResponse[BrowserSession]:
-    """List the browsers that are signed in, without secrets, which are not stored."""
-    return ListResponse(items=browser_sessions.list_sessions(context))
+def list_sessions(context: ContextDep, page: PageDep) -> PageResponse[BrowserSession]:
+    """List the browsers that are signed in, oldest first, without secrets, which are not stored.
+
+    A page may have fewer items than its limit: sessions that ended are left out.
+    """
+    found = browser_sessions.list_sessions(context, page)
+    return PageResponse(items=found, next=found.next)
 
 
 @session_router.delete("/sessions/{session_id}", status_code=204, response_class=Response)

@@ -22,6 +22,7 @@ from orchestrator.domain.caller_identity import (
     shown_name,
 )
 from orchestrator.store.audit_recorder import identify, note, origin
+from orchestrator.store.sql import ListPage, PageAsked
 
 USED_EVERY = timedelta(minutes=1)
 """How exactly the last use of a token or a session is known."""
@@ -167,11 +168,13 @@ def _shown(session: BrowserSession) -> Mapping[str, object]:
     return {name: value for name, value in asdict(session).items() if name not in unshown}
 
 
-def list_sessions(context: Context) -> list[BrowserSession]:
-    """Return the sessions that have not ended, oldest first."""
+def list_sessions(
+    context: Context, page: PageAsked[str] | None = None
+) -> ListPage[BrowserSession, str]:
+    """Return sessions that have not ended, oldest first; fewer than the page's limit."""
     at = context.clock.now()
-    found = context.stores.browser_sessions.list()
-    return [one for one in found if not _has_ended(context, one, at)]
+    found = context.stores.browser_sessions.list(page)
+    return ListPage((one for one in found if not _has_ended(context, one, at)), found.next)
 
 
 def _has_ended(context: Context, session: BrowserSession, at: datetime) -> bool:

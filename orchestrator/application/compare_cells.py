@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import evidence_of
 from orchestrator.domain.cell import Cell, Run
-from orchestrator.domain.environment_fingerprint import PACKAGE, traits
+from orchestrator.domain.environment_fingerprint import PACKAGE, traits, traits_around
 from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import Evidence
@@ -165,14 +165,17 @@ def _machine(plan: CellPlan) -> Hashable:
 
 
 def traits_of(
-    facing: Sequence[CellPair], surroundings: Mapping[str, CellEnvironment]
+    facing: Sequence[CellPair], surroundings: Mapping[str, CellEnvironment], subject: str
 ) -> tuple[EnvironmentProperty, ...]:
-    """Return the environments of both sides by property: the stack first, then packages."""
+    """Return the environments of both sides by property: the stack first, then packages.
+
+    The subject, a distribution's name, is no part of them.
+    """
     cells: dict[tuple[str, str, str], list[str]] = {}
     for one in facing:
         if one.pair is None:
             continue
-        old, new = (_all_traits(surroundings.get(cell)) for cell in one.pair)
+        old, new = (_all_traits(surroundings.get(cell), subject) for cell in one.pair)
         if not old or not new:
             continue
         for what in {**_always(), **new, **old}:
@@ -208,11 +211,11 @@ def _always() -> dict[str, str]:
     return dict.fromkeys(("torch", "runtime", "device driver", "image"), "")
 
 
-def _all_traits(surroundings: CellEnvironment | None) -> dict[str, str]:
+def _all_traits(surroundings: CellEnvironment | None, subject: str = "") -> dict[str, str]:
     """Return all traits; none without an environment event."""
     if surroundings is None or not traits(surroundings.probed):
         return {}
-    found = dict(traits(surroundings.probed))
+    found = traits_around(surroundings.probed, subject)
     found.pop(f"{PACKAGE}torch", None)
     for what, keys in _PLACE:
         said = next((surroundings.facts[key] for key in keys if surroundings.facts.get(key)), "")

@@ -92,7 +92,7 @@ def _problems(stores: Stores, new: Quarantine, at: datetime) -> Iterator[tuple[s
             limit=20,
             after=None,
         )
-        known = nearest(new.nodeid, {test.nodeid for test in near.items})
+        known = nearest(new.nodeid, {test.nodeid for test in near})
         yield "nodeid", f"{new.product} has no test {new.nodeid!r} with a result{known}"
     for one in stores.quarantines.list(product=new.product):
         same = (one.nodeid, one.platforms) == (new.nodeid, new.platforms)
@@ -152,7 +152,7 @@ def _tests(stores: Stores, product: str, nodeid: str) -> list[KnownTest]:
         page = stores.tests.page(
             product=product, job=None, contains=nodeid, limit=_PAGE, after=after
         )
-        found += [test for test in page.items if test.nodeid == nodeid]
+        found += [test for test in page if test.nodeid == nodeid]
         if page.next is None:
             return found
         after = page.next

@@ -105,12 +105,12 @@ def release_board(stores: Stores, wanted: BoardFilter, *, at: datetime) -> Board
     )
     known = releases.cells(wanted.product)
     mine = [one for one in known if wanted.matrix in ("", one.matrix)]
-    names = _names(mine, page.items)
-    told = releases.verdicts(wanted.product, [one.of for one in page.items]) if page.items else []
+    names = _names(mine, page)
+    told = releases.verdicts(wanted.product, [one.of for one in page]) if page else []
     live = releases.live(wanted.product, limit=LIVE_RUNS)
     spans = _spans(mine)
     rows = []
-    for place, (release, older) in enumerate(zip_longest(page.items, page.items[1:])):
+    for place, (release, older) in enumerate(zip_longest(page, page[1:])):
         is_current = place == 0 and not wanted.before
         max_age = wanted.max_age if is_current else None
         oldest = at - max_age if max_age is not None else None

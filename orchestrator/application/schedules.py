@@ -23,6 +23,7 @@ from orchestrator.domain.schedule import (
     SubjectKind,
     faults,
 )
+from orchestrator.store.sql import ListPage, PageAsked
 
 UPCOMING = 3
 """Number of upcoming times that are shown."""
@@ -78,13 +79,16 @@ def _checked(
     return replace(schedule, product=product), first
 
 
-def list_schedules(context: Context, *, firings: int = 1) -> list[ScheduleResponse]:
+def list_schedules(
+    context: Context, *, firings: int = 1, page: PageAsked[str] | None = None
+) -> ListPage[ScheduleResponse, str]:
     """Return schedules by name, each with its latest firings."""
-    known = context.stores.schedules.list()
+    known = context.stores.schedules.list(page)
     latest = context.stores.schedules.latest(limit=firings)
-    return [
+    shown = (
         ScheduleResponse(one, _upcoming(context, one), latest.get(one.name, ())) for one in known
-    ]
+    )
+    return ListPage(shown, known.next)
 
 
 def show_schedule(context: Context, name: str) -> ScheduleResponse:

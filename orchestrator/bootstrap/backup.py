@@ -112,7 +112,7 @@ def _members(database: Database, blobs: Blobs) -> Iterator[tuple[str, Iterable[b
     for name, lines in database.stores.backup.copy():
         yield f"{_ROWS}{name}", _written(name, lines)
     try:
-        for blob in blobs.stored(idle_s=0):
+        for blob in blobs.stored(idle_s=None):
             yield f"{_BLOBS}{blob.digest}", _read(blobs, blob.digest)
     except OSError as error:
         raise BackupArchiveError(f"blobs cannot be listed: {error.strerror or error}") from error

@@ -214,15 +214,16 @@ class Seatrial(Client):
 
     def gates(self) -> AnswerList[StoredPolicy]:
         """Return the present policy of each gate."""
-        return AnswerList(self.get("/gates"), StoredPolicy)
+        return AnswerList(self.every("/gates"), StoredPolicy)
 
     def policy(self, gate: str) -> Answer[StoredPolicy]:
         """Return the present policy of a gate."""
         return Answer(self.get(_gate_path(gate)), StoredPolicy)
 
     def policies(self, gate: str) -> AnswerList[StoredPolicy]:
-        """Return every version of a gate's policy."""
-        return AnswerList(self.get(f"{_gate_path(gate)}/policies"), StoredPolicy)
+        """Return every version of a gate's policy, newest first."""
+        answer = self.every(f"{_gate_path(gate)}/policies", cursor="before")
+        return AnswerList(answer, StoredPolicy)
 
     def check_gate(
         self,
@@ -267,7 +268,8 @@ class Seatrial(Client):
     def verdicts(self, gate: str, *, limit: int = 20, lineage: str = "") -> AnswerList[VerdictLine]:
         """Return the verdicts of a gate, newest first."""
         path = f"{_gate_path(gate)}/verdicts"
-        return AnswerList(self.get(path, limit=limit, lineage=lineage or None), VerdictLine)
+        found = newest(self, path, limit=limit, lineage=lineage or None)
+        return AnswerList({"items": [*found]}, VerdictLine)
 
     def statement(self, verdict: str) -> str:
         """Return a signed verdict, as `seatrial gate verify` takes it."""
@@ -275,11 +277,11 @@ class Seatrial(Client):
 
     def waivers(self, gate: str | None = None) -> AnswerList[WaiverResponse]:
         """Return the waivers, expired ones included; of one gate or of all."""
-        return AnswerList(self.get("/waivers", gate=gate), WaiverResponse)
+        return AnswerList(self.every("/waivers", gate=gate), WaiverResponse)
 
     def payload_reviews(self, payload: str | None = None) -> AnswerList[PayloadReviewResponse]:
         """Return the reviews of payloads, expired ones included; of one digest or of all."""
-        return AnswerList(self.get("/payload-reviews", payload=payload), PayloadReviewResponse)
+        return AnswerList(self.every("/payload-reviews", payload=payload), PayloadReviewResponse)
 
     def keys(self) -> AnswerList[KeyResponse]:
         """Return the public keys that verdicts are signed with, retired ones included."""
@@ -287,11 +289,11 @@ class Seatrial(Client):
 
     def known_issues(self, product: str | None = None) -> AnswerList[KnownIssueResponse]:
         """Return the known issues, expired ones included; of one product or of all."""
-        return AnswerList(self.get("/known-issues", product=product), KnownIssueResponse)
+        return AnswerList(self.every("/known-issues", product=product), KnownIssueResponse)
 
     def quarantines(self, product: str | None = None) -> AnswerList[QuarantineResponse]:
         """Return the quarantines, expired ones included; of one product or of all."""
-        return AnswerList(self.get("/quarantines", product=product), QuarantineResponse)
+        return AnswerList(self.every("/quarantines", product=product), QuarantineResponse)
 
     def suggested_quarantines(self, product: str | None = None) -> AnswerList[SuggestedQuarantine]:
         """Return the tests that are flaky by their history."""
@@ -305,19 +307,19 @@ class Seatrial(Client):
     def deliveries(self, channel: str, *, limit: int = 20) -> AnswerList[DeliveryResponse]:
         """Return what was sent to a channel, newest first."""
         path = f"/channels/{quote(channel, safe='')}/deliveries"
-        return AnswerList(self.get(path, limit=limit), DeliveryResponse)
+        return AnswerList({"items": [*newest(self, path, limit=limit)]}, DeliveryResponse)
 
     def tokens(self) -> AnswerList[Token]:
         """Return the tokens, without their secrets."""
-        return AnswerList(self.get("/tokens"), Token)
+        return AnswerList(self.every("/tokens"), Token)
 
     def sessions(self) -> AnswerList[BrowserSession]:
         """Return the browsers that are signed in."""
-        return AnswerList(self.get("/sessions"), BrowserSession)
+        return AnswerList(self.every("/sessions"), BrowserSession)
 
     def schedules(self) -> AnswerList[ScheduleResponse]:
         """Return the schedules, with their firings."""
-        return AnswerList(self.get("/schedules"), ScheduleResponse)
+        return AnswerList(self.every("/schedules"), ScheduleResponse)
 
     def schedule(self, name: str) -> Answer[ScheduleResponse]:
         """Return a schedule with its firings."""

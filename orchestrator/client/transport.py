@@ -142,6 +142,13 @@ class Client:
         """Return a JSON object."""
         return _object(self._send(_Request("GET", path, params=params)))
 
+    def every(self, path: str, *, cursor: str = "after", **filters: str | int | None) -> Json:
+        """Return every item of a list, of all of its pages.
+
+        `cursor` is the parameter that takes `next` of the page before.
+        """
+        return {"items": [*_listed(self, path, cursor, filters)]}
+
     def text(self, path: str, **params: str | int | None) -> str:
         """Return a document as text."""
         return self._send(_Request("GET", path, params=params)).text
@@ -465,15 +472,31 @@ class _ListedPage:
 
 def newest(client: Client, path: str, *, limit: int, **filters: str | int | None) -> Iterator[Json]:
     """Yield the first items of a list that is answered in pages. Raises SeatrialError."""
-    cursor: str | int | None = None
-    while limit > 0:
-        answer = client.get(path, limit=min(limit, _PAGE), before=cursor, **filters)
-        page = read(_ListedPage, answer)
-        yield from page.items[:limit]
-        limit -= len(page.items)
-        cursor = page.next
-        if cursor is None:
+    return _listed(client, path, "before", filters, limit)
+
+
+def _listed(
+    client: Client,
+    path: str,
+    cursor: str,
+    filters: Mapping[str, str | int | None],
+    limit: int | None = None,
+) -> Iterator[Json]:
+    """Yield the items of a list, whose pages the parameter `cursor` asks for.
+
+    All of them without a `limit`.
+    """
+    following: str | int | None = None
+    count = 0
+    while limit is None or count < limit:
+        page = _PAGE if limit is None else min(limit - count, _PAGE)
+        asked = {**filters, "limit": page, cursor: following}
+        found = read(_ListedPage, client.get(path, **asked))
+        yield from found.items[:page]
+        following = found.next
+        if following is None:
             return
+        count += len(found.items)
 
 
 def read_items(kind: type[T], answer: Json) -> tuple[T, ...]:

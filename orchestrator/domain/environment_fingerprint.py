@@ -29,7 +29,7 @@ def fingerprint(probed: Mapping[str, object], *, subject: str) -> str:
     Returns:
         64 hex digits; empty if nothing is known at all.
     """
-    known = _surroundings(probed, subject)
+    known = traits_around(probed, subject)
     if not known:
         return ""
     return hashlib.sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()
@@ -43,7 +43,7 @@ def environment_diff(
     A value that one of them does not report is ``-``. The stack comes first, then packages by name.
     The subject, a distribution's name, is no part of either.
     """
-    ours, theirs = (_surroundings(probed, subject) for probed in (one, other))
+    ours, theirs = (traits_around(probed, subject) for probed in (one, other))
     names = {**ours, **theirs}
     both = ((name, ours.get(name, _UNKNOWN), theirs.get(name, _UNKNOWN)) for name in names)
     return tuple(sorted((row for row in both if row[1] != row[2]), key=_rank))
@@ -63,7 +63,7 @@ def traits(probed: Mapping[str, object]) -> dict[str, str]:
     return {name: value for name, value in told.items() if value}
 
 
-def _surroundings(probed: Mapping[str, object], subject: str) -> dict[str, str]:
+def traits_around(probed: Mapping[str, object], subject: str) -> dict[str, str]:
     """Return the properties that are not the subject's own."""
     own = {f"{PACKAGE}{_package(subject)}", _package(subject) if subject else ""}
     return {name: value for name, value in traits(probed).items() if name not in own}

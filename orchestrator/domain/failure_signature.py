@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -96,15 +96,26 @@ class FailureGroup(GroupedFailures):
     """Results that a known issue applies to; they stay failed in every count."""
 
 
-def signature_of(fact: TestFact) -> Signature | None:
-    """Return the signature of a failing test; None for a test that did not fail."""
+def signature_of(fact: TestFact, imports: Collection[str] = ()) -> Signature | None:
+    """Return the signature of a failing test; None for a test that did not fail.
+
+    Args:
+        fact: The test's result.
+        imports: The product's import names where it is installed (`subject_imports`).
+    """
     if fact.outcome not in BAD:
         return None
-    raised = read_raised(fact.text, fact.message, reason=fact.reason)
+    raised = read_raised(fact.text, fact.message, reason=fact.reason, imports=imports)
     kind = classify(raised, fact.reason)
     # A machine fault can strike at any line, so the frame says nothing about it.
     frame = "" if kind in (FailureClass.INFRA, FailureClass.ENVIRONMENT) else raised.frame
     return make_signature(kind, raised.exception, frame, mask_variable_parts(raised.message))
+
+
+def subject_imports(environment: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the names that an environment's installed subject is imported by; none if unknown."""
+    found = environment.get("subject_imports")
+    return tuple(str(name) for name in found) if isinstance(found, list | tuple) else ()
 
 
 def make_signature(kind: FailureClass, exception: str, frame: str, message: str) -> Signature:

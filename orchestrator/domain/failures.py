@@ -7,7 +7,7 @@ message alone where there is none.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -81,20 +81,23 @@ _LIKE_EXCEPTION = re.compile(
 )
 
 
-def read_raised(text: str, message: str, *, reason: str = "") -> Raised:
+def read_raised(
+    text: str, message: str, *, reason: str = "", imports: Collection[str] = ()
+) -> Raised:
     """Parse the exception out of a traceback and a message.
 
     Args:
         text: The traceback, and below it what was captured; may be empty.
         message: One line.
         reason: ``crashed`` or ``hung`` where that is what happened.
+        imports: Names that the product's installed distribution is imported by, as ``a.b``.
     """
     traceback = _CAPTURED.split(text, maxsplit=1)[0]
     lines = _last_of_chain([line[:_LINE].rstrip() for line in traceback[-_READ:].split("\n")])
     block = _message_lines(lines) or _plain_message_lines(lines, message)
     exception, first = _split(block[0])
     frames = list(_frames(lines))
-    frame, is_own = _place(frames)
+    frame, is_own = _place(frames, imports)
     if not exception:
         exception = _raised_at_end(lines) or (reason if reason in _CAUSES else "")
     if not exception and first.startswith("assert "):
@@ -199,13 +202,31 @@ _FOREIGN = re.compile(
 _TEST = re.compile(r"(?:^|[\\/])(?:test_[^\\/]*|[^\\/]*_test|conftest)\.py$|(?:^|[\\/])tests?[\\/]")
 
 
-def _place(frames: Sequence[_Frame]) -> tuple[str, bool]:
+_INSTALLED = re.compile(r".*(?:^|[\\/])(?:site|dist)-packages[\\/]")
+
+
+def _place(frames: Sequence[_Frame], imports: Collection[str]) -> tuple[str, bool]:
     """Return the product's last frame, else the tests' last one, and which of both it is."""
-    mine = [frame for frame in frames if not _FOREIGN.search(frame.path)]
-    own = [frame for frame in mine if not _TEST.search(frame.path)]
+    mine = [frame for frame in frames if _is_mine(frame.path, imports)]
+    own = [frame for frame in mine if not _TEST.search(_below_site(frame.path) or frame.path)]
     if own:
         return _name(own[-1]), True
     return (_name(mine[-1]), False) if mine else ("", False)
+
+
+def _is_mine(path: str, imports: Collection[str]) -> bool:
+    """Whether a file is the payload's, or installed by the product's distribution."""
+    installed = _below_site(path)
+    if not installed:
+        return not _FOREIGN.search(path)
+    module = installed.replace("\\", ".").replace("/", ".")
+    return any(module.startswith(f"{name}.") for name in imports)
+
+
+def _below_site(path: str) -> str:
+    """Return the part of a path below the last ``site-packages``; empty if there is none."""
+    found = _INSTALLED.match(path) if "-packages" in path else None
+    return path[found.end() :] if found else ""
 
 
 def _name(frame: _Frame) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from decimal import ROUND_CEILING, ROUND_HALF_EVEN, Decimal
 
 from orchestrator.domain.cell import CellState, Lease, LeaseState, Transition
@@ -50,6 +50,12 @@ def sum_by_name(parts: Iterable[Mapping[str, Decimal]]) -> dict[str, Decimal]:
         for name, usd in one.items():
             total[name] = total.get(name, Decimal(0)) + usd
     return total
+
+
+def first_of_days(now: datetime, days: int) -> datetime:
+    """Return the beginning of the first of the last `days` days in UTC; today is one of them."""
+    day = now.astimezone(UTC).date() - timedelta(days=days - 1)
+    return datetime.combine(day, time(), UTC)
 
 
 def lease_bill(lease: Lease, at: datetime) -> Bill:

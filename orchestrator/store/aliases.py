@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, aliased
 from orchestrator.domain.extend_record import filled
 from orchestrator.domain.test_identity import Alias, AliasState, makes_a_circle
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import insert_into
+from orchestrator.store.sql import ListPage, PageAsked, insert_into
 from orchestrator.store.tables import TestAliasRow, TestCaseRow
 
 
@@ -48,14 +48,20 @@ class AliasStore:
             with self._sessions.write() as session:
                 session.execute(insert_into(session, TestAliasRow).on_conflict_do_nothing(), rows)
 
-    def list(self, *, product: str | None = None, state: AliasState | None = None) -> list[Alias]:
+    def list(
+        self,
+        *,
+        product: str | None = None,
+        state: AliasState | None = None,
+        page: PageAsked[int] | None = None,
+    ) -> ListPage[Alias, int]:
         """Return aliases in the order of their suggestion."""
-        query = _aliases().order_by(TestAliasRow.id)
+        query = _aliases()
         if product is not None:
             query = query.where(TestAliasRow.product == product)
         if state is not None:
             query = query.where(TestAliasRow.state == state)
-        return [_alias(*row) for row in self._sessions.rows(query)]
+        return self._sessions.page(query, TestAliasRow.id, page).each(_alias)
 
     def get(self, alias_id: int) -> Alias | None:
         """Return the alias, or None."""

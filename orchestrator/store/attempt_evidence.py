@@ -133,8 +133,8 @@ class EvidenceStore:
             session.connection().execute(insert(EvidenceChunkRow), chunks)
             if events:
                 first = target.number * ATTEMPT_SPAN + tests_seen - len(facts.tests)
-                write_tests(session, target.cell_pk, target.attempt_pk, tests, first=first)
                 write_facts(session, target.cell_pk, target.attempt_pk, facts)
+                write_tests(session, target.cell_pk, target.attempt_pk, tests, first=first)
             tell_all(session, target.run_id, _news(attempt_id, facts, now, log), cell=target.cell)
         return replace(now, goes_on=goes_on)
 

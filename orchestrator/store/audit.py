@@ -19,7 +19,7 @@ from orchestrator.domain.audit import (
 from orchestrator.store.audit_recorder import ENTRY, AuditedChange, Call, append, digest_of
 from orchestrator.store.errors import DamagedError
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import ListPage
+from orchestrator.store.sql import ListPage, PageAsked
 from orchestrator.store.tables import AuditRow
 
 _BATCH = 500
@@ -46,13 +46,9 @@ class AuditStore:
         self, filters: AuditFilters, *, limit: int, before: int | None = None
     ) -> ListPage[ChainedEntry, int]:
         """Return entries, newest first; `before` is a cursor."""
-        query = _asked(filters).order_by(AuditRow.number.desc()).limit(limit + 1)
-        if before is not None:
-            query = query.where(AuditRow.number < before)
-        with self._sessions.read() as session:
-            found = [_entry(row) for row in session.scalars(query)]
-        shown = found[:limit]
-        return ListPage(shown, shown[-1].number if len(found) > limit else None)
+        asked = PageAsked(limit, before)
+        found = self._sessions.page(_asked(filters), AuditRow.number, asked, newest_first=True)
+        return found.each(_entry)
 
     def lines(self, filters: AuditFilters) -> Iterator[str]:
         """Yield entries as lines of JSON, oldest first, each with its digest as the last field."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import IO
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import delete, func, insert, select, true, update
 from sqlalchemy.orm import Session
 
 from orchestrator.domain.blobs import (
@@ -112,12 +112,16 @@ class DbBlobs:
         with self._sessions.write() as session:
             return _touch(session, digest)
 
-    def stored(self, *, idle_s: float = CLAIM_S) -> Iterator[StoredBlob]:
-        """Yield the blobs that were neither stored nor claimed for so long, by digest."""
+    def stored(self, *, idle_s: float | None = CLAIM_S) -> Iterator[StoredBlob]:
+        """Yield the blobs that were neither stored nor claimed for so long; None: all of them."""
         after = ""
         while True:
             with self._sessions.read() as session:
-                old = BlobRow.touched_s <= database_time_s(session) - idle_s
+                old = (
+                    true()
+                    if idle_s is None
+                    else BlobRow.touched_s <= database_time_s(session) - idle_s
+                )
                 page = (
                     select(BlobRow.digest, func.sum(func.length(BlobChunkRow.body)))
                     .join(BlobChunkRow, BlobChunkRow.digest == BlobRow.digest, isouter=True)

@@ -16,6 +16,7 @@ from orchestrator.domain.failure_signature import (
     Failure,
     Signature,
     signature_of,
+    subject_imports,
 )
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.test_identity import resolve
@@ -27,6 +28,7 @@ from orchestrator.store.sql import insert_into, slices
 from orchestrator.store.tables import (
     SIGNATURES,
     CellRow,
+    EnvironmentReportRow,
     RunRow,
     SignatureSuccessorRow,
     TestCaseRow,
@@ -208,27 +210,36 @@ class _Outdated:
     reason: str
     message: str
     text: bytes | None
+    environment: Mapping[str, object] | None
 
     def signature(self) -> Signature:
         """Return the signature of the present version. Raises ValueError if the test passed."""
         text = zlib.decompress(self.text).decode() if self.text is not None else ""
         outcome = TestOutcome(self.outcome)
         fact = TestFact("", "", outcome, reason=self.reason, message=self.message, text=text)
-        signature = signature_of(fact)
+        signature = signature_of(fact, subject_imports(self.environment or {}))
         if signature is None:
             raise ValueError(f"a result that is {outcome.word} has a signature")
         return signature
 
 
-def _unsigned(limit: int) -> Select[int, int, str | None, int, str, str, bytes]:
+def _unsigned(
+    limit: int,
+) -> Select[int, int, str | None, int, str, str, bytes, dict[str, object]]:
     mine = f"s{SIGNATURE_VERSION}-"
     signature = TestResultRow.signature
     return (
         select(
             *(TestResultRow.cell, TestResultRow.test_id, signature, TestResultRow.outcome),
             *(TestResultRow.reason, TestResultRow.message, TextRow.body),
+            EnvironmentReportRow.document,
         )
         .join(TextRow, TextRow.digest == TestResultRow.text_digest, isouter=True)
+        .join(
+            EnvironmentReportRow,
+            EnvironmentReportRow.attempt == TestResultRow.attempt,
+            isouter=True,
+        )
         .where(IS_BAD, or_(signature.is_(None), signature < mine, signature > mine + "~"))
         .order_by(TestResultRow.cell, TestResultRow.test_id)
         .limit(limit)

@@ -20,7 +20,7 @@ from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.store import reuse
 from orchestrator.store.column_types import short
 from orchestrator.store.reuse import LastGreen
-from orchestrator.store.sql import changed, insert_into, values_of
+from orchestrator.store.sql import ListPage, PageAsked, changed, insert_into, values_of
 from orchestrator.store.tables import (
     ApprovalRow,
     CellRow,
@@ -87,18 +87,19 @@ class GateStore(VerdictLines):
             row = session.execute(query).one_or_none()
             return _policy(*row) if row else None
 
-    def policies(self) -> list[StoredPolicy]:
-        """Return the present policy of every gate, by name."""
+    def policies(self, page: PageAsked[str] | None = None) -> ListPage[StoredPolicy, str]:
+        """Return the present policy of each gate, by name."""
         newest = select(func.max(GatePolicyRow.pk)).group_by(GatePolicyRow.gate)
-        query = _policies().where(GatePolicyRow.pk.in_(newest)).order_by(GatePolicyRow.gate)
-        return [_policy(*row) for row in self._sessions.rows(query)]
+        query = _policies().where(GatePolicyRow.pk.in_(newest))
+        return self._sessions.page(query, GatePolicyRow.gate, page).each(_policy)
 
-    def policy_history(self, gate: str) -> list[StoredPolicy]:
-        """Return every version of the gate's policy, newest first."""
+    def policy_history(
+        self, gate: str, page: PageAsked[int] | None = None
+    ) -> ListPage[StoredPolicy, int]:
+        """Return versions of the gate's policy, newest first."""
         query = _policies().where(GatePolicyRow.gate == gate)
-        with self._sessions.read() as session:
-            rows = session.execute(query.order_by(GatePolicyRow.number.desc()))
-            return [_policy(*row) for row in rows]
+        found = self._sessions.page(query, GatePolicyRow.number, page, newest_first=True)
+        return found.each(_policy)
 
     def add_verdict(
         self, verdict: StoredVerdict, *, key: str = "", policy: StoredPolicy | None = None
@@ -259,12 +260,14 @@ class GateStore(VerdictLines):
             session.flush()
             return _waiver(row)
 
-    def waivers(self, *, gate: str | None = None) -> list[StoredWaiver]:
+    def waivers(
+        self, *, gate: str | None = None, page: PageAsked[int] | None = None
+    ) -> ListPage[StoredWaiver, int]:
         """Return waivers by id, expired ones included."""
-        query = select(WaiverRow).order_by(WaiverRow.pk)
+        query = select(WaiverRow)
         if gate is not None:
             query = query.where(WaiverRow.gate == gate)
-        return [_waiver(row) for row in self._sessions.scalars(query)]
+        return self._sessions.page(query, WaiverRow.pk, page).each(_waiver)
 
     def approve_waiver(self, waiver_id: str, *, by: Person, at: datetime) -> StoredWaiver | None:
         """Store a waiver's approver; the first one is kept. None for an unknown waiver."""
@@ -300,12 +303,14 @@ class GateStore(VerdictLines):
                 changed(session, typed.values(said))
             return _approval(session.scalars(select(ApprovalRow).where(*same)).one())
 
-    def approvals(self, gate: str, *, evidence: str | None = None) -> list[Approval]:
+    def approvals(
+        self, gate: str, *, evidence: str | None = None, page: PageAsked[int] | None = None
+    ) -> ListPage[Approval, int]:
         """Return the gate's approvals, or those of one evidence digest, oldest first."""
-        query = select(ApprovalRow).where(ApprovalRow.gate == gate).order_by(ApprovalRow.pk)
+        query = select(ApprovalRow).where(ApprovalRow.gate == gate)
         if evidence is not None:
             query = query.where(ApprovalRow.evidence == evidence)
-        return [_approval(row) for row in self._sessions.scalars(query)]
+        return self._sessions.page(query, ApprovalRow.pk, page).each(_approval)
 
     def add_review(self, review: PayloadReview) -> PayloadReview:
         """Store a payload review under a new id; the given id is ignored."""
@@ -315,12 +320,14 @@ class GateStore(VerdictLines):
             session.flush()
             return _review(row)
 
-    def reviews(self, payloads: Collection[str] | None = None) -> list[PayloadReview]:
+    def reviews(
+        self, payloads: Collection[str] | None = None, page: PageAsked[int] | None = None
+    ) -> ListPage[PayloadReview, int]:
         """Return reviews by id, expired ones included; of these payloads, or of all."""
-        query = select(PayloadReviewRow).order_by(PayloadReviewRow.pk)
+        query = select(PayloadReviewRow)
         if payloads is not None:
             query = query.where(PayloadReviewRow.payload.in_(payloads))
-        return [_review(row) for row in self._sessions.scalars(query)]
+        return self._sessions.page(query, PayloadReviewRow.pk, page).each(_review)
 
     def add_key(self, key: PublicKey) -> PublicKey:
         """Register a public key; a known one is unchanged."""

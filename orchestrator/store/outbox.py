@@ -30,7 +30,14 @@ from orchestrator.domain.channel import (
 from orchestrator.domain.extend_record import filled
 from orchestrator.store.column_types import short
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import changed, database_time_s, insert_into
+from orchestrator.store.sql import (
+    ListPage,
+    PageAsked,
+    changed,
+    database_time_s,
+    insert_into,
+    page_of,
+)
 from orchestrator.store.tables import (
     AnnouncementRow,
     ChannelRow,
@@ -170,20 +177,23 @@ class OutboxStore:
             return row.channel
 
     def log(
-        self, channel_id: str, *, limit: int, only_tests: bool = False
-    ) -> list[tuple[Delivery, list[DeliveryAttempt]]]:
-        """Return the channel's newest deliveries, or tests of it, with their attempts."""
+        self, channel_id: str, *, limit: int, before: int | None = None, only_tests: bool = False
+    ) -> ListPage[tuple[Delivery, list[DeliveryAttempt]], int]:
+        """Return the channel's newest deliveries, or tests of it, with their attempts.
+
+        `before` is a cursor.
+        """
         query = select(DeliveryRow).where(DeliveryRow.channel == channel_id)
         if only_tests:
             query = query.where(DeliveryRow.is_test)
-        query = query.order_by(DeliveryRow.pk.desc()).limit(limit)
+        asked = PageAsked(limit, before)
         with self._sessions.read() as session:
-            rows = list(session.scalars(query))
-            tried: dict[int, list[DeliveryAttemptRow]] = {row.pk: [] for row in rows}
+            found = page_of(session, query, DeliveryRow.pk, asked, newest_first=True)
+            tried: dict[int, list[DeliveryAttemptRow]] = {row.pk: [] for (row,) in found}
             attempts = select(DeliveryAttemptRow).where(DeliveryAttemptRow.delivery.in_(tried))
             for one in session.scalars(attempts.order_by(DeliveryAttemptRow.number)):
                 tried[one.delivery].append(one)
-            return [(_delivery(row), list(_logged(row.id, tried[row.pk]))) for row in rows]
+            return found.each(lambda row: (_delivery(row), list(_logged(row.id, tried[row.pk]))))
 
     def record_test(self, delivery: Delivery, receipt: DeliveryReceipt, *, at: datetime) -> None:
         """Store a test message's attempt; a successful one enables the channel."""

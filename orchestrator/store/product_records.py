@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import re
 from dataclasses import replace
 from datetime import datetime
@@ -13,6 +12,7 @@ from sqlalchemy import select
 from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.store.sessions import Sessions
+from orchestrator.store.sql import ListPage, PageAsked
 from orchestrator.store.tables import KnownIssueRow, QuarantineRow
 
 R = TypeVar("R", KnownIssue, Quarantine)
@@ -36,12 +36,14 @@ class ProductRecordStore(Generic[R]):
             session.flush()
             return self._read(row)
 
-    def list(self, *, product: str | None = None) -> builtins.list[R]:
+    def list(
+        self, *, product: str | None = None, page: PageAsked[int] | None = None
+    ) -> ListPage[R, int]:
         """Return records in the order of their ids, including ended ones."""
-        query = select(self._table).order_by(self._table.pk)
+        query = select(self._table)
         if product is not None:
             query = query.where(self._table.product == product)
-        return [self._read(row) for row in self._sessions.scalars(query)]
+        return self._sessions.page(query, self._table.pk, page).each(self._read)
 
     def end(self, record_id: str, *, at: datetime, by: str) -> R | None:
         """End a record and return it; an ended one stays unchanged. None if it does not exist."""

@@ -6,6 +6,7 @@ import builtins
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from operator import attrgetter
 
 from sqlalchemy import and_, delete, func, or_, select, update
 from sqlalchemy.orm import Session, aliased
@@ -16,7 +17,7 @@ from orchestrator.domain.grouping import grouped
 from orchestrator.domain.schedule import Firing, FiringState, Schedule
 from orchestrator.store.gates import keep_policy
 from orchestrator.store.sessions import Sessions
-from orchestrator.store.sql import changed, database_time_s, insert_into
+from orchestrator.store.sql import ListPage, PageAsked, changed, database_time_s, insert_into
 from orchestrator.store.tables import FiringRow, ScheduleRow
 
 
@@ -85,11 +86,10 @@ class ScheduleStore:
             row = session.get(ScheduleRow, name)
             return row.document if row else None
 
-    def list(self) -> list[Schedule]:
+    def list(self, page: PageAsked[str] | None = None) -> ListPage[Schedule, str]:
         """Return schedules by name."""
-        with self._sessions.read() as session:
-            rows = session.scalars(select(ScheduleRow).order_by(ScheduleRow.name))
-            return [row.document for row in rows]
+        found = self._sessions.page(select(ScheduleRow), ScheduleRow.name, page)
+        return found.each(attrgetter("document"))
 
     def pause(self, name: str, *, at: datetime) -> Schedule | None:
         """Pause a schedule; None for an unknown one."""

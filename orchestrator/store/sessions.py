@@ -20,6 +20,7 @@ from sqlalchemy import (
     Dialect,
     Engine,
     Row,
+    Select,
     create_engine,
     event,
     func,
@@ -28,13 +29,14 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import ArgumentError, InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
-from sqlalchemy.orm import Session, sessionmaker
+from sqlalchemy.orm import InstrumentedAttribute, Session, sessionmaker
 from sqlalchemy.pool import NullPool
 from sqlalchemy.sql.selectable import TypedReturnsRows
 
 from orchestrator.store.audit_recorder import recorded
 from orchestrator.store.column_types import storable_json
 from orchestrator.store.errors import RESTORE_ADVICE, StoreError, StoreUnusableError
+from orchestrator.store.sql import ListPage, PageAsked, page_of
 
 if TYPE_CHECKING:
     import psycopg
@@ -329,6 +331,18 @@ class Sessions:
         """Return the first column of a query's rows, in a transaction of its own."""
         with self.read() as session:
             return session.scalars(query).all()
+
+    def page(
+        self,
+        query: Select[*Values],
+        key: InstrumentedAttribute[V],
+        asked: PageAsked[V] | None,
+        *,
+        newest_first: bool = False,
+    ) -> ListPage[tuple[Any, ...], V]:
+        """Return a page of a query's rows, in a transaction of its own, as `page_of`."""
+        with self.read() as session:
+            return page_of(session, query, key, asked, newest_first=newest_first)
 
     def scalar(self, query: TypedReturnsRows[V, *tuple[Any, ...]]) -> V | None:
         """Return the first column of a query's first row; None without a row."""

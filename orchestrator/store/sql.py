@@ -7,10 +7,10 @@ every feed item takes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from decimal import Decimal
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, TypeVarTuple
 
 from sqlalchemy import (
     JSON,
@@ -169,13 +169,58 @@ def whole_runs(session: Session) -> ColumnElement[bool]:
 
 
 Item = TypeVar("Item")
+Other = TypeVar("Other")
+Values = TypeVarTuple("Values")
 Cursor = TypeVar("Cursor")
 
 
 @dataclass(frozen=True, slots=True)
-class ListPage(Generic[Item, Cursor]):
+class PageAsked(Generic[Cursor]):
+    """A part of a list."""
+
+    limit: int
+    """Maximum number of items."""
+    last: Cursor | None = None
+    """Cursor: the key of the last item of the page before; None for the first page."""
+
+
+class ListPage(list[Item], Generic[Item, Cursor]):
     """Some items in the order of the list."""
 
-    items: Sequence[Item] = ()
-    next: Cursor | None = None
+    next: Cursor | None
     """Cursor of the next page; None on the last one."""
+
+    def __init__(self, items: Iterable[Item] = (), following: Cursor | None = None) -> None:
+        super().__init__(items)
+        self.next = following
+
+    def each(self, read: Callable[..., Other]) -> ListPage[Other, Cursor]:
+        """Return the page with what `read` returns for the columns of each row."""
+        return ListPage([read(*row) for row in self], self.next)  # type: ignore[misc]  # of rows
+
+
+def page_of(
+    session: Session,
+    query: Select[*Values],
+    key: InstrumentedAttribute[Cursor],
+    asked: PageAsked[Cursor] | None,
+    *,
+    newest_first: bool = False,
+) -> ListPage[tuple[Any, ...], Cursor]:
+    """Return a query's rows in the order of a column whose values are unique.
+
+    Args:
+        session: The transaction.
+        query: The rows, in no order.
+        key: The column.
+        asked: The page; None for every row.
+        newest_first: Whether the greatest key is the first one.
+    """
+    query = query.order_by(key.desc() if newest_first else key)
+    if asked is None:
+        return ListPage(session.execute(query).all())
+    if asked.last is not None:
+        query = query.where(key < asked.last if newest_first else key > asked.last)
+    rows = session.execute(query.add_columns(key).limit(asked.limit + 1)).all()
+    shown = rows[: asked.limit]
+    return ListPage([row[:-1] for row in shown], shown[-1][-1] if len(rows) > len(shown) else None)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Collection
 from datetime import datetime
+from functools import partial
 
 from sqlalchemy import delete, or_, select, update
 
 from orchestrator.domain.caller_identity import BrowserSession, Token
 from orchestrator.domain.extend_record import filled
 from orchestrator.store.sessions import UNMARKED, Sessions
-from orchestrator.store.sql import changed, insert_into, values_of
+from orchestrator.store.sql import ListPage, PageAsked, changed, insert_into, values_of
 from orchestrator.store.tables import BrowserSessionRow, PersonRow, TokenRow
 
 
@@ -42,10 +42,9 @@ class TokenStore:
         with self._sessions.write() as session:
             changed(session, statement.values(last_used_at=at).execution_options(**UNMARKED))
 
-    def list(self) -> builtins.list[Token]:
-        """Return every token, revoked ones included."""
-        query = select(TokenRow).order_by(TokenRow.created_at, TokenRow.id)
-        return [token_of_row(row) for row in self._sessions.scalars(query)]
+    def list(self, page: PageAsked[str] | None = None) -> ListPage[Token, str]:
+        """Return tokens by id, and so oldest first, revoked ones included."""
+        return self._sessions.page(select(TokenRow), TokenRow.id, page).each(token_of_row)
 
     def revoke(self, token_id: str, *, at: datetime) -> bool:
         """Revoke a token; False for an unknown or revoked one."""
@@ -90,10 +89,10 @@ class BrowserSessionStore:
             row = session.scalar(query)
             return filled(BrowserSession, row) if row else None
 
-    def list(self) -> builtins.list[BrowserSession]:
-        """Return every session whose token is not revoked, oldest first."""
-        query = _OF_VALID_TOKENS.order_by(BrowserSessionRow.created_at, BrowserSessionRow.id)
-        return [filled(BrowserSession, row) for row in self._sessions.scalars(query)]
+    def list(self, page: PageAsked[str] | None = None) -> ListPage[BrowserSession, str]:
+        """Return sessions whose token is not revoked by id, and so oldest first."""
+        found = self._sessions.page(_OF_VALID_TOKENS, BrowserSessionRow.id, page)
+        return found.each(partial(filled, BrowserSession))
 
     def display_names(self, names: Collection[str]) -> dict[str, str]:
         """Return the issuer's display names of the people who have signed in, by name."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -24,7 +24,7 @@ from orchestrator.domain.event_facts import (
     MetricFact,
     TestFact,
 )
-from orchestrator.domain.failure_signature import BAD, Signature, signature_of
+from orchestrator.domain.failure_signature import BAD, Signature, signature_of, subject_imports
 from orchestrator.domain.test_identity import split_nodeid
 from orchestrator.store.column_types import short, storable
 from orchestrator.store.failure_groups import write_retries, write_signatures
@@ -281,14 +281,18 @@ def write_tests(
 ) -> None:
     """Merge facts by test number, in the order of collection.
 
+    The environment of the attempt, which tells the product's code from libraries, comes first.
     The first one takes the position `first`, which begins at `ATTEMPT_SPAN` times the attempt's
     number.
     """
     if not tests:
         return
+    imports = _imports(session, attempt_pk, tests.values())
     texts: dict[bytes, str] = {}
     signatures: dict[str, Signature] = {}
-    rows = list(_rows(cell_pk, attempt_pk, tests, first, texts=texts, signatures=signatures))
+    rows = list(
+        _rows(cell_pk, attempt_pk, tests, first, imports, texts=texts, signatures=signatures)
+    )
     _write_texts(session, texts)
     write_signatures(session, signatures.values())
     write_retries(session, cell_pk, attempt_pk, tests)
@@ -304,6 +308,7 @@ def _rows(
     attempt_pk: int,
     tests: Mapping[int, TestFact],
     first: int,
+    imports: Collection[str],
     *,
     texts: dict[bytes, str],
     signatures: dict[str, Signature],
@@ -321,12 +326,20 @@ def _rows(
             storable(fact.message),
             _keep(fact.text, texts) if fact.text else None,
             position,
-            _sign(fact, signatures) if fact.outcome in BAD else None,
+            _sign(fact, imports, signatures) if fact.outcome in BAD else None,
         )
 
 
-def _sign(fact: TestFact, signatures: dict[str, Signature]) -> str | None:
-    signature = signature_of(fact)
+def _imports(session: Session, attempt_pk: int, facts: Iterable[TestFact]) -> tuple[str, ...]:
+    """Select the subject's import names, where a test failed."""
+    if not any(fact.outcome in BAD for fact in facts):
+        return ()
+    found = session.get(EnvironmentReportRow, attempt_pk)
+    return subject_imports(found.document) if found is not None else ()
+
+
+def _sign(fact: TestFact, imports: Collection[str], signatures: dict[str, Signature]) -> str | None:
+    signature = signature_of(fact, imports)
     if signature is None:
         return None
     return signatures.setdefault(signature.id, signature).id

@@ -27,7 +27,7 @@ class FailureGroupRow:
     tests: tuple[str, ...]
     """Some of them."""
     hidden: int
-    """Derived: other failing results of this signature."""
+    """Other failing tests of this signature."""
     cells: tuple[str, ...]
     first_seen: datetime | Absent
     known_issues: tuple[str, ...]

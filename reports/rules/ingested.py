@@ -171,12 +171,13 @@ def catalogued_rule(part: Catalogued) -> Iterator[RuleFinding]:
 
 
 def failure_group_rule(part: FailureGroupRow) -> Iterator[RuleFinding]:
-    """Check that results are named or counted."""
-    yield from differs(
-        "failure_groups", f"results of {part.id}", part.count, len(part.tests) + part.hidden
-    )
-    if part.hidden < 0 or not part.count:
-        yield "error", "failure_groups", f"{part.id} names more tests than it counts"
+    """Check that each test has a result in one of the cells, and at most one in each."""
+    tests = len(part.tests) + part.hidden
+    if part.hidden < 0 or len(set(part.tests)) < len(part.tests):
+        yield "error", "failure_groups", f"{part.id} names a test twice"
+    if not 0 < tests <= part.count <= tests * len(part.cells):
+        told = f"{part.count} results of {tests} tests on {len(part.cells)} cells"
+        yield "error", "failure_groups", f"{part.id} has {told}"
 
 
 def failures_rule(part: FailureTable) -> Iterator[RuleFinding]:

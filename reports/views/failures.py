@@ -6,7 +6,12 @@ from collections.abc import Iterable, Mapping
 
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.extend_record import filled
-from orchestrator.domain.failure_signature import FailureGroup, Signature, signature_of
+from orchestrator.domain.failure_signature import (
+    FailureGroup,
+    Signature,
+    signature_of,
+    subject_imports,
+)
 from orchestrator.domain.root_cause import DiagnosedTest
 from orchestrator.domain.run_record import Evidence, RunRecord
 from reports.model.results import (
@@ -29,11 +34,12 @@ def failures_of(evidence: Evidence, cell: str = "") -> FailureTable | None:
     record = evidence.record
     if not record.failure_groups:
         return None
-    cells = [cell] if cell else [one.id for one in record.cells]
+    cells = {one.id: one for one in record.cells if cell in ("", one.id)}
     gathered: dict[str, list[_Found]] = {}
-    for name in cells:
+    for name, one in cells.items():
+        imports = subject_imports(one.probed)
         for fact in evidence.tests.get(name, ()):
-            signature = signature_of(fact) if fact.final else None
+            signature = signature_of(fact, imports) if fact.final else None
             if signature is not None:
                 gathered.setdefault(signature.id, []).append((name, fact, signature))
     known = {group.signature.id: group for group in record.failure_groups}
@@ -47,17 +53,15 @@ def failures_of(evidence: Evidence, cell: str = "") -> FailureTable | None:
 def _row(findings: list[_Found], known: Mapping[str, FailureGroup]) -> FailureGroupRow:
     signature = findings[0][2]
     group = known.get(signature.id)
-    tests = list(dict.fromkeys(f"{fact.job}: {fact.nodeid}" for _, fact, _ in findings))[
-        :TESTS_SHOWN
-    ]
+    tests = list(dict.fromkeys(f"{fact.job}: {fact.nodeid}" for _, fact, _ in findings))
     seen = group.first_seen if group else None
     return FailureGroupRow(
         id=signature.id,
         kind=signature.kind.value,
         description=str(signature),
         count=len(findings),
-        tests=tuple(tests),
-        hidden=len(findings) - len(tests),
+        tests=tuple(tests[:TESTS_SHOWN]),
+        hidden=len(tests[TESTS_SHOWN:]),
         cells=tuple(dict.fromkeys(name for name, _, _ in findings)),
         first_seen=seen or Absent("not on record"),
         known_issues=group.known_issues if group else (),

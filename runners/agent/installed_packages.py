@@ -44,7 +44,8 @@ def listed(name):
         return None
     digests = {**found.files, **({found.record: ""} if found.record else {})}
     version = found.version if found.roots else ""
-    return {"home": found.home, "version": version, "digests": digests}
+    roots = sorted(found.roots)
+    return {"home": found.home, "version": version, "digests": digests, "roots": roots}
 
 # The folders of the path are read, as pkgutil does not tell packages without __init__.py.
 names = {*sys.builtin_module_names, *getattr(sys, "stdlib_module_names", ())}
@@ -127,6 +128,8 @@ class EnvironmentInventory(NamedTuple):
     """Modules that the subject needs and its metadata does not require, as `seatrial_undeclared`
     returns them; None if that was not read.
     """
+    subject_imports: Tuple[str, ...] = ()
+    """Names that the subject is imported by, as ``a.b`` in a namespace; empty without a subject."""
 
 
 class EnvironmentCopy:
@@ -202,8 +205,16 @@ def take(
     assert isinstance(names, list)
     _compile(attempt, tick)
     taken = [_files(name, found[name]) for name in _TOOLS if found[name] is not None]
-    taken += [_files(subject.distribution, found[subject.distribution], subject)] if subject else []
-    return EnvironmentInventory(tuple(taken), frozenset(map(str, names)), answers["undeclared"])
+    imports: Tuple[str, ...] = ()
+    if subject is not None:
+        row = found[subject.distribution]
+        taken.append(_files(subject.distribution, row, subject))
+        roots = row["roots"] if isinstance(row, dict) else []
+        assert isinstance(roots, list)
+        imports = tuple(map(str, roots))
+    return EnvironmentInventory(
+        tuple(taken), frozenset(map(str, names)), answers["undeclared"], imports
+    )
 
 
 def _compile(attempt: AttemptFolder, tick: Callable[[], None]) -> None:

@@ -165,6 +165,7 @@ class AttemptRun:
         facts = environment_facts.gather(asker, lambda text: context.events.log("warning", text))
         environment = facts.event
         environment["undeclared_requirements"] = inventory.undeclared
+        environment["subject_imports"] = list(inventory.subject_imports)
         environment.update(separation)
         self._see_whose(environment)
         self._see_readiness(asker, facts)

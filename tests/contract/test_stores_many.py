@@ -204,7 +204,7 @@ def test_a_list_asks_as_often_for_many_runs_as_for_one(database):
 
 
 def names(lines) -> list[tuple[str, str]]:
-    return [(line.nodeid.removeprefix("t.py::"), line.outcome.word) for line in lines.items]
+    return [(line.nodeid.removeprefix("t.py::"), line.outcome.word) for line in lines]
 
 
 def test_tests_come_the_worst_first_page_by_page(stores):
@@ -223,7 +223,7 @@ def test_tests_come_the_worst_first_page_by_page(stores):
         [("3", "skipped"), ("4", "passed")],
     ]
     everything = stores.results.worst_first(cell, {}, EVERY, limit=99, after="nonsense")
-    assert len(everything.items) == 6
+    assert len(everything) == 6
 
 
 def test_tests_are_asked_for_by_outcome_job_and_name(stores):
@@ -252,14 +252,14 @@ def test_tests_of_reused_jobs_are_read_where_they_are(stores):
     lines = stores.results.worst_first(second, {first: ("unit",)}, EVERY, limit=9, after="")
     assert sorted(names(lines)) == [("0", "passed"), ("1", "failed")]
     assert len(results_of_cell(stores, second)) == 2
-    assert stores.results.worst_first(second, {}, EVERY, limit=9, after="").items == []
+    assert stores.results.worst_first(second, {}, EVERY, limit=9, after="") == []
 
 
 def test_one_line_comes_with_its_text(stores):
     [cell] = create(stores, platforms=1)
     agent = Agent(stores, attempt(stores, cell))
     agent.send(agent.manifest("t.py::a"), agent.test("t.py::a", "failed", longrepr="boom\nthere\n"))
-    [line] = stores.results.worst_first(cell, {}, EVERY, limit=9, after="").items
+    [line] = stores.results.worst_first(cell, {}, EVERY, limit=9, after="")
     assert line.has_text
     assert line.signature
     assert line.duration_s == pytest.approx(0.75)

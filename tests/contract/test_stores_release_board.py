@@ -72,7 +72,7 @@ def test_a_version_has_the_newest_done_cell_of_each_name(stores):
         cells = launch(stores, run)
         end(stores, cells[0], Outcome.FAILED, passed=1, failed=1, reason="tests")
     end(stores, "run-1.p1")
-    (release,) = stores.releases.page("proof", limit=5).items
+    (release,) = stores.releases.page("proof", limit=5)
     assert (release.of, release.newest_run) == (Version(LIB, "1.0"), "run-2")
     told = [(c.run, c.name, c.outcome, c.reason, c.counts.passed) for c in release.cells]
     assert told == [
@@ -85,12 +85,12 @@ def test_a_version_has_the_newest_done_cell_of_each_name(stores):
 def test_each_matrix_has_cells_of_its_own(stores):
     end(stores, launch(stores, "run-1")[0])
     end(stores, launch(stores, "run-2", matrix_name="benchmarks")[0], passed=0)
-    (release,) = stores.releases.page("proof", limit=5).items
+    (release,) = stores.releases.page("proof", limit=5)
     assert [(c.matrix, c.run) for c in release.cells] == [
         ("benchmarks", "run-2"),
         ("nightly", "run-1"),
     ]
-    (release,) = stores.releases.page("proof", matrix="nightly", limit=5).items
+    (release,) = stores.releases.page("proof", matrix="nightly", limit=5)
     assert [c.run for c in release.cells] == ["run-1"]
 
 
@@ -98,20 +98,20 @@ def test_versions_come_page_by_page(stores):
     for number in range(5):
         launch(stores, f"run-{number}", f"1.{number % 4}")
     first = stores.releases.page("proof", limit=3)
-    assert [one.of.version for one in first.items] == ["1.0", "1.3", "1.2"]
+    assert [one.of.version for one in first] == ["1.0", "1.3", "1.2"]
     second = stores.releases.page("proof", limit=3, before=first.next)
-    assert ([one.of.version for one in second.items], second.next) == (["1.1"], None)
-    assert stores.releases.page("other", limit=3).items == []
+    assert ([one.of.version for one in second], second.next) == (["1.1"], None)
+    assert stores.releases.page("other", limit=3) == []
 
 
 def test_runs_of_some_jobs_alone_are_no_evidence_but_whole_reruns_are(stores):
     end(stores, launch(stores, "run-1")[0])
     part = launch(stores, "run-2", rerun_of="run-1", only={"p0": ["unit"]})
     end(stores, part[0], Outcome.FAILED, passed=0, failed=1)
-    (release,) = stores.releases.page("proof", limit=5).items
+    (release,) = stores.releases.page("proof", limit=5)
     assert [c.run for c in release.cells] == ["run-1"]
     end(stores, launch(stores, "run-3", rerun_of="run-1")[0])
-    (release,) = stores.releases.page("proof", limit=5).items
+    (release,) = stores.releases.page("proof", limit=5)
     assert [c.run for c in release.cells] == ["run-3"]
     assert sum(one.runs for one in stores.releases.rates("proof", since=after(-1))) == 2
 
@@ -119,7 +119,7 @@ def test_runs_of_some_jobs_alone_are_no_evidence_but_whole_reruns_are(stores):
 def test_a_machine_that_is_none_is_told(stores):
     cells = launch(stores, "run-1")
     end(stores, cells[0])
-    (release,) = stores.releases.page("proof", limit=5).items
+    (release,) = stores.releases.page("proof", limit=5)
     assert [c.simulated for c in release.cells] == [True]  # the provider is the fake one
 
 
@@ -133,9 +133,9 @@ def test_a_simulated_lease_is_told(stores):
     stores.leases.reserve(held, run_id="run-1", exclusive=False)
     advance(stores, "c", CellState.RELEASING)
     stores.cells.conclude("c", Cause(Outcome.PASSED, ""), at=NOW)
-    assert [c.simulated for c in stores.releases.page("proof", limit=1).items[0].cells] == [False]
+    assert [c.simulated for c in stores.releases.page("proof", limit=1)[0].cells] == [False]
     stores.leases.note("l1", {}, simulated=True)
-    assert [c.simulated for c in stores.releases.page("proof", limit=1).items[0].cells] == [True]
+    assert [c.simulated for c in stores.releases.page("proof", limit=1)[0].cells] == [True]
 
 
 def test_every_cell_that_ever_was_is_known_from_when_to_when(stores):
@@ -195,7 +195,7 @@ def test_a_run_of_fewer_jobs_hides_no_failure_and_is_told(stores):
     end(stores, launch(stores, "run-3", jobs=1)[0])
     (newest,) = stores.releases.newest_runs()
     assert (len(newest.jobs), len(newest.jobs_before - newest.jobs)) == (2, 2), "two cells"
-    (release,) = stores.releases.page("proof", limit=5).items
+    (release,) = stores.releases.page("proof", limit=5)
     assert [(c.run, len(c.jobs)) for c in release.cells] == [("run-3", 1), ("run-2", 2)]
     today = [one for one in stores.releases.days(since=after(-1)) if one.day == NOW.date()]
     assert [(one.run, one.word) for one in today] == [("run-2", "failed")]
@@ -204,7 +204,7 @@ def test_a_run_of_fewer_jobs_hides_no_failure_and_is_told(stores):
     assert (square.cell.run, square.others, square.staleness) == ("run-2", 1, None)
     assert square.other_jobs == frozenset()
     end(stores, launch(stores, "run-4")[0])
-    (release,) = stores.releases.page("proof", limit=5).items
+    (release,) = stores.releases.page("proof", limit=5)
     assert [c.run for c in release.cells] == ["run-4"], "it repeats all of the others' jobs"
 
 

@@ -100,6 +100,7 @@ def test_overlay_sees_the_interpreter_and_adds_to_it(
     assert (environment["torch"], environment["torch_devices"]) == (None, [])
     assert environment["separated_user"] is False
     assert environment["own_environment"] is False
+    assert environment["subject_imports"] == ["tool"]
     assert not [text for text in evidence.messages("warning") if "Seatrial itself" in text]
     assert environment["machine"]["cpus"] >= 1
     assert environment["machine"]["memory_bytes"] > 2**28

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -125,6 +125,8 @@ def test_without_a_run_the_last_days_are_summed_by_provider(here: Clouds) -> Non
     assert [r["run"] for r in said["runs"]] == [confirmation_run]
     (fake,) = said["providers"]
     assert (fake["provider"], fake["machines"], fake["seconds"]) == ("fake", 2, 1030.0)
+    today = here.desk.clock.now().astimezone(UTC).date()
+    assert said["since"] == f"{today - timedelta(days=29)}T00:00:00Z"
     both = here.client.get(COSTS, params={"days": 60}).json()
     assert usd(both["bill"]["total_usd"]) == first + second
     assert usd(both["runs"][0]["total_usd"]) == second

@@ -33,7 +33,7 @@ def test_a_schedule_is_added_with_its_next_three_times(api: Desk) -> None:
         "run@nightly",
     )
     assert api.client.get(f"{PATH}/nightly").json() == shown
-    assert api.client.get(PATH).json() == {"items": [shown]}
+    assert api.client.get(PATH).json() == {"items": [shown], "next": None}
     assert post(api, deadline="06:00", reuse_hours=36).status_code == 201
     assert post(api, cron="0 3 * * *").status_code == 409
 
@@ -80,7 +80,7 @@ def test_what_cannot_fire_is_refused_now(
     [first, *_] = answer.json()["errors"]
     assert first["pointer"] == pointer
     assert said in first["detail"]
-    assert shared_api.client.get(PATH).json() == {"items": []}
+    assert shared_api.client.get(PATH).json() == {"items": [], "next": None}
 
 
 def test_a_gate_must_be_known(shared_api: Desk) -> None:

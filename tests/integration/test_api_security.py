@@ -244,7 +244,7 @@ def test_a_bad_token_is_not_made(api: Desk) -> None:
         answer = api.client.post(f"{API}/tokens", json=body)
         assert answer.status_code == 422, body
         assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
-    assert api.client.get(f"{API}/tokens").json() == {"items": []}
+    assert api.client.get(f"{API}/tokens").json() == {"items": [], "next": None}
 
 
 def test_a_body_that_is_too_large_is_not_read_by_strangers(api: Desk) -> None:

@@ -100,7 +100,7 @@ def fill(place: Place) -> dict[str, str]:
     if place.settings.database_url is not None:  # the desk has its blobs in files
         files = FileBlobs(place.settings.home / "blobs")
         with closing(place.opened()) as database:
-            for blob in files.stored(idle_s=0):
+            for blob in files.stored(idle_s=None):
                 database.blobs.put(files.open(blob.digest), digest=blob.digest)
     return secrets
 
@@ -123,7 +123,7 @@ def test_what_is_restored_is_what_was_backed_up(places, tmp_path) -> None:
     try:
         stores = database.stores
         assert stores.audit.verify().broken_at is None
-        newest, *_ = stores.audit.page(AuditFilters(), limit=1).items
+        newest, *_ = stores.audit.page(AuditFilters(), limit=1)
         assert (newest.operation, newest.resource) == ("restore", "database")
         assert all(health.disabled_at for _, health in stores.outbox.channels())
     finally:
@@ -196,7 +196,7 @@ def test_a_backup_can_be_restored_into_the_other_database(tmp_path, postgres_url
     }
     database = there.opened()
     try:
-        assert sum(1 for _ in database.blobs.stored(idle_s=0)) == report.blobs
+        assert sum(1 for _ in database.blobs.stored(idle_s=None)) == report.blobs
     finally:
         database.close()
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import tarfile
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -120,6 +122,17 @@ def test_a_blob_that_cannot_be_read_is_named(made, tmp_path) -> None:
     assert not list(tmp_path.glob("two*"))
 
 
+def test_a_blob_that_is_claimed_during_a_backup_is_in_it(made, tmp_path) -> None:
+    """Its time is after the backup's beginning, as it is where the clock was set back."""
+    here, _ = made
+    blob = first_blob(here.settings.home)
+    os.utime(blob, (time.time() + 3600,) * 2)
+    path = tmp_path / "two.tar.gz"
+    backup(here.settings, path)
+    with tarfile.open(path) as archive:
+        assert f"blobs/{blob.name}" in archive.getnames()
+
+
 def prune_during_backup(monkeypatch, blobs, digest: str, when: str) -> None:
     """Let somebody prune the blob at a moment of a backup."""
     kind = type(blobs)
@@ -157,7 +170,7 @@ def test_blobs_that_rows_name_and_that_are_gone_are_counted(
         named = database.stores.backup.named_blobs()
         is_embedded = here.settings.database_url is None
         blobs = FileBlobs(here.settings.home / "blobs") if is_embedded else database.blobs
-        digest = min(one.digest for one in blobs.stored(idle_s=0) if one.digest in named)
+        digest = min(one.digest for one in blobs.stored(idle_s=None) if one.digest in named)
         if when == "before":
             assert blobs.remove(digest, idle_s=-60)
         else:

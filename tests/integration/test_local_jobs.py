@@ -198,7 +198,7 @@ def test_the_first_token_has_an_entry_once(tmp_path: Path, api: Desk) -> None:
     for _ in range(2):
         name, secret = _operator(settings, options, api.context)
     [token] = api.database.stores.tokens.list()
-    [entry] = api.database.stores.audit.page(AuditFilters(), limit=9).items
+    [entry] = api.database.stores.audit.page(AuditFilters(), limit=9)
     assert (entry.operation, entry.resource) == ("serve", f"tokens/{token.id}")
     assert (entry.actor, entry.token, entry.outcome) == (name, "socket", "done")
     assert entry.after is not None

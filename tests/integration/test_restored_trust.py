@@ -67,7 +67,7 @@ def test_all_tokens_can_be_revoked_by_the_restore(trusting, tmp_path) -> None:
     database = Place(target).opened()
     try:
         assert all(one.revoked_at for one in database.stores.tokens.list())
-        [newest] = database.stores.audit.page(AuditFilters(), limit=1).items
+        [newest] = database.stores.audit.page(AuditFilters(), limit=1)
         assert newest.after is not None
         assert newest.after["tokens_revoked"] == report.tokens_revoked
         assert newest.after["audit_log"] == {
@@ -91,7 +91,7 @@ def test_a_broken_audit_log_is_refused_or_accepted_by_name(made, tmp_path) -> No
     assert "broken at entry 2" in "\n".join(_restored(report))
     database = Place(target).opened()
     try:
-        [newest] = database.stores.audit.page(AuditFilters(), limit=1).items
+        [newest] = database.stores.audit.page(AuditFilters(), limit=1)
         assert newest.after is not None
         assert newest.after["audit_log"]["broken_at"] == 2
     finally:

@@ -6,6 +6,7 @@ after its checksum was verified, and reading succeeds only if the sha256 equals 
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import threading
@@ -75,9 +76,9 @@ class FileBlobs:
                 return False
             return True
 
-    def stored(self, *, idle_s: float = CLAIM_S) -> Iterator[StoredBlob]:
-        """Yield blobs last stored or claimed at least `idle_s` seconds ago, ordered by digest."""
-        before = time.time() - idle_s
+    def stored(self, *, idle_s: float | None = CLAIM_S) -> Iterator[StoredBlob]:
+        """Yield blobs last stored or claimed at least `idle_s` seconds ago; None: all of them."""
+        before = math.inf if idle_s is None else time.time() - idle_s
         folders = sorted(self._root.iterdir()) if self._root.is_dir() else []
         for folder in (one for one in folders if len(one.name) == _PREFIX):
             for path in sorted(folder.iterdir()):

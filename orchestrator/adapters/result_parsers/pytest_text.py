@@ -20,6 +20,7 @@ from orchestrator.adapters.result_parsers.text_lines import (
     StepFinder,
     failed_end,
     head_lines,
+    is_coverage_limit,
     last_text,
     tail_lines,
     text_lines,
@@ -88,6 +89,8 @@ class _SessionReader:
         """Reads the lines below a session's sum, where another program may say that it failed."""
         self._step = ""
         """The first line, below a session's beginning, that says that a step had failed."""
+        self._limit = ""
+        """The first such line that failed tests do not explain: of a coverage limit."""
         self._refusal = ""
         """Text of pytest's error stream, which comes first if its output was buffered."""
 
@@ -118,6 +121,7 @@ class _SessionReader:
         step = self._steps.find(line)
         if self._sessions:
             self._step = self._step or step
+            self._limit = self._limit or (step if is_coverage_limit(step) else "")
 
     def finish(self, end: str) -> Iterator[ParsedItem]:
         """Yield the end of the log, whose last lines are `end`.
@@ -136,8 +140,9 @@ class _SessionReader:
         if not code and not self._step:
             last = end.rstrip().rpartition("\n")[2]
             self._step = self._below.failure(end) or failed_end(last)
-        if self._step:
-            yield ParsedProblem("error", f"a step failed: {self._step}")
+        unexplained = self._limit if code else self._step
+        if unexplained:
+            yield ParsedProblem("error", f"a step failed: {unexplained}")
             code = code or 1
         yield ParsedEnd(
             exit_code=None if self._fatal else code,

@@ -40,12 +40,12 @@ def read_self_report(output: Iterable[bytes]) -> SelfReport:
         size = file.tell()
         file.seek(0)
         artifact = Artifact("output.txt", Path(file.name), size, file.read(HEAD_BYTES))
-        reader, notices, fallback = SelfReportReader(), LogNotices(), ""
+        reader, notices, fallbacks = SelfReportReader(), LogNotices(), []
         for line in text_lines(artifact):
             reader.take(line)
-            found = (said.reason for said in notices.see(line) if isinstance(said, ParsedFallback))
-            fallback = fallback or next(found, "")
-        return SelfReport(reader.failure(tail.decode(errors="replace")), fallback)
+            found = notices.see(line)
+            fallbacks += [said.reason for said in found if isinstance(said, ParsedFallback)]
+        return SelfReport(reader.failure(tail.decode(errors="replace")), tuple(fallbacks))
 
 
 def _with_tail(output: Iterable[bytes], tail: bytearray) -> Iterator[bytes]:

@@ -67,6 +67,14 @@ _FAILED_STEP = re.compile(
 )
 
 
+_COVERAGE = re.compile(r"\bcoverage (?:of|failure|for|threshold)\b", re.IGNORECASE)
+
+
+def is_coverage_limit(step: str) -> bool:
+    """Return whether a step failed by a coverage limit, and not by its tests."""
+    return _COVERAGE.search(step) is not None
+
+
 _LAST_LINE = re.compile(
     r"exit status [1-9]\d{0,2}|Process completed with exit code [1-9]\d{0,2}\.?"
 )

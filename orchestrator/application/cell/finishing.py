@@ -6,6 +6,7 @@ The last cell ends the run.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -28,15 +29,22 @@ from orchestrator.store.errors import StoreError
 
 CHECK = "self-report"
 """Name of the check in the evidence."""
+_ON_CPU = re.compile(r"\bcpu\b", re.IGNORECASE)
 
 
-def check_self_reports(deps: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]) -> None:
-    """Store what jobs that ended well print against themselves: failures, and fallbacks."""
+def check_self_reports(
+    deps: FlowDeps, now: AttemptState, facts: Mapping[str, JobFact]
+) -> Mapping[str, JobFact]:
+    """Store what jobs that ended well print against themselves: failures, and fallbacks.
+
+    Return the facts as they are stored then.
+    """
     jobs = now.spec.manifest.job
     asked = [job for job in jobs if job.kind != "suite" and _ended_well(facts.get(job.id))]
     artifacts = deps.stores.results.artifacts(now.cell.id) if asked else ()
     outputs = {one.name: one.digest for one in artifacts}
-    checks, fallbacks = [], {}
+    checks: list[CheckFact] = []
+    fallbacks: dict[str, str] = {}
     for job in asked:
         digest = outputs.get(output_artifact(job.id), "")
         if not digest:
@@ -48,12 +56,22 @@ def check_self_reports(deps: FlowDeps, now: AttemptState, facts: Mapping[str, Jo
         if said.failure:
             reason = f"it printed {said.failure!r} and ended with exit code 0"
             checks.append(CheckFact(job.id, CHECK, "failed", reason=reason))
-        if said.fallback:
-            fallbacks[job.id] = said.fallback
+        fallbacks.update((job.id, one) for one in _degrading(deps, now, said.fallbacks)[:1])
     if checks:
         deps.stores.results.put_checks(now.attempt.id, checks)
     if fallbacks:
         deps.stores.results.put_degraded(now.cell.id, fallbacks)
+    return deps.stores.results.jobs(now.cell.id) if fallbacks else facts
+
+
+def _degrading(deps: FlowDeps, now: AttemptState, sentences: Sequence[str]) -> Sequence[str]:
+    """Return the fallbacks but those to the CPU on a machine that has nothing else."""
+    if not any(map(_ON_CPU.search, sentences)):
+        return sentences
+    attested = deps.stores.leases.attestations(now.attempt.id).values()
+    if not attested or any(one.devices for one in attested):
+        return sentences
+    return [one for one in sentences if not _ON_CPU.search(one)]
 
 
 def _ended_well(fact: JobFact | None) -> bool:
@@ -75,9 +93,7 @@ def poll_close(deps: FlowDeps, attempt_id: str) -> Value | NotYet:
     if now.attempt.closed_at is not None:
         return "closed"
     cells, at = deps.stores.cells, deps.clock.now()
-    facts = deps.stores.results.jobs(now.cell.id)
-    check_self_reports(deps, now, facts)
-    facts = deps.stores.results.jobs(now.cell.id)
+    facts = check_self_reports(deps, now, deps.stores.results.jobs(now.cell.id))
     read_metrics(deps, now)
     if unread := reopen_unread(deps, now):
         now = deps.stores.cells.attempt_state(attempt_id)

@@ -45,8 +45,11 @@ class Blobs(Protocol):
         """
         ...
 
-    def stored(self, *, idle_s: float = CLAIM_S) -> Iterator[StoredBlob]:
-        """Yield blobs last stored or claimed at least `idle_s` seconds ago, ordered by digest."""
+    def stored(self, *, idle_s: float | None = CLAIM_S) -> Iterator[StoredBlob]:
+        """Yield blobs last stored or claimed at least `idle_s` seconds ago, ordered by digest.
+
+        None yields all blobs, also those that are claimed meanwhile.
+        """
         ...
 
     def remove(self, digest: str, *, idle_s: float = CLAIM_S) -> bool:

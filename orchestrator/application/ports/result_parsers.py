@@ -33,8 +33,8 @@ class SelfReport:
 
     failure: str = ""
     """The line in which it reports a failure; empty without one."""
-    fallback: str = ""
-    """The first sentence in which it tells of a fallback; empty without one."""
+    fallbacks: tuple[str, ...] = ()
+    """The sentences in which it tells of a fallback."""
 
 
 class UnreadableError(Exception):

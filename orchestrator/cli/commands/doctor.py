@@ -47,7 +47,10 @@ def check_up(session: Session) -> Iterator[AccountCheck]:
 
 
 def _python() -> AccountCheck:
-    said = f"{platform.python_version()} at {sys.executable}, Seatrial's own: jobs never use it"
+    said = (
+        f"{platform.python_version()} at {sys.executable}, Seatrial's own: jobs on this computer"
+        " use it only where a payload names no interpreter and no other one fits"
+    )
     if sys.version_info < _PYTHON:
         return AccountCheck(CheckLevel.FAIL, "python", f"{said}: 3.11 or later is needed")
     return AccountCheck(CheckLevel.OK, "python", said)

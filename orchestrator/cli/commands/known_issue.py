@@ -175,7 +175,7 @@ def alias_list(
 ) -> None:
     """List the aliases: suggested, confirmed and rejected."""
     session = session_of(context)
-    answer = session.reader().get("/aliases", product=product, state=state)
+    answer = session.reader().every("/aliases", product=product, state=state)
     if as_json:
         session.print_json(answer.get("items"))
         return

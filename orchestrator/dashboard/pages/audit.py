@@ -53,7 +53,7 @@ def show_audit_log(
         id="entries",
         caption="Entries, newest first",
         columns=_COLUMNS,
-        rows=[_row(one) for one in found.items],
+        rows=[_row(one) for one in found],
         empty="No entry is like that." if is_filtered else "Nothing was changed yet.",
         next=request.here(before=str(found.next)) if found.next else "",
         is_caption_hidden=True,

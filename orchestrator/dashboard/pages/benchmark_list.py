@@ -131,11 +131,14 @@ def _table(request: PageRequest, listed: BenchmarkPage, product: str, skip: int)
         columns=_COLUMNS,
         rows=[_row(listed, at, product) for at in range(len(listed.items))],
         empty=_empty(request),
-        command="" if _is_narrowed(request) else "seatrial init && seatrial run seatrial.yaml",
+        command="" if product or _is_narrowed(request) else _FIRST_RUN,
         next=request.here(skip=str(skip + PAGE_SIZE)) if more else "",
         total=listed.total,
         is_caption_hidden=True,
     )
+
+
+_FIRST_RUN = "seatrial init && seatrial run seatrial.yaml"
 
 
 def _is_narrowed(request: PageRequest) -> bool:

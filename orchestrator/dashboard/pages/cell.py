@@ -258,7 +258,7 @@ def test_table(
         id="tests",
         caption="Tests, the worst first",
         columns=_COLUMNS,
-        rows=[_row(run, cell, line) for line in lines.items],
+        rows=[_row(run, cell, line) for line in lines],
         next=request.here(after=lines.next) if lines.next else "",
         empty=empty,
         is_caption_hidden=True,

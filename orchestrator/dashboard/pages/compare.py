@@ -185,7 +185,7 @@ def contrast_of(chosen: ComparedRuns, before: Run, after: Run) -> RunComparison:
     older, newer = stores.runs.spec(before.id), stores.runs.spec(after.id)
     product, other = newer.manifest.name, older.manifest.name
     told = stores.differences.surroundings([cell for pair in pairs for cell in pair])
-    traits = traits_of(facing, told)
+    traits = traits_of(facing, told, after.subject_name)
     seen = stores.differences.overview(pairs, product=product, each=EACH)
     return RunComparison(
         before=before,

@@ -25,6 +25,7 @@ from orchestrator.dashboard.charts import Picture, columns
 from orchestrator.dashboard.responses import Page, PageRequest, PageRequestDep
 from orchestrator.dashboard.table import Badge, Column, Moment, Number, Row, Span, Table, Text, Usd
 from orchestrator.domain.budget import BudgetUse
+from orchestrator.domain.money import first_of_days
 from orchestrator.domain.units import most_usd, percent, plural, usd
 from orchestrator.store.costs import PhaseCost, RunSum, Sum
 
@@ -376,7 +377,7 @@ def _presets(request: PageRequest) -> list[tuple[str, str]]:
             f"{days} days",
             urls.with_query(
                 urls.COSTS,
-                since=(today - timedelta(days=days - 1)).isoformat(),
+                since=first_of_days(request.now, days).date().isoformat(),
                 until=today.isoformat(),
             ),
         )

@@ -329,13 +329,13 @@ def search(
     found = stores.tests.page(
         product=product, job=job or None, contains=q.strip(), limit=PAGE_SIZE, after=after
     )
-    last = {go.test: go for go in stores.grids.last([test.id for test in found.items])}
+    last = {go.test: go for go in stores.grids.last([test.id for test in found])}
     gone = stores.grids.gone([(go.test, go.number) for go in last.values()])
     table = Table(
         id="tests",
         caption="Tests",
         columns=_FOUND,
-        rows=[_found(request, test, last.get(test.id), gone) for test in found.items],
+        rows=[_found(request, test, last.get(test.id), gone) for test in found],
         empty="No test's name holds this." if q or job else "No test has been reported yet.",
         command="" if product else "seatrial init && seatrial run seatrial.yaml",
         next=request.here(after=str(found.next)) if found.next is not None else "",

@@ -108,6 +108,10 @@ def test_nothing_yet_says_what_to_do(pages: PageDesk) -> None:
     shown = pages.page("/benchmarks")
     assert "seatrial init && seatrial run seatrial.yaml" in shown.text
     assert "$SEATRIAL_EVENTS" in shown.text
+    pages.api.launch("one")
+    later = pages.page("/benchmarks").text
+    assert "$SEATRIAL_EVENTS" in later
+    assert "seatrial init" not in later
 
 
 def test_the_product_that_was_chosen_stays_chosen(pages: PageDesk) -> None:

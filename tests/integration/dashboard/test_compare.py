@@ -95,6 +95,14 @@ def test_equal_and_unknown_are_said_and_packages_folded_away(pages: PageDesk) ->
     assert list(row.values())[:4] == ["numpy", "1.9", "2.0", "changed"]
 
 
+def test_the_subject_is_no_package_that_differs(pages: PageDesk) -> None:
+    """Its wheel on one side is a package there; the other side has its files."""
+    subject = {"packages": {"numpy": "1.9", "proof": "1.10"}}
+    a = ran(pages, "a", OLD, probed=TORCH | {"packages": {"numpy": "1.9"}})
+    b = ran(pages, "b", OLD, probed=TORCH | subject)
+    assert not pages.rows(f"/compare?a={a}&b={b}", "packages")
+
+
 def test_a_side_that_told_nothing_is_not_called_equal(pages: PageDesk) -> None:
     shown = pages.page(both(pages, OLD, OLD, probed={})).text
     assert "Not known: here in B, there in B reported no environment." in shown

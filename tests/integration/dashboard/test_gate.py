@@ -104,6 +104,7 @@ def test_a_rule_is_waived_once_however_often_the_form_is_sent(pages: PageDesk) -
     page = pages.page("/gates/release")
     [row] = page.rows("waivers")
     assert (row["State"], row["Requested by"]) == ("? needs approval", "a admin")
+    assert row["Approved"] in ("", "–")
     assert "".join(row["Rule"].split()) == f"{RULE}fortests/test_a.py::two"
     address = "/gates/release/waivers/W-0001/approve"
     assert not page.all("form", action=address)
@@ -118,6 +119,7 @@ def test_a_rule_is_waived_once_however_often_the_form_is_sent(pages: PageDesk) -
     assert "W-0001 is approved already, by a gate at" in said
     [row] = pages.page("/gates/release").rows("waivers")
     assert (row["State"], row["Approved by"]) == ("● active", "a gate")
+    assert row["Approved"].startswith("2026-")
     made = pages.post("/gates/release/verdicts", key="k", runs="V-0001").headers["location"]
     again = pages.post("/gates/release/verdicts", key="k", runs="V-0001").headers["location"]
     assert made == again == "/verdicts/V-0002"

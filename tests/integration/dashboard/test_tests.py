@@ -25,9 +25,7 @@ NAME = "tests/test_a.py::TestA::test_it[f16]"
 
 def address_of(pages: PageDesk, name: str = NAME) -> str:
     """Of the page of a test."""
-    found = pages.stores.tests.page(
-        product="proof", job=None, contains=name, limit=5, after=None
-    ).items
+    found = pages.stores.tests.page(product="proof", job=None, contains=name, limit=5, after=None)
     return urls.test_url(found[0].id)
 
 

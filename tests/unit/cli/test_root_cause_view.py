@@ -12,7 +12,7 @@ from orchestrator.cli.view.failures import SHOWN, blamed
 from orchestrator.cli.view.live_run import LogTail, picture
 from orchestrator.cli.watching.live_display import LiveDisplay, PlainDisplay
 from orchestrator.cli.watching.poll_threads import RunNotice, StreamedEvent, WatchedRun, notice_of
-from orchestrator.client.transport import read
+from orchestrator.client.transport import Answer, read
 from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs
 
@@ -99,7 +99,7 @@ def test_what_is_no_json_is_no_notice() -> None:
 
 def watched(*notices: RunNotice, state: str = "diagnosing") -> WatchedRun:
     shown = runs.run(runs.cell("here", state), runs.cell("there", "running"))
-    return WatchedRun(shown, read(RunResponse, shown), notices=notices)
+    return WatchedRun(Answer(shown, RunResponse), notices=notices)
 
 
 FIRST = RunNotice("here", "diagnosing: 12 failing tests again, 4 times, with nothing changed")
@@ -136,5 +136,5 @@ def test_what_stays_after_the_live_picture_has_the_answers() -> None:
     console = Console(width=120, file=None, force_terminal=False)
     shown = runs.typical() | {"diagnosed": [diagnosed()]}
     with console.capture() as captured:
-        LiveDisplay(console).finish(WatchedRun(shown, read(RunResponse, shown)), runs.NOW)
+        LiveDisplay(console).finish(WatchedRun(Answer(shown, RunResponse)), runs.NOW)
     assert "root cause" in captured.get()

@@ -55,6 +55,39 @@ def test_the_style_of_the_traceback_makes_no_difference():
     assert len({found(style("test_engine_creation", 51)).id for style in styles}) == 1
 
 
+def installed(text, folder="../venv/lib/python3.12/site-packages/"):
+    """The same traceback where the product was installed from a wheel."""
+    return text.replace("kernel_pytorch/", f"{folder}kernel_pytorch/")
+
+
+@pytest.mark.parametrize("style", [a10g_short, a10g_long, a10g_native])
+def test_a_failure_is_the_same_from_source_and_from_a_wheel(style):
+    source = style("test_engine_creation", 51)
+    wheel = failed("tests/test_a.py::test_a", installed(source))
+    assert signature_of(wheel, ["kernel_pytorch"]) == found(source)
+    for others in ([], ["kernel"], ["kernel_pytorch.other"], ["pydantic_core"]):
+        assert signature_of(wheel, others).frame == "test_fp8_training.test_engine_creation"
+
+
+@pytest.mark.parametrize(
+    ("file", "imports", "frame"),
+    [
+        ("/opt/lib/python3.12/site-packages/ringbuf/__init__.py", ["ringbuf"], "ringbuf.mean"),
+        ("/home/test/dist-packages/ringbuf.py", ["ringbuf"], "ringbuf.mean"),
+        ("/opt/tests/site-packages/acme/ring/buffer.py", ["acme.ring"], "buffer.mean"),
+        ("/opt/site-packages/acme/cell/buffer.py", ["acme.ring"], "test_a.test_a"),
+        ("/opt/site-packages/ringbuf/tests/helpers.py", ["ringbuf"], "helpers.mean"),
+        ("/opt/lib/python3.12/ringbuf.py", ["ringbuf"], "test_a.test_a"),
+    ],
+)
+def test_an_installed_file_is_the_products_by_its_import_name(file, imports, frame):
+    text = f"tests/test_a.py:3: in test_a\n    f()\n{file}:9: in mean\n    0/0\nE   OddError: no"
+    signature = signature_of(failed("tests/test_a.py::test_a", text), imports)
+    assert signature.frame == frame
+    is_own = frame in ("ringbuf.mean", "buffer.mean")
+    assert signature.kind is (FailureClass.PRODUCT if is_own else FailureClass.TEST)
+
+
 def test_the_two_failures_of_the_tpu_stay_two():
     training, device = found(TPU_TRAINING), found(TPU_DEVICE)
     assert training.id != device.id

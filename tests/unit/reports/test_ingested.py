@@ -98,6 +98,20 @@ def test_failures_are_gathered_by_signature(templates):
     assert "`KI-0001`: capacity \\| of \\`routers\\`" in platform(templates)
 
 
+def test_a_test_that_failed_on_two_platforms_is_one_test(templates):
+    one = handed_in()
+    cell = one.record.cell("gcp-l4")
+    cells = (cell, replace(cell, id="gcp-l4-b"))
+    both = replace(
+        one,
+        record=replace(one.record, cells=cells),
+        tests={name.id: one.tests["gcp-l4"] for name in cells},
+    )
+    (row,) = model_of("summary", both).failures.rows
+    assert (row.count, len(row.tests), row.hidden) == (12, 5, 1)
+    assert len(row.cells) == 2
+
+
 def test_a_speed_up_that_is_none_is_a_remark():
     from tests.unit.reports.builders import ratio
 

@@ -9,12 +9,15 @@ import pytest
 
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.event_facts import MetricFact, Notice
+from orchestrator.domain.failure_signature import Failure, failure_groups, signature_of
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import JobRecord
 from reports.linter import errors, lint_evidence
 from reports.model.values import Absent
 from reports.registry import model_of, render
-from tests.unit.reports.builders import A10G, L4, Jobs, T, evidence_of, probe, results_of
+from reports.views.failures import failures_of
+from tests.unit.domain.failure_cases import a10g_short, failed
+from tests.unit.reports.builders import A10G, L4, Jobs, T, at, evidence_of, probe, results_of
 from tests.unit.reports.model_leaves import changed
 from tests.unit.reports.stories import a10g, l4, local, lost_twice, release
 
@@ -166,6 +169,24 @@ def test_failures_are_listed_while_the_suite_still_runs():
     assert [(line.nodeid, line.outcome) for line in model.problems[0].shown] == [
         ("t::bad", "failed")
     ]
+
+
+def test_a_report_knows_the_product_that_a_wheel_installed_and_counts_tests_not_results():
+    site = "../venv/lib/python3.12/site-packages/kernel_pytorch/"
+    wheel = a10g_short("test_a", 9).replace("kernel_pytorch/", site)
+    its_jobs = Jobs().suite("moe", "MoE", [failed("t::a", wheel)], None, duration_s=None)
+    cells = [
+        (replace(local()[0], id=name, probed={"subject_imports": ["kernel_pytorch"]}), its_jobs)
+        for name in ("p0", "p1")
+    ]
+    signature = signature_of(failed("t::a", wheel), ["kernel_pytorch"])
+    found = [Failure(signature, "t::a", "moe", "r", "p0", "p0", "1", at(0))]
+    evidence = evidence_of(*cells, outcome=Outcome.FAILED)
+    record = replace(evidence.record, failure_groups=failure_groups(found))
+    table = failures_of(replace(evidence, record=record))
+    (row,) = table.rows
+    assert (row.kind, row.count, row.hidden, row.cells) == ("product", 2, 0, ("p0", "p1"))
+    assert row.known_issues == ()
 
 
 def test_costs_are_added_up_over_the_priced_cells_only():

@@ -5,7 +5,7 @@ import pytest
 from orchestrator.adapters.result_parsers.pytest_text import PytestText
 from orchestrator.application.ports.result_parsers import UnreadableError
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.parsed_results import ParsedEnvironment, ParsedFallback
+from orchestrator.domain.parsed_results import ParsedEnvironment, ParsedFallback, ParsedProblem
 from tests.unit.result_parsers.pytest_logs import (
     GOLDEN,
     HEADER,
@@ -92,6 +92,40 @@ def test_a_step_that_failed_below_a_green_session_is_no_good_end(tmp_path, line)
     assert said.end.exit_code == 1
     assert said.end.detail == line.removeprefix(STAMP)
     assert f"a step failed: {line.removeprefix(STAMP)}" in said.messages
+
+
+RED = (
+    bar("test session starts")
+    + "\nt/test_a.py F  [100%]\n"
+    + f"{bar('short test summary info')}\nFAILED t/test_a.py::test_a - assert 0\n"
+    + bar("1 failed in 0.01s")
+    + "\n"
+)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"{STAMP}##[error]Process completed with exit code 1.",
+        "make: *** [Makefile:3: test] Error 1",
+        "Finished: FAILURE",
+        "ERROR: Job failed: exit code 1",
+        "::error file=t/test_a.py,line=1::assert 0",
+    ],
+)
+def test_failed_tests_explain_the_step_that_failed(tmp_path, line):
+    said = read(tmp_path, RED + line + "\n")
+    assert (said.end.exit_code, said.end.detail) == (1, line.removeprefix(STAMP))
+    assert not [one for one in said.said if isinstance(one, ParsedProblem)]
+
+
+def test_failed_tests_do_not_explain_a_coverage_limit(tmp_path):
+    """Whoever excuses the tests has not excused it."""
+    line = "FAIL Required test coverage of 80% not reached. Total coverage: 50.00%"
+    said = read(tmp_path, f"{RED}{line}\nError: Process completed with exit code 1.\n")
+    assert f"a step failed: {line}" in said.messages
+    said = read(tmp_path, f"{RED}Error: Process completed with exit code 1.\n{line}\n")
+    assert f"a step failed: {line}" in said.messages
 
 
 @pytest.mark.parametrize("line", ["Attaching to db-1, test-1", "db-1  | ready"])

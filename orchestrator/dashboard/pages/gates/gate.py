@@ -280,7 +280,7 @@ def _waiver(
         Text(waiver.reason),
         Text(waiver.author, note=names.get(waiver.author, "")),
         Text(waiver.approver, note=names.get(waiver.approver, "")),
-        Moment(waiver.at),
+        Moment(waiver.approved_at),
         Moment(waiver.expires),
     ]
     if acts:
