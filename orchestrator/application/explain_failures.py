@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 
 from orchestrator.application.context import Context
-from orchestrator.application.triage_failures import tests_ran
+from orchestrator.application.triage_failures import successors_of_issues, tests_ran
 from orchestrator.domain.cell import Run
 from orchestrator.domain.failure_signature import FailureGroup, failure_groups, similar
 from orchestrator.domain.grouping import grouped
@@ -15,7 +15,6 @@ from orchestrator.domain.known_issue import (
     CellScope,
     IssueState,
     IssueUse,
-    KnownIssue,
     applying,
     kind_of,
     uses,
@@ -57,9 +56,9 @@ def explain_run(
     confined = stores.quarantines.list(product=product)
     excused = quarantined_of(confined, failures, at=run.created_at)
     ran = scopes(run, cells)
-    successors_of = _successors(stores, issues)
+    successors_of = successors_of_issues(stores, issues)
     used = uses(issues, failures, ran, on=on, successors_of=successors_of)
-    used = with_tests(used, _tests_ran(stores, run.id, product, used, ran))
+    used = with_tests(used, _tests_ran(stores, run.id, product, used, ran, successors_of))
     packages = {cell.cell: cell.packages for cell in ran}
     by_kind = {
         kind: applying(used, one, packages.get(one.cell, {}), successors_of)
@@ -73,12 +72,17 @@ def explain_run(
 
 
 def _tests_ran(
-    stores: Stores, run_id: str, product: str, used: Sequence[IssueUse], ran: Sequence[CellScope]
+    stores: Stores,
+    run_id: str,
+    product: str,
+    used: Sequence[IssueUse],
+    ran: Sequence[CellScope],
+    successors_of: Mapping[str, frozenset[str]],
 ) -> Mapping[str, bool]:
     doubted = [use.issue for use in used if use.state is IssueState.STALE]
     if not doubted:
         return {}
-    return tests_ran(stores, product, doubted, by_number(stores, {run_id: ran}))
+    return tests_ran(stores, product, doubted, by_number(stores, {run_id: ran}), successors_of)
 
 
 def by_number(stores: Stores, ran: Mapping[str, Sequence[CellScope]]) -> Mapping[int, CellScope]:
@@ -109,11 +113,6 @@ def _has_run(job: JobRecord) -> bool:
     judged = job.counts.passed + job.counts.failed + job.counts.error
     over = job.outcome not in (None, Outcome.NOT_RUN)
     return bool(judged) or (over and job.kind != "suite")
-
-
-def _successors(stores: Stores, issues: Sequence[KnownIssue]) -> Mapping[str, frozenset[str]]:
-    named = {issue.match.signature for issue in issues} - {""}
-    return stores.failures.successors_of(named) if named else {}
 
 
 def _explained(group: FailureGroup, by: Sequence[tuple[str, ...]]) -> FailureGroup:

@@ -29,7 +29,7 @@ from orchestrator.application.gather_evidence import (
     is_of_the_same,
     with_related_runs,
 )
-from orchestrator.application.triage_failures import tests_ran
+from orchestrator.application.triage_failures import successors_of_issues, tests_ran
 from orchestrator.domain.cell import RunState
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.gate.gate_documents import digest_of, snapshot_document
@@ -270,7 +270,10 @@ def _issue_tests(
     ran = {record.run.id: scopes(record.run, record.cells) for record in records}
     issues = known_issues(policy, frozen)
     stores = context.stores
-    return tests_ran(stores, frozen.product, issues, by_number(stores, ran)) if issues else {}
+    if not issues:
+        return {}
+    successors_of = successors_of_issues(stores, issues)
+    return tests_ran(stores, frozen.product, issues, by_number(stores, ran), successors_of)
 
 
 _LOOKED_THROUGH = 50
@@ -342,8 +345,7 @@ def _agreed(cells: Sequence[CellEvidence]) -> Mapping[str, str]:
 def _known_issues(context: Context, product: str) -> tuple[KnownIssue, ...]:
     """Return the product's known issues, with the present signatures of their failures."""
     issues = context.stores.known_issues.list(product=product)
-    named = {issue.match.signature for issue in issues} - {""}
-    successors_of = context.stores.failures.successors_of(named) if named else {}
+    successors_of = successors_of_issues(context.stores, issues)
     return tuple(_renewed(issue, successors_of) for issue in issues)
 
 

@@ -13,6 +13,7 @@ from orchestrator.application.triage_failures import (
     FailuresToTriage,
     meant,
     most_in_a_run,
+    successors_of_issues,
     tests_ran,
 )
 from orchestrator.domain.document_problems import InvalidDocumentError, Path, Problem, nearest
@@ -105,7 +106,7 @@ def list_issues(context: Context, product: str, *, runs: int) -> IssueReview:
     groups = meant(stores, issues, found)
     ran = _ran(stores, issues, looked)
     doubted = [issue for issue in issues if not groups[issue.id]]
-    tried = tests_ran(stores, product, doubted, ran)
+    tried = tests_ran(stores, product, doubted, ran, successors_of_issues(stores, doubted))
     shown = [_shown(issue, groups[issue.id], looked.cells, ran, tried, today) for issue in issues]
     order = list(IssueStatus)
     shown.sort(key=lambda one: (order.index(one.status), one.days_left, one.issue.id))

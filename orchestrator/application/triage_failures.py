@@ -84,8 +84,7 @@ def meant(
     stores: Stores, issues: Sequence[KnownIssue], failures: FailuresToTriage
 ) -> Mapping[str, Sequence[CellFailureGroup]]:
     """Return the matching groups by issue id, expired issues included."""
-    named = {issue.match.signature for issue in issues} - {""}
-    successors_of = stores.failures.successors_of(named) if named else {}
+    successors_of = successors_of_issues(stores, issues)
     by_signature = grouped((group.signature, group) for group in failures.groups)
     fitting = {
         issue.id: [
@@ -104,8 +103,20 @@ def meant(
     }
 
 
+def successors_of_issues(
+    stores: Stores, issues: Iterable[KnownIssue]
+) -> Mapping[str, frozenset[str]]:
+    """Return the present signatures by the old ones that the issues name."""
+    named = {issue.match.signature for issue in issues} - {""}
+    return stores.failures.successors_of(named) if named else {}
+
+
 def tests_ran(
-    stores: Stores, product: str, issues: Sequence[KnownIssue], ran: Mapping[int, CellScope]
+    stores: Stores,
+    product: str,
+    issues: Sequence[KnownIssue],
+    ran: Mapping[int, CellScope],
+    successors_of: Mapping[str, frozenset[str]],
 ) -> Mapping[str, bool]:
     """Return by issue id whether a test that failed so before ran in the issue's scope.
 
@@ -116,18 +127,13 @@ def tests_ran(
         product: The product of the issues.
         issues: The known issues to look for.
         ran: The cells by number.
+        successors_of: The present signatures by old ones (`successors_of_issues`).
     """
     named = {issue.match.signature for issue in issues} - {""}
-    successors_of = stores.failures.successors_of(named) if named else {}
+    names = named.union(*(successors_of.get(name, ()) for name in named))
+    candidates = stores.failure_groups.like([issue.match for issue in issues], names)
     matching = {
-        issue.id: [
-            one.id
-            for one in stores.failure_groups.like(
-                issue.match,
-                {issue.match.signature, *successors_of.get(issue.match.signature, ())},
-            )
-            if is_match(issue.match, one, successors_of)
-        ]
+        issue.id: [one.id for one in candidates if is_match(issue.match, one, successors_of)]
         for issue in issues
     }
     failed = stores.failure_groups.failed_so(

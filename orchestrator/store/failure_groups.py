@@ -7,7 +7,19 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from sqlalchemy import Select, Text, and_, case, cast, func, literal_column, select
+from sqlalchemy import (
+    Select,
+    Text,
+    and_,
+    case,
+    cast,
+    false,
+    func,
+    literal_column,
+    or_,
+    select,
+    true,
+)
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -34,6 +46,8 @@ from orchestrator.store.tables import (
 )
 
 _COMMA = ","
+_MATCHES = 100
+"""Conditions in a statement: SQLite takes no more than 1,000 that are nested."""
 # Written out, and not as parameters: neither database takes a partial index for a parameter.
 IS_BAD = TestResultRow.outcome.in_(
     [literal_column(str(value)) for value in sorted(outcome.value for outcome in BAD)]
@@ -248,19 +262,19 @@ class FailureGroupStore:
         query = select(SIGNATURE).where(SIGNATURES.c.exception == exception)
         return list(self._sessions.scalars(query.order_by(SIGNATURES.c.id).limit(limit)))
 
-    def like(self, match: IssueMatch, names: Collection[str]) -> list[Signature]:
-        """Return signatures that may match: of these names, or of its exception and frame."""
-        query = select(SIGNATURE).order_by(SIGNATURES.c.id)
-        if match.signature:
-            query = query.where(SIGNATURES.c.id.in_(sorted(names)))
-        for column, pattern in (
-            (SIGNATURES.c.exception, match.exception),
-            (SIGNATURES.c.frame, match.frame),
-        ):
-            if pattern and not set(pattern) & set("*?["):
-                query = query.where(column == pattern)
+    def like(self, matches: Sequence[IssueMatch], names: Collection[str]) -> list[Signature]:
+        """Return signatures that may match one of these: of its exception and frame.
+
+        `names` are the signatures that a match by signature is about.
+        """
+        found: dict[str, Signature] = {}
         with self._sessions.read() as session:
-            return list(session.scalars(query))
+            for start in range(0, len(matches), _MATCHES):
+                some = matches[start : start + _MATCHES]
+                may_match = or_(false(), *(_may_match(match, names) for match in some))
+                query = select(SIGNATURE).where(may_match)
+                found.update((one.id, one) for one in session.scalars(query))
+        return sorted(found.values(), key=lambda one: one.id)
 
     def failed_so(self, product: str, signatures: Collection[str]) -> Mapping[str, set[KnownTest]]:
         """Return by signature the product's tests that failed so in any run, by all their names."""
@@ -482,3 +496,16 @@ def _bad_in(cells: Sequence[int]) -> tuple[ColumnElement[bool], ...]:
 def _packages(document: Mapping[str, object]) -> Mapping[str, str]:
     found = document.get("packages")
     return {str(k): str(v) for k, v in found.items()} if isinstance(found, Mapping) else {}
+
+
+def _may_match(match: IssueMatch, names: Collection[str]) -> ColumnElement[bool]:
+    asked: list[ColumnElement[bool]] = []
+    if match.signature:
+        asked.append(SIGNATURES.c.id.in_(sorted(names)))
+    for column, pattern in (
+        (SIGNATURES.c.exception, match.exception),
+        (SIGNATURES.c.frame, match.frame),
+    ):
+        if pattern and not set(pattern) & set("*?["):
+            asked.append(column == pattern)
+    return and_(true(), *asked)

@@ -62,7 +62,7 @@ _COLUMNS = (
     Column("about", "About"),
     Column("scope", "Where"),
     Column("seen", "Seen", is_number=True),
-    Column("most", "Maximum in a run", is_number=True),
+    Column("most", "Most in a run", is_number=True),
     Column("expected", "Expected", is_number=True),
     Column("last_seen", "Last seen"),
     Column("expires", "Expires"),
