@@ -27,7 +27,7 @@ from orchestrator.application.janitor import ORPHAN_GRACE, Janitor
 from orchestrator.assets import asset_dir
 from orchestrator.dashboard import urls
 from orchestrator.domain.cell import CellState, Lease
-from orchestrator.domain.machine import Provider
+from orchestrator.domain.machine import Provider, SshEndpoint
 from runners import registry
 from runners.fake import FakeComputer, FakeWorkspace, passing
 from runners.fake.fake_machine import Script
@@ -170,15 +170,20 @@ class Mission:
             context.clock,
             context.provider,
             lambda endpoint: FakeWorkspace(
-                computer_at(endpoint, self.machines, self.computers, self._prepare)
+                computer_at(
+                    endpoint, self.machines, self.computers, partial(self._prepare, endpoint)
+                )
             ),
         )
         deps = replace(deps, blobs=context.blobs, wheels=context.wheels, publish=context.publish)
         return MemoryEngine(partial(run_cell, deps), tick=self._tick)
 
-    def _prepare(self, computer: FakeComputer) -> None:
+    def _prepare(self, endpoint: object, computer: FakeComputer) -> None:
+        assert isinstance(endpoint, SshEndpoint)
         computer.script, computer.lines_per_look = self.script, 1
-        computer.probe["devices"] = [{"vendor": "nvidia", "name": "NVIDIA", "uuid": "1"}]
+        made = [one for one in self.machines.booted if endpoint.address in one.addresses][-1]
+        vendor, name = ("google", "TPU v5e") if made.cloud == "tpu" else ("nvidia", "NVIDIA")
+        computer.probe["devices"] = [{"vendor": vendor, "name": name, "uuid": "1"}]
         computer.ready = [
             {"check": check, "state": "done", "detail": ""}
             for check in ("cloud_init", "apt", "driver")
