@@ -183,15 +183,20 @@ class EnvironmentCopy:
 
 
 def take(
-    attempt: AttemptFolder, subject: Optional[PlanSubject], tick: Callable[[], None]
+    attempt: AttemptFolder,
+    subject: Optional[PlanSubject],
+    account: bounded_process.Account,
+    tick: Callable[[], None],
 ) -> EnvironmentInventory:
     """List the installed files, and the names that can be imported.
 
-    What was installed is compiled first, as packages may bring files that run when Python starts.
+    Packages may bring files that run when Python starts: they do so as the jobs' user here, and
+    not where what was installed is compiled.
 
     Args:
         attempt: The attempt of the environment, in which no code of the payload has run yet.
         subject: The subject under validation, if any.
+        account: The jobs' user.
         tick: Called while this waits.
 
     Raises:
@@ -199,7 +204,7 @@ def take(
     """
     script = interpreters.requirements_program() + _LIST
     asked = [*_TOOLS, *([subject.distribution] if subject else [])]
-    answers = _answers(attempt, script, asked, tick)
+    answers = _answers(attempt, script, asked, account, tick)
     found, names = answers["files"], answers["names"]
     assert isinstance(found, dict)
     assert isinstance(names, list)
@@ -232,13 +237,18 @@ def _compile(attempt: AttemptFolder, tick: Callable[[], None]) -> None:
 
 
 def _answers(
-    attempt: AttemptFolder, script: str, requested: Sequence[str], tick: Callable[[], None]
+    attempt: AttemptFolder,
+    script: str,
+    requested: Sequence[str],
+    account: bounded_process.Account,
+    tick: Callable[[], None],
 ) -> Mapping[str, JsonValue]:
     answer = bounded_process.run(
         (str(attempt.python), "-I", "-c", interpreters.answering(script, "answers"), *requested),
         timeout_s=_TIMEOUT_S,
         env=interpreters.quiet_environment(),
         cwd=attempt.folder,
+        account=account,
         tick=tick,
     )
     found = interpreters.extract(answer.text) if answer.ok else None

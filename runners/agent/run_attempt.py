@@ -150,7 +150,7 @@ class AttemptRun:
         context = self._context
         context.attempt.plan.chmod(0o600)
         variant.copy_payload(context)
-        inventory = variant.build_overlay(context)
+        variant.build_overlay(context)
         user = job_user.choose(
             context.attempt,
             wanted=context.plan.payload_user,
@@ -158,6 +158,7 @@ class AttemptRun:
             tick=context.heartbeat.check,
         )
         separation = self._separation(user)
+        inventory = variant.list_environment(context, user.account)
         runner = self._runner(user, inventory)
         asker = environment_facts.Asker(
             context.attempt, runner.variables, user.account, context.heartbeat.check

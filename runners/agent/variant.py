@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import (
@@ -16,6 +17,7 @@ from typing import (
     Collection,
     Dict,
     Iterable,
+    Iterator,
     List,
     Mapping,
     Optional,
@@ -110,6 +112,12 @@ def _ask(subject: PlanSubject, asker: Asker) -> Optional[str]:
     return None if problem is None else str(problem)
 
 
+_PIP_ALONE = (
+    "import os, runpy, sys; sys.prefix = sys.exec_prefix = sys.argv.pop(1); "
+    "sys.path += sys.argv.pop(1).split(os.pathsep); "
+    "runpy.run_module('pip', run_name='__main__', alter_sys=True)"
+)
+"""Runs pip for an environment without what is installed there, whose ``.pth`` would run."""
 _VENV_TIMEOUT_S = 120.0
 _INSTALL_TIMEOUT_S = 7_200.0
 _OUTPUT_CHARS = 4_000
@@ -143,7 +151,7 @@ class Overlay:
         made = self._make()
         self._write_overlay(made.site_paths)
         before = self._interpreters()
-        self._install(has_pip=made.has_pip)
+        self._install(made)
         changed = sorted({name for name, _ in before ^ self._interpreters()})
         if changed:
             text = f"what was installed replaced {', '.join(changed)} of the environment"
@@ -188,32 +196,33 @@ class Overlay:
         for folder in self._attempt.venv.glob("lib/python3*/site-packages"):
             (folder / _OVERLAY).write_text(overlay)
 
-    def _install(self, *, has_pip: bool) -> None:
+    def _install(self, made: interpreters.VirtualEnvironment) -> None:
         environment, subject = self._plan.environment, self._plan.subject
         wanted = list(environment.requirements)
         wanted += [subject.requirement] if subject else []
         if not wanted:
             return
-        pip = self._pip(has_pip=has_pip)
+        python = str(self._attempt.python)
+        shipped = () if made.has_pip else (self._pip_wheel(),)
+        pip = (python, f"{shipped[0]}/pip") if shipped else (python, "-m", "pip")
         constraints = self._attempt.own / "constraints.txt"
         constraints.write_text("".join(f"{line}\n" for line in environment.constraints))
         self._pip_install(pip, ["-c", str(constraints), *wanted])
         if subject and not self._holds(subject.distribution):
             # Again and alone: pip takes a copy that the image already has for the one asked for.
-            self._pip_install(pip, ["--force-reinstall", "--no-deps", subject.requirement])
+            path = os.pathsep.join((*shipped, *made.site_paths))
+            alone = (python, "-I", "-S", "-c", _PIP_ALONE, str(self._attempt.venv), path)
+            self._pip_install(alone, ["--force-reinstall", "--no-deps", subject.requirement])
 
-    def _pip(self, *, has_pip: bool) -> Tuple[str, ...]:
-        python = str(self._attempt.python)
-        if has_pip:
-            return (python, "-m", "pip")
+    def _pip_wheel(self) -> str:
         shipped = self._shipped("pip-*.whl")
-        found = shipped[-1] if shipped else interpreters.bundled_pip(self._plan.python)
+        found = str(shipped[-1]) if shipped else interpreters.bundled_pip(self._plan.python)
         if found is None:
             raise EnvironmentFailed(
                 f"{self._plan.python} has no pip and none was shipped, so nothing can be installed;"
                 " choose another interpreter or install pip on the machine"
             )
-        return (python, f"{found}/pip")
+        return found
 
     def _holds(self, distribution: str) -> bool:
         """Return whether the overlay has a distribution, apart from its interpreter's packages."""
@@ -316,8 +325,8 @@ def payload_copy(context: AttemptContext, names: Collection[str]) -> PayloadCopy
     return PayloadCopy(pristine, context.attempt.payload, names)
 
 
-def build_overlay(context: AttemptContext) -> EnvironmentInventory:
-    """Build the side's environment, and list its files; the tools' output is in the log.
+def build_overlay(context: AttemptContext) -> None:
+    """Build the side's environment; the tools' output is in the log.
 
     Raises:
         EnvironmentFailed: it cannot be built.
@@ -330,17 +339,35 @@ def build_overlay(context: AttemptContext) -> EnvironmentInventory:
         sink=lambda data: context.log.write(stream.feed(data)),
     )
     try:
-        overlay.build()
+        with _environment_failures(context):
+            overlay.build()
+    finally:
+        context.log.write(stream.finish())
+
+
+def list_environment(
+    context: AttemptContext, account: bounded_process.Account
+) -> EnvironmentInventory:
+    """List the files of the side's environment, as the jobs' user.
+
+    Raises:
+        EnvironmentFailed: it cannot be listed.
+    """
+    with _environment_failures(context):
         return installed_packages.take(
-            context.attempt, context.plan.subject, context.heartbeat.check
+            context.attempt, context.plan.subject, account, context.heartbeat.check
         )
+
+
+@contextmanager
+def _environment_failures(context: AttemptContext) -> Iterator[None]:
+    try:
+        yield
     except (EnvironmentFailed, OSError) as error:
         raise_if_full(context)
         if isinstance(error, EnvironmentFailed):
             raise
         raise EnvironmentFailed(f"the environment cannot be made: {error}") from error
-    finally:
-        context.log.write(stream.finish())
 
 
 def prove_subject(context: AttemptContext, runner: JobRunner) -> None:
@@ -440,9 +467,10 @@ class BaselineSide:
     def _prepare(self, context: AttemptContext) -> None:
         context.attempt.own.mkdir(exist_ok=True, mode=0o755)
         copy_payload(context)
-        inventory = build_overlay(context)
-        self._installed = inventory.files
+        build_overlay(context)
         account = self._runner.user.account
+        inventory = list_environment(context, account)
+        self._installed = inventory.files
         if account is not None:
             give(context.attempt.payload, account[0], account[1])
         self._payload = payload_copy(context, inventory.names)

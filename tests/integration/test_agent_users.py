@@ -17,6 +17,7 @@ from tests.integration.agent_machine import (
     lean_python,
     machine_at,
 )
+from tests.integration.wheel_making import wheel_bytes
 
 OPEN_PYTHON = "/usr/bin/python3"
 needs_open_python = pytest.mark.skipif(
@@ -83,6 +84,29 @@ def test_untrusted_code_does_not_run_beside_the_metadata(machine: Machine, tries
     assert evidence.end["reason"] == "environment"
     assert "metadata_closed is false" in evidence.end["detail"]
     assert b"(demo) =====" not in evidence.log
+
+
+@pytest.mark.needs_root
+@needs_open_python
+def test_what_an_installed_package_runs_at_pythons_start_runs_as_the_jobs_user(
+    machine: Machine, payload: Path
+) -> None:
+    ran = machine.base / "ran"
+    ran.touch()
+    ran.chmod(0o666)
+    code = f"import os\nopen({str(ran)!r}, 'a').write(f'{{os.geteuid()}}\\n')\n"
+    wheels = machine.base / "wheels" / "w1"
+    wheels.mkdir(parents=True)
+    made = wheel_bytes("helper", "1.0", files={"helper.py": code, "helper.pth": "import helper\n"})
+    (wheels / "helper-1.0-py3-none-any.whl").write_bytes(made)
+    evidence = machine.run(
+        payload, python=OPEN_PYTHON, payload_user=True, wheels="w1",
+        environment={"requirements": ["helper"]}, jobs=[command("{python}", "-c", "0")],
+    )  # fmt: skip
+    assert evidence.finished("demo")["exit_code"] == 0, evidence.log.decode()
+    assert evidence.of("environment")[0]["separated_user"] is True
+    users = set(ran.read_text().split())
+    assert users == {str(pwd.getpwnam("seatrial-payload").pw_uid)}, users
 
 
 @pytest.mark.needs_root
