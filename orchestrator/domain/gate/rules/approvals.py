@@ -10,6 +10,9 @@ from orchestrator.domain.gate.rule_context import RuleContext
 from orchestrator.domain.gate.tolerance import FLAKY, GIVEN_UP
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult
 
+ALONE = "a maintainer who works alone says `approvals: {on: []}` in the policy"
+"""How one person alone decides."""
+
 
 def approvals(
     context: RuleContext,
@@ -47,7 +50,9 @@ def approvals(
     explain = _explained if context.terms.explained else _as_before
     needs = f"{decision.value} needs {counted(rule.need, 'approval')}"
     gate = context.policy.metadata.name
-    step = "" if is_enough else f" `seatrial gate approve {gate}` gives one."
+    command = f"`seatrial gate approve {gate}`"
+    how = f"by another person gives one; {ALONE}" if authors else "gives one"
+    step = "" if is_enough else f" {command} {how}."
     yield RuleResult(
         id="approval",
         kind="approval",
