@@ -49,10 +49,7 @@ def approvals(
     is_enough = len(yes) >= rule.need
     explain = _explained if context.terms.explained else _as_before
     needs = f"{decision.value} needs {counted(rule.need, 'approval')}"
-    gate = context.policy.metadata.name
-    command = f"`seatrial gate approve {gate}`"
-    how = f"by another person gives one; {ALONE}" if authors else "gives one"
-    step = "" if is_enough else f" {command} {how}."
+    step = "" if is_enough else _step(context.policy.metadata.name, authors)
     yield RuleResult(
         id="approval",
         kind="approval",
@@ -68,6 +65,12 @@ def approvals(
         },
         waivable=False,
     )
+
+
+def _step(gate: str, authors: Set[str]) -> str:
+    """Describe how to approve, and who can."""
+    how = f"by another person gives one; {ALONE}" if authors else "gives one"
+    return f" `seatrial gate approve {gate}` {how}."
 
 
 def _as_before(needs: str, authors: Set[str], yes: list[str], idle: list[str], step: str) -> str:
