@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
 from rich.console import Console, RenderableType
@@ -13,7 +13,6 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.glyphs import sign_of, word
 from orchestrator.cli.view.provenance import SIMULATED
 from orchestrator.cli.view.tables import Layout, fitting
-from orchestrator.client.transport import Json, read, read_items
 from orchestrator.domain.cost_response import CellCost, ProviderCost, RunCost, RunTotal, Spending
 from orchestrator.domain.money import Bill
 from orchestrator.domain.prices import Price, Refreshed
@@ -82,14 +81,13 @@ def spending(console: Console, costs: Spending) -> Iterator[RenderableType]:
         yield fitting(console, _RUNS, [_run(row) for row in costs.runs])
 
 
-def prices_table(console: Console, answer: Json) -> Table:
+def prices_table(console: Console, prices: Iterable[Price]) -> Table:
     """Return a table of every price in use."""
-    return fitting(console, _PRICES, [_price(one) for one in read_items(Price, answer)])
+    return fitting(console, _PRICES, [_price(one) for one in prices])
 
 
-def refreshed(answer: Json) -> list[str]:
+def refreshed(found: Refreshed) -> list[str]:
     """Describe the result of refreshing prices."""
-    found = read(Refreshed, answer)
     lines = [f"{plural(len(found.kept), 'price')} read"]
     for uncertain in found.uncertain:
         one = uncertain.price
