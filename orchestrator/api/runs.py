@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Query, Request, Response, Security
@@ -43,7 +44,7 @@ from orchestrator.domain.commit import Commit
 from orchestrator.domain.document_problems import nearest
 from orchestrator.domain.launch_plan import Plan
 from orchestrator.domain.lint_findings import CheckedAnnotation
-from orchestrator.domain.retests import RetestOptions
+from orchestrator.domain.retests import RetestLimits, RetestOptions
 from orchestrator.domain.run_record import RunResponse, RunSummary, run_answer, summary_answer
 from orchestrator.store.runs import RunsAsked
 
@@ -105,26 +106,6 @@ _DIGEST = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 Matrix = Annotated[Any, *document_source("Matrix")]
 
 
-class RetestsRequest(RequestModel):
-    """Options for retests of failing tests on the same machine."""
-
-    reruns: int = Field(default=0, ge=0, le=20)
-    """Number of unchanged retests of a failed test."""
-    diagnose: bool = False
-    """Whether to retest with the baseline subject, and with the packages of the last green run."""
-    max_tests: int = Field(default=20, ge=1, le=200)
-    """Maximum failing tests of a cell."""
-    max_minutes: float = Field(default=15.0, gt=0, le=1440, allow_inf_nan=False)
-    """Maximum minutes on the machine."""
-    await_minutes: float = Field(default=0.0, ge=0, le=1440, allow_inf_nan=False)
-    """Minutes for which a machine then waits for requested retests."""
-
-    @property
-    def wanted(self) -> RetestOptions:
-        """Return the options as the domain's value."""
-        return RetestOptions(**self.model_dump())
-
-
 class RunRequest(RequestModel):
     """A matrix to launch, with its uploads."""
 
@@ -140,7 +121,7 @@ class RunRequest(RequestModel):
     """Digest of the uploaded baseline, a wheel or a payload, where the matrix names one."""
     hold_minutes: float = Field(default=0.0, ge=0, le=1440, allow_inf_nan=False)
     """Minutes for which the machine of a cell that does not pass is held for a person."""
-    retests: RetestsRequest | None = None
+    retests: RetestLimits | None = None
     """Options for retests; null for none."""
     reuse_hours: float | None = Field(default=None, gt=0, le=8760, allow_inf_nan=False)
     """Jobs with identical inputs that passed no longer ago are not run; null runs all."""
@@ -160,7 +141,7 @@ class RunRequest(RequestModel):
             subject_digest=self.subject,
             baseline_digest=self.baseline,
             hold_minutes=self.hold_minutes,
-            retests=self.retests.wanted if self.retests else None,
+            retests=RetestOptions(**asdict(self.retests)) if self.retests else None,
             reuse_max_age_s=self.reuse_hours * 3600 if self.reuse_hours is not None else None,
             commit=self.commit,
             untrusted=self.untrusted,

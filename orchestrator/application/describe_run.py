@@ -131,7 +131,7 @@ def record_of_run(
         hold = timedelta(minutes=spec.hold_minutes)
         told = tuple(replace(cell, kept_until=_kept_until(cell, hold)) for cell in told)
     annotations = stores.annotations.of_run(run.id) if depth >= Depth.WHOLE else ()
-    explained = explain_run(stores, run, spec.manifest.name, told, on=at.date())
+    explained = explain_run(stores, run, spec.manifest.name, told, at=at)
     return RunRecord(
         run,
         told,

@@ -16,7 +16,7 @@ from orchestrator.application.explain_failures import by_number, scopes
 from orchestrator.application.freeze_cell import (
     EarlierResults,
     freeze_cell,
-    quarantine_of,
+    quarantine_id,
     subject_of,
 )
 from orchestrator.application.gather_evidence import (
@@ -203,7 +203,7 @@ class _RunCells:
                 nodeid=test.nodeid,
                 signature="",
                 message="it failed, and passed when its suite ran it again",
-                quarantine=quarantine_of(test.nodeid, cell.platform, self.quarantines),
+                quarantine=quarantine_id(self.quarantines, test.nodeid, cell.platform),
                 run=run,
             )
             for test in self._passed(run, cell.id, job)

@@ -125,8 +125,8 @@ _COUNTED = r"(?:(?P<before>\d{1,2})x-?)?PATTERN(?:-?x(?P<after>[1-9]|1[0-6]))?"
 
 
 @dataclass(frozen=True, slots=True)
-class IdPromise:
-    """What the words of a platform's id promise; empty if nothing."""
+class ImpliedHardware:
+    """The hardware that a platform's id implies; empty if it implies none."""
 
     device: str = ""
     """Words of an accelerator's name."""
@@ -134,10 +134,11 @@ class IdPromise:
     """Minimum number of these accelerators; 0 if the id has no number."""
     system: str = ""
     """Words of the operating system and the CPU's architecture."""
+    provider: str = ""
 
 
-def id_promise(name: str) -> IdPromise:
-    """Return what the words of a platform's id promise."""
+def id_promise(name: str) -> ImpliedHardware:
+    """Return the hardware that the words of a platform's id imply."""
     text = re.sub(r"[^a-z0-9]+", "-", name.lower())
     device, count, system = "", 0, []
     for row in ID_WORDS:
@@ -152,7 +153,7 @@ def id_promise(name: str) -> IdPromise:
             named = _expanded(row.device, groups)
             device = NAMES.get(named.lower(), named)
             count = int(found["before"] or found["after"] or 0)
-    return IdPromise(device, count, " ".join(system))
+    return ImpliedHardware(device, count, " ".join(system))
 
 
 def _expanded(template: str, groups: list[str]) -> str:

@@ -6,9 +6,9 @@ Only what was verified is listed; what a row lacks is not known.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from orchestrator.domain.accelerators import NAMES, architecture, id_promise
+from orchestrator.domain.accelerators import NAMES, ImpliedHardware, architecture, id_promise
 from orchestrator.domain.matrix import Accelerator, Platform
 
 
@@ -100,19 +100,6 @@ PLATFORMS: Mapping[str, CataloguedPlatform] = {row.platform.id: row for row in _
 """Platforms by id."""
 
 
-@dataclass(frozen=True, slots=True)
-class ImpliedHardware:
-    """The hardware that a platform's id implies; empty if it implies none."""
-
-    provider: str = ""
-    device: str = ""
-    """Words of an accelerator's name."""
-    count: int = 0
-    """Minimum number of these accelerators; 0 if the id has no number."""
-    system: str = ""
-    """Words of the operating system and the CPU's architecture."""
-
-
 _PROVIDERS = (("aws-", "aws"), ("gcp-tpu-", "tpu"), ("gcp-", "gcp"))
 """Providers by prefix of the id, longest first."""
 
@@ -121,17 +108,17 @@ def promised(platform: str) -> ImpliedHardware:
     """Return the hardware that an id implies: of a known platform, else by the words of the id."""
     if platform in PLATFORMS:
         return promised_v2(platform)
-    found = id_promise(platform)
-    provider = promised_v2(platform).provider
-    return ImpliedHardware(provider, found.device, found.count, found.system)
+    return replace(id_promise(platform), provider=promised_v2(platform).provider)
 
 
 def promised_v2(platform: str) -> ImpliedHardware:
     """Return what an id implied under version 2: a provider, and models by single words."""
     known = PLATFORMS.get(platform)
     if known is not None:
-        return ImpliedHardware(known.platform.provider, known.device)
+        return ImpliedHardware(known.device, provider=known.platform.provider)
     name = platform.lower()
     provider = next((told for begin, told in _PROVIDERS if name.startswith(begin)), "")
     words = name.replace("_", "-").split("-")
-    return ImpliedHardware(provider, next((NAMES[word] for word in words if word in NAMES), ""))
+    return ImpliedHardware(
+        next((NAMES[word] for word in words if word in NAMES), ""), provider=provider
+    )

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Annotated, Any
 
-STRICT = {"extra": "forbid", "use_attribute_docstrings": True}
-"""Configuration of a record that a request is parsed into: unknown keys are refused."""
+STRICT = {"extra": "forbid", "allow_inf_nan": False, "use_attribute_docstrings": True}
+"""Configuration of a record that a request is parsed into: unknown keys and NaN are refused."""
 ONE_LINE = r"^[^\x00-\x1f\x7f]*$"
 
 
@@ -22,6 +22,8 @@ class ValueLimits:
     max_length: int | None = None
     pattern: str | None = None
     """Regular expression of a text."""
+    gt: int | None = None
+    """The number is greater than this."""
     ge: int | None = None
     """Least number."""
     le: int | None = None

@@ -10,6 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
+
+from orchestrator.domain.field_limits import STRICT, ValueLimits
 
 SURE = 4
 """Number of retests of one kind that must agree; ADR 0014 has the calculation."""
@@ -23,21 +26,29 @@ _MARK = "~"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetestOptions:
-    """Options and limits of retests."""
+class RetestLimits:
+    """Retests of failing tests on the same machine, and their limits."""
 
-    reruns: int = 0
+    __pydantic_config__ = STRICT
+
+    reruns: Annotated[int, ValueLimits(ge=0, le=20)] = 0
     """Number of unchanged retests of a failed test."""
     diagnose: bool = False
     """Whether to retest with the baseline subject, and with the packages of the last green run."""
-    max_tests: int = 20
+    max_tests: Annotated[int, ValueLimits(ge=1, le=200)] = 20
     """Maximum failing tests of a cell."""
-    max_minutes: float = 15.0
-    """Maximum time on the machine."""
-    tests: tuple[str, ...] = ()
-    """Tests (`key_of`) to retest even where they passed."""
-    await_minutes: float = 0.0
+    max_minutes: Annotated[float, ValueLimits(gt=0, le=1440)] = 15.0
+    """Maximum minutes on the machine."""
+    await_minutes: Annotated[float, ValueLimits(ge=0, le=1440)] = 0.0
     """Minutes for which a machine then waits for requested retests."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetestOptions(RetestLimits):
+    """Retests of a run, and the tests that are retested even where they passed."""
+
+    tests: tuple[str, ...] = ()
+    """Keys of tests (`key_of`)."""
 
 
 class RetestKind(StrEnum):

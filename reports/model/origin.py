@@ -7,30 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from orchestrator.domain.cell import PlacementDecision
-from orchestrator.domain.ingested import Disagreement
+from orchestrator.domain.ingested import Disagreement, Source, SourceState
 from reports.model.values import Absent
 
 _VERSION = re.compile(r"^v?(?P<version>\d\S*)$", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class SourceLine:
-    """One ingested file, and the results that were read from it."""
-
-    name: str
-    size_bytes: int
-    sha256: str
-    state: str
-    """``read``, ``inconsistent`` or ``kept``."""
-    dialect: str
-    provenance: str
-    """``structured``, ``parsed-text`` or ``transcribed``; empty if nothing was read."""
-    jobs: tuple[str, ...]
-    named: int | Absent
-    announced: int | Absent
-    summed: int | Absent
-    stamps: tuple[str, ...]
-    remarks: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +21,7 @@ class Origin:
     """Derived: sources that are listed, and those that are not."""
     kinds: tuple[tuple[str, int], ...]
     """Files by provenance. Derived: their sum is ``files``."""
-    sources: tuple[SourceLine, ...]
+    sources: tuple[Source, ...]
     hidden: int
     """Files that are not listed; none of them is inconsistent."""
     disputed: tuple[Disagreement, ...]
@@ -57,9 +37,9 @@ class Origin:
     ingested_at: datetime
 
     @property
-    def inconsistent(self) -> tuple[SourceLine, ...]:
+    def inconsistent(self) -> tuple[Source, ...]:
         """Files whose own figures do not agree."""
-        return tuple(source for source in self.sources if source.state == "inconsistent")
+        return tuple(source for source in self.sources if source.state is SourceState.INCONSISTENT)
 
 
 @dataclass(frozen=True, slots=True)

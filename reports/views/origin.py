@@ -9,7 +9,6 @@ from datetime import datetime
 from orchestrator.domain.attestation import Attestation, Device
 from orchestrator.domain.catalogue import PLATFORMS
 from orchestrator.domain.cell import CellState, PlacementResult
-from orchestrator.domain.extend_record import filled
 from orchestrator.domain.ingested import Ingested, Source, SourceState
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
@@ -21,7 +20,6 @@ from reports.model.origin import (
     CellProvenance,
     JobInOtherCells,
     Origin,
-    SourceLine,
     bare,
     letters,
 )
@@ -113,7 +111,6 @@ DISPUTED_SHOWN = 40
 
 UNREAD = "kept unread"
 _NOT_KNOWN = Absent("not in the catalogue")
-_NOT_STATED = Absent("not stated")
 
 
 def origin_of(cell: CellRecord, *, subject: str, version: str) -> Origin | None:
@@ -130,7 +127,7 @@ def origin_of(cell: CellRecord, *, subject: str, version: str) -> Origin | None:
     return Origin(
         files=len(ingested.sources),
         kinds=tuple(sorted(found.items(), key=lambda pair: (-pair[1], pair[0]))),
-        sources=tuple(_line(source) for source in shown),
+        sources=tuple(shown),
         hidden=len(ranked) - len(shown),
         disputed=tuple(disputed),
         disputed_hidden=len(ingested.disagreements) - len(disputed),
@@ -145,22 +142,6 @@ def origin_of(cell: CellRecord, *, subject: str, version: str) -> Origin | None:
 
 def _kind(source: Source) -> str:
     return source.provenance.value.replace("-", " ") if source.provenance else UNREAD
-
-
-def _line(source: Source) -> SourceLine:
-    said = [
-        _NOT_STATED if n is None else n for n in (source.named, source.announced, source.summed)
-    ]
-    return filled(
-        SourceLine,
-        source,
-        sha256=source.digest,
-        state=source.state.value,
-        provenance=_kind(source) if source.provenance else "",
-        named=said[0],
-        announced=said[1],
-        summed=said[2],
-    )
 
 
 def _remarks(

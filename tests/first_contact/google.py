@@ -15,7 +15,7 @@ from google.protobuf import json_format
 from orchestrator.domain.machine import MachineState, ProviderError
 from runners.gcp.clients import ComputeClients
 from runners.gcp.images import DEFAULT_FAMILIES, DEFAULT_PROJECT
-from runners.gcp.instance import parse_id
+from runners.gcp.instance import ResourceId, parse_id
 from runners.google.account import HOST_KEYS, GoogleAccount, host_key_in
 from runners.google.responses import NotThereError, read
 from runners.google.setup import permissions
@@ -107,10 +107,11 @@ def micro(contact: Contact) -> Finding:
         assert request.login
         assert request.expires_at
         again = dataclasses.replace(request, expires_at=request.expires_at + timedelta(minutes=5))
-        contact.kept["second insert"] = _second_insert(contact, rents, again, machine.id)
         for seen in looks(rents, machine, contact, seconds=RUN_S + LATE_S):
             if seen.state is MachineState.TERMINATED:
                 break
+            if "second insert" not in contact.kept and _is_shown(clients, which):
+                contact.kept["second insert"] = _second_insert(contact, rents, again, machine.id)
             key = _published(contact, clients, which.scope, which.name)
             keys += [key] if key and key not in keys[-1:] else []
         else:
@@ -127,6 +128,18 @@ def micro(contact: Contact) -> Finding:
         return Finding("confirmed", "Google ended it; only the injected host key was published")
     others = sum(key != injected for key in keys)
     return Finding("refuted", f"Google ended it; {others} host keys of others were published")
+
+
+def _is_shown(clients: ComputeClients, which: ResourceId) -> bool:
+    """Whether Google shows the machine yet: before, nobody can tell which one an answer is."""
+    request = compute_v1.GetInstanceRequest(
+        project=clients.project, zone=which.scope, instance=which.name
+    )
+    try:
+        read(which.name, lambda: clients.instances.get(request, retry=None))
+    except (NotThereError, ProviderError):
+        return False
+    return True
 
 
 def _published(contact: Contact, clients: ComputeClients, zone: str, name: str) -> str:
@@ -154,8 +167,8 @@ def _second_insert(contact: Contact, rents: Any, again: Any, first: str) -> Find
 
 
 def repeated(contact: Contact) -> Finding:
-    """Told here, asked while the machine of call 11 was there."""
-    found = contact.kept.get("second insert", Finding("not shown", "call 11 was not made"))
+    """Told here, asked once the machine of call 11 was shown."""
+    found = contact.kept.get("second insert", Finding("not shown", "call 11 saw no machine"))
     assert isinstance(found, Finding)
     return found
 

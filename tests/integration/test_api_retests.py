@@ -85,6 +85,15 @@ def test_what_a_run_is_to_find_out_is_stored_with_it(at):
     assert (order.reruns, order.diagnose, order.max_tests) == (2, True, 5)
 
 
+@pytest.mark.parametrize("limit", ["NaN", "Infinity", "0", "1441"])
+def test_a_time_that_is_none_is_refused_at_launch(at, limit):
+    body = f'{{"matrix": {{}}, "retests": {{"max_minutes": {limit}}}}}'
+    headers = {"Idempotency-Key": limit, "Content-Type": "application/json"}
+    answer = at.client.post(f"{API}/runs", content=body, headers=headers)
+    assert answer.status_code == 422, answer.text
+    assert "max_minutes" in answer.text
+
+
 def test_retests_are_asked_for_while_the_machine_waits(at):
     run = failed(at, retests={"await_minutes": 30})
     assert ask(at, run).status_code == 409, "its jobs run"

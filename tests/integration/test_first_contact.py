@@ -34,6 +34,8 @@ class Clouds:
         self.aws.clock = self.now
         self.compute = stack.enter_context(ComputeCloud(clock=self.now))
         self.tpu = stack.enter_context(TpuCloud(clock=self.now))
+        for cloud in (self.aws, self.compute, self.tpu):
+            cloud.lag_s = 2.0  # new things are in no list yet, as in the lab
         self.project = stack.enter_context(AccountCloud())
         quotas = stack.enter_context(QuotasCloud(quotas=self.tpu.quotas))
         for name, value in {

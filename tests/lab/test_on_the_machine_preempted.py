@@ -15,16 +15,17 @@ from tests.lab.site import a_site, served
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.usefixtures("sealed"), pytest.mark.timeout(600)]
 
-TESTS = 40
+TESTS, HALF = 40, 20
 NOTICE_S = 25.0
 STEPS = f"""
-import time
+import gates
 import pytest
 
 @pytest.mark.parametrize("n", range({TESTS}))
 def test_step(n):
     print(f"begun {{n}}", flush=True)
-    time.sleep(0.7)
+    if n == {HALF}:
+        gates.at("half")
     print(f"ended {{n}}", flush=True)
 """
 JOBS = lab.suite("steps", "test_steps.py") + lab.demo("after", "after.py")
@@ -49,12 +50,16 @@ def test_what_has_an_outcome_is_not_run_again(name, home: Home, site, machines, 
     setup = '[setup]\npip = ["pytest>=8"]\n'
     payload = lab.a_payload(tmp_path / "payload", JOBS, FILES, setup)
     run = home.launch(lab.a_matrix(tmp_path / "m.yaml", payload, PLATFORMS[name]))
-    eventually(lambda: home.tests_stored(run) >= 5, deadline_s=200)
     first = lab.the_machine(machines)
+    lab.gate(machines, first, "half")
+    eventually(lambda: home.tests_stored(run) == HALF)
     cloud = {"aws": site.aws, "gcp": site.compute, "tpu": site.tpu}[name]
     cloud.preempt(first, notice_s=NOTICE_S)
     eventually(lambda: len(lab.cell(home, run, name)["attempts"]) == 2, deadline_s=90)
     asked = asked_for(machines, first)
+    second = another_machine(machines, first)
+    lab.gate(machines, second, "half")
+    lab.open_gate(machines, second, "half")
     shown = lab.finished(home, run)
     (cell,) = shown["cells"]
     assert cell["outcome"] == "passed"
@@ -67,6 +72,18 @@ def test_what_has_an_outcome_is_not_run_again(name, home: Home, site, machines, 
     on_the_bill(home, run, cell, cloud.billing())
     decisions(home, run, cell)
     lab.nothing_left(site)
+
+
+def another_machine(machines: LabMachines, first: str) -> str:
+    """The one that is up beside the first, or after it."""
+    up: list[str] = []
+
+    def is_there() -> bool:
+        up[:] = [one for one in machines.live() if one != first and machines.is_up(one)]
+        return bool(up)
+
+    eventually(is_there)
+    return up[0]
 
 
 def asked_for(machines: LabMachines, machine: str) -> Counter[str]:

@@ -152,7 +152,10 @@ REVIEWED = {
         "Token",
         "WaiverResponse",
     )
-}
+} | dict.fromkeys(
+    ("the schema RetestsRequest is gone", "RunRequest.retests has another type"),
+    "the schema has another name, RetestLimits, and the same JSON",
+)
 """Changes since the last release that break clients, and why they were meant, as `breaks` tells
 them.
 """

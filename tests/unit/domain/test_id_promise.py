@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.domain.accelerators import ID_WORDS, IdPromise, id_promise
+from orchestrator.domain.accelerators import ID_WORDS, ImpliedHardware, id_promise
 
 POLICY = Path(__file__).resolve().parents[3] / "docs/reference/policy.md"
 
@@ -64,7 +64,7 @@ POLICY = Path(__file__).resolve().parents[3] / "docs/reference/policy.md"
     ],
 )
 def test_words_of_an_id(platform: str, device: str, count: int, system: str):
-    assert id_promise(platform) == IdPromise(device, count, system)
+    assert id_promise(platform) == ImpliedHardware(device, count, system)
 
 
 def test_policy_md_lists_the_words():
@@ -73,4 +73,4 @@ def test_policy_md_lists_the_words():
     for row in ID_WORDS:
         assert listed.issuperset(row.examples), f"policy.md lacks {row.examples}"
         for example in row.examples:
-            assert id_promise(example) != IdPromise()
+            assert id_promise(example) != ImpliedHardware()

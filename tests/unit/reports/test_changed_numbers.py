@@ -20,8 +20,8 @@ HARDWARE = {
     "cpus", "devices.memory_bytes", "disk_free_bytes", "memory_bytes", "package_count",
 }  # fmt: skip
 FILES = {
-    "disputed_hidden", "repeated", "sources.announced", "sources.named", "sources.size_bytes",
-    "sources.summed",
+    "disputed_hidden", "repeated", "sources.announced", "sources.confidence", "sources.named",
+    "sources.size_bytes", "sources.summed",
 }  # fmt: skip
 
 

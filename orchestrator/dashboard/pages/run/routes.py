@@ -101,8 +101,9 @@ def failure_group_table(record: RunRecord, most: int | None = None) -> Table:
 
 
 def _group_row(group: FailureGroup) -> Row:
-    known = ", ".join(group.known_issues)
+    known = ", ".join((*group.known_issues, *group.quarantines))
     tolerated = f"{group.tolerated} of {group.count} tolerated" if known else ""
+    place = urls.KNOWN_ISSUES if group.known_issues else urls.FLAKY if known else ""
     signature = group.signature
     return Row(
         (
@@ -115,7 +116,7 @@ def _group_row(group: FailureGroup) -> Row:
             Number(group.test_count),
             Text(", ".join(group.cells)),
             Moment(group.first_seen),
-            Text(known or "not known", urls.KNOWN_ISSUES if known else "", note=tolerated),
+            Text(known or "not known", place, note=tolerated),
         ),
         tone="" if known else "bad",
     )

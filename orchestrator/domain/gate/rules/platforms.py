@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 
-from orchestrator.domain.catalogue import ImpliedHardware, promised, promised_v2
+from orchestrator.domain.accelerators import ImpliedHardware
+from orchestrator.domain.catalogue import promised, promised_v2
 from orchestrator.domain.gate.policy import (
     PlatformRule,
     Substitute,
