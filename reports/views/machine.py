@@ -74,6 +74,8 @@ def instance_of(cell: CellRecord, hardware: Hardware) -> str | Absent:
     held = [x.instance_type for x in cell.leases if x.machine_id or x.state == STATED]
     if held and held[-1]:
         return held[-1]
+    if platform.provider == "local" and not isinstance(hardware.os, Absent):
+        return hardware.os
     if cell.ingested is not None:
         return Absent("not in the ingested files")
     if platform.accelerator_type:
@@ -82,8 +84,6 @@ def instance_of(cell: CellRecord, hardware: Hardware) -> str | Absent:
         return platform.instance_type
     if platform.instance_type:
         return f"one of {', '.join(platform.instance_type)}"
-    if platform.provider == "local" and not isinstance(hardware.os, Absent):
-        return hardware.os
     address = next((lease.address for lease in reversed(cell.leases) if lease.address), "")
     return address or Absent("the platform names no instance type")
 
