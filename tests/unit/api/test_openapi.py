@@ -129,7 +129,7 @@ OPERATIONS = {
 GOLDEN = Path(__file__).parents[2] / "golden" / "openapi.json"
 REVIEWED = (
     {
-        f"{field} has another type": "the cost of ingested evidence that nobody states is null, no zero"
+        f"{field} has another type": "a cost that nobody states is null, no zero"
         for field in (
             "CellCost.bill",
             "CellRecord.cost_usd",
@@ -139,8 +139,8 @@ REVIEWED = (
         )
     }
     | {
-        f"the schema ListResponse_{item}_ is gone": "a page has `items` too, and `next`: a client that"
-        " reads no further sees the first page only"
+        f"the schema ListResponse_{item}_ is gone": "a page has `items` too, and `next`: a client"
+        " that reads no further sees the first page only"
         for item in (
             "Alias",
             "ApprovalResponse",
