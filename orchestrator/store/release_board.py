@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Select, and_, exists, func, or_, select, tuple_
+from sqlalchemy import Row, Select, and_, exists, func, or_, select, tuple_
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -330,19 +330,7 @@ class ReleaseStore:
                 .where(ranked.c.place == 1)
                 .order_by(ranked.c.run.desc())
             )
-            found = [
-                DayOutcome(
-                    row.product,
-                    row.name,
-                    row.day if isinstance(row.day, date) else date.fromisoformat(row.day),
-                    row.run,
-                    str(row.outcome),
-                    row.matrix_name,
-                    _origin(row.document),
-                    _read_jobs(row.jobs),
-                )
-                for row in session.execute(query)
-            ]
+            found = [_day_outcome(row) for row in session.execute(query)]
         found = _without_repeated(
             found, lambda one: ((one.product, one.cell, one.day, one.matrix), one.jobs)
         )
@@ -510,6 +498,19 @@ def _simulated(session: Session, cells: Sequence[int]) -> Select[int]:
     )
     is_fake = json_text(session, CellPlanRow.plan, "platform", "provider") == "fake"
     return select(CellPlanRow.cell).where(CellPlanRow.cell.in_(cells), or_(leased, is_fake))
+
+
+def _day_outcome(row: Row[*tuple[Any, ...]]) -> DayOutcome:
+    return DayOutcome(
+        row.product,
+        row.name,
+        row.day if isinstance(row.day, date) else date.fromisoformat(row.day),
+        row.run,
+        str(row.outcome),
+        row.matrix_name,
+        _origin(row.document),
+        _read_jobs(row.jobs),
+    )
 
 
 def _origin(ingested: Ingested | None) -> str:

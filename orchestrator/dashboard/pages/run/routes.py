@@ -277,8 +277,7 @@ def run_page(
         "tally": TestCounts(_counts(record)),
         "done": sum(cell.state is CellState.DONE for cell in record.cells),
         "cell_count": len(record.cells),
-        "is_ingested": _is_ingested(record),
-        "seconds": _seconds(record, request.now),
+        **_duration(record, request.now),
         "money": (money := Costs(record.cost_usd, spec.matrix.limits.max_usd, _usd_per_s(record))),
         "tables": {table.id: table for table in tables},
         "pruned": [sentence(part.of(run.id)) for part in record.pruned],
@@ -327,6 +326,10 @@ def _counts(record: RunRecord) -> Counts:
 
 def _is_ingested(record: RunRecord) -> bool:
     return bool(record.cells) and all(cell.ingested is not None for cell in record.cells)
+
+
+def _duration(record: RunRecord, now: datetime) -> Mapping[str, object]:
+    return {"is_ingested": _is_ingested(record), "seconds": _seconds(record, now)}
 
 
 def _seconds(record: RunRecord, now: datetime) -> float | None:
