@@ -254,7 +254,7 @@ def freeze(
         cells=with_failed_before(with_test_sets(cells, taken), others, quarantines, gate_platforms),
         known_issues=_known_issues(context, product),
         quarantines=quarantines,
-        cost_usd=sum((one.evidence.record.cost_usd for one in taken), Decimal(0)),
+        cost_usd=sum((one.evidence.record.cost_usd or Decimal(0) for one in taken), Decimal(0)),
         last_green=green.runs[-1] if green and green.runs else "",
         elsewhere=_elsewhere(context, policy, taken),
     )

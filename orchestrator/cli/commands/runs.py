@@ -92,7 +92,7 @@ def _row(run: RunSummary) -> dict[str, Text]:
         Text(one_line(" ".join(part for part in (run.commit.short, run.commit.branch) if part))),
         Text(f"{sign.glyph} {outcome_words(run)}", style=sign.style),
         tally(run.counts, over=run.is_finished),
-        Text(usd(run.cost_usd)),
+        Text("–" if run.cost_usd is None else usd(run.cost_usd)),
     )
     return dict(zip(_RUNS.titles, texts, strict=True))
 

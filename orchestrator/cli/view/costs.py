@@ -106,6 +106,8 @@ def _headline(costs: RunCost) -> str:
     going = "" if costs.settled else ", so far"
     per = costs.usd_per_validated_test
     each = f"; {_tiny(per)} a validated test" if per is not None else ""
+    if costs.bill is None:
+        return f"run {one_line(costs.run)}: ingested, and nobody states what it cost"
     return f"run {one_line(costs.run)}: {usd(costs.bill.total_usd)}{limit}{going}{each}"
 
 
@@ -118,25 +120,27 @@ def _platform(row: CellCost) -> dict[str, Text]:
         "platform": Text(name, style="bold red" if row.simulated else "bold"),
         "market": Text(one_line(", ".join(markets)) or "–"),
         "price/h": Text(", ".join(rates) or "–"),
-        "held": Text(duration(row.seconds)),
+        "held": Text(duration(row.seconds) if row.seconds or row.bill else "–"),
         **_parts(row.bill),
         "per test": Text(_tiny(per) if per is not None else "–"),
     }
 
 
 def _total(costs: RunCost) -> dict[str, Text]:
-    per = costs.usd_per_validated_test
+    per, held = costs.usd_per_validated_test, sum(row.seconds for row in costs.platforms)
     return {
         "platform": Text(_ALL, style="bold"),
         "market": Text(),
         "price/h": Text(),
-        "held": Text(duration(sum(row.seconds for row in costs.platforms))),
+        "held": Text(duration(held) if held or costs.bill else "–"),
         **_parts(costs.bill),
         "per test": Text(_tiny(per) if per is not None else "–"),
     }
 
 
-def _parts(bill: Bill) -> dict[str, Text]:
+def _parts(bill: Bill | None) -> dict[str, Text]:
+    if bill is None:
+        return dict.fromkeys(_PARTS, Text("–"))
     amounts = (bill.machine_usd, bill.disk_usd, bill.address_usd, bill.total_usd)
     return {n: Text(cents_of_cents(a)) for n, a in zip(_PARTS, amounts, strict=True)}
 
