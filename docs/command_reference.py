@@ -42,9 +42,9 @@ wide as their text, or as `COLUMNS` where it is set.
 
 1 of other commands: `lint` found something, `gate verify` proves nothing, `gate explain --replay`
 differs, `gate bisect` found no commit, `channel test` was not delivered, `db check` needs an
-upgrade, a check of `doctor CLOUD` or of a host (`plan --check`) failed, a cell of a `plan` cannot
-be launched. `show`, `failures` and `gate dry-run` end with 0 whatever they show. `ssh` ends with
-the exit code of `ssh` itself.
+upgrade, an approval of `gate approve` counts for nothing, a check of `doctor CLOUD` or of a host
+(`plan --check`) failed, a cell of a `plan` cannot be launched. `show`, `failures` and
+`gate dry-run` end with 0 whatever they show. `ssh` ends with the exit code of `ssh` itself.
 
 ## Completion
 

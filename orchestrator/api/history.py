@@ -15,7 +15,7 @@ from orchestrator.api.models import ListResponse, NumberedPageResponse, RequestM
 from orchestrator.api.security import CallerDep, bearer, secured
 from orchestrator.application.benchmarks import BenchmarkSeries, series_of
 from orchestrator.application.context import Context
-from orchestrator.application.explain_failures import review_failures, review_run
+from orchestrator.application.failure_groups import review_failures, review_run
 from orchestrator.application.test_history import (
     TestHistory,
     decide_alias,

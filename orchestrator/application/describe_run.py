@@ -131,7 +131,7 @@ def record_of_run(
         hold = timedelta(minutes=spec.hold_minutes)
         told = tuple(replace(cell, kept_until=_kept_until(cell, hold)) for cell in told)
     annotations = stores.annotations.of_run(run.id) if depth >= Depth.WHOLE else ()
-    explained = explain_run(stores, run, spec.manifest.name, told, on=at.date())
+    explained = explain_run(stores, run, spec.manifest.name, told, at=at)
     return RunRecord(
         run,
         told,
@@ -315,10 +315,10 @@ def _maker(cell: Cell, jobs: Sequence[JobRecord], book: _RunRows) -> ReusedFrom:
     return ReusedFrom(own, attested[-1] if attested else None, lent.simulated)
 
 
-def stated_cost(machine: StatedMachine | None) -> Decimal:
-    """Return the cost of a stated machine in US dollars; 0 without a stated price."""
+def stated_cost(machine: StatedMachine | None) -> Decimal | None:
+    """Return the cost of a stated machine in US dollars; None without a stated price."""
     if machine is None or machine.usd_per_hour is None:
-        return Decimal(0)
+        return None
     return usd_for(machine.seconds or Decimal(0), machine.usd_per_hour)
 
 
@@ -395,7 +395,10 @@ class ListedRun:
 
     run: Run
     counts: Counts
-    cost_usd: Decimal
+    cost_usd: Decimal | None
+    """None if its evidence was ingested and nobody states a cost."""
+    is_ingested: bool
+    """Whether all its cells are: its times are those of the upload."""
     cells: Sequence[Cell] = ()
     """In matrix order."""
 
@@ -421,19 +424,16 @@ def listed(stores: Stores, runs: Sequence[Run], *, at: datetime) -> Sequence[Lis
     counts = stores.results.totals(ids)
     cells = stores.cells.of_runs(ids)
     spent = stores.leases.spending(ids)
-    stated = {
-        run: sum((stated_cost(one.machine) for one in told), Decimal(0))
-        for run, told in stores.ingests.of_runs(ids).items()
-    }
-    return [
-        ListedRun(
-            run,
-            counts.get(run.id, Counts()),
-            _usd(spent.get(run.id, RunSpending()), at) + stated.get(run.id, Decimal(0)),
-            cells.get(run.id, ()),
-        )
-        for run in runs
-    ]
+    ingested = stores.ingests.of_runs(ids)
+    found = []
+    for run in runs:
+        told, here = ingested.get(run.id, ()), cells.get(run.id, ())
+        stated = [cost for one in told if (cost := stated_cost(one.machine)) is not None]
+        is_ingested = bool(told) and len(told) == len(here)
+        usd = _usd(spent.get(run.id, RunSpending()), at) + sum(stated, Decimal(0))
+        cost = None if is_ingested and not stated else usd
+        found.append(ListedRun(run, counts.get(run.id, Counts()), cost, is_ingested, here))
+    return found
 
 
 def _usd(spent: RunSpending, at: datetime) -> Decimal:

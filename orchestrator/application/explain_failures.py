@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import datetime
 
-from orchestrator.application.context import Context
 from orchestrator.application.triage_failures import successors_of_issues, tests_ran
 from orchestrator.domain.cell import Run
-from orchestrator.domain.failure_signature import FailureGroup, failure_groups, similar
+from orchestrator.domain.failure_signature import FailureGroup, failure_groups
 from orchestrator.domain.grouping import grouped
 from orchestrator.domain.known_issue import (
     CellScope,
@@ -21,9 +20,8 @@ from orchestrator.domain.known_issue import (
     with_tests,
 )
 from orchestrator.domain.outcome import Outcome
-from orchestrator.domain.quarantine import Quarantined, quarantined_of
+from orchestrator.domain.quarantine import Quarantined, active_ids, quarantined_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
-from orchestrator.store.failures import FailuresFound
 from orchestrator.store.stores import Stores
 
 
@@ -37,7 +35,7 @@ class RunFailures:
 
 
 def explain_run(
-    stores: Stores, run: Run, product: str, cells: Sequence[CellRecord], *, on: date
+    stores: Stores, run: Run, product: str, cells: Sequence[CellRecord], *, at: datetime
 ) -> RunFailures:
     """Group a run's failures by signature, and match the product's known issues.
 
@@ -46,7 +44,7 @@ def explain_run(
         run: The run.
         product: Its payload's name.
         cells: The run's cells, as in its record.
-        on: The day that expiry is measured on.
+        at: The present time, for known issues and quarantines that have expired.
     """
     issues = stores.known_issues.list(product=product)
     has_bad = any(job.counts.failed or job.counts.error for cell in cells for job in cell.jobs)
@@ -54,17 +52,21 @@ def explain_run(
     if not issues and not failures:
         return RunFailures((), ())
     confined = stores.quarantines.list(product=product)
-    excused = quarantined_of(confined, failures, at=run.created_at)
+    excused = quarantined_of(confined, failures, at=at)
     ran = scopes(run, cells)
     successors_of = successors_of_issues(stores, issues)
-    used = uses(issues, failures, ran, on=on, successors_of=successors_of)
+    used = uses(issues, failures, ran, on=at.date(), successors_of=successors_of)
     used = with_tests(used, _tests_ran(stores, run.id, product, used, ran, successors_of))
     packages = {cell.cell: cell.packages for cell in ran}
     by_kind = {
         kind: applying(used, one, packages.get(one.cell, {}), successors_of)
         for kind, one in {kind_of(failure): failure for failure in failures}.items()
     }
-    explained = grouped((failure.signature.id, by_kind[kind_of(failure)]) for failure in failures)
+    held = active_ids(excused)
+    explained = grouped(
+        (one.signature.id, (by_kind[kind_of(one)], held.get((one.cell, one.job, one.nodeid), "")))
+        for one in failures
+    )
     spans = stores.failures.spans({failure.signature.id for failure in failures})
     gathered = failure_groups(failures, spans)
     told = tuple(_explained(one, explained[one.signature.id]) for one in gathered)
@@ -115,37 +117,10 @@ def _has_run(job: JobRecord) -> bool:
     return bool(judged) or (over and job.kind != "suite")
 
 
-def _explained(group: FailureGroup, by: Sequence[tuple[str, ...]]) -> FailureGroup:
-    ids = sorted({issue for issues in by for issue in issues})
-    return replace(group, known_issues=tuple(ids), tolerated=sum(1 for issues in by if issues))
-
-
-@dataclass(frozen=True, slots=True)
-class FailureReview:
-    """Failures of many runs, by signature."""
-
-    failure_groups: tuple[FailureGroup, ...]
-    runs: int
-    """Number of runs."""
-    is_cut: bool
-    """Whether there were more failures than the limit."""
-
-
-def review_failures(context: Context, *, product: str | None, runs: int) -> FailureReview:
-    """Return the failures of a product's newest runs by signature, with similar ones."""
-    found = context.stores.failures.of_product(product, runs=runs)
-    return _reviewed(context, found)
-
-
-def review_run(context: Context, run_id: str) -> FailureReview:
-    """Return the failures of one run by signature."""
-    failures = context.stores.failures.of_run(run_id)
-    return _reviewed(context, FailuresFound(failures, 1))
-
-
-def _reviewed(context: Context, result: FailuresFound) -> FailureReview:
-    spans = context.stores.failures.spans({one.signature.id for one in result.failures})
-    gathered = failure_groups(result.failures, spans)
-    near = similar([one.signature for one in gathered], context.similarity.messages)
-    told = tuple(replace(one, similar=near.get(one.signature.id, ())) for one in gathered)
-    return FailureReview(told, result.runs, result.is_cut)
+def _explained(group: FailureGroup, by: Sequence[tuple[tuple[str, ...], str]]) -> FailureGroup:
+    return replace(
+        group,
+        known_issues=tuple(sorted({issue for issues, _ in by for issue in issues})),
+        quarantines=tuple(sorted({quarantine for _, quarantine in by} - {""})),
+        tolerated=sum(1 for issues, quarantine in by if issues or quarantine),
+    )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from orchestrator.application.context import Context
+from orchestrator.application.describe_run import describe_run
 from orchestrator.application.triage_failures import (
     FailuresToTriage,
     TriageInputs,
@@ -15,7 +16,14 @@ from orchestrator.application.triage_failures import (
     answering,
     most_in_a_run,
 )
-from orchestrator.domain.failure_signature import SIMILAR, GroupedFailures, Signature, similar
+from orchestrator.domain.failure_signature import (
+    SIMILAR,
+    FailureGroup,
+    GroupedFailures,
+    Signature,
+    failure_groups,
+    similar,
+)
 from orchestrator.domain.grouping import grouped
 from orchestrator.domain.test_identity import KnownTest
 from orchestrator.store.failure_groups import CellFailureGroup, GroupMember, Places, WindowCell
@@ -57,6 +65,39 @@ class FailureGroupPage:
     """Platforms of all these runs, for the filter."""
     versions: tuple[str, ...]
     """Newest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailureReview:
+    """Failures of many runs, by signature."""
+
+    failure_groups: tuple[FailureGroup, ...]
+    runs: int
+    """Number of runs."""
+    is_cut: bool
+    """Whether there were more failures than the limit."""
+
+
+def review_failures(context: Context, *, product: str | None, runs: int) -> FailureReview:
+    """Return the failures of a product's newest runs by signature, with similar ones."""
+    found = context.stores.failures.of_product(product, runs=runs)
+    spans = context.stores.failures.spans({one.signature.id for one in found.failures})
+    gathered = failure_groups(found.failures, spans)
+    return FailureReview(_similar(context, gathered), found.runs, found.is_cut)
+
+
+def review_run(context: Context, run_id: str) -> FailureReview:
+    """Return the failures of one run by signature, as its record has them, with similar ones.
+
+    Raises RunMissingError.
+    """
+    record = describe_run(context.stores, run_id, at=context.clock.now())
+    return FailureReview(_similar(context, record.failure_groups), 1, is_cut=False)
+
+
+def _similar(context: Context, groups: Sequence[FailureGroup]) -> tuple[FailureGroup, ...]:
+    near = similar([one.signature for one in groups], context.similarity.messages)
+    return tuple(replace(one, similar=near.get(one.signature.id, ())) for one in groups)
 
 
 def list_failure_groups(context: Context, question: FailureGroupFilter) -> FailureGroupPage:

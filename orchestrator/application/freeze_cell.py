@@ -26,6 +26,7 @@ from orchestrator.domain.gate.snapshot import (
 from orchestrator.domain.manifest import untested
 from orchestrator.domain.matrix import ExpectedHardware, jobs_left_out, system_of
 from orchestrator.domain.outcome import Reason, TestOutcome
+from orchestrator.domain.quarantine import quarantine_of
 from orchestrator.domain.retests import reruns_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.test_identity import normal_nodeid
@@ -287,15 +288,11 @@ def _failed_test(
         frame=signature.frame,
         message=signature.message,
         is_new=signature.id not in before.signatures,
-        quarantine=quarantine_of(failure.nodeid, failure.platform, quarantines),
+        quarantine=quarantine_id(quarantines, failure.nodeid, failure.platform),
     )
 
 
-def quarantine_of(nodeid: str, platform: str, quarantines: Sequence[Quarantine]) -> str:
-    """Return a test's quarantine, expired or not; the open one that lasts longest comes first."""
-    fitting = [
-        one
-        for one in quarantines
-        if one.nodeid == nodeid and (not one.platforms or platform in one.platforms)
-    ]
-    return max(fitting, key=lambda one: (one.ended_at is None, one.expires)).id if fitting else ""
+def quarantine_id(quarantines: Sequence[Quarantine], nodeid: str, platform: str) -> str:
+    """Return the id of a test's quarantine, over or not; empty without one."""
+    found = quarantine_of(quarantines, nodeid, platform)
+    return found.id if found else ""

@@ -16,7 +16,7 @@ from orchestrator.application.explain_failures import by_number, scopes
 from orchestrator.application.freeze_cell import (
     EarlierResults,
     freeze_cell,
-    quarantine_of,
+    quarantine_id,
     subject_of,
 )
 from orchestrator.application.gather_evidence import (
@@ -203,7 +203,7 @@ class _RunCells:
                 nodeid=test.nodeid,
                 signature="",
                 message="it failed, and passed when its suite ran it again",
-                quarantine=quarantine_of(test.nodeid, cell.platform, self.quarantines),
+                quarantine=quarantine_id(self.quarantines, test.nodeid, cell.platform),
                 run=run,
             )
             for test in self._passed(run, cell.id, job)
@@ -254,7 +254,7 @@ def freeze(
         cells=with_failed_before(with_test_sets(cells, taken), others, quarantines, gate_platforms),
         known_issues=_known_issues(context, product),
         quarantines=quarantines,
-        cost_usd=sum((one.evidence.record.cost_usd for one in taken), Decimal(0)),
+        cost_usd=sum((one.evidence.record.cost_usd or Decimal(0) for one in taken), Decimal(0)),
         last_green=green.runs[-1] if green and green.runs else "",
         elsewhere=_elsewhere(context, policy, taken),
     )

@@ -16,6 +16,7 @@ from orchestrator.domain.document_problems import InvalidDocumentError, Problem,
 from orchestrator.domain.field_limits import STRICT, Filled, ValueLimits, Word
 from orchestrator.domain.gate.exception_terms import longest_exception
 from orchestrator.domain.gate.rule_context import rule_fault
+from orchestrator.domain.gate.rules.approvals import ALONE
 from orchestrator.domain.gate.snapshot import Approval, ApprovalResponse, Waiver
 from orchestrator.domain.gate.verdict import RuleResult, StoredPolicy, StoredVerdict
 from orchestrator.domain.units import utc
@@ -149,14 +150,18 @@ def _own_fault(waiver: Waiver, by: Person) -> str:
     """Return why this person cannot approve it; empty if they can."""
     if person_key(waiver.author) != person_key(by.name):
         return ""
-    others = "somebody else has to"
-    if by.token == SOCKET:
-        others = (
-            "everybody who uses this home by its socket is the operating-system user that owns it."
-            " For a second person run `seatrial serve`, make them a token with"
-            " `seatrial token create NAME --scope gate`, and let them approve it with that"
-        )
-    return f"{waiver.author!r} asked for {waiver.id} and cannot approve it: {others}"
+    return f"{waiver.author!r} asked for {waiver.id} and cannot approve it: {_others(by.token)}"
+
+
+def _others(token: str) -> str:
+    """Return who may approve what the owner of this token asked for."""
+    if token != SOCKET:
+        return "somebody else has to"
+    return (
+        "everybody who uses this home by its socket is the operating-system user that owns it."
+        " For a second person run `seatrial serve`, make them a token with"
+        " `seatrial token create NAME --scope gate`, and let them approve it with that"
+    )
 
 
 def approve(context: Context, gate: str, *, by: Person, verdict: str = "") -> ApprovalResponse:
@@ -180,19 +185,22 @@ def approve(context: Context, gate: str, *, by: Person, verdict: str = "") -> Ap
     yes = Approval(by=by.name, token=by.token, at=at, evidence=seen)
     given = context.stores.gates.add_approval(gate, yes)
     told = {one.name: getattr(given, one.name) for one in fields(given)}
-    return ApprovalResponse(**told, gate=gate, remark=idle_remark(read, by.name))
+    return ApprovalResponse(**told, gate=gate, remark=idle_remark(read, given))
 
 
-def idle_remark(read: StoredVerdict, by: str) -> str:
-    """Return why an approval of the verdict's evidence does not count; empty otherwise."""
+def idle_remark(read: StoredVerdict, yes: Approval) -> str:
+    """Return why an approval of the verdict's evidence does not count, and the ways out.
+
+    Empty if it counts.
+    """
     asked = next((one for one in read.verdict.rules if one.kind == "approval"), None)
     if asked is None:
         return f"{read.id} asks for no approval"
     authors = asked.inputs.get("authors")
-    if isinstance(authors, list | tuple) and person_key(by) in authors:
+    if isinstance(authors, list | tuple) and person_key(yes.by) in authors:
         return (
-            f"{by} asked for something that {read.id} excuses, and an author's own approval"
-            " does not count: somebody else has to approve it"
+            f"{yes.by} asked for something that {read.id} excuses, and an author's own approval"
+            f" does not count: {_others(yes.token)}. Or {ALONE}"
         )
     return ""
 

@@ -17,6 +17,7 @@ from orchestrator.client.seatrial import BAD, Seatrial, cell_path
 from orchestrator.client.transport import AnswerList
 from orchestrator.domain.document_problems import nearest
 from orchestrator.domain.manifest import output_artifact
+from orchestrator.domain.quarantine import active_ids
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse, TestResponse
 from orchestrator.domain.unexplained_failures import (
     CellFailure,
@@ -247,6 +248,8 @@ class FailureLine:
     """The command that shows its log."""
     artifacts: list[str] = field(default_factory=list)
     """Files that the test left, as ``CELL/NAME``."""
+    quarantined: dict[str, str] = field(default_factory=dict)
+    """Ids of active quarantines that the test is in, by cell."""
 
     def as_json(self) -> dict[str, object]:
         """Return it as JSON."""
@@ -258,10 +261,13 @@ def failures_of(
 ) -> list[FailureLine]:
     """Return every failure of these cells, in the order of cells and jobs."""
     found: dict[CellFailure, FailureLine] = {}
+    held = active_ids(run.quarantined)
     for cell in cells:
         for failure, artifacts in _failures_of_cell(client, run, cell):
             line = found.setdefault(failure, FailureLine(*failure))
             line.cells.append(cell.id)
+            if quarantine := held.get((cell.id, failure.job, failure.test)):
+                line.quarantined[cell.id] = quarantine
             line.artifacts.extend(f"{cell.id}/{name}" for name in artifacts)
     return [_with_command(run, failure) for failure in found.values()]
 

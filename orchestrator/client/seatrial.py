@@ -15,6 +15,7 @@ from orchestrator.client.transport import Answer, AnswerList, Client, newest
 from orchestrator.domain.caller_identity import BrowserSession, Token
 from orchestrator.domain.cell import Run
 from orchestrator.domain.channel import ChannelResponse, DeliveryResponse
+from orchestrator.domain.cost_response import RunCost, Spending
 from orchestrator.domain.gate.payload_review import PayloadReviewResponse
 from orchestrator.domain.gate.snapshot import WaiverResponse
 from orchestrator.domain.gate.verdict import (
@@ -24,8 +25,11 @@ from orchestrator.domain.gate.verdict import (
     VerdictLine,
     VerdictResponse,
 )
+from orchestrator.domain.inventory import InventoryResponse, ResourceResponse, StopReport
 from orchestrator.domain.known_issue import KnownIssueResponse
 from orchestrator.domain.launch_plan import Plan
+from orchestrator.domain.machine import SshAccess
+from orchestrator.domain.prices import Price, Refreshed
 from orchestrator.domain.quarantine import QuarantineResponse, SuggestedQuarantine
 from orchestrator.domain.run_record import CellRecord, RunResponse, RunSummary, TestResponse
 from orchestrator.domain.schedule import Firing, ScheduleResponse
@@ -211,6 +215,40 @@ class Seatrial(Client):
         """Return what changed between two runs as a text: ``md``, ``html`` or ``json``."""
         ids = [self.run(name).record.id for name in (base, head)]
         return self.text("/compare", base=ids[0], head=ids[1], format=form)
+
+    def machines(self, *, orphans: bool = False) -> Answer[InventoryResponse]:
+        """Return the project's cloud resources; with `orphans` those without an owner only."""
+        answer = self.get("/machines", orphans="true" if orphans else None)
+        return Answer(answer, InventoryResponse)
+
+    def terminate_machine(self, provider: str, machine: str) -> Answer[ResourceResponse]:
+        """Terminate a machine without an owner; `cancel` of its run releases a leased one."""
+        path = f"/machines/{quote(provider, safe='')}/{quote(machine, safe='/')}/terminate"
+        return Answer(self.post(path), ResourceResponse)
+
+    def terminate_all(self) -> Answer[StopReport]:
+        """Cancel every run and end every machine; repeat it until the report's items are empty."""
+        return Answer(self.post("/machines/terminate-all"), StopReport)
+
+    def access(self, run: RunResponse, cell: CellRecord) -> Answer[SshAccess]:
+        """Return SSH access to the machine that a cell holds; it may have a private key."""
+        return Answer(self.get(f"{cell_path(run, cell)}/access"), SshAccess)
+
+    def run_cost(self, name: str = LATEST) -> Answer[RunCost]:
+        """Return the bill of a run."""
+        return Answer(self.get("/costs", run=self.run(name).record.id), RunCost)
+
+    def costs(self, *, days: int | None = None) -> Answer[Spending]:
+        """Return the costs of the runs of the last days, 30 if none are given, and the budgets."""
+        return Answer(self.get("/costs", days=days), Spending)
+
+    def prices(self) -> AnswerList[Price]:
+        """Return the prices in use."""
+        return AnswerList(self.get("/costs/prices"), Price)
+
+    def refresh_prices(self) -> Answer[Refreshed]:
+        """Read the prices anew from the providers; an uncertain one replaces none."""
+        return Answer(self.post("/costs/refresh"), Refreshed)
 
     def gates(self) -> AnswerList[StoredPolicy]:
         """Return the present policy of each gate."""

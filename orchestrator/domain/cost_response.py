@@ -35,7 +35,8 @@ class CellCost:
     """Whether its machines were emulated, so that they cost no money."""
     seconds: float
     """Total time that its machines were held."""
-    bill: Bill
+    bill: Bill | None
+    """None if the cell was ingested and nobody states its cost."""
     machines: tuple[LeaseRecord, ...]
     """The granted machines; refusals cost nothing."""
     phases: Mapping[CellState, Decimal]
@@ -63,7 +64,8 @@ class RunCost:
     """Some of its machines were emulated and cost nothing."""
     max_usd: Decimal | None
     """The cost limit of the matrix."""
-    bill: Bill
+    bill: Bill | None
+    """None if the bill of no cell is known."""
     platforms: tuple[CellCost, ...]
     phases: Mapping[CellState, Decimal]
     """US dollars by cell state; they add up to the total."""
@@ -123,10 +125,10 @@ def run_cost_answer(record: RunRecord, max_usd: Decimal | None) -> RunCost:
         settled=all(lease.state == LeaseState.GONE for lease in leases),
         simulated=any(cell.simulated for cell in record.cells),
         max_usd=max_usd,
-        bill=sum((lease.bill for lease in leases), Bill()),
+        bill=None if record.cost_usd is None else sum((x.bill for x in leases), Bill()),
         platforms=tuple(_cell(cell) for cell in record.cells),
         phases=_phases(leases),
-        jobs=sum_by_name(cell.job_costs.by_job for cell in record.cells),
+        jobs=sum_by_name(x.job_costs.by_job for x in record.cells if x.cost_usd is not None),
         overhead_usd=sum((cell.job_costs.overhead_usd for cell in record.cells), _ZERO),
         validated_tests=_validated(record.counts),
         usd_per_validated_test=record.usd_per_validated_test,
@@ -141,10 +143,10 @@ def _cell(cell: CellRecord) -> CellCost:
         provider=cell.platform.provider,
         simulated=cell.simulated,
         seconds=sum(lease.seconds for lease in cell.leases),
-        bill=sum((lease.bill for lease in cell.leases), Bill()),
+        bill=None if cell.cost_usd is None else sum((x.bill for x in cell.leases), Bill()),
         machines=tuple(lease for lease in cell.leases if lease.machine_id),
         phases=_phases(cell.leases),
-        jobs=costs.by_job,
+        jobs=costs.by_job if cell.cost_usd is not None else {},
         overhead_usd=costs.overhead_usd,
         validated_tests=_validated(cell.counts),
         usd_per_validated_test=cell.usd_per_validated_test,

@@ -92,8 +92,17 @@ class FailureGroup(GroupedFailures):
     """Number of distinct tests; a node id in two jobs is two."""
     known_issues: tuple[str, ...] = ()
     """Ids of known issues that apply to at least one of its results."""
+    quarantines: tuple[str, ...] = ()
+    """Ids of active quarantines that cover at least one of its results."""
     tolerated: int = 0
-    """Results that a known issue applies to; they stay failed in every count."""
+    """Results that a known issue or a quarantine applies to; they stay failed in every count."""
+
+    @property
+    def excuses(self) -> str:
+        """What applies to its results: ``KI-0001, Q-0001 (3 of them)``; empty without any."""
+        ids = ", ".join((*self.known_issues, *self.quarantines))
+        is_part = bool(ids) and self.tolerated < self.count
+        return f"{ids} ({self.tolerated} of them)" if is_part else ids
 
 
 def signature_of(fact: TestFact, imports: Collection[str] = ()) -> Signature | None:

@@ -114,6 +114,11 @@ class Ingested:
         return next((p for p in order if p in found), Provenance.STRUCTURED)
 
     @property
+    def origin(self) -> str:
+        """``ingested (parsed text)``: what pages say beside the results."""
+        return f"ingested ({self.provenance.replace('_', ' ')})"
+
+    @property
     def inconsistent(self) -> tuple[Source, ...]:
         """Return the artifacts whose figures contradict their tests."""
         return tuple(one for one in self.sources if one.state is SourceState.INCONSISTENT)

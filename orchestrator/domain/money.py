@@ -221,7 +221,9 @@ def cost_by_job(
     return JobCosts(dict(zip(ran, parts, strict=True)), overhead)
 
 
-def usd_per_validated_test(total_usd: Decimal, counts: Counts) -> Decimal | None:
-    """Return the cost per test that passed or failed; None without any."""
+def usd_per_validated_test(total_usd: Decimal | None, counts: Counts) -> Decimal | None:
+    """Return the cost per test that passed or failed; None without any or without a cost."""
     validated = counts.passed + counts.failed
-    return (total_usd / validated).quantize(_MILLIONTH) if validated else None
+    if total_usd is None or not validated:
+        return None
+    return (total_usd / validated).quantize(_MILLIONTH)

@@ -37,7 +37,7 @@ class Quarantined:
 
     quarantine: Quarantine
     state: QuarantineState
-    """State when the run was launched."""
+    """State when the record was made."""
     cell: str
     job: str
     nodeid: str
@@ -122,17 +122,36 @@ def returned_after(passes: int) -> str:
     return f"returned after {passes} passes in a row"
 
 
+def quarantine_of(
+    quarantines: Iterable[Quarantine], nodeid: str, platform: str
+) -> Quarantine | None:
+    """Return a test's quarantine, over or not; the open one that lasts longest comes first."""
+    mine = (one for one in quarantines if is_about(one, nodeid, platform))
+    return max(mine, key=lambda one: (one.ended_at is None, one.expires), default=None)
+
+
 def quarantined_of(
     quarantines: Iterable[Quarantine], failures: Sequence[Failure], *, at: datetime
 ) -> tuple[Quarantined, ...]:
-    """Return failing results of a run whose tests were quarantined when it began, or had been."""
+    """Return failing results of a run whose tests are in quarantine, or were until it expired.
+
+    As a gate has it at that time: a quarantine tolerates failures of earlier runs too.
+    """
     known = [one for one in quarantines if one.opened <= at]
     return tuple(
         Quarantined(
             quarantine=one, state=state, cell=found.cell, job=found.job, nodeid=found.nodeid
         )
         for found in failures
-        for one in known
-        if is_about(one, found.nodeid, found.platform)
+        if (one := quarantine_of(known, found.nodeid, found.platform)) is not None
         and (state := state_of(one, at)) is not QuarantineState.ENDED
     )
+
+
+def active_ids(found: Iterable[Quarantined]) -> Mapping[tuple[str, str, str], str]:
+    """Return the ids of active quarantines by cell, job and node id of the failing result."""
+    return {
+        (one.cell, one.job, one.nodeid): one.quarantine.id
+        for one in found
+        if one.state is QuarantineState.ACTIVE
+    }

@@ -301,8 +301,13 @@ class CellRecord:
         return sum(job.passed_on_retry for job in self.jobs)
 
     @property
-    def cost_usd(self) -> Decimal:
-        """Cost of all machines of the cell so far, in US dollars."""
+    def cost_usd(self) -> Decimal | None:
+        """Cost of all machines of the cell so far, in US dollars.
+
+        None if the cell was ingested and nobody states a price.
+        """
+        if self.ingested and all(lease.price_usd_per_hour is None for lease in self.leases):
+            return None
         return sum((lease.cost_usd for lease in self.leases), Decimal(0))
 
     @property
@@ -311,11 +316,11 @@ class CellRecord:
         here = [job for job in self.jobs if not job.reused_from]
         ran = {job.id: job.duration_s for job in here if job.duration_s is not None}
         held_s = sum(lease.seconds for lease in self.leases)
-        return cost_by_job(ran, self.cost_usd, machine_s=held_s)
+        return cost_by_job(ran, self.cost_usd or Decimal(0), machine_s=held_s)
 
     @property
     def usd_per_validated_test(self) -> Decimal | None:
-        """Cost per test that passed or failed; None without any."""
+        """Cost per test that passed or failed; None without any, or if the cost is unknown."""
         return usd_per_validated_test(self.cost_usd, self.counts)
 
 
@@ -355,13 +360,14 @@ class RunRecord:
         return sum(cell.passed_on_retry for cell in self.cells)
 
     @property
-    def cost_usd(self) -> Decimal:
-        """Cost of all machines so far."""
-        return sum((cell.cost_usd for cell in self.cells), Decimal(0))
+    def cost_usd(self) -> Decimal | None:
+        """Cost of all machines so far; None if that of no cell is known."""
+        known = [cost for cell in self.cells if (cost := cell.cost_usd) is not None]
+        return sum(known, Decimal(0)) if known or not self.cells else None
 
     @property
     def usd_per_validated_test(self) -> Decimal | None:
-        """Cost per test that passed or failed; None without any."""
+        """Cost per test that passed or failed; None without any, or if the cost is unknown."""
         return usd_per_validated_test(self.cost_usd, self.counts)
 
     def cell(self, name: str) -> CellRecord | None:
@@ -404,7 +410,8 @@ class RunSummary:
     subject: SubjectName
     matrix: str
     """The matrix's name."""
-    cost_usd: Decimal
+    cost_usd: Decimal | None
+    """None if its evidence was ingested and nobody states a cost."""
     counts: Counts
     """Test counts over all cells."""
     payload: str
@@ -474,7 +481,7 @@ def note_of_run(run: Run | RunSummary, counts: Counts) -> str:
     return "; ".join(filter(None, parts))
 
 
-def summary_answer(run: Run, counts: Counts, cost_usd: Decimal) -> RunSummary:
+def summary_answer(run: Run, counts: Counts, cost_usd: Decimal | None) -> RunSummary:
     """Return a run without its cells."""
     return filled(
         RunSummary,

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Select, and_, exists, func, or_, select, tuple_
+from sqlalchemy import Row, Select, and_, exists, func, or_, select, tuple_
 from sqlalchemy.orm import Session, aliased
 from sqlalchemy.sql.elements import ColumnElement
 
 from orchestrator.domain.cell import CellState, RunState
 from orchestrator.domain.gate.verdict import Decision
+from orchestrator.domain.ingested import Ingested
 from orchestrator.domain.outcome import Counts, Outcome, worst
 from orchestrator.store.sessions import Sessions
 from orchestrator.store.sql import ListPage, is_postgres, json_text, slices, whole_runs
@@ -54,6 +55,8 @@ class ReleaseCell:
     """Launch time of the run; of ingested evidence, the stated time."""
     simulated: bool
     """Whether the machine was simulated: no gate accepts such evidence."""
+    origin: str
+    """``ingested (structured)`` of evidence that no agent produced; else empty."""
     jobs: frozenset[str]
     """Jobs that the run had there."""
 
@@ -127,6 +130,8 @@ class NewestRun:
     """Its jobs, each with its cell's name."""
     jobs_before: frozenset[tuple[str, str]]
     """Those of the run of the same matrix before it."""
+    is_ingested: bool
+    """Whether a cell of it was ingested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +144,8 @@ class DayOutcome:
     run: str
     word: str
     matrix: str
+    origin: str
+    """As that of a `ReleaseCell`."""
     jobs: frozenset[str]
     """Jobs that the run had there."""
 
@@ -278,8 +285,11 @@ class ReleaseStore:
         )
         with self._sessions.read() as session:
             rows = session.scalars(select(RunRow).where(RunRow.id.in_(newest))).all()
-            before = _runs_before(session, [row.id for row in rows])
-            jobs = _jobs_of(session, [*(row.id for row in rows), *before.values()])
+            ids = [row.id for row in rows]
+            of_run = select(CellRow.run_id).join(IngestRow, IngestRow.cell == CellRow.pk)
+            ingested = set(session.scalars(of_run.where(CellRow.run_id.in_(ids))))
+            before = _runs_before(session, ids)
+            jobs = _jobs_of(session, [*ids, *before.values()])
         return [
             NewestRun(
                 row.product,
@@ -289,6 +299,7 @@ class ReleaseStore:
                 str(row.outcome or row.state),
                 jobs.get(row.id, frozenset()),
                 jobs.get(before.get(row.id, ""), frozenset()),
+                row.id in ingested,
             )
             for row in sorted(rows, key=lambda row: row.id, reverse=True)
         ]
@@ -304,27 +315,22 @@ class ReleaseStore:
             jobs = json_text(session, CellPlanRow.plan, "jobs").label("jobs")
             same = (RunRow.product, CellRow.name, day, RunRow.matrix_name, jobs)
             order = func.row_number().over(partition_by=same, order_by=RunRow.id.desc())
+            cell = (CellRow.pk, CellRow.outcome)
             ranked = (
-                select(*same, RunRow.id.label("run"), CellRow.outcome, order.label("place"))
+                select(*same, RunRow.id.label("run"), *cell, order.label("place"))
                 .join(CellRow, CellRow.run_id == RunRow.id)
                 .join(CellPlanRow, CellPlanRow.cell == CellRow.pk)
                 .where(RunRow.created_at >= since, CellRow.state == CellState.DONE)
                 .where(whole_runs(session))
                 .subquery()
             )
-            query = select(ranked).where(ranked.c.place == 1).order_by(ranked.c.run.desc())
-            found = [
-                DayOutcome(
-                    row.product,
-                    row.name,
-                    row.day if isinstance(row.day, date) else date.fromisoformat(row.day),
-                    row.run,
-                    str(row.outcome),
-                    row.matrix_name,
-                    _read_jobs(row.jobs),
-                )
-                for row in session.execute(query)
-            ]
+            query = (
+                select(ranked, IngestRow.document)
+                .join(IngestRow, IngestRow.cell == ranked.c.pk, isouter=True)
+                .where(ranked.c.place == 1)
+                .order_by(ranked.c.run.desc())
+            )
+            found = [_day_outcome(row) for row in session.execute(query)]
         found = _without_repeated(
             found, lambda one: ((one.product, one.cell, one.day, one.matrix), one.jobs)
         )
@@ -437,7 +443,7 @@ def _newest_cells(
     )
     pks = [row[0] for row in rows]
     simulated = set(session.scalars(_simulated(session, pks)))
-    dated = _dated(session, pks)
+    ingested = _ingested(session, pks)
     return [
         (
             Version(subject, version),
@@ -448,8 +454,9 @@ def _newest_cells(
                 outcome=outcome,
                 reason=reason,
                 counts=Counts(*(many or 0 for many in counted)),
-                at=dated.get(pk) or launched,
+                at=ingested[pk].dated_at if pk in ingested else launched,
                 simulated=pk in simulated,
+                origin=_origin(ingested.get(pk)),
                 jobs=_read_jobs(jobs),
             ),
         )
@@ -493,7 +500,24 @@ def _simulated(session: Session, cells: Sequence[int]) -> Select[int]:
     return select(CellPlanRow.cell).where(CellPlanRow.cell.in_(cells), or_(leased, is_fake))
 
 
-def _dated(session: Session, cells: Sequence[int]) -> Mapping[int, datetime]:
-    """Select the stated times of ingested cells."""
+def _day_outcome(row: Row[*tuple[Any, ...]]) -> DayOutcome:
+    return DayOutcome(
+        row.product,
+        row.name,
+        row.day if isinstance(row.day, date) else date.fromisoformat(row.day),
+        row.run,
+        str(row.outcome),
+        row.matrix_name,
+        _origin(row.document),
+        _read_jobs(row.jobs),
+    )
+
+
+def _origin(ingested: Ingested | None) -> str:
+    return ingested.origin if ingested is not None else ""
+
+
+def _ingested(session: Session, cells: Sequence[int]) -> Mapping[int, Ingested]:
+    """Return the provenance of ingested cells."""
     query = select(IngestRow.cell, IngestRow.document).where(IngestRow.cell.in_(cells))
-    return {cell: told.dated_at for cell, told in session.execute(query)}
+    return {row.cell: row.document for row in session.execute(query)}

@@ -47,6 +47,8 @@ class GridCell:
     """Digest of what was tested."""
     at: datetime
     """Launch time of the run; of ingested evidence, the stated time."""
+    origin: str
+    """``ingested (structured)`` of evidence that no agent produced; else empty."""
     state: CellState
     outcome: Outcome | None
     counts: Counts
@@ -97,6 +99,8 @@ class CellResult:
     build: str
     """Digest of what was tested."""
     at: datetime
+    origin: str
+    """As that of a `GridCell`."""
     test: int
     outcome: TestOutcome
     is_alive: bool
@@ -402,6 +406,7 @@ def _read_cells(session: Session, query: Select[*tuple[Any, ...]]) -> list[GridC
             version=version,
             build=build,
             at=launched if ingest is None else ingest.document.dated_at,
+            origin="" if ingest is None else ingest.document.origin,
             state=state,
             outcome=outcome,
             counts=Counts(*(many or 0 for many in counted)),
@@ -435,6 +440,7 @@ def _read(session: Session, query: Select[*tuple[Any, ...]]) -> list[CellResult]
             version=version,
             build=build,
             at=launched if ingest is None else ingest.document.dated_at,
+            origin="" if ingest is None else ingest.document.origin,
             test=test,
             outcome=TestOutcome(outcome),
             is_alive=state is not CellState.DONE,

@@ -31,6 +31,7 @@ class FailureGroupRow:
     cells: tuple[str, ...]
     first_seen: datetime | Absent
     known_issues: tuple[str, ...]
+    quarantines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ class QuarantinedFailure:
     owner: str
     expires: datetime
     state: str
-    """Its state at the launch of the run: ``stands`` or ``expired``."""
+    """Its state when the report was made: ``active`` or ``expired``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,12 @@ class FailingEntry:
     """Empty if the job or the cell failed for another reason than its tests."""
     description: str
     cells: tuple[str, ...]
+    results: int = 1
+    """Number of failing results: tests by cell."""
+    quarantines: tuple[str, ...] = ()
+    """Ids of active quarantines of its tests."""
+    quarantined: int = 0
+    """Results of a test in quarantine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

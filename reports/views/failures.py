@@ -12,6 +12,7 @@ from orchestrator.domain.failure_signature import (
     signature_of,
     subject_imports,
 )
+from orchestrator.domain.quarantine import active_ids
 from orchestrator.domain.root_cause import DiagnosedTest
 from orchestrator.domain.run_record import Evidence, RunRecord
 from reports.model.results import (
@@ -42,19 +43,25 @@ def failures_of(evidence: Evidence, cell: str = "") -> FailureTable | None:
             signature = signature_of(fact, imports) if fact.final else None
             if signature is not None:
                 gathered.setdefault(signature.id, []).append((name, fact, signature))
+    held = active_ids(record.quarantined)
     known = {group.signature.id: group for group in record.failure_groups}
     ranked = sorted(gathered.items(), key=lambda item: (-len(item[1]), item[0]))
-    rows = tuple(_row(found, known) for _, found in ranked[:GROUPS_SHOWN])
+    rows = tuple(_row(found, known, held) for _, found in ranked[:GROUPS_SHOWN])
     failing = sum(len(found) for found in gathered.values())
     hidden = failing - sum(row.count for row in rows)
     return FailureTable(rows, hidden, failing, len(gathered))
 
 
-def _row(findings: list[_Found], known: Mapping[str, FailureGroup]) -> FailureGroupRow:
+def _row(
+    findings: list[_Found],
+    known: Mapping[str, FailureGroup],
+    held: Mapping[tuple[str, str, str], str],
+) -> FailureGroupRow:
     signature = findings[0][2]
     group = known.get(signature.id)
     tests = list(dict.fromkeys(f"{fact.job}: {fact.nodeid}" for _, fact, _ in findings))
     seen = group.first_seen if group else None
+    quarantines = {held.get((name, fact.job, fact.nodeid), "") for name, fact, _ in findings} - {""}
     return FailureGroupRow(
         id=signature.id,
         kind=signature.kind.value,
@@ -65,6 +72,7 @@ def _row(findings: list[_Found], known: Mapping[str, FailureGroup]) -> FailureGr
         cells=tuple(dict.fromkeys(name for name, _, _ in findings)),
         first_seen=seen or Absent("not on record"),
         known_issues=group.known_issues if group else (),
+        quarantines=tuple(sorted(quarantines)),
     )
 
 

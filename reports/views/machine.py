@@ -74,14 +74,16 @@ def instance_of(cell: CellRecord, hardware: Hardware) -> str | Absent:
     held = [x.instance_type for x in cell.leases if x.machine_id or x.state == STATED]
     if held and held[-1]:
         return held[-1]
+    if platform.provider == "local" and not isinstance(hardware.os, Absent):
+        return hardware.os
+    if cell.ingested is not None:
+        return Absent("not in the ingested files")
     if platform.accelerator_type:
         return platform.accelerator_type
     if isinstance(platform.instance_type, str):
         return platform.instance_type
     if platform.instance_type:
         return f"one of {', '.join(platform.instance_type)}"
-    if platform.provider == "local" and not isinstance(hardware.os, Absent):
-        return hardware.os
     address = next((lease.address for lease in reversed(cell.leases) if lease.address), "")
     return address or Absent("the platform names no instance type")
 
@@ -95,24 +97,29 @@ def accelerator_of(cell: CellRecord, hardware: Hardware) -> str:
 def _accelerator_title(cell: CellRecord, hardware: Hardware) -> str:
     if not isinstance(hardware.accelerator, Absent):
         return hardware.accelerator
-    promised = cell.platform.accelerator
-    if not cell.probed and cell.attestation is not None:
+    promised, is_probed = cell.platform.accelerator, _is_probed(cell)
+    if not is_probed and cell.attestation is not None:
         named = ", ".join(device.name or device.vendor for device in cell.attestation.devices)
         return named or "none that the machine's tools show"
-    if not cell.probed and promised is not None:
+    if not is_probed and promised is not None:
         return f"{promised.name} (promised, not probed)"
-    if not cell.probed and cell.platform.accelerator_type:
+    if not is_probed and cell.platform.accelerator_type:
         return f"{cell.platform.accelerator_type} (promised, not probed)"
-    return "none (CPU)" if cell.probed else "unknown (not probed)"
+    return "none (CPU)" if is_probed else "unknown (not probed)"
+
+
+def _is_probed(cell: CellRecord) -> bool:
+    """Whether the machine was asked for its devices; ingested files may tell of Python alone."""
+    return bool(cell.probed) and (cell.ingested is None or "machine" in cell.probed)
 
 
 def heading_of(cell: CellRecord, hardware: Hardware) -> str:
     """``AWS NVIDIA A10G``, ``Local CPU``."""
-    promised = cell.platform.accelerator
+    promised, is_probed = cell.platform.accelerator, _is_probed(cell)
     named = hardware.accelerator
     if isinstance(named, Absent):
-        named = "CPU" if cell.probed or promised is None else promised.name
-        if not cell.probed and promised is None:
+        named = "CPU" if is_probed or promised is None else promised.name
+        if not is_probed and promised is None:
             named = cell.platform.accelerator_type or "Machine"
     return f"{short_name(cell)} {named}"
 

@@ -9,6 +9,7 @@ from orchestrator.domain.cell import RunState
 from orchestrator.domain.event_facts import MetricFact, TestFact
 from orchestrator.domain.lint_findings import CheckedAnnotation
 from orchestrator.domain.outcome import TestOutcome
+from orchestrator.domain.quarantine import active_ids
 from orchestrator.domain.run_record import CellRecord, Evidence, RunRecord
 from orchestrator.domain.unexplained_failures import CellFailure, cell_failures
 from reports.format import moment, status, version
@@ -260,9 +261,12 @@ def _entries(evidence: Evidence) -> Iterator[FailingEntry]:
     for cell in evidence.record.cells:
         for failure in cell_failures(cell, _failing(evidence.tests.get(cell.id, ()))):
             found.setdefault((failure.job, failure.error), []).append((failure.test, cell.id))
+    held = active_ids(evidence.record.quarantined)
     for (job, said), places in found.items():
         tests, cells = (tuple(dict.fromkeys(names)) for names in zip(*places, strict=True))
-        yield FailingEntry(job, tuple(test for test in tests if test), said, cells)
+        named = tuple(test for test in tests if test)
+        by = [held[cell, job, test] for test, cell in places if (cell, job, test) in held]
+        yield FailingEntry(job, named, said, cells, len(places), tuple(sorted(set(by))), len(by))
 
 
 def _failing(tests: Iterable[TestFact]) -> Iterator[CellFailure]:

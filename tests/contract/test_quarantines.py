@@ -157,7 +157,25 @@ def test_failures_in_quarantine_stay_failures_and_are_marked(days):
     days.day += 20
     late = days.record(days.ran("failed"))
     assert [q.state for q in late.quarantined] == [QuarantineState.EXPIRED]
+    assert late.failure_groups[0].excuses == ""
     assert late.counts == Counts(failed=1)
+
+
+def test_failures_of_a_run_before_the_quarantine_are_marked_as_a_gate_tolerates_them(days):
+    older = days.ran("failed", "failed")
+    assert days.record(older).quarantined == ()
+    days.day += 1
+    add_quarantine(days, replace(NEW, platforms=("p1",)), author=ME)
+    record = days.record(older)
+    assert [(q.quarantine.id, q.cell, q.state) for q in record.quarantined] == [
+        ("Q-0001", "p1", QuarantineState.ACTIVE),
+    ]
+    [group] = record.failure_groups
+    assert (group.quarantines, group.tolerated, group.count) == (("Q-0001",), 1, 2)
+    assert group.excuses == "Q-0001 (1 of them)"
+    end_quarantine(days, "Q-0001", by="me")
+    assert days.record(older).quarantined == ()
+    assert days.record(older).failure_groups[0].excuses == ""
 
 
 def test_flaky_tests_are_suggested_and_broken_ones_are_not(days):

@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from orchestrator.adapters.lazy_statistics import FuzzySimilarity
 from orchestrator.application.describe_run import describe_run
-from orchestrator.application.explain_failures import review_failures, review_run
+from orchestrator.application.failure_groups import review_failures, review_run
 from orchestrator.application.test_history import decide_alias, history_of, suggest_aliases
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.known_issue import IssueMatch, IssueScope, IssueState, KnownIssue

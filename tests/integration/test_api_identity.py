@@ -88,6 +88,7 @@ def test_the_author_of_an_exception_does_not_approve_the_verdict(api: Desk) -> N
         said = client.post(f"{API}/approvals", json={"gate": "release"})
         assert said.status_code == 201
         assert ("author's own approval" in said.json()["remark"]) is (client is hers)
+        assert ("says `approvals: {on: []}`" in said.json()["remark"]) is (client is hers)
         assert check(api, decision, runs=[run])["decision"] == decision
 
 

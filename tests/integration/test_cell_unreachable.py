@@ -125,7 +125,9 @@ def test_a_definite_answer_of_the_only_host_is_not_asked_for_again(
     assert ("there is no other host to try" in cause.detail) == (attempts == 1)
     feed = [str(item.data) for item in here.database.stores.run_events.after("run", 0)]
     wait = "1m 00s" if rented else "20s"
-    told = [data for data in feed if f"(try 1 of {attempts}, up to {wait})" in data]
+    what = "its SSH port is closed" if isinstance(error, ClosedPortError) else "no answer"
+    which = "try 1 of 3, " if attempts > 1 else ""
+    told = [data for data in feed if f"{what} ({which}up to {wait})" in data]
     assert len(told) == (0 if isinstance(error, HostKeyError) else 1)
 
 

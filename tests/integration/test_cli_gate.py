@@ -429,8 +429,11 @@ def test_who_asks_for_a_waiver_reads_where_it_is_approved(cli: Cli, gate: FakeCo
 def test_an_approval_that_counts_for_nothing_says_so(cli: Cli, gate: FakeController) -> None:
     yes = {"gate": "release", "by": "bo", "evidence": "c" * 64, "remark": "bo asked for it"}
     gate.answers["POST", f"{API}/approvals"] = Answer.of(yes, 201)
-    assert cli("gate", "approve", "release", "--verdict", "V-0003") == 0
+    assert cli("gate", "approve", "release", "--verdict", "V-0003") == 1
     assert "It counts for nothing: bo asked for it." in cli.err
+    assert "decides anew" not in cli.err
+    assert cli("gate", "approve", "release", "--verdict", "V-0003", "--json") == 1
+    assert json.loads(cli.out)["remark"] == "bo asked for it"
 
 
 def test_what_people_say_is_of_the_verdict_that_they_name_or_are_shown(

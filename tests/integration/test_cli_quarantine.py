@@ -77,7 +77,9 @@ def test_candidates_are_shown(cli: Cli, controller: FakeController) -> None:
     path = f"{API}/quarantines/suggestions"
     controller.answers["GET", path] = Answer.of({"items": [found | {"quarantine": "Q-0001"}]})
     assert cli("quarantine", "suggest", "--product", "p") == 0
-    [line] = cli.out.splitlines()[1:]
+    [titles, line] = cli.out.splitlines()
+    assert titles.split("  ")[-1].strip() == "quarantine"
+    assert "suite's retries" in titles
     assert line.split() == ["t::a", "unit", "l4", "2", "25.0%", "Q-0001"]
     assert cli("quarantine", "suggest", "--product", "p", "--json") == 0
     controller.answers["GET", path] = Answer.of({"items": []})

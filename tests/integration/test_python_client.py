@@ -81,6 +81,9 @@ def test_the_code_of_the_page_does_what_it_says(
         "FAIL: 1 blocking rule is violated: job/unit@here.",
         "V-0001 FAIL",
         f"{run} 0.00 USD",
+        "0.00 USD for the run",
+        "0.00 USD in 7 days, 1 run",
+        "True",
         "404 there is no run '0000'; `seatrial runs` lists them",
     ]
     assert "tests/test_a.py::two" in Path("summary.html").read_text(encoding="utf-8")

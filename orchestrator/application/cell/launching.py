@@ -38,6 +38,7 @@ from orchestrator.application.cell.lease_machine import (
 )
 from orchestrator.application.cell.place_selection import RankedPlace, refusal_facts
 from orchestrator.application.cell.running import (
+    NO_ANSWER,
     note_contact,
     note_no_contact,
     note_provider_trouble,
@@ -497,8 +498,9 @@ def _unreached(
     is_last = is_closed and _is_only_host(deps, now, lease)
     tries = 1 if is_last else now.spec.matrix.limits.infra_retries + 1
     wait = elapsed(_patience_s(deps, lease))
-    waiting = f" (try {now.attempt.number} of {tries}, up to {wait})"
-    note_no_contact(deps, now, said, waiting=waiting)
+    which = f"try {now.attempt.number} of {tries}, " if tries > 1 else ""
+    what = "its SSH port is closed" if is_closed else NO_ANSWER
+    note_no_contact(deps, now, said, what=f"{what} ({which}up to {wait})")
     return NOT_YET
 
 

@@ -62,16 +62,19 @@ def record_machine_end(
     return record_failure(deps, now.attempt.id, Outcome.ERRORED, reason, detail)
 
 
+NO_ANSWER = "no answer"
+
+
 def note_no_contact(
-    deps: FlowDeps, now: AttemptState, message: str, *, waiting: str = ""
+    deps: FlowDeps, now: AttemptState, message: str, *, what: str = NO_ANSWER
 ) -> timedelta:
-    """Add a notice that the machine does not answer, with the reason and what is `waiting`.
+    """Add a notice of `what` keeps the machine from being reached, with the reason.
 
     Returns for how long it has not answered.
     """
     at = deps.clock.now()
     since = deps.contact_log.silent_since.setdefault(now.attempt.id, at)
-    _note(deps, now, message, notice=f"no answer{waiting}: {message}")
+    _note(deps, now, message, notice=f"{what}: {message}")
     return at - since
 
 

@@ -13,7 +13,6 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import URGENT_S, Session, is_confirmed
 from orchestrator.cli.view.tables import Layout, fitting
 from orchestrator.client.errors import NoControllerError, SeatrialError
-from orchestrator.client.transport import read
 from orchestrator.domain.inventory import StoppedMachine, StopReport
 from orchestrator.domain.machine import MachineState
 from orchestrator.domain.units import plural
@@ -135,7 +134,7 @@ def _confirm(session: Session, seen: StopReport, *, yes: bool) -> None:
 def _order_controller(session: Session) -> StopReport | None:
     """Request the controller to cancel its runs and end every machine; return None without one."""
     try:
-        answer = session.urgent_client().post("/machines/terminate-all")
+        answer = session.urgent_client().terminate_all()
     except NoControllerError as error:
         if error.was_sent:
             late = f"the controller did not answer within {URGENT_S:.0f} s"
@@ -148,7 +147,7 @@ def _order_controller(session: Session) -> StopReport | None:
         return None
     except SeatrialError as error:
         return StopReport(not_cancelled=f"the controller refused: {error.lines[0]}")
-    return read(StopReport, answer)
+    return answer.record
 
 
 def _merged(own: StopReport, ordered: StopReport) -> StopReport:

@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from orchestrator.cli.commands.options import JsonOption, text_option
-from orchestrator.cli.errors import CliError
+from orchestrator.cli.errors import FAILED, CliError
 from orchestrator.cli.gate_inputs import meant_verdict, no_verdict
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
@@ -156,14 +156,17 @@ def approve_command(
     if not read:
         raise no_verdict(gate)
     answer = client.post("/approvals", {"gate": gate, "verdict": read})
+    remark = one_line(str(answer.get("remark") or ""))
     if as_json:
         session.print_json(answer)
-        return
-    evidence = str(answer.get("evidence"))[:12]
-    session.say(f"{one_line(str(answer.get('by')))} approves the evidence {evidence} of {read}.")
-    session.say(f"`seatrial gate check {gate}` decides anew.")
-    if answer.get("remark"):
-        session.say(f"It counts for nothing: {one_line(str(answer.get('remark')))}.")
+    else:
+        evidence = str(answer.get("evidence"))[:12]
+        by = one_line(str(answer.get("by")))
+        session.say(f"{by} approves the evidence {evidence} of {read}.")
+    if remark:
+        raise CliError(f"It counts for nothing: {remark}.", code=FAILED)
+    if not as_json:
+        session.say(f"`seatrial gate check {gate}` decides anew.")
 
 
 def _approve_waiver(

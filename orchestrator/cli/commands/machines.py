@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import quote
 
 import typer
 from rich.text import Text
@@ -22,8 +21,7 @@ from orchestrator.cli.view.costs import (
 from orchestrator.cli.view.tables import Layout, fitting
 from orchestrator.client.errors import RefusalError
 from orchestrator.client.seatrial import Seatrial
-from orchestrator.client.transport import read
-from orchestrator.domain.cost_response import RunCost, Spending
+from orchestrator.domain.cost_response import RunCost
 from orchestrator.domain.inventory import InventoryResponse, ResourceResponse
 from orchestrator.domain.units import plural
 
@@ -65,14 +63,13 @@ def machines_command(
         stop_all(session, yes=yes, as_json=as_json)
         return
     client = session.client()
-    only = "true" if orphans or terminate else None
-    answer = client.get("/machines", orphans=only)
-    survey = read(InventoryResponse, answer)
+    answer = client.machines(orphans=orphans or terminate)
+    survey = answer.record
     ended: list[str] = []
     if terminate:
         ended = _terminate(session, client, survey, yes=yes)
     if as_json:
-        session.print_json(answer | {"ended": ended} if terminate else answer)
+        session.print_json(answer.json | {"ended": ended} if terminate else answer.json)
     elif not terminate:
         _list(session, survey, orphans=orphans)
     _raise_unread(survey)
@@ -105,14 +102,13 @@ def cost_command(
     if prices:
         _prices(session, client, as_json=as_json)
         return
-    answer = client.get("/costs", run=client.run(run).record.id if run is not None else None)
+    answer = client.costs() if run is None else client.run_cost(run)
     if as_json:
-        session.print_json(answer)
+        session.print_json(answer.json)
         return
+    costs = answer.record
     shown = (
-        run_cost(session.out, read(RunCost, answer))
-        if run is not None
-        else spending(session.out, read(Spending, answer))
+        run_cost(session.out, costs) if isinstance(costs, RunCost) else spending(session.out, costs)
     )
     for part in shown:
         session.out.print(part)
@@ -120,21 +116,21 @@ def cost_command(
 
 def _refresh(session: Session, client: Seatrial, *, as_json: bool) -> None:
     """Refresh the prices. Raises CliError if no provider returned any."""
-    told = client.post("/costs/refresh")
+    told = client.refresh_prices()
     if as_json:
-        session.print_json(told)
-    for line in refreshed(told):
+        session.print_json(told.json)
+    for line in refreshed(told.record):
         session.say(line)
-    if told.get("unread") and not told.get("kept"):
+    if told.record.unread and not told.record.kept:
         raise CliError("No provider told its prices.", code=NO_VERDICT)
 
 
 def _prices(session: Session, client: Seatrial, *, as_json: bool) -> None:
-    answer = client.get("/costs/prices")
+    answer = client.prices()
     if as_json:
-        session.print_json(answer.get("items"))
+        session.print_json(answer.json.get("items"))
         return
-    session.out.print(prices_table(session.out, answer))
+    session.out.print(prices_table(session.out, answer.records))
 
 
 def _terminate(
@@ -153,7 +149,7 @@ def _terminate(
     ended, failed = [], []
     for sight in inventory.items:
         try:
-            client.post(_path(sight))
+            client.terminate_machine(sight.provider, sight.id)
         except RefusalError as error:
             if error.status != _GONE:
                 failed.append(f"{sight.provider} {sight.id}: {error.lines[0]}")
@@ -165,10 +161,6 @@ def _terminate(
     if failed:
         raise CliError(*(one_line(line) for line in failed), code=NO_VERDICT)
     return ended
-
-
-def _path(resource: ResourceResponse) -> str:
-    return f"/machines/{quote(resource.provider, safe='')}/{quote(resource.id, safe='/')}/terminate"
 
 
 def _list(session: Session, inventory: InventoryResponse, *, orphans: bool) -> None:

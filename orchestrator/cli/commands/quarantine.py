@@ -28,9 +28,9 @@ _LISTED = Layout(
     whole=("id", "until", "state"),
 )
 _SUGGESTED = Layout(
-    titles=("test", "job", "failed on", "on retry", "likely", "in"),
+    titles=("test", "job", "failed on", "suite's retries", "likely", "quarantine"),
     first_to_go=("failed on", "job"),
-    whole=("on retry", "likely", "in"),
+    whole=("suite's retries", "likely", "quarantine"),
 )
 
 

@@ -27,6 +27,7 @@ from orchestrator.cli.view.provenance import provenance
 from orchestrator.cli.view.tables import Layout, fitting, print_list
 from orchestrator.client.transport import Answer, Json
 from orchestrator.domain.cell import RunState
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.run_record import RunSummary
 from orchestrator.domain.test_comparison import TestDuration
 from orchestrator.domain.units import duration, sentence, usd
@@ -91,7 +92,7 @@ def _row(run: RunSummary) -> dict[str, Text]:
         Text(one_line(" ".join(part for part in (run.commit.short, run.commit.branch) if part))),
         Text(f"{sign.glyph} {outcome_words(run)}", style=sign.style),
         tally(run.counts, over=run.is_finished),
-        Text(usd(run.cost_usd)),
+        Text("–" if run.cost_usd is None else usd(run.cost_usd)),
     )
     return dict(zip(_RUNS.titles, texts, strict=True))
 
@@ -164,11 +165,21 @@ def _print(session: Session, failure: FailureLine) -> None:
     name = " ".join(part for part in (failure.job, failure.test) if part) or "the cell"
     line = Text(f"{sign.glyph} {one_line(name)}", style=sign.style)
     line.append(f"  {word(failure.outcome)} on {one_line(', '.join(failure.cells))}", style="dim")
+    if held := in_quarantine(failure):
+        line.append(f"  {one_line(held)}", style="yellow")
     session.out.print(line, soft_wrap=True)
     files = f"files: {', '.join(failure.artifacts)}" if failure.artifacts else ""
     for said in (failure.error, files, failure.log):
         if said:
             session.print(f"    {one_line(said)}")
+
+
+def in_quarantine(failure: FailureLine) -> str:
+    """Return ``in quarantine Q-0001``, with the cells if not in each of them; empty if in none."""
+    where = grouped((quarantine, cell) for cell, quarantine in failure.quarantined.items())
+    everywhere = len(failure.quarantined) == len(failure.cells) and len(where) == 1
+    told = (one if everywhere else f"{one} on {', '.join(where[one])}" for one in sorted(where))
+    return f"in quarantine {', '.join(told)}" if where else ""
 
 
 _SLOWEST = Layout(

@@ -20,7 +20,6 @@ from orchestrator.cli.commands.options import RunArgument
 from orchestrator.cli.errors import CliError
 from orchestrator.cli.session import find_cells, session_of
 from orchestrator.client.errors import UnreadableAnswerError
-from orchestrator.client.seatrial import cell_path
 from orchestrator.client.transport import Json, read
 from orchestrator.domain.machine import SshAccess
 from orchestrator.domain.matrix import Host
@@ -224,7 +223,7 @@ def ssh_command(
     client = session.client()
     found = client.run(run).record
     (one,) = find_cells(found, cell)
-    access = read_access(client.get(f"{cell_path(found, one)}/access"))
+    access = read_access(client.access(found, one).json)
     home = client.line.home
     key_file = find_key_file(access.key_file, home) if access.key_file else None
     bastion_key = (

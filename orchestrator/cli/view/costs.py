@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
 from rich.console import Console, RenderableType
@@ -13,7 +13,6 @@ from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.view.glyphs import sign_of, word
 from orchestrator.cli.view.provenance import SIMULATED
 from orchestrator.cli.view.tables import Layout, fitting
-from orchestrator.client.transport import Json, read, read_items
 from orchestrator.domain.cost_response import CellCost, ProviderCost, RunCost, RunTotal, Spending
 from orchestrator.domain.money import Bill
 from orchestrator.domain.prices import Price, Refreshed
@@ -82,14 +81,13 @@ def spending(console: Console, costs: Spending) -> Iterator[RenderableType]:
         yield fitting(console, _RUNS, [_run(row) for row in costs.runs])
 
 
-def prices_table(console: Console, answer: Json) -> Table:
+def prices_table(console: Console, prices: Iterable[Price]) -> Table:
     """Return a table of every price in use."""
-    return fitting(console, _PRICES, [_price(one) for one in read_items(Price, answer)])
+    return fitting(console, _PRICES, [_price(one) for one in prices])
 
 
-def refreshed(answer: Json) -> list[str]:
+def refreshed(found: Refreshed) -> list[str]:
     """Describe the result of refreshing prices."""
-    found = read(Refreshed, answer)
     lines = [f"{plural(len(found.kept), 'price')} read"]
     for uncertain in found.uncertain:
         one = uncertain.price
@@ -108,6 +106,8 @@ def _headline(costs: RunCost) -> str:
     going = "" if costs.settled else ", so far"
     per = costs.usd_per_validated_test
     each = f"; {_tiny(per)} a validated test" if per is not None else ""
+    if costs.bill is None:
+        return f"run {one_line(costs.run)}: ingested, and nobody states what it cost"
     return f"run {one_line(costs.run)}: {usd(costs.bill.total_usd)}{limit}{going}{each}"
 
 
@@ -120,25 +120,27 @@ def _platform(row: CellCost) -> dict[str, Text]:
         "platform": Text(name, style="bold red" if row.simulated else "bold"),
         "market": Text(one_line(", ".join(markets)) or "–"),
         "price/h": Text(", ".join(rates) or "–"),
-        "held": Text(duration(row.seconds)),
+        "held": Text(duration(row.seconds) if row.seconds or row.bill else "–"),
         **_parts(row.bill),
         "per test": Text(_tiny(per) if per is not None else "–"),
     }
 
 
 def _total(costs: RunCost) -> dict[str, Text]:
-    per = costs.usd_per_validated_test
+    per, held = costs.usd_per_validated_test, sum(row.seconds for row in costs.platforms)
     return {
         "platform": Text(_ALL, style="bold"),
         "market": Text(),
         "price/h": Text(),
-        "held": Text(duration(sum(row.seconds for row in costs.platforms))),
+        "held": Text(duration(held) if held or costs.bill else "–"),
         **_parts(costs.bill),
         "per test": Text(_tiny(per) if per is not None else "–"),
     }
 
 
-def _parts(bill: Bill) -> dict[str, Text]:
+def _parts(bill: Bill | None) -> dict[str, Text]:
+    if bill is None:
+        return dict.fromkeys(_PARTS, Text("–"))
     amounts = (bill.machine_usd, bill.disk_usd, bill.address_usd, bill.total_usd)
     return {n: Text(cents_of_cents(a)) for n, a in zip(_PARTS, amounts, strict=True)}
 

@@ -54,9 +54,14 @@ SHOWN = 20
 """Maximum signatures that are shown."""
 
 
+_ONLY_AT_THE_END = (IssueState.STALE, IssueState.UNTRIED, IssueState.UNMATCHED)
+"""States that mean nothing before all tests had their turn."""
+
+
 def failures(run: RunResponse) -> Group | None:
     """Return failure groups, and known issues that need attention; None without either."""
-    notes = [text for use in run.known_issues if (text := _note(use)) is not None]
+    told = (use for use in run.known_issues if run.is_finished or use.state not in _ONLY_AT_THE_END)
+    notes = [text for use in told if (text := _note(use)) is not None]
     notes += [_quarantined_text(one) for one in run.quarantined]
     if not run.failure_groups and not notes:
         return None
@@ -89,9 +94,8 @@ def _line(group: FailureGroup, *, many: bool) -> Text:
 def _beside(group: FailureGroup, *, many: bool) -> Iterator[Text]:
     if many and group.cells:
         yield Text(one_line(", ".join(group.cells)), style="dim")
-    if group.known_issues:
-        of = "" if group.tolerated == group.count else f" ({group.tolerated} of them)"
-        yield Text(one_line(", ".join(group.known_issues)) + of, style="cyan")
+    if group.excuses:
+        yield Text(one_line(group.excuses), style="cyan")
     yield Text(one_line(group.signature.id), style="dim")
 
 
@@ -111,7 +115,7 @@ def _note(use: IssueUse) -> Text | None:
     if use.state is IssueState.STALE:
         said = "is stale: a test of it ran and nothing matched; it may be fixed"
     elif use.state is IssueState.UNTRIED:
-        said = "says nothing of this run: its tests did not run"
+        said = "says nothing of this run: no test that failed so before ran in its job"
     elif use.state is IssueState.UNMATCHED:
         said = "has matched no failure so far"
     elif use.state is IssueState.EXPIRED and use.count:

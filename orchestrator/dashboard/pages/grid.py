@@ -203,7 +203,7 @@ def _column(shown: _Shown, cell: GridCell) -> Column:
     is_usual = outcome in (Outcome.PASSED, Outcome.FAILED)
     sign = "" if is_usual else f"{term(outcome).glyph} {term(outcome).word} · "
     what = cell.name if shown.run is not None else f"{cell.at:%m-%d} · {cell.version}"
-    title = f"{sign}{visible(cut(what, 40))}"
+    title = " · ".join(filter(None, (f"{sign}{visible(cut(what, 40))}", cell.origin)))
     id_ = cell.name if shown.run is not None else cell.run
     return Column(id_, title, href=urls.cell_url(cell.run, cell.name))
 

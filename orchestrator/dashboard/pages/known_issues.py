@@ -243,7 +243,7 @@ def _ended(one: ListedIssue) -> str:
     if one.status is IssueStatus.STALE:
         return "nothing fails so any more"
     if one.status is IssueStatus.UNTRIED:
-        return "its tests did not run"
+        return "no test that failed so before ran in its job"
     if one.status is IssueStatus.UNMATCHED:
         return "no failure has matched it so far"
     return ""

@@ -84,6 +84,7 @@ def _products(newest: Sequence[NewestRun], statuses: Sequence[GateStatus]) -> Ta
 def _product(one: NewestRun, statuses: Sequence[GateStatus]) -> Row:
     board = urls.with_query(urls.BOARD, product=one.product)
     mine = [status for status in statuses if status.stored.product == one.product]
+    notes = (some_jobs(one.jobs, one.jobs_before - one.jobs), "ingested" * one.is_ingested)
     gates: TableCell = CellList([_gate(status) for status in mine]) if mine else Text("–")
     return Row(
         (
@@ -94,7 +95,7 @@ def _product(one: NewestRun, statuses: Sequence[GateStatus]) -> Row:
                     Badge(
                         one.word,
                         urls.run_url(one.run),
-                        note=some_jobs(one.jobs, one.jobs_before - one.jobs),
+                        note=", ".join(filter(None, notes)),
                     ),
                     Text(one.version, note=one.matrix),
                 ]
@@ -162,8 +163,9 @@ def _mark(
 ) -> TableCell:
     if day_outcome is None:
         return OutcomeMark("")
+    notes = (some_jobs(day_outcome.jobs, lacking[day_outcome]), day_outcome.origin)
     return OutcomeMark(
         day_outcome.word,
         href=urls.cell_url(day_outcome.run, day_outcome.cell),
-        note=some_jobs(day_outcome.jobs, lacking[day_outcome]),
+        note=", ".join(filter(None, notes)),
     )

@@ -284,6 +284,7 @@ def _square(request: PageRequest, row: BoardRow, square: BoardCell) -> TableCell
         "" if cell.counts.collected or cell.outcome is not Outcome.PASSED else "no tests",
         cell.counts.nothing_passed if cell.outcome is Outcome.PASSED else "",
         "simulated" if cell.simulated else "",
+        cell.origin,
     )
     return VersionEvidence(
         word=cell.outcome or "done",

@@ -146,7 +146,11 @@ def _platform(request: PageRequest, story: TestDetail, one: CellTestHistory) -> 
     if one.gone is not None:
         yield _gone_badge(one.gone)
     else:
-        yield Badge(now.outcome.word, _result_url(now)) if now is not None else Badge("")
+        yield (
+            Badge(now.outcome.word, _result_url(now), note=now.origin)
+            if now is not None
+            else Badge("")
+        )
     note = ago(now.at, request.now) if now is not None else ""
     yield Text(now.version, note=note) if now is not None else _NOTHING
     yield _strip(one)
@@ -233,7 +237,7 @@ def _result(story: TestDetail, go: CellResult, tests: dict[int, KnownTest]) -> I
     word = "running" if go.is_alive and go.outcome is TestOutcome.MISSING else go.outcome.word
     tries = ", ".join(one.word for one in go.earlier)
     yield Badge(word, _result_url(go), note=f"after {tries}" if tries else "")
-    yield Text(go.cell)
+    yield Text(go.cell, note=go.origin)
     yield Text(go.version)
     yield Span(go.duration_s if go.outcome is not TestOutcome.MISSING else None)
     known = story.signatures.get(go.signature)

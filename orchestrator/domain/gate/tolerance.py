@@ -19,6 +19,7 @@ from orchestrator.domain.gate.policy import GatePolicy, PolicyIssue
 from orchestrator.domain.gate.snapshot import CellEvidence, FailedTest, JobEvidence, Snapshot
 from orchestrator.domain.known_issue import IssueMatch, KnownIssue, fits
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.quarantine import QuarantineState, is_about, state_of
 
 FLAKY = "flaky"
 """Id of the allowance for flaky tests, and of their rule."""
@@ -292,8 +293,8 @@ class _ToleranceFinder:
         found = self._quarantines.get(named)
         if found is None or self._flaky.quarantine == "ignored":
             return False
-        here = not found.platforms or one.cell.platform in found.platforms
-        return here and found.ended_at is None and self._now < found.expires
+        is_here = is_about(found, found.nodeid, one.cell.platform)
+        return is_here and state_of(found, self._now) is QuarantineState.ACTIVE
 
     def _fitting(self, one: FailingResult) -> tuple[KnownIssue, ...]:
         about = one.failure(self._now)

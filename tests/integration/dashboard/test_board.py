@@ -54,6 +54,22 @@ def test_each_version_has_a_line_and_each_platform_a_column(pages: PageDesk) -> 
     assert {urls.cell_url(new, "here"), urls.cell_url(old, "there")} <= links
 
 
+def test_every_page_says_that_evidence_was_ingested(pages: PageDesk) -> None:
+    case = '<testcase classname="tests.test_a" name="test_b"/>'
+    pages.api.client.post(
+        "/api/v1/ingest?platform=here&subject=proof@1.0&name=f.xml",
+        content=f'<testsuite name="pytest" tests="1">{case}</testsuite>'.encode(),
+    ).raise_for_status()
+    said = "ingested (structured)"
+    assert said in squares(pages)["1.0"]["here"]
+    assert said in str(pages.json("/products")["tables"]["grid"])
+    assert "ingested" in pages.page("/products").one(id="products").text
+    assert said in pages.page("/grid?product=proof&cell=here").text
+    shown = pages.page("/tests/1")
+    assert said in " ".join(shown.rows("platforms")[0].values())
+    assert said in " ".join(shown.rows("history")[0].values())
+
+
 def test_a_platform_that_a_version_left_out_is_missing_and_one_that_came_later_is_not(
     pages: PageDesk,
 ) -> None:

@@ -69,6 +69,18 @@ def test_every_filter_stands_in_the_address(pages: PageDesk, world: KindsWorld) 
     pages.page("/failures?runs=9999", status=422)
 
 
+def test_a_run_marks_its_failures_in_a_quarantine_that_began_later(
+    pages: PageDesk, world: KindsWorld
+) -> None:
+    run = world.run({"t.py::a": SHAPES, "t.py::b": DISK})
+    [before, _] = pages.page(f"/runs/{run}").rows("failures")
+    assert before["Known"] == "not known"
+    new = NewQuarantine(product="proof", nodeid="t.py::a", reason="r", owner="me", days=9)
+    add_quarantine(pages.api.context, new, author=pages.viewer.person)
+    rows = pages.page(f"/runs/{run}").rows("failures")
+    assert sorted(row["Known"] for row in rows) == ["Q-0001 1 of 1 tolerated", "not known"]
+
+
 def test_the_list_is_paged(
     pages: PageDesk, world: KindsWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -283,3 +283,26 @@ def test_a_file_whose_figures_contradict_its_tests_is_told_on_both_pages(pages: 
     assert "14 missing" in " ".join(row.values())
     shown = pages.page(f"/runs/{made['run']}/cells/here")
     assert "INCONSISTENT: f.xml: it names 1 tests and sums up 15" in shown.text
+
+
+@pytest.mark.parametrize(("time", "took"), [("", "–"), (' time="6.2"', "6.2s")])
+def test_an_ingested_run_has_no_figure_that_nobody_states(
+    pages: PageDesk, time: str, took: str
+) -> None:
+    case = f'<testcase classname="tests.test_a" name="test_b"{time}/>'
+    url = "/api/v1/ingest?platform=here&subject=proof@1.10&name=f.xml"
+    suite = f'<testsuite name="pytest" tests="1"{time}>{case}</testsuite>'
+    run = pages.api.client.post(url, content=suite.encode()).json()["run"]
+    shown = pages.page(f"/runs/{run}").text
+    assert f"Took {took} ingested" in shown
+    assert "Cost – nobody states it" in shown
+    assert "$" not in shown
+    row = next(
+        row for row in pages.page("/runs").rows("runs") if run[:13] in " ".join(row.values())
+    )
+    assert "$" not in " ".join(row.values())
+    costs = pages.api.client.get(f"/api/v1/costs?run={run}").json()
+    assert (costs["bill"], costs["usd_per_validated_test"], costs["jobs"]) == (None, None, {})
+    assert (costs["platforms"][0]["bill"], costs["platforms"][0]["jobs"]) == (None, {})
+    told = pages.api.client.get(f"/api/v1/runs/{run}").json()
+    assert (told["cost_usd"], told["cells"][0]["cost_usd"]) == (None, None)

@@ -127,25 +127,38 @@ OPERATIONS = {
 }  # fmt: skip
 """What clients may rely on: a change here is a change of the interface."""
 GOLDEN = Path(__file__).parents[2] / "golden" / "openapi.json"
-REVIEWED = {
-    f"the schema ListResponse_{item}_ is gone": "a page has `items` too, and `next`: a client that"
-    " reads no further sees the first page only"
-    for item in (
-        "Alias",
-        "ApprovalResponse",
-        "BrowserSession",
-        "DeliveryResponse",
-        "KnownIssueResponse",
-        "PayloadReviewResponse",
-        "QuarantineResponse",
-        "ScheduleResponse",
-        "StoredPolicy",
-        "Token",
-        "WaiverResponse",
+REVIEWED = (
+    {
+        f"{field} has another type": "a cost that nobody states is null, no zero"
+        for field in (
+            "CellCost.bill",
+            "CellRecord.cost_usd",
+            "RunCost.bill",
+            "RunResponse.cost_usd",
+            "RunSummary.cost_usd",
+        )
+    }
+    | {
+        f"the schema ListResponse_{item}_ is gone": "a page has `items` too, and `next`: a client"
+        " that reads no further sees the first page only"
+        for item in (
+            "Alias",
+            "ApprovalResponse",
+            "BrowserSession",
+            "DeliveryResponse",
+            "KnownIssueResponse",
+            "PayloadReviewResponse",
+            "QuarantineResponse",
+            "ScheduleResponse",
+            "StoredPolicy",
+            "Token",
+            "WaiverResponse",
+        )
+    }
+    | dict.fromkeys(
+        ("the schema RetestsRequest is gone", "RunRequest.retests has another type"),
+        "the schema has another name, RetestLimits, and the same JSON",
     )
-} | dict.fromkeys(
-    ("the schema RetestsRequest is gone", "RunRequest.retests has another type"),
-    "the schema has another name, RetestLimits, and the same JSON",
 )
 """Changes since the last release that break clients, and why they were meant, as `breaks` tells
 them.

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from orchestrator.cli.commands.runs import in_quarantine
 from orchestrator.cli.failure_logs import failures_of
 from orchestrator.client.seatrial import Seatrial
 from orchestrator.client.transport import read
@@ -92,3 +93,31 @@ def test_files_of_a_failing_test_are_named_with_their_cell() -> None:
     client = StoredTests({**TEST, "artifacts": ["hull.test_sinks-plot.png"]})
     [line, *_] = failures_of(client, run, run.cells)
     assert line.artifacts == ["cpu/hull.test_sinks-plot.png"]
+
+
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [
+        ({}, ""),
+        ({"cpu": "Q-1"}, "in quarantine Q-1 on cpu"),
+        ({"cpu": "Q-1", "l4": "Q-1"}, "in quarantine Q-1"),
+        ({"cpu": "Q-1", "l4": "Q-2"}, "in quarantine Q-1 on cpu, Q-2 on l4"),
+    ],
+)
+def test_a_failing_test_names_its_active_quarantine(held: dict[str, str], said: str) -> None:
+    job = hull("failed", "tests", detail="1 failed", failed=1)
+    cells = [runs.cell(name, "done", jobs=[job]) for name in ("cpu", "l4")]
+    quarantine = {
+        "product": "p", "nodeid": TEST["nodeid"], "reason": "no seed", "owner": "me",
+        "opened": "2026-01-01T00:00:00Z", "expires": "2026-02-01T00:00:00Z",
+    }  # fmt: skip
+    named = {"job": "hull", "nodeid": TEST["nodeid"]}
+    over = {"quarantine": quarantine | {"id": "Q-9"}, "state": "expired", "cell": "cpu"} | named
+    marked = [
+        {"quarantine": quarantine | {"id": name}, "state": "active", "cell": cell} | named
+        for cell, name in held.items()
+    ]
+    run = read(RunResponse, runs.run(*cells) | {"quarantined": [over, *marked]})
+    [line] = [one for one in failures_of(StoredTests(TEST), run, run.cells) if one.test]
+    assert line.quarantined == held
+    assert in_quarantine(line) == said

@@ -20,6 +20,8 @@ SIGNATURE = {
     "message": "<n> validation error for DelayedScaling",
 }
 
+ENDED = {"state": "finished", "finished_at": "2026-01-01T00:00:00Z"}
+
 
 def group(count: int = 10, **given: Any) -> Json:
     plain = {"signature": SIGNATURE, "count": count, "cells": ["gcp-l4"], "known_issues": []}
@@ -53,6 +55,8 @@ def test_each_signature_has_a_line_with_its_known_issue() -> None:
     assert "gcp-l4  KI-0001  s1-0123456789ab" in " ".join(lines[2:])
     partly = text(failure_groups=[group(known_issues=["KI-0001"], tolerated=3)])
     assert "KI-0001 (3 of them)" in " ".join(partly.split())
+    both = group(known_issues=["KI-0001"], quarantines=["Q-0002"], tolerated=10)
+    assert "KI-0001, Q-0002  s1-" in text(failure_groups=[both])
 
 
 def test_known_issues_that_need_a_person_are_told() -> None:
@@ -63,13 +67,23 @@ def test_known_issues_that_need_a_person_are_told() -> None:
             use("expired", count=2, expired_days=5),
             use("expired"),
             use("exceeded", count=12),
-        ]
+        ],
+        **ENDED,
     )
     assert [line.strip() for line in told.splitlines()] == [
         "KI-0001 (Scaling) is stale: a test of it ran and nothing matched; it may be fixed",
         "KI-0001 (Scaling) expired 5 days ago: it explains 2 failures no more",
         "KI-0001 (Scaling) allows 11 failures, and 12 fit",
     ]
+
+
+def test_an_issue_without_a_match_is_told_when_every_test_had_its_turn() -> None:
+    quiet = [use("untried"), use("unmatched")]
+    assert [line.strip() for line in text(known_issues=quiet, **ENDED).splitlines()] == [
+        "KI-0001 (Scaling) says nothing of this run: no test that failed so before ran in its job",
+        "KI-0001 (Scaling) has matched no failure so far",
+    ]
+    assert text(known_issues=[*quiet, use("stale")], state="running", finished_at=None) == ""
 
 
 def test_many_signatures_are_cut_and_the_cut_is_said() -> None:

@@ -16,6 +16,7 @@ from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.quarantine import (
     QuarantineState,
+    active_ids,
     faults_of,
     is_about,
     may_return,
@@ -123,3 +124,11 @@ def test_failures_in_quarantine_are_named_and_expired_ones_too():
     assert quarantined_of([ONE], [failure], at=NOW - timedelta(days=1)) == ()
     ended = replace(ONE, ended_at=NOW, ended_by="me")
     assert quarantined_of([ended], [failure], at=during) == ()
+    again = replace(ONE, id="Q-0002", opened=NOW, expires=late + timedelta(days=1))
+    for known in ([ONE, again, ended], [ended, again, ONE]):
+        [found] = quarantined_of(known, [failure], at=late)
+        assert (found.quarantine.id, found.state) == ("Q-0002", QuarantineState.ACTIVE)
+    assert active_ids(quarantined_of([ONE], [failure], at=during)) == {
+        ("l4", "unit", ONE.nodeid): ONE.id
+    }
+    assert active_ids(quarantined_of([ONE], [failure], at=late)) == {}

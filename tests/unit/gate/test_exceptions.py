@@ -332,7 +332,8 @@ def test_approvals():
     [
         ("ann", "", "needs 1 approval by somebody who did not ask for what it excuses; nobody has"),
         ("ann", "ann", ("; ann approved, and an author's own or a typed approval does not count;"
-         " nobody else has approved it. `seatrial gate approve release` gives one.")),
+         " nobody else has approved it. `seatrial gate approve release` by another person gives"
+         " one; a maintainer who works alone says `approvals: {on: []}` in the policy.")),
         ("ann", "bob", "; bob approved this evidence."),
         ("", "", "needs 1 approval; nobody has approved this evidence yet. `seatrial gate approve"),
     ],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from datetime import timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -20,13 +21,17 @@ from markdown_it import MarkdownIt
 
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.event_facts import CheckFact
+from orchestrator.domain.failure_signature import Failure, failure_groups, signature_of
+from orchestrator.domain.gate.snapshot import Quarantine
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
+from orchestrator.domain.quarantine import quarantined_of
 from orchestrator.domain.run_record import Evidence
 from reports.html import render_html
 from reports.markdown import cell, code, plain, written
 from reports.registry import render
 from tests.unit.reports.builders import Jobs, T, cell_of, evidence_of, results_of
+from tests.unit.reports.foreign_stories import AT
 from tests.unit.reports.hostile_text import EVIL
 from tests.unit.reports.pairs import head
 from tests.unit.reports.stories import release, story
@@ -185,6 +190,36 @@ def test_a_comment_calls_nobody_and_links_nowhere(word, templates):
     assert theirs.links == theirs.images == []
     rows = re.findall(r"<tr>.*?</tr>", by_the_host(text), re.DOTALL)
     assert [row.count("<td") + row.count("<th") for row in rows] == [7, 7, *[4] * (len(rows) - 2)]
+
+
+def test_a_comment_and_a_summary_mark_failures_in_quarantine(templates):
+    said = results_of("x", [("t.py::test_a", T.FAILED)], message="boom")
+    jobs = Jobs().suite("x", "X", said, Outcome.FAILED, "tests")
+    cells = [
+        (cell_of(Platform(id=name, provider="local"), jobs, Outcome.FAILED, "tests"), jobs)
+        for name in ("cpu-a", "cpu-b")
+    ]
+    evidence = evidence_of(*cells, outcome=Outcome.FAILED)
+    failures = [
+        Failure(mark, "t.py::test_a", "x", "r", name, name, "1", AT)
+        for name in ("cpu-a", "cpu-b")
+        if (mark := signature_of(evidence.tests[name][0])) is not None
+    ]
+    quarantine = Quarantine(
+        id="Q-0001", product="p", nodeid="t.py::test_a", reason="no seed", owner="me",
+        opened=AT, expires=AT + timedelta(days=9),
+    )  # fmt: skip
+
+    def shown(kind, *, platforms=(), at=AT):
+        found = quarantined_of([replace(quarantine, platforms=platforms)], failures, at=at)
+        groups = failure_groups(failures)
+        record = replace(evidence.record, quarantined=found, failure_groups=groups)
+        return render(kind, replace(evidence, record=record), format="md", templates=templates)
+
+    assert "(in quarantine Q-0001) |" in shown("comment")
+    assert "(in quarantine Q-0001: 1 of 2) |" in shown("comment", platforms=("cpu-b",))
+    assert "in quarantine" not in shown("comment", at=AT + timedelta(days=9))
+    assert "| Q-0001 |" in shown("summary")
 
 
 def test_a_comment_on_many_cells_has_room_on_a_code_host(templates):

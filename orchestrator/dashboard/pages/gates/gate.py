@@ -103,7 +103,7 @@ def _approval_row(one: Approval, read: StoredVerdict | None, names: Mapping[str,
         evidence, remark = Text("of other evidence", note=one.evidence[:12]), ""
     else:
         evidence = Text(f"of {read.id}", urls.verdict_url(read.id), note=one.evidence[:12])
-        remark = idle_remark(read, one.by)
+        remark = idle_remark(read, one)
     said = f"It counts for nothing: {remark}." if remark else ""
     by = Text(one.by, note=names.get(one.by, ""))
     return Row((by, Moment(one.at), evidence, Text(said)))

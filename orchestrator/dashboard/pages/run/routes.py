@@ -101,8 +101,9 @@ def failure_group_table(record: RunRecord, most: int | None = None) -> Table:
 
 
 def _group_row(group: FailureGroup) -> Row:
-    known = ", ".join(group.known_issues)
+    known = ", ".join((*group.known_issues, *group.quarantines))
     tolerated = f"{group.tolerated} of {group.count} tolerated" if known else ""
+    place = urls.KNOWN_ISSUES if group.known_issues else urls.FLAKY if known else ""
     signature = group.signature
     return Row(
         (
@@ -115,7 +116,7 @@ def _group_row(group: FailureGroup) -> Row:
             Number(group.test_count),
             Text(", ".join(group.cells)),
             Moment(group.first_seen),
-            Text(known or "not known", urls.KNOWN_ISSUES if known else "", note=tolerated),
+            Text(known or "not known", place, note=tolerated),
         ),
         tone="" if known else "bad",
     )
@@ -213,7 +214,8 @@ _HOUR_S = 3600
 class Costs:
     """The costs of a run and their limit."""
 
-    spent_usd: Decimal
+    spent_usd: Decimal | None
+    """None if nobody states it."""
     limit_usd: Decimal | None
     usd_per_s: Decimal
     """Of the machines that are held now."""
@@ -221,11 +223,13 @@ class Costs:
     @property
     def words(self) -> str:
         """The amount as ``$1.20``."""
-        return usd(self.spent_usd)
+        return usd(self.spent_usd) if self.spent_usd is not None else "–"
 
     @property
     def limit(self) -> str:
         """The note about the cost limit."""
+        if self.spent_usd is None:
+            return "nobody states it"
         if self.limit_usd is None:
             return "no limit: nothing is rented"
         return f"of at most {price(self.limit_usd)}"
@@ -233,7 +237,7 @@ class Costs:
     @property
     def picture(self) -> Picture | None:
         """Return a bar of the used part of the limit."""
-        if not self.limit_usd:
+        if not self.limit_usd or self.spent_usd is None:
             return None
         share = min(float(self.spent_usd / self.limit_usd), 1.0)
         return bar([("busy" if share < 0.8 else "warn", share), ("rest", 1 - share)], width=200)
@@ -273,7 +277,7 @@ def run_page(
         "tally": TestCounts(_counts(record)),
         "done": sum(cell.state is CellState.DONE for cell in record.cells),
         "cell_count": len(record.cells),
-        "seconds": _seconds(record.run, request.now),
+        **_duration(record, request.now),
         "money": (money := Costs(record.cost_usd, spec.matrix.limits.max_usd, _usd_per_s(record))),
         "tables": {table.id: table for table in tables},
         "pruned": [sentence(part.of(run.id)) for part in record.pruned],
@@ -320,7 +324,20 @@ def _counts(record: RunRecord) -> Counts:
     return sum((cells.shown_counts(cell) for cell in record.cells), Counts())
 
 
-def _seconds(run: Run, now: datetime) -> float:
+def _is_ingested(record: RunRecord) -> bool:
+    return bool(record.cells) and all(cell.ingested is not None for cell in record.cells)
+
+
+def _duration(record: RunRecord, now: datetime) -> Mapping[str, object]:
+    return {"is_ingested": _is_ingested(record), "seconds": _seconds(record, now)}
+
+
+def _seconds(record: RunRecord, now: datetime) -> float | None:
+    """Return the run's duration; that of the jobs if everything was ingested; None if unknown."""
+    run, jobs = record.run, [job for cell in record.cells for job in cell.jobs]
+    if _is_ingested(record):
+        known = [job.duration_s for job in jobs if job.duration_s is not None]
+        return sum(known) if known else None
     return max(0.0, ((run.finished_at or now) - run.created_at).total_seconds())
 
 
@@ -402,7 +419,7 @@ def _data(record: RunRecord, money: Costs) -> Mapping[str, object]:
         "created_at": run.created_at.isoformat(),
         "finished_at": run.finished_at.isoformat() if run.finished_at else None,
         "counts": TestCounts(record.counts).plain(),
-        "cost_usd": format(record.cost_usd, "f"),
+        "cost_usd": None if money.spent_usd is None else format(money.spent_usd, "f"),
         "max_usd": None if money.limit_usd is None else format(money.limit_usd, "f"),
     }
 

@@ -10,6 +10,9 @@ from orchestrator.domain.gate.rule_context import RuleContext
 from orchestrator.domain.gate.tolerance import FLAKY, GIVEN_UP
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult
 
+ALONE = "a maintainer who works alone says `approvals: {on: []}` in the policy"
+"""How one person alone decides."""
+
 
 def approvals(
     context: RuleContext,
@@ -46,8 +49,7 @@ def approvals(
     is_enough = len(yes) >= rule.need
     explain = _explained if context.terms.explained else _as_before
     needs = f"{decision.value} needs {counted(rule.need, 'approval')}"
-    gate = context.policy.metadata.name
-    step = "" if is_enough else f" `seatrial gate approve {gate}` gives one."
+    step = "" if is_enough else _step(context.policy.metadata.name, authors)
     yield RuleResult(
         id="approval",
         kind="approval",
@@ -63,6 +65,12 @@ def approvals(
         },
         waivable=False,
     )
+
+
+def _step(gate: str, authors: Set[str]) -> str:
+    """Describe how to approve, and who can."""
+    how = f"by another person gives one; {ALONE}" if authors else "gives one"
+    return f" `seatrial gate approve {gate}` {how}."
 
 
 def _as_before(needs: str, authors: Set[str], yes: list[str], idle: list[str], step: str) -> str:
