@@ -144,20 +144,7 @@ def test_a_fork_gets_nothing_of_what_it_reaches_for(
         served(site, tmp_path / "home", **CANARIES, **budget) as home,
         serving(home, "--host", ADDRESS),
     ):
-        port = urlsplit(home.url).port
-        cloud = site.aws.endpoint_url
-        corrupt(
-            trees,
-            {
-                "secrets": [*CANARIES, "canary"],
-                "database": str(home.path / "app.db"),
-                "lab": ADDRESS,
-                "controller": f"http://{ADDRESS}:{port}",
-                "cloud": cloud,
-                "cloud_port": urlsplit(cloud).port,
-                "neighbour": neighbour.addresses[0],
-            },
-        )
+        corrupt(trees, targets(site, home, neighbour.addresses[0]))
         words = ("run", "matrix.yaml", "--untrusted", str(trees.fork), "-y", "--detach")
         launched = said(home, trees.base, *words)
         assert launched.returncode == 130, launched
@@ -182,6 +169,19 @@ def test_a_fork_gets_nothing_of_what_it_reaches_for(
     assert found_below(home.path, "test_of_the_fork"), "the search looks into what is stored"
     for canary in secret_parts():
         assert found_below(home.path, canary) == []
+
+
+def targets(site: Site, home: Home, neighbour: str) -> dict[str, object]:
+    """What the fork knows, as an insider may: names, addresses and ports."""
+    return {
+        "secrets": [*CANARIES, "canary"],
+        "database": str(home.path / "app.db"),
+        "lab": ADDRESS,
+        "controller": f"http://{ADDRESS}:{urlsplit(home.url).port}",
+        "cloud": site.aws.endpoint_url,
+        "cloud_port": urlsplit(site.aws.endpoint_url).port,
+        "neighbour": neighbour,
+    }
 
 
 def secret_parts() -> tuple[str, ...]:
