@@ -53,11 +53,12 @@ check: $(VENV)/.test ## Format, lint, types, import rules, migrations, sizes
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest -q --part quick tests/unit/test_code_style.py tests/integration/test_migrations.py
 
-bench: $(VENV)/.test ## Benchmarks: shipping, overhead, evidence, ingest, failures, foreign; the payload against itself and its speed-up thresholds (up to 40 minutes)
+bench: $(VENV)/.test ## Benchmarks: shipping, overhead, evidence, load, ingest, failures, foreign; the payload against itself and its speed-up thresholds (up to 40 minutes)
 	tests/system-packages.sh
 	$(BIN)/python -m benchmarks.shipping
 	$(BIN)/python -m benchmarks.overhead
 	$(BIN)/python -m benchmarks.evidence
+	$(BIN)/python -m benchmarks.load
 	$(BIN)/python -m benchmarks.side_by_side
 	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.failures

@@ -31,7 +31,7 @@ from benchmarks.dashboard.fill import fill
 from benchmarks.dashboard.sizes import SIZES
 from orchestrator.bootstrap.controller_wiring import build
 from orchestrator.config import Settings
-from tests.e2e.home import Home, a_home, serving
+from tests.e2e.home import Home, a_home, eventually, serving
 from tests.e2e.payloads import matrix
 from tests.e2e.test_ssh_hosts import platform
 from tests.postgres import start_postgres
@@ -56,6 +56,8 @@ def test_step(n):
 MANIFEST = """schema = 1
 name = "load"
 version = "1"
+[setup]
+pip = ["pytest==8.4.2"]
 [[job]]
 id = "suite"
 kind = "suite"
@@ -243,6 +245,7 @@ def main() -> int:
             kinds = addresses(client)
             idle_reads(client, pid, kinds)
             run = begin_run(home, host, Path(name), 300)
+            eventually(lambda: home.tests_stored(run))
             kinds["REST"] += (f"/api/v1/runs/{run}",)
             kinds["pages"] += (f"/runs/{run}",)
         cpu = cpu_s(pid)
