@@ -36,6 +36,7 @@ from orchestrator.domain.extend_record import filled
 from orchestrator.domain.grouping import grouped
 from orchestrator.domain.ingested import StatedMachine
 from orchestrator.domain.machine import Place, SshEndpoint
+from orchestrator.domain.matrix import CellPlan
 from orchestrator.domain.money import (
     Bill,
     billed_seconds,
@@ -54,6 +55,7 @@ from orchestrator.domain.run_record import (
     LeaseRecord,
     RunRecord,
 )
+from orchestrator.domain.versions import canonical_name
 from orchestrator.store.cell_results import CellResults, Depth
 from orchestrator.store.leases import RunSpending
 from orchestrator.store.runs import RunsAsked
@@ -264,7 +266,23 @@ def _cell(cell: Cell, spec: RunSpec, book: _RunRows, at: datetime) -> CellRecord
         decisions=tuple(book.decisions.get(cell.id, ())),
         attestation=maker.attestation,
         ingested=ingested,
+        undeclared_packages=_undeclared_packages(life.plan, maker.probed, spec),
     )
+
+
+def _undeclared_packages(
+    plan: CellPlan, probed: Mapping[str, object], spec: RunSpec
+) -> tuple[str, ...]:
+    """Return packages of this computer's interpreter that neither payload nor matrix names.
+
+    Without pip, which an interpreter has to install others.
+    """
+    found = probed.get("interpreter_packages")
+    if plan.platform.provider != "local" or not isinstance(found, list):
+        return ()
+    subject = canonical_name(spec.matrix.subject.name)
+    named = spec.manifest.named_packages(plan.environment) | {subject, "pip"}
+    return tuple(sorted({str(name) for name in found if canonical_name(str(name)) not in named}))
 
 
 def _awaited(cell: Cell, leases: Sequence[Lease]) -> str:

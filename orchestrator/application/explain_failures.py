@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from orchestrator.application.triage_failures import successors_of_issues, tests_ran
+from orchestrator.application.triage_failures import (
+    FailuresToTriage,
+    meant,
+    successors_of_issues,
+    tests_ran,
+)
 from orchestrator.domain.cell import Run
-from orchestrator.domain.failure_signature import FailureGroup, failure_groups
+from orchestrator.domain.failure_signature import Failure, FailureGroup, failure_groups
 from orchestrator.domain.grouping import grouped
 from orchestrator.domain.known_issue import (
     CellScope,
@@ -22,6 +28,7 @@ from orchestrator.domain.known_issue import (
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.quarantine import Quarantined, active_ids, quarantined_of
 from orchestrator.domain.run_record import CellRecord, JobRecord
+from orchestrator.store.failure_groups import CellFailureGroup
 from orchestrator.store.stores import Stores
 
 
@@ -63,14 +70,71 @@ def explain_run(
         for kind, one in {kind_of(failure): failure for failure in failures}.items()
     }
     held = active_ids(excused)
-    explained = grouped(
-        (one.signature.id, (by_kind[kind_of(one)], held.get((one.cell, one.job, one.nodeid), "")))
-        for one in failures
+    told = _grouped(
+        stores,
+        failures,
+        [
+            (by_kind[kind_of(one)], held.get((one.cell, one.job, one.nodeid), ""))
+            for one in failures
+        ],
     )
-    spans = stores.failures.spans({failure.signature.id for failure in failures})
-    gathered = failure_groups(failures, spans)
-    told = tuple(_explained(one, explained[one.signature.id]) for one in gathered)
     return RunFailures(told, used, excused)
+
+
+def explain_runs(
+    stores: Stores, failures: Sequence[Failure], *, at: datetime
+) -> tuple[FailureGroup, ...]:
+    """Group failures of many runs by signature, and match the known issues of their products.
+
+    Args:
+        stores: What is stored.
+        failures: Failing results of any runs.
+        at: The present time, for known issues and quarantines that have expired.
+    """
+    cells = stores.failure_groups.cells_of({one.run_id for one in failures})
+    numbers = {(cell.run_id, cell.name): pk for pk, cell in cells.items()}
+    placed = [
+        ((one.signature.id, one.job, numbers[one.run_id, one.cell]), one)
+        for one in failures
+        if (one.run_id, one.cell) in numbers
+    ]
+    found = FailuresToTriage(
+        groups=[CellFailureGroup(*kind, n) for kind, n in Counter(k for k, _ in placed).items()],
+        cells=cells,
+        signatures={one.signature.id: one.signature for one in failures},
+        tests={},
+    )
+    issues = [one for one in stores.known_issues.list() if not one.is_expired(at.date())]
+    by_kind = grouped(
+        ((group.signature, group.job, group.cell), issue)
+        for issue, groups in meant(stores, issues, found).items()
+        for group in groups
+    )
+    held = {
+        (product, *key): quarantine
+        for product, some in grouped((cells[k[2]].product, one) for k, one in placed).items()
+        for key, quarantine in active_ids(
+            quarantined_of(stores.quarantines.list(product=product), some, at=at)
+        ).items()
+    }
+    excuses = [
+        (
+            tuple(by_kind.get(kind, ())),
+            held.get((cells[kind[2]].product, one.cell, one.job, one.nodeid), ""),
+        )
+        for kind, one in placed
+    ]
+    return _grouped(stores, [one for _, one in placed], excuses)
+
+
+def _grouped(
+    stores: Stores, failures: Sequence[Failure], excuses: Sequence[tuple[tuple[str, ...], str]]
+) -> tuple[FailureGroup, ...]:
+    """Group failures by signature; `excuses` are the known issues and quarantine of each."""
+    explained = grouped((one.signature.id, by) for one, by in zip(failures, excuses, strict=True))
+    spans = stores.failures.spans(explained)
+    gathered = failure_groups(failures, spans)
+    return tuple(_explained(one, explained[one.signature.id]) for one in gathered)
 
 
 def _tests_ran(

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import describe_run
+from orchestrator.application.explain_failures import explain_runs
 from orchestrator.application.triage_failures import (
     FailuresToTriage,
     TriageInputs,
@@ -21,7 +22,6 @@ from orchestrator.domain.failure_signature import (
     FailureGroup,
     GroupedFailures,
     Signature,
-    failure_groups,
     similar,
 )
 from orchestrator.domain.grouping import grouped
@@ -79,10 +79,9 @@ class FailureReview:
 
 
 def review_failures(context: Context, *, product: str | None, runs: int) -> FailureReview:
-    """Return the failures of a product's newest runs by signature, with similar ones."""
+    """Return the failures of a product's newest runs by signature, explained, with similar ones."""
     found = context.stores.failures.of_product(product, runs=runs)
-    spans = context.stores.failures.spans({one.signature.id for one in found.failures})
-    gathered = failure_groups(found.failures, spans)
+    gathered = explain_runs(context.stores, found.failures, at=context.clock.now())
     return FailureReview(_similar(context, gathered), found.runs, found.is_cut)
 
 

@@ -14,12 +14,16 @@ from typing import Literal, get_args
 
 from orchestrator.domain.document_problems import Problem, nearest
 from orchestrator.domain.field_limits import STRICT
+from orchestrator.domain.versions import canonical_name
 
 IDENTIFIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 """Pattern of ids of jobs, platforms and environments, which name folders and files."""
 
 UNTRUSTED = "untrusted:"
 """Begins the names of products of untrusted code, which no payload can have."""
+
+_PACKAGE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+"""Name at the start of a requirement."""
 
 OUTPUT = "output"
 """Entry of a job's `metrics` that means the job's output."""
@@ -181,6 +185,13 @@ class Manifest:
         """Return the interpreters of an environment, in the order in which they are tried."""
         found = self.environment(environment)
         return (found.python if found else ()) or self.python.candidates
+
+    def named_packages(self, environment: str) -> frozenset[str]:
+        """Return canonical names of the packages that an environment's requirements name."""
+        found = self.environment(environment)
+        stated = (*self.python.requires, *(found.pip if found else ()))
+        names = (_PACKAGE.match(text.strip()) for text in stated)
+        return frozenset(canonical_name(name[0]) for name in names if name is not None)
 
     @property
     def environment_names(self) -> tuple[str, ...]:

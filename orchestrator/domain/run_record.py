@@ -34,7 +34,7 @@ from orchestrator.domain.quarantine import Quarantined
 from orchestrator.domain.retention import PrunedPart
 from orchestrator.domain.root_cause import DiagnosedTest
 from orchestrator.domain.test_set import TestSet
-from orchestrator.domain.units import duration, elapsed
+from orchestrator.domain.units import duration, elapsed, plural
 from orchestrator.domain.vocabulary import phrase, reason_text
 
 
@@ -241,6 +241,16 @@ class CellRecord:
     """Provenance of ingested evidence, which is not attested; None for the agent's."""
     kept_until: datetime | None = None
     """Until when its machine is held, since it did not pass; None if it is not."""
+    undeclared_packages: tuple[str, ...] = ()
+    """Packages of this computer's interpreter that its jobs could import and ``payload.toml`` does
+    not name; none on other machines, whose image is chosen."""
+
+    @property
+    def undeclared_note(self) -> str:
+        """What `undeclared_packages` means for its results, for a person; empty without any."""
+        many = len(self.undeclared_packages)
+        said = f"jobs could import {plural(many, 'package')} of the interpreter that payload.toml"
+        return f"{said} does not name" if many else ""
 
     @property
     def why(self) -> str:

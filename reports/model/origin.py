@@ -104,6 +104,8 @@ class CellProvenance:
 
     simulated: bool
     """The machine is an emulation: no gate accepts its results."""
+    undeclared: str
+    """Says how many packages jobs could import that the payload does not name; empty without."""
     attested: Attested | Absent
     decisions: tuple[PlacementDecision, ...]
     decisions_hidden: int

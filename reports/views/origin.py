@@ -65,6 +65,7 @@ def provenance_of(cell: CellRecord) -> CellProvenance:
     shown = log[:DECISIONS_SHOWN]
     return CellProvenance(
         simulated=cell.simulated,
+        undeclared=cell.undeclared_note,
         attested=_attested(cell.attestation, is_done=cell.state is CellState.DONE)
         if cell.attestation
         else _not_attested(cell),

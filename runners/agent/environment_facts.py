@@ -15,7 +15,14 @@ _TORCH_TIMEOUT_S = 300.0
 
 _PACKAGES = interpreters.answering(
     """
-import importlib.util, platform
+import importlib.util, os, platform, sys
+def of_interpreter():
+    # Those that are neither installed for the jobs nor of the payload.
+    first = {}
+    for one in distributions():
+        first.setdefault(normal(one.name), os.path.join(os.path.realpath(one.home), ""))
+    own = tuple(os.path.join(os.path.realpath(each), "") for each in (sys.prefix, os.getcwd()))
+    return sorted(name.replace("_", "-") for name, at in first.items() if not at.startswith(own))
 def torch():
     spec = importlib.util.find_spec("torch")
     if spec is None:
@@ -31,7 +38,8 @@ try:
 except Exception:
     built = {}
 """,
-    '{"python": platform.python_version(), "packages": packages(), "built": built}',
+    '{"python": platform.python_version(), "packages": packages(), "built": built,'
+    ' "of_interpreter": of_interpreter()}',
 )
 """Reads torch's build from its ``version.py``, as importing torch takes more than a second.
 
@@ -95,7 +103,7 @@ def gather(asker: Asker, warn: Callable[[str], None]) -> OverlayFacts:
     found = interpreters.extract(answer.text) if answer.ok else None
     if found is None:
         warn(f"the overlay's packages cannot be listed: {_why(answer)}")
-        found = {"python": None, "packages": {}, "built": {}}
+        found = {"python": None, "packages": {}, "built": {}, "of_interpreter": []}
     packages, built = found["packages"], found["built"]
     assert isinstance(packages, Mapping)
     has_torch = built is not None
@@ -111,6 +119,7 @@ def gather(asker: Asker, warn: Callable[[str], None]) -> OverlayFacts:
         "hip": built.get("hip"),
         "xla": packages.get("torch-xla"),
         "packages": dict(packages),
+        "interpreter_packages": found["of_interpreter"],
         "machine": machine,
         "torch_devices": _torch_devices(asker, warn) if has_gpu and "torch" in packages else [],
     }

@@ -1,14 +1,15 @@
 """Keeps jobs from the cloud's metadata server, which gives the machine's keys to every process.
 
-User data there holds the machine's private host key. A routing rule for the jobs' user answers
-each connection to the server with "prohibited"; the agent and the system's services still reach it.
+User data there holds the machine's private host key. A packet filter for the jobs' user rejects
+each connection to the server; the agent and the system's services still reach it. On a machine
+without one a routing rule does, which a socket that is bound to a device passes: the trial says so.
 """
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Callable, Tuple
+from typing import Callable, Dict, Tuple
 
 from . import bounded_process
 
@@ -16,18 +17,49 @@ ADDRESS = "169.254.169.254"
 _PLACES = "/usr/sbin:/sbin:/usr/bin:/bin"
 _TIMEOUT_S = 20.0
 _PRIORITY = "90"
-"""Rules for local addresses have 0, all others come after 32,000."""
+"""Routing rules for local addresses have 0, all others come after 32,000."""
 _TCP = "6"
 """Its number: small images have no /etc/protocols with names."""
-_PORTS = ("1-52", "54-65534")
-"""Not 53: on Google's machines the server is the name server, too."""
+_WAYS: Dict[str, Callable[[str], Tuple[Tuple[str, ...], ...]]] = {
+    "nft": lambda user: (("; ".join((
+        "add table ip seatrial", "delete table ip seatrial", "add table ip seatrial",
+        "add chain ip seatrial output { type filter hook output priority 0; }",
+        f"add rule ip seatrial output meta skuid {user} ip daddr {ADDRESS} tcp dport != 53 reject",
+    )),),),
+    "iptables": lambda user: ((
+        *("-w", "5", "-I", "OUTPUT", "-m", "owner", "--uid-owner", user, "-d", ADDRESS),
+        *("-p", _TCP, "-m", "tcp", "!", "--dport", "53", "-j", "REJECT"),
+    ),),
+    "ip": lambda user: tuple(
+        (
+            *("rule", "add", "pref", _PRIORITY, "uidrange", f"{user}-{user}", "to", ADDRESS),
+            *("ipproto", _TCP, "dport", ports, "prohibit"),
+        )
+        for ports in ("1-52", "54-65534")
+    ),
+}  # fmt: skip
+"""Arguments of each program, the strongest first. Not port 53: on Google's machines the server is
+the name server, too.
+"""
+_THERE = "File exists"
+"""Said of a routing rule that was added before."""
 _TRY = """
 import socket, sys
-try:
-    socket.create_connection((sys.argv[1], 80), 5).close()
-    print("it answers")
-except OSError as error:
-    print(f"no connection: {error}")
+from concurrent.futures import ThreadPoolExecutor
+def attempt(device):
+    with socket.socket() as client:
+        client.settimeout(5)
+        try:
+            if device:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, device.encode())
+            client.connect((sys.argv[1], 80))
+        except OSError as error:
+            return f"no connection: {error}"
+        return f"it answers through {device or 'the routes'}"
+devices = ["", *(name for _, name in socket.if_nameindex())]
+with ThreadPoolExecutor(len(devices)) as pool:
+    said = list(pool.map(attempt, devices))
+print(next((one for one in said if one.startswith("it")), said[0]))
 """
 
 
@@ -39,21 +71,23 @@ def prohibit(account: bounded_process.Account, tick: Callable[[], None]) -> str:
         tick: Called while programs run.
 
     Returns:
-        Why a rule could not be added; empty if all were.
+        Why no program could do it; empty if one did.
     """
     if account is None:
         return "jobs run as the agent's own user"
-    ip = shutil.which("ip", path=_PLACES)
-    if ip is None:
-        return "this machine has no program `ip`"
-    users, errors = f"{account[0]}-{account[0]}", ""
-    for ports in _PORTS:
-        rule = ("uidrange", users, "to", ADDRESS, "ipproto", _TCP, "dport", ports, "prohibit")
-        added = bounded_process.run(
-            (ip, "rule", "add", "pref", _PRIORITY, *rule), timeout_s=_TIMEOUT_S, tick=tick
-        )
-        errors = added.text.strip() or errors
-    return errors
+    errors = ""
+    for name, way in _WAYS.items():
+        program = shutil.which(name, path=_PLACES)
+        if program is None:
+            continue
+        done = [
+            bounded_process.run((program, *words), timeout_s=_TIMEOUT_S, tick=tick)
+            for words in way(str(account[0]))
+        ]
+        if all(one.ok or _THERE in one.text for one in done):
+            return ""
+        errors = "; ".join(filter(None, (errors, *(f"{name}: {one.text.strip()}" for one in done))))
+    return errors or "this machine has none of the programs nft, iptables and ip"
 
 
 def close(
@@ -70,7 +104,7 @@ def close(
         Whether the account's connection failed, and the output of that try.
     """
     errors = prohibit(account, tick)
-    if account is None or shutil.which("ip", path=_PLACES) is None:
+    if account is None or not any(shutil.which(name, path=_PLACES) for name in _WAYS):
         return False, errors
     tried = bounded_process.run(
         (str(python), "-I", "-c", _TRY, ADDRESS), timeout_s=_TIMEOUT_S, account=account, tick=tick

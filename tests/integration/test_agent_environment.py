@@ -95,6 +95,9 @@ def test_overlay_sees_the_interpreter_and_adds_to_it(
     assert environment["packages"]["tool"] == "1.5"
     assert environment["packages"]["extra"] == "2.0"
     assert environment["packages"]["pytest"]
+    lean = {"iniconfig", "pluggy", "pygments", "pytest"}
+    assert lean <= set(environment["interpreter_packages"])
+    assert not {"tool", "extra"} & set(environment["interpreter_packages"])
     assert environment["python_path"] == str(folder / "venv" / "bin" / "python")
     assert environment["python"].count(".") == 2
     assert (environment["torch"], environment["torch_devices"]) == (None, [])

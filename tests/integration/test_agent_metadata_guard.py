@@ -1,13 +1,15 @@
-"""The guard of the metadata server, in a network namespace that has such a server."""
+"""The guard of the metadata server, in a network namespace beside one that has such a server."""
 
 from __future__ import annotations
 
+import json
 import pwd
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,53 +19,100 @@ from tests.e2e.home import ROOT
 from tests.integration.test_agent_users import OPEN_PYTHON, needs_open_python
 
 SERVER = """
-import json, socket, subprocess, sys
+import socket, subprocess, sys
+print(flush=True)
+sys.stdin.readline()
+for line in ("link set far up", "addr add 10.9.0.1/24 dev far",
+             "addr add 169.254.169.254/32 dev far"):
+    subprocess.run(("ip", *line.split()), check=True)
+servers = [socket.create_server(("169.254.169.254", port)) for port in (80, 53)]
+print(flush=True)
+sys.stdin.readline()
+"""
+"""On the other side of the machine's link, as on a cloud's network."""
+MACHINE = """
+import json, subprocess, sys
 from pathlib import Path
 from runners.agent import metadata_guard
-for line in ("link set lo up", "addr add 169.254.169.254/32 dev lo",
-             "rule add pref 32765 lookup local", "rule delete pref 0"):
+python, server, ways = sys.argv[1:]
+there = subprocess.Popen(("unshare", "--net", sys.executable, "-c", server), text=True,
+                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+there.stdout.readline()
+def ip(line):
     subprocess.run(("ip", *line.split()), check=True)
-server = socket.create_server(("169.254.169.254", 80))
-names = socket.create_server(("169.254.169.254", 53))
-ask = "import socket, sys; socket.create_connection(('169.254.169.254', int(sys.argv[1])), 5)"
-def asks(port, **who):
-    program = (sys.argv[1], "-c", ask, port)
-    return subprocess.run(program, capture_output=True, **who).returncode == 0
+ip("link set lo up")
+ip(f"link add near type veth peer name far netns {there.pid}")
+ip("link set near up")
+ip("addr add 10.9.0.2/24 dev near")
+there.stdin.write("\\n")
+there.stdin.flush()
+there.stdout.readline()
+ip("route add default via 10.9.0.1")
+ask = '''
+import socket, sys
+client = socket.socket()
+client.settimeout(10)
+if sys.argv[2:]:
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, sys.argv[2].encode())
+client.connect(("169.254.169.254", int(sys.argv[1])))
+'''
+def asks(*words, **who):
+    return subprocess.run((python, "-c", ask, *words), capture_output=True, **who).returncode == 0
 jobs = {"user": 65534, "group": 65534, "extra_groups": []}
-before = asks("80", **jobs)
-metadata_guard.prohibit((65534, 65534, ()), lambda: None)
-prohibited = not asks("80", **jobs)
-first = metadata_guard.close((65534, 65534, ()), Path(sys.argv[1]), lambda: None)
-again = metadata_guard.close((65534, 65534, ()), Path(sys.argv[1]), lambda: None)
-print(json.dumps({"before": before and prohibited, "first": first, "again": again,
-                  "jobs": asks("80", **jobs), "names": asks("53", **jobs), "root": asks("80")}))
+metadata_guard._WAYS = {name: way for name, way in metadata_guard._WAYS.items() if name in ways}
+before = [asks("80", **jobs), asks("80", "near", **jobs)]
+problem = metadata_guard.prohibit((65534, 65534, ()), lambda: None)
+after = [asks("80", **jobs), asks("80", "near", **jobs)]
+closed = [metadata_guard.close((65534, 65534, ()), Path(python), lambda: None) for _ in range(2)]
+print(json.dumps({"before": before, "problem": problem, "after": after, "closed": closed,
+                  "names": asks("53", **jobs), "root": asks("80")}))
+there.communicate("\\n")
 """
+
+
+def guarded_by(*ways: str) -> Any:
+    """What the jobs' user reaches on a machine that has these programs."""
+    for program in ("ip", "unshare", *ways):
+        if shutil.which(program, path=metadata_guard._PLACES) is None:
+            pytest.skip("needs apt-get install iproute2 iptables nftables util-linux")
+    done = subprocess.run(
+        ("unshare", "--net", sys.executable, "-c", MACHINE, OPEN_PYTHON, SERVER, " ".join(ways)),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 @pytest.mark.needs_root
 @needs_open_python
-def test_the_jobs_user_alone_is_kept_from_the_server() -> None:
-    if not (shutil.which("ip") and shutil.which("unshare")):
-        pytest.skip("needs ip and unshare: apt-get install iproute2 util-linux")
-    done = subprocess.run(
-        ("unshare", "--net", sys.executable, "-c", SERVER, OPEN_PYTHON),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=ROOT,
-    )
-    assert done.returncode == 0, done.stderr
-    assert '"before": true' in done.stdout
-    assert '"first": [true, "no connection: ' in done.stdout
-    assert '"again": [true, ' in done.stdout
-    assert '"jobs": false, "names": true, "root": true' in done.stdout
+@pytest.mark.parametrize("way", ["nft", "iptables"])
+def test_the_jobs_user_alone_is_kept_from_the_server(way: str) -> None:
+    found = guarded_by(way)
+    assert found["before"] == [True, True], "through the routes, and bound to the device"
+    assert (found["problem"], found["after"]) == ("", [False, False])
+    assert [closed for closed, _ in found["closed"]] == [True, True], found["closed"]
+    assert found["closed"][0][1].startswith("no connection: ")
+    assert (found["names"], found["root"]) == (True, True)
 
 
-def test_a_machine_without_the_program_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.needs_root
+@needs_open_python
+def test_a_routing_rule_alone_is_not_called_closed() -> None:
+    """Linux sends what is bound to a device past a prohibiting rule."""
+    found = guarded_by("ip")
+    assert (found["problem"], found["after"]) == ("", [False, True])
+    assert found["closed"] == [[False, "169.254.169.254: it answers through near"]] * 2
+    assert (found["names"], found["root"]) == (True, True)
+
+
+def test_a_machine_without_the_programs_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata_guard, "_PLACES", "/nowhere")
     assert metadata_guard.close((1, 1, ()), Path(), lambda: None) == (
         False,
-        "this machine has no program `ip`",
+        "this machine has none of the programs nft, iptables and ip",
     )
 
 

@@ -69,6 +69,28 @@ def test_a_run_shows_its_failures_by_signature_and_its_known_issues(api: Desk) -
     assert api.client.get(f"{API}/failure-groups", params={"run": "nope"}).status_code == 404
 
 
+def test_groups_of_the_newest_runs_name_known_issues_and_quarantines(api: Desk) -> None:
+    tests = TEN | {"t.py::other": TPU_DEVICE, "t.py::another": TPU_DEVICE}
+    run = ran(api, "a", tests)
+    ran(api, "b", tests)
+    post(api, "/known-issues", ISSUE, 201)
+    post(api, "/known-issues", ISSUE | {"scope": {"platforms": ["elsewhere"]}}, 201)
+    unstable = {"product": "proof", "nodeid": "t.py::other", "reason": "r", "owner": "me"}
+    post(api, "/quarantines", unstable | {"days": 14}, 201)
+
+    def excuses(**query: object) -> list[object]:
+        listed = get(api, "/failure-groups", **query)["items"]
+        keys = ("count", "known_issues", "quarantines", "tolerated")
+        return [tuple(item[key] for key in keys) for item in listed]
+
+    assert excuses(run=run) == [(10, ["KI-0001"], [], 10), (2, [], ["Q-0001"], 1)]
+    assert excuses(product="proof") == [(20, ["KI-0001"], [], 20), (4, [], ["Q-0001"], 2)]
+    assert excuses() == excuses(product="proof")
+    post(api, "/quarantines/Q-0001/end")
+    post(api, "/known-issues/KI-0001/expire")
+    assert excuses(product="proof") == [(20, [], [], 0), (4, [], [], 0)]
+
+
 def test_aliases_are_suggested_decided_and_followed(api: Desk) -> None:
     old = ran(api, "a", {"t.py::A::test_keeps": "", "t.py::A::test_moves": ""})
     new = ran(api, "b", {"t.py::A::test_keeps": "", "t.py::B::test_moves": TPU_DEVICE})

@@ -29,8 +29,8 @@ PYTORCH = "/opt/pytorch"
 TORCH = "torch==2.13.0"
 BESIDE_TORCH = ("numpy==2.4.6",)
 PACKAGES = (
-    "ca-certificates", "cloud-init", "curl", "iproute2", "mount", "openssh-server", "procps",
-    "psmisc", "python3", "python3-venv", "rsync", "sudo", "tini",
+    "ca-certificates", "cloud-init", "curl", "iproute2", "mount", "nftables", "openssh-server",
+    "procps", "psmisc", "python3", "python3-venv", "rsync", "sudo", "tini",
 )  # fmt: skip
 VERSION = "3"  # of what this module does beyond the names above
 DEBIAN_S, TORCH_S = 900.0, 1800.0

@@ -24,6 +24,7 @@ from orchestrator.cli.view.rows import (
     run_left_s,
     simulated_row,
     since,
+    undeclared_row,
 )
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse
 from orchestrator.domain.units import duration, elapsed, plural, usd
@@ -98,7 +99,7 @@ def _cell(cell: CellRecord, frame: Frame, jobs: Iterable[JobRecord]) -> Lines:
     lines: list[Text | None] = [cell_row(cell, frame), simulated_row(cell, frame)]
     if cell.outcome != "passed" or cell.reason == "reused":
         lines.append(reason_row(cell, frame))
-    lines.append(heard_row(cell, frame))
+    lines += [heard_row(cell, frame), undeclared_row(cell, frame)]
     lines += [*notice_rows(cell, frame), *kept_rows(cell, frame)]
     for job in jobs:
         lines += [job_row(job, frame), reuse_row(job, frame), current_row(job, frame)]

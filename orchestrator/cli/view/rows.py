@@ -121,6 +121,12 @@ def simulated_row(cell: CellRecord, frame: Frame) -> Text | None:
     return Text(fit(said, frame.width), style="bold red") if cell.simulated else None
 
 
+def undeclared_row(cell: CellRecord, frame: Frame) -> Text | None:
+    """Return the line about packages that the payload does not name."""
+    said = cell.undeclared_note
+    return Text(fit(f"  {said}", frame.width), style="dim") if said else None
+
+
 def notice_rows(cell: CellRecord, frame: Frame) -> list[Text]:
     """Return the agent's latest warnings about the whole cell."""
     loud = [one for one in cell.notices if one.level in ("warning", "error") and not one.job]

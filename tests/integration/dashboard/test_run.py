@@ -7,6 +7,7 @@ import pytest
 from orchestrator.domain.cell import Cause, CellState, PlacementDecision, PlacementResult
 from orchestrator.domain.outcome import Outcome
 from tests.databases import lease
+from tests.integration.api_context import MATRIX
 from tests.integration.dashboard.desk import PageDesk
 
 
@@ -283,6 +284,22 @@ def test_a_file_whose_figures_contradict_its_tests_is_told_on_both_pages(pages: 
     assert "14 missing" in " ".join(row.values())
     shown = pages.page(f"/runs/{made['run']}/cells/here")
     assert "INCONSISTENT: f.xml: it names 1 tests and sums up 15" in shown.text
+
+
+def test_packages_of_the_interpreter_that_nobody_named_are_counted(pages: PageDesk) -> None:
+    """On this computer alone: elsewhere the image is chosen."""
+    platforms = "platforms:\n  - {id: here, provider: local}\n  - {id: there, provider: fake}\n"
+    jobs = "jobs:\n  - {select: '*', on: all}\n"
+    matrix = MATRIX.partition("platforms:")[0] + platforms + jobs
+    run = str(pages.api.launch(matrix=matrix)["id"])
+    for cell in ("here", "there"):
+        agent = pages.api.begin(run, cell)
+        assert agent.send(agent.line("environment", interpreter_packages=["six", "pip", "Proof"]))
+    shown = pages.page(f"/runs/{run}").text
+    said = "could import 1 package of the interpreter that payload.toml does not name."
+    assert shown.count(said) == 1
+    told = pages.api.client.get(f"/api/v1/runs/{run}").json()
+    assert [cell["undeclared_packages"] for cell in told["cells"]] == [["six"], []]
 
 
 @pytest.mark.parametrize(("time", "took"), [("", "–"), (' time="6.2"', "6.2s")])

@@ -97,6 +97,15 @@ def test_a_simulated_machine_is_called_one_everywhere() -> None:
     assert "SIMULATED" not in told(rented.a10g())
 
 
+def test_packages_that_the_payload_does_not_name_are_counted() -> None:
+    said = "jobs could import 2 packages of the interpreter that payload.toml does not name"
+    cell = runs.cell("here", "done", outcome="passed", undeclared_packages=["numpy", "six"])
+    run = read(RunResponse, runs.run(cell))
+    assert said in drawn(lambda _: [summary(run, now=runs.NOW, width=100)], 100)
+    plain = read(RunResponse, runs.run(cell | {"undeclared_packages": []}))
+    assert "jobs could" not in drawn(lambda _: [summary(plain, now=runs.NOW, width=100)], 100)
+
+
 def test_what_no_tool_showed_is_not_claimed() -> None:
     text = told(rented.a10g(attestation=None))
     assert "the machine did not tell" in text

@@ -8,6 +8,7 @@ from orchestrator.domain.manifest import (
     Environment,
     Job,
     Manifest,
+    PythonChoice,
     Setup,
     check_manifest,
     dropped_exit_codes,
@@ -90,6 +91,14 @@ def test_the_image_environment_always_exists_and_setup_is_its_short_form() -> No
     assert manifest().environment("image") == Environment()
     assert manifest(setup=Setup(pip=("x",))).environment("image") == Environment(pip=("x",))
     assert manifest().environment("tpu") is None
+
+
+def test_requirements_name_packages() -> None:
+    python = PythonChoice(requires=("torch>=2.7", "Ruamel.YAML"))
+    pip = ("pytest[x]>=8; python_version>'3'", "a_b @ https://h/a.whl")
+    made = manifest(python=python, env={"tpu": Environment(pip=pip)})
+    assert made.named_packages("tpu") == {"torch", "ruamel-yaml", "pytest", "a-b"}
+    assert made.named_packages("image") == {"torch", "ruamel-yaml"}
     assert manifest(environments=("tpu", "image")).environment_names == ("image", "tpu")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
@@ -25,6 +26,14 @@ from tests.unit.reports.stories import a10g, l4, local, lost_twice, release
 def one(cell, its_jobs, **changes):
     made = replace(cell, **changes)
     return evidence_of((made, its_jobs), outcome=made.outcome)
+
+
+@pytest.mark.parametrize("kind", ["summary", "platform"])
+def test_packages_that_the_payload_does_not_name_are_counted(kind: str, templates: Path) -> None:
+    said = "jobs could import 1 package of the interpreter that payload.toml does not name"
+    seen = render(kind, one(*a10g(), undeclared_packages=("numpy",)), templates=templates)
+    assert seen.count(said) == 1
+    assert "of the interpreter" not in render(kind, one(*a10g()), templates=templates)
 
 
 def test_a_simulated_machine_is_no_accelerator_evidence():

@@ -281,7 +281,7 @@ def run_page(
         "money": (money := Costs(record.cost_usd, spec.matrix.limits.max_usd, _usd_per_s(record))),
         "tables": {table.id: table for table in tables},
         "pruned": [sentence(part.of(run.id)) for part in record.pruned],
-        "said": [*_kept(record), *_simulated(record), *_notices(record)],
+        "said": [*_kept(record), *_simulated(record), *_undeclared(record), *_notices(record)],
         "events": urls.with_query(urls.events_url(run.id), after=str(seen)),
         "event_kinds": _EVENTS,
         "before": _before(request, run),
@@ -364,6 +364,12 @@ def _simulated(record: RunRecord) -> Iterator[CellNotice]:
     if names:
         text = "Simulated: no gate accepts this evidence."
         yield CellNotice(", ".join(names), "warn", text)
+
+
+def _undeclared(record: RunRecord) -> Iterator[CellNotice]:
+    for cell in record.cells:
+        if cell.undeclared_note:
+            yield CellNotice(cell.id, "", sentence(cell.undeclared_note))
 
 
 def _notices(record: RunRecord) -> Iterator[CellNotice]:
