@@ -255,11 +255,18 @@ def freeze(
         known_issues=_known_issues(context, product),
         quarantines=quarantines,
         cost_usd=sum((one.evidence.record.cost_usd or Decimal(0) for one in taken), Decimal(0)),
+        unpriced=_unpriced(taken),
         last_green=green.runs[-1] if green and green.runs else "",
         elsewhere=_elsewhere(context, policy, taken),
     )
     frozen = replace(frozen, issue_tests=_issue_tests(context, policy, frozen, taken))
     return _with_decisions(context, gate, frozen)
+
+
+def _unpriced(taken: Sequence[GatheredRun]) -> tuple[str, ...]:
+    """Return the ids of the cells whose cost is unknown."""
+    cells = (cell for one in taken for cell in one.evidence.record.cells)
+    return tuple(sorted({cell.id for cell in cells if cell.cost_usd is None}))
 
 
 def _issue_tests(

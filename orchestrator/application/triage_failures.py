@@ -27,7 +27,7 @@ class TriageStatus(StrEnum):
     NEW = "new"
     """Without an owner, and first seen within a week."""
     LAPSED = "lapsed"
-    """Only an expired known issue matches."""
+    """Only known issues match that have expired or that a person ended."""
     UNOWNED = "unowned"
     """Without an owner for more than a week."""
     QUARANTINED = "quarantined"

@@ -26,11 +26,11 @@ from orchestrator.client.seatrial import Seatrial
 from orchestrator.domain.commit import Commit
 from orchestrator.domain.document_problems import InvalidDocumentError, Problem, nearest
 from orchestrator.domain.document_problems import Path as Keys
-from orchestrator.domain.launch_plan import Plan
+from orchestrator.domain.launch_plan import Plan, cost_of_attempt
 from orchestrator.domain.manifest import Manifest
 from orchestrator.domain.matrix import GitSource, Matrix, Platform
 from orchestrator.domain.schedule import SubjectKind, SubjectSelector
-from orchestrator.domain.units import most_usd, plural, size
+from orchestrator.domain.units import plural, size
 
 _TESTS_SHOWN = 3
 
@@ -51,7 +51,7 @@ def ask(session: Session, plan: Plan, *, yes: bool) -> None:
     names = ", ".join(one_line(cell.cell.id) for cell in rented)
     if not session.is_interactive:
         raise CliError(
-            f"{names} would be rented, for at most {most_usd(plan.worst_usd)} an attempt,"
+            f"{names} would be rented, {cost_of_attempt(plan.worst_usd)},"
             " and there is no terminal to ask on: say -y to agree. Nothing was launched."
         )
     if not is_confirmed(f"Rent {plural(len(rented), 'machine')}?"):

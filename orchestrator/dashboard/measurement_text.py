@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from orchestrator.dashboard.labels import cut, visible
 from orchestrator.dashboard.table import Plain
-from orchestrator.domain.units import number
+from orchestrator.domain.units import number, signed_percent
 from orchestrator.domain.vocabulary import term
 from orchestrator.store.benchmarks import Benchmark, Point
 
@@ -32,15 +32,8 @@ def honest(value: float, spread: float) -> str:
 
 
 def percent(change: float | None) -> str:
-    """Return a change such as ``+8.2%``; a change other than 0 is never rounded to 0."""
-    if change is None or not math.isfinite(change):
-        return "–"
-    shown = 100 * change
-    if abs(shown) >= 1_000:
-        return f"×{change + 1:,.3g}"
-    if abs(shown) >= 9.95:
-        return f"{shown:+.0f}%"
-    return f"{shown:+.1f}%" if abs(shown) >= 0.05 or not shown else f"{shown:+.2g}%"
+    """Format a change as `signed_percent` does; ``–`` if there is none."""
+    return "–" if change is None or not math.isfinite(change) else signed_percent(change)
 
 
 def unit_of(benchmark: Benchmark) -> str:

@@ -182,8 +182,15 @@ def totals(cells: int, jobs: int, worst_usd: Decimal | None, max_usd: Decimal | 
     ``5 cells, 25 jobs, at most $4.02 an attempt (limit $12.00)``; a cost of None is unknown.
     """
     limit = f" (limit {price(max_usd)})" if max_usd is not None else ""
-    cost = "free" if worst_usd == 0 else f"at most {most_usd(worst_usd)} an attempt{limit}"
+    cost = "free" if worst_usd == 0 else f"{cost_of_attempt(worst_usd)}{limit}"
     return f"{plural(cells, 'cell')}, {plural(jobs, 'job')}, {cost}"
+
+
+def cost_of_attempt(worst_usd: Decimal | None) -> str:
+    """Return ``at most $4.02 an attempt``; ``at an unknown cost`` if it is None."""
+    return (
+        "at an unknown cost" if worst_usd is None else f"at most {most_usd(worst_usd)} an attempt"
+    )
 
 
 def limit_warning(known_usd: Decimal, max_usd: Decimal | None) -> str:

@@ -90,6 +90,16 @@ def percent(share: Fraction | Decimal | float) -> str:
     return f"{tenths // 10:,}.{tenths % 10}%"
 
 
+def signed_percent(change: float) -> str:
+    """Format a finite change such as ``+8.2%``; a change other than 0 is never rounded to 0."""
+    shown = 100 * change
+    if abs(shown) >= 1_000:
+        return f"×{change + 1:,.3g}"
+    if abs(shown) >= 9.95:
+        return f"{shown:+.0f}%"
+    return f"{shown:+.1f}%" if abs(shown) >= 0.05 or not shown else f"{shown:+.2g}%"
+
+
 def number(value: float) -> str:
     """Format a number with thousands separators; below 10,000, fractions have four digits."""
     if float(value).is_integer() and abs(value) < 1e15:

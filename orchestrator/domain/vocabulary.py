@@ -71,7 +71,7 @@ TERMS = {
     "failing": Term("✗", "failing", "bad"),
     "disabled": Term("■", "disabled", "warn"),
     "new": Term("+", "new", "bad"),
-    "lapsed": Term("◌", "expired", "warn"),
+    "lapsed": Term("◌", "lapsed", "warn"),
     "unowned": Term("!", "unowned", "warn"),
     "quarantined": Term("≈", "quarantined", "quiet"),
     "known": Term("●", "known", "quiet"),

@@ -127,7 +127,7 @@ class GridStore:
         self._sessions = sessions
 
     def names(self, product: str) -> list[str]:
-        """Return cell names of the product's newest runs, in matrix order."""
+        """Return cell names of the product's newest runs, newest first, in matrix order."""
         newest = (
             select(RunRow.id)
             .where(RunRow.product == product, RunRow.rerun_of.is_(None))
@@ -141,7 +141,8 @@ class GridStore:
         )
         with self._sessions.read() as session:
             found = session.execute(query).all()
-        return [name for name, *_ in sorted(found, key=lambda row: (row[2], row[0]))]
+        in_matrix = sorted(found, key=lambda row: (row[2], row[0]))
+        return [name for name, *_ in sorted(in_matrix, key=lambda row: row[1], reverse=True)]
 
     def jobs(self, product: str) -> list[str]:
         """Return jobs with tests, by name."""

@@ -97,12 +97,13 @@ def _suite(evidence: Evidence, group: ExportGroup) -> Iterator[str]:
 
 
 def _kinds(groups: Sequence[ExportGroup], cells: Sequence[CellRecord]) -> dict[str, str]:
-    """Return the root's properties: tests by outcome, and other cases by kind."""
+    """Return the root's properties: tests by outcome, cells, jobs, and other cases by kind."""
     counts = sum((cell.counts for cell in cells), Counts())
     found = Counter(entry.kind for group in groups for entry in group.entries)
     told = {"tests": counts.collected}
     told |= {f"tests.{word}": number for word, number in counts.as_dict().items() if number}
-    told |= {f"{kind}s": found[kind] for kind in EntryKind if kind is not EntryKind.TEST}
+    told |= {"cells": len(cells), "jobs": sum(len(cell.jobs) for cell in cells)}
+    told |= {f"cases.{kind}": found[kind] for kind in EntryKind if kind is not EntryKind.TEST}
     return {name: str(number) for name, number in told.items()}
 
 

@@ -538,7 +538,7 @@ def _conclusion(pairs: Sequence[PairedCell]) -> tuple[Claim, ...]:
         "missing": "newly missing test",
     }
     claims = []
-    for name, word in words.items():
+    for name, word in words.items() if pairs else ():
         found = sum(pair.tests.of(name).count for pair in pairs)
         rest = " failed in both runs" if name == "still_failing" else ""
         claims.append(Claim(f"tests.{name}", (found,), f"{plural(found, word)}{rest}."))

@@ -152,6 +152,14 @@ def test_failures_of_one_signature_share_a_letter(stores):
     assert [(kind.letter, kind.seen) for kind in kinds] == [("", 1), ("A", 2)]
 
 
+def test_the_newest_run_gives_the_platform_that_is_shown_first(stores):
+    launch(stores, "run-1")
+    launch(stores, "run-2", left_out=1)
+    assert stores.grids.names("proof") == ["p1", "p0"]
+    launch(stores, "run-3")
+    assert stores.grids.names("proof") == ["p0", "p1"]
+
+
 def test_cells_without_tests_are_columns_only_where_something_went_wrong(stores):
     nights(stores, GOOD)
     for number, outcome in enumerate((Outcome.PASSED, Outcome.NOT_AVAILABLE)):

@@ -19,6 +19,7 @@ LIB = "lib"
 def launch(stores, run_id, version="1.0", *, days=0, platforms=2, matrix_name="nightly", **more):
     """A run of a version; with so many of the payload's two jobs."""
     asked = matrix(platforms)
+    asked = replace(asked, platforms=asked.platforms[more.pop("left_out", 0) :])
     if more.pop("jobs", 2) == 1:
         asked = replace(asked, jobs=(JobSelection(select="unit"),))
     spec = RunSpec(asked, MANIFEST, only=more.pop("only", None))

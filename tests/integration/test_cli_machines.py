@@ -253,7 +253,7 @@ def test_what_nobody_sells_is_not_said_to_be_rented(cli: Cli, controller: FakeCo
     answer["cells"].append(unsold)
     controller.answers["POST", "/api/v1/plan"] = Answer.of(answer)
     assert cli("run", str(cli.matrix)) == 2
-    assert "\nlocal-cpu would be rented, for at most $1.00 an attempt" in cli.err
+    assert "\nlocal-cpu would be rented, at most $1.00 an attempt" in cli.err
 
 
 def test_a_limit_that_is_too_low_is_said_before(cli: Cli, controller: FakeController) -> None:

@@ -99,8 +99,9 @@ def test_with_a_known_issue_for_the_tpu_it_waits_for_a_persons_yes(handed_in):
     """Its exception names who approved it, and nobody said so with a token of theirs."""
     verdict = decided(handed_in, "3-all-excused")
     assert verdict.decision is Decision.INCONCLUSIVE
-    [open_] = [one for one in verdict.rules if one.outcome is RuleOutcome.UNKNOWN]
-    assert open_.id == "approval"
+    cost, open_ = (one for one in verdict.rules if one.outcome is RuleOutcome.UNKNOWN)
+    assert (cost.id, cost.blocking, open_.id) == ("cost", False, "approval")
+    assert cost.sentence.startswith("Nobody states what aws-a10g, ")
     assert (
         "needs 1 approval by somebody who did not ask for what it excuses; nobody has"
         in open_.sentence

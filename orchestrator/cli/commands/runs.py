@@ -30,7 +30,7 @@ from orchestrator.domain.cell import RunState
 from orchestrator.domain.grouping import grouped
 from orchestrator.domain.run_record import RunSummary
 from orchestrator.domain.test_comparison import TestDuration
-from orchestrator.domain.units import duration, sentence, usd
+from orchestrator.domain.units import duration, sentence, signed_percent, usd
 
 _RUNS = Layout(
     titles=("run", "launched (UTC)", "matrix", "subject", "commit", "outcome", "tests", "cost"),
@@ -212,7 +212,7 @@ def slowest_command(
 def _slow_row(one: TestDuration) -> dict[str, Text]:
     sign = sign_of(one.outcome)
     usual, change = one.usual_s, one.change
-    said = f"{change:+.0%}" if change is not None else ""
+    said = signed_percent(change) if change is not None else ""
     texts = (
         Text(duration(one.duration_s)),
         Text(duration(usual) if usual is not None else ""),

@@ -156,13 +156,29 @@ def needs_of(
     declared = _Declared(pyproject, setup_cfg)
     notes: list[str] = []
     main = declared.main() or _from_first_file(folder, ("requirements.txt",), notes)
-    found = [*main, *(declared.for_tests(name) or _outside_metadata(folder, notes))]
+    for_tests = declared.for_tests(name) or _outside_metadata(folder, notes)
+    notes += () if for_tests else _poetry_notes(pyproject)
+    found = [*main, *for_tests]
     kept: dict[str, str] = {"pytest": PYTEST}
     for text in found:
         fault = _keep(text, name, kept)
         if fault:
             notes.append(fault)
     return Needs(tuple(kept.values()), tuple(notes))
+
+
+def _poetry_notes(pyproject: Mapping[str, object]) -> Iterator[str]:
+    """Yield a note for each table of Poetry with packages for tests, in a syntax of its own."""
+    poetry = _mapping(_mapping(pyproject.get("tool")).get("poetry"))
+    groups = {"dev-dependencies": poetry.get("dev-dependencies")}
+    for name, group in _mapping(poetry.get("group")).items():
+        groups[f"group.{name}.dependencies"] = _mapping(group).get("dependencies")
+    for name, packages in groups.items():
+        if packages:
+            yield (
+                f"[tool.poetry.{name}] was passed over: name the packages that the tests need in"
+                " `pip` of payload.toml"
+            )
 
 
 def plugins_for(options: str, requirements: Iterable[str]) -> tuple[str, ...]:

@@ -397,7 +397,9 @@ def _tiles(spending: CostSummary) -> Sequence[Tile]:
         Tile(
             "Cost",
             share_of(total.usd, total.reserved_usd),
-            f"of the {most_usd(total.reserved_usd)} that was reserved",
+            f"of the {most_usd(total.reserved_usd)} that was reserved"
+            if total.reserved_usd
+            else "nothing was reserved",
         ),
         Tile(
             "Running now",

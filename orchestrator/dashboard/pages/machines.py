@@ -206,7 +206,10 @@ def looks_table(request: PageRequest, looks: Mapping[str, LastLook]) -> Table:
             Column("said", "Response"),
         ),
         rows=[_look_row(request, name, look) for name, look in looks.items()],
-        empty="The janitor of this controller has not asked any provider yet.",
+        empty=(
+            "No cloud was asked yet. One is asked where this controller has credentials of it, or"
+            " its ledger a machine."
+        ),
     )
 
 
@@ -228,10 +231,10 @@ def _counted(cloud_resources: Sequence[CloudResource]) -> str:
 
 
 def gone_table(gone: Sequence[Rented], now: datetime) -> Table:
-    """Return the table of machines that were terminated last."""
+    """Return the table of machines that were given back last, this computer and hosts included."""
     return Table(
         id="gone",
-        caption="Recently terminated",
+        caption="Given back last",
         columns=(
             Column("machine", "Machine"),
             Column("provider", "Provider"),

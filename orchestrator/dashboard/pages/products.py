@@ -60,7 +60,7 @@ def show_products(request: PageRequestDep) -> Response:
         title="Products",
         tables=tables,
         facts=facts,
-        section=urls.BOARD,
+        section=urls.PRODUCTS,
     )
     return request.answer(page)
 

@@ -122,6 +122,7 @@ def show_board(request: PageRequestDep, matrix: str = "", before: str = "") -> R
         "days": days,
         "ranges": RANGES,
         "low": lowest(trends.values()),
+        "has_lines": any(len(trend.days) > 1 for trend in trends.values()),
         "old": _old(request, board, wanted),
     }
     page = Page(

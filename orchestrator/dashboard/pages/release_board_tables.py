@@ -348,7 +348,7 @@ def rates_table(trends: Mapping[tuple[str, str], RateTrend], names: Sequence[str
     newest = max((trend.latest.day for trend in trends.values()), default=date.min)
     return Table(
         id="rates",
-        caption=f"Pass rate by platform and suite; lines run from {low:.0f}% to 100%",
+        caption="Pass rate by platform and suite",
         columns=[
             Column("platform", "Platform"),
             *(Column(f"suite.{job}" if job else "all", _title(job)) for job in jobs),

@@ -85,6 +85,7 @@ def show_runs(
         "is_filtered": chosen != RunsAsked(),
         "names": stores.runs.names(),
         "outcomes": [(one.value, term(one.value).word) for one in _OUTCOMES],
+        "has_changes": any(one.run.commit.is_dirty for one in runs),
     }
     table = _table(request, chosen, runs, following)
     page = Page(

@@ -130,6 +130,9 @@ _OVERLAPS = {
 }
 
 
+_DEADLINES = {"in_time": "in time", "queued": "still to come", "deadline_missed": "missed"}
+
+
 def deadline_of(firing: Firing, now: datetime) -> str:
     """Return ``in_time``, ``deadline_missed`` or ``queued``; empty without a deadline."""
     if firing.deadline_at is None:
@@ -304,12 +307,13 @@ def _page(request: PageRequest, shown: ScheduleResponse) -> Page:
 
 
 def _kept(request: PageRequest, shown: ScheduleResponse) -> Mapping[str, object]:
-    """Return the numbers of deadlines that were met and missed."""
-    late = [one for one in shown.firings if deadline_of(one, request.now) == "deadline_missed"]
+    """Return how many deadlines were met, are still to come and were missed."""
+    kept = [deadline_of(one, request.now) for one in shown.firings]
+    told = [f"{kept.count(word)} {words}" for word, words in _DEADLINES.items() if word in kept]
     return {
-        "late": len(late),
-        "with_deadline": sum(one.deadline_at is not None for one in shown.firings),
-        "is_late_now": bool(late) and late[0] is shown.firings[0],
+        "deadlines": ", ".join(told),
+        "is_late": "deadline_missed" in kept,
+        "is_late_now": kept[:1] == ["deadline_missed"],
         "missed": sum(one.outcome == "missed" for one in shown.firings),
     }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
+from decimal import Decimal
 from typing import TypeVar
 
 from orchestrator.domain.gate.snapshot import NAMELESS, CellEvidence, FailedTest, JobEvidence
@@ -151,12 +152,16 @@ def merge_reruns(earlier: CellEvidence, later: CellEvidence) -> CellEvidence:
             *(one for one in later.pairs if one.job not in names),
         ),
         machines=_distinct(cell.machines for cell in told),
-        cost_usd=earlier.cost_usd + later.cost_usd,
+        cost_usd=_total(earlier.cost_usd, later.cost_usd),
         blame=(
             *(one for one in earlier.blame if one.get("job", "") in names),
             *(one for one in later.blame if one.get("job", "") not in names),
         ),
     )
+
+
+def _total(earlier: Decimal | None, later: Decimal | None) -> Decimal | None:
+    return None if earlier is None or later is None else earlier + later
 
 
 _Fact = TypeVar("_Fact")

@@ -196,7 +196,8 @@ class CellEvidence:
     counts: Counts = field(default_factory=Counts)
     jobs: tuple[JobEvidence, ...] = ()
     pairs: tuple[Pairs, ...] = ()
-    cost_usd: Decimal = Decimal(0)
+    cost_usd: Decimal | None = Decimal(0)
+    """None if it is unknown: ingested, and nobody states a price."""
     green_streak: int = 0
     """Number of consecutive earlier runs in which the platform passed."""
     baseline_collected: int | None = None
@@ -338,6 +339,9 @@ class Snapshot:
     reviews: tuple[PayloadReview, ...] = field(default=(), metadata=LATER)
     """Reviews of the payloads, expired ones included."""
     cost_usd: Decimal = Decimal(0)
+    """Of all cells whose cost is known."""
+    unpriced: tuple[str, ...] = field(default=(), metadata=LATER)
+    """Cells of unknown cost: ingested ones for which nobody states a price."""
     last_green: str = ""
     """The run that the gate passed last."""
     elsewhere: Mapping[str, str] = field(default_factory=dict, metadata=LATER)

@@ -194,8 +194,10 @@ def test_the_next_nightly_is_told(pages: PageDesk) -> None:
 
 def test_pass_rates_stand_with_their_counts_and_how_they_changed(pages: PageDesk) -> None:
     night(pages.api, "1.0", {"here": GOOD, "there": GOOD})
+    assert "Lines run" not in pages.page("/").text
     pages = later(pages, days=2)
     night(pages.api, "1.1", {"here": BAD, "there": {}})
+    assert "Lines run from" in pages.page("/").text
     rows = {row["Platform"]: row["unit"] for row in pages.page("/").rows("rates")}
     assert rows["here"] == "50.0% 1/2 −50.0 1✗ 1 failed"
     assert rows["there"] == "100% 2/2 ◔ 2 d old"

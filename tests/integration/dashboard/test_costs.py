@@ -26,6 +26,7 @@ def pages(api: Desk) -> PageDesk:
 def test_where_nothing_was_spent_every_table_says_what_to_do(pages: PageDesk) -> None:
     page = pages.page(urls.COSTS)
     assert page.one("h1").text == "Costs"
+    assert "nothing was reserved" in page.one("dl", class_="tiles").text
     assert "No machine that cost money" in page.one(id="by_platform").text
     assert "No provider refused" in page.one(id="refusals").text
     assert "seatrial schedule add" in page.one(id="forecast").text

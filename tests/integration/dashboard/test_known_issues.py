@@ -114,10 +114,10 @@ def test_what_is_over_needs_somebody_again(pages: PageDesk, world: KindsWorld) -
     pages.api.clock.move(days=3)
     later = pages.as_viewer("read")
     (row,) = later.page("/known-issues").rows("issues")
-    assert row["State"] == "◌ expired 1 failure fit it still"
+    assert row["State"] == "◌ lapsed 1 failure fit it still"
     assert "ago" in row["Expires"]
     (failure,) = later.page("/failures").rows("failures")
-    assert failure["Status"] == "◌ expired KI-0001"
+    assert failure["Status"] == "◌ lapsed KI-0001"
 
 
 def test_one_is_ended_once(pages: PageDesk, world: KindsWorld) -> None:
@@ -127,6 +127,8 @@ def test_one_is_ended_once(pages: PageDesk, world: KindsWorld) -> None:
     pages.post("/known-issues/KI-0001/end")
     (row,) = pages.page("/known-issues").rows("issues")
     assert row["State"].startswith("– ended by a admin")
+    (failure,) = pages.page("/failures").rows("failures")
+    assert failure["Status"] == "◌ lapsed KI-0001"
     pages.post("/known-issues/KI-0001/end")
     pages.post("/known-issues/KI-0009/end", status=404)
 

@@ -37,7 +37,8 @@ def test_nothing_is_running_and_that_is_said(desk: PageDesk) -> None:
     assert (
         "No machine is running; nothing costs money." in page.one("header", class_="page-head").text
     )
-    assert "not asked any provider yet" in page.one(id="providers").text
+    assert "where this controller has credentials of it" in page.one(id="providers").text
+    assert "every three minutes" not in page.one("main").text
     assert not page.all(class_="bad")
 
 

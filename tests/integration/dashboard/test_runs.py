@@ -45,6 +45,17 @@ def test_a_row_has_counts_of_done_and_of_living_cells(pages: PageDesk) -> None:
     assert "there failed" in rows[1]["Cells"]
 
 
+def test_the_sign_behind_a_commit_is_explained_where_it_stands(pages: PageDesk) -> None:
+    commit = {"sha": "1f0c2d9a41b2" + "0" * 28, "branch": "topic"}
+    pages.api.launch("1", commit=commit)
+    clean = pages.page("/runs").text
+    assert ("1f0c2d9 topic" in clean, "behind a commit" in clean) == (True, False)
+    pages.api.launch("2", commit=commit | {"is_dirty": True})
+    shown = pages.page("/runs").text
+    assert "1f0c2d9+ topic" in shown
+    assert "+ behind a commit: the files had changes since it." in shown
+
+
 def test_a_run_that_is_to_end_says_so(pages: PageDesk) -> None:
     run = launch(pages, "1")
     pages.stores.runs.request_cancel(run, at=pages.api.clock.now())

@@ -141,7 +141,7 @@ def test_missed_deadlines_are_loud(pages: PageDesk) -> None:
         "◷ deadline missed",
         "✓ in time",
     ]
-    assert "2 missed" in one.one("dl", "facts").text
+    assert "(1 in time, 2 missed)" in one.one("dl", "facts").text
     links = {one["href"] for one in one.one(id="firings").all("a")}
     assert {"/runs/run-1", "/verdicts/V-0001"} <= links
 

@@ -207,6 +207,21 @@ def test_dependency_groups_are_followed(tmp_path: Path) -> None:
     assert manifest.setup.pip == ("pytest>=8", "numpy>=1.26", "pytest-asyncio", "mypy")
 
 
+@pytest.mark.parametrize("named", ["dev-dependencies", "group.dev.dependencies"])
+@pytest.mark.parametrize("has_group", [True, False])
+def test_packages_for_tests_that_only_poetry_reads_are_said_to_be_passed_over(
+    tmp_path: Path, named: str, has_group: bool
+) -> None:
+    poetry = f'\n[tool.poetry.{named}]\nPyYAML = "^6"\n'
+    group = '\n[dependency-groups]\ntest = ["pyyaml"]\n' if has_group else ""
+    files = {"pyproject.toml": PLAIN + poetry + group}
+    folder = project(tmp_path, files | {"tests/test_a.py": ""})
+    said = [note for note in inspect_project(folder).notes if "was passed over" in note]
+    assert [note.partition(" was")[0] for note in said] == (
+        [] if has_group else [f"[tool.poetry.{named}]"]
+    )
+
+
 def test_a_dynamic_version_is_looked_for_in_the_package(tmp_path: Path) -> None:
     files = {
         "pyproject.toml": '[project]\nname = "ship-shape"\ndynamic = ["version"]\n',

@@ -81,6 +81,8 @@ def test_a_limit_and_what_exceeds_it_differ_in_print() -> None:
     assert "limits.max_usd of $0.30 does not cover one attempt of every cell ($0.31)" in said
     total = launch_plan.totals(1, 1, known, limit)
     assert total == "1 cell, 1 job, at most $0.31 an attempt (limit $0.30)"
+    unknown = launch_plan.totals(1, 2, None, limit)
+    assert unknown == "1 cell, 2 jobs, at an unknown cost (limit $0.30)"
 
 
 @given(st.text())

@@ -25,8 +25,8 @@ def test_a_value_goes_down_to_the_second_digit_of_its_spread(value, spread, show
 @pytest.mark.parametrize(
     ("change", "shown"),
     [
-        (0.0823, "+8.2%"), (-0.1383, "-14%"), (0.0001, "+0.01%"), (0.0, "+0.0%"), (41.0, "×42"),
-        (None, "–"), (math.inf, "–"),
+        (0.0823, "+8.2%"), (-0.1383, "-14%"), (0.0001, "+0.01%"), (0.0, "+0.0%"), (-0.004, "-0.4%"),
+        (41.0, "×42"), (None, "–"), (math.inf, "–"),
     ],
 )  # fmt: skip
 def test_a_change_that_is_there_is_never_nothing(change, shown):

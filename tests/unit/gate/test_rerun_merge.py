@@ -169,6 +169,8 @@ def test_nothing_is_believed_that_one_of_the_machines_is_not(
     assert whole.simulated == any(one.simulated for one in parts)
     assert bool(whole.mismatch) == any(one.mismatch for one in parts)
     assert whole.cost_usd == earlier.cost_usd + later.cost_usd
+    unpriced = replace(earlier, cost_usd=None)
+    assert merge_reruns(unpriced, later).cost_usd is merge_reruns(later, unpriced).cost_usd is None
     assert whole.ended_at == min((one.ended_at for one in parts if one.ended_at), default=None)
 
 

@@ -87,6 +87,11 @@ def cheap() -> tuple[GatePolicy, Snapshot]:
     return policy(cost=rule), replace(snapshot(cell()), cost_usd=Decimal("0.0012"))
 
 
+def unpriced(spent: str) -> Snapshot:
+    return snapshot(cell(), cost_usd=Decimal(spent), unpriced=("aws-a10g", "local"))
+
+
+UNPRICED = ("cost", "Nobody states what aws-a10g, local cost: whether it is more than the 1.00 USD")
 CHEAP = ("cost", "cost 0.0012 USD, more than the 0.001 USD")
 GONE = ("platform/mi300x", "mi300x was not available (not_offered: no zone has it).")
 COST = ("cost", "cost 1.25 USD, more than the 1.00 USD")
@@ -166,6 +171,10 @@ RULES = [
      OPEN, MISSING, "0 tests were collected"),
     (*dear("fail"), FAIL, *COST), (*dear("inconclusive"), OPEN, *COST),
     (*dear("advisory"), PASS, *COST), (*cheap(), FAIL, *CHEAP),
+    *((policy(cost=CostRule(max_usd=Decimal(1), on_exceed=word)), unpriced("0.30"), decision,
+       *UNPRICED) for word, decision in (("fail", OPEN), ("inconclusive", OPEN),
+                                         ("advisory", PASS))),
+    (policy(cost=CostRule(max_usd=Decimal(1), on_exceed="fail")), unpriced("1.25"), FAIL, *COST),
     (policy(), snapshot(IMAGE, NIGHTLY), FAIL, "job/moe@gcp-l4.image", "passed 5 tests"),
     (policy(), snapshot(IMAGE, NIGHTLY), FAIL, "job/moe@gcp-l4.nightly", "ended failed"),
     (policy(performance=ANOTHER), snapshot(cell()), OPEN, "performance/other/time",

@@ -92,13 +92,18 @@ def test_two_runs_of_one_cell_are_compared_whatever_they_are():
     assert not pair.same_stack
 
 
-def test_two_cells_of_one_platform_are_not_guessed_at():
+def test_two_cells_of_one_platform_are_not_guessed_at(templates):
     cell, jobs = a10g()
     twice = [(replace(cell, id=name), jobs) for name in ("one", "two")]
     evidence = evidence_of(*twice, outcome=head().record.run.outcome)
-    report = model_of("compare", replace(evidence, base=evidence_of(a10g(), local(), outcome=None)))
-    assert report.pairs == ()
+    evidence = replace(evidence, base=evidence_of(a10g(), local(), outcome=None))
+    report = model_of("compare", evidence)
+    assert report.pairs == report.conclusion == ()
     assert len(report.head_only) == 2
+    text = render("compare", evidence, templates=templates)
+    assert "Nothing was compared: no cell of the head is the same platform as one" in text
+    assert "new failure" not in text
+    assert "Total" not in text
 
 
 def test_a_run_against_itself_has_no_difference(templates):

@@ -107,7 +107,9 @@ def test_a_junit_document_says_how_its_total_comes_about(name: str) -> None:
     for word, number in counts.as_dict().items():
         assert told.get(f"tests.{word}", "0") == str(number)
     unnamed = sum(j.unnamed.collected for cell in evidence.record.cells for j in cell.jobs)
-    others = sum(int(told[kind] or "") for kind in ("checks", "jobs", "cells"))
+    others = sum(int(told[kind] or "") for kind in ("cases.check", "cases.job", "cases.cell"))
+    assert told["cells"] == str(len(evidence.record.cells))
+    assert told["jobs"] == str(sum(len(cell.jobs) for cell in evidence.record.cells))
     assert document.get("tests") == str(counts.collected - unnamed + others)
 
 

@@ -502,7 +502,7 @@ def evidence_tables(rules: Sequence[RuleResult]) -> Iterator[Table]:
         yield _table("failing", caption, _FAILING, [_failing(*row) for row in failing])
     blame = [(rule, one) for rule in rules for one in _listed(rule, "blame")]
     if blame:
-        caption = f"Root cause: {_of(len(blame), 'answers')}"
+        caption = f"Root cause: {_of(len(blame), 'answer' if len(blame) == 1 else 'answers')}"
         yield _table("blame", caption, _BLAME, [_blamed(*row) for row in blame])
     measured = [rule for rule in rules if rule.kind == "performance"]
     if measured:

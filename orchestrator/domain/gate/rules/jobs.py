@@ -50,18 +50,27 @@ def _cost(context: RuleContext, amount: Callable[[Decimal], str]) -> Iterator[Ru
     if rule is None:
         return
     spent = context.snapshot.cost_usd
-    is_over = spent > rule.max_usd
+    unpriced = context.snapshot.unpriced
+    limit = f"the {amount(rule.max_usd)} USD that the policy allows"
+    outcome, failing = RuleOutcome.OK, {"USD": math.ceil(spent)}
+    sentence = f"The machines cost {amount(spent)} USD, not more than {limit}."
+    if spent > rule.max_usd:
+        outcome = policy_outcome(rule.on_exceed)
+        sentence = f"The machines cost {amount(spent)} USD, more than {limit}."
+    elif unpriced:
+        outcome, failing = RuleOutcome.UNKNOWN, dict.fromkeys(unpriced, 1)
+        sentence = (
+            f"Nobody states what {some([*unpriced])} cost: whether it is more than {limit} is"
+            f" unknown; the other machines cost {amount(spent)} USD."
+        )
     yield RuleResult(
         id="cost",
         kind="cost",
         blocking=rule.on_exceed != "advisory",
-        outcome=policy_outcome(rule.on_exceed) if is_over else RuleOutcome.OK,
-        sentence=(
-            f"The machines cost {amount(spent)} USD, {'more' if is_over else 'not more'} than the "
-            f"{amount(rule.max_usd)} USD that the policy allows."
-        ),
+        outcome=outcome,
+        sentence=sentence,
         inputs={"usd": str(spent), "max_usd": str(rule.max_usd)},
-        failing={"USD": math.ceil(spent)},
+        failing=failing,
     )
 
 
