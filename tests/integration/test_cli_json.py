@@ -226,7 +226,7 @@ def _gates(told: Told, parts: Parts, filled: Filled) -> None:
     new = NewWaiver(gate=gate, rule=red, reason="known", days=3)
     theirs = request_waiver(parts.context, new, author=Person("Ann", "of her own"))
     told("gate approve --waiver", "gate", "approve", gate, "--waiver", theirs.waiver.id)
-    told("gate approve", "gate", "approve", gate)
+    told("gate approve", "gate", "approve", gate, codes=(1,))
     words = ("gate", "review", filled.payload, "--level", "reviewed", "--days", "9")
     told("gate review", *words, "--note", "read")
     assert told("gate reviews", "gate", "reviews")
