@@ -27,7 +27,7 @@ from benchmarks.timing import median_of
 from orchestrator.adapters.files.home_folder import prepare_home
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import describe_run, evidence_of
-from orchestrator.application.explain_failures import review_run
+from orchestrator.application.failure_groups import review_run
 from orchestrator.application.ingest_artifacts import IngestOrder, ingest_artifacts
 from orchestrator.bootstrap.controller_wiring import build
 from orchestrator.config import Settings
