@@ -414,7 +414,7 @@ class ListedRun:
     run: Run
     counts: Counts
     cost_usd: Decimal | None
-    """None if its evidence was ingested and nobody states a cost."""
+    """None if the evidence was ingested without a cost."""
     is_ingested: bool
     """Whether all its cells are: its times are those of the upload."""
     cells: Sequence[Cell] = ()

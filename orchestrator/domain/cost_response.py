@@ -36,7 +36,7 @@ class CellCost:
     seconds: float
     """Total time that its machines were held."""
     bill: Bill | None
-    """None if the cell was ingested and nobody states its cost."""
+    """None if the cell was ingested without a cost."""
     machines: tuple[LeaseRecord, ...]
     """The granted machines; refusals cost nothing."""
     phases: Mapping[CellState, Decimal]

@@ -421,7 +421,7 @@ class RunSummary:
     matrix: str
     """The matrix's name."""
     cost_usd: Decimal | None
-    """None if its evidence was ingested and nobody states a cost."""
+    """None if the evidence was ingested without a cost."""
     counts: Counts
     """Test counts over all cells."""
     payload: str

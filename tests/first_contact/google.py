@@ -131,7 +131,7 @@ def micro(contact: Contact) -> Finding:
 
 
 def _is_shown(clients: ComputeClients, which: ResourceId) -> bool:
-    """Whether Google shows the machine yet: before, nobody can tell which one an answer is."""
+    """Whether Google lists the machine yet; until then an answer cannot be assigned to it."""
     request = compute_v1.GetInstanceRequest(
         project=clients.project, zone=which.scope, instance=which.name
     )

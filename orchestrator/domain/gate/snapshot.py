@@ -197,7 +197,7 @@ class CellEvidence:
     jobs: tuple[JobEvidence, ...] = ()
     pairs: tuple[Pairs, ...] = ()
     cost_usd: Decimal | None = Decimal(0)
-    """None if it is unknown: ingested, and nobody states a price."""
+    """None if the cell was ingested without a price."""
     green_streak: int = 0
     """Number of consecutive earlier runs in which the platform passed."""
     baseline_collected: int | None = None
@@ -341,7 +341,7 @@ class Snapshot:
     cost_usd: Decimal = Decimal(0)
     """Of all cells whose cost is known."""
     unpriced: tuple[str, ...] = field(default=(), metadata=LATER)
-    """Cells of unknown cost: ingested ones for which nobody states a price."""
+    """Ingested cells without a price, whose cost is unknown."""
     last_green: str = ""
     """The run that the gate passed last."""
     elsewhere: Mapping[str, str] = field(default_factory=dict, metadata=LATER)

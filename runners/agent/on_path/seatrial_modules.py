@@ -195,7 +195,7 @@ class _DroppedFinder:
 
 
 def _watch_dropped() -> Any:  # noqa: ANN401
-    """Report the failed assertions of which nobody asks how they ended; return the finder."""
+    """Report failed assertions whose future or task the program never reads; return the finder."""
     from importlib.machinery import SourceFileLoader  # noqa: PLC0415
 
     name = "seatrial_dropped"

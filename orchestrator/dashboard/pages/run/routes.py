@@ -215,7 +215,7 @@ class Costs:
     """The costs of a run and their limit."""
 
     spent_usd: Decimal | None
-    """None if nobody states it."""
+    """None if the ingested evidence states none."""
     limit_usd: Decimal | None
     usd_per_s: Decimal
     """Of the machines that are held now."""
