@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -28,9 +29,11 @@ WINDOW_S = 60
 _HEALTH = frozenset({"/healthz", "/readyz"})
 _KEPT = 10_000
 """Maximum counted clients; the ones that came first are forgotten."""
-MOST_WAITING = 64
+MOST_WAITING = 32
 """Reads that may wait for the beginning of their answers: about a second of a controller's work."""
 _READS = frozenset({"GET", "HEAD"})
+_STREAM = re.compile(r".*/runs/[^/]+/events")
+"""Many begin at once where a controller starts again; each then costs little."""
 _BUSY = "too many requests wait for their answers; send this one again in a second"
 _IPV6_NETWORK = 64
 """Bits of an IPv6 address that belong to one subscriber."""
@@ -126,7 +129,7 @@ class RequestLimits:
             client = named if named in self.accepted else request.address
             try:
                 request.count(self.requests, client, "requests")
-                if scope["method"] in _READS:
+                if scope["method"] in _READS and not _STREAM.fullmatch(scope["path"]):
                     request.wait()
             except (TooManyRequestsError, BusyError) as error:
                 app = self._refuse(scope, error)
