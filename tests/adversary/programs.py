@@ -171,6 +171,10 @@ LIES = (
             ("a plan of TAP with a result too few", "1..2\nok 1 - triple"),
             ("that of a shell that lost a process", "Segmentation fault (core dumped)"),
             ("a share that failed", "1 of 3 tests failed"),
+            ("a long line", f"[FAIL] {'double ' * 200}"),
+            ("that of unittest without a test", "Ran 0 tests in 0.000s\n\nNO TESTS RAN"),
+            ("that of pytest with skips alone", "2 skipped in 0.02s"),
+            ("a plan of TAP without a test", "1..0 # SKIP no GPU"),
             ("a False", "all checks passed: False"),
         )
     ),
