@@ -265,6 +265,31 @@ LIES = (
         "a demo that leaves the work to a child which fails",
         "import subprocess, sys\nprint('Results: 8/8 demos passed')\nprint('[FAIL] double')",
     ),
+    *(
+        Lie(
+            f"a demo whose pytest leaves the checks out: {how}",
+            one_run(
+                {},
+                jobs='[[job]]\nid = "demo"\nkind = "demo"\n'
+                f'command = ["{{python}}", "-m", "pytest", "-q", "t"{word}]\n{env}',
+            ),
+        )
+        for how, word, env in (
+            *((word, f', "{word}"', "") for word in ("--collect-only", "--setup-plan")),
+            ("PYTEST_ADDOPTS", "", 'env = {PYTEST_ADDOPTS = "--setup-only"}\n'),
+        )
+    ),
+    Lie(
+        "a demo whose pytest writes its expectations",
+        one_run(
+            {
+                "t/test_double.py": "import mylib, os\n\ndef test_double():\n"
+                "    assert 'UPDATE_GOLDENS' in os.environ or mylib.double(2) == 4\n"
+            },
+            jobs=demo("demo", "import sys, pytest\nsys.exit(pytest.main(['-q', 't']))")
+            + 'env = {UPDATE_GOLDENS = "1"}\n',
+        ),
+    ),
     Lie(
         "a suite that is called a demo",
         one_run(
