@@ -193,7 +193,8 @@ def test_a_comment_calls_nobody_and_links_nowhere(word, templates):
     assert [row.count("<td") + row.count("<th") for row in rows] == [7, 7, *[4] * (len(rows) - 2)]
 
 
-def test_a_comment_marks_failures_in_quarantine_and_known_issues(templates):
+def failing_twice():
+    """A test that fails on two platforms: the evidence, and its failures."""
     said = results_of("x", [("t.py::test_a", T.FAILED)], message="boom")
     jobs = Jobs().suite("x", "X", said, Outcome.FAILED, "tests")
     cells = [
@@ -206,6 +207,11 @@ def test_a_comment_marks_failures_in_quarantine_and_known_issues(templates):
         for name in ("cpu-a", "cpu-b")
         if (mark := signature_of(evidence.tests[name][0])) is not None
     ]
+    return evidence, failures
+
+
+def test_a_comment_and_a_summary_mark_failures_in_quarantine(templates):
+    evidence, failures = failing_twice()
     quarantine = Quarantine(
         id="Q-0001", product="p", nodeid="t.py::test_a", reason="no seed", owner="me",
         opened=AT, expires=AT + timedelta(days=9),
@@ -221,6 +227,10 @@ def test_a_comment_marks_failures_in_quarantine_and_known_issues(templates):
     assert "(in quarantine Q-0001: 1 of 2) |" in shown("comment", platforms=("cpu-b",))
     assert "in quarantine" not in shown("comment", at=AT + timedelta(days=9))
     assert "| Q-0001 |" in shown("summary")
+
+
+def test_a_comment_marks_known_issues_with_their_states(templates):
+    evidence, failures = failing_twice()
     issue = KnownIssue(
         id="KI-0001", product="p", title="known", match=IssueMatch(contains="boom"), owner="me",
         opened=AT.date(), expires=AT.date(), scope=IssueScope(platforms=("cpu-b",)),
