@@ -350,9 +350,9 @@ class SelfReportReader:
         elif label := _label_of_row(line):
             self._labels[label].append(line)
         else:
-            self._take_said(line, is_critical=is_critical)
+            self._take_report(line, is_critical=is_critical)
 
-    def _take_said(self, line: str, *, is_critical: bool) -> None:
+    def _take_report(self, line: str, *, is_critical: bool) -> None:
         if is_critical or _CROSS.match(line):
             self._failure = self._failure or line
         elif (mark := _ANY_MARK.match(line)) and not mark["said"].startswith("="):
