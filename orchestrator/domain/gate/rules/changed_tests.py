@@ -8,7 +8,7 @@ from dataclasses import replace
 from orchestrator.domain.gate.policy import ManifestRule, counted, like, some
 from orchestrator.domain.gate.rule_context import PlatformEvidence, RuleContext, RuledJob
 from orchestrator.domain.gate.snapshot import CellEvidence
-from orchestrator.domain.gate.test_changes import TestChanges
+from orchestrator.domain.gate.test_changes import TestChanges, is_reported
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 _MOST_LISTED = 20
@@ -96,6 +96,10 @@ def _sentences(ruled_job: RuledJob, changes: TestChanges, lost: Sequence[str]) -
         yield f"{changes.added} added: {some(list(changes.added_names), _MOST_NAMED)}"
 
 
+def _noun(names: Sequence[str]) -> str:
+    return "result" if any(map(is_reported, names)) else "test"
+
+
 def _refused(removed: Sequence[str], rule: ManifestRule) -> list[str]:
     """Return removed tests that the policy does not give up."""
     return [name for name in removed if not rule.gives_up(name)]
@@ -118,7 +122,7 @@ def _absent(
             outcome=RuleOutcome.UNKNOWN,
             sentence=(
                 f"There is no job {name} on {cell.id}, of which the baseline has"
-                f" {counted(len(lost), 'test')}: {some(lost, _MOST_NAMED)}."
+                f" {counted(len(lost), _noun(lost))}: {some(lost, _MOST_NAMED)}."
             ),
             inputs={
                 "removed": len(tests),
