@@ -77,7 +77,10 @@ def _result(ruled_job: RuledJob, changes: TestChanges, rule: ManifestRule) -> Ru
 
 
 def _sentences(ruled_job: RuledJob, changes: TestChanges, lost: Sequence[str]) -> Iterator[str]:
-    number = counted(ruled_job.job.counts.collected, "test")
+    job = ruled_job.job
+    number = counted(job.counts.collected, "test")
+    if not job.counts.collected and job.checks:
+        number = counted(sum(job.checks.values()), "check")
     if not changes.runs:
         yield f"there is no green run to compare its {number} with, so none can be missed"
         return
