@@ -54,6 +54,28 @@ def test_a_fallback_in_the_warnings_of_a_suite_does_not_degrade_it():
     assert any("fallback" in message for message in said.messages)
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ".\n{0}\nt/test_a.py:5: KeyboardInterrupt\n(to show a full traceback use --full-trace)\n",
+        "..\n{0}\n",
+        ".. [100%]\n{0}\n",
+        "{0}\n",
+    ],
+)
+@pytest.mark.parametrize("why", ["KeyboardInterrupt", "_pytest.outcomes.Exit: the GPU is gone"])
+def test_why_a_quiet_session_stopped_stands_between_its_letters_and_its_sum(tmp_path, lines, why):
+    said = read(tmp_path, lines.format(bar(why, "!")) + "2 passed in 5.04s\n")
+    assert said.end.exit_code == 2
+    assert f"pytest stopped early: {why}" in said.messages
+
+
+@pytest.mark.parametrize("between", ["..\n", bar("test session starts") + "\n", ".. [100%]\n"])
+def test_a_banner_above_a_session_is_not_of_pytest(tmp_path, between):
+    said = read(tmp_path, f"{bar('WARNING', '!')}\n{between}{bar('2 passed in 5.04s')}\n")
+    assert said.end.exit_code == 0
+
+
 GREEN = bar("test session starts") + "\nt/test_a.py .  [100%]\n" + bar("1 passed in 0.01s") + "\n"
 STAMP = "2026-03-01T10:00:00.1234567Z "
 
