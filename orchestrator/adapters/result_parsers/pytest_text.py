@@ -88,7 +88,7 @@ class _SessionReader:
         self._below = SelfReportReader()
         """Reads the lines below a session's sum, where another program may say that it failed."""
         self._step = ""
-        """The first line, below a session's beginning, that says that a step had failed."""
+        """The first line, below a session, that says that a step had failed."""
         self._limit = ""
         """The first such line that failed tests do not explain: of a coverage limit."""
         self._stopped = ""
@@ -122,11 +122,15 @@ class _SessionReader:
             self._look_for_death(line)
 
     def find_failed_step(self, line: str) -> None:
-        """Note a failed step; what failed above the first session is none of the tests' steps."""
+        """Note a failed step below a session, or a coverage limit in one.
+
+        What failed above the first session is none of the tests' steps, and what stands in one may
+        be printed by a test.
+        """
         step = self._steps.find(line)
-        if self._sessions:
-            self._step = self._step or step
-            self._limit = self._limit or (step if is_coverage_limit(step) else "")
+        limit = step if self._sessions and is_coverage_limit(step) else ""
+        self._limit = self._limit or limit
+        self._step = self._step or (step if self._sessions and self._session is None else limit)
 
     def finish(self, end: str) -> Iterator[ParsedItem]:
         """Yield the end of the log, whose last lines are `end`.

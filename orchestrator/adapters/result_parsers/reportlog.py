@@ -147,7 +147,9 @@ class _Log:
             has_failed = test.fact is not None and test.fact.outcome in _BAD
             self._subtests += has_failed and (when, outcome) == ("call", "passed")
             _add(test, record, nodeid)
-        test.is_set_up = outcome == "passed" if when == "setup" else test.is_set_up and when != "call"
+        test.is_set_up = (
+            outcome == "passed" if when == "setup" else test.is_set_up and when != "call"
+        )
         if when == "teardown":
             yield from self._over(nodeid, test)
 
