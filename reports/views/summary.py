@@ -61,14 +61,7 @@ def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:
     record = evidence.record
     run, counts = record.run, record.counts
     authored = authored_of(evidence)
-    rows = tuple(
-        replace(
-            cell_row(cell, record, authored),
-            skips=skips_of(cell, evidence.tests.get(cell.id, ())),
-            slowest=slowest_of(evidence.tests.get(cell.id, ())),
-        )
-        for cell in record.cells
-    )
+    rows = tuple(_rows(evidence, authored))
     everything = total_of("all platforms", rows, [])
     accelerators = total_of("accelerators only", rows, _not_accelerators(rows))
     passed = _passed_cells(rows)
@@ -103,6 +96,14 @@ def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:
         blame=blame_of(record),
         pruned=tuple(part.of(run.id) for part in record.pruned),
     )
+
+
+def _rows(evidence: Evidence, authored: Sequence[CheckedAnnotation]) -> Iterator[SummaryRow]:
+    """Yield the row of each cell, with what its tests tell beside their counts."""
+    for cell in evidence.record.cells:
+        tests = evidence.tests.get(cell.id, ())
+        row = cell_row(cell, evidence.record, authored)
+        yield replace(row, skips=skips_of(cell, tests), slowest=slowest_of(tests))
 
 
 def _passed_cells(rows: Sequence[SummaryRow]) -> Rate:
