@@ -73,7 +73,7 @@ class MetricJson:
             yield from _figure(as_map(part))
         yield from reader.problems
         if not reader.is_torn:
-            yield ParsedEnd()
+            yield reader.ended(ParsedEnd())
 
 
 def json_lines(artifact: Artifact) -> Iterator[ParsedMetric | ParsedProblem]:

@@ -73,7 +73,7 @@ class PytestBenchmark:
                 yield from _statements_of_benchmark(as_map(part), names)
         yield from reader.problems
         if not reader.is_torn:
-            yield ParsedEnd()
+            yield reader.ended(ParsedEnd())
 
 
 class _Names:
