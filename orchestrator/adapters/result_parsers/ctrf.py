@@ -76,7 +76,7 @@ class Ctrf:
     """Parses CTRF (`Dialect`)."""
 
     name = "ctrf"
-    version = 4
+    version = 5
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:

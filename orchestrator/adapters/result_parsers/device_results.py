@@ -67,7 +67,7 @@ class DeviceResults:
     """Parses a device's ``results.json`` (`Dialect`)."""
 
     name = "device-results"
-    version = 2
+    version = 3
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:

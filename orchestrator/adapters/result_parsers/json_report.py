@@ -57,7 +57,7 @@ class PytestJsonReport:
     """Parses pytest-json-report (`Dialect`)."""
 
     name = "pytest-json-report"
-    version = 2
+    version = 3
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:

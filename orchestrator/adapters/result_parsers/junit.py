@@ -104,7 +104,7 @@ class JUnitXml:
     """Parses JUnit XML (`Dialect`)."""
 
     name = "junit-xml"
-    version = 4
+    version = 5
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:

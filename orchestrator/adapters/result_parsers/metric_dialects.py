@@ -51,7 +51,7 @@ class MetricJson:
     """Parses metrics in JSON lists and lines (`Dialect`)."""
 
     name = "metric-json"
-    version = 1
+    version = 2
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:

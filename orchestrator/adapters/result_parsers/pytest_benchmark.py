@@ -47,7 +47,7 @@ class PytestBenchmark:
     """Parses ``pytest --benchmark-json`` (`Dialect`)."""
 
     name = "pytest-benchmark"
-    version = 2
+    version = 3
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
