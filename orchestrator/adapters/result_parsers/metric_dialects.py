@@ -57,7 +57,7 @@ class MetricJson:
     """Parses metrics in JSON lists and lines (`Dialect`)."""
 
     name = "metric-json"
-    version = 1
+    version = 2
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -79,7 +79,7 @@ class MetricJson:
             yield from _figure(as_map(part))
         yield from reader.problems
         if not reader.is_torn:
-            yield ParsedEnd()
+            yield reader.ended(ParsedEnd())
 
 
 def json_lines(artifact: Artifact) -> Iterator[ParsedMetric | ParsedProblem]:
