@@ -107,6 +107,24 @@ SHAPES = (
         subject={"acme/mylib/__init__.py": "X = 1\n"},
     ),
     Shape(
+        "without a wheel, tests in a folder of the product's name",
+        {
+            "src/mylib/__init__.py": GOOD,
+            "src/mylib/part.py": "def half(x): return x / 2\n",
+            "tests/__init__.py": "",
+            "tests/mylib/__init__.py": "",
+            "helpers.py": "def main(): return 1\n",
+            "tests/conftest.py": "import sys\nsys.path.insert(0, 'tests/more')\nimport helpers\n",
+            "tests/more/helpers.py": "def check(): pass\n",
+            "tests/mylib/helpers.py": "def half(x): return x / 2\n",
+            "tests/mylib/test_part.py": "from mylib.part import half\n"
+            "from .helpers import half as wanted\ndef test_half(): assert half(4) == wanted(4)\n",
+        },
+        jobs='[[job]]\nid = "suite"\nkind = "suite"\npytest = ["tests"]\n'
+        'env = {PYTHONPATH = "src"}\n',
+        wheel=False,
+    ),
+    Shape(
         "tests inside the installed package",
         {},
         jobs='[[job]]\nid = "suite"\nkind = "suite"\npytest = ["--pyargs", "mylib"]\n',

@@ -82,6 +82,18 @@ LIES = (
         ),
     ),
     Lie(
+        "a demo whose check ends after it, in a session of its own",
+        one_run(
+            {"check.py": "import time, mylib\ntime.sleep(2)\nassert mylib.double(2) == 4\n"},
+            jobs=demo(
+                "demo",
+                "import subprocess, sys, mylib\n"
+                "subprocess.Popen([sys.executable, 'check.py'], start_new_session=True,"
+                " stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\nprint('done')",
+            ),
+        ),
+    ),
+    Lie(
         "a demo that leaves its work behind and ends",
         one_run(
             {"d.py": "import time, mylib\ntime.sleep(60)\nassert mylib.double(2) == 4\n"},
@@ -224,6 +236,19 @@ LIES = (
     _says(
         "the same check failed and passed",
         f"{_EVENTS}say(check='d', outcome='failed')\nsay(check='d', outcome='passed')",
+    ),
+    _says(
+        "a failed check whose file is opened anew",
+        "import os, mylib\nfor word in ('failed', 'passed'):\n"
+        "    with open(os.environ['SEATRIAL_EVENTS'], 'w') as out:\n"
+        '        print(\'{"check": "d", "outcome": "\' + word + \'"}\', file=out)',
+    ),
+    *(
+        _says(
+            f"a check that passes, and its value is {what}",
+            f"{_EVENTS}say(check='double', outcome='passed', expected=4, value={value})",
+        )
+        for what, value in {"nan as a text": "'nan'", "null, without a tolerance": "None"}.items()
     ),
     _says(
         "a failed check whose file is deleted and written again",

@@ -45,7 +45,7 @@ class PytestText:
     """Reads pytest's terminal output."""
 
     name = "pytest-text"
-    version = 2
+    version = 3
     provenance = Provenance.PARSED_TEXT
 
     def match(self, artifact: Artifact) -> float:

@@ -40,7 +40,7 @@ class Reportlog:
     """Reads the file of pytest's option ``--report-log``."""
 
     name = "reportlog"
-    version = 1
+    version = 2
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:

@@ -295,14 +295,16 @@ def test_another_installed_version_of_a_payload_that_is_the_subject_is_not_belie
 
 
 def pairs(slower: float = 1.0, noise: float = 0.0, number: int = 12) -> Pairs:
-    subject = tuple(slower * (1 + noise * (n % 3 - 1)) for n in range(number))
+    """No two samples of an arm are equal, as where something is measured."""
+    baseline = tuple(1.0 + n / 1e6 for n in range(number))
+    subject = tuple(slower * (1 + noise * (n % 3 - 1)) * one for n, one in enumerate(baseline))
     return Pairs(
         job="bench",
         metric="time",
         unit="ms",
         direction="lower",
         subject=subject,
-        baseline=(1.0,) * number,
+        baseline=baseline,
         remarks=("throttled in 3 of 24 turns",),
     )
 
@@ -368,6 +370,23 @@ def test_a_subject_that_is_its_own_baseline_is_no_evidence_for_a_budget(
         " (budget 3%); throttled in 3 of 24 turns."
     )
     assert result(verdict, "performance/bench/warm-up@gcp-l4").outcome is RuleOutcome.OK
+
+
+@pytest.mark.parametrize(("unit", "is_open"), [("ms", True), ("GB/s", True), ("MiB", False)])
+def test_benchmarks_whose_samples_are_all_the_same_were_not_measured(unit: str, is_open: bool):
+    rule = PerformanceRule(budgets=(BenchmarkBudget(match="bench/time", max_regression="3%"),))
+    bench, better = (
+        job("bench", kind="benchmark", counts=Counts()),
+        "higher" if "/" in unit else "lower",
+    )
+    same = replace(pairs(), unit=unit, direction=better, subject=(2.5,) * 12, baseline=(2.5,) * 12)
+    verdict = judge(policy(performance=rule), snapshot(cell("gcp-l4", job(), bench, pairs=(same,))))
+    assert verdict.decision is (OPEN if is_open else PASS)
+    said = f"every sample of both arms is 2.5 {unit}: none was measured"
+    assert (said in result(verdict, "performance/bench/time@gcp-l4").sentence) is is_open
+    slower = replace(same, baseline=(2.0,) * 12 if better == "lower" else (3.0,) * 12)
+    evidence = snapshot(cell("gcp-l4", job(), bench, pairs=(slower,)))
+    assert judge(policy(performance=rule), evidence).decision is FAIL
 
 
 def test_a_slow_benchmark_is_named_with_its_figures():

@@ -115,11 +115,20 @@ def _untestable(row: Measured) -> str:
     _, pairs, budget = row
     better = better_by_unit(pairs.unit)
     if budget is None or better in ("", pairs.direction):
-        return _of_itself(row)
+        is_timed = budget is not None and better
+        return _of_itself(row) or (_constant(pairs) if is_timed else "")
     return (
         f"its direction says that {pairs.direction} is better, and of the unit {pairs.unit}"
         f" {better} is: correct its direction, or its unit"
     )
+
+
+def _constant(pairs: Pairs) -> str:
+    """Say that both arms have one and the same sample throughout, as one that was stored."""
+    samples = {*pairs.subject, *pairs.baseline}
+    if len(samples) > 1 or len(pairs.subject) < 2:
+        return ""
+    return f"every sample of both arms is {figure(samples.pop())} {pairs.unit}: none was measured"
 
 
 def _measured(rule: PerformanceRule, platform: PlatformEvidence) -> Iterator[Measured]:
