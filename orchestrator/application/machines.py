@@ -86,11 +86,11 @@ def _find(context: Context, provider: str, machine_id: str) -> CloudResource:
         near = nearest(provider, list(context.traits))
         raise MachineMissingError(f"there is no provider {provider!r}{near}")
     survey = context.janitor.take_inventory([provider])
-    if provider in survey.unread:
-        raise ProviderUnreadError(f"{provider} cannot be asked: {survey.unread[provider]}")
     for sight in survey.resources:
         if sight.machine.id == machine_id:
             return sight
+    if provider in survey.unread:
+        raise ProviderUnreadError(f"{provider} cannot be asked: {survey.unread[provider]}")
     raise MachineMissingError(
         f"{provider} shows no {machine_id!r} of this project; GET /api/v1/machines lists them"
     )

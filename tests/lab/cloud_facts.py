@@ -1,8 +1,9 @@
 """What the emulated clouds refuse with, what accounts have, and how long calls take: one table.
 
 ``cloud_facts.csv`` has a row for each: `kind` is where a refusal comes (at the `call`, or in the
-`operation` that it began), what a quota is of, or `duration`; `value` is the HTTP status, the gRPC
-code, the limit or the seconds. `exact` says that the text is the cloud's own, word for word, by its
+`operation` that it began), what a quota is of, `silent` for a place that does not answer, or
+`duration`; `value` is the HTTP status, the gRPC code, the limit or the seconds. Rows of `machine`
+are of machines in any cloud. `exact` says that the text is the cloud's own, word for word, by its
 source; elsewhere the code is the cloud's and the sentence is near it, so that a client must go by
 the code.
 """

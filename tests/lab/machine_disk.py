@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.lab import devices, seal
+from tests.lab.cloud_facts import durations
 from tests.lab.machines import MachineSpec
 
 SIZE_GB = 3
@@ -31,14 +32,14 @@ class Spoil:
     driver_missing: bool = False  # the device is there, its tools are not
     device: str | None = None  # another accelerator than was asked for
     never_boots: bool = False  # it ends at once, before anything of it ran
-    apt_locked: bool = False  # an upgrade that nobody asked for runs and runs
+    apt_locked_s: float = durations("machine")["package lock"]  # by an upgrade at the first boot
     cloud_init_hangs: bool = False  # after ssh opened
     cloud_init_fails: bool = False  # its status is error in the end
 
-    def flags(self) -> dict[str, int]:
+    def flags(self) -> dict[str, float]:
         """What the guest's own scripts are told of it."""
-        names = ("ssh_hangs", "other_host_key", "apt_locked", "cloud_init_hangs")
-        return {name: int(getattr(self, name)) for name in names}
+        names = ("ssh_hangs", "other_host_key", "apt_locked_s", "cloud_init_hangs")
+        return {name: getattr(self, name) + 0 for name in names}
 
 
 class Disk:

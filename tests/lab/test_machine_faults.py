@@ -181,7 +181,7 @@ def on_aws(
     machines: LabMachines, hand: SteppingClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[FaultWorld]:
     with AwsCloud(machines=machines, clock=hand.now) as cloud:
-        cloud.take_time()
+        cloud.follow_facts()
         aws_table.lead_boto_to(cloud, monkeypatch)
         real_ones = cast("HandMachines", machines)
         world = FaultWorld(tmp_path, aws_table.RIG, cloud, real_ones, hand, {})
@@ -193,7 +193,7 @@ def on_aws(
 @pytest.fixture
 def on_gcp(machines: LabMachines, hand: SteppingClock, tmp_path: Path) -> Iterator[FaultWorld]:
     with ComputeCloud(machines=machines, clock=hand.now) as cloud:
-        cloud.take_time()
+        cloud.follow_facts()
         settings = {"gcp_project": "lab", "gcp_compute_endpoint": cloud.endpoint_url}
         real_ones = cast("HandMachines", machines)
         world = FaultWorld(tmp_path, gcp_table.RIG, cloud, real_ones, hand, settings)
