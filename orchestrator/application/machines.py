@@ -113,7 +113,8 @@ def _refuse_owned(cloud_resource: CloudResource) -> None:
         raise MachineStaysError(f"{name} is controller {owner}'s until {until}; only that ends it")
     if cloud_resource.ownership is Ownership.SHARED:
         raise MachineStaysError(
-            f"{name} is shared by machines that still exist: terminate these first"
+            f"{name} is shared, and machines of the project exist, or may exist where a zone does "
+            "not answer: terminate these first, or try again later"
         )
 
 

@@ -333,7 +333,7 @@ class FaultWorld:
         )
 
     def sweep_shared(self) -> list[Machine]:
-        """Sweep, and again after the grace; what was ended then. Every second list has gaps."""
+        """Sweep, and again after the grace; what was ended then. Some lists have gaps."""
         janitor = self.janitor()
         assert [janitor.sweep(known_only=True) for _ in range(2)] == [[], []]
         self.clock.step(ORPHAN_GRACE.total_seconds() + 1)

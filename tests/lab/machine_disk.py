@@ -19,6 +19,7 @@ HERE = Path(__file__).parent
 _GUEST_FILES = ("init", "guest_agent.py", "silent_port.py", "apt_lock.py")
 _POWER_NAMES = ("shutdown", "poweroff", "halt", "reboot")
 _REMOVE_S = 60.0
+_LATE = durations("machine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +30,11 @@ class Spoil:
     ssh_swallowed: bool = False  # no packet comes through until it is healed
     other_host_key: bool = False  # than the one it was given, or than the one that it published
     driver_broken: bool = False
+    driver_late_s: float = _LATE["driver"]  # after each boot
     driver_missing: bool = False  # the device is there, its tools are not
     device: str | None = None  # another accelerator than was asked for
     never_boots: bool = False  # it ends at once, before anything of it ran
-    apt_locked_s: float = durations("machine")["package lock"]  # by an upgrade at the first boot
+    apt_locked_s: float = _LATE["package lock"]  # by an upgrade at the first boot
     cloud_init_hangs: bool = False  # after ssh opened
     cloud_init_fails: bool = False  # its status is error in the end
 
@@ -116,7 +118,9 @@ class Disk:
             return
         shim = (HERE / "device_shims/nvidia-smi").read_text()
         self.write("usr/bin/nvidia-smi", shim, 0o755)
-        said = devices.answers(device, spec.id, broken=spoil.driver_broken)
+        said = devices.answers(
+            device, spec.id, broken=spoil.driver_broken, late_s=spoil.driver_late_s
+        )
         self.write("usr/lib/lab/device.json", said)
 
 

@@ -37,13 +37,13 @@ class Gaps:
 
     always: set[str] = field(default_factory=set)
     sometimes: set[str] = field(default_factory=set)
-    """From every second list of a kind, the first one included."""
+    """From every third list of a kind, the first one included."""
     _asked: Counter[str] = field(default_factory=Counter)
 
     def of(self, what: str, *, is_new: bool) -> set[str]:
         """The zones that this list lacks; not every page is a new list."""
         self._asked[what] += is_new
-        return self.always | (self.sometimes if self._asked[what] % 2 else set())
+        return self.always | (self.sometimes if self._asked[what] % 3 == 1 else set())
 
 
 @dataclass(frozen=True, slots=True)
