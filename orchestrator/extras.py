@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib import metadata
+from importlib import invalidate_caches, metadata
 
 from packaging.requirements import Requirement
 
@@ -31,15 +31,22 @@ def require(extra: str, what: str) -> None:
             f"{what} needs {', '.join(absent)}, which this installation of Seatrial does not"
             f" have: install Seatrial with the extra `{extra}` (docs/installation.md)"
         )
+    invalidate_caches()  # of imports: what was installed later can be imported now
+
+
+def _absent(extra: str) -> tuple[str, ...]:
+    """Return the distributions of the extra that are missing now.
+
+    Nothing of it is cached: an extra may be installed while a controller runs.
+    """
+    return tuple(name for name in _distributions(extra) if not _is_there(name))
 
 
 @cache
-def _absent(extra: str) -> tuple[str, ...]:
-    """Return the distributions of the extra that are missing."""
+def _distributions(extra: str) -> tuple[str, ...]:
+    """Return the names of the extra's distributions, sorted."""
     needed = map(Requirement, metadata.requires(_DISTRIBUTION) or ())
-    return tuple(
-        sorted(one.name for one in needed if _is_of(one, extra) and not _is_there(one.name))
-    )
+    return tuple(sorted(one.name for one in needed if _is_of(one, extra)))
 
 
 def _is_of(requirement: Requirement, extra: str) -> bool:

@@ -108,18 +108,8 @@ def ratio(value: float) -> str:
 
 @or_absent
 def duration(value: float) -> str:
-    """Format seconds in a readable unit."""
-    if value < 0:
-        return f"-{duration(-value)}"
-    if value < 0.9995:
-        return "0 s" if value == 0 else "<1 ms" if value < 0.0005 else f"{value * 1000:.0f} ms"
-    if value < 59.95:
-        return f"{value:.1f} s"
-    minutes, seconds = divmod(round(value), 60)
-    if minutes < 60:
-        return f"{minutes} min {seconds:02d} s"
-    hours, minutes = divmod(round(value / 60), 60)
-    return f"{hours:,} h {minutes:02d} min"
+    """Format seconds as everywhere: ``3.2s``, ``1m 12s``."""
+    return units.duration(value)
 
 
 @or_absent

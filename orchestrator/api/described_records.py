@@ -65,6 +65,7 @@ from orchestrator.domain.ingested import (
 )
 from orchestrator.domain.inventory import InventoryResponse, ResourceResponse
 from orchestrator.domain.known_issue import (
+    FailingResult,
     IssueMatch,
     IssueScope,
     IssueUse,
@@ -117,7 +118,7 @@ documented(CheckFact, MetricFact, Attestation, Device, Alias, KnownTest)
 documented(TestFact, TestResponse, without=["earlier"])
 documented(Source, Disagreement, StatedMachine)
 documented(Signature, GroupedFailures, FailureGroup, RetestTally, Quarantine, Quarantined)
-documented(IssueMatch, IssueScope, KnownIssue, IssueUse)
+documented(FailingResult, IssueMatch, IssueScope, KnownIssue, IssueUse)
 documented(Bill, derived=["total_usd"])
 documented(Notice, derived=["at"])
 documented(Pairs, derived=["slowdown"])

@@ -20,7 +20,7 @@ from starlette.routing import Match
 from orchestrator.api.models import DescribedModel
 from orchestrator.application.add_annotations import TooManyAnnotationsError
 from orchestrator.application.bisect_failures import NothingToBisectError
-from orchestrator.application.credential_watch import TooManyRequestsError
+from orchestrator.application.credential_watch import BusyError, TooManyRequestsError
 from orchestrator.application.describe_run import RunMissingError
 from orchestrator.application.end_run import ReportRefusedError
 from orchestrator.application.evaluate_gate import VerdictMissingError
@@ -210,6 +210,7 @@ TABLE: Mapping[type[Exception], ErrorAnswer] = {
     UnauthenticatedError: ErrorAnswer(
         401, "unauthenticated", "A token is needed", {"WWW-Authenticate": 'Bearer realm="seatrial"'}
     ),
+    BusyError: ErrorAnswer(503, "busy", "The controller is busy"),
     TooManyRequestsError: ErrorAnswer(429, "too-many-requests", "There were too many requests"),
     ForbiddenError: ErrorAnswer(403, "forbidden", "The token may not do this"),
     HostRefusedError: ErrorAnswer(400, "host-refused", "The Host header is not this server's"),

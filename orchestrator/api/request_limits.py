@@ -1,8 +1,9 @@
-"""Bounds of what one credential, or one address, may ask of a port in a minute."""
+"""Bounds of what a credential or an address may ask of a port in a minute, and of how many wait."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,6 +19,7 @@ from starlette.types import Scope as Connection
 from orchestrator.api.security import any_credential_of
 from orchestrator.application.browser_sessions import digest_of
 from orchestrator.application.credential_watch import (
+    BusyError,
     TooManyRequestsError,
     can_be_guessed,
     watching_credentials,
@@ -27,6 +29,12 @@ WINDOW_S = 60
 _HEALTH = frozenset({"/healthz", "/readyz"})
 _KEPT = 10_000
 """Maximum counted clients; the ones that came first are forgotten."""
+MOST_WAITING = 32
+"""Reads that may wait for the beginning of their answers: about a second of a controller's work."""
+_READS = frozenset({"GET", "HEAD"})
+_STREAM = re.compile(r".*/runs/[^/]+/events")
+"""Many begin at once where a controller starts again; each then costs little."""
+_BUSY = "too many requests wait for their answers; send this one again in a second"
 _IPV6_NETWORK = 64
 """Bits of an IPv6 address that belong to one subscriber."""
 
@@ -75,6 +83,8 @@ def _wait_s(count: _Count, at: datetime) -> int:
 class RequestLimits:
     """Answers 429 to a client that has used up its minute, in place of an application.
 
+    A read that would wait behind too many others gets 503 at once, instead of a late answer.
+
     A credential that was accepted counts for itself. Everything else counts for the address: a
     credential that is not known yet, and each one that is refused, wherever in the request it came.
     Only secrets that somebody has chosen are refused unseen: 256 random bits cannot be guessed.
@@ -87,7 +97,7 @@ class RequestLimits:
         now: Callable[[], datetime],
         requests: int,
         guesses: int,
-        refuse: Callable[[Connection, TooManyRequestsError], ASGIApp],
+        refuse: Callable[[Connection, TooManyRequestsError | BusyError], ASGIApp],
     ) -> None:
         """Store the limits.
 
@@ -104,10 +114,11 @@ class RequestLimits:
         self.requests = _Counts("requests", requests)
         self.guesses = _Counts("guesses", guesses)
         self.accepted: dict[str, None] = {}
+        self.waiting = 0
         self.lock = Lock()
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
-        """Answer 429, or as the application does. Checks of health are not counted."""
+        """Answer 429 or 503, or as the application does. Checks of health are not counted."""
         if scope["type"] != "http" or scope["path"] in _HEALTH:
             await self._app(scope, receive, send)
             return
@@ -118,7 +129,9 @@ class RequestLimits:
             client = named if named in self.accepted else request.address
             try:
                 request.count(self.requests, client, "requests")
-            except TooManyRequestsError as error:
+                if scope["method"] in _READS and not _STREAM.fullmatch(scope["path"]):
+                    request.wait()
+            except (TooManyRequestsError, BusyError) as error:
                 app = self._refuse(scope, error)
             else:
                 app = self._app
@@ -126,12 +139,17 @@ class RequestLimits:
         async def limited(message: Message) -> None:
             if message["type"] == "http.response.start":
                 with self.lock:
+                    request.answer()
                     told = request.headers(client, message["status"])
                 MutableHeaders(scope=message).update(told)
             await send(message)
 
-        with watching_credentials(request):
-            await app(scope, receive, limited)
+        try:
+            with watching_credentials(request):
+                await app(scope, receive, limited)
+        finally:
+            with self.lock:
+                request.answer()
 
 
 @dataclass(slots=True)
@@ -143,6 +161,22 @@ class _LimitedRequest:
     taken: dict[str, _Count] = field(default_factory=dict)
     """Where each credential was counted, by its digest."""
     refused: _Counts | None = None
+    is_waiting: bool = False
+    is_busy: bool = False
+    """Whether it is refused since too many wait."""
+
+    def wait(self) -> None:
+        """Count as waiting, under the lock. Raises BusyError."""
+        if self.limits.waiting >= MOST_WAITING:
+            self.is_busy = True
+            raise BusyError(_BUSY)
+        self.limits.waiting += 1
+        self.is_waiting = True
+
+    def answer(self) -> None:
+        """Count as answered, under the lock; does nothing the second time."""
+        self.limits.waiting -= self.is_waiting
+        self.is_waiting = False
 
     def count(self, counts: _Counts, client: str, what: str) -> _Count:
         """Count for a client, under the lock. Raises TooManyRequestsError."""
@@ -167,6 +201,8 @@ class _LimitedRequest:
         told = counts.headers(count, at)
         if status == HTTPStatus.TOO_MANY_REQUESTS:
             told["Retry-After"] = str(_wait_s(count, at))
+        elif self.is_busy:
+            told["Retry-After"] = "1"
         return told
 
     def begins(self, secret: str) -> None:

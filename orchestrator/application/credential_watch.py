@@ -18,6 +18,10 @@ class TooManyRequestsError(Exception):
     """A client has used up its minute; nothing was done."""
 
 
+class BusyError(Exception):
+    """Too many requests wait for their answers; nothing was done."""
+
+
 class CredentialWatch(Protocol):
     """Counts the checks of a request's credentials; called from worker threads, too."""
 

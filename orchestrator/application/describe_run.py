@@ -415,8 +415,8 @@ class ListedRun:
     counts: Counts
     cost_usd: Decimal | None
     """None if the evidence was ingested without a cost."""
-    is_ingested: bool
-    """Whether all its cells are: its times are those of the upload."""
+    seconds: float | None
+    """Its duration until now; that of its jobs if everything was ingested, None if unknown."""
     cells: Sequence[Cell] = ()
     """In matrix order."""
 
@@ -443,14 +443,18 @@ def listed(stores: Stores, runs: Sequence[Run], *, at: datetime) -> Sequence[Lis
     cells = stores.cells.of_runs(ids)
     spent = stores.leases.spending(ids)
     ingested = stores.ingests.of_runs(ids)
+    foreign = [run for run in ids if ingested.get(run) and len(ingested[run]) == len(cells[run])]
+    stated_s = stores.results.job_seconds(foreign) if foreign else {}
     found = []
     for run in runs:
         told, here = ingested.get(run.id, ()), cells.get(run.id, ())
         stated = [cost for one in told if (cost := stated_cost(one.machine)) is not None]
-        is_ingested = bool(told) and len(told) == len(here)
+        is_ingested = run.id in foreign
+        took = ((run.finished_at or at) - run.created_at).total_seconds()
+        seconds = stated_s.get(run.id) if is_ingested else max(0.0, took)
         usd = _usd(spent.get(run.id, RunSpending()), at) + sum(stated, Decimal(0))
         cost = None if is_ingested and not stated else usd
-        found.append(ListedRun(run, counts.get(run.id, Counts()), cost, is_ingested, here))
+        found.append(ListedRun(run, counts.get(run.id, Counts()), cost, seconds, here))
     return found
 
 

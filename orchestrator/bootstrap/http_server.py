@@ -24,7 +24,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from orchestrator.api.errors import answer_known
 from orchestrator.api.security import any_credential_of
-from orchestrator.application.credential_watch import TooManyRequestsError, project_of
+from orchestrator.application.credential_watch import BusyError, TooManyRequestsError, project_of
 from orchestrator.cli.errors import RefusedError
 from orchestrator.dashboard import urls
 from orchestrator.dashboard.app import FORM_LIMIT_BYTES
@@ -242,7 +242,7 @@ async def _project_of_form(request: Request) -> tuple[str, Receive]:
     return project_of(fields.get("token", [""])[-1].strip()), again
 
 
-def refused(pages: ASGIApp, scope: Scope, error: TooManyRequestsError) -> ASGIApp:
+def refused(pages: ASGIApp, scope: Scope, error: TooManyRequestsError | BusyError) -> ASGIApp:
     """Return what answers a refused request: the pages for a page, else a problem document."""
     if not _is_page(scope):
         return answer_known(scope["path"], error)

@@ -16,6 +16,7 @@ from orchestrator.client.errors import RefusalError, SeatrialError
 from orchestrator.client.seatrial import BAD, Seatrial, cell_path
 from orchestrator.client.transport import AnswerList
 from orchestrator.domain.document_problems import nearest
+from orchestrator.domain.known_issue import FailingResult, states_by_result
 from orchestrator.domain.manifest import output_artifact
 from orchestrator.domain.quarantine import active_ids
 from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse, TestResponse
@@ -250,6 +251,8 @@ class FailureLine:
     """Files that the test left, as ``CELL/NAME``."""
     quarantined: dict[str, str] = field(default_factory=dict)
     """Ids of active quarantines that the test is in, by cell."""
+    known_issues: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Known issues that match, with their states, by cell."""
 
     def as_json(self) -> dict[str, object]:
         """Return it as JSON."""
@@ -261,13 +264,15 @@ def failures_of(
 ) -> list[FailureLine]:
     """Return every failure of these cells, in the order of cells and jobs."""
     found: dict[CellFailure, FailureLine] = {}
-    held = active_ids(run.quarantined)
+    held, known = active_ids(run.quarantined), states_by_result(run.known_issues)
     for cell in cells:
         for failure, artifacts in _failures_of_cell(client, run, cell):
             line = found.setdefault(failure, FailureLine(*failure))
             line.cells.append(cell.id)
             if quarantine := held.get((cell.id, failure.job, failure.test)):
                 line.quarantined[cell.id] = quarantine
+            if issues := known.get(FailingResult(cell.id, failure.job, failure.test)):
+                line.known_issues[cell.id] = dict(issues)
             line.artifacts.extend(f"{cell.id}/{name}" for name in artifacts)
     return [_with_command(run, failure) for failure in found.values()]
 

@@ -18,7 +18,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from orchestrator.application.context import Context
-from orchestrator.application.credential_watch import TooManyRequestsError
+from orchestrator.application.credential_watch import BusyError, TooManyRequestsError
 from orchestrator.application.describe_run import RunMissingError
 from orchestrator.application.evaluate_gate import VerdictMissingError
 from orchestrator.application.gate_policies import GateMissingError
@@ -122,6 +122,7 @@ _REFUSALS: dict[type[Exception], tuple[int, str]] = {
     NotAllowedError: (403, "The token may not do this"),
     ForeignFormError: (403, "The form is too old, or not of this session"),
     TooManyRequestsError: (429, "There were too many requests"),
+    BusyError: (503, "The controller is busy"),
     UploadRefusedError: (413, "The upload is too large"),
     MissingExtraError: (501, "A part of Seatrial is not installed"),
     StoreError: (503, "The database cannot be reached"),

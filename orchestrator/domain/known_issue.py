@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -14,6 +13,7 @@ from orchestrator.domain.extend_record import extended
 from orchestrator.domain.failure_signature import Failure, Signature
 from orchestrator.domain.field_limits import STRICT, Filled, Word
 from orchestrator.domain.gate.verdict import LATER
+from orchestrator.domain.grouping import grouped
 from orchestrator.domain.versions import canonical_name, version_fits
 
 
@@ -156,9 +156,20 @@ class IssueState(StrEnum):
     UNMATCHED = "unmatched"
     """No failure of a test has ever matched."""
     EXPIRED = "expired"
-    """It has expired; `count` has the results that would match."""
+    """Its last day is over; `count` has the results that would match."""
+    ENDED = "ended"
+    """A person ended it; `count` has the results that would match."""
     OUT_OF_SCOPE = "out_of_scope"
     """Nothing in its scope ran."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FailingResult:
+    """A failing result of a run."""
+
+    cell: str
+    job: str
+    nodeid: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +182,8 @@ class IssueUse:
     """Number of matching results in the run."""
     expired_days: int = 0
     """Days since it expired."""
+    results: tuple[FailingResult, ...] = ()
+    """The matching results."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,20 +221,29 @@ def uses(
         successors_of: By id of an old signature, those that its failures have now.
     """
     packages = {cell.cell: cell.packages for cell in ran}
-    kinds = {kind_of(failure): failure for failure in failures}
-    numbers = Counter(kind_of(failure) for failure in failures)
+    kinds = grouped((kind_of(failure), failure) for failure in failures)
     told = []
     for issue in sorted(issues, key=lambda issue: issue.id):
-        meant = sum(
-            numbers[kind]
-            for kind, one in kinds.items()
-            if _is_meant(issue, one, packages.get(one.cell, {}), successors_of or {})
-        )
-        state = _state(issue, meant, any(in_scope(issue, cell) for cell in ran), on)
+        meant = [
+            FailingResult(one.cell, one.job, one.nodeid)
+            for some in kinds.values()
+            if _is_meant(issue, some[0], packages.get(some[0].cell, {}), successors_of or {})
+            for one in some
+        ]
+        state = _state(issue, len(meant), any(in_scope(issue, cell) for cell in ran), on)
         if state is not IssueState.OUT_OF_SCOPE:
             late = max((on - issue.expires).days, 0)
-            told.append(IssueUse(issue, state, meant, late))
+            told.append(IssueUse(issue, state, len(meant), late, tuple(sorted(meant))))
     return tuple(told)
+
+
+def states_by_result(used: Iterable[IssueUse]) -> Mapping[FailingResult, Mapping[str, str]]:
+    """Return the ids of matching known issues with their states, by failing result."""
+    found: dict[FailingResult, dict[str, str]] = {}
+    for use in used:
+        for result in use.results:
+            found.setdefault(result, {})[use.issue.id] = use.state.value
+    return found
 
 
 def with_tests(used: Iterable[IssueUse], tests_ran: Mapping[str, bool]) -> tuple[IssueUse, ...]:
@@ -267,7 +289,7 @@ def _state(issue: KnownIssue, count: int, ran: bool, on: date) -> IssueState:
     if not ran and not count:
         return IssueState.OUT_OF_SCOPE
     if issue.is_expired(on):
-        return IssueState.EXPIRED
+        return IssueState.EXPIRED if issue.ended_at is None else IssueState.ENDED
     if not count:
         return IssueState.STALE
     too_many = issue.max_failures is not None and count > issue.max_failures

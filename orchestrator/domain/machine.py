@@ -154,7 +154,18 @@ def platform_problems(
 
 
 class ShellError(MachineError):
-    """The connection to the machine failed."""
+    """The connection to the machine failed.
+
+    Args:
+        message: For a person: where, what came back, what to do.
+        in_short: What kept the machine from being reached, if it is not the class's own.
+    """
+
+    in_short = "no answer"
+
+    def __init__(self, message: str, *, in_short: str = "") -> None:
+        super().__init__(message)
+        self.in_short = in_short or self.in_short
 
 
 class UnreachableError(ShellError):
@@ -164,21 +175,31 @@ class UnreachableError(ShellError):
 class ClosedPortError(UnreachableError):
     """The machine answers that nothing listens at its port."""
 
+    in_short = "connection refused"
+
 
 class NoSessionError(UnreachableError):
     """The machine is connected, and refuses another session beside those that are open."""
+
+    in_short = "no further session"
 
 
 class HostKeyError(ShellError):
     """The machine presented another host key than the pinned one; nothing was sent."""
 
+    in_short = "another host key"
+
 
 class AuthenticationError(ShellError):
     """The machine rejected our key."""
 
+    in_short = "cannot sign in"
+
 
 class ConnectionLostError(ShellError):
     """The connection broke during a command, whose outcome is unknown."""
+
+    in_short = "connection lost"
 
 
 class CommandTimeoutError(ShellError):

@@ -20,7 +20,9 @@ _PRICE_DIGITS = 4
 
 def duration(seconds: float) -> str:
     """Format ``8ms``, ``3.2s``, ``41s``, ``1m 12s`` or ``2h 05m``."""
-    if seconds <= 0:
+    if seconds < 0:
+        return f"-{duration(-seconds)}"
+    if not seconds:
         return "0s"
     if seconds < _MS_BELOW:
         return f"{seconds * 1000:.0f}ms" if seconds >= 0.0005 else "<1ms"

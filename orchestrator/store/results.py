@@ -10,7 +10,19 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import Row, ScalarSelect, Select, and_, case, delete, or_, select, tuple_, update
+from sqlalchemy import (
+    Row,
+    ScalarSelect,
+    Select,
+    and_,
+    case,
+    delete,
+    func,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -205,6 +217,17 @@ class ResultStore:
         """Return test counts of each run, reused jobs included; runs without tests are left out."""
         with self._sessions.read() as session:
             return totals_of(session, run_ids)
+
+    def job_seconds(self, run_ids: Sequence[str]) -> Mapping[str, float]:
+        """Return the sum of the durations of each run's jobs; runs without any are left out."""
+        query = (
+            select(CellRow.run_id, func.sum(JobResultRow.duration_s))
+            .join(JobResultRow, JobResultRow.cell == CellRow.pk)
+            .where(CellRow.run_id.in_(run_ids), JobResultRow.duration_s.is_not(None))
+            .group_by(CellRow.run_id)
+        )
+        with self._sessions.read() as session:
+            return {run: seconds or 0.0 for run, seconds in session.execute(query)}
 
     def worst_first(
         self,

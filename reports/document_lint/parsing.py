@@ -28,7 +28,8 @@ from reports.document_lint.document import (
 _DIGITS = r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 _UNITS = (
     r"ms/iteration|ms/batch|samples/sec(?:ond)?|samples/s|tokens/sec(?:ond)?|tokens/s|tok/s|"
-    r"GiB|MiB|KiB|GB|MB|kB|ms|µs|us|ns|min(?:utes?)?|hours?|hrs?|h|sec(?:onds?)?|s|/s|x"
+    r"GiB|MiB|KiB|GB|MB|kB|ms|µs|us|ns|min(?:utes?)?|m(?= \d\ds)|hours?|hrs?|h|sec(?:onds?)?|s|/s|"
+    r"x"
 )
 _QUANTITY = re.compile(
     rf"(?P<about>[~≈]\s?)?(?P<money>\$)?(?<![\w.])(?P<number>{_DIGITS})(?P<scale>[KMG](?![A-Za-z]))?"
@@ -41,8 +42,9 @@ _LARGEST = 30
 _SCALES = {"K": 1e3, "M": 1e6, "G": 1e9}
 _SECONDS = {
     "s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0, "ms": 1e-3, "ms/iteration": 1e-3,
-    "ms/batch": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "minute": 60.0,
-    "minutes": 60.0, "h": 3600.0, "hr": 3600.0, "hrs": 3600.0, "hour": 3600.0, "hours": 3600.0,
+    "ms/batch": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9, "min": 60.0, "m": 60.0,
+    "minute": 60.0, "minutes": 60.0, "h": 3600.0, "hr": 3600.0, "hrs": 3600.0, "hour": 3600.0,
+    "hours": 3600.0,
 }  # fmt: skip
 _PER_SECOND = frozenset(
     {"/s", "tok/s", "tokens/s", "tokens/sec", "tokens/second", "samples/s", "samples/sec"}

@@ -165,6 +165,10 @@ class FailingEntry:
     """Ids of active quarantines of its tests."""
     quarantined: int = 0
     """Results of a test in quarantine."""
+    known_issues: tuple[str, ...] = ()
+    """Matching known issues with their states: ``KI-0001 (applies)``."""
+    known: int = 0
+    """Results that a known issue matches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

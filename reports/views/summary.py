@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from orchestrator.domain import catalogue
 from orchestrator.domain.cell import RunState
 from orchestrator.domain.event_facts import MetricFact, TestFact
+from orchestrator.domain.known_issue import FailingResult, states_by_result
 from orchestrator.domain.lint_findings import CheckedAnnotation
 from orchestrator.domain.outcome import TestOutcome
 from orchestrator.domain.quarantine import active_ids
@@ -262,11 +263,24 @@ def _entries(evidence: Evidence) -> Iterator[FailingEntry]:
         for failure in cell_failures(cell, _failing(evidence.tests.get(cell.id, ()))):
             found.setdefault((failure.job, failure.error), []).append((failure.test, cell.id))
     held = active_ids(evidence.record.quarantined)
+    matched = states_by_result(evidence.record.known_issues)
     for (job, said), places in found.items():
         tests, cells = (tuple(dict.fromkeys(names)) for names in zip(*places, strict=True))
         named = tuple(test for test in tests if test)
         by = [held[cell, job, test] for test, cell in places if (cell, job, test) in held]
-        yield FailingEntry(job, named, said, cells, len(places), tuple(sorted(set(by))), len(by))
+        known = [matched.get(FailingResult(cell, job, test), {}) for test, cell in places]
+        issues = {f"{issue} ({state})" for one in known for issue, state in one.items()}
+        yield FailingEntry(
+            job=job,
+            tests=named,
+            description=said,
+            cells=cells,
+            results=len(places),
+            quarantines=tuple(sorted(set(by))),
+            quarantined=len(by),
+            known_issues=tuple(sorted(issues)),
+            known=sum(1 for one in known if one),
+        )
 
 
 def _failing(tests: Iterable[TestFact]) -> Iterator[CellFailure]:

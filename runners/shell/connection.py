@@ -7,6 +7,7 @@ machine that does not answer, and its limits, are in `orchestrator.application.c
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import io
 import logging
@@ -30,6 +31,7 @@ from orchestrator.domain.extend_record import filled
 from orchestrator.domain.machine import (
     AuthenticationError,
     ClosedPortError,
+    ConnectionLostError,
     HostKeyError,
     ShellError,
     SshEndpoint,
@@ -307,7 +309,8 @@ def _negotiate(
         raise UnreachableError(
             f"{endpoint.label}: something accepts connections there but does not answer as an SSH "
             f"server within {deadline.timeout_s:g} s ({said or _words(error)}); it may still be "
-            "booting"
+            "booting",
+            in_short="no SSH server",
         ) from error
     return transport, HostKey(key.get_name(), key.asbytes())
 
@@ -353,7 +356,10 @@ def _forwarded(
             deadline,
         )
     except ShellError as error:
-        raise UnreachableError(f"{endpoint.label}: the bastion is not reached: {error}") from error
+        raise UnreachableError(
+            f"{endpoint.label}: the bastion is not reached: {error}",
+            in_short=f"bastion: {error.in_short}",
+        ) from error
     target = (endpoint.address, endpoint.port)
     try:
         channel = transport.open_channel(
@@ -364,7 +370,8 @@ def _forwarded(
         raise UnreachableError(
             f"{endpoint.label}: the bastion does not connect to the machine ({_words(error)}); "
             "check that the machine is up, that its firewall admits the bastion, and that the "
-            "bastion's sshd allows it (AllowTcpForwarding)"
+            "bastion's sshd allows it (AllowTcpForwarding)",
+            in_short="no way through the bastion",
         ) from error
     return ForwardedStream(transport, channel)
 
@@ -375,11 +382,7 @@ def _tcp(endpoint: SshEndpoint, deadline: Deadline) -> socket.socket:
             (endpoint.address, endpoint.port), timeout=deadline.left_s()
         )
     except (OSError, UnicodeError) as error:
-        kind = ClosedPortError if isinstance(error, ConnectionRefusedError) else UnreachableError
-        raise kind(
-            f"{endpoint.label}: no connection ({_words(error)}); check that the machine is up, "
-            "its address and port, and that port's firewall"
-        ) from error
+        raise _not_connected(endpoint, error) from error
     # Without it every short command waits for the peer's delayed acknowledgement.
     stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -387,6 +390,26 @@ def _tcp(endpoint: SshEndpoint, deadline: Deadline) -> socket.socket:
         # Keepalive messages alone never notice a peer that vanished; the kernel does.
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
     return stream
+
+
+_NO_ROUTE = (errno.ENETUNREACH, errno.EHOSTUNREACH)
+
+
+def _not_connected(endpoint: SshEndpoint, error: OSError | UnicodeError) -> UnreachableError:
+    """Return the error for a host that no TCP connection leads to, with the next step."""
+    said = f"{endpoint.label}: no connection ({_words(error)})"
+    if isinstance(error, ConnectionRefusedError):
+        return ClosedPortError(
+            f"{said}; nothing listens there: start its SSH server, or correct the address or port"
+        )
+    if isinstance(error, socket.gaierror | UnicodeError):
+        advice = "correct the address, or write it as numbers where no name server knows the name"
+        return UnreachableError(f"{said}; {advice}", in_short="address not known")
+    if isinstance(error, OSError) and error.errno in _NO_ROUTE:
+        advice = "check the address, and the network or VPN between the controller and the machine"
+        return UnreachableError(f"{said}; {advice}", in_short="no route")
+    advice = "check that the machine is up, its address and port, and that port's firewall"
+    return UnreachableError(f"{said}; {advice}")
 
 
 def _authenticate(
@@ -426,7 +449,10 @@ def _refused(endpoint: SshEndpoint, name: str, detail: str) -> AuthenticationErr
 
 
 def _gone(endpoint: SshEndpoint, error: Exception) -> UnreachableError:
-    return UnreachableError(f"{endpoint.label}: the connection ended while signing in: {error}")
+    return UnreachableError(
+        f"{endpoint.label}: the connection ended while signing in: {error}",
+        in_short=ConnectionLostError.in_short,
+    )
 
 
 def _words(error: Exception) -> str:

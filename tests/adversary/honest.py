@@ -327,6 +327,21 @@ SHAPES = (
         ),
     ),
     Shape(
+        "a demo that speaks of samples, replicas and a class FAIL",
+        jobs=demo(
+            "demo",
+            "import mylib\nprint('quorum: 2 of 3 replicas ok\\n120/500 samples passed')\n"
+            "print('student A: passed 7 out of 8\\n| PASS | 0.91 |\\n| FAIL | 0.88 |')\n"
+            "print('| | PASS | FAIL |\\n| PASS | 90 | 3 |\\n| FAIL | 2 | 88 |')",
+        ),
+    ),
+    Shape(
+        "a demo with a suite for another machine",
+        jobs=demo(
+            "demo", "import mylib\nprint('Ran 2 tests in 0.1s\\n\\nOK (skipped=2)\\n[PASS] double')"
+        ),
+    ),
+    Shape(
         "a demo of a program that refuses its input",
         jobs=demo(
             "demo",

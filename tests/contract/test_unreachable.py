@@ -60,6 +60,34 @@ def test_an_address_that_leads_nowhere_is_unreachable(tmp_path: Path, address: s
         SshShell(endpoint, key=KeyFile(key), connect_timeout_s=0.5).run("true")
 
 
+@pytest.mark.parametrize(
+    ("error", "in_short", "next_step"),
+    [
+        (ConnectionRefusedError(111, "Connection refused"), "connection refused", "start its SSH"),
+        (TimeoutError("timed out"), "no answer", "check that the machine is up"),
+        (OSError(113, "No route to host"), "no route", "network or VPN"),
+        (OSError(101, "Network is unreachable"), "no route", "network or VPN"),
+        (socket.gaierror(-2, "Name or service not known"), "address not known", "correct the add"),
+        (PermissionError(13, "Permission denied"), "no answer", "check that the machine is up"),
+    ],
+)
+def test_why_there_is_no_connection_is_said_with_the_next_step(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: OSError, in_short: str, next_step: str
+) -> None:
+    def refuse(*_: object, **__: object) -> socket.socket:
+        raise error
+
+    key = make_key(tmp_path / "key")
+    pinned = " ".join(key.with_suffix(".pub").read_text().split()[:2])
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    endpoint = SshEndpoint(LOOPBACK, "me", pinned, key_file="key", port=1)
+    with pytest.raises(UnreachableError) as caught:
+        SshShell(endpoint, key=KeyFile(key)).run("true")
+    assert caught.value.in_short == in_short
+    assert str(error) in str(caught.value)
+    assert next_step in str(caught.value)
+
+
 def test_a_port_where_nothing_listens_is_told_as_one(tmp_path: Path) -> None:
     key = make_key(tmp_path / "key")
     pinned = " ".join(key.with_suffix(".pub").read_text().split()[:2])

@@ -125,10 +125,41 @@ def test_a_definite_answer_of_the_only_host_is_not_asked_for_again(
     assert ("there is no other host to try" in cause.detail) == (attempts == 1)
     feed = [str(item.data) for item in here.database.stores.run_events.after("run", 0)]
     wait = "1m 00s" if rented else "20s"
-    what = "its SSH port is closed" if isinstance(error, ClosedPortError) else "no answer"
     which = "try 1 of 3, " if attempts > 1 else ""
-    told = [data for data in feed if f"{what} ({which}up to {wait})" in data]
-    assert len(told) == (0 if isinstance(error, HostKeyError) else 1)
+    told = [data for data in feed if f"{error.in_short} ({which}up to {wait})" in data]
+    assert len(told) == (1 if isinstance(error, UnreachableError) else 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ClosedPortError(SAID), "connection refused (up to 1m 00s)"),
+        (UnreachableError("gone", in_short="no route"), "no route (up to 1m 00s)"),
+        (UnreachableError("gone"), "no answer (up to 1m 00s)"),
+        (AuthenticationError("not you"), "cannot sign in"),
+    ],
+)
+def test_a_machine_that_is_waited_for_is_said_to_do_what_it_did(here, error, said):
+    shut(here, error, since=CellState.BOOTING, rented=True)
+    feed = [item.data for item in here.database.stores.run_events.after("run", 0)]
+    assert [data["notice"] for data in feed if "notice" in data] == [f"{said}: {error}"]
+
+
+@pytest.mark.parametrize(
+    ("error", "since", "rented", "is_held"),
+    [
+        (ClosedPortError(SAID), CellState.BOOTING, False, False),
+        (AuthenticationError("not you"), CellState.BOOTING, False, False),
+        (HostKeyError("another"), CellState.BOOTING, False, False),
+        (UnreachableError(SAID), CellState.PREPARING, False, True),
+        (ClosedPortError(SAID), CellState.BOOTING, True, True),
+    ],
+)
+def test_a_host_of_ones_own_is_held_from_its_first_answer_on(here, error, since, rented, is_held):
+    shut(here, error, since=since, rented=rented)
+    [lease] = here.record().cells[0].leases
+    assert lease.state == "gone"
+    assert (lease.seconds > 0) == is_held
 
 
 TUNNEL = ("tunnel", "vm-1")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import UTC, datetime
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
 import httpx
 import pytest
+from starlette.responses import Response
 from starlette.testclient import TestClient
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from orchestrator.api.request_limits import RequestLimits
+from orchestrator.api.errors import answer_known
+from orchestrator.api.request_limits import MOST_WAITING, RequestLimits
 from orchestrator.application.browser_sessions import cookie_of
 from orchestrator.application.tokens import PREFIX, create_token, keep_token, sign_in_with_token
 from orchestrator.bootstrap.http_server import AsgiDispatch, refused
@@ -59,6 +63,44 @@ def statuses(client: TestClient, times: int, path: str = RUNS) -> list[int]:
 
 def sign_in(client: TestClient, token: str) -> int:
     return client.post("/login", data={"token": token}).status_code
+
+
+def test_a_read_that_would_wait_behind_too_many_is_refused_at_once() -> None:
+    asyncio.run(wait_behind_others())
+
+
+async def wait_behind_others() -> None:
+    begun: asyncio.Queue[asyncio.Event] = asyncio.Queue()
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        end = asyncio.Event()
+        begun.put_nowait(end)
+        await end.wait()
+        await Response()(scope, receive, send)
+
+    app = RequestLimits(
+        slow,
+        now=lambda: datetime(2026, 1, 1, tzinfo=UTC),
+        requests=1000,
+        guesses=9,
+        refuse=lambda scope, error: answer_known(scope["path"], error),
+    )
+    transport = httpx.ASGITransport(cast(Any, app))
+    async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}") as client:
+        waiting = [asyncio.create_task(client.get(RUNS)) for _ in range(MOST_WAITING)]
+        waiting.append(asyncio.create_task(client.post(RUNS)))
+        ends = [await begun.get() for _ in waiting]
+        answer = await client.get(RUNS)
+        assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        assert answer.json()["type"] == "urn:seatrial:problem:busy"
+        for end in ends:
+            end.set()
+        assert {(await one).status_code for one in waiting} == {200}
+        left = asyncio.create_task(client.get(RUNS))
+        await begun.get()
+        left.cancel()  # a client that goes away waits no longer
+        await asyncio.gather(left, return_exceptions=True)
+    assert app.waiting == 0
 
 
 def test_a_credential_has_its_requests_of_a_minute_and_is_told_what_is_left(api: Desk) -> None:

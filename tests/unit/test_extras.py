@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from importlib import metadata
+import os
+from collections.abc import Callable
+from importlib import import_module, metadata
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ WITH_ISSUER = Settings(
 
 
 @pytest.fixture
-def core_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def core_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """The distributions of every extra are away."""
     found = metadata.distribution
 
@@ -43,9 +44,6 @@ def core_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return found(name)
 
     monkeypatch.setattr(metadata, "distribution", look)
-    extras._absent.cache_clear()
-    yield
-    extras._absent.cache_clear()
 
 
 class NoHosts(StaticHosts):
@@ -115,3 +113,21 @@ def test_nothing_is_missing_where_it_is_installed(extra: str) -> None:
 def test_every_extra_that_a_provider_names_is_one_of_the_distribution() -> None:
     named = {registry.traits(name).extra for name in registry.names()} - {""}
     assert named <= set(metadata.metadata("seatrial").get_all("Provides-Extra") or ())
+
+
+def test_what_is_installed_while_a_controller_runs_is_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(metadata, "requires", lambda name: ["installed-later; extra == 'later'"])
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(extras.MissingExtraError):
+        extras.require("later", "a test")
+    with pytest.raises(ModuleNotFoundError):
+        import_module("installed_later")
+    (tmp_path / "installed_later-1.dist-info").mkdir()
+    (tmp_path / "installed_later-1.dist-info" / "METADATA").write_text("Name: installed-later\n")
+    (tmp_path / "installed_later.py").touch()
+    # Python's caches of a folder hold until its time of modification changes.
+    os.utime(tmp_path, (2e9, 2e9))
+    extras.require("later", "a test")
+    import_module("installed_later")

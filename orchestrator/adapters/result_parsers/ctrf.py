@@ -76,7 +76,7 @@ class Ctrf:
     """Parses CTRF (`Dialect`)."""
 
     name = "ctrf"
-    version = 3
+    version = 4
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -152,7 +152,8 @@ def _statements_of_test(
     yield ParsedTest(
         nodeid,
         outcome,
-        milliseconds / 1000 if milliseconds is not None else None,
+        # The format demands a duration: who knows none writes 0.
+        milliseconds / 1000 if milliseconds else None,
         reason,
         message,
         as_text(test.get("trace")) if not reason or outcome is TestOutcome.ERROR else "",

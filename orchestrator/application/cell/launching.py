@@ -38,7 +38,6 @@ from orchestrator.application.cell.lease_machine import (
 )
 from orchestrator.application.cell.place_selection import RankedPlace, refusal_facts
 from orchestrator.application.cell.running import (
-    NO_ANSWER,
     note_contact,
     note_no_contact,
     note_provider_trouble,
@@ -409,20 +408,20 @@ def _pinned(
 
 
 def _await_published_host_key(
-    deps: FlowDeps, now: AttemptState, shown: Endpoint | SshAddress | None, message: str
+    deps: FlowDeps, now: AttemptState, shown: Endpoint | SshAddress | None, error: Exception
 ) -> bool:
     """Note the mismatch; return whether a guest that publishes keys may still publish a new one."""
     is_published = isinstance(shown, SshAddress) and bool(shown.host_key)
-    return is_published and _note_host_key_mismatch(deps, now, message)
+    return is_published and _note_host_key_mismatch(deps, now, error)
 
 
-def _note_host_key_mismatch(deps: FlowDeps, now: AttemptState, message: str) -> bool:
+def _note_host_key_mismatch(deps: FlowDeps, now: AttemptState, error: Exception) -> bool:
     """Store the mismatch as no contact; return whether it is still tolerated."""
-    return note_no_contact(deps, now, message) < timedelta(seconds=deps.timings.host_key_s)
+    return note_no_contact(deps, now, error) < timedelta(seconds=deps.timings.host_key_s)
 
 
 def await_new_host_key(
-    deps: FlowDeps, now: AttemptState, machine: Machine | None, message: str
+    deps: FlowDeps, now: AttemptState, machine: Machine | None, error: Exception
 ) -> bool:
     """Pin the host key that the machine publishes now; return whether it is asked again.
 
@@ -433,11 +432,11 @@ def await_new_host_key(
         deps: The ports.
         now: The attempt.
         machine: The provider's current description; None if the provider did not answer.
-        message: The error of the last contact.
+        error: The one of the last contact.
     """
     if machine is None:
-        return _note_host_key_mismatch(deps, now, message)
-    if not _await_published_host_key(deps, now, machine.endpoint, message):
+        return _note_host_key_mismatch(deps, now, error)
+    if not _await_published_host_key(deps, now, machine.endpoint, error):
         return False
     pin_published_key(deps, now, machine)
     return True
@@ -467,14 +466,14 @@ def _knock(
     try:
         deps.open_workspace(way).put_agent()
     except HostKeyError as error:
-        if not late and _await_published_host_key(deps, now, shown, str(error)):
+        if not late and _await_published_host_key(deps, now, shown, error):
             return NOT_YET
         said = _final(deps, now, lease, str(error))
         return record_failure(deps, attempt_id, Outcome.ERRORED, Reason.HOST_KEY, said)
     except AuthenticationError as error:
         # a rented machine lets us in only after it has made its user
         if deps.traits(lease.provider).rented and not late:
-            note_no_contact(deps, now, str(error))
+            note_no_contact(deps, now, error)
             return NOT_YET
         return record_failure(deps, attempt_id, Outcome.ERRORED, Reason.AUTH, str(error))
     except ShellError as error:
@@ -499,8 +498,7 @@ def _unreached(
     tries = 1 if is_last else now.spec.matrix.limits.infra_retries + 1
     wait = elapsed(_patience_s(deps, lease))
     which = f"try {now.attempt.number} of {tries}, " if tries > 1 else ""
-    what = "its SSH port is closed" if is_closed else NO_ANSWER
-    note_no_contact(deps, now, said, what=f"{what} ({which}up to {wait})")
+    note_no_contact(deps, now, error, patience=f"{which}up to {wait}")
     return NOT_YET
 
 

@@ -252,16 +252,16 @@ def _trouble(deps: FlowDeps, now: AttemptState, error: Exception, *, late: bool)
         if ended is not None:
             return ended
         awaited = reason == Reason.HOST_KEY and not late
-        if awaited and await_new_host_key(deps, now, machine, said):
+        if awaited and await_new_host_key(deps, now, machine, error):
             return NOT_YET
-    if reason == Reason.SSH and not (_note_failed_contact(deps, now, said) or late):
+    if reason == Reason.SSH and not (_note_failed_contact(deps, now, error) or late):
         return NOT_YET
     return record_failure(deps, now.attempt.id, Outcome.ERRORED, reason, said)
 
 
-def _note_failed_contact(deps: FlowDeps, now: AttemptState, message: str) -> bool:
+def _note_failed_contact(deps: FlowDeps, now: AttemptState, error: Exception) -> bool:
     """Whether it has been unreachable for too long; a rented machine may reboot once."""
-    silent_s = note_no_contact(deps, now, message).total_seconds()
+    silent_s = note_no_contact(deps, now, error).total_seconds()
     rented = now.lease is not None and deps.traits(now.lease.provider).rented
     lost = not rented and silent_s >= deps.timings.contact_timeout_s
     return lost or overdue(deps, now.cell, deps.timings.prepare_s)

@@ -27,7 +27,7 @@ from orchestrator.application.cell.lease_machine import (
     resolve_unanswered_launch,
 )
 from orchestrator.application.ports.engine import NOT_YET, NotYet, Value
-from orchestrator.domain.cell import CellState, Lease, LeaseState
+from orchestrator.domain.cell import CellState, Lease, LeaseFact, LeaseState
 from orchestrator.domain.machine import (
     Endpoint,
     MachineError,
@@ -156,9 +156,21 @@ def _close_if_gone(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
     except MachineError as error:
         logger.warning("lease %s: cannot be verified yet: %s", lease.id, error)
         return False
+    if lease.billed_from is not None and _was_never_held(deps, now, lease):
+        facts: dict[str, str] = {LeaseFact.ENDED_AT: lease.billed_from.isoformat()}
+        lease = deps.stores.leases.note(lease.id, facts, simulated=lease.simulated)
     at = deps.clock.now()
     deps.stores.leases.gone(lease.id, at=at, cost_usd=machine_cost(lease, at))
     return True
+
+
+def _was_never_held(deps: FlowDeps, now: AttemptState, lease: Lease) -> bool:
+    """Whether the machine is an own host that the attempt never reached."""
+    if deps.traits(lease.provider).rented:
+        return False
+    steps = deps.stores.cells.transitions(now.cell.id)
+    mine = [step.to_state for step in steps if step.attempt == now.attempt.number]
+    return CellState.PREPARING not in mine
 
 
 _NEVER_HELD = (Outcome.PASSED, Outcome.CANCELLED, Outcome.NOT_AVAILABLE)

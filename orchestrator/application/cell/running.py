@@ -31,6 +31,7 @@ from orchestrator.domain.machine import (
     MachineError,
     MachineState,
     ProviderError,
+    ShellError,
 )
 from orchestrator.domain.outcome import Outcome, Reason
 from orchestrator.store.attempt_evidence import EvidencePosition
@@ -62,19 +63,18 @@ def record_machine_end(
     return record_failure(deps, now.attempt.id, Outcome.ERRORED, reason, detail)
 
 
-NO_ANSWER = "no answer"
-
-
 def note_no_contact(
-    deps: FlowDeps, now: AttemptState, message: str, *, what: str = NO_ANSWER
+    deps: FlowDeps, now: AttemptState, error: Exception, *, patience: str = ""
 ) -> timedelta:
-    """Add a notice of `what` keeps the machine from being reached, with the reason.
+    """Add a notice of what keeps the machine from being reached, with the `patience` for it.
 
-    Returns for how long it has not answered.
+    Returns for how long it has not been reached.
     """
     at = deps.clock.now()
     since = deps.contact_log.silent_since.setdefault(now.attempt.id, at)
-    _note(deps, now, message, notice=f"{what}: {message}")
+    what = error.in_short if isinstance(error, ShellError) else ShellError.in_short
+    waiting = f" ({patience})" if patience else ""
+    _note(deps, now, str(error), notice=f"{what}{waiting}: {error}")
     return at - since
 
 
@@ -153,7 +153,7 @@ def _watch(deps: FlowDeps, now: AttemptState) -> Value | NotYet:
             deps, attempt_id, Outcome.ERRORED, Reason.HOST_KEY, str(error)
         )
     except MachineError as error:
-        return _unheard(deps, now, str(error))
+        return _unheard(deps, now, error)
     except EvidenceError as error:
         detail = f"the machine sent something that is not evidence: {error}"
         return record_failure(deps, attempt_id, Outcome.ERRORED, Reason.AGENT, detail)
@@ -194,13 +194,13 @@ def _first_event(deps: FlowDeps, now: AttemptState, have: EvidencePosition) -> V
     return NOT_YET
 
 
-def _unheard(deps: FlowDeps, now: AttemptState, message: str) -> Value | NotYet:
+def _unheard(deps: FlowDeps, now: AttemptState, error: MachineError) -> Value | NotYet:
     """Handle an unreachable machine: gone, or only disconnected."""
-    silent_s = note_no_contact(deps, now, message).total_seconds()
-    ended = record_machine_end(deps, now, inspected(deps, now), message)
+    silent_s = note_no_contact(deps, now, error).total_seconds()
+    ended = record_machine_end(deps, now, inspected(deps, now), str(error))
     if ended is not None:
         return ended
     if silent_s >= deps.timings.contact_timeout_s:
-        detail = f"no contact for {silent_s:.0f} s: {message}"
+        detail = f"no contact for {silent_s:.0f} s: {error}"
         return record_failure(deps, now.attempt.id, Outcome.ERRORED, Reason.LOST, detail)
     return NOT_YET

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Annotated
 
@@ -165,8 +166,8 @@ def _print(session: Session, failure: FailureLine) -> None:
     name = " ".join(part for part in (failure.job, failure.test) if part) or "the cell"
     line = Text(f"{sign.glyph} {one_line(name)}", style=sign.style)
     line.append(f"  {word(failure.outcome)} on {one_line(', '.join(failure.cells))}", style="dim")
-    if held := in_quarantine(failure):
-        line.append(f"  {one_line(held)}", style="yellow")
+    for mark in marks_of(failure):
+        line.append(f"  {one_line(mark)}", style="yellow")
     session.out.print(line, soft_wrap=True)
     files = f"files: {', '.join(failure.artifacts)}" if failure.artifacts else ""
     for said in (failure.error, files, failure.log):
@@ -174,12 +175,25 @@ def _print(session: Session, failure: FailureLine) -> None:
             session.print(f"    {one_line(said)}")
 
 
-def in_quarantine(failure: FailureLine) -> str:
-    """Return ``in quarantine Q-0001``, with the cells if not in each of them; empty if in none."""
-    where = grouped((quarantine, cell) for cell, quarantine in failure.quarantined.items())
-    everywhere = len(failure.quarantined) == len(failure.cells) and len(where) == 1
-    told = (one if everywhere else f"{one} on {', '.join(where[one])}" for one in sorted(where))
-    return f"in quarantine {', '.join(told)}" if where else ""
+def marks_of(failure: FailureLine) -> Iterator[str]:
+    """Yield ``known issue KI-0001 (applies)`` and ``in quarantine Q-0001``.
+
+    With the cells, if a mark is not true of each of them.
+    """
+    known = [
+        (f"{issue} ({state})", cell)
+        for cell, issues in failure.known_issues.items()
+        for issue, state in issues.items()
+    ]
+    held = [(quarantine, cell) for cell, quarantine in failure.quarantined.items()]
+    for what, marks in (("known issue", known), ("in quarantine", held)):
+        where = grouped(marks)
+        told = [
+            one if len(cells) == len(failure.cells) else f"{one} on {', '.join(cells)}"
+            for one, cells in sorted(where.items())
+        ]
+        if told:
+            yield f"{what} {', '.join(told)}"
 
 
 _SLOWEST = Layout(

@@ -121,6 +121,8 @@ def _note(use: IssueUse) -> Text | None:
     elif use.state is IssueState.EXPIRED and use.count:
         since = f" {plural(use.expired_days, 'day')} ago" if use.expired_days else ""
         said = f"expired{since}: it explains {plural(use.count, 'failure')} no more"
+    elif use.state is IssueState.ENDED and use.count:
+        said = f"was ended: it explains {plural(use.count, 'failure')} no more"
     elif use.state is IssueState.EXCEEDED:
         said = f"allows {use.issue.max_failures} failures, and {use.count} fit"
     else:

@@ -98,21 +98,22 @@ def check_table(cell: CellRecord) -> Table:
 def metric_table(cell: CellRecord, *, whole: bool) -> Table:
     """Return the table of metrics."""
     metrics = [metric for job in cell.jobs for metric in job.metrics]
+    # Trends need a library that this installation may be without.
+    has_trend = is_installed("statistics")
+    shown = metrics if whole else metrics[:_METRICS]
     return Table(
         id="metrics",
         caption="Metrics",
         columns=_METRIC_COLUMNS,
-        rows=[_metric(metric) for metric in (metrics if whole else metrics[:_METRICS])],
+        rows=[_metric(metric, has_trend=has_trend) for metric in shown],
         total=len(metrics),
         is_caption_hidden=True,
     )
 
 
-def _metric(metric: MetricFact) -> Row:
+def _metric(metric: MetricFact, *, has_trend: bool) -> Row:
     params = ", ".join(f"{name}={value}" for name, value in sorted(metric.params.items()))
     middle = statistics.median(metric.samples) if metric.samples else None
-    # Trends need a library that this installation may be without.
-    has_trend = is_installed("statistics")
     href = urls.benchmark_url(metric.job, metric.name) if has_trend else ""
     return Row(
         (

@@ -250,13 +250,14 @@ def gone_table(gone: Sequence[Rented], now: datetime) -> Table:
 
 def _gone_row(one: Rented, now: datetime) -> Row:
     lease = one.lease
+    seconds = machine_seconds(lease, now)
     return Row(
         (
-            Text(lease.machine_id, is_code=True, note=_what(one)),
+            Text(lease.machine_id, is_code=True, note=_what(one) if seconds else "never held"),
             Text(lease.provider, note=_unreal(one)),
             Text(one.cell, urls.cell_url(one.run, one.cell), note=f"run {one.run}"),
             Moment(lease.gone_at),
-            Span(machine_seconds(lease, now)),
+            Span(seconds or None),
             Usd(machine_cost(lease, now)),
         )
     )

@@ -115,7 +115,6 @@ def _table(
 def _row(request: PageRequest, listed: ListedRun) -> Row:
     run = listed.run
     href = urls.run_url(run.id)
-    took = ((run.finished_at or request.now) - run.created_at).total_seconds()
     return Row(
         (
             Text(run.id, href, _commit(run), is_code=True, short=f"{run.id[:_SHORT]}…"),
@@ -124,7 +123,7 @@ def _row(request: PageRequest, listed: ListedRun) -> Row:
             Text(run.subject_name, note=run.subject_version),
             Text(run.matrix_name),
             TestCounts(so_far(listed.counts, run)),
-            Span(None if listed.is_ingested else took),
+            Span(listed.seconds),
             Usd(listed.cost_usd),
             _cells(listed.cells),
         ),

@@ -60,6 +60,7 @@ def warnings(
 
 
 _FITS_NOTHING = (IssueState.STALE, IssueState.UNMATCHED)
+_OVER = (IssueState.EXPIRED, IssueState.ENDED)
 
 
 def _issues(context: RuleContext) -> Iterator[str]:
@@ -74,11 +75,11 @@ def _issues(context: RuleContext) -> Iterator[str]:
         told = with_tests(told, context.snapshot.issue_tests)
     for use in told:
         fault = context.terms.age_fault(context.policy, use.issue.opened, context.now.date())
-        if fault and use.state is not IssueState.EXPIRED:
+        if fault and use.state not in _OVER:
             if use.issue.id in mine or use.count:
                 yield f"{use.issue.id} ({use.issue.title}) does not count: {fault}."
-        elif use.state is IssueState.EXPIRED and (use.issue.id in mine or use.count):
-            yield _expired(use)
+        elif use.state in _OVER and (use.issue.id in mine or use.count):
+            yield _over(use)
         elif use.state in _FITS_NOTHING and not used.get(use.issue.id):
             yield (
                 f"{use.issue.id} ({use.issue.title}) is a stale exception: what it is about ran, "
@@ -86,7 +87,7 @@ def _issues(context: RuleContext) -> Iterator[str]:
             )
 
 
-def _expired(use: IssueUse) -> str:
+def _over(use: IssueUse) -> str:
     issue, fitting = use.issue, counted(use.count, "failing result")
     if issue.ended_at is not None:
         return f"{issue.id} was ended by {issue.ended_by or 'a person'}; {fitting} would fit it."

@@ -243,7 +243,7 @@ class _PytestFinder:
             def exec_module(module: Any) -> None:  # noqa: ANN401
                 run(module)
                 inner = "_main" if hasattr(module, "_main") else "main"  # pytest 9.1, and before
-                setattr(module, inner, _reporting(getattr(module, inner)))
+                setattr(module, inner, _reporting(getattr(module, inner), module.Config))
                 module.main = _heeded(module.main)
 
             loader.exec_module = exec_module
@@ -263,20 +263,46 @@ def _heeded(main: Callable[..., Any]) -> Callable[..., Any]:
     return heeded
 
 
-def _reporting(main: Callable[..., Any]) -> Callable[..., Any]:
+def _reporting(main: Callable[..., Any], config_class: Any) -> Callable[..., Any]:  # noqa: ANN401
     """Return pytest's innermost ``main`` that reports failed tests of the subject.
 
-    It does so in a program that the command started, whose exit code and output may be dropped.
+    It does so in a program that the command started, whose exit code and output may be dropped; in
+    any with the subject it reports options under which tests leave out what they would check.
     """
+    configs: List[Any] = []
+    configure = config_class._do_configure  # noqa: SLF001
+
+    def configured(config: Any) -> Any:  # noqa: ANN401
+        configs.append(config)
+        return configure(config)
 
     def reporting(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401
-        code = main(*arguments, **named)
-        if code not in _EXITED_WELL and os.getsid(0) != os.getpid() and _has_subject(_GIVEN):
-            said = f"a pytest that the command started, with the subject, ended with {int(code)}"
-            _fail("pytest", said)
+        config_class._do_configure = configured  # noqa: SLF001
+        try:
+            code = main(*arguments, **named)
+        finally:
+            config_class._do_configure = configure  # noqa: SLF001
+        if _has_subject(_GIVEN):
+            started = "a pytest that the command started, with the subject,"
+            if code not in _EXITED_WELL and os.getsid(0) != os.getpid():
+                _fail("pytest", f"{started} ended with {int(code)}")
+            for what in _excluding_options(configs[0]) if configs else ():
+                _fail("pytest", f"{started} ran with {what}")
         return code
 
     return reporting
+
+
+def _excluding_options(config: Any) -> List[str]:  # noqa: ANN401
+    """Return what is wrong with each option of pytest that no suite may have."""
+    place = os.path.dirname(__file__)
+    sys.path.insert(0, place)
+    try:
+        from seatrial_proof import excluding_options  # noqa: PLC0415
+
+        return [*excluding_options(config)]
+    finally:
+        sys.path.remove(place)
 
 
 def _is_dropped(frame: Any) -> bool:  # noqa: ANN401

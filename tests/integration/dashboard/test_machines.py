@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.dashboard import urls
+from orchestrator.domain.cell import LeaseFact
 from tests.integration.api_clouds import Clouds, clouds
 from tests.integration.dashboard.desk import PageDesk
 
@@ -167,6 +168,21 @@ def test_what_went_last_is_told(desk: PageDesk, here: Clouds) -> None:
     cost = here.settle("lease-1")
     (row,) = desk.rows(urls.MACHINES, "gone")
     assert (row["machine"], row["held_s"], row["cost_usd"]) == ("fake-lease-1", 3600.0, f"{cost:f}")
+
+
+def test_a_host_that_was_never_reached_was_not_held(desk: PageDesk, here: Clouds) -> None:
+    run = str(desk.api.launch()["id"])
+    desk.api.begin(run, "here")
+    here.lease(run, "here", "lease-1")
+    leases = desk.api.database.stores.leases
+    asked = leases.get("lease-1").launched_at
+    assert asked is not None
+    leases.note("lease-1", {LeaseFact.ENDED_AT: asked.isoformat()}, simulated=False)
+    desk.api.clock.move(hours=1)
+    here.settle("lease-1")
+    (row,) = desk.rows(urls.MACHINES, "gone")
+    assert (row["machine"], row["held_s"]) == ("fake-lease-1", None)
+    assert "never held" in desk.page(urls.MACHINES).text
 
 
 def test_many_machines_cost_no_more_statements(desk: PageDesk, here: Clouds) -> None:

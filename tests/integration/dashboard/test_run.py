@@ -318,6 +318,7 @@ def test_an_ingested_run_has_no_figure_that_nobody_states(
         row for row in pages.page("/runs").rows("runs") if run[:13] in " ".join(row.values())
     )
     assert "$" not in " ".join(row.values())
+    assert row["Duration"] == took
     costs = pages.api.client.get(f"/api/v1/costs?run={run}").json()
     assert (costs["bill"], costs["usd_per_validated_test"], costs["jobs"]) == (None, None, {})
     assert (costs["platforms"][0]["bill"], costs["platforms"][0]["jobs"]) == (None, {})

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.cli.commands.runs import in_quarantine
+from orchestrator.cli.commands.runs import marks_of
 from orchestrator.cli.failure_logs import failures_of
 from orchestrator.client.seatrial import Seatrial
 from orchestrator.client.transport import read
@@ -120,4 +120,47 @@ def test_a_failing_test_names_its_active_quarantine(held: dict[str, str], said: 
     run = read(RunResponse, runs.run(*cells) | {"quarantined": [over, *marked]})
     [line] = [one for one in failures_of(StoredTests(TEST), run, run.cells) if one.test]
     assert line.quarantined == held
-    assert in_quarantine(line) == said
+    assert list(marks_of(line)) == ([said] if said else [])
+
+
+@pytest.mark.parametrize(
+    ("matched", "said"),
+    [
+        ({}, []),
+        ({"KI-1": ("applies", ["cpu"])}, ["known issue KI-1 (applies) on cpu"]),
+        ({"KI-1": ("exceeded", ["cpu", "l4"])}, ["known issue KI-1 (exceeded)"]),
+        (
+            {"KI-1": ("applies", ["cpu", "l4"]), "KI-2": ("ended", ["l4"])},
+            ["known issue KI-1 (applies), KI-2 (ended) on l4"],
+        ),
+    ],
+)
+def test_a_failing_test_names_its_known_issues_with_their_states(
+    matched: dict[str, tuple[str, list[str]]], said: list[str]
+) -> None:
+    job = hull("failed", "tests", detail="1 failed", failed=1)
+    cells = [runs.cell(name, "done", jobs=[job]) for name in ("cpu", "l4")]
+    issue = {
+        "product": "p", "title": "known", "match": {"exception": "OSError"}, "owner": "me",
+        "opened": "2026-01-01", "expires": "2026-02-01",
+    }  # fmt: skip
+    other = {"cell": "l4", "job": "hull", "nodeid": "tests/test_other.py::test_other"}
+    used = [
+        {
+            "issue": issue | {"id": name},
+            "state": state,
+            "results": [
+                other,
+                *({"cell": cell, "job": "hull", "nodeid": TEST["nodeid"]} for cell in on),
+            ],
+        }
+        for name, (state, on) in matched.items()
+    ]
+    run = read(RunResponse, runs.run(*cells) | {"known_issues": used})
+    [line] = [one for one in failures_of(StoredTests(TEST), run, run.cells) if one.test]
+    assert list(marks_of(line)) == said
+    assert line.as_json()["known_issues"] == {
+        cell: {name: state for name, (state, on) in matched.items() if cell in on}
+        for cell in ("cpu", "l4")
+        if any(cell in on for _, on in matched.values())
+    }

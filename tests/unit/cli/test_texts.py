@@ -126,7 +126,7 @@ def test_a_test_name_keeps_its_end() -> None:
     [
         (0, "0s"), (0.0004, "<1ms"), (0.0123, "12ms"), (0.0994, "99ms"), (0.0996, "0.1s"),
         (3.24, "3.2s"), (9.96, "10s"), (59.6, "1m 00s"), (72, "1m 12s"),
-        (7500, "2h 05m"),
+        (7500, "2h 05m"), (-2.5, "-2.5s"),
     ],
 )  # fmt: skip
 def test_durations_are_for_people(seconds: float, said: str) -> None:

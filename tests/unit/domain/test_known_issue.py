@@ -10,12 +10,14 @@ import pytest
 from orchestrator.domain.failure_signature import Failure, signature_of
 from orchestrator.domain.known_issue import (
     CellScope,
+    FailingResult,
     IssueMatch,
     IssueScope,
     IssueState,
     KnownIssue,
     applying,
     fits,
+    states_by_result,
     uses,
 )
 from orchestrator.domain.versions import is_version_range, version_fits
@@ -92,6 +94,14 @@ def test_the_last_day_still_counts_and_the_next_does_not():
 def test_a_person_can_end_it():
     ended = replace(ISSUE, ended_at=datetime(2026, 1, 20, tzinfo=UTC), ended_by="me")
     assert not fits(ended, TEN[0], PACKAGES, on=TODAY)
+    assert state(ended) == [(IssueState.ENDED, 10)]
+
+
+def test_each_matching_result_has_the_issues_that_match_it():
+    other = replace(ISSUE, id="KI-0001", expires=date(2026, 1, 1))
+    told = states_by_result(uses([ISSUE, other], [*TEN, failure(TPU_TRAINING)], RAN, on=TODAY))
+    assert set(told) == {FailingResult(one.cell, one.job, one.nodeid) for one in TEN}
+    assert list(map(dict, told.values())) == [{"KI-0001": "expired", "KI-0007": "applies"}] * 10
 
 
 def test_more_failures_than_it_allows_are_said_to_be():

@@ -23,6 +23,7 @@ from orchestrator.domain.commit import Commit
 from orchestrator.domain.event_facts import CheckFact
 from orchestrator.domain.failure_signature import Failure, failure_groups, signature_of
 from orchestrator.domain.gate.snapshot import Quarantine
+from orchestrator.domain.known_issue import CellScope, IssueMatch, IssueScope, KnownIssue, uses
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.quarantine import quarantined_of
@@ -192,7 +193,8 @@ def test_a_comment_calls_nobody_and_links_nowhere(word, templates):
     assert [row.count("<td") + row.count("<th") for row in rows] == [7, 7, *[4] * (len(rows) - 2)]
 
 
-def test_a_comment_and_a_summary_mark_failures_in_quarantine(templates):
+def failing_twice():
+    """A test that fails on two platforms: the evidence, and its failures."""
     said = results_of("x", [("t.py::test_a", T.FAILED)], message="boom")
     jobs = Jobs().suite("x", "X", said, Outcome.FAILED, "tests")
     cells = [
@@ -205,6 +207,11 @@ def test_a_comment_and_a_summary_mark_failures_in_quarantine(templates):
         for name in ("cpu-a", "cpu-b")
         if (mark := signature_of(evidence.tests[name][0])) is not None
     ]
+    return evidence, failures
+
+
+def test_a_comment_and_a_summary_mark_failures_in_quarantine(templates):
+    evidence, failures = failing_twice()
     quarantine = Quarantine(
         id="Q-0001", product="p", nodeid="t.py::test_a", reason="no seed", owner="me",
         opened=AT, expires=AT + timedelta(days=9),
@@ -220,6 +227,25 @@ def test_a_comment_and_a_summary_mark_failures_in_quarantine(templates):
     assert "(in quarantine Q-0001: 1 of 2) |" in shown("comment", platforms=("cpu-b",))
     assert "in quarantine" not in shown("comment", at=AT + timedelta(days=9))
     assert "| Q-0001 |" in shown("summary")
+
+
+def test_a_comment_marks_known_issues_with_their_states(templates):
+    evidence, failures = failing_twice()
+    issue = KnownIssue(
+        id="KI-0001", product="p", title="known", match=IssueMatch(contains="boom"), owner="me",
+        opened=AT.date(), expires=AT.date(), scope=IssueScope(platforms=("cpu-b",)),
+    )  # fmt: skip
+
+    def matched(on, **changes):
+        ran = [CellScope(name, name, "1", ("x",), {}) for name in ("cpu-a", "cpu-b")]
+        used = uses([replace(issue, **changes)], failures, ran, on=on)
+        record = replace(evidence.record, known_issues=used)
+        return render("comment", replace(evidence, record=record), templates=templates)
+
+    assert "(known issue KI-0001 (applies): 1 of 2) |" in matched(AT.date())
+    assert "(known issue KI-0001 (applies)) |" in matched(AT.date(), scope=IssueScope())
+    assert "(known issue KI-0001 (expired): 1 of 2) |" in matched(AT.date() + timedelta(days=1))
+    assert "(known issue KI-0001 (ended): 1 of 2) |" in matched(AT.date(), ended_at=AT)
 
 
 def test_a_comment_on_many_cells_has_room_on_a_code_host(templates):

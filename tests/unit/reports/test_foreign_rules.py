@@ -146,6 +146,7 @@ def test_figures_know_their_rounding():
     assert [q.text for q in quantities("~$0.70/hr, 12 GB, 940.8K tok/s")] == [
         "~$0.70", "12 GB", "940.8K tok/s",
     ]  # fmt: skip
+    assert [q.seconds for q in quantities("10m 38s, 10 min 38 s")] == [60, 1, 60, 1]
     rate = only("940.8K tok/s")
     assert rate is not None
     assert (rate.value, rate.half, rate.is_rate) == (940800.0, 50.0, True)

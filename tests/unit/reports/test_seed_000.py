@@ -134,7 +134,7 @@ def test_every_cell_of_the_seed_is_in_ours_but_for_the_listed_ones(theirs, ours)
     [
         ("812.8", "813.8"), ("| 581,235 |", "| 581,253 |"), ("1.08e-03", "1.80e-03"),
         ("2.7.1+cu128", "2.7.0+cu128"), ("Ada Lovelace", "Ampere"), ("**5/5**", "**4/5**"),
-        ("| — ", "| 0.86 "), ("1.01x", "1.02x"), ("5 min", "6 min"), ("applied", "skipped"),
+        ("| — ", "| 0.86 "), ("1.01x", "1.02x"), ("applied", "skipped"),
     ],
 )  # fmt: skip
 def test_the_comparison_sees_any_difference(theirs, ours, true, lie):

@@ -117,13 +117,13 @@ def test_what_is_no_object_is_refused(tmp_path, text):
 
 def test_numbers_that_are_none_keys_that_stand_twice_and_depth(tmp_path):
     head = '{"reportFormat":"CTRF","results":{"tests":['
-    durations = {"a": "NaN", "b": "-Infinity", "c": "1e999", "d": "9" * 5000}
+    durations = {"a": "NaN", "b": "-Infinity", "c": "1e999", "d": "9" * 5000, "e": "0"}
     odd = head + ",".join(
         f'{{"name":"{name}","status":"passed","duration":{duration}}}'
         for name, duration in durations.items()
     )
-    said = read(tmp_path, odd + '],"summary":{"tests":4,"passed":4}}}')
-    assert [t.duration_s for t in of_kind(said, ParsedTest)] == [None] * 4
+    said = read(tmp_path, odd + '],"summary":{"tests":5,"passed":5}}}')
+    assert [t.duration_s for t in of_kind(said, ParsedTest)] == [None] * 5
     assert errors(said) == []
     twice = head + '{"name":"a","status":"failed","status":"passed"}]}}'
     assert "a key occurs twice" in " ".join(warnings(read(tmp_path, twice)))
