@@ -328,8 +328,11 @@ class EventBuilder:
         unnamed = self._unnamed(found)
         if unnamed:
             yield self._line("test", found.job.id, {"record": "unnamed", "counts": dict(unnamed)})
-        if any(self._has_ended(section) for section in found.sections):
-            yield self._finished(found)
+        ends = [section.end for section in found.sections if section.end is not None]
+        has_failed = any(end.exit_code or end.cause for end in ends)
+        # A whole artifact says nothing of how the run of a torn one ended.
+        if has_failed or all(self._has_ended(section) for section in found.sections):
+            yield self._finished(found, ends)
 
     def _has_ended(self, section: JobSection) -> bool:
         """Whether the artifact states its end; a transcribed document always does."""
@@ -337,8 +340,7 @@ class EventBuilder:
         typed = provenance is Provenance.TRANSCRIBED
         return section.end is not None or section.footer or typed
 
-    def _finished(self, found: FoundJob) -> bytes:
-        ends = [section.end for section in found.sections if section.end is not None]
+    def _finished(self, found: FoundJob, ends: list[ParsedEnd]) -> bytes:
         cause = next((end.cause for end in ends if end.cause), "")
         detail = next((end.detail for end in ends if end.detail), "")
         data: dict[str, object] = {"name": "finished", "exit_code": self._exit_code(found, ends)}

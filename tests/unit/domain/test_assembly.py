@@ -119,7 +119,7 @@ def test_a_test_in_two_artifacts_counts_once_as_the_worst_and_is_told_of():
 
 def test_a_test_whose_end_an_artifact_does_not_know_contradicts_nobody():
     cell = cell_of(
-        text("a.txt", ParsedTest("t.py::x", Result.MISSING)),
+        text("a.txt", ParsedTest("t.py::x", Result.MISSING), ParsedEnd(0)),
         text("b.txt", ParsedTest("t.py::x", PASSED), ParsedEnd(0)),
     )
     assert cell.assembly.disagreements == ()
@@ -206,13 +206,20 @@ def test_figures_that_no_missing_test_explains_keep_the_suite_from_passing():
     assert cell.verdict("a") is Outcome.FAILED
 
 
-def test_a_whole_artifact_beside_a_torn_one_leaves_nothing_missing():
+def test_a_whole_artifact_beside_a_torn_one_names_its_tests_and_is_not_its_end():
     torn = [ParsedTally("collected", 3), *result_facts("tests/test_a.py", [PASSED])]
     whole = suite("tests/test_a.py", [PASSED] * 3)
     cell = cell_of(text("torn.txt", *torn), text("whole.xml", *whole))
     assert cell.counts("a") == Counts(passed=3)
-    assert cell.verdict("a") is Outcome.PASSED
+    assert cell.verdict("a") is Outcome.ERRORED
     assert cell.source("torn.txt").state is SourceState.INCONSISTENT
+
+
+def test_a_torn_artifact_does_not_hide_that_another_one_tells_of_a_crash():
+    torn = [ParsedTally("collected", 2), *result_facts("tests/test_a.py", [PASSED])]
+    crashed = [*suite("tests/test_a.py", [PASSED] * 2), ParsedEnd(cause="crashed")]
+    cell = cell_of(text("torn.txt", *torn), text("whole.txt", *crashed))
+    assert cell.verdict("a") is Outcome.FAILED
 
 
 def test_a_sum_that_tells_of_failures_nobody_has_fails_the_suite():

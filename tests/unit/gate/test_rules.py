@@ -21,7 +21,7 @@ from orchestrator.domain.gate.policy import (
     SubjectRule,
     Unavailable,
 )
-from orchestrator.domain.gate.snapshot import Pairs, Snapshot, UndeclaredRequirement
+from orchestrator.domain.gate.snapshot import Pairs, Snapshot, UndeclaredRequirement, ViolatedBefore
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.test_set import TestSet
@@ -381,6 +381,29 @@ def test_a_slow_benchmark_is_named_with_its_figures():
     assert "throttled in 3 of 24 turns" in found.sentence
     assert found.inputs["slowdown"] == "0.1"
     assert found.inputs["detectable"]
+
+
+def test_what_another_run_of_the_subject_violated_is_not_measured_away():
+    rule = PerformanceRule(budgets=(BenchmarkBudget(match="bench/time", max_regression="3%"),))
+    bench = job("bench", kind="benchmark", counts=Counts())
+    before = ViolatedBefore(
+        rule="performance/bench/time@gcp-l4",
+        verdict="V-0005",
+        runs=("run-0",),
+        sentence="bench/time on gcp-l4: slower than its budget allows.",
+    )
+    for measured, expected in ((pairs(), True), (pairs(1.1), False)):
+        evidence = snapshot(
+            cell("gcp-l4", job(), bench, pairs=(measured,)), violated_before=(before,)
+        )
+        verdict = judge(policy(performance=rule), evidence)
+        assert verdict.decision is FAIL
+        again = [one for one in verdict.rules if one.id == f"flaky/{before.rule}"]
+        assert bool(again) is expected
+        for one in again:
+            assert "was violated in run run-0 of the same subject (V-0005: " in one.sentence
+            assert f"`seatrial gate waive release {one.id}`" in one.sentence
+            assert one.waivable
 
 
 def test_the_processes_that_pairs_were_taken_in_are_counted():
