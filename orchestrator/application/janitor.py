@@ -84,7 +84,7 @@ class LastLooks:
 
     def __init__(self) -> None:
         self._looks: dict[str, LastLook] = {}
-        self._denied: set[tuple[str, str]] = set()
+        self._gaps: set[tuple[str, str]] = set()
 
     def read(self, provider: str, cloud_resources: Iterable[CloudResource], at: datetime) -> None:
         """Store an inventory that succeeded."""
@@ -95,10 +95,10 @@ class LastLooks:
         before = self._looks.get(provider, LastLook(at))
         self._looks[provider] = replace(before, at=at, unread=why)
 
-    def note_denial(self, provider: str, region: str) -> bool:
-        """Store that the region denied access; return whether this is the first time."""
-        is_first = (provider, region) not in self._denied
-        self._denied.add((provider, region))
+    def note_gap(self, provider: str, place: str) -> bool:
+        """Store that a region or zone cannot be read; return whether this is the first time."""
+        is_first = (provider, place) not in self._gaps
+        self._gaps.add((provider, place))
         return is_first
 
     def all(self) -> Mapping[str, LastLook]:
@@ -130,15 +130,21 @@ class Janitor:
         unread: dict[str, str] = {}
         asked = tuple(self._used() if providers is None else providers)
         for name in asked:
+            gap: PartialInventoryError | None = None
             try:
-                found = [m for m in self._inventory(name) if self._is_of_project(m)]
+                found = self.provider(name).inventory()
+            except PartialInventoryError as error:
+                found, gap = error.machines, error
             except ProviderError as error:
                 unread[name] = str(error)
                 self.looks.failed(name, str(error), self.now())
-            else:
-                seen = self._seen(name, found)
-                self.looks.read(name, seen, self.now())
-                sights += seen
+                continue
+            seen = self._seen(name, [m for m in found if self._is_of_project(m)], gap)
+            self.looks.read(name, seen, self.now())
+            if gap is not None and self._may_hide_ours(name, gap):
+                unread[name] = str(gap)
+                self.looks.failed(name, str(gap), self.now())
+            sights += seen
         return InventoryReport(tuple(sights), unread, asked)
 
     def sweep(self, *, known_only: bool = False, is_leaving: bool = False) -> list[CloudResource]:
@@ -191,21 +197,14 @@ class Janitor:
         )
         return next(is_open, None)
 
-    def _inventory(self, name: str) -> Iterable[Machine]:
-        """Return the provider's inventory.
-
-        A denied region without any lease ever counts as empty.
-        """
-        try:
-            return self.provider(name).inventory()
-        except PartialInventoryError as error:
-            places = self.stores.leases.places(name)
-            if any(place.startswith(region) for place in places for region in error.denied):
-                raise
-            for region, why in error.denied.items():
-                if self.looks.note_denial(name, region):
-                    logger.warning("janitor: %s %s is not swept: %s", name, region, why)
-            return error.machines
+    def _may_hide_ours(self, name: str, gap: PartialInventoryError) -> bool:
+        """Return whether a lease was ever where nothing can be read; else log that once."""
+        if any(map(gap.hides, self.stores.leases.places(name))):
+            return True
+        for place, why in gap.gaps.items():
+            if self.looks.note_gap(name, place):
+                logger.warning("janitor: %s %s is not swept: %s", name, place, why)
+        return False
 
     def _settle(self) -> None:
         """Terminate a machine that appeared late, and close its lease."""
@@ -265,12 +264,29 @@ class Janitor:
         is_ours = machine.tags.get("seatrial-project") == self.project
         return is_ours and machine.state is not MachineState.TERMINATED
 
-    def _seen(self, provider: str, machines: list[Machine]) -> list[CloudResource]:
+    def _seen(
+        self, provider: str, machines: list[Machine], gap: PartialInventoryError | None
+    ) -> list[CloudResource]:
         leases = self.stores.leases.by_token({m.token for m in machines if m.token})
         sights = [self._inspect(provider, m, leases.get(m.token), machines) for m in machines]
-        at = self.now()
-        doomed = [sight.machine.id for sight in sights if sight.ownership in DOOMED]
-        first = self.stores.orphans.see(provider, doomed, at=at)
+        doomed = {sight.machine.id for sight in sights if sight.ownership in DOOMED}
+        cleared: set[str] | None = None
+        if gap is not None:
+            # What has no region may serve a machine in one that cannot be read.
+            undecided = {
+                sight.machine.id
+                for sight in sights
+                if sight.ownership is Ownership.IDLE and "region" not in sight.machine.facts
+            }
+            sights = [
+                replace(sight, ownership=Ownership.SHARED)
+                if sight.machine.id in undecided
+                else sight
+                for sight in sights
+            ]
+            cleared = {sight.machine.id for sight in sights} - doomed
+            doomed -= undecided
+        first = self.stores.orphans.see(provider, doomed, at=self.now(), cleared=cleared)
         return [_dated(sight, first.get(sight.machine.id)) for sight in sights]
 
     def _inspect(

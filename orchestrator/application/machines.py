@@ -86,11 +86,11 @@ def _find(context: Context, provider: str, machine_id: str) -> CloudResource:
         near = nearest(provider, list(context.traits))
         raise MachineMissingError(f"there is no provider {provider!r}{near}")
     survey = context.janitor.take_inventory([provider])
-    if provider in survey.unread:
-        raise ProviderUnreadError(f"{provider} cannot be asked: {survey.unread[provider]}")
     for sight in survey.resources:
         if sight.machine.id == machine_id:
             return sight
+    if provider in survey.unread:
+        raise ProviderUnreadError(f"{provider} cannot be asked: {survey.unread[provider]}")
     raise MachineMissingError(
         f"{provider} shows no {machine_id!r} of this project; GET /api/v1/machines lists them"
     )
@@ -113,7 +113,8 @@ def _refuse_owned(cloud_resource: CloudResource) -> None:
         raise MachineStaysError(f"{name} is controller {owner}'s until {until}; only that ends it")
     if cloud_resource.ownership is Ownership.SHARED:
         raise MachineStaysError(
-            f"{name} is shared by machines that still exist: terminate these first"
+            f"{name} is shared, and machines of the project exist, or may exist where a zone does "
+            "not answer: terminate these first, or try again later"
         )
 
 

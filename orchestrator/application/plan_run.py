@@ -44,6 +44,7 @@ from orchestrator.domain.prices import (
     REFRESH,
     PriceLists,
     price_age_warning,
+    unpriced_warning,
     why_unpriced,
     without_old_prices,
 )
@@ -91,6 +92,11 @@ def plan_run(context: Context, order: LaunchOrder, *, with_hosts: bool = False) 
     )
     room = _headroom(context, cells, at_once=matrix.limits.max_parallel)
     age = price_age_warning((p for cell in cells for p in cell.places), context.clock.now())
+    # a cell without any price has a note
+    priced = [
+        cell for cell in cells if any(place.usd_per_hour is not None for place in cell.places)
+    ]
+    unpriced = unpriced_warning(p for cell in priced for p in cell.places) if needed else ""
     builds = [_torch_build(cell, payload.manifest) for cell in cells]
     ends = cautions((plan.platform.provider for plan in plans), context.traits)
     hosts = check_hosts(context, payload.manifest, plans) if with_hosts else ()
@@ -101,6 +107,7 @@ def plan_run(context: Context, order: LaunchOrder, *, with_hosts: bool = False) 
         *untested(payload.manifest),
         *dropped_exit_codes(payload.manifest),
         age,
+        unpriced,
         torch_warning(builds),
         _own_packages(payload.manifest, plans),
         *ends,

@@ -94,20 +94,29 @@ class CredentialsError(ProviderError):
 
 
 class PartialInventoryError(ProviderUnavailableError):
-    """Some regions are denied by a policy, so their resources are unknown.
+    """Some regions or zones are silent, or denied by a policy: their resources are unknown.
 
     Args:
-        message: For a person.
-        machines: What the other regions have.
-        denied: The refusal by region.
+        machines: What the others have.
+        gaps: The reason by region or zone.
     """
 
-    def __init__(
-        self, message: str, machines: tuple[Machine, ...], denied: Mapping[str, str]
-    ) -> None:
-        super().__init__(message)
+    def __init__(self, machines: tuple[Machine, ...], gaps: Mapping[str, str]) -> None:
+        why = next(iter(gaps.values()))
+        super().__init__(f"nothing is known of what is in {', '.join(gaps)}: {why}")
         self.machines = machines
-        self.denied = denied
+        self.gaps = gaps
+
+    def hides(self, place: str) -> bool:
+        """Return whether a machine at the place would not be listed."""
+        return any(place.startswith(gap) for gap in self.gaps)
+
+
+def whole_inventory(machines: tuple[Machine, ...], gaps: Mapping[str, str]) -> tuple[Machine, ...]:
+    """Return the machines. Raises PartialInventoryError if there are gaps."""
+    if gaps:
+        raise PartialInventoryError(machines, gaps)
+    return machines
 
 
 class ForeignMachineError(ProviderError):

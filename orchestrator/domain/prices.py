@@ -189,5 +189,16 @@ def price_age_warning(places: Iterable[Place], now: datetime) -> str:
     return f"prices are {days} days old ({oldest.priced}, {oldest.name}): {REFRESH}"
 
 
+def unpriced_warning(places: Iterable[Place]) -> str:
+    """Return a warning where some places have no price, and so are not rented; else empty."""
+    unknown = {
+        f"{place.market} in {place.region}" if place.region else place.name: None
+        for place in places
+        if place.usd_per_hour is None and place.priced_at is None
+    }
+    told = ", ".join(unknown)
+    return f"no price is known for {told}: none is rented there; {REFRESH}" if told else ""
+
+
 def _is_past(place: Place, now: datetime, limit: timedelta) -> bool:
     return place.priced_at is not None and now - place.priced_at > limit

@@ -118,16 +118,27 @@ class OrphanStore:
         self._sessions = sessions
 
     def see(
-        self, provider: str, machine_ids: Iterable[str], *, at: datetime
+        self,
+        provider: str,
+        machine_ids: Iterable[str],
+        *,
+        at: datetime,
+        cleared: Iterable[str] | None = None,
     ) -> dict[str, datetime]:
-        """Store the present orphans of a provider, delete others.
+        """Store the present orphans of a provider, delete others; return when each was first seen.
 
-        Return when each was first seen.
+        Args:
+            provider: Its name.
+            machine_ids: The orphans.
+            at: Now.
+            cleared: What is no orphan, if not everything could be read; None for all others.
         """
         kept = {machine_id: short(machine_id) for machine_id in machine_ids}
         with self._sessions.write() as session:
             known = _known(session, provider)
-            _forget(session, provider, known.keys() - kept.values())
+            over = known.keys() - kept.values()
+            over = over if cleared is None else over & set(map(short, cleared))
+            _forget(session, provider, over)
             new = sorted(set(kept.values()) - known.keys())
             rows = [{"provider": provider, "machine_id": x, "first_seen": at} for x in new]
             if rows:

@@ -15,10 +15,9 @@ from orchestrator.domain.machine import (
     Machine,
     MachineState,
     NotOfferedError,
-    PartialInventoryError,
     Place,
     ProviderError,
-    ProviderUnavailableError,
+    whole_inventory,
 )
 from orchestrator.domain.units import plural
 from runners.aws import machines, tagging
@@ -142,33 +141,22 @@ class Inventory:
         """Return all resources, without disks and interfaces that end with their instance.
 
         Raises:
-            PartialInventoryError: A policy denies some regions; the others were read.
-            ProviderUnavailableError: A region could not be read; a partial inventory would look
-                complete.
+            PartialInventoryError: Some regions do not answer, or a policy denies them.
+            ProviderUnavailableError: No region answers.
             CredentialsError: AWS rejects the credentials, or denies every region.
         """
         regions = self.regions()
         with ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="aws-inventory") as pool:
             read = dict(zip(regions, pool.map(self._region, regions), strict=True))
-        denied = {
-            region: found for region, found in read.items() if isinstance(found, CredentialsError)
+        unread = {
+            region: found for region, found in read.items() if isinstance(found, ProviderError)
         }
-        machines = tuple(
-            one
-            for found in read.values()
-            if not isinstance(found, CredentialsError)
-            for one in found
+        if len(unread) == len(regions):
+            raise next(iter(unread.values()))
+        machines = (
+            one for found in read.values() if not isinstance(found, ProviderError) for one in found
         )
-        if len(denied) == len(regions):
-            raise next(iter(denied.values()))
-        if denied:
-            raise PartialInventoryError(
-                f"a policy denies {', '.join(denied)}, so nothing is known of what is there: "
-                f"{next(iter(denied.values()))}",
-                machines,
-                {region: str(found) for region, found in denied.items()},
-            )
-        return machines
+        return whole_inventory(tuple(machines), {name: str(why) for name, why in unread.items()})
 
     def regions(self) -> tuple[str, ...]:
         """Return the enabled regions of the account, from the first region that is not denied."""
@@ -190,20 +178,14 @@ class Inventory:
         )
         return tuple(sorted(str(region["RegionName"]) for region in answer["Regions"]))
 
-    def _region(self, region: str) -> tuple[Machine, ...] | CredentialsError:
-        """Return the region's resources, or the error of a policy that denies reading them."""
+    def _region(self, region: str) -> tuple[Machine, ...] | ProviderError:
+        """Return the region's resources, or why they cannot be read. Raises CredentialsError."""
         try:
             return tuple(self._of(region))
-        except CredentialsError as error:
-            if error.code != DENIED:
+        except ProviderError as error:
+            if isinstance(error, CredentialsError) and error.code != DENIED:
                 raise
             return error
-        except ProviderError as error:
-            raise ProviderUnavailableError(
-                f"the inventory of {region} could not be read, so nothing is known of all of it: "
-                f"{error}",
-                code=error.code,
-            ) from error
 
     def _of(self, region: str) -> Iterator[Machine]:
         simulated = self.account.is_simulated(region)

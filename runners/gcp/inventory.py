@@ -11,7 +11,6 @@ from orchestrator.domain.machine import (
     Machine,
     MachineState,
     Place,
-    ProviderUnavailableError,
 )
 from orchestrator.domain.quota import Demand, Quota
 from runners.gcp.clients import ComputeClients
@@ -53,62 +52,70 @@ def demands(config: GcpPlatformConfig, place: Place, *, project: str) -> tuple[D
     return tuple(ours)
 
 
-def everything(clients: ComputeClients, *, project: str) -> tuple[Machine, ...]:
-    """Return the resources with the project's label, in every zone.
+def everything(
+    clients: ComputeClients, *, project: str
+) -> tuple[tuple[Machine, ...], dict[str, str]]:
+    """Return the resources with the project's label, and the zones that did not answer.
 
     Args:
         clients: The clients of the cloud project.
         project: The controllers' project name.
 
     Raises:
-        ProviderUnavailableError: A zone did not answer: the list would be incomplete.
         ProviderError: The cloud refused.
     """
-    ours = f'labels.seatrial-project = "{label(project)}"'
-    return (
-        *_instances(clients, ours),
-        *_disks(clients, ours),
-        *_addresses(clients, ours),
+    ours, gaps = f'labels.seatrial-project = "{label(project)}"', dict[str, str]()
+    found = (
+        *_instances(clients, ours, gaps),
+        *_disks(clients, ours, gaps),
+        *_addresses(clients, ours, gaps),
     )
+    return found, gaps
 
 
-def _instances(clients: ComputeClients, ours: str) -> Iterator[Machine]:
+def _instances(clients: ComputeClients, ours: str, gaps: dict[str, str]) -> Iterator[Machine]:
     request = compute_v1.AggregatedListInstancesRequest(project=clients.project, filter=ours)
-    for zone, found in _scopes("machines", clients.instances, request):
+    for zone, found in _scopes("machines", clients.instances, request, gaps):
         for each in found.instances:
             yield as_machine(each, zone, simulated=clients.is_simulated)
 
 
-def _disks(clients: ComputeClients, ours: str) -> Iterator[Machine]:
+def _disks(clients: ComputeClients, ours: str, gaps: dict[str, str]) -> Iterator[Machine]:
     request = compute_v1.AggregatedListDisksRequest(project=clients.project, filter=ours)
-    for zone, found in _scopes("disks", clients.disks, request):
+    for zone, found in _scopes("disks", clients.disks, request, gaps):
         # One in use goes with its machine, which is listed.
         for each in (disk for disk in found.disks if not disk.users):
             yield _thing(clients, ResourceId(zone, "disks", each.name), each.labels)
 
 
-def _addresses(clients: ComputeClients, ours: str) -> Iterator[Machine]:
+def _addresses(clients: ComputeClients, ours: str, gaps: dict[str, str]) -> Iterator[Machine]:
     request = compute_v1.AggregatedListAddressesRequest(project=clients.project, filter=ours)
-    for region, found in _scopes("addresses", clients.addresses, request):
+    for region, found in _scopes("addresses", clients.addresses, request, gaps):
         for each in found.addresses:
             yield _thing(clients, ResourceId(region, "addresses", each.name), each.labels)
 
 
-def _scopes(what: str, client: Any, request: object) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - one of three clients
-    """Yield each zone or region with its part of an aggregated list, complete or not at all."""
+def _scopes(
+    what: str,
+    client: Any,  # noqa: ANN401 - one of three clients
+    request: object,
+    gaps: dict[str, str],
+) -> Iterator[tuple[str, Any]]:
+    """Yield each zone or region with its part of an aggregated list; note the silent ones."""
     pages = listed(
         f"listing our {what}",
         lambda: list(client.aggregated_list(request, retry=None, timeout=READ_TIMEOUT_S).pages),
     )
     for page in pages:
-        missing = ", ".join(last(each) for each in page.unreachables)
-        if missing:
-            raise _incomplete(what, missing, "unreachable")
-        for scope, found in page.items.items():
-            # An empty scope warns too, that it has no results.
-            if found.warning.code == "UNREACHABLE":
-                raise _incomplete(what, last(scope), found.warning.message)
-            yield last(scope), found
+        silent = {last(each): "unreachable" for each in page.unreachables}
+        # An empty scope warns too, that it has no results.
+        silent |= {
+            last(scope): found.warning.message
+            for scope, found in page.items.items()
+            if found.warning.code == "UNREACHABLE"
+        }
+        gaps |= {place: f"listing our {what}: {why}" for place, why in silent.items()}
+        yield from ((last(scope), found) for scope, found in page.items.items())
 
 
 def _thing(clients: ComputeClients, which: ResourceId, labels: Mapping[str, str]) -> Machine:
@@ -121,12 +128,4 @@ def _thing(clients: ComputeClients, which: ResourceId, labels: Mapping[str, str]
         tags=carried,
         facts={"zone": which.scope},
         simulated=clients.is_simulated,
-    )
-
-
-def _incomplete(what: str, where: str, why: str) -> ProviderUnavailableError:
-    return ProviderUnavailableError(
-        f"listing our {what}: {where} did not answer ({why}), so that the list is not complete; "
-        "repeat it a little later",
-        code="UNREACHABLE",
     )

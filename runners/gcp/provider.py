@@ -14,6 +14,7 @@ from orchestrator.domain.machine import (
     MachineState,
     Place,
     ProviderUnavailableError,
+    whole_inventory,
 )
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
@@ -136,8 +137,8 @@ class GcpProvider:
 
     def inventory(self) -> Iterable[Machine]:
         """Return the resources with the project's label, of every kind, in every zone."""
-        labelled = everything(self._clients, project=self._project)
-        return (*labelled, *self._firewall.inventory())
+        labelled, gaps = everything(self._clients, project=self._project)
+        return whole_inventory((*labelled, *self._firewall.inventory()), gaps)
 
     # extras
 

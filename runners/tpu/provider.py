@@ -10,6 +10,7 @@ from orchestrator.domain.machine import (
     LaunchRequest,
     Machine,
     Place,
+    whole_inventory,
 )
 from orchestrator.domain.matrix import Platform
 from orchestrator.domain.prices import Price
@@ -99,7 +100,8 @@ class TpuProvider:
 
     def inventory(self) -> Iterable[Machine]:
         """Return the project's TPUs and firewall rules. Raises ProviderError."""
-        return (*self._status.inventory(), *self._rules())
+        found, gaps = self._status.inventory()
+        return whole_inventory((*found, *self._rules()), gaps)
 
     def read_prices(self) -> Iterable[Price]:
         """Return the current prices of Cloud TPU. Raises ProviderError."""

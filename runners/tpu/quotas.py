@@ -100,7 +100,7 @@ class TpuQuotaReader:
 
     def _used(self, quota: Quota) -> int:
         """Return the chips of all TPUs listed in the zone, of any owner and in any state."""
-        return sum(_chips(seen, quota.code) for seen in self._status.everything(quota.scope))
+        return sum(_chips(seen, quota.code) for seen in self._status.in_zone(quota.scope))
 
 
 def _limit_in(info: QuotaInfo, zone: str) -> tuple[int | None, str]:

@@ -132,19 +132,29 @@ class TpuStatusReader:
             return self._why_gone(machine, handle)
         return machine if machine.tags else self._by_its_id(machine, handle)
 
-    def inventory(self) -> Iterator[Machine]:
-        """Yield the project's queue entries with their nodes, and its other nodes.
+    def inventory(self) -> tuple[tuple[Machine, ...], dict[str, str]]:
+        """Return the project's queue entries with their nodes, its other nodes, and silent zones.
 
-        Raises:
-            ProviderError: A zone did not answer and may have resources.
+        Raises ProviderError.
         """
-        for seen in self.everything("-"):
-            yield from self._ours(seen)
+        gaps: dict[str, str] = {}
+        listed = list(self._everything("-", gaps))
+        # A zone may have answered for one kind only: a node without its queue entry.
+        read = (seen for seen in listed if seen.handle.zone not in gaps)
+        return tuple(machine for seen in read for machine in self._ours(seen)), gaps
 
-    def everything(self, zone: str) -> Iterator[ListedTpu]:
-        """Yield every TPU in a zone (``-`` for all), of any owner. Raises ProviderError."""
-        queues = self._list_queued(zone)
-        nodes = {handle_of(node.name): node for node in self._list_nodes(zone)}
+    def in_zone(self, zone: str) -> tuple[ListedTpu, ...]:
+        """Return every TPU in a zone, of any owner. Raises ProviderError."""
+        gaps: dict[str, str] = {}
+        found = tuple(self._everything(zone, gaps))
+        if gaps:
+            raise ProviderUnavailableError(f"{zone} did not answer: {'; '.join(gaps.values())}")
+        return found
+
+    def _everything(self, zone: str, gaps: dict[str, str]) -> Iterator[ListedTpu]:
+        """Yield every TPU in a zone (``-`` for all), of any owner; note the silent zones."""
+        queues = self._list_queued(zone, gaps)
+        nodes = {handle_of(node.name): node for node in self._list_nodes(zone, gaps)}
         for queued in queues:
             node = nodes.pop(node_handle(queued), None)
             yield self._seen(handle_of(queued.name), queued, node, key=False)
@@ -226,38 +236,34 @@ class TpuStatusReader:
             return machine
         return replace(machine, ended=found.ended, detail=found.detail)
 
-    def _list_queued(self, zone: str) -> list[tpu_v2.QueuedResource]:
+    def _list_queued(self, zone: str, gaps: dict[str, str]) -> list[tpu_v2.QueuedResource]:
         request = tpu_v2.ListQueuedResourcesRequest(parent=location(self._tpu_api.project, zone))
 
         def listed(client: tpu_v2.TpuClient) -> list[tpu_v2.QueuedResource]:
             found: list[tpu_v2.QueuedResource] = []
             for page in client.list_queued_resources(request, timeout=READ_TIMEOUT_S).pages:
-                refuse_gaps("queued resources", page.unreachable)
+                note_gaps(gaps, "queued resources", page.unreachable)
                 found += page.queued_resources
             return found
 
         return self._tpu_api.read(f"list the queued resources of {_spoken(zone)}", listed)
 
-    def _list_nodes(self, zone: str) -> list[tpu_v2.Node]:
+    def _list_nodes(self, zone: str, gaps: dict[str, str]) -> list[tpu_v2.Node]:
         request = tpu_v2.ListNodesRequest(parent=location(self._tpu_api.project, zone))
 
         def listed(client: tpu_v2.TpuClient) -> list[tpu_v2.Node]:
             found: list[tpu_v2.Node] = []
             for page in client.list_nodes(request, timeout=READ_TIMEOUT_S).pages:
-                refuse_gaps("nodes", page.unreachable)
+                note_gaps(gaps, "nodes", page.unreachable)
                 found += page.nodes
             return found
 
         return self._tpu_api.read(f"list the nodes of {_spoken(zone)}", listed)
 
 
-def refuse_gaps(what: str, unreachable: Iterable[str]) -> None:
-    """Raise ProviderUnavailableError if some zones did not answer a list of all."""
-    missing = ", ".join(unreachable)
-    if missing:
-        raise ProviderUnavailableError(
-            f"list the {what}: {missing} did not answer, so the list is not whole"
-        )
+def note_gaps(gaps: dict[str, str], what: str, unreachable: Iterable[str]) -> None:
+    """Store the zones that did not answer a list of all, with the reason."""
+    gaps |= {name.rpartition("/")[2]: f"list the {what}: unreachable" for name in unreachable}
 
 
 def _spoken(zone: str) -> str:

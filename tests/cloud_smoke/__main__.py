@@ -194,7 +194,7 @@ def _end_all(cloud: str) -> list[str]:
     lingering = []
     for project in (clouds.PROJECT, clouds.KILL_PROJECT):
         rents = clouds.provider(cloud, project)
-        for machine in rents.inventory():
+        for machine in clouds.left(cloud, project):
             shared = machine.tags.get("seatrial-shared") == "true"
             lingering.append(f"{'shared ' if shared else ''}{machine.kind} {machine.id}")
             rents.terminate(machine.id)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from orchestrator.assets import asset_dir
 from orchestrator.config import load
-from orchestrator.domain.machine import Credentialed, Machine, Provider
+from orchestrator.domain.machine import Credentialed, Machine, PartialInventoryError, Provider
 from runners import registry
 from runners.fake import MemoryHostStore
 from runners.provider_context import ProviderContext
@@ -103,8 +103,20 @@ def matrix(clouds: list[str], *, minutes: float, max_usd: str) -> dict[str, Any]
 
 
 def left(cloud: str, project: str) -> list[Machine]:
-    """Everything of the project that the provider shows, shared things too."""
-    return list(provider(cloud, project).inventory())
+    """Everything of the project that the provider shows, shared things too.
+
+    Raises:
+        ProviderError: It shows nothing of where this script rents; other places may be silent.
+    """
+    try:
+        return list(provider(cloud, project).inventory())
+    except PartialInventoryError as error:
+        rented = cast("Sequence[str]", PLATFORMS[cloud]["locations"])
+        if any(
+            gap.startswith(place) or error.hides(place) for gap in error.gaps for place in rented
+        ):
+            raise
+        return list(error.machines)
 
 
 def times(cloud: str, machine_id: str) -> Times:

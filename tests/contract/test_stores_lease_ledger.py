@@ -294,6 +294,13 @@ def test_what_is_not_seen_is_forgotten_and_new_when_it_comes_back(stores):
     assert stores.orphans.see("gcp", ["i-1"], at=after(5)) == {"i-1": NOW}
 
 
+def test_what_could_not_be_read_is_not_forgotten(stores):
+    stores.orphans.see("aws", ["i-1", "i-2", "i-3"], at=NOW)
+    assert stores.orphans.see("aws", ["i-2"], at=after(1), cleared=["i-3"]) == {"i-2": NOW}
+    seen = stores.orphans.see("aws", ["i-1", "i-2", "i-3"], at=after(2))
+    assert seen == {"i-1": NOW, "i-2": NOW, "i-3": after(2)}
+
+
 def test_names_that_only_differ_at_their_end_are_two(stores):
     one, two = "x" * 5_000 + "1", "x" * 5_000 + "2"
     stores.orphans.see("aws", [one], at=NOW)

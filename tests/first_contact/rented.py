@@ -19,7 +19,7 @@ from orchestrator.domain.machine import (
     ProviderError,
     QuotaError,
 )
-from tests.cloud_smoke.clouds import provider
+from tests.cloud_smoke.clouds import left, provider
 from tests.first_contact.calls import PROJECT, Contact
 from tests.platforms import as_platform
 
@@ -34,7 +34,7 @@ def renting(cloud: str, contact: Contact, number: int) -> Iterator[Provider]:
     try:
         yield rents
     finally:
-        _clean(rents, contact, number)
+        _clean(cloud, rents, contact, number)
 
 
 def request_for(
@@ -102,17 +102,17 @@ def scanned_key(host: str, port: int) -> str:
     return " ".join(lines[0].split()[1:3]) if lines else ""
 
 
-def _clean(rents: Provider, contact: Contact, number: int) -> None:
+def _clean(cloud: str, rents: Provider, contact: Contact, number: int) -> None:
     end = contact.now() + timedelta(seconds=CLEAN_S)
     while contact.now() < end:
-        left = [one for one in rents.inventory() if one.state is not MachineState.TERMINATED]
-        if not left:
+        found = [one for one in left(cloud, PROJECT) if one.state is not MachineState.TERMINATED]
+        if not found:
             return
-        for one in left:
+        for one in found:
             with suppress(ProviderError):  # in use until its machine is gone
                 rents.terminate(one.id)
         contact.sleep(LOOK_S)
-    contact.keep(number, "what is left", [one.id for one in rents.inventory()])
+    contact.keep(number, "what is left", [one.id for one in left(cloud, PROJECT)])
     raise RuntimeError(
         f"something of {PROJECT} is left: `SEATRIAL_PROJECT={PROJECT} seatrial machines --orphans "
         "--terminate` ends it"

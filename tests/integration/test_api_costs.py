@@ -230,6 +230,22 @@ def test_a_refused_place_costs_nothing_and_is_shown(here: Clouds) -> None:
     assert shown["refusal"] == "capacity: none <b>left</b>"
 
 
+def test_a_plan_names_where_one_market_has_no_price(empty: Clouds) -> None:
+    dark = Place("east-1a/spot", region="east-1", market="spot")
+    empty.provider.offered = (OFFER, dark)
+    asked = [MATRIX, MATRIX.replace('"9.00"}', '"9.00", allow_unknown_price: true}')]
+    plans = [empty.client.post("/api/v1/plan", json={"matrix": one}).json() for one in asked]
+    told = [
+        [
+            said
+            for said in plan["warnings"]
+            if said.startswith("no price is known for spot in east-1:")
+        ]
+        for plan in plans
+    ]
+    assert [len(said) for said in told] == [1, 0], "with that key it is rented"
+
+
 @pytest.mark.parametrize(
     ("days", "more", "worst", "words"),
     [

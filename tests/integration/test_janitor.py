@@ -193,6 +193,25 @@ def sweeper(janitor: Janitor, here: FakeWorld, ruled: Ruled) -> Janitor:
     return found
 
 
+def test_a_rule_may_serve_a_machine_that_could_not_be_listed(sweeper, here, ruled):
+    rule = replace(RULE, id="group", facts={"region": "north"})
+
+    def partial_list() -> None:
+        raise PartialInventoryError((RULE, rule), {"east": "why"})
+
+    ruled.once_listed = partial_list
+    assert [sight.ownership for sight in sweeper.take_inventory(["fake"]).resources] == [
+        Ownership.SHARED,
+        Ownership.IDLE,
+    ]
+    here.clock.step(ORPHAN_GRACE.total_seconds())
+    sweeper.sweep()
+    assert ruled.ended == ["group"]
+    ruled.once_listed = lambda: None
+    sweeper.sweep()
+    assert ruled.ended == ["group", "rule"]
+
+
 def reserve(stores: Stores, lease_id: str, provider: str) -> None:
     """What a cell writes down before it makes anything."""
     (cell,) = create(stores, lease_id, platforms=1)
@@ -241,11 +260,11 @@ def test_a_controller_that_leaves_lets_the_machines_of_others_and_their_rules_be
     assert orphan in {machine.id for machine in here.cloud.live()}
 
 
-# regions that a policy denies
+# regions that cannot be read
 
 
 class Denied:
-    """A provider that a policy denies one region of."""
+    """A provider of which one region cannot be read."""
 
     def __init__(self, inner, region: str) -> None:
         self._inner, self._region = inner, region
@@ -254,7 +273,7 @@ class Denied:
         return getattr(self._inner, name)
 
     def inventory(self):
-        raise PartialInventoryError("denied", tuple(self._inner.inventory()), {self._region: "why"})
+        raise PartialInventoryError(tuple(self._inner.inventory()), {self._region: "why"})
 
 
 def test_a_denied_region_that_no_lease_was_ever_in_does_not_stop_the_sweep(here, janitor, caplog):
@@ -268,9 +287,26 @@ def test_a_denied_region_that_no_lease_was_ever_in_does_not_stop_the_sweep(here,
     assert sum("east is not swept" in one.message for one in caplog.records) == 1, "said once"
 
 
-def test_a_denied_region_that_a_lease_was_in_is_not_swept_at_all(here, janitor):
+def test_a_region_that_a_lease_was_in_is_told_and_the_others_are_swept(here, janitor):
     known(here)
-    rent(here, "nobodys")
+    orphan = rent(here, "nobodys")
     janitor = replace(janitor, provider=lambda name: Denied(here.world.provider(name), "north"))
-    assert janitor.take_inventory(["fake"]).unread == {"fake": "denied"}
-    assert sweep_after(here, janitor, ORPHAN_GRACE) == []
+    told = {"fake": "nothing is known of what is in north: why"}
+    assert janitor.take_inventory(["fake"]).unread == told
+    assert sweep_after(here, janitor, ORPHAN_GRACE) == [orphan]
+    assert janitor.looks.all()["fake"].unread == told["fake"]
+
+
+def test_what_could_not_be_read_once_is_no_first_sighting_the_next_time(here, janitor):
+    known(here)
+    orphan = rent(here, "nobodys")
+    janitor.sweep()
+    here.clock.step(ORPHAN_GRACE.total_seconds())
+
+    class Silent(Denied):
+        def inventory(self):
+            raise PartialInventoryError((), {"east": "why"})
+
+    silent = replace(janitor, provider=lambda name: Silent(here.world.provider(name), "east"))
+    assert silent.sweep() == []
+    assert [sight.machine.id for sight in janitor.sweep()] == [orphan]

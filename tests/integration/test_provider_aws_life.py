@@ -253,10 +253,20 @@ def test_regions_that_a_policy_denies_are_named_beside_what_the_others_have(
     # github.com/elastic/cloudbeat/issues/3014: a policy of the organisation denies regions
     machine = aws.launch(ask(aws))
     cloud.faults.always("DescribeInstances", aws_fault("UnauthorizedOperation"), where="eu-west-1")
-    with pytest.raises(PartialInventoryError, match="denies eu-west-1") as caught:
+    with pytest.raises(PartialInventoryError, match=r"in eu-west-1: .*not authorized") as caught:
         aws.inventory()
     assert machine.id in {one.id for one in caught.value.machines}
-    assert list(caught.value.denied) == ["eu-west-1"]
+    assert list(caught.value.gaps) == ["eu-west-1"]
+
+
+def test_a_region_that_does_not_answer_hides_no_other(aws: AwsProvider, cloud: AwsCloud) -> None:
+    machine = aws.launch(ask(aws))
+    cloud.silent.add("eu-central-1")
+    with pytest.raises(PartialInventoryError, match="in eu-central-1") as caught:
+        aws.inventory()
+    assert machine.id in {one.id for one in caught.value.machines}
+    assert caught.value.hides("eu-central-1a/g5.xlarge/spot")
+    assert not caught.value.hides("us-east-1a/g5.xlarge/spot")
 
 
 def test_the_list_of_regions_is_asked_of_one_that_no_policy_denies(
@@ -273,8 +283,17 @@ def test_credentials_that_may_read_nowhere_are_refused(aws: AwsProvider, cloud: 
         aws.inventory()
 
 
-def test_an_inventory_that_lacks_a_region_is_none(aws: AwsProvider, cloud: AwsCloud) -> None:
-    aws.launch(ask(aws))
-    cloud.faults.always("DescribeVolumes", aws_fault("ServiceUnavailable"), where="eu-west-1")
-    with pytest.raises(ProviderUnavailableError, match="the inventory of eu-west-1"):
+def test_what_is_read_of_a_region_in_part_is_not_told(aws: AwsProvider, cloud: AwsCloud) -> None:
+    machine = aws.launch(ask(aws))
+    region = machine.id.partition("/")[0]
+    cloud.faults.always("DescribeVolumes", aws_fault("ServiceUnavailable"), where=region)
+    with pytest.raises(PartialInventoryError, match=f"in {region}: DescribeVolumes") as caught:
         aws.inventory()
+    assert machine.id not in {one.id for one in caught.value.machines}
+
+
+def test_an_inventory_without_any_region_is_none(aws: AwsProvider, cloud: AwsCloud) -> None:
+    cloud.faults.always("DescribeVolumes", aws_fault("ServiceUnavailable"))
+    with pytest.raises(ProviderUnavailableError, match="DescribeVolumes") as caught:
+        aws.inventory()
+    assert not isinstance(caught.value, PartialInventoryError)

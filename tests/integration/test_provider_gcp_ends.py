@@ -13,6 +13,7 @@ from orchestrator.domain.machine import (
     ConfigError,
     CredentialsError,
     MachineState,
+    PartialInventoryError,
     ProviderUnavailableError,
 )
 from runners.gcp import GcpProvider
@@ -334,8 +335,15 @@ def test_a_zone_that_does_not_answer_makes_the_inventory_incomplete(
     provider: GcpProvider, cloud: ComputeCloud, clock: Clock
 ) -> None:
     provider.launch(ask(provider, clock))
-    cloud.unreachable.add(ZONE)
-    with pytest.raises(ProviderUnavailableError, match=f"{ZONE} did not answer"):
+    cloud.gaps.always.add(ZONE)
+    with pytest.raises(
+        PartialInventoryError, match=f"in {ZONE}: listing our .*unreachable"
+    ) as caught:
         list(provider.inventory())
-    cloud.unreachable.clear()
-    assert [m for m in provider.inventory() if m.kind == "machine"]
+    assert not [m for m in caught.value.machines if m.kind == "machine"]
+    cloud.gaps.always.clear()
+    (machine,) = [m for m in provider.inventory() if m.kind == "machine"]
+    cloud.gaps.always.add("europe-west4-c")
+    with pytest.raises(PartialInventoryError) as caught:
+        provider.inventory()
+    assert machine in caught.value.machines

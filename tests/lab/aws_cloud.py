@@ -30,7 +30,7 @@ from tests.lab.aws.prices import Prices
 from tests.lab.aws.quotas import Quotas
 from tests.lab.aws.rates import RateBuckets
 from tests.lab.aws.wire import ApiError, Reply, Request, error_reply, parse
-from tests.lab.cloud_facts import durations
+from tests.lab.cloud_facts import durations, rows
 from tests.lab.faults import Call, Fault, Faults
 from tests.lab.machines import Machines, NoMachines
 
@@ -71,6 +71,8 @@ class AwsCloud:
         self.prices = Prices()
         self.functions = functions.Functions()
         self.devices: dict[str, str] = {}
+        self.silent: set[str] = set()
+        """Regions where EC2 does not answer."""
         self.crashes: list[str] = []
         self._lock = threading.RLock()
         self._emulation = Emulation(self.images)
@@ -166,9 +168,11 @@ class AwsCloud:
     def hides_from_changes(self, hides: bool) -> None:
         self._ec2.hides_from_changes = hides
 
-    def take_time(self) -> None:
-        """Let every step take as long as the table of facts says."""
+    def follow_facts(self) -> None:
+        """Be as slow, as late in showing what is new, and as silent as the table of facts says."""
         takes = durations("aws")
+        self.lag_s = takes["visible"]
+        self.silent |= rows("aws", "silent").keys()
         self._lifecycle.pending_s = takes["pending"]
         self._lifecycle.shutting_down_s = takes["shutting-down"]
 
@@ -244,6 +248,9 @@ class AwsCloud:
     def _answer(self, request: Request) -> Reply | None:
         """The answer to one call; None for a connection that is closed instead."""
         call = self._as_call(request)
+        if request.service == "ec2" and request.region in self.silent:
+            self.calls.append(replace(call, answer="dropped"))
+            return None
         fault = self.faults.take(request.name, call.where) or _NO_FAULT
         fault.wait()
         if fault.is_error and not fault.after:

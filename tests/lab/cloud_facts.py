@@ -1,8 +1,10 @@
 """What the emulated clouds refuse with, what accounts have, and how long calls take: one table.
 
 ``cloud_facts.csv`` has a row for each: `kind` is where a refusal comes (at the `call`, or in the
-`operation` that it began), what a quota is of, or `duration`; `value` is the HTTP status, the gRPC
-code, the limit or the seconds. `exact` says that the text is the cloud's own, word for word, by its
+`operation` that it began), what a quota is of, `silent` for a place that does not answer, or
+`duration` or `rate`; `value` is the HTTP status, the gRPC code, the limit, the seconds or the
+Mbit/s. Rows of `machine`
+are of machines in any cloud. `exact` says that the text is the cloud's own, word for word, by its
 source; elsewhere the code is the cloud's and the sentence is near it, so that a client must go by
 the code.
 """
@@ -47,6 +49,11 @@ def table() -> tuple[Row, ...]:
 def rows(cloud: str, kind: str) -> dict[str, Row]:
     """The rows of a cloud and kind, by code, in their order."""
     return {row.code: row for row in table() if (row.cloud, row.kind) == (cloud, kind)}
+
+
+def uplink_mbit_s() -> int:
+    """How fast the lab sends to its machines, in Mbit/s of its own clock."""
+    return rows("machine", "rate")["uplink"].value * FASTER
 
 
 def durations(cloud: str) -> dict[str, float]:

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from google.cloud import compute_v1
 
-from tests.lab.cloud_facts import durations
+from tests.lab.cloud_facts import durations, rows
 from tests.lab.faults import Fault
 from tests.lab.google.codes import gce_fault
 from tests.lab.google.compute_calls import ROUTES, Handler, handlers
@@ -38,7 +38,7 @@ class ComputeCloud(RestFront):
         fleet: `operation_s`, `stopping_s`, `staging_limit_s`, `addresses`, by the cloud's clock.
         devices: Machine type to what its machines show, where that is to be a wrong one.
         dry: Zones, or (zone, market) pairs, that have no capacity.
-        unreachable: Zones that aggregated lists warn of instead of listing.
+        gaps: Zones that aggregated lists warn of instead of listing.
         hides_from_changes: Whether what cannot be seen yet cannot be deleted either.
     """
 
@@ -61,7 +61,7 @@ class ComputeCloud(RestFront):
         self.images: Images = self._state.images
         self.quotas: ComputeQuotas = self._state.quotas
         self.dry: set[str | tuple[str, str]] = self._state.dry
-        self.unreachable: set[str] = self._state.unreachable
+        self.gaps = self._state.gaps
         self.devices = self.fleet.devices
         self.rates = RateQuotas(lambda: self.clock())
 
@@ -92,9 +92,11 @@ class ComputeCloud(RestFront):
     def hides_from_changes(self, hides: bool) -> None:
         self._state.hides_from_changes = hides
 
-    def take_time(self) -> None:
-        """Let every step take as long as the table of facts says."""
+    def follow_facts(self) -> None:
+        """Be as slow, as late in showing what is new, and as silent as the table of facts says."""
         takes = durations("gcp")
+        self.lag_s = takes["visible"]
+        self.gaps.sometimes |= rows("gcp", "silent").keys()
         self.fleet.operation_s, self.fleet.stopping_s = takes["insert"], takes["STOPPING"]
 
     def refuse(

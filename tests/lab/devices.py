@@ -41,8 +41,8 @@ def on_pci(device: str) -> str:
     return f"0x1ae0:{TPUS[device]}:0x120000:accel0" if device in TPUS else ""
 
 
-def answers(device: str, machine_id: str, *, broken: bool = False) -> str:
-    """The file that the machine's nvidia-smi reads its answers from."""
+def answers(device: str, machine_id: str, *, broken: bool = False, late_s: float = 0) -> str:
+    """The file that the machine's nvidia-smi reads its answers from; `late_s` is after a boot."""
     gpu = GPUS[device]
     values = {
         "index": "0", "count": "1", "name": gpu.name, "gpu_name": gpu.name,
@@ -59,4 +59,4 @@ def answers(device: str, machine_id: str, *, broken: bool = False) -> str:
         "clocks_event_reasons.active": "0x0000000000000000",
     }  # fmt: skip
     values["gpu_uuid"] = values["uuid"]
-    return json.dumps({"broken": broken, "values": values})
+    return json.dumps({"broken": broken, "late_s": late_s, "values": values})

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.lab import devices, seal
+from tests.lab.cloud_facts import durations
 from tests.lab.machines import MachineSpec
 
 SIZE_GB = 3
@@ -18,6 +19,7 @@ HERE = Path(__file__).parent
 _GUEST_FILES = ("init", "guest_agent.py", "silent_port.py", "apt_lock.py")
 _POWER_NAMES = ("shutdown", "poweroff", "halt", "reboot")
 _REMOVE_S = 60.0
+_LATE = durations("machine")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +30,18 @@ class Spoil:
     ssh_swallowed: bool = False  # no packet comes through until it is healed
     other_host_key: bool = False  # than the one it was given, or than the one that it published
     driver_broken: bool = False
+    driver_late_s: float = _LATE["driver"]  # after each boot
     driver_missing: bool = False  # the device is there, its tools are not
     device: str | None = None  # another accelerator than was asked for
     never_boots: bool = False  # it ends at once, before anything of it ran
-    apt_locked: bool = False  # an upgrade that nobody asked for runs and runs
+    apt_locked_s: float = _LATE["package lock"]  # by an upgrade at the first boot
     cloud_init_hangs: bool = False  # after ssh opened
     cloud_init_fails: bool = False  # its status is error in the end
 
-    def flags(self) -> dict[str, int]:
+    def flags(self) -> dict[str, float]:
         """What the guest's own scripts are told of it."""
-        names = ("ssh_hangs", "other_host_key", "apt_locked", "cloud_init_hangs")
-        return {name: int(getattr(self, name)) for name in names}
+        names = ("ssh_hangs", "other_host_key", "apt_locked_s", "cloud_init_hangs")
+        return {name: getattr(self, name) + 0 for name in names}
 
 
 class Disk:
@@ -115,7 +118,9 @@ class Disk:
             return
         shim = (HERE / "device_shims/nvidia-smi").read_text()
         self.write("usr/bin/nvidia-smi", shim, 0o755)
-        said = devices.answers(device, spec.id, broken=spoil.driver_broken)
+        said = devices.answers(
+            device, spec.id, broken=spoil.driver_broken, late_s=spoil.driver_late_s
+        )
         self.write("usr/lib/lab/device.json", said)
 
 

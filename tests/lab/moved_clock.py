@@ -1,22 +1,23 @@
-"""Moves the clock of processes that the lab's clouds start, without a change of their code."""
+"""Sets the clock of processes that the lab's clouds start, without a change of their code."""
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 FOLDER = Path(__file__).with_name("moved_clock")
 
 
 class MovedClock:
-    """Hand `environment` to a Python process: its `time.time` is moved as this says."""
+    """Hand `environment` to a Python process: its `time.time` is what this says, and stands."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "clock"
-        self.move(0)
+        self.move(time.time())
 
-    def move(self, seconds: float) -> None:
-        """This far ahead of the computer's from now on."""
-        self._file.write_text(str(seconds), encoding="utf-8")
+    def move(self, to: float) -> None:
+        """Seconds since 1970, from now on."""
+        self._file.write_text(str(to), encoding="utf-8")
 
     @property
     def environment(self) -> dict[str, str]:

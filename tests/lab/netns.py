@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.lab import kernel, seal
+from tests.lab.cloud_facts import uplink_mbit_s
 
+BURST_BYTES = 256 * 1024
 METADATA_ADDRESS = "169.254.169.254"
 _numbers = itertools.count(1)
 
@@ -45,6 +47,13 @@ class Wire:
         if ipv6.exists():
             ipv6.write_text("1")
         kernel.in_network(self.namespace, self._lay_far_end)
+        # What is sent to the machine, at the speed of an uplink.
+        shaped = f"tbf rate {uplink_mbit_s()}mbit burst {BURST_BYTES} latency 100ms"
+        subprocess.run(
+            ("tc", "qdisc", "add", "dev", self.device, "root", *shaped.split()),
+            check=True,
+            timeout=20,
+        )
         _ip(f"link set {self.device} up", *self._routes("add"))
 
     def _lay_far_end(self) -> None:

@@ -27,7 +27,7 @@ SINK = "labsink"
 PREFIX = "lab"  # of every device that the lab makes
 ADDRESS = "198.18.0.1"  # the lab's own, in the range that is set aside for measuring networks
 MACHINES = LAB_FOLDER / "machines"  # their disks, in memory: gone with the seal
-NEEDED = ("unshare", "nsenter", "ip", "mount", "umount")
+NEEDED = ("unshare", "nsenter", "ip", "tc", "mount", "umount")
 # What kernels put into every new network: down, and leading nowhere.
 _ALWAYS_THERE = {
     "lo", "tunl0", "sit0", "gre0", "gretap0", "erspan0", "ip_vti0", "ip6_vti0", "ip6tnl0",

@@ -25,8 +25,6 @@ from tests.lab.tpu_cloud import TpuCloud
 from tests.lab.wheels import WHEELS
 
 PROJECT = "lab-project"
-LAG_S = 2.0
-"""For so long a new machine is in no list, as the clouds' inventories are eventually consistent."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +69,8 @@ def a_site(machines: Machines) -> Iterator[Site]:
             machines,
         )
         for cloud in (site.aws, site.compute, site.tpu):
-            cloud.lag_s = LAG_S
-            cloud.take_time()
-        site.compute.operations.change_s = durations("gcp")["firewall"]
+            cloud.follow_facts()
+        site.compute.operations.change_s = durations("gcp")["firewall"]  # a clock must go on for it
         yield site
 
 

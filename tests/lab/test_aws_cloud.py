@@ -115,7 +115,7 @@ def test_the_waiters_follow_the_machine() -> None:
 def test_every_step_takes_its_time() -> None:
     clock, takes = HandClock(), durations("aws")
     with opened(clock=clock) as account:
-        account.cloud.take_time()
+        account.cloud.follow_facts()
         made = account.launch()["InstanceId"]
         assert account.cloud.state(made) == "pending"
         clock.move(takes["pending"])

@@ -57,11 +57,14 @@ class Clouds:
 @pytest.fixture
 def clouds() -> Iterator[Clouds]:
     with ExitStack() as stack:
-        yield Clouds(
+        clouds = Clouds(
             stack.enter_context(AwsCloud(machines=NoMachines())),
             stack.enter_context(ComputeCloud(machines=NoMachines())),
             stack.enter_context(TpuCloud(machines=NoMachines())),
         )
+        for cloud in (clouds.aws, clouds.compute, clouds.tpu):
+            cloud.follow_facts()
+        yield clouds
 
 
 def smoke(clouds: Clouds, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -61,7 +61,7 @@ def test_lists(cloud: ComputeCloud, gce: Clients) -> None:
     assert {scope: names for scope, names in found.items() if names} == {
         f"zones/{Z}": [f"n{number}" for number in range(5)]
     }
-    cloud.unreachable.add(Z)
+    cloud.gaps.always.add(Z)
     request = compute_v1.AggregatedListInstancesRequest(project=P)
     listed = dict(gce.InstancesClient.aggregated_list(request))
     assert listed[f"zones/{Z}"].warning.code == "UNREACHABLE"

@@ -81,7 +81,7 @@ def a_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultWorl
     clock = SteppingClock()
     machines = HandMachines(clock)
     with AwsCloud(machines=machines, clock=clock.now) as cloud:
-        cloud.take_time()
+        cloud.follow_facts()
         lead_boto_to(cloud, monkeypatch)
         world = FaultWorld(folder, RIG, cloud, machines, clock, {})
         yield world

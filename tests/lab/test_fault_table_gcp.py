@@ -68,7 +68,7 @@ def a_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultWorl
     clock = SteppingClock()
     machines = HandMachines(clock)
     with ComputeCloud(machines=machines, clock=clock.now) as cloud:
-        cloud.take_time()
+        cloud.follow_facts()
         settings = {"gcp_project": "lab", "gcp_compute_endpoint": cloud.endpoint_url}
         world = FaultWorld(folder, RIG, cloud, machines, clock, settings)
         yield world

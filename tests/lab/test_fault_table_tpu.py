@@ -70,7 +70,7 @@ def a_world(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultWorl
     clock = SteppingClock()
     machines = HandMachines(clock)
     with TpuCloud(machines=machines, clock=clock.now) as cloud:
-        cloud.take_time()
+        cloud.follow_facts()
         settings = {"gcp_project": "lab", "gcp_tpu_endpoint": cloud.endpoint}
         world = FaultWorld(folder, RIG, cloud, machines, clock, settings)
         yield world

@@ -24,6 +24,7 @@ from tests.lab import payloads_of_lab as lab
 from tests.lab import test_fault_table_aws as aws_table
 from tests.lab import test_fault_table_gcp as gcp_table
 from tests.lab import test_fault_table_tpu as tpu_table
+from tests.lab.cloud_facts import durations
 from tests.lab.fault_table import Arrange, sealed
 from tests.lab.fault_world import FaultWorld
 from tests.lab.faults import Fault
@@ -200,6 +201,7 @@ def test_another_controller_ends_what_the_first_left_behind(
         len([kind for kind, _ in first.cloud.alive() if kind in ("instance", "queued-resource")])
         == 1
     )
+    first.clock.step(durations(first.rig.provider)["visible"] + 1)  # until the cloud lists it
     (tmp_path / "second").mkdir()
     second = FaultWorld(
         tmp_path / "second", first.rig, first.cloud, first.machines, first.clock, first.settings

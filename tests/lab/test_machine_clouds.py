@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from tests.lab.cloud_facts import uplink_mbit_s
 from tests.lab.lab_machines import Spoil
 from tests.lab.machine_specs import PUBLIC, ask, ec2, gce, up
+from tests.lab.netns import BURST_BYTES
 from tests.lab.ssh_access import Keys, connect, run, wait_until
 
 pytestmark = [pytest.mark.needs_root, pytest.mark.usefixtures("sealed")]
@@ -92,6 +95,7 @@ def test_google_user_data_goes_to_cloud_init(machines, keys):
 @pytest.mark.parametrize(("asked", "name"), [("A10G", "NVIDIA A10G"), ("L4", "NVIDIA L4")])
 def test_the_agents_probe_finds_the_gpu_that_the_machine_plays(machines, keys, asked, name):
     up(machines, ec2(keys, device=asked))
+    wait_until(lambda: probed(keys), "the driver answers")
     (gpu,) = probed(keys)
     assert gpu["vendor"] == "nvidia"
     assert gpu["name"] == name
@@ -108,7 +112,30 @@ def test_the_agents_probe_finds_the_gpu_that_the_machine_plays(machines, keys, a
 def test_a_machine_can_have_another_gpu_than_was_asked_for(machines, keys):
     machines.spoil(lambda spec: Spoil(device="T4"))
     up(machines, ec2(keys, device="A10G"))
+    wait_until(lambda: probed(keys), "the driver answers")
     assert [gpu["name"] for gpu in probed(keys)] == ["Tesla T4"]
+
+
+def test_the_driver_answers_some_time_after_a_boot(machines, keys):
+    machines.spoil(lambda spec: Spoil(driver_late_s=3600))
+    up(machines, ec2(keys, device="L4"))
+    assert probed(keys) == []
+    (check,) = [one for one in agent(keys, "ready")["checks"] if one["check"] == "driver"]
+    assert check["state"] == "waiting"
+    assert "couldn't communicate with the NVIDIA driver" in check["detail"]
+
+
+def test_what_is_sent_to_a_machine_takes_the_time_of_an_uplink(machines, keys):
+    size = 24_000_000
+    up(machines, ec2(keys))
+    with connect(PUBLIC, keys) as client:
+        send, _, _ = client.exec_command("cat >/dev/null")
+        began = time.monotonic()
+        send.write(bytes(size))
+        send.channel.shutdown_write()
+        send.channel.recv_exit_status()
+        took_s = time.monotonic() - began
+    assert took_s > (size - BURST_BYTES) * 8 / (uplink_mbit_s() * 1e6)
 
 
 def test_the_agents_probe_finds_the_tpu_and_no_device_where_there_is_none(machines, keys):
@@ -131,7 +158,12 @@ def test_a_gpu_can_be_there_without_its_tools(machines, keys):
 
 
 def probed(keys: Keys) -> list[dict]:
-    """What the agent's probe says about the machine's devices, shipped as the product does it."""
+    """What the agent's probe says about the machine's devices."""
+    return agent(keys, "probe --candidate python3")["devices"]
+
+
+def agent(keys: Keys, command: str) -> dict:
+    """What the agent answers, shipped as the product does it."""
     packed = subprocess.run(
         ["tar", "c", "-C", str(REPOSITORY / "runners"), "--exclude=__pycache__", "agent"],
         check=True, capture_output=True,
@@ -141,6 +173,4 @@ def probed(keys: Keys) -> list[dict]:
         stdin.write(packed)
         stdin.channel.shutdown_write()
         assert stdout.channel.recv_exit_status() == 0
-        return json.loads(run(client, "python3 -E -s -m agent probe --candidate python3"))[
-            "devices"
-        ]
+        return json.loads(run(client, f"python3 -E -s -m agent {command}"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from time import sleep
@@ -74,10 +74,38 @@ def test_a_real_machine_without_a_driver_gives_no_result(here: FaultWorld, state
     here.check_money()
 
 
-def test_a_simulated_machine_without_a_driver_is_used_and_says_so(here: FaultWorld) -> None:
-    here.prepare = driver("failed")
+@pytest.mark.parametrize("state", ["failed", "waiting"])
+def test_a_simulated_machine_without_a_driver_is_used_and_says_so(
+    here: FaultWorld, state: str
+) -> None:
+    here.prepare = driver(state)
     cell = here.go()
     assert (cell.outcome, cell.simulated) == ("passed", True)
+    check_nothing_left(here)
+
+
+@pytest.mark.parametrize("is_real", [True, False])
+def test_a_driver_that_answers_late_is_waited_for(here: FaultWorld, *, is_real: bool) -> None:
+    if is_real:
+        real(here)
+
+    def prepare(computer: FakeComputer) -> None:
+        computer.ready = [{"check": "driver", "state": "waiting", "detail": "nvidia-smi: no"}]
+        answers_at = here.clock.now() + timedelta(minutes=5)
+
+        def answer(here: FaultWorld) -> None:
+            if here.clock.now() >= answers_at:
+                here.on_tick.remove(answer)
+                computer.ready = [{"check": "driver", "state": "ok", "detail": "580.95.05"}]
+                computer.probe = {**PROBE, "devices": [GPU]}
+
+        here.on_tick.append(answer)
+
+    here.prepare = prepare
+    cell = here.go()
+    assert cell.outcome == "passed", cell.detail
+    assert cell.attestation is not None
+    assert [device.name for device in cell.attestation.devices] == ["NVIDIA A10G"]
     check_nothing_left(here)
 
 
@@ -181,7 +209,7 @@ def on_aws(
     machines: LabMachines, hand: SteppingClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[FaultWorld]:
     with AwsCloud(machines=machines, clock=hand.now) as cloud:
-        cloud.take_time()
+        cloud.follow_facts()
         aws_table.lead_boto_to(cloud, monkeypatch)
         real_ones = cast("HandMachines", machines)
         world = FaultWorld(tmp_path, aws_table.RIG, cloud, real_ones, hand, {})
@@ -193,7 +221,7 @@ def on_aws(
 @pytest.fixture
 def on_gcp(machines: LabMachines, hand: SteppingClock, tmp_path: Path) -> Iterator[FaultWorld]:
     with ComputeCloud(machines=machines, clock=hand.now) as cloud:
-        cloud.take_time()
+        cloud.follow_facts()
         settings = {"gcp_project": "lab", "gcp_compute_endpoint": cloud.endpoint_url}
         real_ones = cast("HandMachines", machines)
         world = FaultWorld(tmp_path, gcp_table.RIG, cloud, real_ones, hand, settings)

@@ -324,7 +324,7 @@ def mission(
         made = (AwsCloud, ComputeCloud, TpuCloud)
         clouds = [stack.enter_context(a(machines=machines, clock=here.clock.now)) for a in made]
         for cloud in clouds:
-            cloud.take_time()
+            cloud.follow_facts()
         aws, compute, tpu = clouds
         lead_boto_to(aws, monkeypatch)
         settings = {

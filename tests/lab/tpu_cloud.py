@@ -9,7 +9,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
-from tests.lab.cloud_facts import durations
+from tests.lab.cloud_facts import durations, rows
 from tests.lab.faults import Call, Fault, Faults
 from tests.lab.google.codes import tpu_fault
 from tests.lab.google.front import utc_now
@@ -30,6 +30,7 @@ class TpuCloud:
         quotas: Chips by zone and market; enforced, and what `QuotasCloud` tells.
         devices: Accelerator type to what its machines show, where that is to be a wrong one.
         dry: Zones, or (zone, market) pairs, that have no capacity.
+        gaps: Zones that lists of all zones lack, and name.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class TpuCloud:
         self.faults = faults
         self.nodes, self.queue = self._calls.nodes, self._calls.queue
         self.quotas, self.dry = self._calls.quotas, self._calls.dry
+        self.gaps = self._calls.gaps
         self.devices = self.nodes.devices
 
     def start(self) -> Self:
@@ -123,9 +125,11 @@ class TpuCloud:
     def hides_from_changes(self, hides: bool) -> None:
         self._calls.hides_from_changes = hides
 
-    def take_time(self) -> None:
-        """Let every step take as long as the table of facts says."""
+    def follow_facts(self) -> None:
+        """Be as slow, as late in showing what is new, and as silent as the table of facts says."""
         takes = durations("tpu")
+        self.lag_s = takes["visible"]
+        self.gaps.sometimes |= rows("tpu", "silent").keys()
         self.nodes.operation_s, self.nodes.deleting_s = takes["CREATING"], takes["DELETING"]
 
     def refuse(

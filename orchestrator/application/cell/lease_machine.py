@@ -82,7 +82,7 @@ def find_by_token(provider: Provider, lease: Lease) -> Machine | None:
     try:
         found = provider.inventory()
     except PartialInventoryError as error:
-        if any(lease.place.startswith(region) for region in error.denied):
+        if error.hides(lease.place):
             raise
         found = error.machines
     return next((m for m in found if m.kind in MACHINES and m.token == lease.id), None)

@@ -395,6 +395,8 @@ class WrongHardwareError(Exception):
 def await_machine(deps: FlowDeps, now: AttemptState, workspace: Workspace) -> bool:
     """Whether the machine is ready; each check has its own time limit.
 
+    A simulated machine is used without a driver, if it has none in time.
+
     Raises NotReadyError.
     """
     if now.lease is None or not isinstance(now.lease.endpoint, SshEndpoint):
@@ -402,18 +404,17 @@ def await_machine(deps: FlowDeps, now: AttemptState, workspace: Workspace) -> bo
     counted = _counted(deps, now, now.lease)
     if not counted:
         return True
+    dispensable = {"driver"} if now.lease.simulated else set[str]()
     waiting: list[str] = []
     for check, state, detail in _checks(workspace.ready()):
-        if check not in counted:
+        if check not in counted or state not in ("failed", "waiting"):
             continue
-        if state == "failed":
-            raise NotReadyError(_REASONS[check], f"{check}: {detail}")
-        if state == "waiting":
-            patience = deps.timings.ready_s[check]
-            if overdue(deps, now.cell, patience):
-                message = f"{check} is not done after {patience:g} s: {detail}"
-                raise NotReadyError(_REASONS[check], message)
+        patience = deps.timings.ready_s[check]
+        if state == "waiting" and not overdue(deps, now.cell, patience):
             waiting.append(f"{check} ({detail})" if detail else check)
+        elif check not in dispensable:
+            late = f" is not done after {patience:g} s" if state == "waiting" else ""
+            raise NotReadyError(_REASONS[check], f"{check}{late}: {detail}")
     _tell_awaited(deps, now, now.lease, ", ".join(waiting))
     return not waiting
 
@@ -433,12 +434,9 @@ def _counted(deps: FlowDeps, now: AttemptState, lease: Lease) -> set[str]:
     """Return the readiness checks that apply.
 
     First boot where there was one, driver where a device is required.
-
-    The driver of a simulated machine is not awaited.
     """
     first_boot = {"cloud_init", "apt"} if deps.traits(lease.provider).rented else set()
-    promised = device_kind(now.plan.platform) is not None and not lease.simulated
-    return first_boot | ({"driver"} if promised else set())
+    return first_boot | ({"driver"} if device_kind(now.plan.platform) is not None else set())
 
 
 def _checks(document: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:

@@ -127,7 +127,7 @@ class ComputeCalls:
 
     # Google's own spelling of the call, which `handlers` looks for.
     def instances_aggregatedList(self, request: Request) -> Json:  # noqa: N802
-        found = self._s.fleet.visible(lambda zone: zone not in self._s.unreachable)
+        found = self._s.fleet.visible(lambda zone: zone not in self._s.gaps.always)
         return self._by_zone([instances.as_json(each) for each in found], "instances", request)
 
     def instances_getGuestAttributes(self, request: Request) -> Json:  # noqa: N802
@@ -333,7 +333,7 @@ class ComputeCalls:
 
     def _by_zone(self, rows: list[Json], key: str, request: Request) -> Json:
         """An aggregated list, with Google's warnings for empty and for unreachable zones."""
-        out = self._s.unreachable
+        out = self._s.gaps.of(key, is_new="pageToken" not in request.query)
         kept = chosen(rows, request.query.get("filter", ""))
         kept, following = page([r for r in kept if _zone_name(r) not in out], request.query)
         items: dict[str, Json] = {

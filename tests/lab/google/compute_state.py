@@ -14,6 +14,7 @@ from tests.lab.google.meter import Meter
 from tests.lab.google.network import Network
 from tests.lab.google.operations import Operations
 from tests.lab.google.orders import Order
+from tests.lab.google.places import Gaps
 from tests.lab.google.quotas import ComputeQuotas
 from tests.lab.machines import Machines
 
@@ -32,7 +33,7 @@ class ComputeState:
         self.disks = Disks(self.meter)
         self.fleet = Fleet(machines, self.operations, self.disks, self.meter, faults, clock)
         self.dry: set[str | tuple[str, str]] = set()
-        self.unreachable: set[str] = set()
+        self.gaps = Gaps()
         self.hides_from_changes = False
 
     def doom_of(self, order: Order, scripted: Fault) -> Fault | None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from collections import deque
-from dataclasses import dataclass
+from collections import Counter, deque
+from dataclasses import dataclass, field
 
 
 def _zones(spelled: str) -> tuple[str, ...]:
@@ -29,6 +29,21 @@ def region_of(zone: str) -> str:
 
 
 REGIONS = tuple(sorted({region_of(zone) for zone in ZONES}))
+
+
+@dataclass(slots=True)
+class Gaps:
+    """Zones that are missing from lists of all zones."""
+
+    always: set[str] = field(default_factory=set)
+    sometimes: set[str] = field(default_factory=set)
+    """From every third list of a kind, the first one included."""
+    _asked: Counter[str] = field(default_factory=Counter)
+
+    def of(self, what: str, *, is_new: bool) -> set[str]:
+        """The zones that this list lacks; not every page is a new list."""
+        self._asked[what] += is_new
+        return self.always | (self.sometimes if self._asked[what] % 3 == 1 else set())
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Any
 
@@ -15,7 +15,7 @@ from google.protobuf import empty_pb2
 from tests.lab.faults import Fault, Faults
 from tests.lab.google.codes import tpu_fault
 from tests.lab.google.meter import Meter
-from tests.lab.google.places import ZONES, region_of
+from tests.lab.google.places import ZONES, Gaps, region_of
 from tests.lab.google.quotas_cloud import V5E_QUOTAS, TpuQuotas
 from tests.lab.google.refusal import RpcError
 from tests.lab.google.rpc import Method
@@ -50,6 +50,7 @@ class TpuCalls:
         self.nodes = TpuNodes(machines, self.meter, clock)
         self.queue = TpuQueue(self.nodes, faults, self.is_dry, clock)
         self.dry: set[str | tuple[str, str]] = set()
+        self.gaps = Gaps()
         self.hides_from_changes = False
         self._machines, self._clock = machines, clock
 
@@ -80,8 +81,11 @@ class TpuCalls:
 
     def list_nodes(self, request: tpu_v2.ListNodesRequest, _: Fault) -> tpu_v2.ListNodesResponse:
         zone = _zone_or_all(request.parent)
-        rows, following = _page([each.message() for each in self.nodes.visible(zone)], request)
-        return tpu_v2.ListNodesResponse(nodes=rows, next_page_token=following)
+        found, unreachable = self._answered("nodes", self.nodes.visible(zone), request)
+        rows, following = _page(found, request)
+        return tpu_v2.ListNodesResponse(
+            nodes=rows, next_page_token=following, unreachable=unreachable
+        )
 
     def delete_node(self, request: tpu_v2.DeleteNodeRequest, fault: Fault) -> Any:
         node = self.nodes.find(request.name, looks=self.hides_from_changes)
@@ -144,8 +148,11 @@ class TpuCalls:
         self, request: tpu_v2.ListQueuedResourcesRequest, _: Fault
     ) -> tpu_v2.ListQueuedResourcesResponse:
         zone = _zone_or_all(request.parent)
-        rows, following = _page([each.message() for each in self.queue.visible(zone)], request)
-        return tpu_v2.ListQueuedResourcesResponse(queued_resources=rows, next_page_token=following)
+        found, unreachable = self._answered("queue", self.queue.visible(zone), request)
+        rows, following = _page(found, request)
+        return tpu_v2.ListQueuedResourcesResponse(
+            queued_resources=rows, next_page_token=following, unreachable=unreachable
+        )
 
     def delete_queued_resource(
         self, request: tpu_v2.DeleteQueuedResourceRequest, fault: Fault
@@ -226,6 +233,15 @@ class TpuCalls:
         there = self.nodes.known.get(spelled) or self.queue.known.get(spelled)
         market = [there.order.market] if there is not None else []
         return (*found, *market, spelled.rpartition("/")[2])
+
+    def _answered(
+        self, what: str, found: Iterable[Any], request: Any
+    ) -> tuple[list[Any], list[str]]:
+        """What a list has, and the names of the zones that it lacks."""
+        of_all = zone_of(request.parent) == "-"
+        gaps = self.gaps.of(what, is_new=not request.page_token) if of_all else set[str]()
+        kept = [each.message() for each in found if each.order.zone not in gaps]
+        return kept, [f"{request.parent.removesuffix('-')}{gap}" for gap in sorted(gaps)]
 
     def _hold_to_quota(self, order: NodeOrder) -> None:
         """What is listed counts, in any state: a preempted node, a failed request."""

@@ -1,10 +1,11 @@
-"""Holds what an unattended upgrade holds."""
+"""Holds what an unattended upgrade holds, for so many seconds."""
 
 import fcntl
-import signal
+import sys
+import time
 
 names = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock")
 held = [open(name, "w") for name in names]  # noqa: SIM115 - until this is killed
 for file in held:
     fcntl.lockf(file, fcntl.LOCK_EX)
-signal.pause()
+time.sleep(float(sys.argv[1]))

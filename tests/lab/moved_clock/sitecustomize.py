@@ -1,14 +1,12 @@
-"""The clock of a process of the lab's clouds: the computer's, moved by what a file says."""
+"""The clock of a process of the lab's clouds: what a file says, which the test moves."""
 
 import os
 import time
 from pathlib import Path
 
-_computers = time.time
-
 
 def _moved() -> float:
-    return _computers() + float(Path(os.environ["LAB_CLOCK"]).read_text())
+    return float(Path(os.environ["LAB_CLOCK"]).read_text())
 
 
 time.time = _moved

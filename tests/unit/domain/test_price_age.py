@@ -8,7 +8,12 @@ from decimal import Decimal
 import pytest
 
 from orchestrator.domain.machine import Place
-from orchestrator.domain.prices import price_age_warning, why_unpriced, without_old_prices
+from orchestrator.domain.prices import (
+    price_age_warning,
+    unpriced_warning,
+    why_unpriced,
+    without_old_prices,
+)
 
 NOW = datetime(2026, 12, 31, tzinfo=UTC)
 
@@ -40,3 +45,22 @@ def test_the_oldest_is_named_with_what_to_do() -> None:
     )
     assert why_unpriced(place(95)) == "older than 90 days (table 2026-09-27)"
     assert why_unpriced(place(None)) == "unknown"
+
+
+def test_where_spot_has_no_price_is_told_once_for_each_region() -> None:
+    def at(region: str, market: str, usd: str | None) -> Place:
+        price = None if usd is None else Decimal(usd)
+        priced_at = None if usd is None else NOW
+        name = f"{region}a/x/{market}"
+        return Place(
+            name, price_usd_per_hour=price, priced_at=priced_at, region=region, market=market
+        )
+
+    known = [at("one", "spot", "0.4"), at("one", "on-demand", "1"), at("two", "on-demand", "1")]
+    assert unpriced_warning(known) == ""
+    told = unpriced_warning([*known, at("two", "spot", None), at("two", "spot", None)])
+    assert told == (
+        "no price is known for spot in two: none is rented there; `seatrial cost --refresh` reads "
+        "the current ones"
+    )
+    assert unpriced_warning([at("", "", None)]).startswith("no price is known for a/x/: none")

@@ -47,7 +47,7 @@ def on_demand(*refreshed: Price) -> Price | None:
 def test_the_shipped_table_breaks_no_rule_and_is_dated() -> None:
     believed, uncertain = partition_plausible(shipped().prices)
     assert not uncertain
-    assert len(believed) == 57
+    assert len(believed) == 68
     assert {price.as_of for price in believed} == {TABLE_DAY}
 
 
@@ -66,6 +66,17 @@ def test_the_table_says_what_aws_asks(region: str, item: str, usd: str) -> None:
     price = price_list(None).of(item, f"{region}a", region, "on-demand")
     assert price is not None
     assert price.usd_per_hour == Decimal(usd)
+
+
+def test_each_region_of_the_a10g_but_one_has_a_spot_price() -> None:
+    def regions(market: str) -> set[str]:
+        return {
+            price.place
+            for price in shipped().prices
+            if (price.item, price.market) == ("g5.xlarge", market)
+        }
+
+    assert regions("on-demand") - regions("spot") == {"ap-east-1"}
 
 
 def test_every_priced_type_is_described() -> None:

@@ -11,12 +11,11 @@ from google.rpc import status_pb2
 from orchestrator.domain.machine import (
     Machine,
     MachineState,
-    ProviderUnavailableError,
     SshAddress,
 )
 from runners.tpu.names import NODES, QUEUED, Handle
 from runners.tpu.states import ListedTpu, address_of, machine_of, node_handle
-from runners.tpu.status import refuse_gaps
+from runners.tpu.status import note_gaps
 
 Queue = tpu_v2.QueuedResourceState.State
 By = tpu_v2.QueuedResourceState.StateInitiator
@@ -230,7 +229,9 @@ def test_the_node_of_a_request_may_have_another_name() -> None:
     assert look(request, None).tags == {}
 
 
-def test_a_list_without_some_zone_is_no_list() -> None:
-    refuse_gaps("nodes", [])
-    with pytest.raises(ProviderUnavailableError, match="us-west1-c did not answer"):
-        refuse_gaps("nodes", ["us-west1-c"])
+def test_a_list_notes_the_zones_that_did_not_answer() -> None:
+    gaps: dict[str, str] = {}
+    note_gaps(gaps, "nodes", [])
+    assert not gaps
+    note_gaps(gaps, "nodes", ["projects/lab/locations/us-west1-c"])
+    assert gaps == {"us-west1-c": "list the nodes: unreachable"}
