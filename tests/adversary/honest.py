@@ -107,6 +107,45 @@ SHAPES = (
         subject={"acme/mylib/__init__.py": "X = 1\n"},
     ),
     Shape(
+        "a namespace package with modules of the tests",
+        {
+            "tests/acme/helpers.py": "Y = 1\n",
+            "tests/conftest.py": "",
+            "tests/test_a.py": "from acme.helpers import Y\nfrom acme.mylib import X\n\n"
+            "def test_a():\n    assert X == Y\n",
+        },
+        jobs=SUITE.replace('"t"', '"tests"'),
+        subject={"acme/mylib/__init__.py": "X = 1\n"},
+    ),
+    Shape(
+        "without a wheel, tests in a folder of the product's name",
+        {
+            "src/mylib/__init__.py": GOOD,
+            "src/mylib/part.py": "def half(x): return x / 2\n",
+            "tests/__init__.py": "",
+            "tests/mylib/__init__.py": "",
+            "tests/mylib/helpers.py": "def half(x): return x / 2\n",
+            "tests/mylib/test_part.py": "from mylib.part import half\n"
+            "from .helpers import half as wanted\ndef test_half(): assert half(4) == wanted(4)\n",
+        },
+        jobs='[[job]]\nid = "suite"\nkind = "suite"\npytest = ["tests"]\n'
+        'env = {PYTHONPATH = "src"}\n',
+        wheel=False,
+    ),
+    Shape(
+        "without a wheel, helpers that share a name with a program",
+        {
+            **HONEST,
+            "mylib/__init__.py": GOOD,
+            "helpers.py": "def main(): return 1\n",
+            "t/helpers.py": "def check(x): assert x == 4\n",
+            "conftest.py": "",
+            "t/test_help.py": "import mylib\nfrom helpers import check\n"
+            "def test_help(): check(mylib.double(2))\n",
+        },
+        wheel=False,
+    ),
+    Shape(
         "tests inside the installed package",
         {},
         jobs='[[job]]\nid = "suite"\nkind = "suite"\npytest = ["--pyargs", "mylib"]\n',

@@ -155,10 +155,32 @@ sys.path.insert(0, str(folder))
 """
 
 
-def _another_copy(scene: Scene) -> Sequence[str]:
-    scene.source = ""
-    scene.payload({**HONEST, "conftest.py": _COPY, "src/mylib/__init__.py": DEFECT})
-    return [scene.run()]
+def _another_copy(**files: str) -> Telling:
+    """Without a wheel, where the payload's product has the defect and these files have not."""
+
+    def tell(scene: Scene) -> Sequence[str]:
+        scene.source = ""
+        scene.payload({**HONEST, "src/mylib/__init__.py": DEFECT, **files})
+        return [scene.run()]
+
+    return tell
+
+
+def _ini_path(folder: str) -> dict[str, str]:
+    return {"pytest.ini": f"[pytest]\npythonpath = {folder}\n"}
+
+
+def _lacks_a_part(part: str, test: str) -> Telling:
+    """The wheel's namespace package lacks what the payload has and a test asks for."""
+
+    def tell(scene: Scene) -> Sequence[str]:
+        scene.subject("", files={"mylib/core/__init__.py": GOOD})
+        files = {"t/test_core.py": "from mylib.core import double\ndef test(): pass\n"}
+        files |= {"conftest.py": "", part: GOOD, "t/test_part.py": test}
+        scene.payload(files)
+        return [scene.run()]
+
+    return tell
 
 
 _BY_FOLDER = {
@@ -373,7 +395,35 @@ LIES = (
         "a demo starts a process without variables that has a fixed copy",
         one_run({"src/mylib.py": GOOD}, jobs=demo("demo", _NO_VARIABLES), only=True),
     ),
-    Lie("without a wheel, another copy of what the payload ships", _another_copy),
+    *(
+        Lie(f"without a wheel, another copy of what the payload ships: {name}", tell)
+        for name, tell in {
+            "outside of it": _another_copy(**{"conftest.py": _COPY}),
+            "a package among the tests": _another_copy(**{"t/mylib/__init__.py": GOOD}),
+            "a module among the tests": _another_copy(**{"t/mylib.py": GOOD}),
+            "a folder vendor": _another_copy(
+                **_ini_path("vendor"), **{"vendor/mylib/__init__.py": GOOD}
+            ),
+            "an old build": _another_copy(
+                **_ini_path("build/lib"), **{"build/lib/mylib/__init__.py": GOOD}
+            ),
+        }.items()
+    ),
+    *(
+        Lie(f"the wheel's namespace package lacks {name}", _lacks_a_part(part, test))
+        for name, part, test in (
+            (
+                "a package",
+                "mylib/extra/__init__.py",
+                "from mylib.extra import double\ndef test(): assert double(2) == 4\n",
+            ),
+            (
+                "a module",
+                "mylib/extra.py",
+                "import mylib.extra\ndef test(): assert mylib.extra.double(2) == 4\n",
+            ),
+        )
+    ),
     Lie(
         "a demo that never imports the subject",
         one_run({}, jobs=demo("demo", "print(2 + 2 == 4)"), only=True),

@@ -201,32 +201,45 @@ def test_a_payload_that_comes_before_an_older_copy_counts(
 
 
 @pytest.mark.parametrize(
-    ("line", "cause"),
+    ("line", "what"),
     [
-        ("from space import b", "wrong_subject"),
-        ("import space.b", "wrong_subject"),
-        ("from . import b", "wrong_subject"),
-        ("from .b import answer", "wrong_subject"),
-        ("from ..b import answer", None),
-        ("import types", None),
+        ("from space import b", "space.a imports space.b"),
+        ("import space.b", "space.a imports space.b"),
+        ("from . import b", "space.a imports space.b"),
+        ("from .b import answer", "space.a imports space.b"),
+        ("import types", "space.b was loaded from space/b.py, in a namespace package of tool"),
     ],
 )
 def test_a_module_that_a_namespace_package_lacks_does_not_count(
-    machine: Machine, lean: str, tmp_path: Path, line: str, cause: str | None
+    machine: Machine, lean: str, tmp_path: Path, line: str, what: str
 ) -> None:
-    """What the payload adds to the namespace for itself may stay."""
+    """Whoever imports it."""
+    finished = _demo_in_namespace(machine, lean, tmp_path, line, "space/b.py")
+    assert (finished["exit_code"], finished["cause"]) == (0, "wrong_subject")
+    assert what in finished["detail"]
+
+
+def test_the_tests_may_add_to_the_subjects_namespace(
+    machine: Machine, lean: str, tmp_path: Path
+) -> None:
+    source = "def late():\n    from ..b import answer\n"
+    finished = _demo_in_namespace(machine, lean, tmp_path, source, "tests/space/b.py")
+    assert (finished["exit_code"], finished["cause"]) == (0, None), finished["detail"]
+
+
+def _demo_in_namespace(
+    machine: Machine, lean: str, tmp_path: Path, line: str, part: str
+) -> dict[str, Any]:
     wheels = machine.base / "wheels" / "w1"
     wheels.mkdir(parents=True)
-    source = f"def late():\n    {line}\n" if line.startswith("from ..") else f"{line}\n"
-    made = wheel_bytes("tool", "1.5", files={"space/a.py": source})
+    made = wheel_bytes("tool", "1.5", files={"space/a.py": f"{line}\n"})
     (wheels / "tool-1.5-py3-none-any.whl").write_bytes(made)
-    files = {"space/b.py": "answer = 42\n", "demo.py": "import space.a, space.b\n"}
+    first = "import sys; sys.path.insert(0, 'tests')\n"
+    files = {part: "answer = 42\n", "demo.py": f"{first}import space.a, space.b\n"}
     payload = laid_out(tmp_path / "payload", files)
     job = command("{python}", "demo.py")
     evidence = machine.run(payload, python=lean, wheels="w1", subject=SUBJECT, jobs=[job])
-    finished = evidence.finished("demo")
-    assert (finished["exit_code"], finished["cause"]) == (0, cause), evidence.log.decode()
-    assert ("space.a imports space.b" in finished["detail"]) == (cause is not None)
+    return evidence.finished("demo")
 
 
 def test_the_subject_may_import_the_program_that_runs(

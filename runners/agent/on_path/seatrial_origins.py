@@ -490,7 +490,7 @@ class RequiredDistributions(NamedTuple):
             found += [("wrong_subject", problem) for problem in used]
         elif payload:
             tops = frozenset(GIVEN.get("SEATRIAL_SUBJECT_TOPS", "").split())
-            found += [("wrong_subject", problem) for problem in copies(MODULES, payload, tops)]
+            found += [("wrong_subject", each) for each in copies(MODULES, payload, tops, own)]
         return found
 
     def elsewhere(self) -> Optional[Tuple[str, InstalledFiles]]:

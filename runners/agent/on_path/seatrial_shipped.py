@@ -45,6 +45,7 @@ _OWN = os.path.dirname(os.path.realpath(__file__))
 _PROGRAMS = ("__main__", "__mp_main__")
 """Names of the program that runs, which any module may import."""
 _TESTS = frozenset(("test", "tests", "conftest.py"))
+_TEST_NAMES = frozenset(("test", "tests", "testing"))
 _ASIDE = BESIDE | {"benchmark", "demo", "demos", "example", "old", "script", "tools"}
 """Folders whose files may have the names of the subject's files without being copies of them."""
 _DYNAMIC = ("import_module", "__import__")
@@ -57,7 +58,7 @@ _ABSENT = ("ImportError", "ModuleNotFoundError")
 
 
 def copies(
-    loaded: Mapping[str, object], payload: str, tops: FrozenSet[str]
+    loaded: Mapping[str, object], payload: str, tops: FrozenSet[str], own: FrozenSet[str]
 ) -> Iterator[ModuleProblem]:
     """Yield the modules from another copy, where its source differs from the shipped one.
 
@@ -65,51 +66,63 @@ def copies(
         loaded: ``sys.modules``, or a part of it.
         payload: The payload's folder.
         tops: Names that the payload may ship, without what follows a dot; ``*`` for any.
+        own: Files of tests and conftests.
     """
     tops = tops - _EXCLUDED
     for name, module in list(loaded.items()) if tops else ():
-        top = name.partition(".")[0]
+        top, *parts = name.split(".")
         if (top not in tops and "*" not in tops) or top in _EXCLUDED:
             continue
-        if name.rpartition(".")[2] in _BUILT:
+        if parts[-1:] and parts[-1] in _BUILT:
             continue
         for file in files_of(module)[:1]:
-            shipped = "" if _is_other(file, payload) else _shipped(name, payload)
-            if shipped and _text(os.path.join(payload, shipped)) != _text(file):
+            shipped = () if file in own or _is_no_copy(file) else _shipped(name, payload)
+            shown = below_payload(file)
+            is_inside = shown != file
+            if not shipped or shown in shipped or (is_inside and not _TESTS.isdisjoint(parts)):
+                continue
+            others = (os.path.join(payload, one) for one in shipped)
+            if all(_is_another(file, other, is_inside=is_inside) for other in others):
                 what = (
-                    f"{name} was loaded from {file}, and the payload, which is the subject, has"
-                    f" another {shipped}"
+                    f"{name} was loaded from {shown}, and the payload, which is the subject, has"
+                    f" another {shipped[0]}"
                 )
+                where = "the payload" if is_inside else "the interpreter and of [setup]"
                 fix = (
-                    "take that copy out of the interpreter and of [setup], or put the payload's"
-                    " folder before it on the path (pytest's pythonpath, PYTHONPATH in"
-                    " payload.toml's env)"
+                    f"take that copy out of {where}, or put the folder of {shipped[0]} before it on"
+                    " the path (pytest's pythonpath, PYTHONPATH in payload.toml's env)"
                 )
                 yield ModuleProblem(name, file, what, fix)
 
 
-def _is_other(file: str, payload: str) -> bool:
-    """Return whether a file is no copy: the payload's own, Python's, ours, or not a source."""
+def _is_no_copy(file: str) -> bool:
+    """Return whether a file is Python's, ours, or not a source."""
     real = real_file(file)
     is_standard = is_below(real, _STANDARD) and not set(_SITES) & set(real.split(os.sep))
-    is_ours = is_standard or is_below(real, _OWN) or is_below(real, os.path.realpath(payload))
-    return is_ours or not file.endswith(".py")
+    return is_standard or is_below(real, _OWN) or not file.endswith(".py")
+
+
+def _is_another(file: str, other: str, *, is_inside: bool) -> bool:
+    """Return whether a copy has another text; one in the payload, code of the same names."""
+    if not is_inside:
+        return _text(file) != _text(other)
+    return _code_differs(file, other) and _define_the_same(file, other)
 
 
 def _text(file: str) -> bytes:
     """Return a source without the version that a build may have written into it."""
-    return re.sub(_VERSION, b"", source_of(file))
+    return re.sub(_VERSION, b"", source_of(file)).replace(b"\r\n", b"\n")
 
 
-def _shipped(name: str, payload: str) -> str:
-    """Return the path of a module in the payload; empty if it has none of the name."""
+def _shipped(name: str, payload: str) -> Tuple[str, ...]:
+    """Return the paths of a module in the payload's usual folders."""
     stem = name.replace(".", os.sep)
-    for folder in _FOLDERS:
-        for end in (f"{os.sep}__init__.py", ".py"):
-            path = os.path.join(folder, stem + end)
-            if os.path.isfile(os.path.join(payload, path)):
-                return path
-    return ""
+    paths = (
+        os.path.join(folder, stem + end)
+        for folder in _FOLDERS
+        for end in (f"{os.sep}__init__.py", ".py")
+    )
+    return tuple(path for path in paths if os.path.isfile(os.path.join(payload, path)))
 
 
 def taken_from_payload(
@@ -124,7 +137,14 @@ def taken_from_payload(
         own: Files of tests and conftests.
     """
     yield from _executed_copies(installed, loaded, payload, own)
-    yield from _imported_modules(installed, loaded, payload, own)
+    strangers = _strangers(installed, loaded, payload, own)
+    if strangers:
+        told = set()
+        for problem in _imported_modules(installed, loaded, strangers):
+            told.add(problem.file)
+            yield problem
+        left = {name: file for name, file in strangers.items() if file not in told}
+        yield from _namespace_parts(installed, left)
     yield from _other_metadata(installed, payload)
 
 
@@ -175,12 +195,20 @@ def _installed_path(installed: InstalledFiles, shown: str) -> str:
 
 def _differ(file: str, other: str, shown: str, path: str) -> bool:
     """Return whether a copy has other code; beside the usual folders, of the same names."""
-    text, known = (_text(each).replace(b"\r\n", b"\n") for each in (file, other))
-    if text == known or re.search(_CODE, text) is None:
-        return False
     before = shown[: -len(path)].rstrip(os.sep)
     is_usual = os.path.basename(before) in _FOLDERS
-    return is_usual or bool({*re.findall(_DEFINED, text)} & {*re.findall(_DEFINED, known)})
+    return _code_differs(file, other) and (is_usual or _define_the_same(file, other))
+
+
+def _code_differs(file: str, other: str) -> bool:
+    text = _text(file)
+    return text != _text(other) and re.search(_CODE, text) is not None
+
+
+def _define_the_same(file: str, other: str) -> bool:
+    """Return whether two sources define a function or class of the same name."""
+    ours, others = (re.findall(_DEFINED, _text(each)) for each in (file, other))
+    return not set(ours).isdisjoint(others)
 
 
 def _dotted(path: str) -> str:
@@ -188,8 +216,45 @@ def _dotted(path: str) -> str:
     return re.sub(r"(/__init__)?\.\w+$", "", path).replace("/", ".")
 
 
+def _namespace_parts(
+    installed: InstalledFiles, strangers: Mapping[str, str]
+) -> Iterator[ModuleProblem]:
+    """Yield the modules that only the payload has in a namespace package of the subject.
+
+    Those of tests, those that stand for an optional dependency, and those below a folder such as
+    ``examples`` are left out. What another distribution installed is not of the payload.
+    """
+    namespaces = {above for root in installed.roots for above in _names_above(root)} - {""}
+    for name, file in strangers.items():
+        names = (*_names_above(name), name)
+        is_test = name.rpartition(".")[2].startswith("test_")
+        if is_test or names[1] in _ASIDE or namespaces.isdisjoint(names):
+            continue
+        if not installed.dist.optional.isdisjoint(map(normal, names)):
+            continue
+        shown = below_payload(file)
+        parts = re.sub(r"\.\w+$", "", shown).split(os.sep)
+        above = shown.rpartition(name.replace(".", os.sep))[0].split(os.sep)
+        if _TEST_NAMES.isdisjoint(parts) and _ASIDE.isdisjoint(above):
+            what = (
+                f"{name} was loaded from {shown}, in a namespace package of {installed.name},"
+                f" and {installed.name} {installed.version} installed no such file"
+            )
+            fix = (
+                f"put {name} into {installed.name}'s wheel; install what is another"
+                " distribution's as such, by [setup]; name what belongs to the tests otherwise"
+            )
+            yield ModuleProblem(name, file, what, fix)
+
+
+def _names_above(name: str) -> Tuple[str, ...]:
+    """Return the names of the packages that a module is in, the outermost first; before, none."""
+    parts = name.split(".")
+    return tuple(".".join(parts[:number]) for number in range(len(parts)))
+
+
 def _imported_modules(
-    installed: InstalledFiles, loaded: Mapping[str, object], payload: str, own: FrozenSet[str]
+    installed: InstalledFiles, loaded: Mapping[str, object], strangers: Mapping[str, str]
 ) -> Iterator[ModuleProblem]:
     """Yield the modules that only the payload has and that the subject's modules import.
 
@@ -198,9 +263,6 @@ def _imported_modules(
     only where its absence is allowed for, is a stand-in. A name that a function computes, or that
     its caller, a variable of the environment or a file gives, is not the subject's own.
     """
-    strangers = _strangers(installed, loaded, payload, own)
-    if not strangers:
-        return
     names = b"|".join(re.escape(name.encode()) for name in strangers)
     pattern = re.compile(_IMPORT % (names, names))
     is_in_namespace = any("." in name for name in strangers)
