@@ -372,6 +372,7 @@ def pytest_pyfunc_call(pyfuncitem):
     if inspect.iscoroutinefunction(pyfuncitem.obj):
         asyncio.run(pyfuncitem.obj(**pyfuncitem.funcargs))
         return True
+def pytest_unconfigure(): pass
 """
 HELPER = "def same(a, b):\n    assert (a == b, 'differ')\ndef good(a): assert (a == 1), 'one'\n"
 SILENCED = ("-p no:warnings", "-W ignore", "-p no:threadexception -p no:unraisableexception")
@@ -419,6 +420,8 @@ def test_tests_that_assert_nothing_are_told(start: Any, words: str) -> None:
         ),
     }
     assert ("leaves out the tests that it would collect", "-p no:unittest") in told
+    # pytest itself fails where it raises, but for a worker's.
+    assert (("pytest_unconfigure", "conftest.py") in told) is ("-n" in words)
 
 
 ERRORS = """

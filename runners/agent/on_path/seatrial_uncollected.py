@@ -318,10 +318,10 @@ def always_true(module: ModuleType, source: bytes) -> Set[str]:
     pytest warns of a tuple in tests alone, and of the others nowhere: a generator expression, a
     lambda, or a function of the module by its name.
     """
-    found = (source[match.start(1) :] for match in _ASSERT.finditer(source))
+    found = [one for one in _ASSERT.finditer(source) if _begins_line(source, one.start())]
     # The whole is parsed only where a statement alone, of at most 20 lines, is such a one.
-    is_one = any(map(_begins_with_one, found))
-    names = {match.group(1).decode() for match in _ASSERT_NAME.finditer(source)}
+    is_one = any(_begins_with_one(source[one.start() :]) for one in found if not one.group(1))
+    names = {one.group(1).decode() for one in found if one.group(1)}
     functions = {name for name in names if _is_plain_function(vars(module).get(name))}
     if not is_one and not functions:
         return set()
@@ -329,14 +329,18 @@ def always_true(module: ModuleType, source: bytes) -> Set[str]:
     return (_kinds(tree) or set()) | ({_FUNCTION} if _asserts_one(tree, functions) else set())
 
 
-_ASSERT = re.compile(rb"(?m)^[ \t]*(assert[ \t]*(?:\(|lambda\b))")
-_ASSERT_NAME = re.compile(rb"(?m)^[ \t]*assert[ \t]+(\w+)[ \t]*(?:[,#\r]|$)")
+_ASSERT = re.compile(rb"assert(?:[ \t]*(?:\((?!\))|lambda\b)|[ \t]+(\w+)[ \t]*(?:[,#\r\n]|\Z))")
+"""Begins with a text that is searched quickly, not with the beginning of a line."""
 _FUNCTION = "a function"
 _TRUE = {
     "Tuple": "a tuple",
     "GeneratorExp": "a generator expression",
     "Lambda": _FUNCTION,
 }
+
+
+def _begins_line(source: bytes, start: int) -> bool:
+    return not source[source.rfind(b"\n", 0, start) + 1 : start].strip()
 
 
 def _begins_with_one(text: bytes) -> bool:
