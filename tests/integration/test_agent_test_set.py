@@ -420,7 +420,6 @@ def test_tests_that_assert_nothing_are_told(start: Any, words: str) -> None:
         ),
     }
     assert ("leaves out the tests that it would collect", "-p no:unittest") in told
-    # pytest itself fails where it raises, but for a worker's.
     assert (("pytest_unconfigure", "conftest.py") in told) is ("-n" in words)
 
 
