@@ -1,9 +1,10 @@
-"""Conditional requests: 304 where nothing changed since an answer, 412 where something did.
+"""Conditional requests and kept answers: what did not change is not read again.
 
-An ETag has two parts, `"READ.VERSION"`. READ is a digest of everything that the answer is made
-from: the process, the credential, the address, and the mark that every change of the database
-changes. VERSION is the number of the latest change of the one resource at the address; If-Match
-compares it, in the transaction of the change.
+An answer that is made from the database alone is kept for its credential and address, with an ETag,
+`"ANSWER.VERSION"`. It is current while the mark that every change of the database changes is the
+same, for ten seconds at most: then If-None-Match is answered 304, and others have the kept answer.
+VERSION is the number of the latest change of the one resource at the address; If-Match compares it,
+in the transaction of the change.
 """
 
 from __future__ import annotations
@@ -11,6 +12,10 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+from collections import OrderedDict
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from threading import Lock
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
@@ -25,14 +30,18 @@ from orchestrator.application.context import Context, noting_sources
 from orchestrator.application.credential_watch import TooManyRequestsError
 from orchestrator.domain.caller_identity import Scope
 from orchestrator.store.audit_recorder import ExpectedVersion
+from orchestrator.store.changes import ChangeState
 from orchestrator.store.errors import StoreError
 
 AGE_S = 10
 """Seconds for which an answer is current where only the time goes on: ages, and costs."""
-_PROCESS = secrets.token_hex(16)
-"""Another version of the program, or other settings, answer differently."""
+PROGRESS_S = 2
+"""Seconds for which an answer may lack what a job reports while it runs; `no-cache` has it all."""
+_KEPT_BYTES = 16 * 1024**2
+_LARGEST_BYTES = 512 * 1024
+_MOST_KEPT = 10_000
 _SAFE = frozenset({"GET", "HEAD"})
-_NEGOTIATED = ("accept", "host", "hx-request")
+_NEGOTIATED = ("accept", "accept-encoding", "host", "hx-request", "x-forwarded-proto")
 _TAG = re.compile(r'"[0-9a-f]{32}\.([0-9]+)"')
 _VERSIONED = re.compile(r"(?:schedules|gates)/[^/]+")
 _NEVER_TAGGED = re.compile(
@@ -42,11 +51,99 @@ _NEVER_TAGGED = re.compile(
 _CHANGED = re.compile(r"((?:schedules|gates)/[^/]+)(?:/(?:pause|resume))?")
 
 
-class ConditionalReads:
-    """Gives answers from the database an ETag, and answers 304 while it is current.
+@dataclass(slots=True)
+class _Answer:
+    """An answer to one credential at one address, while it is made and afterwards."""
 
-    The credential is checked for each 304; the ETag is of one credential, so that nobody is told
-    of what only somebody else may read, and a form's CSRF value stays with its session.
+    state: ChangeState
+    """Of the moment before the answer was made."""
+    made_at: datetime
+    tag: str
+    headers: list[tuple[bytes, bytes]] | None = None
+    body: bytes | None = None
+    """None: the whole is not kept, as it is of a HEAD request, or too large."""
+
+    @classmethod
+    def new(cls, state: ChangeState, at: datetime) -> _Answer:
+        return cls(state, at, f'"{secrets.token_hex(16)}.{state.version}"')
+
+    def is_current(self, state: ChangeState, at: datetime, *, progress: timedelta) -> bool:
+        """Whether nothing changed but the progress of jobs, and that for this long at most."""
+        age = at - self.made_at
+        if self.state.mark != state.mark or not timedelta() <= age < timedelta(seconds=AGE_S):
+            return False
+        return self.state.progress == state.progress or age < progress
+
+
+class _Recording:
+    """What is sent of an answer while it is made."""
+
+    def __init__(self, answer: _Answer) -> None:
+        self._answer = answer
+        self._parts: list[bytes] = []
+        self._is_small = False
+
+    def note(self, message: Message, *, is_stored: bool) -> None:
+        """Add the ETag, and note the answer, where it is made from the database alone."""
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            if message["status"] == 200 and is_stored and "content-length" in headers:
+                headers.setdefault("ETag", self._answer.tag)
+                if "set-cookie" not in headers:
+                    self._answer.headers = list(message["headers"])
+                    self._is_small = int(headers["content-length"]) <= _LARGEST_BYTES
+        elif self._is_small:
+            self._parts.append(message.get("body", b""))
+
+    def finish(self) -> bool:
+        """Give the answer its body, unless it is too large to be kept; return whether it has it."""
+        if self._is_small:
+            self._answer.body = b"".join(self._parts)
+        return self._is_small
+
+
+class _Answers:
+    """The answers that were given last, in at most so many bytes."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._kept: OrderedDict[bytes, _Answer] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, key: bytes) -> _Answer | None:
+        with self._lock:
+            found = self._kept.get(key)
+            if found is not None:
+                self._kept.move_to_end(key)
+            return found
+
+    def keep(self, key: bytes, answer: _Answer) -> None:
+        with self._lock:
+            self._drop(self._kept.pop(key, None))
+            self._kept[key] = answer
+            self._bytes += len(answer.body or b"")
+            while self._bytes > _KEPT_BYTES or len(self._kept) > _MOST_KEPT:
+                self._drop(self._kept.popitem(last=False)[1])
+
+    def _drop(self, answer: _Answer | None) -> None:
+        self._bytes -= len(answer.body or b"") if answer else 0
+
+
+@dataclass(slots=True)
+class _Look:
+    """What is known of a request before it is answered."""
+
+    key: bytes
+    answer: _Answer
+    is_current: bool
+    """Whether the answer is a kept one; otherwise it is to be made."""
+
+
+class ConditionalReads:
+    """Gives answers from the database an ETag, and keeps them while they are current.
+
+    The credential is checked each time; an answer is of one credential, so that nobody is told of
+    what only somebody else may read, and a form's CSRF value stays with its session.
     """
 
     def __init__(
@@ -57,55 +154,82 @@ class ConditionalReads:
         self._context = context
         self._guard = guard
         self._prefix = prefix
+        self._answers = _Answers()
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
-        """Answer 304, or as the application does."""
+        """Answer 304, or with a kept answer, or as the application does."""
         is_read = scope["type"] == "http" and scope["method"] in _SAFE
         path = scope["path"] if is_read else ""
         if not is_read or not path.startswith(self._prefix) or _NEVER_TAGGED.fullmatch(path):
             await self._app(scope, receive, send)
             return
-        tag, is_current = await run_in_threadpool(self._look, Request(scope))
-        if is_current:
-            headers = {"ETag": tag, "Cache-Control": "no-store"}
-            await Response(status_code=304, headers=headers)(scope, receive, send)
+        request = Request(scope)
+        look = await run_in_threadpool(self._look, request)
+        if look is None:
+            await self._app(scope, receive, send)
             return
+        if look.is_current:
+            given = look.answer
+            if _read_part(given.tag) in _read_parts(request.headers):
+                headers = {"ETag": given.tag, "Cache-Control": "no-store"}
+                await Response(status_code=304, headers=headers)(scope, receive, send)
+                return
+            if given.body is not None and given.headers is not None and scope["method"] == "GET":
+                start = {"type": "http.response.start", "status": 200, "headers": given.headers}
+                await send(start)
+                await send({"type": "http.response.body", "body": given.body})
+                return
+        await self._make(look, scope, receive, send)
 
-        async def tagged(message: Message) -> None:
-            if message["type"] == "http.response.start" and message["status"] == 200:
-                headers = MutableHeaders(scope=message)
-                if tag and sources.is_stored and "content-length" in headers:
-                    headers.setdefault("ETag", tag)
+    async def _make(self, look: _Look, scope: Connection, receive: Receive, send: Send) -> None:
+        """Answer as the application does, and keep the answer."""
+        recording = _Recording(look.answer)
+
+        async def recorded(message: Message) -> None:
+            recording.note(message, is_stored=sources.is_stored)
             await send(message)
 
         with noting_sources() as sources:
-            await self._app(scope, receive, tagged)
+            await self._app(scope, receive, recorded)
+        is_whole = recording.finish() if scope["method"] == "GET" else False
+        if look.answer.headers is not None and (is_whole or not look.is_current):
+            self._answers.keep(look.key, look.answer)
 
-    def _look(self, request: Request) -> tuple[str, bool]:
-        """Return the ETag, empty if there is none, and whether the client has that answer."""
+    def _look(self, request: Request) -> _Look | None:
+        """Return the kept answer if it is current, or a new one; None: it is not to be kept."""
         given = credential_of(request)
         if self._guard is not None and given is None:
-            return "", False
+            return None
+        path = request.scope["path"].removeprefix(self._prefix).strip("/")
+        now = self._context.clock.now()
+        key = _key(request, given.secret if given else "")
         try:
-            tag = self._tag(request, given.secret if given else "")
-            if _read_part(tag) not in _read_parts(request.headers):
-                return tag, False
+            state = self._context.stores.changes.state(path if _VERSIONED.fullmatch(path) else "")
+            kept = self._answers.get(key)
+            if kept is None or not kept.is_current(state, now, progress=_patience(request.headers)):
+                return _Look(key, _Answer.new(state, now), is_current=False)
             if self._guard is not None:
                 self._guard(given, Scope.READ)
         except (StoreError, UnauthenticatedError, ForbiddenError, TooManyRequestsError):
-            return "", False  # the application says why
-        return tag, True
+            return None  # the application says why
+        return _Look(key, kept, is_current=True)
 
-    def _tag(self, request: Request, secret: str) -> str:
-        path = request.scope["path"].removeprefix(self._prefix).strip("/")
-        state = self._context.stores.changes.state(path if _VERSIONED.fullmatch(path) else "")
-        parts = (
-            *(_PROCESS, secret, state.mark, request.scope["path"], request.url.query),
-            str(self._context.clock.now().timestamp() // AGE_S),
-            *(request.headers.get(name, "") for name in _NEGOTIATED),
-        )
-        digest = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        return f'"{digest}.{state.version}"'
+
+def _key(request: Request, secret: str) -> bytes:
+    parts = (
+        *(secret, request.scope["path"], request.url.query),
+        *(request.headers.get(name, "") for name in _NEGOTIATED),
+    )
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).digest()
+
+
+def _patience(headers: Headers) -> timedelta:
+    """Return how old an answer's progress of jobs may be.
+
+    A part of a page is asked for when there is news, and would stay without it.
+    """
+    is_fresh = "hx-request" in headers or "no-cache" in headers.get("cache-control", "").lower()
+    return timedelta(seconds=0 if is_fresh else PROGRESS_S)
 
 
 def _read_part(tag: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import anyio
@@ -22,6 +22,8 @@ from orchestrator.domain.caller_identity import Scope
 from orchestrator.domain.cell import Run, RunEvent, RunState
 
 POLL_S = 0.3
+RECENT = 1_000
+"""Events of a run that are kept encoded, at least, while it has streams."""
 HEARTBEAT_S = 4
 """Heartbeat interval, below idle timeouts of common clients (5 s) and proxies (15 s and more)."""
 RETRY_MS = 1000
@@ -33,22 +35,43 @@ router = APIRouter(tags=["runs"], route_class=secured(Scope.READ), dependencies=
 
 @dataclass(slots=True)
 class RunNews:
-    """The newest state of a run, shared by all of its streams."""
+    """The newest events of a run, read and encoded once for all of its streams."""
 
-    number: int = 0
-    """Number of the newest event."""
-    is_finished: bool = False
+    base: int | None = None
+    """Number of the event before the first of `recent`; None before the first look."""
+    recent: list[bytes] = field(default_factory=list)
+    """Encoded events, of consecutive numbers."""
+    finished: Run | None = None
+    """The run, once it is finished and `recent` has its last event."""
     read_at: float = -math.inf
     """Time of the event loop's clock."""
     is_reading: bool = False
     streams: int = 0
 
+    @property
+    def number(self) -> int:
+        """Number of the newest event that was read."""
+        return (self.base or 0) + len(self.recent)
+
+    def add(self, items: Sequence[RunEvent]) -> None:
+        """Add what follows; the oldest are forgotten."""
+        self.recent.extend(map(_event, items))
+        surplus = len(self.recent) - RECENT
+        if surplus > RECENT and self.base is not None:
+            del self.recent[:surplus]
+            self.base += surplus
+
+    def since(self, after: int) -> bytes | None:
+        """Return the events above `after`, empty without one; None where they are forgotten."""
+        if self.base is None:
+            return b""
+        return b"".join(self.recent[after - self.base :]) if after >= self.base else None
+
 
 class Streams:
     """The open event streams.
 
-    Those of one run share their looks at the database: a hundred watchers cost as much as one,
-    until something happens.
+    Those of one run share their looks at the database, and what they find.
     """
 
     def __init__(self) -> None:
@@ -114,7 +137,7 @@ async def stream_events(
 
 async def follow(
     context: Context, run_id: str, after: int, streams: Streams, is_allowed: Callable[[], bool]
-) -> AsyncIterator[ServerSentEvent]:
+) -> AsyncIterator[ServerSentEvent | bytes]:
     """Stream events numbered above `after`; send `end` once the run finishes.
 
     The stream ends without it where `is_allowed`, asked once a heartbeat, says no.
@@ -127,36 +150,38 @@ async def follow(
                 if not await run_in_threadpool(is_allowed):
                     return
                 checked_at = anyio.current_time()
-            if await _refresh_position(context, run_id, news, after):
-                run, items = await run_in_threadpool(_look, context, run_id, after)
-                for item in items:
-                    after = item.number
-                    yield _event(item)
-                if items:
-                    continue
-                if run.state is RunState.FINISHED:
-                    yield _end(run, after)
-                    return
+            await _refresh(context, run_id, news)
+            found = news.since(after)
+            if found is None:
+                _, items = await run_in_threadpool(_look, context, run_id, after)
+                yield b"".join(map(_event, items))
+                after = items[-1].number if items else news.number
+                continue
+            if found:
+                yield found
+                after = news.number
+                continue
+            if news.finished is not None:
+                yield _end(news.finished, after)
+                return
             await anyio.sleep(POLL_S)
 
 
-async def _refresh_position(context: Context, run_id: str, news: RunNews, after: int) -> bool:
-    """Whether there are new events; uses what another stream has just read."""
-    if not news.is_reading and anyio.current_time() - news.read_at >= POLL_S / 2:
-        news.is_reading = True
-        try:
-            found = await run_in_threadpool(_newest, context, run_id)
-            news.number, news.is_finished = found
-            news.read_at = anyio.current_time()
-        finally:
-            news.is_reading = False
-    return news.is_finished or news.number > after
-
-
-def _newest(context: Context, run_id: str) -> tuple[int, bool]:
-    """Return the newest event's number, and whether the run is finished."""
-    run = find_run(context.stores, run_id)
-    return context.stores.run_events.last(run_id), run.state is RunState.FINISHED
+async def _refresh(context: Context, run_id: str, news: RunNews) -> None:
+    """Read what is new, unless another stream does so or has just done so."""
+    if news.is_reading or anyio.current_time() - news.read_at < POLL_S / 2:
+        return
+    news.is_reading = True
+    try:
+        if news.base is None:
+            news.base = await run_in_threadpool(context.stores.run_events.last, run_id)
+        run, items = await run_in_threadpool(_look, context, run_id, news.number)
+        news.add(items)
+        if run.state is RunState.FINISHED and not items:
+            news.finished = run
+        news.read_at = anyio.current_time() if not items else -math.inf
+    finally:
+        news.is_reading = False
 
 
 def _look(context: Context, run_id: str, after: int) -> tuple[Run, list[RunEvent]]:
@@ -165,12 +190,13 @@ def _look(context: Context, run_id: str, after: int) -> tuple[Run, list[RunEvent
     return run, context.stores.run_events.after(run_id, after)
 
 
-def _event(item: RunEvent) -> ServerSentEvent:
+def _event(item: RunEvent) -> bytes:
     cell = item.cell or item.data.get("cell", "")
     pointer = {**item.data, "number": item.number, "kind": item.kind, "cell": cell}
-    return ServerSentEvent(json.dumps(pointer), id=str(item.number), event=item.kind)
+    data, number = json.dumps(pointer), str(item.number)
+    return ServerSentEvent(data, id=number, event=item.kind, sep="\n").encode()
 
 
-def _end(run: Run, number: int) -> ServerSentEvent:
+def _end(run: Run, number: int) -> bytes:
     told = {"number": number, "kind": END, "cell": "", "outcome": run.outcome}
-    return ServerSentEvent(json.dumps(told), event=END)
+    return ServerSentEvent(json.dumps(told), event=END, sep="\n").encode()

@@ -37,7 +37,9 @@ seconds; the unit stands in the name. Whatever goes wrong is answered with a pro
 
 A read that is answered from the database alone has an `ETag`. Sent back as `If-None-Match`, with
 the same credential, it is answered 304 while nothing changed, for ten seconds at most, since an
-answer may tell ages and costs. The `ETag` of one schedule or gate, sent as `If-Match`, lets a
+answer may tell ages and costs; without `If-None-Match` it is the same answer once more. What a job
+reports while it runs may be missing from an answer for two seconds, unless the request has
+`Cache-Control: no-cache`. The `ETag` of one schedule or gate, sent as `If-Match`, lets a
 change of it (`PUT`, `DELETE`, `pause`, `resume`) go through only if nobody has changed it since:
 otherwise it is answered 412, and nothing is changed. A weak `ETag` (`W/`) matches nothing there; a
 `PUT` of what is stored already changes nothing, and is not refused.

@@ -18,10 +18,17 @@ from orchestrator.domain.cell import Cell
 from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.gate.policy import GatePolicy, like
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence, MachineEvidence
-from orchestrator.domain.gate.test_changes import BaselineTests, Tests, changes_since
+from orchestrator.domain.gate.test_changes import (
+    CHECK,
+    EXIT,
+    METRIC,
+    BaselineTests,
+    Tests,
+    changes_since,
+)
 from orchestrator.domain.grouping import grouped
 from orchestrator.domain.outcome import Outcome, TestOutcome
-from orchestrator.domain.run_record import CellRecord
+from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.test_identity import AliasState, normal_nodeid
 from orchestrator.store.reuse import LastGreen
 
@@ -93,6 +100,19 @@ class _Tests:
             ):
                 if is_in:
                     found.setdefault(test.job, Counter())[name] += 1
+        return cls(collected, ran, passed)
+
+    @classmethod
+    def from_jobs(cls, jobs: Iterable[JobRecord]) -> _Tests:
+        """Return what commands report about themselves, as tests."""
+        collected, ran, passed = dict[str, Tests](), dict[str, Tests](), dict[str, Tests]()
+        for job in (job for job in jobs if job.kind != "suite" and job.outcome in _FINAL):
+            checks = {f"{CHECK}{one.name}": one.outcome for one in job.checks}
+            metrics = {f"{METRIC}{one.name}" for one in (*job.metrics, *job.turns)}
+            always = {*metrics, EXIT}
+            collected[job.id] = Counter([*checks, *always])
+            ran[job.id] = Counter(name for name, how in checks.items() if how != "skipped")
+            passed[job.id] = Counter(name for name, how in checks.items() if how == "passed")
         return cls(collected, ran, passed)
 
     def only(self, is_kept: Callable[[str, str], bool]) -> _Tests:
@@ -170,10 +190,18 @@ def baselines(
 def _present_tests(one: CountedCell) -> _Tests:
     """Return the tests of a cell; of a job that ran again, the later ones."""
     tests: dict[str, list[TestFact]] = {}
+    jobs: dict[str, JobRecord] = {}
     for part in one.parts:
         own = grouped((test.job, test) for test in part.taken.evidence.tests.get(part.cell.id, ()))
         tests |= own
-    return _Tests.from_facts(test for some in tests.values() for test in some)
+        jobs |= {job.id: job for job in _own_jobs(part.cell)}
+    facts = _Tests.from_facts(test for some in tests.values() for test in some)
+    return facts | _Tests.from_jobs(jobs.values())
+
+
+def _own_jobs(cell: CellRecord) -> Sequence[JobRecord]:
+    """Return the jobs whose checks have the names that their programs gave; not ingested ones."""
+    return cell.jobs if cell.ingested is None else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +253,7 @@ class _BaselineFinder:
         self._ingested = policy.spec.evidence.attestation == "optional"
         self._passed: dict[tuple[str, ...], _Accepted] = {}
         self._tests: dict[str, _Tests] = {}
-        self._machines: dict[str, MachineEvidence] = {}
+        self._records: dict[str, CellRecord] = {}
 
     def _accepted(self, without: Iterable[str]) -> _Accepted:
         """Return the runs that the gate passed last, of verdicts on none of these runs."""
@@ -430,15 +458,20 @@ class _BaselineFinder:
 
     def _tests_of(self, cell: Cell) -> _Tests:
         if cell.id not in self._tests:
-            self._tests[cell.id] = _Tests.from_facts(results_of_cell(self._context.stores, cell.id))
+            tests = _Tests.from_facts(results_of_cell(self._context.stores, cell.id))
+            jobs = _Tests.from_jobs(_own_jobs(self._record_of(cell)))
+            self._tests[cell.id] = tests | jobs
         return self._tests[cell.id]
 
     def _machine_of(self, cell: Cell) -> MachineEvidence:
-        if cell.id not in self._machines:
+        return machine_of(self._record_of(cell))
+
+    def _record_of(self, cell: Cell) -> CellRecord:
+        if cell.id not in self._records:
             stores, at = self._context.stores, self._context.clock.now()
-            record = describe_cell(stores, cell, stores.runs.spec(cell.run_id), at=at)
-            self._machines[cell.id] = machine_of(record)
-        return self._machines[cell.id]
+            spec = stores.runs.spec(cell.run_id)
+            self._records[cell.id] = describe_cell(stores, cell, spec, at=at)
+        return self._records[cell.id]
 
 
 def _is_advisory(policy: GatePolicy, platform: str, job: str) -> bool:
@@ -503,6 +536,10 @@ def with_changes(
 ) -> tuple[CellEvidence, ...]:
     """Return the cells, with each job's changes against the tests of the cell's baselines."""
     collected = {one.id: one.evidence.tests for one in taken}
+    reported = {
+        one.id: {cell.id: _Tests.from_jobs(_own_jobs(cell)) for cell in one.evidence.record.cells}
+        for one in taken
+    }
     renames = _renames(context, product)
 
     def whole(cell: CellEvidence, then: Sequence[BaselineTests]) -> CellEvidence:
@@ -517,6 +554,7 @@ def with_changes(
             _with_changes(
                 job,
                 collected.get(job.run or cell.run, {}).get(cell.id, ()),
+                reported.get(job.run or cell.run, {}).get(cell.id, _NONE).collected,
                 then,
                 renames.get(job.id, {}),
             )
@@ -530,6 +568,7 @@ def with_changes(
 def _with_changes(
     job: JobEvidence,
     tests: Sequence[TestFact],
+    reported: Mapping[str, Tests],
     then: Sequence[BaselineTests],
     renames: Mapping[str, str],
 ) -> JobEvidence:
@@ -540,9 +579,10 @@ def _with_changes(
         return job
     is_known = len(mine) == job.counts.collected
     places = (*job.test_set.modules, *job.test_set.ignored)
+    now = _Tests.from_facts(mine).collected.get(job.id, Counter[str]())
     changes = changes_since(
         job.id,
-        _Tests.from_facts(mine).collected.get(job.id, Counter()) if is_known else None,
+        now | reported.get(job.id, Counter()) if is_known else None,
         then,
         renames=renames,
         left_out=[place.path for place in places],

@@ -23,6 +23,7 @@ from orchestrator.domain.gate.snapshot import (
     Quarantine,
     UndeclaredRequirement,
 )
+from orchestrator.domain.gate.test_changes import CHECK
 from orchestrator.domain.manifest import untested
 from orchestrator.domain.matrix import ExpectedHardware, jobs_left_out, system_of
 from orchestrator.domain.outcome import Reason, TestOutcome
@@ -255,6 +256,9 @@ def _newly_skipped(
             found.setdefault(test.reason, []).append(test.nodeid)
         if test.outcome is TestOutcome.XFAILED and passed:
             found.setdefault(f"{EXPECTED}{test.reason}", []).append(test.nodeid)
+    for check in (check for check in job.checks if check.outcome == "skipped"):
+        if before.ran.get((job.id, f"{CHECK}{check.name}")) is not None:
+            found.setdefault(check.reason, []).append(f"{CHECK}{check.name}")
     return {reason: tuple(sorted(found[reason])) for reason in sorted(found)}
 
 

@@ -25,6 +25,7 @@ from orchestrator.application.gather_evidence import (
     GatheredRun,
     counted_cells,
     gather,
+    is_of_one_of,
     is_of_one_subject,
     is_of_the_same,
     with_related_runs,
@@ -35,14 +36,17 @@ from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.gate.gate_documents import digest_of, snapshot_document
 from orchestrator.domain.gate.policy import EvidenceRule, GatePolicy, duration
 from orchestrator.domain.gate.reruns import failed_before, failed_elsewhere, merge_reruns
+from orchestrator.domain.gate.rules.performance import MEASURED
 from orchestrator.domain.gate.snapshot import (
     CellEvidence,
     FailedTest,
     JobEvidence,
     Quarantine,
     Snapshot,
+    ViolatedBefore,
 )
 from orchestrator.domain.gate.tolerance import failing_results, known_issues
+from orchestrator.domain.gate.verdict import RuleOutcome
 from orchestrator.domain.known_issue import KnownIssue
 from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.test_identity import normal_nodeid
@@ -258,6 +262,7 @@ def freeze(
         unpriced=_unpriced(taken),
         last_green=green.runs[-1] if green and green.runs else "",
         elsewhere=_elsewhere(context, policy, taken),
+        violated_before=_violated_before(context, gate, taken, since=now - max_age),
     )
     frozen = replace(frozen, issue_tests=_issue_tests(context, policy, frozen, taken))
     return _with_decisions(context, gate, frozen)
@@ -281,6 +286,35 @@ def _issue_tests(
         return {}
     successors_of = successors_of_issues(stores, issues)
     return tests_ran(stores, frozen.product, issues, by_number(stores, ran), successors_of)
+
+
+_VERDICTS = 50
+"""Newest verdicts of the gate in which violated rules are looked for."""
+
+
+def _violated_before(
+    context: Context, gate: str, taken: Sequence[GatheredRun], *, since: datetime
+) -> tuple[ViolatedBefore, ...]:
+    """Return what the gate found violated in other runs of the subject or payload.
+
+    Tests and jobs that failed there are told by `with_failed_before`.
+    """
+    here, found = {one.id for one in taken}, dict[str, ViolatedBefore]()
+    for stored in context.stores.gates.verdicts(gate=gate, limit=_VERDICTS):
+        if stored.verdict.at < since or here.intersection(stored.runs):
+            continue
+        violated = [
+            rule
+            for rule in stored.verdict.rules
+            if rule.kind in MEASURED and rule.blocking and rule.outcome is RuleOutcome.VIOLATED
+        ]
+        if violated and any(is_of_one_of(context, run, taken) for run in stored.runs):
+            for rule in violated:
+                before = ViolatedBefore(
+                    rule=rule.id, verdict=stored.id, runs=stored.runs, sentence=rule.sentence
+                )
+                found.setdefault(rule.id, before)
+    return tuple(found[rule] for rule in sorted(found))
 
 
 _LOOKED_THROUGH = 50

@@ -91,13 +91,13 @@ def with_related_runs(
     gates, product = context.stores.gates, taken[0].spec.manifest.name
     wanted = {run for one in taken for run in one.repeats}
     failed = gates.failed_runs(product, since=now - max_age, until=now)
-    wanted.update(run for run in failed if _is_of_one_of(context, run, taken))
+    wanted.update(run for run in failed if is_of_one_of(context, run, taken))
     known, at = {one.id: one for one in taken}, context.clock.now()
     known |= {run: _take(context, product, run, at) for run in sorted(wanted - set(known))}
     return tuple(known[run] for run in sorted(known))
 
 
-def _is_of_one_of(context: Context, run: str, taken: Sequence[GatheredRun]) -> bool:
+def is_of_one_of(context: Context, run: str, taken: Sequence[GatheredRun]) -> bool:
     """Whether a run tested the payload or subject of one of these; its evidence is not read."""
     spec, known = context.stores.runs.spec(run), context.stores.runs.get(run)
     payload = known.payload_digest if known else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from decimal import Decimal
+from operator import itemgetter
 
 from orchestrator.application.cell.environment import ExpectedShipments, image_name
 from orchestrator.application.cell.flow_context import billed_minutes
@@ -27,6 +28,7 @@ from orchestrator.domain.machine import (
     CredentialsError,
     Extent,
     NotOfferedError,
+    Provider,
     ProviderError,
 )
 from orchestrator.domain.manifest import (
@@ -36,20 +38,22 @@ from orchestrator.domain.manifest import (
     dropped_exit_codes,
     untested,
 )
-from orchestrator.domain.matrix import CellPlan, Matrix, jobs_left_out
+from orchestrator.domain.matrix import CellPlan, Matrix, Platform, jobs_left_out
 from orchestrator.domain.money import worst_usd
 from orchestrator.domain.prices import (
     REFRESH,
+    PriceLists,
     price_age_warning,
     why_unpriced,
     without_old_prices,
 )
 from orchestrator.domain.quota import Demand, Headroom, Quota, QuotaLevel, Quotas, headroom
 from orchestrator.domain.torch_build import TorchBuild, torch_build, torch_warning
-from orchestrator.domain.units import most_usd
+from orchestrator.domain.units import most_usd, price
 
 _UNPRICED = "no price is known at any of {} places, and {}: none is rented"
 _OVER = "one attempt may cost {} at its cheapest place, which does not fit"
+_LISTED = "by its price list, an attempt costs at most {} ({} at {}/h, {})"
 _TOO_OLD = "every price is {}, and {}: none is rented; " + REFRESH
 
 
@@ -158,7 +162,8 @@ def _planned(context: Context, plan: CellPlan, minutes: float, needed: str) -> P
     except NotOfferedError as error:
         return PlannedCell(plan, (), Decimal(0), str(error))
     except ProviderError as error:
-        return PlannedCell(plan, (), None, str(error))
+        listed = _list_price(provider, plan.platform, minutes)
+        return PlannedCell(plan, (), None, "; ".join(filter(None, (str(error), listed))))
     places = without_old_prices(places, context.clock.now(), allowed=not needed)
     worst = [worst_usd(place, minutes) for place in places]
     known = [amount for amount in worst if amount is not None]
@@ -178,6 +183,21 @@ def _planned(context: Context, plan: CellPlan, minutes: float, needed: str) -> P
     except ProviderError:  # a launch asks again
         image, note = "", ""
     return PlannedCell(plan, places, max(known) if told else None, note, image)
+
+
+def _list_price(provider: Provider, platform: Platform, minutes: float) -> str:
+    """Return what an attempt costs at most by the provider's own list; empty without a price."""
+    try:
+        places = provider.listed_places(platform) if isinstance(provider, PriceLists) else ()
+    except ProviderError:
+        return ""
+    priced = [(worst_usd(place, minutes) or _NOTHING, place) for place in places if place.priced]
+    if not priced:
+        return ""
+    most, dearest = max(priced, key=itemgetter(0))
+    return _LISTED.format(
+        most_usd(most), dearest.instance_type, price(dearest.usd_per_hour), dearest.priced
+    )
 
 
 def _within(planned: PlannedCell, minutes: float, limits: Iterable[BudgetUse]) -> PlannedCell:

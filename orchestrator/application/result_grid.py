@@ -10,7 +10,7 @@ from string import ascii_uppercase
 
 from orchestrator.domain.flaky import ResultPoint, flaky_evidence, flaky_signal, suspects
 from orchestrator.domain.outcome import TestOutcome
-from orchestrator.domain.test_identity import KnownTest
+from orchestrator.domain.test_identity import KnownTest, NaturalOrder, natural_order
 from orchestrator.store.failure_groups import Failing
 from orchestrator.store.stores import Stores
 from orchestrator.store.test_grid import GridCell, GridMark, TestsWanted
@@ -124,7 +124,10 @@ class _Sorting:
             marks.setdefault(mark.test, {})[mark.cell] = mark
         return Grid(
             cells=self._cells,
-            rows=[GridRow(test, self._status(test.id), marks.get(test.id, {})) for test in tests],
+            rows=[
+                GridRow(test, self._status(test.id), marks.get(test.id, {}))
+                for test in sorted(tests, key=self._order)
+            ],
             groups=Counter(self._groups.values()),
             kinds=repeated_signatures(self._bad),
             retried=self._earlier.keys(),
@@ -210,8 +213,10 @@ class _Sorting:
         found = self._grids.after(some, wanted, after=last, limit=room + len(self._groups))
         return [test for test in found if test.id not in self._groups][:room]
 
-    def _order(self, test: KnownTest) -> tuple[int, str, int]:
-        return list(GridGroup).index(self._status(test.id)), test.nodeid, test.id
+    def _order(self, test: KnownTest) -> tuple[int, NaturalOrder, int]:
+        """Return the key of the order; on a page, steady tests too are in it."""
+        rank = list(GridGroup).index(self._status(test.id))
+        return rank, natural_order(test.nodeid), test.id
 
 
 def repeated_signatures(bad: Iterable[Failing]) -> Mapping[str, GridFailureGroup]:

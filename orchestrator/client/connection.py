@@ -9,7 +9,8 @@ import httpx
 
 import orchestrator
 
-AGENT = {"User-Agent": f"seatrial/{orchestrator.__version__}"}
+AGENT = {"User-Agent": f"seatrial/{orchestrator.__version__}", "Cache-Control": "no-cache"}
+"""Who asks, and that answers are to have the newest progress of jobs."""
 TIMEOUT = httpx.Timeout(60.0, connect=5.0)
 
 

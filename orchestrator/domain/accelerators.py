@@ -80,7 +80,7 @@ class IdWords:
 
 ANY_GPU = "GPU"
 """Accelerator that any GPU is, and no TPU chip."""
-UNSEEN_DEVICES = frozenset({"gaudi", "trainium", "inferentia"})
+UNSEEN_DEVICES = frozenset({"gaudi", "trainium", "inferentia", "apple"})
 """Accelerators that no tool that the agent asks can name."""
 
 ID_WORDS = (
@@ -103,13 +103,20 @@ ID_WORDS = (
     IdWords(r"(?:trn\dn?|trainium\d?)", ("trn1", "trainium2"), device="Trainium"),
     IdWords(r"(?:inf[12]|inferentia\d?)", ("inf2",), device="Inferentia"),
     IdWords(r"tpu-?(v\d[ep]?)", ("tpu-v4",), device=r"TPU \1"),
-    IdWords(r"tpus?", ("tpu",), device="TPU"),
+    IdWords("trillium", ("trillium",), device="TPU v6e"),
+    IdWords(r"(?:tpus?(?:7x)?|ironwood)", ("tpu", "tpu7x", "ironwood"), device="TPU"),
+    IdWords("titan-?(v|x|xp|rtx)", ("titan-v",), device=r"TITAN \1"),
     IdWords(
-        r"(?:nvidia|geforce|quadro|rtx|gtx|cuda\d*|dgx|hgx)",
-        ("nvidia", "cuda", "dgx"),
+        r"(?:nvidia|geforce|quadro|titan|rtx|gtx|cuda\d*|cu1\d\d|dgx|hgx|jetson|orin|xavier|tegra)",
+        ("nvidia", "cuda", "cu128", "dgx", "jetson-orin"),
         device="NVIDIA",
     ),
-    IdWords(r"(?:radeon|instinct|rocm\d*|mi3[05]0|gfx\d+[a-f]?)", ("rocm", "mi300"), device="AMD"),
+    IdWords(
+        r"(?:radeon|instinct|rocm\d*|mi3[05]0|gfx\d+[a-f]?|rx-?\d{4}|w[67]\d00)",
+        ("rocm", "mi300", "rx7900", "w7900"),
+        device="AMD",
+    ),
+    IdWords("mps", ("mps",), device="Apple"),
     IdWords("xpu", ("xpu",), device="Intel"),
     IdWords(r"(?<!no-)(?<!non-)(?<!without-)gpus?", ("gpu",), device=ANY_GPU),
     IdWords(r"(?:windows|win)(?:10|11|32|64)?", ("windows", "win11"), system="Windows"),
@@ -117,11 +124,17 @@ ID_WORDS = (
     IdWords(
         r"(?:linux|ubuntu|debian|fedora|rhel|centos|alpine)\d*", ("linux", "ubuntu"), system="Linux"
     ),
-    IdWords(r"(?:arm64|aarch64)", ("arm64", "aarch64"), system="aarch64"),
+    IdWords("freebsd", ("freebsd",), system="FreeBSD"),
+    IdWords("apple-silicon", ("apple-silicon",), system="macOS aarch64"),
+    IdWords(r"(?:arm64|aarch64|graviton\d?)", ("arm64", "aarch64", "graviton3"), system="aarch64"),
+    IdWords("armv7l?", ("armv7",), system="armv7l"),
+    IdWords("ppc64le", ("ppc64le",), system="ppc64le"),
+    IdWords("riscv64", ("riscv64",), system="riscv64"),
+    IdWords("s390x", ("s390x",), system="s390x"),
     IdWords(r"(?:x86-64|amd64|x64)", ("x86-64", "amd64", "x64"), system="x86_64"),
 )
 """What ids promise. Of an id's accelerators the first row counts."""
-_COUNTED = r"(?:(?P<before>\d{1,2})x-?)?PATTERN(?:-?x(?P<after>[1-9]|1[0-6]))?"
+_COUNTED = r"(?:(?P<before>\d{1,2})(?:x-?)?)?PATTERN(?:-?x(?P<after>[1-9]|1[0-6]))?"
 
 
 @dataclass(frozen=True, slots=True)

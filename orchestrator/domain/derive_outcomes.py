@@ -125,9 +125,16 @@ def _suite_ending(fact: JobFact, counts: Counts) -> Cause | None:
     if code in (0, PYTEST_NO_TESTS) or (failed and code in _explained_by_tests(fact)):
         return None
     reason = _PYTEST_ENDS.get(code, "exit") if code is not None else "exit"
-    # ``exit code 4: file or directory not found: tests``
-    why = (fact.detail or "").partition(": ")[2]
-    return Cause(Outcome.FAILED, reason, f"pytest exited with {code}" + (f": {why}" if why else ""))
+    return Cause(Outcome.FAILED, reason, _exited(fact, "pytest exited"))
+
+
+def _exited(fact: JobFact, what: str) -> str:
+    """Return how a job exited: as foreign results tell it, or by the exit code that was seen."""
+    # The agent's words: ``exit code 4: file or directory not found: tests``
+    head, _, why = (fact.detail or "").partition(": ")
+    if head and not head.startswith("exit code "):
+        return fact.detail or ""
+    return f"{what} with {fact.exit_code}" + (f": {why}" if why else "")
 
 
 def _explained_by_tests(fact: JobFact) -> tuple[int | None, ...]:
@@ -177,7 +184,7 @@ def _command_ending(fact: JobFact, failed: Sequence[str]) -> Cause | None:
         return Cause(Outcome.FAILED, "crashed", f"died of signal {fact.signal}")
     if fact.exit_code == 0 or failed:
         return None
-    return Cause(Outcome.FAILED, "exit", f"exited with {fact.exit_code}")
+    return Cause(Outcome.FAILED, "exit", _exited(fact, "exited"))
 
 
 def _tests_detail(counts: Counts) -> str:

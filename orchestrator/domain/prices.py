@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Protocol, runtime_checkable
 
 from orchestrator.domain.machine import Place
+from orchestrator.domain.matrix import Platform
 
 WIDEST_RATIO = Decimal("2.5")
 """Maximum ratio between two places for one item on demand.
@@ -77,6 +78,15 @@ class Prices(Protocol):
 
     def known_prices(self) -> Iterable[Price]:
         """Return the shipped prices, updated with refreshed ones."""
+        ...
+
+
+@runtime_checkable
+class PriceLists(Protocol):
+    """A provider with shipped prices, which needs no credentials for them."""
+
+    def listed_places(self, platform: Platform) -> tuple[Place, ...]:
+        """Return the places of its known prices; the cloud is not asked. Raises ProviderError."""
         ...
 
 

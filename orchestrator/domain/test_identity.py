@@ -51,6 +51,20 @@ def take_apart(nodeid: str) -> TestName:
     return TestName(path, classes, function, tuple(sorted(_PARTS.split(param))) if param else ())
 
 
+_DIGITS = re.compile(r"([0-9]+)")
+
+
+NaturalOrder = tuple[tuple[str, int, str, str], ...]
+
+
+def natural_order(nodeid: str) -> NaturalOrder:
+    """Return the key of a node id's order for people: ``[2]`` before ``[10]``."""
+    parts = [*_DIGITS.split(nodeid), ""]
+    pairs = zip(parts[::2], parts[1::2], strict=True)
+    figures = ((text, number.lstrip("0"), number) for text, number in pairs)
+    return tuple((text, len(digits), digits, number) for text, digits, number in figures)
+
+
 def normal_nodeid(nodeid: str) -> str:
     """Normalise a node id: ``/`` in its path, parameters sorted."""
     name = take_apart(nodeid)

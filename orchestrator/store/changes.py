@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, ScalarSelect, func, select
 
 from orchestrator.store.audit_recorder import latest_change
-from orchestrator.store.sessions import Sessions
+from orchestrator.store.sessions import MARKS, Sessions
 from orchestrator.store.tables import ChangeMarkRow
 
 
@@ -20,6 +20,8 @@ class ChangeState:
 
     It is made of all marks, and no mark is ever used again.
     """
+    progress: str
+    """The same of what jobs reported while they ran, which is not in `mark`."""
     version: int
     """Number of the audit log's entry of the resource's latest change; 0 without one."""
 
@@ -32,9 +34,14 @@ class ChangeStore:
 
     def state(self, resource: str = "") -> ChangeState:
         """Return the present state, of this resource (``schedules/nightly``) if one is named."""
-        marks = select(ChangeMarkRow.mark).order_by(ChangeMarkRow.id).subquery()
-        whole = select(func.aggregate_strings(marks.c.mark, " ")).scalar_subquery()
-        query = select(whole, latest_change(resource).scalar_subquery())
+        kinds = (ChangeMarkRow.id < MARKS, ChangeMarkRow.id >= MARKS)
+        mark, progress = map(_marks, kinds)
+        query = select(mark, progress, latest_change(resource).scalar_subquery())
         with self._sessions.read() as session:
-            mark, version = session.execute(query).one()
-        return ChangeState(mark or "", version or 0)
+            found = session.execute(query).one()
+        return ChangeState(found[0] or "", found[1] or "", found[2] or 0)
+
+
+def _marks(which: ColumnElement[bool]) -> ScalarSelect[str]:
+    marks = select(ChangeMarkRow.mark).where(which).order_by(ChangeMarkRow.id).subquery()
+    return select(func.aggregate_strings(marks.c.mark, " ")).scalar_subquery()

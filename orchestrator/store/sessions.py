@@ -64,8 +64,12 @@ _WRITES = "seatrial_writes"
 _IS_CHANGED = "seatrial_is_changed"
 UNMARKED = {"seatrial_unmarked": True}
 """Execution option of statements that change nothing which answers have for longer than seconds."""
-_MARKS = 64
-"""Rows of marks: more than a controller has connections, so that its commits meet at none."""
+_IS_PROGRESS = "seatrial_is_progress"
+MARKS = 64
+"""Rows of marks: more than a controller has connections, so that its commits meet at none.
+
+As many follow for the progress of jobs.
+"""
 _CHANGES = ("INSERT", "UPDATE", "DELETE", "REPLACE")
 _POOL_SIZE = 10
 _PAGES_AT_ONCE = 1_000
@@ -240,11 +244,12 @@ def _mark_changes(engine: Engine) -> None:
     A snapshot has the change if and only if it has the mark, in whatever order transactions commit.
     The rows are taken in turn, since each is locked until its transaction's commit is on the disk.
     """
-    turns = itertools.count(secrets.randbelow(_MARKS))
+    turns = itertools.count(secrets.randbelow(MARKS))
 
     @event.listens_for(engine, "begin")
     def _(connection: Connection) -> None:
-        connection.info.pop(_IS_CHANGED, None)
+        for name in (_IS_CHANGED, _IS_PROGRESS):
+            connection.info.pop(name, None)
 
     @event.listens_for(engine, "after_cursor_execute")
     def _(
@@ -265,16 +270,20 @@ def _mark_changes(engine: Engine) -> None:
 
     @event.listens_for(engine, "commit")
     def _(connection: Connection) -> None:
-        if not connection.info.pop(_IS_CHANGED, False):
-            return
-        mark = (
-            f"INSERT INTO change_mark (id, mark) VALUES ({next(turns) % _MARKS}, "  # noqa: S608
-            f"'{secrets.token_hex(16)}') ON CONFLICT (id) DO UPDATE SET mark = excluded.mark"
-        )
-        try:
-            _driver(connection).execute(mark)  # as BEGIN: a twentieth of what SQLAlchemy takes
-        except connection.dialect.loaded_dbapi.Error as error:
-            raise OperationalError(mark, None, error) from error
+        is_progress = connection.info.pop(_IS_PROGRESS, False)
+        if connection.info.pop(_IS_CHANGED, False):
+            _change_mark(connection, next(turns) % MARKS + (MARKS if is_progress else 0))
+
+
+def _change_mark(connection: Connection, row: int) -> None:
+    mark = (
+        f"INSERT INTO change_mark (id, mark) VALUES ({row}, "  # noqa: S608
+        f"'{secrets.token_hex(16)}') ON CONFLICT (id) DO UPDATE SET mark = excluded.mark"
+    )
+    try:
+        _driver(connection).execute(mark)  # as BEGIN: a twentieth of what SQLAlchemy takes
+    except connection.dialect.loaded_dbapi.Error as error:
+        raise OperationalError(mark, None, error) from error
 
 
 def _is_one_file(one: str, other: str) -> bool:
@@ -351,8 +360,13 @@ class Sessions:
             return found
 
     @contextmanager
-    def write(self) -> Iterator[Session]:
-        """Begin a read-write transaction."""
+    def write(self, *, is_progress: bool = False) -> Iterator[Session]:
+        """Begin a read-write transaction.
+
+        Args:
+            is_progress: Whether it stores only what a job reports while it runs, which answers may
+                lack for seconds.
+        """
         try:
             with (
                 as_store_errors(self.engine),
@@ -360,6 +374,8 @@ class Sessions:
                 self._write.begin() as session,
                 recorded(session),
             ):
+                if is_progress:
+                    session.connection().info[_IS_PROGRESS] = True
                 yield session
         except StoreUnusableError as error:
             self._failed = (time.monotonic(), error)

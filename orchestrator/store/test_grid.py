@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, and_, exists, func, or_, select, tuple_
+from sqlalchemy import Select, and_, case, exists, func, or_, select, tuple_
 from sqlalchemy.orm import Session
 from sqlalchemy.sql.elements import ColumnElement
 
@@ -127,7 +127,10 @@ class GridStore:
         self._sessions = sessions
 
     def names(self, product: str) -> list[str]:
-        """Return cell names of the product's newest runs, newest first, in matrix order."""
+        """Return cell names of the product's newest runs, newest first, in matrix order.
+
+        Names of ingested cells alone are last.
+        """
         newest = (
             select(RunRow.id)
             .where(RunRow.product == product, RunRow.rerun_of.is_(None))
@@ -135,14 +138,21 @@ class GridStore:
             .limit(NEWEST_RUNS)
         )
         query = (
-            select(CellRow.name, func.max(CellRow.run_id), func.min(CellRow.position))
+            select(
+                CellRow.name,
+                func.max(CellRow.run_id),
+                func.min(CellRow.position),
+                func.max(case((IngestRow.cell.is_(None), CellRow.run_id), else_="")),
+            )
+            .join(IngestRow, IngestRow.cell == CellRow.pk, isouter=True)
             .where(CellRow.run_id.in_(newest))
             .group_by(CellRow.name)
         )
         with self._sessions.read() as session:
             found = session.execute(query).all()
         in_matrix = sorted(found, key=lambda row: (row[2], row[0]))
-        return [name for name, *_ in sorted(in_matrix, key=lambda row: row[1], reverse=True)]
+        newest_first = sorted(in_matrix, key=lambda row: (row[3], row[1]), reverse=True)
+        return [name for name, *_ in newest_first]
 
     def jobs(self, product: str) -> list[str]:
         """Return jobs with tests, by name."""

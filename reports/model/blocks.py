@@ -96,6 +96,15 @@ class SuiteSkips:
 
 
 @dataclass(frozen=True, slots=True)
+class SlowTest:
+    """A test that took long."""
+
+    suite: str
+    nodeid: str
+    duration_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class CommandRow:
     """One demo, use case or benchmark."""
 

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from orchestrator.domain.lint_findings import CheckedAnnotation
 from orchestrator.domain.root_cause import DiagnosedTest
-from reports.model.blocks import Hardware
+from reports.model.blocks import Hardware, SlowTest, SuiteSkips
 from reports.model.comparison import Comparison, ComparisonTable, tables_of
 from reports.model.metrics import MetricLine, MetricTable, PairedFigure
 from reports.model.money import Costs, Money
@@ -55,6 +55,8 @@ class SummaryRow:
     """Annotations of people about it."""
     reuse: tuple[tuple[str, str], ...] = ()
     """Jobs, and why their earlier evidence is reused or not; empty without a request for reuse."""
+    skips: tuple[SuiteSkips, ...] = ()
+    slowest: tuple[SlowTest, ...] = ()
 
     @property
     def highlights(self) -> tuple[tuple[MetricTable, MetricLine], ...]:

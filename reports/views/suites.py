@@ -12,6 +12,7 @@ from orchestrator.domain.run_record import CellRecord, JobRecord
 from reports.model.blocks import (
     FailingTest,
     SkipGroup,
+    SlowTest,
     SuiteProblems,
     SuiteRow,
     SuiteSkips,
@@ -135,6 +136,21 @@ def _no_log(job: JobRecord, cell: CellRecord) -> Absent:
 
 def _line(test: TestFact) -> FailingTest:
     return FailingTest(test.nodeid, settled(test).word, test.reason, test.message)
+
+
+SLOW_S = 1.0
+"""Tests that took less are not named as the slowest."""
+SLOW_SHOWN = 3
+
+
+def slowest_of(tests: Sequence[TestFact]) -> tuple[SlowTest, ...]:
+    """Return the tests that took longest, the longest first."""
+    slow = [
+        SlowTest(test.job, test.nodeid, test.duration_s)
+        for test in tests
+        if test.final and test.duration_s >= SLOW_S
+    ]
+    return tuple(sorted(slow, key=lambda one: (-one.duration_s, one.nodeid))[:SLOW_SHOWN])
 
 
 def skips_of(cell: CellRecord, tests: Sequence[TestFact]) -> tuple[SuiteSkips, ...]:

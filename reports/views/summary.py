@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from orchestrator.domain import catalogue
 from orchestrator.domain.cell import RunState
@@ -50,7 +51,7 @@ from reports.views.origin import (
     reuse_of,
     run_date,
 )
-from reports.views.suites import rate, suites_of, sum_tallies
+from reports.views.suites import rate, skips_of, slowest_of, suites_of, sum_tallies
 
 TEMPLATE = "summary 2"
 
@@ -60,7 +61,7 @@ def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:
     record = evidence.record
     run, counts = record.run, record.counts
     authored = authored_of(evidence)
-    rows = tuple(cell_row(cell, record, authored) for cell in record.cells)
+    rows = tuple(_rows(evidence, authored))
     everything = total_of("all platforms", rows, [])
     accelerators = total_of("accelerators only", rows, _not_accelerators(rows))
     passed = _passed_cells(rows)
@@ -95,6 +96,14 @@ def summary_view(evidence: Evidence, _cell_id: str = "") -> SummaryReport:
         blame=blame_of(record),
         pruned=tuple(part.of(run.id) for part in record.pruned),
     )
+
+
+def _rows(evidence: Evidence, authored: Sequence[CheckedAnnotation]) -> Iterator[SummaryRow]:
+    """Yield the row of each cell, with what its tests tell beside their counts."""
+    for cell in evidence.record.cells:
+        tests = evidence.tests.get(cell.id, ())
+        row = cell_row(cell, evidence.record, authored)
+        yield replace(row, skips=skips_of(cell, tests), slowest=slowest_of(tests))
 
 
 def _passed_cells(rows: Sequence[SummaryRow]) -> Rate:

@@ -81,6 +81,7 @@ _TEXT_CHARS = 4_000
 _SAMPLES = 100_000
 _PARAMS = 100
 _WHOLE = 2**63
+_WORD = re.compile("[A-Za-z]{3}")
 _WHOLE_NUMBER = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
 _LARGEST = 1e300
 """Floats are smaller: sums and squares of larger ones are not finite."""
@@ -126,12 +127,13 @@ def _outside(line: Fields, data: Fields) -> str:
     Without a tolerance it has to be equal to the expected value.
     """
     if data.get("tolerance") is None:
-        return _difference(data) if "value" in data and "expected" in data else ""
+        return _difference(line) if "value" in line and "expected" in data else ""
     for key in ("value", "expected"):
         if data.get(key) is None and (key in line or "expected" in data):
             return f"there is a tolerance, and {key} is null or missing, so nothing was compared"
-    if "expected" not in data:
-        return ""  # the limit that the job itself compared with
+    if "expected" not in data:  # the limit that the job itself compared with
+        is_none = _is_no_number(data["value"])
+        return f"there is a tolerance, and value is {data['value']!r}" if is_none else ""
     value, expected = _truth(data["value"]), _truth(data["expected"])
     if isinstance(value, str) and value == expected:
         return ""
@@ -141,9 +143,14 @@ def _outside(line: Fields, data: Fields) -> str:
 
 
 def _difference(data: Fields) -> str:
-    """Return that two numbers, truths or texts differ; of two kinds nothing can be compared."""
+    """Return that two numbers, truths or texts differ.
+
+    Of two kinds nothing can be compared, but for a text such as ``nan`` and null.
+    """
     value, expected = _comparable(data["value"]), _comparable(data["expected"])
-    if isinstance(value, str) is not isinstance(expected, str) or value == expected:
+    is_text = isinstance(value, str), isinstance(expected, str)
+    is_none = any(map(_is_no_number, (value, expected)))
+    if value == expected or (is_text[0] is not is_text[1] and not is_none):
         return ""
     return f"{data['value']!r} is not {data['expected']!r}, and there is no tolerance"
 
@@ -153,6 +160,15 @@ def _comparable(value: object) -> object:
     value = _truth(value)
     number = _number(value) if isinstance(value, str) else None
     return value if number is None else number
+
+
+def _is_no_number(value: object) -> bool:
+    """Return whether it is what writers make of a number that is not finite: null, ``nan``."""
+    try:
+        is_text = isinstance(value, str) and _WORD.search(value) is not None
+        return value is None or (is_text and not math.isfinite(float(str(value))))
+    except ValueError:
+        return False
 
 
 def _distance_problem(data: Fields) -> str:
@@ -294,6 +310,7 @@ class Checks:
         self._taken = 0
         self._bad = 0
         self._unusable = ""
+        self._scales: Dict[str, Tuple[object, object]] = {}
 
     def poll(self) -> bool:
         """Read the new lines; return whether there were any."""
@@ -335,11 +352,26 @@ class Checks:
                 if line is None:
                     raise BadLineError(wrong)
                 kind, data = understand(line)
+                if kind == "metric":
+                    self._check_scale(data)
             except BadLineError as error:
                 self._complain(number, error)
             else:
                 self._hear(kind, data)
         return bool(lines)
+
+    def _check_scale(self, data: Data) -> None:
+        """Check that each metric has one unit and direction.
+
+        Raises:
+            BadLineError: it had others before.
+        """
+        scale = data["unit"], data["direction"]
+        key = json.dumps([data["metric"], data["params"]], sort_keys=True)
+        known = self._scales.setdefault(key, scale)
+        if scale != known:
+            both = " and ".join(f"{unit!r} ({better} is better)" for unit, better in (known, scale))
+            raise BadLineError(f"the metric {data['metric']!r} is in {both}: name them differently")
 
     def _emit(self, kind: str, data: Data) -> None:
         if kind != "turn":  # of a benchmark that runs without turns

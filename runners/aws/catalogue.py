@@ -174,6 +174,14 @@ def _read(answer: Answer) -> InstanceType:
     )
 
 
+def shipped_types(config: Ec2PlatformConfig) -> tuple[str, ...]:
+    """Return the platform's types by the shipped table, the smallest first."""
+    if config.device is None or config.instance_types:
+        return config.instance_types
+    fitting = [one for one in shipped().types.values() if _has(one, config.device)]
+    return tuple(one.name for one in sorted(fitting, key=lambda one: (one.vcpus, one.name)))
+
+
 def _has(one: InstanceType, device: Accelerator) -> bool:
     vendor = device.vendor or one.vendor
     return (one.vendor, one.count) == (vendor, device.count) and is_called(device, one.gpu)

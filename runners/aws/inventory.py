@@ -22,7 +22,7 @@ from orchestrator.domain.machine import (
 )
 from orchestrator.domain.units import plural
 from runners.aws import machines, tagging
-from runners.aws.catalogue import InstanceCatalogue
+from runners.aws.catalogue import InstanceCatalogue, shipped_types
 from runners.aws.errors import DENIED
 from runners.aws.network import Network
 from runners.aws.platform_config import Ec2PlatformConfig, Location, shipped
@@ -90,6 +90,16 @@ class Ec2PlaceFinder:
             code="NotOffered",
             extent=Extent.PROJECT,
         )
+
+
+def listed_places(config: Ec2PlatformConfig, prices: PriceList) -> tuple[Place, ...]:
+    """Return a place for each region, type and market with a price, without asking EC2."""
+    where = product(config.markets, config.locations, shipped_types(config))
+    places = (
+        _place(config, prices, (location.region, location.zone or location.region), (kind, market))
+        for market, location, kind in where
+    )
+    return tuple(place for place in places if place.price_usd_per_hour is not None)
 
 
 def _place(

@@ -11,7 +11,7 @@ from orchestrator.domain.quota import BootImage, Demand, Quota, QuotaLevel
 from runners.aws import machines, platform_config
 from runners.aws.catalogue import InstanceCatalogue
 from runners.aws.images import AwsImages
-from runners.aws.inventory import Ec2PlaceFinder, Inventory
+from runners.aws.inventory import Ec2PlaceFinder, Inventory, listed_places
 from runners.aws.launch import Ec2Launcher
 from runners.aws.network import Network
 from runners.aws.prices import price_list, read_on_demand, read_spot
@@ -61,6 +61,12 @@ class AwsProvider:
         Raises ProviderError.
         """
         return self._finder.places(
+            platform_config.parse_platform(platform), price_list(self._context.prices)
+        )
+
+    def listed_places(self, platform: Platform) -> tuple[Place, ...]:
+        """Return places at known prices; EC2 is not asked. Raises ConfigError."""
+        return listed_places(
             platform_config.parse_platform(platform), price_list(self._context.prices)
         )
 

@@ -162,6 +162,10 @@ class GcpProvider:
         self._clients.require_account()
         return places
 
+    def listed_places(self, platform: Platform) -> tuple[Place, ...]:
+        """Return places at known prices; zones of unknown types are asked. Raises ProviderError."""
+        return self._offers.places(platform)
+
     def _ingress(self, config: GcpPlatformConfig) -> str:
         """Return the network that connects to the machines; empty if nothing says which.
 

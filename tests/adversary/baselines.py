@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.adversary.lie import Lie, Telling, demo
 from tests.adversary.platforms import LOCAL
-from tests.adversary.scene import DEFECT, GOOD, HONEST, PLATFORM, SUITE, Scene
+from tests.adversary.scene import DEFECT, DEMO, GOOD, HONEST, PLATFORM, SUITE, Scene
 
 _REST = '[[job]]\nid = "rest"\nkind = "suite"\npytest = ["t/test_rest.py"]\n'
 _FEWER = {"t/test_rest.py": HONEST["t/test_rest.py"]}
@@ -58,6 +58,32 @@ def _of_two(
         others = rest or [name for name in then if name != suite]
         jobs = _on(suite, *others) if suite else "  - {id: rest, on: all}\n"
         return [scene.run(rows=_rows(*then), jobs=jobs)]
+
+    return tell
+
+
+def _reporting(*lines: str) -> dict[str, str]:
+    """A demo that uses the subject and reports these lines about itself."""
+    told = "\n".join(f"    print({line!r}, file=out)" for line in lines) or "    pass"
+    code = "import os\nimport mylib\n\nmylib.triple(2)\n"
+    return {"demo.py": f'{code}with open(os.environ["SEATRIAL_EVENTS"], "a") as out:\n{told}\n'}
+
+
+_SAME = '{"check": "same", "outcome": "passed"}'
+_DOUBLE = '{"check": "double", "outcome": "passed"}'
+_SKIPPED = '{"check": "double", "outcome": "skipped", "reason": "not today"}'
+_TOOK = '{"metric": "took", "samples": [1.0], "unit": "ms", "direction": "lower"}'
+
+
+def _reports_less(files: Mapping[str, str], jobs: str = DEMO) -> Telling:
+    """The release's demo checked what is broken; the next one's does not, or is not there."""
+
+    def tell(scene: Scene) -> Sequence[str]:
+        rest = {"t/test_rest.py": HONEST["t/test_rest.py"]}
+        scene.payload({**rest, **_reporting(_SAME, _DOUBLE, _TOOK)}, jobs=_REST + DEMO)
+        _passes(scene, "0.9", _spec(PLATFORM))
+        scene.payload({**rest, **files}, jobs=_REST + jobs)
+        return [scene.run()]
 
     return tell
 
@@ -303,6 +329,10 @@ LIES = (
         _environment_left_out,
         places=LOCAL,
     ),
+    Lie("a demo no longer reports a check", _reports_less(_reporting(_SAME, _TOOK))),
+    Lie("a demo skips a check that passed", _reports_less(_reporting(_SAME, _SKIPPED, _TOOK))),
+    Lie("a demo no longer reports a metric", _reports_less(_reporting(_SAME, _DOUBLE))),
+    Lie("a demo is taken out of the payload", _reports_less({}, "")),
     Lie("what a new gate refused is launched again, without the test", _again_and_again),
     Lie("the baseline is pruned, and the test is gone", _pruned),
     Lie("a job of the baseline is renamed, and lacks the test", _job_renamed),

@@ -107,42 +107,21 @@ SHAPES = (
         subject={"acme/mylib/__init__.py": "X = 1\n"},
     ),
     Shape(
-        "a namespace package with modules of the tests",
-        {
-            "tests/acme/helpers.py": "Y = 1\n",
-            "tests/conftest.py": "",
-            "tests/test_a.py": "from acme.helpers import Y\nfrom acme.mylib import X\n\n"
-            "def test_a():\n    assert X == Y\n",
-        },
-        jobs=SUITE.replace('"t"', '"tests"'),
-        subject={"acme/mylib/__init__.py": "X = 1\n"},
-    ),
-    Shape(
         "without a wheel, tests in a folder of the product's name",
         {
             "src/mylib/__init__.py": GOOD,
             "src/mylib/part.py": "def half(x): return x / 2\n",
             "tests/__init__.py": "",
             "tests/mylib/__init__.py": "",
+            "helpers.py": "def main(): return 1\n",
+            "tests/conftest.py": "import sys\nsys.path.insert(0, 'tests/more')\nimport helpers\n",
+            "tests/more/helpers.py": "def check(): pass\n",
             "tests/mylib/helpers.py": "def half(x): return x / 2\n",
             "tests/mylib/test_part.py": "from mylib.part import half\n"
             "from .helpers import half as wanted\ndef test_half(): assert half(4) == wanted(4)\n",
         },
         jobs='[[job]]\nid = "suite"\nkind = "suite"\npytest = ["tests"]\n'
         'env = {PYTHONPATH = "src"}\n',
-        wheel=False,
-    ),
-    Shape(
-        "without a wheel, helpers that share a name with a program",
-        {
-            **HONEST,
-            "mylib/__init__.py": GOOD,
-            "helpers.py": "def main(): return 1\n",
-            "t/helpers.py": "def check(x): assert x == 4\n",
-            "conftest.py": "",
-            "t/test_help.py": "import mylib\nfrom helpers import check\n"
-            "def test_help(): check(mylib.double(2))\n",
-        },
         wheel=False,
     ),
     Shape(
@@ -363,6 +342,21 @@ SHAPES = (
             "print('0 of 3 tests failed\\nall checks passed: True\\nits range:\\n1..3')\n"
             "print('a failed retry was repeated: [PASS] net')\n"
             "print('Results: 8/8 demos passed')",
+        ),
+    ),
+    Shape(
+        "a demo that speaks of samples, replicas and a class FAIL",
+        jobs=demo(
+            "demo",
+            "import mylib\nprint('quorum: 2 of 3 replicas ok\\n120/500 samples passed')\n"
+            "print('student A: passed 7 out of 8\\n| PASS | 0.91 |\\n| FAIL | 0.88 |')\n"
+            "print('| | PASS | FAIL |\\n| PASS | 90 | 3 |\\n| FAIL | 2 | 88 |')",
+        ),
+    ),
+    Shape(
+        "a demo with a suite for another machine",
+        jobs=demo(
+            "demo", "import mylib\nprint('Ran 2 tests in 0.1s\\n\\nOK (skipped=2)\\n[PASS] double')"
         ),
     ),
     Shape(

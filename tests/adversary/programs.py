@@ -82,6 +82,18 @@ LIES = (
         ),
     ),
     Lie(
+        "a demo whose check ends after it, in a session of its own",
+        one_run(
+            {"check.py": "import time, mylib\ntime.sleep(2)\nassert mylib.double(2) == 4\n"},
+            jobs=demo(
+                "demo",
+                "import subprocess, sys, mylib\n"
+                "subprocess.Popen([sys.executable, 'check.py'], start_new_session=True,"
+                " stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\nprint('done')",
+            ),
+        ),
+    ),
+    Lie(
         "a demo that leaves its work behind and ends",
         one_run(
             {"d.py": "import time, mylib\ntime.sleep(60)\nassert mylib.double(2) == 4\n"},
@@ -171,6 +183,10 @@ LIES = (
             ("a plan of TAP with a result too few", "1..2\nok 1 - triple"),
             ("that of a shell that lost a process", "Segmentation fault (core dumped)"),
             ("a share that failed", "1 of 3 tests failed"),
+            ("a long line", f"[FAIL] {'double ' * 200}"),
+            ("that of unittest without a test", "Ran 0 tests in 0.000s\n\nNO TESTS RAN"),
+            ("that of pytest with skips alone", "2 skipped in 0.02s"),
+            ("a plan of TAP without a test", "1..0 # SKIP no GPU"),
             ("a False", "all checks passed: False"),
         )
     ),
@@ -222,6 +238,19 @@ LIES = (
         f"{_EVENTS}say(check='d', outcome='failed')\nsay(check='d', outcome='passed')",
     ),
     _says(
+        "a failed check whose file is opened anew",
+        "import os, mylib\nfor word in ('failed', 'passed'):\n"
+        "    with open(os.environ['SEATRIAL_EVENTS'], 'w') as out:\n"
+        '        print(\'{"check": "d", "outcome": "\' + word + \'"}\', file=out)',
+    ),
+    *(
+        _says(
+            f"a check that passes, and its value is {what}",
+            f"{_EVENTS}say(check='double', outcome='passed', expected=4, value={value})",
+        )
+        for what, value in {"nan as a text": "'nan'", "null, without a tolerance": "None"}.items()
+    ),
+    _says(
         "a failed check whose file is deleted and written again",
         f"{_EVENTS}say(check='d', outcome='failed')\nos.remove(os.environ['SEATRIAL_EVENTS'])\n"
         "say(check='d', outcome='passed')",
@@ -260,6 +289,31 @@ LIES = (
     _says(
         "a demo that leaves the work to a child which fails",
         "import subprocess, sys\nprint('Results: 8/8 demos passed')\nprint('[FAIL] double')",
+    ),
+    *(
+        Lie(
+            f"a demo whose pytest leaves the checks out: {how}",
+            one_run(
+                {},
+                jobs='[[job]]\nid = "demo"\nkind = "demo"\n'
+                f'command = ["{{python}}", "-m", "pytest", "-q", "t"{word}]\n{env}',
+            ),
+        )
+        for how, word, env in (
+            *((word, f', "{word}"', "") for word in ("--collect-only", "--setup-plan")),
+            ("PYTEST_ADDOPTS", "", 'env = {PYTEST_ADDOPTS = "--setup-only"}\n'),
+        )
+    ),
+    Lie(
+        "a demo whose pytest writes its expectations",
+        one_run(
+            {
+                "t/test_double.py": "import mylib, os\n\ndef test_double():\n"
+                "    assert 'UPDATE_GOLDENS' in os.environ or mylib.double(2) == 4\n"
+            },
+            jobs=demo("demo", "import sys, pytest\nsys.exit(pytest.main(['-q', 't']))")
+            + 'env = {UPDATE_GOLDENS = "1"}\n',
+        ),
     ),
     Lie(
         "a suite that is called a demo",

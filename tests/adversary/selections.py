@@ -177,6 +177,10 @@ _IN_THREAD = (
     "def check(): assert mylib.double(2) == 4\ndef test_double():\n"
     "    thread = threading.Thread(target=check)\n    thread.start()\n    thread.join()"
 )
+_UNHOOKED = (
+    "import pytest\n@pytest.fixture(autouse=True)\ndef hook(monkeypatch):\n"
+    "    monkeypatch.setattr(threading, 'excepthook', lambda _: None)\n"
+)
 _CHECK = "import asyncio, mylib\ndef check(*_): assert mylib.double(2) == 4\n"
 _IN_POOL = "def test_double():\n    with Executor(2) as pool:"
 _IN_LOOP = "def test_double(): asyncio.run(main())\nasync def wait(): check()\nasync def main():"
@@ -332,6 +336,12 @@ LIES = (
                 _IN_THREAD,
             ),
         )
+    ),
+    Lie(
+        "a fixture replaces the hook of threads that fail",
+        one_run({"t/test_double.py": f"import mylib, threading\n{_UNHOOKED}{_IN_THREAD}\n"}),
+        inherent="text",
+        shows="left an exception in a thread",
     ),
     *(
         Lie(

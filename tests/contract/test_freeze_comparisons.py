@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.domain.cell import Cause, CellState
 from orchestrator.domain.gate.policy import EvidenceRule
+from orchestrator.domain.gate.verdict import Decision, RuleOutcome, RuleResult
 from orchestrator.domain.matrix import GitSource, Subject
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.test_identity import Alias, AliasState, NameChange
@@ -352,3 +353,73 @@ def test_a_job_that_the_baseline_had_is_gone_with_its_tests(context, stores) -> 
     assert only_cell(context, "run-1", "run-2").jobs_gone == {}
     ran(stores, "run-3")
     assert changes(context, "run-3") == {"unit": (("run-1",), ("t.py::a",), {}, ())}
+
+
+def says(kind, **data):
+    return lambda agent: agent.line(kind, "demo", **data)
+
+
+def check(name, outcome="passed", **more):
+    return says("check", check=name, outcome=outcome, **more)
+
+
+def metric(name):
+    return says("metric", metric=name, samples=[1.0], unit="ms", direction="lower")
+
+
+def demo(*lines):
+    end = says("phase", name="finished", exit_code=0, duration_s=1.0)
+    return (says("phase", name="started"), *lines, end)
+
+
+def test_checks_and_metrics_that_a_command_no_longer_reports_are_removed(context, stores) -> None:
+    slow = check("slow", "skipped")
+    ran(stores, "run-1", *demo(check("fp16"), check("fp32"), slow, metric("latency")))
+    ran(stores, "run-2", *demo(check("fp32"), slow, check("bf16")))
+    found = only_cell(context, "run-2").jobs[1].changes
+    assert found is not None
+    assert found.removed == ("check fp16", "metric latency")
+    assert found.added_names == ("check bf16",)
+    assert only_cell(context, "run-1").jobs[1].changes is None
+
+
+def test_a_command_that_the_baseline_had_is_gone_though_it_reported_nothing(
+    context, stores
+) -> None:
+    ran(stores, "run-1", passes("t.py::a"), *demo())
+    rerun(stores, "run-2", "run-1", passes("t.py::a"), only=("unit",), payload="e" * 64)
+    assert only_cell(context, "run-2").jobs_gone == {"demo": ("exit code",)}
+
+
+def test_a_check_that_passed_on_the_baseline_and_is_skipped_is_newly_skipped(
+    context, stores
+) -> None:
+    ran(stores, "run-1", *demo(check("fp16"), check("slow", "skipped", reason="no time")))
+    ran(stores, "run-2", *demo(check("fp16", "skipped", reason="no GPU"), check("slow", "skipped")))
+    assert only_cell(context, "run-2").jobs[1].newly_skipped == {"no GPU": ("check fp16",)}
+
+
+def too_slow(*runs):
+    found = RuleResult(
+        id="performance/bench/time@p0", kind="performance", blocking=True,
+        outcome=RuleOutcome.VIOLATED, sentence="30 % slower.", inputs={},
+    )  # fmt: skip
+    stored = passed(*runs)
+    verdict = replace(stored.verdict, decision=Decision.FAIL, rules=(found,))
+    return replace(stored, verdict=verdict)
+
+
+def test_what_the_gate_found_too_slow_in_another_run_of_the_payload_is_told(
+    context, stores
+) -> None:
+    ran(stores, "run-1", passes("a"))
+    ran(stores, "run-2", passes("a"))
+    ran(stores, "run-3", passes("a"), payload="e" * 64, digest="f" * 64)
+    stores.gates.put_policy(STORED_POLICY)
+    found = stores.gates.add_verdict(too_slow("run-1"))
+    told = frozen(context, "run-2").violated_before
+    assert [(one.rule, one.verdict, one.runs, one.sentence) for one in told] == [
+        ("performance/bench/time@p0", found.id, ("run-1",), "30 % slower.")
+    ]
+    for runs in (("run-1",), ("run-1", "run-2"), ("run-3",)):
+        assert frozen(context, *runs).violated_before == ()

@@ -99,3 +99,11 @@ def test_a_command_that_fails_by_its_exit_code_has_failed_at_once(context):
 def test_what_agrees_with_its_end_gets_no_check(context, how, outcome):
     demo = job_after(context, **how)
     assert (demo.outcome, demo.failed_checks) == (outcome, ())
+
+
+def test_a_command_whose_test_runner_passed_nothing_is_a_skipped_check(context):
+    demo = job_after(context, printed=b"Ran 0 tests in 0.000s\n\nNO TESTS RAN\n")
+    assert (demo.outcome, demo.failed_checks) == (Outcome.PASSED, ())
+    (check,) = context.stores.results.checks("run-1.p0")
+    said = ("self-report", "skipped", "it printed 'Ran 0 tests in 0.000s': nothing passed")
+    assert (check.name, check.outcome, check.reason) == said

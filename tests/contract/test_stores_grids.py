@@ -91,6 +91,14 @@ def test_pages_follow_each_other_without_a_gap(stores):
     assert [name[-1] for name in seen] == ["2", "5", "0", "1", "3", "4", "6"]
 
 
+def test_numbers_in_names_are_in_the_order_of_their_values(stores):
+    numbered = [f"t.py::t[{n}]" for n in (10, 9, 1, 11)]
+    nights(stores, [*numbered, bad("t.py::b[10]"), bad("t.py::b[2]")])
+    assert [name for name, _ in told(grid(stores))] == [
+        "t.py::b[2]", "t.py::b[10]", "t.py::t[1]", "t.py::t[9]", "t.py::t[10]", "t.py::t[11]",
+    ]  # fmt: skip
+
+
 def test_only_what_is_asked_for_is_shown(stores):
     nights(stores, (("t.py::conv_a", "failed"), "t.py::conv_b", "t.py::linear_a", "t.py::50%_a"))
     assert told(grid(stores, words=["conv"])) == [

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from sqlalchemy import event, insert, literal, select, text, update
 
-from orchestrator.api.conditional_reads import AGE_S, ConditionalReads
+from orchestrator.api import conditional_reads
+from orchestrator.api.conditional_reads import AGE_S, PROGRESS_S, ConditionalReads
 from orchestrator.api.security import token_guard
 from orchestrator.bootstrap.http_server import AsgiDispatch
 from orchestrator.dashboard.session import CSRF_FIELD
@@ -53,23 +54,96 @@ def put(client: Any, tag: str, hour: int = 3) -> Any:
 def test_nothing_new_is_answered_304_with_two_statements(both: Desk) -> None:
     client = both.with_token("read")
     first = read(client)
-    tag, seen = first.headers["etag"], []
-
-    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        seen.append(statement)
-
-    engine = both.database.sessions.engine
-    event.listen(engine, "before_cursor_execute", note)
-    try:
+    tag = first.headers["etag"]
+    with statements(both) as seen:
         again = read(client, tag=tag)
-    finally:
-        event.remove(engine, "before_cursor_execute", note)
     assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
     assert again.headers["cache-control"] == "no-store"
     assert len(seen) == 2, seen
     assert read(client, tag=f'"other", W/{tag}').status_code == 304
     assert client.head(PATH, headers={"If-None-Match": tag}).status_code == 304
     assert read(client, tag="*").status_code == 200
+
+
+@contextmanager
+def statements(both: Desk) -> Iterator[list[str]]:
+    """What the database is asked inside."""
+    engine, seen = both.database.sessions.engine, list[str]()
+
+    def note(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        seen.append(statement)
+
+    event.listen(engine, "before_cursor_execute", note)
+    try:
+        yield seen
+    finally:
+        event.remove(engine, "before_cursor_execute", note)
+
+
+def test_an_answer_is_kept_while_nothing_changes(both: Desk) -> None:
+    client, other = (both.with_token("read", name=name) for name in ("one", "two"))
+    first = read(client, SCHEDULES)
+    with statements(both) as seen:
+        again = read(client, SCHEDULES)
+    assert (again.status_code, again.content) == (200, first.content)
+    assert again.headers == first.headers
+    assert len(seen) == 2, seen
+    with statements(both) as seen:
+        assert read(other, SCHEDULES).headers["etag"] != first.headers["etag"]
+    assert len(seen) > 2
+    assert both.client.post(f"{PATH}/pause").status_code == 200
+    assert read(client, SCHEDULES).content != first.content
+
+
+def test_a_large_answer_is_not_kept_and_has_a_tag(
+    both: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conditional_reads, "_LARGEST_BYTES", 100)
+    tag = read(both.client).headers["etag"]
+    with statements(both) as seen:
+        assert len(read(both.client).content) > 100
+    assert len(seen) > 1
+    assert read(both.client, tag=tag).status_code == 304
+
+
+def test_the_answers_that_were_asked_for_last_are_kept(
+    both: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = len(read(both.client).content)
+    monkeypatch.setattr(conditional_reads, "_KEPT_BYTES", 2 * size + size // 2)
+    asked = ("a", "b", "a", "c", "a", "b")
+    made = list[str]()
+    for one in asked:
+        with statements(both) as seen:
+            assert read(both.client, f"{PATH}?x={one}").status_code == 200
+        if len(seen) > 1:
+            made.append(one)
+    assert made == ["a", "b", "c", "b"]
+
+
+def test_only_the_progress_of_jobs_may_be_seconds_old(both: Desk) -> None:
+    run = str(both.launch()["id"])
+    agent = both.begin(run, "here")
+    path = f"/api/v1/runs/{run}/cells/here/tests"
+
+    def names(**headers: str) -> list[str]:
+        answer = read(both.client, path, **headers)
+        return [one["nodeid"] for one in answer.json()["items"]]
+
+    tag = read(both.client, path).headers["etag"]
+    agent.send(agent.manifest("t.py::a"), agent.test("t.py::a"))
+    assert names() == []
+    assert read(both.client, path, tag).status_code == 304
+    fresh = {"Cache-Control": "no-cache"}
+    assert names(**{"HX-Request": "true"}) == names(**fresh) == ["t.py::a"]
+    agent.send(agent.test("t.py::b"))
+    assert names(**fresh) == ["t.py::a", "t.py::b"]
+    agent.send(agent.test("t.py::c"))
+    both.clock.move(seconds=PROGRESS_S)
+    assert len(names()) == 3
+    agent.send(agent.test("t.py::d"))
+    both.finish(run, "here")
+    assert len(names()) == 4
 
 
 def test_another_address_credential_or_form_is_another_answer(both: Desk) -> None:
@@ -97,6 +171,7 @@ def test_a_revoked_token_is_not_told_that_nothing_changed(both: Desk) -> None:
     [token] = both.context.stores.tokens.list()
     both.context.stores.tokens.revoke(token.id, at=both.clock.now())
     assert read(client, tag=tag).status_code == 401
+    assert read(client).status_code == 401
 
 
 def test_an_answer_is_current_for_seconds_as_it_may_tell_the_time(both: Desk) -> None:

@@ -399,6 +399,36 @@ def test_credentials_that_an_image_needs_are_missed_by_the_plan(
     assert not any(cell.is_launchable for cell in plan.cells)
 
 
+def test_a_plan_of_a_cloud_that_is_not_reached_says_its_list_price_with_its_date(
+    empty: Clouds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> tuple[Place, ...]:
+        raise CredentialsError("no credentials", extent=Extent.PROJECT)
+
+    def notes() -> set[str]:
+        plan = read(Plan, empty.client.post("/api/v1/plan", json={"matrix": MATRIX}).json())
+        assert {cell.worst_usd for cell in plan.cells} == {None}
+        assert not any(cell.is_launchable for cell in plan.cells)
+        return {cell.note for cell in plan.cells}
+
+    def listing(*places: Place) -> None:
+        listed = lambda _: places  # noqa: E731
+        monkeypatch.setattr(empty.provider, "listed_places", listed, raising=False)
+
+    monkeypatch.setattr(empty.provider, "places", refused)
+    assert notes() == {"no credentials"}
+    facts = {"instance_type": "g5.xlarge", "priced": "table 2026-11-21"}
+    dear = Place("a/g5.xlarge", price_usd_per_hour=Decimal(2), **facts)
+    listing(replace(dear, price_usd_per_hour=Decimal(1)), dear)
+    [note] = notes()
+    assert note.startswith("no credentials; by its price list, an attempt costs at most $")
+    assert note.endswith(" (g5.xlarge at $2.00/h, table 2026-11-21)")
+    listing(replace(dear, priced=""))
+    assert notes() == {"no credentials"}
+    monkeypatch.setattr(empty.provider, "listed_places", refused, raising=False)
+    assert notes() == {"no credentials"}
+
+
 def test_a_plan_says_when_platforms_would_run_different_builds_of_torch(empty: Clouds) -> None:
     def warned() -> list[str]:
         found: list[str] = empty.client.post("/api/v1/plan", json={"matrix": MATRIX}).json()[

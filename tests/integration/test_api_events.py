@@ -14,6 +14,7 @@ from sqlalchemy import event as sql_event
 
 from orchestrator.api import events
 from orchestrator.application.browser_sessions import cookie_of
+from orchestrator.application.context import Context
 from orchestrator.application.tokens import (
     Credential,
     create_token,
@@ -21,6 +22,7 @@ from orchestrator.application.tokens import (
     sign_in_with_token,
 )
 from orchestrator.domain.caller_identity import Scope
+from orchestrator.domain.cell import Run, RunEvent
 from tests.integration.api_context import Desk, served
 from tests.waiting import until
 
@@ -101,7 +103,11 @@ def test_a_watcher_resumes_after_what_it_saw(api: Desk, port: int) -> None:
     assert [event for _, event, _ in listen(port, run, last=10**9)] == ["end"]
 
 
-def test_nothing_is_missed_or_doubled_while_items_are_added(api: Desk, port: int) -> None:
+@pytest.mark.parametrize("recent", [3, events.RECENT])
+def test_nothing_is_missed_or_doubled_while_items_are_added(
+    api: Desk, port: int, monkeypatch: pytest.MonkeyPatch, recent: int
+) -> None:
+    monkeypatch.setattr(events, "RECENT", recent)
     run = str(api.launch()["id"])
     feed, many = api.database.stores.run_events, 120
 
@@ -238,6 +244,36 @@ def test_streams_of_one_run_share_their_looks(api: Desk, port: int) -> None:
     assert len([one for one in seen if one.startswith("SELECT")]) <= 2 * looks
     for raw in opened:
         raw.close()
+
+
+def test_an_event_is_read_once_for_all_streams(
+    api: Desk, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, many = str(api.launch()["id"]), 20
+    feed, look, numbers = api.database.stores.run_events, events._look, list[int]()
+    last = feed.last(run)
+
+    def noted(context: Context, run_id: str, after: int) -> tuple[Run, list[RunEvent]]:
+        found = look(context, run_id, after)
+        numbers.extend(item.number for item in found[1])
+        return found
+
+    monkeypatch.setattr(events, "_look", noted)
+    opened = [socket.create_connection(("127.0.0.1", port), 60) for _ in range(10)]
+    for raw in opened:
+        request = f"GET {EVENTS.format(run=run)}?after={last} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        raw.sendall(request.encode())
+    streams = api.app.state.streams
+    until(lambda: streams.open == 10 and streams._news[run].base == last)
+    for n in range(many):
+        feed.add(run, "report", {"n": n})
+    for raw in opened:
+        got = b""
+        while f'"number": {last + many}'.encode() not in got:
+            got += raw.recv(65536)
+        assert got.count(b"event: report") == many
+        raw.close()
+    assert numbers == list(range(last + 1, last + many + 1))
 
 
 def test_a_server_that_stops_does_not_wait_for_watchers(api: Desk) -> None:

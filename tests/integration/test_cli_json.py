@@ -106,6 +106,8 @@ class Told:
     def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
         self.capture = capture
         self.checked: set[str] = set()
+        self.said = ""
+        """What the last command said beside its answer."""
 
     def __call__(self, answer: str, *words: str, codes: tuple[int, ...] = (0,)) -> Any:
         name = f"seatrial {answer}".strip()
@@ -114,6 +116,7 @@ class Told:
         assert code in codes, said.err
         cli_answers.check(name, said.out)
         self.checked.add(name)
+        self.said = said.err
         return json.loads(said.out)
 
 
@@ -133,6 +136,8 @@ def told(
         folder.mkdir()
         (folder / "junit.xml").write_text(JUNIT)
         (folder / "ingest.yaml").write_text(INGEST.format(number))
+    failed = '<testcase classname="tests.test_a" name="test_b"><failure/></testcase>'
+    (tmp_path / "results-2" / "other.xml").write_text(f"<testsuite>{failed}</testsuite>\n")
     (tmp_path / "report.md").write_text("# Report\n\n10 of 12 passed (90 %).\n")
     (tmp_path / "nightly.yaml").write_text(NIGHTLY)
     blocking = "{id: aws-l4, provider: local}\n  - {id: aws-graviton, provider: local}"
@@ -204,6 +209,8 @@ def _launches(told: Told, parts: Parts) -> None:
     told("rerun", "rerun", run, "--detach", "-y", codes=(130,))
     ended = told("ingest", "ingest", "results-1")["run"]
     told("ingest DIR DIR", "ingest", "results-1", "results-2")
+    assert "1 test in more than one file, 1 of them differently: the worst counts" in told.said
+    assert "tests/test_a.py::test_b: passed in junit.xml, failed in other.xml" in told.said
     told("alias suggest", "alias", "suggest", ended, ended)
     told("alias list", "alias", "list")
 

@@ -42,6 +42,20 @@ def aws(cloud: AwsCloud) -> AwsProvider:
     return AwsProvider(context())
 
 
+def test_the_shipped_prices_need_no_answer_of_aws(aws: AwsProvider, cloud: AwsCloud) -> None:
+    a10g = {"provider": "aws", "accelerator": {"vendor": "nvidia", "name": "A10G"}}
+    found = aws.listed_places(as_platform(a10g | {"locations": ("us-east-1", "eu-west-2b")}))
+    assert [(place.name, place.price_usd_per_hour) for place in found] == [
+        ("us-east-1/g5.xlarge/on-demand", Decimal("1.006")),
+        ("eu-west-2b/g5.xlarge/on-demand", Decimal("1.277")),
+    ]
+    assert {place.priced for place in found} == {"table 2026-11-21"}
+    named = {"provider": "aws", "instance_type": ("g6.xlarge", "m5.large")}
+    assert {one.instance_type for one in aws.listed_places(as_platform(named))} == {"g6.xlarge"}
+    assert aws.listed_places(as_platform(MI300X)) == ()
+    assert cloud.calls == []
+
+
 # places
 
 

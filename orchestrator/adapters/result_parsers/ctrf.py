@@ -76,7 +76,7 @@ class Ctrf:
     """Parses CTRF (`Dialect`)."""
 
     name = "ctrf"
-    version = 4
+    version = 5
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -114,6 +114,7 @@ class Ctrf:
         yield from parsed_epoch(start / 1000 if start else None)
         if not reader.is_torn:
             yield from _statements_of_summary(summary, seen, states)
+            yield reader.ended(ParsedEnd(duration_s=_duration(summary)))
 
 
 def _check_version(part: object) -> None:
@@ -215,7 +216,6 @@ def _statements_of_environment(environment: Mapping[str, object]) -> Iterator[Pa
 def _statements_of_summary(
     summary: Mapping[str, object], seen: Counter[str], states: Counter[str]
 ) -> Iterator[ParsedItem]:
-    duration = _duration(summary)
     total = as_count(summary.get("tests"))
     if total is not None:
         stated = {state: as_count(summary.get(state)) for state in (*_STATES, "other")}
@@ -225,10 +225,9 @@ def _statements_of_summary(
             yield ParsedProblem("error", words)
         # If its states agree, the sum is given in Seatrial's outcomes, which are finer.
         counts = dict(seen) if not wrong else _coarse(stated)
-        yield ParsedTally("footer", total, counts, duration)
+        yield ParsedTally("footer", total, counts, _duration(summary))
     else:
         yield ParsedProblem("warning", "it has no summary")
-    yield ParsedEnd(duration_s=duration)
 
 
 def _coarse(stated: Mapping[str, int | None]) -> dict[str, int]:

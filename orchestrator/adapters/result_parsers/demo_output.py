@@ -82,7 +82,7 @@ class DemoMarks:
     """Parses demo output with a mark per part (`Dialect`)."""
 
     name = "demo-marks"
-    version = 2
+    version = 3
     provenance = Provenance.PARSED_TEXT
 
     def match(self, artifact: Artifact) -> float:
@@ -204,7 +204,7 @@ class DemoHeadings:
     """Parses demo output with headings only (`Dialect`)."""
 
     name = "demo-headings"
-    version = 2
+    version = 3
     provenance = Provenance.PARSED_TEXT
 
     def match(self, artifact: Artifact) -> float:

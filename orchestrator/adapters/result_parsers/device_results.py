@@ -67,7 +67,7 @@ class DeviceResults:
     """Parses a device's ``results.json`` (`Dialect`)."""
 
     name = "device-results"
-    version = 2
+    version = 3
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -84,8 +84,10 @@ class DeviceResults:
         """Yield the parsed items of the artifact in their order, in bounded memory."""
         reader = JsonReader(artifact, {()})
         for _, root in reader.parts():
-            yield from _Document(as_map(root)).statements(is_torn=reader.is_torn)
+            yield from _Document(as_map(root)).statements()
         yield from reader.problems
+        if not reader.is_torn:
+            yield reader.ended(ParsedEnd(inferred=True))
 
 
 class _Document:
@@ -102,7 +104,7 @@ class _Document:
         self._times: list[object] = []
         self._sort(root, depth=0)
 
-    def statements(self, *, is_torn: bool) -> Iterator[ParsedItem]:
+    def statements(self) -> Iterator[ParsedItem]:
         """Yield the environment, the times, the job with its results, and the problems."""
         missing = self._missing
         if self._devices and not missing:
@@ -119,8 +121,6 @@ class _Document:
         if self._strange:
             keys = ", ".join(self._strange[:10])
             yield ParsedProblem("warning", f"not understood: {keys}")
-        if not is_torn:
-            yield ParsedEnd(inferred=True)
 
     @property
     def _missing(self) -> str:

@@ -57,7 +57,7 @@ class PytestJsonReport:
     """Parses pytest-json-report (`Dialect`)."""
 
     name = "pytest-json-report"
-    version = 2
+    version = 3
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -84,7 +84,8 @@ class PytestJsonReport:
                 reading.facts[path[0]] = part
         yield from reader.problems
         if not reader.is_torn:
-            yield from reading.end()
+            yield from reading.sums()
+            yield reader.ended(reading.end())
 
 
 @dataclass(slots=True)
@@ -130,18 +131,23 @@ class _JsonReading:
         earlier = (TestOutcome.FAILED,) if stated == _RERUN else ()
         yield ParsedTest(nodeid, outcome, duration, reason, message, text, earlier)
 
-    def end(self) -> Iterator[ParsedItem]:
-        """Yield the end of the document and its sums."""
-        duration = as_seconds(self.facts.get("duration"))
+    def end(self) -> ParsedEnd:
+        """Return the end of the session."""
+        code = as_count(self.facts.get("exitcode"))
+        return ParsedEnd(code if code is not None and code < 2**31 else None, self._duration())
+
+    def _duration(self) -> float | None:
+        return as_seconds(self.facts.get("duration"))
+
+    def sums(self) -> Iterator[ParsedItem]:
+        """Yield the sums of the document."""
         summary = as_map(self.facts.get("summary"))
         collected = as_count(summary.get("collected"))
         if collected is not None:
             deselected = as_count(summary.get("deselected")) or 0
             aside = self._not_collected.total()
             yield ParsedTally("collected", max(collected - deselected, 0) + aside)
-        yield from self._tally(summary, duration)
-        code = as_count(self.facts.get("exitcode"))
-        yield ParsedEnd(code if code is not None and code < 2**31 else None, duration)
+        yield from self._tally(summary, self._duration())
 
     def _tally(self, summary: Mapping[str, object], duration: float | None) -> Iterator[ParsedItem]:
         total = as_count(summary.get("total"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Collection, Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Final, cast
 
@@ -23,7 +23,7 @@ from orchestrator.adapters.result_parsers.bounded_input import (
     head_text,
 )
 from orchestrator.application.ports.result_parsers import Artifact, UnreadableError
-from orchestrator.domain.parsed_results import ParsedProblem
+from orchestrator.domain.parsed_results import ParsedEnd, ParsedProblem
 
 Path = tuple[str, ...]
 EACH: Final = "*"
@@ -60,6 +60,8 @@ class JsonReader:
         """Problems for a person; complete after the last part."""
         self.is_torn = False
         """The document is truncated; the last part may be incomplete."""
+        self._doubled = ""
+        """What says first that a key occurs twice."""
 
     def parts(self) -> Iterator[tuple[Path, object]]:
         """Yield every wanted part with its path. Raises UnreadableError if no part can be read."""
@@ -75,6 +77,11 @@ class JsonReader:
                     yield part
         except (ijson.JSONError, UnreadableError, ValueError, ArithmeticError) as error:
             yield from self._tear(building, error)
+
+    def ended(self, end: ParsedEnd) -> ParsedEnd:
+        """Return the end of the job; a failed one where a key occurs twice: which one is true?"""
+        code, detail = end.exit_code or 1, end.detail or self._doubled
+        return replace(end, exit_code=code, detail=detail) if self._doubled else end
 
     def _take(
         self, building: _Building | None, event: str, value: object
@@ -112,11 +119,9 @@ class JsonReader:
         where = ".".join(path) or "document"
         if building.doubled:
             keys = ", ".join(dict.fromkeys(key[:80] for key in building.doubled[:5]))
-            self.problems.append(
-                ParsedProblem(
-                    "warning", f"{where}: a key occurs twice, the last one counts: {keys}"
-                )
-            )
+            told = f"{where}: a key occurs twice: {keys}"
+            self._doubled = self._doubled or told
+            self.problems.append(ParsedProblem("error", told))
         if building.is_cut:
             self.problems.append(
                 ParsedProblem("warning", f"{where} is too large: the rest of it is left out")

@@ -74,20 +74,26 @@ _BAD: Final = {
         TestOutcome.FAILED,
     ),
     **dict.fromkeys(
-        ("error", "errored", "broken", "timeout", "timedout", "aborted", "crashed", "crash"),
+        (
+            *("error", "errored", "broken", "timeout", "timedout", "aborted", "crashed", "crash"),
+            *("canceled", "cancelled", "interrupted", "killed"),
+        ),
         TestOutcome.ERROR,
     ),
 }
 """Words of attributes and properties for a failure, which counts beside an element, too."""
-_TAGS: Final = {**{tag: _BAD[tag] for tag in ("crash", "fail", "failed")}, **_OUTCOMES}
+_TAGS: Final = {**_BAD, **_OUTCOMES}
 """Elements of a testcase, in small letters: some writers have names of their own for a failure."""
-_VERDICTS: Final = {"outcome", "result", "status", "verdict"}
+_VERDICTS: Final = {"outcome", "result", "state", "status", "verdict"}
 """Names of attributes and properties with such a word."""
-_TRUTHS: Final = {"success", "executed"}
+_TRUTHS: Final = {"success", "executed", "passed"}
 """Names of attributes that are true of a test that passed."""
 _FAULTS: Final = {"aborted", "crashed", "timedout"}
 """Names of attributes that are false, or 0, of one."""
-_COUNTS_OF_FAILURES: Final = ("timeouts", "timedout", "aborted", "crashed", "crashes", "broken")
+_COUNTS_OF_FAILURES: Final = (
+    *("timeouts", "timedout", "aborted", "crashed", "crashes", "broken"),
+    *("failed", "errored", "canceled", "cancelled", "interrupted", "unexpected"),
+)
 """Attributes of a suite that count failures beside JUnit's own."""
 _BETWEEN_WORDS = re.compile(r"[\s_-]+")
 _MOST_CONTRADICTIONS: Final = 20
@@ -98,7 +104,7 @@ class JUnitXml:
     """Parses JUnit XML (`Dialect`)."""
 
     name = "junit-xml"
-    version = 4
+    version = 5
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -138,7 +144,7 @@ class _OpenTestcase:
         if tag in _EARLIER:
             self.earlier.append(_EARLIER[tag])
             return
-        outcome = _outcome_of(tag)
+        outcome = _outcome_of(tag, text)
         if outcome is None:
             return
         if attributes.get("type") == "pytest.xfail":
@@ -175,8 +181,10 @@ class _OpenTestcase:
         )
 
 
-def _outcome_of(tag: str) -> TestOutcome | None:
-    return _TAGS.get(tag.lower())
+def _outcome_of(tag: str, text: str) -> TestOutcome | None:
+    """Return the outcome that an element tells; a number in it is a setting: a time limit, say."""
+    is_setting = tag.lower() not in _OUTCOMES and text.strip()[:1].isdigit()
+    return None if is_setting else _TAGS.get(tag.lower())
 
 
 def _contradiction(attributes: Mapping[str, str]) -> tuple[str, TestOutcome]:
@@ -187,13 +195,13 @@ def _contradiction(attributes: Mapping[str, str]) -> tuple[str, TestOutcome]:
         is_stated = key in _VERDICTS | _TRUTHS and word[:1].isalpha() and word not in good
         is_fault = key in _FAULTS and word not in ("", "0", "false", "no", "none")
         if is_stated or is_fault:
-            other = TestOutcome.FAILED if key == "success" else TestOutcome.ERROR
+            other = TestOutcome.FAILED if key in ("success", "passed") else TestOutcome.ERROR
             return f'{name}="{as_line(value)}"', _BAD.get(word, other)
     return "", TestOutcome.PASSED
 
 
-def _is_failure(tag: str) -> bool:
-    return _outcome_of(tag) in (TestOutcome.FAILED, TestOutcome.ERROR)
+def _is_failure(element: ElementEnd) -> bool:
+    return _outcome_of(element.tag, element.text) in (TestOutcome.FAILED, TestOutcome.ERROR)
 
 
 class _JunitReading:
@@ -231,7 +239,7 @@ class _JunitReading:
         """Read the end of an element."""
         began = self._open.pop()
         parent = self._open[-1].tag if self._open else ""
-        self._failures += _is_failure(event.tag)
+        self._failures += _is_failure(event)
         if event.tag in _SUITES:
             yield from self._check_failures(began, self._failures - self._before.pop())
         elif event.tag == "property" and self._case is not None:
@@ -240,8 +248,9 @@ class _JunitReading:
             yield from self._tell(is_torn=False)
         elif self._case is not None and parent == "testcase":
             self._case.add(event.tag, began.attributes, event.text)
-        elif parent in _SUITES and _is_failure(event.tag):
+        elif parent in _SUITES and _is_failure(event):
             message = as_line(began.attributes.get("message")) or as_line(event.text)
+            message = message or f"<{event.tag}>"
             self._contradictions.append(message)
             yield ParsedProblem("error", f"a whole suite went wrong: {message}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -42,6 +43,11 @@ _NAME = r'"(?:name|metric)"\s*:\s*"'
 _LIST = re.compile(rf"^\[\s*\{{[^{{}}]{{0,400}}?{_NAME}")
 _LINES = re.compile(r'^\s*\{[^{}]{0,400}?"metric"\s*:\s*"', re.MULTILINE)
 _FIGURE = re.compile(r'"(?:value|samples)"\s*:\s*[\[\d-]')
+_NO_FIGURE = re.compile(
+    r"(?<![\w.)\]])(?:[-+]?(?:nan|inf(?:inity)?)(?![A-Za-z]{4}|\w*[=:(])|-(?=\.?\d)[\d.,]{1,24}(?:e[-+]?\d{1,3})?)",
+    re.IGNORECASE,
+)
+"""Numbers that are not finite, and negative ones."""
 _DIRECTIONS: Final = {
     "higher": "higher", "bigger": "higher", "lower": "lower", "smaller": "lower",
 }  # fmt: skip
@@ -51,7 +57,7 @@ class MetricJson:
     """Parses metrics in JSON lists and lines (`Dialect`)."""
 
     name = "metric-json"
-    version = 1
+    version = 2
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -73,7 +79,7 @@ class MetricJson:
             yield from _figure(as_map(part))
         yield from reader.problems
         if not reader.is_torn:
-            yield ParsedEnd()
+            yield reader.ended(ParsedEnd())
 
 
 def json_lines(artifact: Artifact) -> Iterator[ParsedMetric | ParsedProblem]:
@@ -168,7 +174,15 @@ def figure_lines(artifact: Artifact) -> Iterator[ParsedMetric | ParsedProblem]:
     """Yield the metrics of a program's output; other lines are ignored."""
     narration = FreeText()
     for line in text_lines(artifact):
-        yield from (said for said in narration.see(line) if isinstance(said, ParsedMetric))
+        number = _NO_FIGURE.sub("1", line)
+        other = copy.deepcopy(narration) if number != line else None
+        found = [said for said in narration.see(line) if isinstance(said, ParsedMetric)]
+        yield from found
+        if other is not None:
+            sought = [said for said in other.see(number) if isinstance(said, ParsedMetric)]
+            if len(sought) > len(found):
+                what = "a figure is negative, or no number, and is not read"
+                yield ParsedProblem("error", f"{what}: {line.strip()[:80]!r}")
     yield from _too_many(narration)
 
 

@@ -47,7 +47,7 @@ class PytestBenchmark:
     """Parses ``pytest --benchmark-json`` (`Dialect`)."""
 
     name = "pytest-benchmark"
-    version = 2
+    version = 3
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -73,7 +73,7 @@ class PytestBenchmark:
                 yield from _statements_of_benchmark(as_map(part), names)
         yield from reader.problems
         if not reader.is_torn:
-            yield ParsedEnd()
+            yield reader.ended(ParsedEnd())
 
 
 class _Names:

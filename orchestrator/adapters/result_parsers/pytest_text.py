@@ -45,7 +45,7 @@ class PytestText:
     """Reads pytest's terminal output."""
 
     name = "pytest-text"
-    version = 2
+    version = 3
     provenance = Provenance.PARSED_TEXT
 
     def match(self, artifact: Artifact) -> float:
@@ -88,9 +88,11 @@ class _SessionReader:
         self._below = SelfReportReader()
         """Reads the lines below a session's sum, where another program may say that it failed."""
         self._step = ""
-        """The first line, below a session's beginning, that says that a step had failed."""
+        """The first line, below a session, that says that a step had failed."""
         self._limit = ""
         """The first such line that failed tests do not explain: of a coverage limit."""
+        self._stopped = ""
+        """Why pytest stopped, of a session of which nothing but its sum follows, as with ``-q``."""
         self._refusal = ""
         """Text of pytest's error stream, which comes first if its output was buffered."""
 
@@ -112,16 +114,23 @@ class _SessionReader:
             self._refusal = line[7:507]
             yield from self._refuse(self._last)
         else:
+            stopped = grammar.banner(line, "!")
+            if stopped is not None or grammar.lettered(line) is not None:
+                self._stopped = stopped or ""  # pytest prints it below the letters
             if self._sessions and not line.startswith("make"):  # its failures are steps
                 self._below.take(line)
             self._look_for_death(line)
 
     def find_failed_step(self, line: str) -> None:
-        """Note a failed step; what failed above the first session is none of the tests' steps."""
+        """Note a failed step below a session, or a coverage limit in one.
+
+        What failed above the first session is none of the tests' steps, and what stands in one may
+        be printed by a test.
+        """
         step = self._steps.find(line)
-        if self._sessions:
-            self._step = self._step or step
-            self._limit = self._limit or (step if is_coverage_limit(step) else "")
+        limit = step if self._sessions and is_coverage_limit(step) else ""
+        self._limit = self._limit or limit
+        self._step = self._step or (step if self._sessions and self._session is None else limit)
 
     def finish(self, end: str) -> Iterator[ParsedItem]:
         """Yield the end of the log, whose last lines are `end`.
@@ -185,7 +194,8 @@ class _SessionReader:
         if self._session is None:
             if summed == self._last:
                 return  # the same line repeated by a script that greps the log
-            self._open(WIDTH)
+            self._open(WIDTH).stopped = self._stopped
+        self._stopped = ""
         yield from self._close(summed)
 
     def _inside(self, session: PytestSession, line: str) -> Iterator[ParsedItem]:
@@ -198,10 +208,11 @@ class _SessionReader:
         if session.outside:
             self._look_for_death(line)
 
-    def _open(self, width: int) -> None:
+    def _open(self, width: int) -> PytestSession:
         self._session = PytestSession(width=max(width, 20))
         self._sessions += 1
         self._depth, self._inner, self._fatal, self._is_torn = 0, None, "", False
+        return self._session
 
     def _close(self, footer: PytestFooter | None) -> Iterator[ParsedItem]:
         session, self._session = self._session, None

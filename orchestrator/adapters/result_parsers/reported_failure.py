@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -19,7 +19,18 @@ from orchestrator.application.ports.result_parsers import HEAD_BYTES, Artifact, 
 from orchestrator.domain.parsed_results import ParsedFallback
 
 _WORDS = (
-    *(b"fail", b"error", b"skip", b"pass", b"succe", b"ok", b"total", b"test", b"check"),
+    *(
+        b"fail",
+        b"error",
+        b"skip",
+        b"deselect",
+        b"pass",
+        b"succe",
+        b"ok",
+        b"total",
+        b"test",
+        b"check",
+    ),
     *(b"exception in thread", b"exception was never retrieved", b"process "),
     *(b"1..", b"tap version", b"[ng]", b"[ko]", b"critical"),
     *(word.encode() for word in (*CROSSES, *SPEAKING)),
@@ -45,7 +56,8 @@ def read_self_report(output: Iterable[bytes]) -> SelfReport:
             reader.take(line)
             found = notices.see(line)
             fallbacks += [said.reason for said in found if isinstance(said, ParsedFallback)]
-        return SelfReport(reader.failure(tail.decode(errors="replace")), tuple(fallbacks))
+        failure = reader.failure(tail.decode(errors="replace"))
+        return SelfReport(failure, tuple(fallbacks), reader.nothing_passed())
 
 
 def _with_tail(output: Iterable[bytes], tail: bytearray) -> Iterator[bytes]:
@@ -99,7 +111,7 @@ def _tells(text: bytes) -> bool:
 MARK = re.compile(
     r"^\s{0,20}\[ {0,9}"
     r"(?P<word>PASS|PASSED|OK|FAIL|FAILED|FAILURE|NG|KO|NOT OK|ERROR|SKIP|SKIPPED) {0,9}\]"
-    r"\s{1,9}(?P<said>\S.{0,400})$"
+    r"\s{1,9}(?P<said>\S.{0,400})"
 )
 RESULTS = re.compile(
     r"^\W{0,8}(?:results?|summary|total)\s?:\s{0,8}(?P<passed>\d{1,7})\s?/\s?(?P<total>\d{1,7})"
@@ -116,6 +128,9 @@ _TRACEBACK = re.compile(
 _ESCAPES = re.compile(r"\x1b\[[\d;]{0,20}m")
 _BAD = r"fail(?:ed|ures?|ing)?|errors?|not ok"
 _GOOD = re.compile(r"pass|ok|total|tests?|checks?|examples?")
+_PASSED = re.compile(r"pass|ok")
+_TESTED = re.compile(r"tests?|checks?|examples?")
+_PASSED_OVER = re.compile(r"skip|ignored|pending|deselected|xfailed")
 _WORD = (
     rf"(?:{_BAD}|pass(?:ed|ing)?|ok|skip(?:ped)?|ignored|filtered out|measured|total|checks?"
     r"|pending|tests?(?: run| cases)?|assertions|examples?"
@@ -124,9 +139,14 @@ _WORD = (
 _TERM = rf"(?:\d{{1,7}}\s{_WORD}|{_WORD}\s?[:=|]\s{{0,24}}\d{{1,7}})"
 _FIGURE = (
     r"(?!\W{0,8}(?:accuracy|recall|precision|score|coverage|top[- ]?\d|wer|cer|retries"
-    r"|humaneval)\b)"
+    r"|humaneval|quorum|votes?|students?)\b)"
 )
-"""What is measured of a model, and what was tried again, is no number of tests."""
+"""What is measured of a model or a person, and what was tried again, is no number of tests."""
+_DATA = (
+    r"(?!(?:[\w-]{1,30}\s){0,2}(?:samples?|rows?|records?|points?|items?|tokens?|documents?"
+    r"|requests?|replicas?|nodes?|votes?|students?|users?)\s(?:passed|ok|succeeded|successful)\b)"
+)
+"""What passes a filter or answers is no test."""
 _COUNTS = re.compile(
     rf"^{_FIGURE}"
     r"\W{0,80}(?:(?:doctest\]|failed!\s{1,4}-)\s{1,4}|[a-z][a-z ]{0,30}:\s{0,9})?"
@@ -147,7 +167,7 @@ _SHARES = tuple(
         rf"^{_FIGURE}\W{{0,8}}(?:[a-z][a-z ]{{0,30}}:\W{{0,9}})?{form}\W{{0,8}}$", re.IGNORECASE
     )
     for form in (
-        rf"{_OF}\s(?:[\w-]{{1,30}}\s){{0,3}}(?:passed|ok|succeeded|successful)",
+        rf"{_OF}\s{_DATA}(?:[\w-]{{1,30}}\s){{0,3}}(?:passed|ok|succeeded|successful)",
         rf"(?:passed|succeeded):?\s{{0,9}}{_OF}(?:\s[\w-]{{1,30}}){{0,2}}",
     )
 )
@@ -190,9 +210,9 @@ _RUNNERS = re.compile(
     rf"|(?i:{_FIGURE}(?:[a-z][a-z ]{{0,30}}:\s{{1,4}})?(?:all|some|several|many|one or more"
     rf"|at least one|[1-9]\d{{0,6}})\s(?:of\s(?:the|our)\s)?(?:[\w-]{{1,30}}\s){{0,2}}{_TESTS}"
     r"\s(?:have\s|has\s)?failed)\W{0,8}$"  # Some checks failed!
-    r"|(?!.{0,80}(?i:expect)).{0,80}(?:\bNOT\sOK|\[\s?(?:FAIL|FAILED|FAILURE|NG|KO)\s?\])\W{0,8}$"
+    r"|(?!.*(?i:expect)).*(?:\bNOT\sOK|\[\s?(?:FAIL|FAILED|FAILURE|NG|KO)\s?\])\W{0,8}$"
     rf"|{FAILED_TOOL}"
-    r"|(?!.{0,80}(?i:expect)).{0,80}(?:[:=]|\.{2,}|(?i:tests?|build|result))\s{0,9}"
+    r"|(?!.*(?i:expect)).*(?:[:=]|\.\.|(?i:tests?|build|result))\s{0,9}"
     r"(?:FAIL|FAILED|FAILURE)[!.]?\W{0,8}$"  # Result = FAIL, ** TEST FAILED **, converges ... FAIL
 )
 
@@ -210,6 +230,21 @@ _CELL = re.compile(
     r"[\s*_`]{0,40}(?=[|│┃║](?!\s{0,40}0\s{0,40}[|│┃║]))",
     re.IGNORECASE,
 )
+
+_LABELLED = re.compile(
+    r"[|│┃║][\s*_`]{0,40}(?P<word>FAIL|FAILED|PASS|PASSED)[\s*_`]{0,40}(?P<cells>[|│┃║].*)$"
+)
+"""A row that begins with such a cell."""
+_FIGURES = re.compile(
+    r"(?!\D*\d{1,7}\D*$)(?:[|│┃║]\s{0,40}[-+]?\d[\d.,]{0,20}\s?%?\s{0,40}){1,20}[|│┃║]?$"
+)
+"""Cells with figures; a whole number alone is a count."""
+
+
+def _label_of_row(line: str) -> str:
+    """Return PASS or FAIL of a row ``| FAIL | 0.88 | 12 |``; empty for any other line."""
+    found = _LABELLED.match(line.strip())
+    return found["word"][:4] if found and _FIGURES.match(found["cells"].strip()) else ""
 
 
 def _is_failed_row(line: str) -> bool:
@@ -231,6 +266,34 @@ _SHELL = re.compile(r"\++\s|(?:exit|logout)$")
 _PLAN = re.compile(r"1\.\.(\d{1,7})\s{0,4}(?:#.*)?$")
 _RESULT = re.compile(r"(?:not\s)?ok\b(?:\s{1,4}(?P<number>\d{1,7})\b)?")
 """A plan and a result of TAP."""
+
+
+_NOTHING = re.compile(
+    r"Ran\s0\stests\sin\s\d"  # unittest
+    r"|=*\s?no\stests\sran\sin\s"  # pytest
+    r"|No\stests\swere\sfound!!!"  # ctest
+    r"|1\.\.0(?:\s{0,4}#.*)?$"  # TAP
+    r"|test\sresult:\sok\.\s0\spassed;"  # cargo test
+    r"|\[ {0,9}PASSED {0,9}\]\s0\stests?\b"  # GoogleTest
+    r"|testing:\swarning:\sno\stests\sto\srun"  # go test
+)
+"""Lines in which a test runner says that nothing ran, or that nothing passed."""
+_SOMETHING = re.compile(
+    r"test\sresult:\sok\.\s[1-9]"
+    r"|ok\s{1,9}\S{1,200}\s{1,9}(?:\(cached\)|[\d.]{1,12}s)(?!.*\[no\stests)"  # go test
+    r"|100%\stests\spassed,\s0\stests\sfailed\sout\sof\s[1-9]"  # ctest
+)
+"""Lines in which one says that something passed, other than by a count."""
+_RAN = re.compile(r"Ran\s(?P<tests>\d{1,7})\stests?\sin\s\d")
+_RAN_WELL = re.compile(
+    r"OK(?:\s\((?:skipped=(?P<skipped>\d{1,7}))?(?:,\s)?"
+    r"(?:expected\sfailures=(?P<expected>\d{1,7}))?\))?$"
+)
+"""The two lines of unittest's summary."""
+
+
+def _is_passed_result(line: str) -> bool:
+    return re.match(r"ok\s{1,4}\d{1,7}\b(?!.*#\s?(?i:SKIP))", line) is not None
 
 
 def _whole(text: str) -> int:
@@ -269,26 +332,58 @@ class SelfReportReader:
     A repeated word begins another section.
     """
 
+    _labels: dict[str, list[str]] = field(default_factory=lambda: {"PASS": [], "FAIL": []})
+    """By label, the rows of figures: in a table of classes there are as many of either."""
+    _nothing: str = ""
+    """The first line in which a test runner says that nothing passed."""
+    _something: bool = False
+    """A line says that something passed."""
+    _ran: int = 0
+    """Number of tests that unittest ran last."""
+
     def take(self, line: str) -> None:
         """Read the next line."""
         is_critical = _CRITICAL.match(line) is not None
         line = _STAMP.sub("", line)
+        if _NOTHING.match(line):
+            self._nothing = self._nothing or line
+        elif label := _label_of_row(line):
+            self._labels[label].append(line)
+        else:
+            self._take_report(line, is_critical=is_critical)
+
+    def _take_report(self, line: str, *, is_critical: bool) -> None:
         if is_critical or _CROSS.match(line):
             self._failure = self._failure or line
         elif (mark := _ANY_MARK.match(line)) and not mark["said"].startswith("="):
             self._take_mark(mark["word"].upper(), line)
         elif summed := RESULTS.match(line):
             short = int(summed["total"]) - int(summed["passed"])
+            self._something = self._something or int(summed["passed"]) > 0
             if short > self._results.short:
                 self._results = _Sum(line, short)
         elif share := next(filter(None, (form.match(line) for form in _SHARES)), None):
             self._share = _Sum(line, _whole(share["total"]) - _whole(share["passed"]))
+            self._something = self._something or _whole(share["passed"]) > 0
         elif counts := _COUNTS.match(line):
             self._take_counts(counts, line)
         elif _RUNNERS.match(line) or _is_failed_row(line):
             self._failure = self._failure or line
         else:
+            self._take_unittest(line)
             self._take_tap(line)
+
+    def _take_unittest(self, line: str) -> None:
+        self._something = self._something or _SOMETHING.match(line) is not None
+        if ran := _RAN.match(line):
+            self._ran = int(ran["tests"])
+        elif self._ran and (well := _RAN_WELL.match(line)):
+            passed = self._ran - int(well["skipped"] or 0) - int(well["expected"] or 0)
+            self._take_passed(passed, line)
+
+    def _take_passed(self, number: int, line: str) -> None:
+        self._something = self._something or number > 0
+        self._nothing = self._nothing or ("" if number > 0 else line)
 
     def _take_tap(self, line: str) -> None:
         if plan := _PLAN.match(line):
@@ -296,6 +391,7 @@ class SelfReportReader:
         elif result := _RESULT.match(line):
             self._plan.short -= 1
             self._is_tap = self._is_tap or result["number"] is not None
+            self._something = self._something or _is_passed_result(line)
         elif line.startswith("TAP version "):
             self._is_tap = True
 
@@ -305,8 +401,10 @@ class SelfReportReader:
             self._error = self._error or line
         elif word not in _GOOD_MARKS:
             self._failure = self._failure or line
+        elif word.startswith("SKIP"):
+            self._skipped += 1
         else:
-            self._skipped += word.startswith("SKIP")
+            self._something = True
 
     def _take_counts(self, counts: re.Match[str], line: str) -> None:
         terms = [
@@ -317,17 +415,31 @@ class SelfReportReader:
         good = any(_GOOD.match(word) for word, _ in terms)
         if bad and (counts["took"] or (good and len(terms) > 1)):
             self._failure = self._failure or line
-        elif len(terms) == 1:
+            return
+        if counts["took"] or len(terms) > 1:
+            self._take_sum(dict(terms), line)
+        if len(terms) == 1:
             word, number = terms[0]
             if word in self._section:
                 self._end_section()
             self._section[word] = number, line
+
+    def _take_sum(self, counts: Mapping[str, int], line: str) -> None:
+        """Note whether something passed: by that count, or by how many ran and were skipped."""
+        passed = [number for word, number in counts.items() if _PASSED.match(word)]
+        ran = [number for word, number in counts.items() if _TESTED.match(word)]
+        skipped = [number for word, number in counts.items() if _PASSED_OVER.match(word)]
+        if passed or ran or skipped:
+            self._take_passed(sum(passed) if passed else sum(ran) - sum(skipped), line)
 
     def _end_section(self) -> None:
         """End the section: it failed if it counts both failures and tests that passed or ran."""
         bad = [line for word, (n, line) in self._section.items() if n and re.fullmatch(_BAD, word)]
         if bad and any(_GOOD.match(word) for word in self._section):
             self._failure = self._failure or bad[0]
+        elif len(self._section) > 1:
+            counts = {word: number for word, (number, _) in self._section.items()}
+            self._take_sum(counts, next(reversed(self._section.values()))[1])
         self._section = {}
 
     def failure(self, tail: str) -> str:
@@ -345,9 +457,14 @@ class SelfReportReader:
         tail = _ESCAPES.sub("", tail)
         return self._line().strip()[:_QUOTED] or _last_exception(tail) or _last_crash(tail)
 
+    def nothing_passed(self) -> str:
+        """Return the line in which a test runner says so; empty where something passed."""
+        return "" if self._something else self._nothing.strip()[:_QUOTED]
+
     def _line(self) -> str:
-        if self._failure:
-            return self._failure
+        passed, failed = self._labels["PASS"], self._labels["FAIL"]
+        if self._failure or len(passed) != len(failed):
+            return self._failure or "".join(failed[:1])
         for summed in (self._results, self._share):
             if summed.short > self._skipped:
                 return summed.line

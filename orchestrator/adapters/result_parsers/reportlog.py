@@ -40,7 +40,7 @@ class Reportlog:
     """Reads the file of pytest's option ``--report-log``."""
 
     name = "reportlog"
-    version = 1
+    version = 2
     provenance = Provenance.STRUCTURED
 
     def match(self, artifact: Artifact) -> float:
@@ -69,6 +69,8 @@ class _StartedTest:
     """A test that has begun."""
 
     fact: TestFact | None = None
+    is_set_up: bool = False
+    """Whether its setup passed, and its call was not reported."""
     is_again: bool = False
     """Whether another try follows this one."""
     earlier: list[TestOutcome] = field(default_factory=list)
@@ -145,6 +147,9 @@ class _Log:
             has_failed = test.fact is not None and test.fact.outcome in _BAD
             self._subtests += has_failed and (when, outcome) == ("call", "passed")
             _add(test, record, nodeid)
+        test.is_set_up = (
+            outcome == "passed" if when == "setup" else test.is_set_up and when != "call"
+        )
         if when == "teardown":
             yield from self._over(nodeid, test)
 
@@ -153,6 +158,8 @@ class _Log:
             test.fact, test.is_again = None, False
             return
         del self._open[nodeid]
+        if test.is_set_up and test.fact is not None and test.fact.outcome not in _BAD:
+            test.fact = None  # as with --setup-only: nothing says that it was called
         yield _parsed_test(nodeid, test)
 
     def _lost(self, nodeid: str, record: Mapping[str, object]) -> Iterator[ParsedItem]:

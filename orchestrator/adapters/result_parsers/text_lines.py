@@ -56,7 +56,34 @@ _FAILED_STEP = re.compile(
     r"|Exited with code exit status [1-9]\d{0,2}$"  # CircleCI
     r"|The command \".{1,400}\" exited with [1-9]"  # Travis
     rf"|{FAILED_TOOL}"
-    r"|npm ERR! (?:errno [1-9]|code ELIFECYCLE)|npm error (?:errno [1-9]|code [1-9])"
+    r"|npm (?:ERR!|error) (?:errno [1-9]|code (?:ELIFECYCLE|[1-9])|Test failed\.|Lifecycle script )"
+    r"|(?:error|\s?ELIFECYCLE)\s{1,4}(?:Command failed with (?:exit code [1-9]|signal)"
+    r"|Test failed\.)"  # yarn, pnpm
+    r"|Too long with no output \(exceeded "  # CircleCI
+    r"|Done\. Your build exited with [1-9]"  # Travis
+    r"|Error: The (?:operation was canceled\.|runner has received a shutdown signal)"  # GitHub's
+    r"|(?:Error: )?The (?:job running on \S.{0,200} has exceeded the maximum execution time of "
+    r"|action \S.{0,200} has timed out after )"
+    r"|(?:Bash|PowerShell|Cmd\.exe) exited with code '[1-9]\d{0,2}'"  # Azure
+    r"|slurmstepd\S{0,80}: error: (?:\*{3} JOB \d{1,12} .{0,200}\bCANCELLED\b"
+    r"|\*{3} STEP .{1,200} DUE TO [A-Z]|Detected [1-9]\d{0,6} oom[_-]kill event)"
+    r"|srun: error: .{1,200}: tasks? [\d,-]{1,80}: (?:Exited with exit code [1-9]|Killed"
+    r"|Out Of Memory|.{1,40}\(core dumped\))"
+    r"|(?:mpirun|mpiexec|orterun|prterun) (?:noticed that process rank .{1,200} exited on signal "
+    r"|detected that one or more processes exited with non-zero )"
+    r"|MPI_ABORT was invoked on rank |= {1,8}BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES"
+    r"|torch\.distributed\.elastic\.multiprocessing\.errors\.(?:\w{1,40}\.)?ChildFailedError\b"
+    r"|@{0,2}[\w.~+-]{0,80}//\S{1,200}:\S{1,200}\s{1,200}(?:\(cached\) )?"  # Bazel
+    r"(?:FAILED|TIMEOUT|INCOMPLETE|NO STATUS)\b"
+    r"|(?:ERROR|FAILED): Build did NOT complete successfully"
+    r"|Executed \d{1,6} out of \d{1,6} tests?: .{0,200}\b[1-9]\d{0,6} fails?\b"
+    r"|BUILD FAILED(?: in [\dhms ]{1,20})?$|> Task \S{1,200} FAILED$"  # Gradle, Ant
+    r"|ninja: (?:build stopped|error): "
+    r"|Error: command exited with code [1-9]"  # hatch
+    r"|error: [Rr]ecipe `[^`]{1,200}` (?:failed |was terminated )"  # just
+    r"|(?:task: )?Failed to run task \"[^\"]{1,200}\": "
+    r"|command terminated with exit code [1-9]\d{0,2}$"  # kubectl
+    r"|client_loop: send disconnect: |packet_write_wait: Connection to "  # OpenSSH
     r"|\S{0,3} ?Error: The command exited with status [1-9]"  # Buildkite
     r"|.{0,200} did not complete successfully: exit code: [1-9]"  # docker build
     r"|(?:FAIL|ERROR:?) Required test coverage of \S{1,20} not reached"
@@ -84,7 +111,8 @@ _LAST_LINE = re.compile(
 def failed_end(line: str) -> str:
     """Return the last line of a text if it tells of a bad exit code; else an empty text."""
     line = line.strip()
-    return line[:MESSAGE_LIMIT] if len(line) <= MESSAGE_LIMIT and _LAST_LINE.fullmatch(line) else ""
+    is_bad = _LAST_LINE.fullmatch(line) or _FAILED_SERVICE.match(line)
+    return line if len(line) <= MESSAGE_LIMIT and is_bad else ""
 
 
 @dataclass(slots=True)

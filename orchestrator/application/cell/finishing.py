@@ -56,6 +56,9 @@ def check_self_reports(
         if said.failure:
             reason = f"it printed {said.failure!r} and ended with exit code 0"
             checks.append(CheckFact(job.id, CHECK, "failed", reason=reason))
+        elif said.nothing_passed:
+            reason = f"it printed {said.nothing_passed!r}: nothing passed"
+            checks.append(CheckFact(job.id, CHECK, "skipped", reason=reason))
         fallbacks.update((job.id, one) for one in _degrading(deps, now, said.fallbacks)[:1])
     if checks:
         deps.stores.results.put_checks(now.attempt.id, checks)

@@ -35,6 +35,8 @@ class SelfReport:
     """The line in which it reports a failure; empty without one."""
     fallbacks: tuple[str, ...] = ()
     """The sentences in which it tells of a fallback."""
+    nothing_passed: str = ""
+    """The line in which its test runner says that nothing passed; empty where something did."""
 
 
 class UnreadableError(Exception):

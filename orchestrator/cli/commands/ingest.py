@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 
@@ -14,7 +14,8 @@ from orchestrator.cli.errors import CliError, RefusedError
 from orchestrator.cli.safe_text import one_line
 from orchestrator.cli.session import Session, session_of
 from orchestrator.client.seatrial import Seatrial
-from orchestrator.client.transport import Json
+from orchestrator.client.transport import Json, read
+from orchestrator.domain.ingested import Ingested, Source, SourceState
 from orchestrator.domain.units import plural, size
 
 BODY_LIMIT_BYTES = 2 * 1024**3
@@ -106,44 +107,36 @@ def _hand_in(
 
 def _tell(session: Session, answer: Json) -> None:
     """Print the result of each file."""
-    ingested = cast("Json", answer["ingested"])
-    sources = cast("list[Json]", ingested["sources"])
-    kept = [source for source in sources if source["state"] == "kept"]
-    unsaid = [id(source) for source in kept[_SHOWN_KEPT:]]
-    for source in sources:
-        if id(source) in unsaid:
+    ingested = read(Ingested, answer["ingested"])
+    kept = [one.name for one in ingested.sources if one.state is SourceState.KEPT]
+    unsaid = set(kept[_SHOWN_KEPT:])
+    for source in ingested.sources:
+        if source.name in unsaid:
             continue
         session.say(_line(source))
-        remarks = cast("list[str]", source.get("remarks") or [])
-        for remark in remarks[:_SHOWN_REMARKS]:
+        for remark in source.remarks[:_SHOWN_REMARKS]:
             session.say(f"    {one_line(remark)}")
-        if len(remarks) > _SHOWN_REMARKS:
-            session.say(f"    and {plural(len(remarks) - _SHOWN_REMARKS, 'more remark')}")
+        if len(source.remarks) > _SHOWN_REMARKS:
+            session.say(f"    and {plural(len(source.remarks) - _SHOWN_REMARKS, 'more remark')}")
     if unsaid:
         session.say(f"and {plural(len(unsaid), 'more file')}: kept, and not read")
-    differing = cast("list[Json]", ingested["disagreements"])
-    if ingested.get("repeated"):
-        told = f", {len(differing)} of them differently" if differing else ""
-        session.say(f"{ingested['repeated']} tests occur in more than one file{told}")
+    differing = ingested.disagreements
+    if ingested.repeated:
+        told = f", {len(differing)} of them differently: the worst counts" if differing else ""
+        session.say(f"{plural(ingested.repeated, 'test')} in more than one file{told}")
     for one in differing[:_SHOWN_REMARKS]:
-        session.say(f"    {one_line(_difference(one))}")
+        words = ", ".join(f"{outcome} in {name}" for name, outcome in one.sources)
+        session.say(f"    {one_line(f'{one.nodeid}: {words}')}")
     again = "was handed in before: " if answer.get("replayed") else ""
     session.say(f"{again}cell {answer['cell']} of run {answer['run']}: {answer['outcome']}")
 
 
-def _line(source: Json) -> str:
-    name = one_line(str(source["name"]))
-    if source["state"] == "kept":
+def _line(source: Source) -> str:
+    name = one_line(source.name)
+    if source.state is SourceState.KEPT:
         return f"{name}: kept, and not read"
-    jobs = cast("list[str]", source["jobs"])
-    parts = [f"{source['dialect']} ({float(str(source['confidence'])):.0%} sure)"]
-    parts += [f"{source['named']} tests"] if source["named"] is not None else []
-    parts += [f"for {one_line(', '.join(jobs))}"] if jobs else []
-    parts += ["INCONSISTENT"] if source["state"] == "inconsistent" else []
+    parts = [f"{source.dialect} ({source.confidence:.0%} sure)"]
+    parts += [plural(source.named, "test")] if source.named is not None else []
+    parts += [f"for {one_line(', '.join(source.jobs))}"] if source.jobs else []
+    parts += ["INCONSISTENT"] if source.state is SourceState.INCONSISTENT else []
     return f"{name}: {', '.join(parts)}"
-
-
-def _difference(one: Json) -> str:
-    told = cast("list[Json]", one["sources"])
-    words = ", ".join(f"{said['outcome']} in {said['source']}" for said in told)
-    return f"{one['nodeid']}: {words}"

@@ -46,7 +46,7 @@ def _row(cell: PlannedCell) -> dict[str, Text]:
         Text(one_line(cell.cell.platform.provider)),
         Text(one_line(cell.cell.environment)),
         Text(_jobs(cell.cell.jobs)),
-        Text(one_line(cell.note), style="yellow") if cell.note else _expecting(cell),
+        Text("none, see below", style="yellow") if cell.note else _expecting(cell),
         Text(most_usd(cell.worst_usd)),
     )
     return dict(zip(_PLAN.titles, texts, strict=True))
@@ -88,9 +88,14 @@ def headroom_table(plan: Plan) -> Table:
 def shortages(plan: Plan) -> list[Text]:
     """Return lines on low quotas, a low limit, what machines are sent, and the plan's warnings."""
     limit = limit_warning(plan.known_usd, plan.max_usd)
+    stuck = [
+        Text(one_line(f"{cell.cell.id}: {cell.note}"), style="yellow")
+        for cell in plan.cells
+        if cell.note
+    ]
     others = [Text(f"note: {one_line(text)}", style="yellow") for text in plan.warnings]
     sent = [Text(one_line(text)) for text in shipments_in_words(plan.shipments)]
-    return [*_quotas(plan), *([Text(f"short: {limit}")] if limit else []), *sent, *others]
+    return [*stuck, *_quotas(plan), *([Text(f"short: {limit}")] if limit else []), *sent, *others]
 
 
 def _quotas(plan: Plan) -> list[Text]:

@@ -201,6 +201,13 @@ def cell_notices(cell: CellRecord) -> Sequence[CellNotice]:
     return [*found, *(CellNotice(job, tone, repeated(text, n)) for (job, tone, text), n in newest)]
 
 
+def _where(cell: CellRecord) -> str:
+    """Return the provider, and its last machine but of this computer: ``static, me@host:22``."""
+    provider = cell.platform.provider
+    named = [lease.address or lease.machine_id for lease in cell.leases if lease.machine_id]
+    return ", ".join([provider, *(named[-1:] if provider != "local" else [])])
+
+
 def _machine(cell: CellRecord) -> list[tuple[str, str]]:
     held = [lease for lease in cell.leases if lease.machine_id]
     if not held:
@@ -358,6 +365,7 @@ def _page(request: PageRequest, run: Run, cell: Cell, chosen: TestsAsked, after:
         "cell": record,
         "is_over": record.state is CellState.DONE,
         "tally": TestCounts(shown_counts(record)),
+        "where": _where(record),
         "chosen": chosen,
         "is_filtered": chosen != TestsAsked(),
         "outcomes": [(one.word, term(one.word).word) for one in _ORDER],

@@ -42,10 +42,18 @@ class _ReportedSums:
 
 
 def check_account(
-    account: ArtifactSummary, reader: ArtifactReader, planner: JobFinder, *, version: str
+    account: ArtifactSummary,
+    reader: ArtifactReader,
+    planner: JobFinder,
+    *,
+    version: str,
+    at: float,
 ) -> Iterator[Finding]:
-    """Return the inconsistencies of one artifact."""
+    """Return the inconsistencies of one artifact, read `at` a time in seconds since 1970."""
     jobs = planner.jobs_of(account)
+    if account.latest is not None and account.latest.timestamp() > at:
+        said = f"it tells of {account.latest:%Y-%m-%d %H:%M} UTC, which is in the future"
+        yield Finding(account.number, "warning", said)
     yield from _count_findings(account, reader, jobs)
     for name, stamp in account.stamps:
         if stamp != version:

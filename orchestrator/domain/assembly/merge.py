@@ -78,7 +78,7 @@ def assemble(
     planned = planner.plan()
     findings = [finding for finding, _ in covers]
     for account in reader.accounts:
-        findings += check_account(account, reader, planner, version=version)
+        findings += check_account(account, reader, planner, version=version, at=at)
     disagreements = tuple(_disagreements(reader, planner))
     findings += merged_findings(reader, disagreements)
     names = [_jobs(planner.jobs_of(account), planned) for account in reader.accounts]
@@ -328,8 +328,11 @@ class EventBuilder:
         unnamed = self._unnamed(found)
         if unnamed:
             yield self._line("test", found.job.id, {"record": "unnamed", "counts": dict(unnamed)})
-        if any(self._has_ended(section) for section in found.sections):
-            yield self._finished(found)
+        ends = [section.end for section in found.sections if section.end is not None]
+        has_failed = any(end.exit_code or end.cause for end in ends)
+        # A whole artifact says nothing of how the run of a torn one ended.
+        if has_failed or all(self._has_ended(section) for section in found.sections):
+            yield self._finished(found, ends)
 
     def _has_ended(self, section: JobSection) -> bool:
         """Whether the artifact states its end; a transcribed document always does."""
@@ -337,23 +340,22 @@ class EventBuilder:
         typed = provenance is Provenance.TRANSCRIBED
         return section.end is not None or section.footer or typed
 
-    def _finished(self, found: FoundJob) -> bytes:
-        ends = [section.end for section in found.sections if section.end is not None]
+    def _finished(self, found: FoundJob, ends: list[ParsedEnd]) -> bytes:
         cause = next((end.cause for end in ends if end.cause), "")
-        detail = next((end.detail for end in ends if end.detail), "")
-        data: dict[str, object] = {"name": "finished", "exit_code": self._exit_code(found, ends)}
+        mine = (f.message for f in self._findings if f.is_bad and f.job == found.job.id)
+        bad = next(mine, "")
+        detail = next((end.detail for end in ends if end.detail), bad)
+        code = self._exit_code(found, ends) or int(bool(bad))
+        data: dict[str, object] = {"name": "finished", "exit_code": code}
         said = {"cause": cause, "detail": detail, "duration_s": self._duration_s(found)}
         data |= {key: value for key, value in said.items() if value not in (None, "")}
         return self._line("phase", found.job.id, data)
 
     def _exit_code(self, found: FoundJob, ends: list[ParsedEnd]) -> int:
-        """Return 0 unless something other than the job's own tests and checks failed."""
+        """Return 0 unless something other than the job's own tests and checks ended badly."""
         codes = [end.exit_code for end in ends if end.exit_code is not None]
         worst = max(codes, key=abs, default=0)
-        contradicted = any(f.is_bad and f.job == found.job.id for f in self._findings)
-        if worst == 1 and self._is_explained(found):
-            worst = 0
-        return worst or int(contradicted)
+        return 0 if worst == 1 and self._is_explained(found) else worst
 
     def _is_explained(self, found: FoundJob) -> bool:
         """Whether a failing test of the same artifacts explains the failure."""

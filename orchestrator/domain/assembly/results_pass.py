@@ -134,6 +134,8 @@ class ArtifactSummary:
     """The dialect marks it as unreliable."""
     subtests: int = 0
     """Number of subtests that passed or were skipped."""
+    latest: datetime | None = None
+    """The latest time in it."""
     heard: bool = False
     """Whether the artifact made a statement that is not a problem."""
     bad: dict[bytes, list[str]] = field(default_factory=dict)
@@ -239,6 +241,7 @@ class ArtifactReader:
             account.remark("its times have no zone: they are taken as UTC")
             at = at.replace(tzinfo=UTC)
         at = at.astimezone(UTC)
+        account.latest = max(at, account.latest or at)
         self.happened = min(at, self.happened or at)
 
     def _test(self, account: ArtifactSummary, section: JobSection, parsed_test: ParsedTest) -> None:

@@ -43,7 +43,7 @@ from orchestrator.domain.gate.rules.failures import (
 )
 from orchestrator.domain.gate.rules.jobs import cost, cost_v2, degraded, jobs, jobs_v2
 from orchestrator.domain.gate.rules.payload_level import payload_level
-from orchestrator.domain.gate.rules.performance import performance, performance_v2
+from orchestrator.domain.gate.rules.performance import measured_again, performance, performance_v2
 from orchestrator.domain.gate.rules.platforms import (
     hardware,
     hardware_v2,
@@ -123,6 +123,7 @@ _THIRD = (
     lost_attempts,
     untested,
     undeclared_requirements,
+    measured_again,
 )
 RULES_BY_VERSION: Mapping[int, tuple[Rule, ...]] = {1: _FIRST, 2: _SECOND, 3: _THIRD}
 """Rules in the order of a verdict's results; none depends on another. A stored verdict is replayed

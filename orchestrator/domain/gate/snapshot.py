@@ -316,6 +316,19 @@ class WaiverResponse(Waiver):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ViolatedBefore:
+    """A rule on what was measured, which an earlier verdict on the same subject found violated."""
+
+    rule: str
+    verdict: str
+    """``V-0001``."""
+    runs: tuple[str, ...]
+    """Runs that the verdict was about; none of them is of the present evidence."""
+    sentence: str
+    """What it said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """The input of an evaluation. Times are UTC."""
 
@@ -346,3 +359,5 @@ class Snapshot:
     """The run that the gate passed last."""
     elsewhere: Mapping[str, str] = field(default_factory=dict, metadata=LATER)
     """By platform of the policy that these runs lack, the newest run of the subject that has it."""
+    violated_before: tuple[ViolatedBefore, ...] = field(default=(), metadata=LATER)
+    """What other runs of the subject violated, as the gate found; of each rule the last."""

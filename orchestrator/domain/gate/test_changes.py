@@ -6,10 +6,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+CHECK = "check "
+"""Start of the name of a job's own check among its tests."""
+METRIC = "metric "
+EXIT = "exit code"
+"""What each demo, benchmark and use case has, even if it reports nothing else."""
 NAMED = 200
 """Maximum added tests that are listed; the total is counted."""
 Tests = Counter[str]
-"""Node ids in the form of `normal_nodeid`; several tests may share one."""
+"""Node ids in the form of `normal_nodeid`; several tests may share one.
+
+Of a command, `CHECK`, `METRIC` and `EXIT` name what it reports about itself.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +48,11 @@ class BaselineTests:
 
     runs: tuple[str, ...]
     by_job: Mapping[str, Tests]
+
+
+def is_reported(name: str) -> bool:
+    """Whether a name is of what a command reports about itself, and not of a test."""
+    return name == EXIT or name.startswith((CHECK, METRIC))
 
 
 def changes_since(

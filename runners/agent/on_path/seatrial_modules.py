@@ -145,15 +145,15 @@ def _report_assertions() -> None:
 def _report_failed_assertion() -> None:
     """Report a failed assertion that ends this process, if another's exit code may hide it.
 
-    That of the command's own process, which leads the session, is its exit code. Other exceptions
-    of a process may be what its starter expects.
+    That of the command's own process is its exit code. Other exceptions of a process may be what
+    its starter expects.
     """
     error = getattr(sys, "last_value", None)  # Python's own, also below a replaced excepthook
     if (
         isinstance(error, AssertionError)
         and _ends_by(getattr(sys, "last_traceback", None))
         and "_pytest" not in sys.modules
-        and os.getsid(0) != os.getpid()
+        and os.getpid() != _COMMAND
         and _has_subject(_GIVEN)
     ):
         said = f"AssertionError: {error}"[:500] if str(error) else "an AssertionError"
@@ -243,7 +243,7 @@ class _PytestFinder:
             def exec_module(module: Any) -> None:  # noqa: ANN401
                 run(module)
                 inner = "_main" if hasattr(module, "_main") else "main"  # pytest 9.1, and before
-                setattr(module, inner, _reporting(getattr(module, inner)))
+                setattr(module, inner, _reporting(getattr(module, inner), module.Config))
                 module.main = _heeded(module.main)
 
             loader.exec_module = exec_module
@@ -263,20 +263,46 @@ def _heeded(main: Callable[..., Any]) -> Callable[..., Any]:
     return heeded
 
 
-def _reporting(main: Callable[..., Any]) -> Callable[..., Any]:
+def _reporting(main: Callable[..., Any], config_class: Any) -> Callable[..., Any]:  # noqa: ANN401
     """Return pytest's innermost ``main`` that reports failed tests of the subject.
 
-    It does so in a program that the command started, whose exit code and output may be dropped.
+    It does so in a program that the command started, whose exit code and output may be dropped; in
+    any with the subject it reports options under which tests leave out what they would check.
     """
+    configs: List[Any] = []
+    configure = config_class._do_configure  # noqa: SLF001
+
+    def configured(config: Any) -> Any:  # noqa: ANN401
+        configs.append(config)
+        return configure(config)
 
     def reporting(*arguments: Any, **named: Any) -> Any:  # noqa: ANN401
-        code = main(*arguments, **named)
-        if code not in _EXITED_WELL and os.getsid(0) != os.getpid() and _has_subject(_GIVEN):
-            said = f"a pytest that the command started, with the subject, ended with {int(code)}"
-            _fail("pytest", said)
+        config_class._do_configure = configured  # noqa: SLF001
+        try:
+            code = main(*arguments, **named)
+        finally:
+            config_class._do_configure = configure  # noqa: SLF001
+        if _has_subject(_GIVEN):
+            started = "a pytest that the command started, with the subject,"
+            if code not in _EXITED_WELL and os.getpid() != _COMMAND:
+                _fail("pytest", f"{started} ended with {int(code)}")
+            for what in _excluding_options(configs[0]) if configs else ():
+                _fail("pytest", f"{started} ran with {what}")
         return code
 
     return reporting
+
+
+def _excluding_options(config: Any) -> List[str]:  # noqa: ANN401
+    """Return what is wrong with each option of pytest that no suite may have."""
+    place = os.path.dirname(__file__)
+    sys.path.insert(0, place)
+    try:
+        from seatrial_proof import excluding_options  # noqa: PLC0415
+
+        return [*excluding_options(config)]
+    finally:
+        sys.path.remove(place)
 
 
 def _is_dropped(frame: Any) -> bool:  # noqa: ANN401
@@ -306,10 +332,43 @@ def _variables() -> Dict[str, str]:
     return dict(row.split("=", 1) for row in rows if row.startswith("SEATRIAL_") and "=" in row)
 
 
+def _command() -> int:
+    """Return this process's id if it is the command's own, which the agent started; else 0.
+
+    It leads a session, as does one that ``setsid`` started, whose parent has the job's variables.
+    """
+    try:
+        with open(f"/proc/{os.getppid()}/environ", "rb") as variables:
+            is_below = b"\0SEATRIAL_EVENTS=" in b"\0" + variables.read()
+    except OSError:  # not Linux, or the agent is another user
+        is_below = False
+    return os.getpid() if os.getsid(0) == os.getpid() and not is_below else 0
+
+
+def _keep_events(path: str) -> Callable[..., None]:
+    """Return the hook that keeps the lines of $SEATRIAL_EVENTS, which the agent may not have read.
+
+    It raises PermissionError where a file with lines is opened with mode ``w``. Nothing global is
+    used, because the hook is called while Python ends, too.
+    """
+    truncating, size, is_file = os.O_TRUNC, os.path.getsize, os.path.isfile
+    said = '$SEATRIAL_EVENTS has lines, which mode "w" deletes. Fix: mode "a"'
+
+    def hook(event: str, arguments: Any) -> None:  # noqa: ANN401
+        is_truncating = event == "open" and (arguments[2] or 0) & truncating
+        if is_truncating and arguments[0] == path and is_file(path) and size(path):
+            raise PermissionError(said)
+
+    return hook
+
+
 _GIVEN = _variables()
+_COMMAND = _command()
 if vars(sys).setdefault("_seatrial_report", report) is report:  # Python reads a .pth twice
     if "SEATRIAL_SUBJECT_TOPS" in _GIVEN:
         atexit.register(report, _GIVEN)
+    if "SEATRIAL_EVENTS" in _GIVEN:
+        sys.addaudithook(_keep_events(_GIVEN["SEATRIAL_EVENTS"]))
     if "SEATRIAL_EVENTS" in _GIVEN and "SEATRIAL_RECORDS" not in _GIVEN:
         sys.exit = _checked(sys.exit, "sys.exit")
         os._exit = _checked(os._exit, "os._exit")

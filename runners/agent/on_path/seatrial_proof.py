@@ -207,7 +207,7 @@ class Prover:
         problems = [{"reason": reason, **problem._asdict()} for reason, problem in found[:20]]
         problems += [_wrong_subject(each) for each in compared.problems[:20]]
         problems += [_replaced(name) for name in _differences(self._code)[:20]]
-        problems += [_excluded_tests(what) for what in _excluding_options(self._config)]
+        problems += [_excluded_tests(what) for what in excluding_options(self._config)]
         self._tell_hooks(compared)
         line = {"record": "origins", "when": when, "worker": self._worker, "problems": problems}
         line["subject_modules"] = self._subject_modules()
@@ -323,7 +323,7 @@ def _replaced(name: str) -> Dict[str, str]:
     return {"reason": "forged_records", "module": name, "file": "", "what": text, "fix": fix}
 
 
-def _excluding_options(config: pytest.Config) -> Iterator[str]:
+def excluding_options(config: pytest.Config) -> Iterator[str]:
     """Yield what is wrong with each option under which tests leave out what they would check."""
     names = {"setuponly": "--setup-only", "setupplan": "--setup-plan", "lf": "--last-failed"}
     names["collectonly"] = "--collect-only"

@@ -345,6 +345,28 @@ def _watched(before: Callable[[Any], Any], kind: type, note: str) -> Callable[[A
     return watched
 
 
+def _watched_threads(make: Callable[[], Any]) -> Callable[[], Any]:
+    """Return what makes the handler of a thread's exception: it notes failed assertions.
+
+    It does so whatever function `threading.excepthook` is when the thread fails.
+    """
+
+    def made() -> Callable[[threading.Thread], None]:
+        handle = make()
+
+        def handled(thread: threading.Thread) -> None:
+            if isinstance(sys.exc_info()[1], AssertionError):
+                IdleTests.noticed[_IN_THREAD, IdleTests.place()] = None
+            handle(thread)
+
+        return handled
+
+    return made
+
+
+threading._make_invoke_excepthook = _watched_threads(  # type: ignore[attr-defined]  # noqa: SLF001
+    threading._make_invoke_excepthook  # type: ignore[attr-defined]  # noqa: SLF001
+)
 pytest.PytestWarning.__init__ = _init_warning  # type: ignore[method-assign,assignment]
 warnings._warn_unawaited_coroutine = _warn_unawaited  # type: ignore[attr-defined]  # noqa: SLF001
 seatrial_dropped.watch(

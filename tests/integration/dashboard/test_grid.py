@@ -55,6 +55,15 @@ def test_rows_are_tests_and_columns_the_runs_of_a_platform(pages: PageDesk) -> N
     assert names(pages, "/grid?cell=there")[0] == "t.py::a"
 
 
+def test_the_grid_opens_at_ones_own_results_before_ingested_ones(pages: PageDesk) -> None:
+    night(pages.api, "1.0", {"here": GOOD})
+    case = '<testcase classname="t" name="a" time="1"/>'
+    url = "/api/v1/ingest?platform=a-foreign-one&subject=proof@1.0&name=f.xml"
+    content = f'<testsuite name="pytest" tests="1">{case}</testsuite>'.encode()
+    assert pages.api.client.post(url, content=content).is_success
+    assert pages.api.database.stores.grids.names("proof") == ["here", "a-foreign-one"]
+
+
 def test_a_mark_is_a_sign_with_a_word(pages: PageDesk) -> None:
     run = launch(pages.api, "1.0", platforms=["here"])
     tests = {"t.py::f": "failed", "t.py::p": "passed", "t.py::s": "skipped"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orchestrator.domain.cell import Cause, CellState, PlacementDecision, PlacementResult
+from orchestrator.domain.machine import SshEndpoint
 from orchestrator.domain.outcome import Outcome
 from tests.databases import lease
 from tests.integration.api_context import MATRIX
@@ -113,6 +114,9 @@ def test_the_cost_grows_by_itself_and_stands_against_its_limit(pages: PageDesk) 
     assert "of at most $9.00" in shown.text
     assert shown.rows("decisions")[0]["Why"] == "capacity: none left"
     assert shown.rows("machines")[0]["Machine"] == "i-1"
+    assert ", i-1" in pages.page(f"/runs/{run}/cells/here").one("dl", "run-tiles").text
+    leases.reached("l-1", SshEndpoint("10.0.0.5", "me", "ssh-ed25519 AAAA"))
+    assert ", me@10.0.0.5:22" in pages.page(f"/runs/{run}/cells/here").one("dl", "run-tiles").text
 
 
 def test_a_finished_run_says_what_failed_and_is_not_followed(pages: PageDesk) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runners.agent.event_lines import BadLineError, understand
+from runners.agent.event_lines import BadLineError, Checks, understand
 from runners.agent.tail_json_lines import JsonLinesTail
 
 METRIC = {"metric": "m", "samples": [1, 2.5], "unit": "ms", "direction": "lower"}
@@ -68,6 +71,13 @@ def test_bad_lines(line: dict[str, object], says: str) -> None:
         ({"value": "about 5", "expected": 5, "tolerance": 0.1}, "failed"),
         ({"value": "about 5", "tolerance": 0.1}, "passed"),
         ({"value": "about 5", "expected": 5}, "passed"),
+        ({"value": "nan", "expected": 5}, "failed"),
+        ({"value": " -inf", "expected": 5}, "failed"),
+        ({"value": None, "expected": 5}, "failed"),
+        ({"value": 5, "expected": None}, "passed"),
+        ({"value": 5, "expected": "NaN"}, "failed"),
+        ({"value": "nan", "expected": "nan"}, "passed"),
+        ({"value": "nan", "tolerance": 0.1}, "failed"),
         ({"value": None, "expected": 5, "tolerance": 0.1}, "failed"),
         ({"value": 5, "expected": None, "tolerance": 0.1}, "failed"),
         ({"value": None, "tolerance": 0.1}, "failed"),
@@ -145,3 +155,23 @@ def test_a_line_with_a_key_twice_is_not_read(tmp_path: Path) -> None:
     ((number, line, wrong),) = JsonLinesTail(path).drain()
     assert (number, line) == (1, None)
     assert wrong == "not JSON: the key 'outcome' is there twice"
+
+
+@pytest.mark.parametrize("other", [{"unit": "s"}, {"direction": "higher"}])
+def test_a_metric_in_two_units_or_directions_is_refused(
+    tmp_path: Path, other: dict[str, str]
+) -> None:
+    path = tmp_path / "events"
+    heard: list[tuple[str, Any]] = []
+    lines = [METRIC, {**METRIC, "params": {"n": 2}, **other}, {**METRIC, **other}]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    events: Any = SimpleNamespace(log=lambda *_: None)
+    checks = Checks(JsonLinesTail(path), events, "bench", hear=lambda *said: heard.append(said))
+    checks.drain()
+    *metrics, (kind, failed) = heard
+    assert [kind for kind, _ in metrics] == ["metric", "metric"]
+    named = "'ms' (lower is better) and '{unit}' ({direction} is better)".format(
+        **{**METRIC, **other}
+    )
+    assert (kind, failed["check"]) == ("check", "unusable-events")
+    assert f"the metric 'm' is in {named}: name them differently" in failed["reason"]

@@ -183,6 +183,15 @@ def test_a_plan_is_compact_and_says_what_to_ask_for(width: int) -> None:
     assert_golden(f"plan-{width}.txt", text)
 
 
+def test_why_a_cell_cannot_be_launched_is_a_line_of_its_own() -> None:
+    answer = plan("aws", None)
+    answer["cells"][0] |= {"places": [], "note": "no credentials; by its price list $1.06"}
+    shown = read(Plan, answer)
+    text = drawn(lambda c: [plan_table(c, shown), *shortages(shown)], 80)
+    assert "none, see below  unknown" in text.splitlines()[1]
+    assert text.splitlines()[2] == "local-cpu: no credentials; by its price list $1.06"
+
+
 def test_a_plan_says_loudly_what_does_not_end_by_itself() -> None:
     answer = a_plan() | {"warnings": ["tpu: its machines do not end by themselves"]}
     said = [line.plain for line in shortages(read(Plan, answer))]

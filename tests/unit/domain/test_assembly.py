@@ -119,7 +119,7 @@ def test_a_test_in_two_artifacts_counts_once_as_the_worst_and_is_told_of():
 
 def test_a_test_whose_end_an_artifact_does_not_know_contradicts_nobody():
     cell = cell_of(
-        text("a.txt", ParsedTest("t.py::x", Result.MISSING)),
+        text("a.txt", ParsedTest("t.py::x", Result.MISSING), ParsedEnd(0)),
         text("b.txt", ParsedTest("t.py::x", PASSED), ParsedEnd(0)),
     )
     assert cell.assembly.disagreements == ()
@@ -202,17 +202,25 @@ def test_a_log_of_a_run_below_the_root_explains_a_surplus_of_its_tests(module, s
 def test_figures_that_no_missing_test_explains_keep_the_suite_from_passing():
     said = [*result_facts("tests/test_a.py", [PASSED] * 3), ParsedTally("footer", 2, {"passed": 2})]
     cell = cell_of(text("log.txt", *said))
+    assert cell.facts.jobs["a"].detail.startswith("it names 3 tests and sums up 2")
     assert cell.source("log.txt").state is SourceState.INCONSISTENT
     assert cell.verdict("a") is Outcome.FAILED
 
 
-def test_a_whole_artifact_beside_a_torn_one_leaves_nothing_missing():
+def test_a_whole_artifact_beside_a_torn_one_names_its_tests_and_is_not_its_end():
     torn = [ParsedTally("collected", 3), *result_facts("tests/test_a.py", [PASSED])]
     whole = suite("tests/test_a.py", [PASSED] * 3)
     cell = cell_of(text("torn.txt", *torn), text("whole.xml", *whole))
     assert cell.counts("a") == Counts(passed=3)
-    assert cell.verdict("a") is Outcome.PASSED
+    assert cell.verdict("a") is Outcome.ERRORED
     assert cell.source("torn.txt").state is SourceState.INCONSISTENT
+
+
+def test_a_torn_artifact_does_not_hide_that_another_one_tells_of_a_crash():
+    torn = [ParsedTally("collected", 2), *result_facts("tests/test_a.py", [PASSED])]
+    crashed = [*suite("tests/test_a.py", [PASSED] * 2), ParsedEnd(cause="crashed")]
+    cell = cell_of(text("torn.txt", *torn), text("whole.txt", *crashed))
+    assert cell.verdict("a") is Outcome.FAILED
 
 
 def test_a_sum_that_tells_of_failures_nobody_has_fails_the_suite():
@@ -427,10 +435,14 @@ def test_the_earliest_time_counts_and_one_without_a_zone_is_said():
     assert first_line["ts"] == cell.assembly.happened.timestamp()
 
 
-def test_a_clock_that_was_ahead_says_nothing():
+def test_a_time_in_the_future_dates_nothing_and_is_remarked():
     ahead = ParsedTime(datetime(2101, 1, 1, tzinfo=UTC))
-    cell = cell_of(text("a.xml", ahead, *result_facts("test_a.py", [PASSED])))
+    cell = cell_of(text("a.xml", ahead, *suite("test_a.py", [PASSED])))
     assert cell.assembly.happened is None
+    [source] = cell.assembly.sources
+    assert source.remarks == ("it tells of 2101-01-01 00:00 UTC, which is in the future",)
+    assert source.state is SourceState.READ
+    assert cell.verdict("a") is Outcome.PASSED
 
 
 def test_a_time_alone_is_no_result():

@@ -49,6 +49,18 @@ POLICY = Path(__file__).resolve().parents[3] / "docs/reference/policy.md"
         ("macos14", "", 0, "macOS"),
         ("ubuntu-24-04-gpu", "GPU", 0, "Linux"),
         ("linux-x86_64", "", 0, "Linux x86_64"),
+        ("aws-graviton", "", 0, "aarch64"),
+        ("apple-silicon", "", 0, "macOS aarch64"),
+        ("freebsd", "", 0, "FreeBSD"),
+        ("jetson-orin", "NVIDIA", 0, ""),
+        ("linux-cu128", "NVIDIA", 0, "Linux"),
+        ("rx7900", "AMD", 0, ""),
+        ("titan-v", "TITAN V", 0, ""),
+        ("trillium", "TPU v6e", 0, ""),
+        ("tpu7x", "TPU", 0, ""),
+        ("mps-box", "Apple", 0, ""),
+        ("2gpu", "GPU", 2, ""),
+        ("8h100", "H100", 8, ""),
         # Words that are also other things promise nothing.
         ("local-cpu", "", 0, ""),
         ("rack-1", "", 0, ""),
@@ -60,7 +72,6 @@ POLICY = Path(__file__).resolve().parents[3] / "docs/reference/policy.md"
         ("suite-v4", "", 0, ""),
         ("windward", "", 0, ""),
         ("t4g-small", "", 0, ""),
-        ("aws-graviton", "", 0, ""),
     ],
 )
 def test_words_of_an_id(platform: str, device: str, count: int, system: str):

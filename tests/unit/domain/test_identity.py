@@ -16,6 +16,7 @@ from orchestrator.domain.test_identity import (
     compare_names,
     job_family,
     makes_a_circle,
+    natural_order,
     resolve,
     split_nodeid,
     take_apart,
@@ -155,3 +156,10 @@ def test_aliases_are_followed_and_never_go_in_a_circle():
     assert makes_a_circle(3, 1, {1: 2, 2: 3})
     assert makes_a_circle(1, 1, {})
     assert not makes_a_circle(3, 4, {1: 2, 2: 3})
+
+
+def test_the_natural_order_goes_by_the_value_of_numbers():
+    names = ["t[10]", "t[2]", "t10", "t", f"t[{'9' * 5000}]", "t[01]", "t2", "t[1]", "t[a]"]
+    assert sorted(names, key=natural_order) == [
+        "t", "t2", "t10", "t[01]", "t[1]", "t[2]", "t[10]", f"t[{'9' * 5000}]", "t[a]",
+    ]  # fmt: skip

@@ -21,7 +21,7 @@ from orchestrator.domain.gate.policy import (
     SubjectRule,
     Unavailable,
 )
-from orchestrator.domain.gate.snapshot import Pairs, Snapshot, UndeclaredRequirement
+from orchestrator.domain.gate.snapshot import Pairs, Snapshot, UndeclaredRequirement, ViolatedBefore
 from orchestrator.domain.gate.verdict import Decision, RuleOutcome
 from orchestrator.domain.outcome import Counts, Outcome
 from orchestrator.domain.test_set import TestSet
@@ -295,14 +295,16 @@ def test_another_installed_version_of_a_payload_that_is_the_subject_is_not_belie
 
 
 def pairs(slower: float = 1.0, noise: float = 0.0, number: int = 12) -> Pairs:
-    subject = tuple(slower * (1 + noise * (n % 3 - 1)) for n in range(number))
+    """No two samples of an arm are equal, as where something is measured."""
+    baseline = tuple(1.0 + n / 1e6 for n in range(number))
+    subject = tuple(slower * (1 + noise * (n % 3 - 1)) * one for n, one in enumerate(baseline))
     return Pairs(
         job="bench",
         metric="time",
         unit="ms",
         direction="lower",
         subject=subject,
-        baseline=(1.0,) * number,
+        baseline=baseline,
         remarks=("throttled in 3 of 24 turns",),
     )
 
@@ -370,6 +372,23 @@ def test_a_subject_that_is_its_own_baseline_is_no_evidence_for_a_budget(
     assert result(verdict, "performance/bench/warm-up@gcp-l4").outcome is RuleOutcome.OK
 
 
+@pytest.mark.parametrize(("unit", "is_open"), [("ms", True), ("GB/s", True), ("MiB", False)])
+def test_benchmarks_whose_samples_are_all_the_same_were_not_measured(unit: str, is_open: bool):
+    rule = PerformanceRule(budgets=(BenchmarkBudget(match="bench/time", max_regression="3%"),))
+    bench, better = (
+        job("bench", kind="benchmark", counts=Counts()),
+        "higher" if "/" in unit else "lower",
+    )
+    same = replace(pairs(), unit=unit, direction=better, subject=(2.5,) * 12, baseline=(2.5,) * 12)
+    verdict = judge(policy(performance=rule), snapshot(cell("gcp-l4", job(), bench, pairs=(same,))))
+    assert verdict.decision is (OPEN if is_open else PASS)
+    said = f"every sample of both arms is 2.5 {unit}: none was measured"
+    assert (said in result(verdict, "performance/bench/time@gcp-l4").sentence) is is_open
+    slower = replace(same, baseline=(2.0,) * 12 if better == "lower" else (3.0,) * 12)
+    evidence = snapshot(cell("gcp-l4", job(), bench, pairs=(slower,)))
+    assert judge(policy(performance=rule), evidence).decision is FAIL
+
+
 def test_a_slow_benchmark_is_named_with_its_figures():
     rule = PerformanceRule(budgets=(BenchmarkBudget(match="bench/time", max_regression="3%"),))
     bench = job("bench", kind="benchmark", counts=Counts())
@@ -381,6 +400,29 @@ def test_a_slow_benchmark_is_named_with_its_figures():
     assert "throttled in 3 of 24 turns" in found.sentence
     assert found.inputs["slowdown"] == "0.1"
     assert found.inputs["detectable"]
+
+
+def test_what_another_run_of_the_subject_violated_is_not_measured_away():
+    rule = PerformanceRule(budgets=(BenchmarkBudget(match="bench/time", max_regression="3%"),))
+    bench = job("bench", kind="benchmark", counts=Counts())
+    before = ViolatedBefore(
+        rule="performance/bench/time@gcp-l4",
+        verdict="V-0005",
+        runs=("run-0",),
+        sentence="bench/time on gcp-l4: slower than its budget allows.",
+    )
+    for measured, expected in ((pairs(), True), (pairs(1.1), False)):
+        evidence = snapshot(
+            cell("gcp-l4", job(), bench, pairs=(measured,)), violated_before=(before,)
+        )
+        verdict = judge(policy(performance=rule), evidence)
+        assert verdict.decision is FAIL
+        again = [one for one in verdict.rules if one.id == f"flaky/{before.rule}"]
+        assert bool(again) is expected
+        for one in again:
+            assert "was violated in run run-0 of the same subject (V-0005: " in one.sentence
+            assert f"`seatrial gate waive release {one.id}`" in one.sentence
+            assert one.waivable
 
 
 def test_the_processes_that_pairs_were_taken_in_are_counted():

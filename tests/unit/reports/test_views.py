@@ -11,6 +11,7 @@ import pytest
 from orchestrator.domain.cell import CellState
 from orchestrator.domain.event_facts import MetricFact, Notice
 from orchestrator.domain.failure_signature import Failure, failure_groups, signature_of
+from orchestrator.domain.matrix import Platform
 from orchestrator.domain.outcome import Outcome
 from orchestrator.domain.run_record import JobRecord
 from reports.linter import errors, lint_evidence
@@ -18,7 +19,17 @@ from reports.model.values import Absent
 from reports.registry import model_of, render
 from reports.views.failures import failures_of
 from tests.unit.domain.failure_cases import a10g_short, failed
-from tests.unit.reports.builders import A10G, L4, Jobs, T, at, evidence_of, probe, results_of
+from tests.unit.reports.builders import (
+    A10G,
+    L4,
+    Jobs,
+    T,
+    at,
+    cell_of,
+    evidence_of,
+    probe,
+    results_of,
+)
 from tests.unit.reports.model_leaves import changed
 from tests.unit.reports.stories import a10g, l4, local, lost_twice, release
 
@@ -213,3 +224,26 @@ def test_a_reason_is_written_once_for_many_missing_values(templates):
     assert "CPU: —¹\n" in handed_in
     assert handed_in.count("not in the ingested files") == 1
     assert "— (location not given)" in handed_in
+
+
+def test_a_summary_counts_skips_by_reason_and_names_the_slowest_tests(templates: Path) -> None:
+    tests = [
+        *results_of("x", [(f"t::s{n}", T.SKIPPED) for n in range(3)], reason="needs CUDA"),
+        *results_of("x", [("t::alone", T.SKIPPED)], message="no network"),
+        *(
+            replace(test, duration_s=duration)
+            for duration, test in zip(
+                (1.0, 72.0, 0.9, 2.0, 3.0),
+                results_of("x", [(f"t::p{n}", T.PASSED) for n in range(5)]),
+                strict=True,
+            )
+        ),
+    ]
+    jobs = Jobs().suite("x", "Suite", tests, Outcome.PASSED)
+    cell = cell_of(Platform(id="cpu", provider="local"), jobs, Outcome.PASSED)
+    evidence = evidence_of((cell, jobs), outcome=Outcome.PASSED)
+    text = render("summary", evidence, templates=templates)
+    assert "- **Skipped** in Suite: 3 for needs CUDA; 1 for no network\n" in text
+    assert "- **Slowest**: `t::p1` 1m 12s, `t::p4` 3.0s, `t::p3` 2.0s\n" in text
+    (row,) = model_of("summary", evidence).rows
+    assert [test.suite for test in row.slowest] == ["x"] * 3

@@ -15,13 +15,13 @@ from orchestrator.adapters.result_parsers.demo_output import DemoHeadings, DemoM
 from orchestrator.adapters.result_parsers.device_results import DeviceResults
 from orchestrator.adapters.result_parsers.json_report import PytestJsonReport
 from orchestrator.adapters.result_parsers.junit import JUnitXml
-from orchestrator.adapters.result_parsers.metric_dialects import MetricLines
+from orchestrator.adapters.result_parsers.metric_dialects import MetricJson, MetricLines
 from orchestrator.adapters.result_parsers.nvidia_smi import NvidiaSmi
 from orchestrator.adapters.result_parsers.pytest_benchmark import PytestBenchmark
 from orchestrator.adapters.result_parsers.transcription import Transcription
 from orchestrator.application.ports.result_parsers import Dialect
 from orchestrator.domain.parsed_results import ParsedEnd
-from tests.unit.result_parsers.foreign import FOREIGN, json_like, mutated, survives
+from tests.unit.result_parsers.foreign import FOREIGN, json_like, made, mutated, survives
 
 TRIED = settings(max_examples=60)
 REAL = [
@@ -33,6 +33,29 @@ REAL = [
     (PytestBenchmark(), "benchmark.json", ["pytest-benchmark.json"]),
     (Transcription(), "transcription.yaml", ["transcription.yaml"]),
 ]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "document"),
+    [
+        (Ctrf(), '{"reportFormat":"CTRF","results":{"tests":[%s]}}'),
+        (DeviceResults(), '{"platform":"xpu","validation":%s}'),
+        (MetricJson(), '[{"name":"t","value":1,"unit":"ms"},%s]'),
+        (PytestJsonReport(), '{"tests":[%s],"summary":{"total":1},"exitcode":0}'),
+        (PytestBenchmark(), '{"benchmarks":[%s]}'),
+    ],
+)
+def test_a_key_that_occurs_twice_contradicts_a_pass(tmp_path, dialect, document):
+    """Which of the values is true nobody knows."""
+    one = '{"name":"a","nodeid":"a","status":"passed","outcome":"passed"}'
+    two = one.replace('"status"', '"status":"failed","status"')
+    told = {}
+    for text in (one, two):
+        said = list(dialect.read(made(tmp_path, document % text, "file.json")))
+        [told[text]] = [each for each in said if isinstance(each, ParsedEnd)]
+    assert told[one].exit_code in (0, None)
+    assert told[two].exit_code == 1
+    assert "a key occurs twice: status" in told[two].detail
 
 
 @pytest.mark.parametrize(("dialect", "name", "files"), REAL, ids=[name for _, name, _ in REAL])

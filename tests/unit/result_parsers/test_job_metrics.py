@@ -40,6 +40,10 @@ def nested(depth: int) -> str:
         ("output", '{"metric": "a", "value": 1, "value": 2}\n', "a key occurs twice"),
         ("output", '{"metric": "a", "samples": [1, 2\n', "a line is no JSON"),
         ("output", f'{{"metric": "a", "samples": [{"1, " * 40_000}1]}}\n', "a line is no JSON"),
+        ("output", "a: nan ms\nb: 5 ms\n", "is not read: 'a: nan ms'"),
+        ("output", "b: 5 ms\na: infms/batch\n", "is not read: 'a: infms/batch'"),
+        ("output", "b: 5 ms\na: -7.79 ms\n", "a figure is negative, or no number, and is not"),
+        ("output", "b: 5 ms\nSeq= 64: Flex=nan ms, Plain=0.79ms\n", "is not read: 'Seq= 64"),
         ("output", "a\n" * 2_000_001, "only its first 2,000,000 lines were read"),
         ("b.json", " " * (64 * 1024 * 1024 + 1), "only its first 64 MiB were read"),
         ("output", "t: 5 ms\n" * 10_001, "more than 10000 figures: the rest is left out"),
@@ -48,6 +52,14 @@ def nested(depth: int) -> str:
 def test_what_is_left_out_is_said(name: str, text: str, words: str) -> None:
     _, problems = READ(name, [text.encode()])
     assert words in problems[0]
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["loss: nan", "inference: 6 ms", "range: 5-7 ms", "nan_count: 6 ms", "a - 6 ms", "-1 is odd"],
+)
+def test_a_line_without_such_a_figure_is_no_problem(line: str) -> None:
+    assert READ("output", [f"b: 5 ms\n{line}\n".encode()])[1] == ()
 
 
 def test_a_document_whose_end_cannot_be_read_is_read_until_there() -> None:

@@ -93,7 +93,7 @@ from orchestrator.adapters.result_parsers.reported_failure import read_self_repo
         ("batch 4 of 5 passed through the network\n", ""),
         ("epoch 1: 12 errors, 3 warnings so far\n", ""),
         *(
-            (f"{line}\n", line.strip())
+            (f"{line}\n", line.strip()[:200])
             for line in (
                 "Tests run: 3, Failures: 1, Errors: 0, Skipped: 0",
                 "test cases: 3 | 2 passed | 1 failed",
@@ -143,6 +143,10 @@ from orchestrator.adapters.result_parsers.reported_failure import read_self_repo
                 "scale NOT OK",
                 "scale: NOT OK!",
                 "scale [FAIL]",
+                f"{'long ' * 900}: FAILED",
+                f"[FAIL] {'long ' * 900}",
+                "| FAIL | scale | 0.5 |",
+                "120/500 sample kernels passed",
                 "scale .... [NG]",
                 "| scale | FAIL |",
                 "| scale | **FAILED** | 3 ms |",
@@ -210,6 +214,9 @@ from orchestrator.adapters.result_parsers.reported_failure import read_self_repo
                 "ERROR:root:the first try FAILED",
                 "Error: ",
                 "scale correct: False",
+                "quorum: 2 of 3 replicas ok",
+                "120/500 samples passed",
+                "student A: passed 7 out of 8",
             )
         ),
         ("  2 passing (4ms)\n  1 failing\n", "1 failing"),
@@ -243,6 +250,9 @@ from orchestrator.adapters.result_parsers.reported_failure import read_self_repo
         ("Retries: 1 failed, 9 ok\n", ""),
         ("HumanEval: 60/164 problems passed\n", ""),
         ("[PASS] = fine\n[FAIL] = broken\n[PASS] converges\n", ""),
+        ("| PASS | 0.91 |\n| FAIL | 0.88 |\n", ""),
+        ("|  | PASS | FAIL |\n| PASS | 90 | 3 |\n| FAIL | 2 | 88 |\n", ""),
+        ("| PASS | 0.9 |\n| FAIL | 0.8 |\n| FAIL | 0.7 |\n", "| FAIL | 0.8 |"),
     ],
 )
 def test_a_line_that_speaks_of_failure_is_found(output: str, line: str):
@@ -297,3 +307,50 @@ def test_a_fallback_is_found_by_the_phrases_of_ingested_logs():
     said = read_self_report([noise, b"Warning: falling back to CPU implementation\n", noise])
     assert (said.failure, said.fallbacks) == ("", ("falling back to CPU implementation",))
     assert read_self_report([b"all kernels ran without falling back\n"]).fallbacks == ()
+
+
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        *(
+            (f"{output}\n", output.strip().splitlines()[-1])
+            for output in (
+                "Ran 0 tests in 0.000s",
+                "Ran 2 tests in 0.000s\n\nOK (skipped=2)",
+                "Ran 2 tests in 0.000s\n\nOK (skipped=1, expected failures=1)",
+                "1 skipped in 0.02s",
+                "== 2 xfailed, 1 skipped, 1 warning in 0.02s ==",
+                "== 3 deselected in 0.02s ==",
+                "===== no tests ran in 0.01s =====",
+                "No tests were found!!!",
+                "1..0 # SKIP no GPU",
+                "test result: ok. 0 passed; 0 failed; 3 ignored",
+                "[  PASSED  ] 0 tests.",
+                "testing: warning: no tests to run",
+                "0 passed, 0 failed",
+                "Passed: 0\nTotal: 8",
+                "Tests run: 3, Failures: 0, Errors: 0, Skipped: 3",
+            )
+        ),
+        *(
+            (f"{output}\n", "")
+            for output in (
+                "all is well",
+                "Ran 0 tests in 0.0s\n\nRan 1 test in 0.0s\n\nOK",
+                "Ran 2 tests in 0.000s\n\nOK (skipped=1)",
+                "1 skipped in 0.02s\n1 passed, 1 skipped in 0.02s",
+                "1 skipped in 0.02s\n[PASS] converges",
+                "test result: ok. 0 passed; 0 failed\ntest result: ok. 2 passed; 0 failed",
+                "1..0\n1..1\nok 1 - a",
+                "no test files\nok  \texample.com/a\t0.01s",
+                "Total: 5 in 3.2 s",
+                "3 warnings in 2.1 s",
+                "  2 passing (4ms)",
+                "0 skipped, 4 in all",
+            )
+        ),
+    ],
+)
+def test_a_test_runner_in_which_nothing_passed_is_found(output: str, line: str):
+    said = read_self_report([output[:5].encode(), output[5:].encode()])
+    assert (said.failure, said.nothing_passed) == ("", line)

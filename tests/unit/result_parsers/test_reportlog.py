@@ -77,6 +77,20 @@ def test_one_outcome_of_all_phases(tmp_path, records, outcome, reason):
     assert said.end.exit_code == 0
 
 
+@pytest.mark.parametrize("before", [[], [report("a.py::t", "call", "rerun")]])
+def test_a_test_that_was_set_up_and_never_called_is_missing(tmp_path, before):
+    """So ``pytest --setup-only`` reports it."""
+    tried = [report("a.py::t", "setup"), *before, report("a.py::t", "teardown")] if before else []
+    only = [report("a.py::t", "setup"), report("a.py::t", "teardown")]
+    said = read(tmp_path, *phases("a.py::u"), *tried, *only)
+    assert said.tests == {"a.py::u": PASSED, "a.py::t": MISSING}
+
+
+def test_a_failed_teardown_is_no_missing_test(tmp_path):
+    only = [report("a.py::t", "setup"), report("a.py::t", "teardown", "failed", longrepr=CRASH)]
+    assert read(tmp_path, *only).tests == {"a.py::t": ERROR}
+
+
 def test_an_unexpected_pass(tmp_path):
     said = read(tmp_path, *phases("a.py::t"), report("b.py::t", "setup"),
                 report("b.py::t", wasxfail="bug"), report("b.py::t", "teardown"))  # fmt: skip

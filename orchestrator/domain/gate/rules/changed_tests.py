@@ -8,7 +8,7 @@ from dataclasses import replace
 from orchestrator.domain.gate.policy import ManifestRule, counted, like, some
 from orchestrator.domain.gate.rule_context import PlatformEvidence, RuleContext, RuledJob
 from orchestrator.domain.gate.snapshot import CellEvidence
-from orchestrator.domain.gate.test_changes import TestChanges
+from orchestrator.domain.gate.test_changes import TestChanges, is_reported
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 
 _MOST_LISTED = 20
@@ -77,7 +77,10 @@ def _result(ruled_job: RuledJob, changes: TestChanges, rule: ManifestRule) -> Ru
 
 
 def _sentences(ruled_job: RuledJob, changes: TestChanges, lost: Sequence[str]) -> Iterator[str]:
-    number = counted(ruled_job.job.counts.collected, "test")
+    job = ruled_job.job
+    number = counted(job.counts.collected, "test")
+    if not job.counts.collected and job.checks:
+        number = counted(sum(job.checks.values()), "check")
     if not changes.runs:
         yield f"there is no green run to compare its {number} with, so none can be missed"
         return
@@ -94,6 +97,10 @@ def _sentences(ruled_job: RuledJob, changes: TestChanges, lost: Sequence[str]) -
         yield f"{len(pairs)} renamed: {some(pairs, _MOST_NAMED)}"
     if changes.added:
         yield f"{changes.added} added: {some(list(changes.added_names), _MOST_NAMED)}"
+
+
+def _noun(names: Sequence[str]) -> str:
+    return "result" if any(map(is_reported, names)) else "test"
 
 
 def _refused(removed: Sequence[str], rule: ManifestRule) -> list[str]:
@@ -118,7 +125,7 @@ def _absent(
             outcome=RuleOutcome.UNKNOWN,
             sentence=(
                 f"There is no job {name} on {cell.id}, of which the baseline has"
-                f" {counted(len(lost), 'test')}: {some(lost, _MOST_NAMED)}."
+                f" {counted(len(lost), _noun(lost))}: {some(lost, _MOST_NAMED)}."
             ),
             inputs={
                 "removed": len(tests),

@@ -19,12 +19,17 @@ from orchestrator.domain.gate.policy import (
     figure,
     like,
     percent,
+    some,
 )
 from orchestrator.domain.gate.rule_context import PlatformEvidence, RuleContext, RuledJob
-from orchestrator.domain.gate.snapshot import CellEvidence, Pairs
+from orchestrator.domain.gate.rules.jobs import degraded
+from orchestrator.domain.gate.snapshot import CellEvidence, Pairs, ViolatedBefore
+from orchestrator.domain.gate.tolerance import FLAKY
 from orchestrator.domain.gate.verdict import RuleOutcome, RuleResult
 from orchestrator.domain.paired_samples import launches_of
 
+MEASURED = ("performance", "degraded")
+"""Kinds of rules on what was measured: another run may come out differently."""
 Measured = tuple[CellEvidence, Pairs, BenchmarkBudget | None]
 
 
@@ -36,6 +41,39 @@ def performance(context: RuleContext) -> Iterator[RuleResult]:
 def performance_v2(context: RuleContext) -> Iterator[RuleResult]:
     """Yield the results of versions 1 and 2: no unit contradicts a direction."""
     return _performance(context, _of_itself)
+
+
+def measured_again(context: RuleContext) -> Iterator[RuleResult]:
+    """Yield a result per rule that another run of the subject violated and this one does not.
+
+    To launch a run again until nothing is slower, or nothing fell back, is to choose a result.
+    """
+    before = context.snapshot.violated_before
+    now = (
+        {one.id: one for rule in (performance, degraded) for one in rule(context)} if before else {}
+    )
+    for one in before:
+        found = now.get(one.rule)
+        if found is None or found.outcome is RuleOutcome.OK:
+            yield _violated_first(context.policy.metadata.name, one)
+
+
+def _violated_first(gate: str, before: ViolatedBefore) -> RuleResult:
+    rule = f"{FLAKY}/{before.rule}"
+    return RuleResult(
+        id=rule,
+        kind="flaky",
+        blocking=True,
+        outcome=RuleOutcome.VIOLATED,
+        sentence=(
+            f"{before.rule} was violated in run {some(list(before.runs))} of the same subject"
+            f" ({before.verdict}: {before.sentence.rstrip('.')}), and is not in this one. If the"
+            " machine of that run was disturbed, another person approves a waiver that says so:"
+            f" `seatrial gate waive {gate} {rule}`."
+        ),
+        inputs={"verdict": before.verdict, "runs": list(before.runs)},
+        failing={before.rule: 1},
+    )
 
 
 def _performance(
@@ -77,11 +115,20 @@ def _untestable(row: Measured) -> str:
     _, pairs, budget = row
     better = better_by_unit(pairs.unit)
     if budget is None or better in ("", pairs.direction):
-        return _of_itself(row)
+        is_timed = budget is not None and better
+        return _of_itself(row) or (_constant(pairs) if is_timed else "")
     return (
         f"its direction says that {pairs.direction} is better, and of the unit {pairs.unit}"
         f" {better} is: correct its direction, or its unit"
     )
+
+
+def _constant(pairs: Pairs) -> str:
+    """Say that both arms have one and the same sample throughout, as one that was stored."""
+    samples = {*pairs.subject, *pairs.baseline}
+    if len(samples) > 1 or len(pairs.subject) < 2:
+        return ""
+    return f"every sample of both arms is {figure(samples.pop())} {pairs.unit}: none was measured"
 
 
 def _measured(rule: PerformanceRule, platform: PlatformEvidence) -> Iterator[Measured]:
