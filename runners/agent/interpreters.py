@@ -46,7 +46,7 @@ def origins_program() -> str:
 
 def requirements_program() -> str:
     """Return `origins_program` with ``undeclared(name)``."""
-    own = r"^from seatrial_\w+ import .*$"
+    own = r"^from seatrial_\w+ import (?:\([^)]*\)|.*)$"
     more = re.sub(own, "", _source("seatrial_undeclared"), flags=re.MULTILINE)
     return f"{origins_program()}\n{more}"
 

@@ -92,6 +92,60 @@ _PASSED_OVER: Mapping[str, tuple[dict[str, str], str]] = {
         },
         "t/checks.py asserts a tuple, which is always true",
     ),
+    "an assertion of a generator expression": (
+        {
+            "t/test_double.py": _FAILS.replace("assert ", "assert (n == 4 for n in [").replace(
+                "mylib.double(2) == 4", "mylib.double(2)])"
+            )
+        },
+        "t/test_double.py asserts a generator expression, which is always true",
+    ),
+    "a comparison without an assertion": (
+        {"t/test_double.py": _FAILS.replace("assert ", "")},
+        "t/test_double.py::test_double compares without an assertion",
+    ),
+    "tearDown of a class that is no TestCase": (
+        {
+            "t/test_double.py": "import mylib\nclass TestDouble:\n    def test(self): pass\n"
+            "    def tearDown(self): assert mylib.double(2) == 4\n"
+        },
+        (
+            "t/test_double.py::TestDouble::tearDown is a method for setup or teardown that pytest"
+            " does not call in this class"
+        ),
+    ),
+    "a hook in a module of tests": (
+        {
+            "t/test_double.py": "import mylib\ndef test_double(): pass\n"
+            "def pytest_runtest_teardown(): assert mylib.double(2) == 4\n"
+        },
+        (
+            "t/test_double.py::pytest_runtest_teardown is a hook of a module of tests, which pytest"
+            " does not call"
+        ),
+    ),
+    "a class named test_Double": (
+        {
+            "t/test_more.py": "import mylib\nclass test_Double:\n"
+            "    def test_double(self): assert mylib.double(2) == 4\n"
+        },
+        "t/test_more.py::test_Double was not looked into (python_classes)",
+    ),
+    "a function named TestDouble": (
+        {"t/test_double.py": _FAILS.replace("test_double", "TestDouble")},
+        "t/test_double.py::TestDouble was not looked into (python_functions)",
+    ),
+    "failed subtests of a test that is expected to fail": (
+        {
+            "t/test_double.py": "import mylib, pytest\n@pytest.mark.xfail\n"
+            "def test_double(subtests):\n    with subtests.test():\n"
+            "        assert mylib.double(2) == 4\n"
+        },
+        (
+            "t/test_double.py::test_double has failed subtests that count as an expected failure,"
+            " though it passed itself"
+        ),
+    ),
     "load_tests adds the failing test": (
         {
             "t/test_more.py": "import mylib, unittest\nclass Double(unittest.TestCase):\n"

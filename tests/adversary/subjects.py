@@ -130,15 +130,25 @@ def _installed_by_a_job(scene: Scene) -> Sequence[str]:
     return [scene.run()]
 
 
-def _undeclared(*requires: str) -> Telling:
+def _undeclared(*requires: str, line: str = "import iniconfig") -> Telling:
     """pytest requires iniconfig, so that it is there for the wheel's import, too."""
 
     def tell(scene: Scene) -> Sequence[str]:
-        scene.subject("import iniconfig\n" + GOOD, requires=requires)
+        scene.subject(f"{line}\n{GOOD}", requires=requires)
         scene.payload(HONEST)
         return [scene.run()]
 
     return tell
+
+
+def _older_helpers(scene: Scene) -> Sequence[str]:
+    helpers = "def check(x): {}\n"
+    files = {"mylib/__init__.py": DEFECT, "tests/__init__.py": ""}
+    scene.subject("", files={**files, "tests/helpers.py": helpers.format("pass")})
+    test = "import mylib\nfrom tests.helpers import check\ndef test(): check(mylib.double(2))\n"
+    shipped = {"tests/helpers.py": helpers.format("assert x == 4"), "tests/test_double.py": test}
+    scene.payload(shipped, jobs=SUITE.replace('"t"', '"tests"'))
+    return [scene.run()]
 
 
 _NO_VARIABLES = """
@@ -323,6 +333,16 @@ LIES = (
     Lie("the wheel lacks a module, and its tests skip themselves for that", _without_a_module),
     Lie("the wheel lacks a module that the payload has", _forgotten),
     Lie("the wheel lacks a requirement that the payload's [setup] brings", _undeclared()),
+    Lie(
+        "the wheel lacks a requirement that it imports by a call",
+        _undeclared(line="import importlib\nini = importlib.import_module('iniconfig')"),
+    ),
+    Lie(
+        "the wheel brings a package tests, with older helpers",
+        _older_helpers,
+        inherent="selection",
+        shows="tests/helpers.py was not loaded",
+    ),
     Lie(
         "the wheel has its requirement in an extra, and for another Python",
         _undeclared('iniconfig; extra == "test"', 'iniconfig; python_version < "3"'),

@@ -336,6 +336,34 @@ async def test_compares(): return 1 == 2
 @pytest.mark.parametrize("n", [1, 2])
 async def test_compares_each(n): return n == 3
 async def test_helped_later(): return helper.same(1, 2)
+def good(): return False
+def test_function():
+    assert good
+def test_each():
+    assert (n == 2 for n in (1,))
+@pytest.mark.parametrize("n", [1, 2])
+def test_compared(n):
+    n == 3
+def test_order():
+    with pytest.raises(TypeError):
+        1 < ""
+def pytest_runtest_teardown(): assert False
+class TestOld:
+    def setUp(self): assert False
+    @classmethod
+    def tearDownClass(cls): assert False
+    def teardown(self): assert False
+    def test(self): pass
+class Called:
+    def tearDown(self): pass
+    def teardown_method(self): self.tearDown()
+class TestCalled(Called):
+    def test(self): pass
+@pytest.mark.xfail
+def test_subtests(subtests):
+    with subtests.test(): assert False
+@pytest.mark.xfail
+def test_wanted(): assert False
 """
 ASYNC = """
 import asyncio, inspect, pytest
@@ -344,6 +372,7 @@ def pytest_pyfunc_call(pyfuncitem):
     if inspect.iscoroutinefunction(pyfuncitem.obj):
         asyncio.run(pyfuncitem.obj(**pyfuncitem.funcargs))
         return True
+def pytest_unconfigure(): pass
 """
 HELPER = "def same(a, b):\n    assert (a == b, 'differ')\ndef good(a): assert (a == 1), 'one'\n"
 SILENCED = ("-p no:warnings", "-W ignore", "-p no:threadexception -p no:unraisableexception")
@@ -371,8 +400,27 @@ def test_tests_that_assert_nothing_are_told(start: Any, words: str) -> None:
         ("is not collected, because it has a __init__ constructor", "test_a.py::TestLeftOut"),
         ("is not collected, because it is not a function", "test_a.py::test_again"),
         ("has a yield test, which pytest does not run", "test_a.py"),
+        ("asserts a function, which is always true", "test_a.py"),
+        ("asserts a generator expression, which is always true", "test_a.py"),
+        ("compares without an assertion", "test_a.py::test_compared"),
+        (
+            "is a hook of a module of tests, which pytest does not call",
+            "test_a.py::pytest_runtest_teardown",
+        ),
+        *(
+            (
+                "is a method for setup or teardown that pytest does not call in this class",
+                f"test_a.py::TestOld::{name}",
+            )
+            for name in ("setUp", "tearDownClass", "teardown")
+        ),
+        (
+            "has failed subtests that count as an expected failure, though it passed itself",
+            "test_a.py::test_subtests",
+        ),
     }
     assert ("leaves out the tests that it would collect", "-p no:unittest") in told
+    assert (("pytest_unconfigure", "conftest.py") in told) is ("-n" in words)
 
 
 ERRORS = """

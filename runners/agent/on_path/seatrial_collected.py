@@ -24,6 +24,8 @@ _USUAL = ("__pycache__", ".*", "*.egg", "_darcs", "build", "CVS", "dist", "node_
           "{arch}")  # fmt: skip
 """Folders that pytest ignores by default."""
 _MODULE_CLEANUP = rb"(?m)^[^#\n]*\baddModuleCleanup\s*\("
+_NOT_CALLED = "is a method for setup or teardown that pytest does not call in this class"
+_NO_HOOK = "is a hook of a module of tests, which pytest does not call"
 _PARSED_BYTES = 300_000
 """Maximum size of all sources that are parsed: about 50 ms."""
 _READ_BYTES = 2_000_000
@@ -72,6 +74,9 @@ class CollectionRecorder:
         self._classes: Set[int] = set()
         self._files: Set[str] = set()
         self._returning: Dict[CodeType, str] = {}
+        self._codes: Dict[int, CodeType] = {}
+        self._comparing: Dict[str, Dict[int, str]] = {}
+        self._owners: Dict[type, str] = {}
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_ignore_collect(self, collection_path: Path) -> Generator[None, Any, None]:
@@ -112,13 +117,19 @@ class CollectionRecorder:
         """Count a test before a plugin can drop it."""
         self._seen[self._name(item.nodeid)] = None
         owner = getattr(item, "cls", None)
-        if isinstance(owner, type) and id(owner) not in self._classes:
+        if isinstance(owner, type) and owner not in self._owners:
             self._classes.update(map(id, owner.__mro__))
+            self._owners[owner] = str(getattr(item.parent, "nodeid", ""))
         code = getattr(getattr(item, "function", None), "__code__", None)
         self._files.add(str(getattr(code, "co_filename", "")))
-        if isinstance(code, CodeType) and seatrial_uncollected.returns_a_comparison(code):
+        if isinstance(code, CodeType) and id(code) not in self._codes:
+            self._codes[id(code)] = code
             parent, _, test = item.nodeid.rpartition("::")
-            self._returning[code] = f"{parent}::{test.partition('[')[0]}"
+            place = f"{parent}::{test.partition('[')[0]}"
+            if seatrial_uncollected.returns_a_comparison(code):
+                self._returning[code] = place
+            if seatrial_uncollected.compares_idly(code):
+                self._comparing.setdefault(code.co_filename, {})[code.co_firstlineno] = place
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_deselected(self, items: List[pytest.Item]) -> None:
@@ -144,7 +155,8 @@ class CollectionRecorder:
         gone = [test for test in self._seen if test not in kept]
         line: Dict[str, Any] = {"record": "collected", "deselected": self._causes(gone)}
         self._find_uncollected()
-        rows = [*self._lost(), *self._idle(), *self._changed_arguments()][:_NAMED]
+        found = (self._lost(), self._uncalled(), self._idle(), self._changed_arguments())
+        rows = [row for each in found for row in each][:_NAMED]
         if rows:
             self._write({"record": "hooks", "hooks": rows})
         line["modules"] = sorted(self._modules.items())[:_NAMED]
@@ -206,17 +218,45 @@ class CollectionRecorder:
             for path, how in seatrial_uncollected.lost_definitions(module, source):
                 yield [how, self._name("::".join((nodeid, *path)))]
 
+    def _uncalled(self) -> Iterator[List[str]]:
+        """Yield, like hooks, functions of modules of tests that only look as if pytest ran them."""
+        manager = self._config.pluginmanager
+        for collector, module in self._imported():
+            for name in () if manager.is_registered(module) else list(vars(module)):
+                is_hook = name.startswith("pytest_") and hasattr(manager.hook, name)
+                is_own = type(vars(module)[name]) is FunctionType
+                if is_hook and is_own and name != "pytest_generate_tests":
+                    yield [_NO_HOOK, self._name(f"{collector.nodeid}::{name}")]
+        for owner, place in self._owners.items():
+            has_nose = manager.hasplugin("nose")
+            for name in seatrial_uncollected.uncalled_methods(owner, has_nose=has_nose):
+                yield [_NOT_CALLED, self._name(f"{place}::{name}")]
+
     def _idle(self) -> Iterator[List[str]]:
         """Yield, like hooks, what asserts nothing and is not warned of by pytest."""
         for place in self._returning.values():
             yield ["returned a value, which asserts nothing", self._name(place)]
+        for module, file, source in self._sources():
+            lines = self._comparing.get(file, {})
+            for line in seatrial_uncollected.idle_comparisons(source, {*lines}) if lines else ():
+                yield ["compares without an assertion", self._name(lines[line])]
+            # pytest warns of a tuple where it rewrites assertions.
+            is_rewritten = isinstance(getattr(module, "__loader__", None), AssertionRewritingHook)
+            known = {"a tuple"} if is_rewritten else set()
+            kinds = (
+                seatrial_uncollected.always_true(module, source) if b"assert" in source else set()
+            )
+            for what in sorted(kinds - known):
+                yield [f"asserts {what}, which is always true", self._place(file)]
+
+    def _sources(self) -> Iterator[Tuple[ModuleType, str, bytes]]:
+        """Yield the payload's loaded modules with file and text, up to 2 MB of them."""
         root, left = str(self._config.rootpath) + os.sep, _READ_BYTES
         for module in list(sys.modules.values()):
             file = str(getattr(module, "__file__", None))
             if not file.startswith(root) or not file.endswith(".py"):
                 continue
-            is_rewritten = isinstance(getattr(module, "__loader__", None), AssertionRewritingHook)
-            if is_rewritten or seatrial_code.is_in_the_environment(file):
+            if seatrial_code.is_in_the_environment(file):
                 continue
             try:
                 with open(file, "rb") as stream:  # noqa: PTH123 - of perhaps a thousand modules
@@ -224,8 +264,7 @@ class CollectionRecorder:
             except OSError:
                 continue
             left -= len(source)
-            if b"assert" in source and seatrial_uncollected.asserts_a_tuple(source):
-                yield ["asserts a tuple, which is always true", self._place(file)]
+            yield module, file, source
 
     def _changed_arguments(self) -> Iterator[List[str]]:
         if list(self._config.args) != self._arguments:

@@ -50,6 +50,7 @@ EXECUTED: Set[str] = set()
 """Files that Python's loaders and runpy executed in a process of pytest."""
 IMPORTERS: Dict[str, Set[Tuple[str, int]]] = {}
 """Files and lines whose module level called ``import_module``, by the imported module's name."""
+_DYNAMIC = ("import_module", "__import__")
 _PLUGIN = (
     "a plug-in in the payload cannot be told from a module that the wheel lacks: install it as a"
     " distribution of its own, or leave it out"
@@ -309,6 +310,22 @@ def names_of(node: object, package: str) -> List[str]:
     above = package.split(".")[: -level + 1 or None] if level else []
     base = ".".join([*above, *filter(None, [module])])
     return [f"{base}.{one.name}" for one in node.names]  # type: ignore[attr-defined]
+
+
+def importers(tree: object) -> Set[str]:
+    """Return the names by which a source calls ``import_module`` and ``__import__``."""
+    import ast  # noqa: PLC0415 - few processes need it
+
+    nodes = ast.walk(tree)  # type: ignore[arg-type]
+    aliases = [each for node in nodes for each in getattr(node, "names", ())]
+    other = (each.asname for each in aliases if getattr(each, "name", "") in _DYNAMIC)
+    return {*_DYNAMIC}.union(filter(None, other))
+
+
+def called(call: object) -> str:
+    """Return the last name of what a call calls."""
+    function = call.func  # type: ignore[attr-defined]
+    return str(getattr(function, "attr", getattr(function, "id", "")))
 
 
 def below_payload(file: str) -> str:

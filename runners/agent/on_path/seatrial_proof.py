@@ -31,6 +31,7 @@ import _pytest
 import pytest
 import seatrial_code
 import seatrial_origins
+import seatrial_shipped
 import seatrial_start
 from _pytest.config import default_plugins
 from seatrial_module_snapshots import ChangedName, ModuleSnapshot
@@ -67,6 +68,8 @@ _WATCHED = frozenset(
     )
 )
 """Hooks that can change the outcome of a test."""
+_IN_WORKERS = _WATCHED | {"pytest_unconfigure"}
+"""The same in a worker of pytest-xdist, whose exit code nobody looks at."""
 _KNOWN = frozenset((
     "_hypothesis_pytestplugin", "anyio", "pytest_asyncio", "pytest_benchmark", "pytest_cov",
     "pytest_mock", "pytest_randomly", "pytest_rerunfailures", "pytest_subtests", "pytest_timeout",
@@ -142,6 +145,7 @@ _WORDS = {"update_snapshots": "--snapshot-update"}
 """Options of other names than their settings."""
 
 _STAND_IN = "stands for an optional dependency of the subject"
+_REPLACED = "was not loaded: the subject has installed another file of its name"
 _NOT_IN = "a function that is not in"
 _NOT_COMPARED = "not compared with the installed files: unreadable, or more than 40 MB in all"
 
@@ -362,7 +366,7 @@ def _foreign_hooks(config: pytest.Config, own: FrozenSet[object]) -> List[List[s
     Code that declares pytest or the recorder as its origin must be in `own`.
     """
     found = set()
-    for hook in _WATCHED:
+    for hook in _IN_WORKERS if hasattr(config, "workerinput") else _WATCHED:
         # Before pytest 8, config.hook wraps the hooks that are about paths.
         for impl in getattr(config.pluginmanager.hook, hook).get_hookimpls():
             code = getattr(impl.function, "__code__", None)
@@ -387,7 +391,7 @@ def _pytest_hooks() -> FrozenSet[object]:
         vars(holder)[hook]
         for name in [name for name in sys.modules if name.startswith("_pytest.")]
         for holder in (sys.modules[name], *_classes(name))
-        for hook in vars(holder).keys() & _WATCHED
+        for hook in vars(holder).keys() & _IN_WORKERS
     )
     return frozenset(one.__code__ for one in functions if isinstance(one, FunctionType))
 
@@ -421,6 +425,10 @@ def _replacements(
     found: Set[Tuple[str, str]] = set()
     found.update(("runs when Python starts", file) for file in _start_files())
     found.update((_STAND_IN, file) for file in (subject.stand_ins if subject is not None else ()))
+    if subject is not None:
+        payload = str(config.rootpath)
+        tests = seatrial_shipped.replaced_tests(subject, MODULES, payload)
+        found.update((_REPLACED, file) for file in tests)
     for name, file in compared.replaced:
         is_its_own = subject is not None and subject.path_of(file) is not None
         found.add((name, f"{_NOT_IN} {_place(file, config)}" if is_its_own else file))

@@ -67,6 +67,7 @@ _IDLE_TEXTS = (
     ("(?m)^AssertionError", _UNRAISABLE),
 )
 """The same by the warning's text, which says more than its class."""
+_IN_SUBTEST = "has failed subtests that count as an expected failure, though it passed itself"
 _NOT_COLLECTED = r"cannot collect (?:test class )?'(\w+)' because (it [^(.]+)"
 _NOWHERE = "outside of all tests"
 _SHOWN = 50
@@ -393,6 +394,8 @@ class Recorder:
             self._lost(report)
             return
         line = _report(report, self._records)
+        if {"subtest", "wasxfail"} <= line.keys() and report.outcome == "skipped":
+            IdleTests.noticed[_IN_SUBTEST, report.nodeid] = None
         poisoned = report.outcome == "failed" and is_poison(line)
         if poisoned:
             line["cause"] = "crashed"

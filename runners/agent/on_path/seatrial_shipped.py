@@ -21,8 +21,10 @@ from seatrial_origins import (
     InstalledFiles,
     ModuleProblem,
     below_payload,
+    called,
     contents,
     files_of,
+    importers,
     is_below,
     names_of,
     real_file,
@@ -48,7 +50,6 @@ _TESTS = frozenset(("test", "tests", "conftest.py"))
 _TEST_NAMES = frozenset(("test", "tests", "testing"))
 _ASIDE = BESIDE | {"benchmark", "demo", "demos", "example", "old", "script", "tools"}
 """Folders whose files may have the names of the subject's files without being copies of them."""
-_DYNAMIC = ("import_module", "__import__")
 _CHANGES = ("add", "append", "extend", "insert", "update")
 _OWN_NAMES = ("__name__", "__package__")
 _DEFINED = rb"(?m)^(?:async def|def|class)[ \t]+(\w+)"
@@ -146,6 +147,20 @@ def taken_from_payload(
         left = {name: file for name, file in strangers.items() if file not in told}
         yield from _namespace_parts(installed, left)
     yield from _other_metadata(installed, payload)
+
+
+def replaced_tests(
+    installed: InstalledFiles, loaded: Mapping[str, object], payload: str
+) -> Iterator[str]:
+    """Yield the payload's own modules of tests in whose place one of the subject's was loaded.
+
+    A wheel may bring a top-level ``tests`` by mistake: it is none of the subject's import names.
+    """
+    for name, module in list(loaded.items()):
+        for file in files_of(module)[:1] if name.partition(".")[0] in BESIDE else ():
+            shipped = _shipped(name, payload) if installed.path_of(file) is not None else ()
+            if any(_code_differs(os.path.join(payload, one), file) for one in shipped[:1]):
+                yield shipped[0]
 
 
 def _executed_copies(
@@ -321,7 +336,7 @@ def _imported(source: bytes, package: str) -> Dict[str, bool]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return found
-    importers = _importers(tree)
+    known_importers = importers(tree)
     waiting: List[Tuple[ast.AST, bool]] = [(tree, True)]
     while waiting:
         node, is_needed = waiting.pop()
@@ -331,7 +346,7 @@ def _imported(source: bytes, package: str) -> Dict[str, bool]:
         names = names_of(node, package)
         if isinstance(node, ast.Call) and node.args:
             given = getattr(node.args[0], "value", None)
-            names = [given] if _called(node) in importers and type(given) is str else []
+            names = [given] if called(node) in known_importers and type(given) is str else []
         for name in names:
             parts = name.split(".")
             for each in [".".join(parts[: n + 1]) for n in range(len(parts))]:
@@ -345,19 +360,6 @@ def _imported(source: bytes, package: str) -> Dict[str, bool]:
     return found
 
 
-def _importers(tree: ast.AST) -> Set[str]:
-    """Return the names by which a source calls ``import_module`` and ``__import__``."""
-    import ast  # noqa: PLC0415
-
-    aliases = [each for node in ast.walk(tree) for each in getattr(node, "names", ())]
-    other = (each.asname for each in aliases if getattr(each, "name", "") in _DYNAMIC)
-    return {*_DYNAMIC}.union(filter(None, other))
-
-
-def _called(call: ast.Call) -> str:
-    return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
-
-
 def _lines_by_literals(source: bytes) -> Set[int]:
     """Return the lines of calls that import names which the source makes of its own literals.
 
@@ -369,10 +371,10 @@ def _lines_by_literals(source: bytes) -> Set[int]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return set()
-    known, importers = _made_of_literals(tree), _importers(tree)
+    known, known_importers = _made_of_literals(tree), importers(tree)
     found, guarded = set(), set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and node.args and _called(node) in importers:
+        if isinstance(node, ast.Call) and node.args and called(node) in known_importers:
             is_own = _is_made_of(node.args[0], known)
             found.update(range(node.lineno, (node.end_lineno or 0) + 1) if is_own else ())
         elif getattr(node, "handlers", ()):

@@ -10,10 +10,11 @@ import inspect
 import itertools
 import os
 import re
+import sys
 import warnings
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tuple, Union
 
 USUAL_FILES = ("test_*.py", "*_test.py")
 """Names of files that pytest collects by default."""
@@ -33,6 +34,8 @@ _DEFINITION = re.compile(
 _KEEPERS = ("register", "overload", "fixture", "dispatch")
 """Decorators that keep the function, or that make none of it."""
 _MISSING = object()
+_ASSERTS = "@pytest_ar"
+"""A name that pytest's rewriting gives to functions with an assertion."""
 
 NamePath = Tuple[str, ...]
 Definition = Union[ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef]
@@ -139,6 +142,31 @@ def is_suspect(module: ModuleType, text: str) -> bool:
     return is_lost or (_is_of_suite(text) and any(_is_unbound(module, path) for path in found))
 
 
+_UNITTEST = ("setUp", "tearDown", "setUpClass", "tearDownClass")
+_NOSE = ("setup", "teardown")
+
+
+def uncalled_methods(owner: type, *, has_nose: bool) -> Iterator[str]:
+    """Yield the methods for setup and teardown that pytest calls in other classes of tests only.
+
+    Those that the module's source calls are left out.
+
+    Args:
+        owner: A class whose tests were collected.
+        has_nose: Whether pytest calls nose's, as before 8.
+    """
+    unittest = sys.modules.get("unittest")
+    if issubclass(owner, getattr(unittest, "TestCase", ())):
+        return
+    for name in (*_UNITTEST, *(() if has_nose else _NOSE)):
+        method = next((vars(one)[name] for one in owner.__mro__ if name in vars(one)), None)
+        method = getattr(method, "__func__", method)
+        if method is not None and _is_plain_function(method):
+            file = Path(method.__code__.co_filename)
+            if file.is_file() and f".{name}(".encode() not in file.read_bytes():
+                yield name
+
+
 def lost_definitions(module: ModuleType, source: bytes) -> Iterator[Tuple[NamePath, str]]:
     """Yield tests, and classes with tests, of a module's source that are lost, and how.
 
@@ -234,45 +262,129 @@ def _only_asserts(node: ast.AST) -> bool:
 
 def returns_a_comparison(code: CodeType) -> bool:
     """Return whether a coroutine function has ``return x == y``: no plug-in looks at its value."""
-    if not code.co_flags & inspect.CO_COROUTINE:
-        return False
+    return bool(code.co_flags & inspect.CO_COROUTINE) and _has_pair(code, _COMPARED)
+
+
+def compares_idly(code: CodeType) -> bool:
+    """Return whether a function may have a statement ``x == y``, whose value nothing uses."""
+    return _has_pair(code, _UNUSED)
+
+
+def _has_pair(code: CodeType, pairs: Iterable[bytes]) -> bool:
     operations = code.co_code[::2].replace(bytes((dis.opmap.get("CACHE", 0),)), b"")
-    return any(pair in operations for pair in _COMPARED)
+    return any(pair in operations for pair in pairs)
 
 
-def asserts_a_tuple(source: bytes) -> bool:
-    """Return whether a source has ``assert (x, "text")``, of which pytest warns in tests alone."""
-    found = (source[match.start(1) :] for match in _ASSERT.finditer(source))
-    # The whole is parsed only where a statement alone, of at most 20 lines, is such a one.
-    return any(map(_begins_with_tuple, found)) and _has_tuple(source) is True
+def idle_comparisons(source: bytes, lines: Set[int]) -> Iterator[int]:
+    """Yield the first lines of functions that have such a statement.
+
+    One in a ``with`` or ``try`` is left out: it is to raise something.
+
+    Args:
+        source: A module's text.
+        lines: First lines of functions, their decorators' included; others are not looked into.
+    """
+    for function in ast.walk(_parsed(source)):
+        if isinstance(function, _FUNCTIONS):
+            first = min(one.lineno for one in (function, *function.decorator_list))
+            if first in lines and any(map(_is_comparison, _plain_statements(function))):
+                yield first
 
 
-_ASSERT = re.compile(rb"(?m)^[ \t]*(assert[ \t]*\()")
+def _is_comparison(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Compare)
 
 
-def _begins_with_tuple(text: bytes) -> bool:
-    lines = text.split(b"\n", 20)[:20]
-    tries = (_has_tuple(b"\n".join(lines[:number])) for number in range(1, len(lines) + 1))
-    return next((found for found in tries if found is not None), False)
+def _plain_statements(function: Union[ast.FunctionDef, ast.AsyncFunctionDef]) -> List[ast.stmt]:
+    found = list(function.body)
+    for node in found:  # it grows
+        if isinstance(node, (ast.If, ast.For, ast.AsyncFor, ast.While)):
+            found += (*node.body, *node.orelse)
+    return found
 
 
-def _has_tuple(source: bytes) -> Optional[bool]:
-    """Return whether it asserts a tuple; None if it is no whole source."""
+def _parsed(source: bytes) -> ast.AST:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            nodes = ast.walk(ast.parse(source))
-        except (SyntaxError, ValueError):
-            return None
-    tests = (node.test for node in nodes if isinstance(node, ast.Assert))
-    return any(isinstance(test, ast.Tuple) and test.elts for test in tests)
+            return ast.parse(source)
+        except (SyntaxError, ValueError):  # what was imported is not this text
+            return ast.Module([], [])
 
 
-_COMPARED = tuple(
-    bytes((dis.opmap[name], dis.opmap["RETURN_VALUE"]))
-    for name in ("COMPARE_OP", "CONTAINS_OP", "IS_OP", "UNARY_NOT")
-    if name in dis.opmap
-)
+def always_true(module: ModuleType, source: bytes) -> Set[str]:
+    """Return the kinds of values that a source asserts though they are always true.
+
+    pytest warns of a tuple in tests alone, and of the others nowhere: a generator expression, a
+    lambda, or a function of the module by its name.
+    """
+    found = [one for one in _ASSERT.finditer(source) if _begins_line(source, one.start())]
+    # The whole is parsed only where a statement alone, of at most 20 lines, is such a one.
+    is_one = any(_begins_with_one(source[one.start() :]) for one in found if not one.group(1))
+    names = {one.group(1).decode() for one in found if one.group(1)}
+    functions = {name for name in names if _is_plain_function(vars(module).get(name))}
+    if not is_one and not functions:
+        return set()
+    tree = _parsed(source)
+    return (_kinds(tree) or set()) | ({_FUNCTION} if _asserts_one(tree, functions) else set())
+
+
+_ASSERT = re.compile(rb"assert(?:[ \t]*(?:\((?!\))|lambda\b)|[ \t]+(\w+)[ \t]*(?:[,#\r\n]|\Z))")
+"""Begins with a text that is searched quickly, not with the beginning of a line."""
+_FUNCTION = "a function"
+_TRUE = {
+    "Tuple": "a tuple",
+    "GeneratorExp": "a generator expression",
+    "Lambda": _FUNCTION,
+}
+
+
+def _begins_line(source: bytes, start: int) -> bool:
+    return not source[source.rfind(b"\n", 0, start) + 1 : start].strip()
+
+
+def _begins_with_one(text: bytes) -> bool:
+    lines = text.split(b"\n", 20)[:20]
+    for number in range(1, len(lines) + 1):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                tree = ast.parse(b"\n".join(lines[:number]))
+            except (SyntaxError, ValueError):  # no whole statement
+                continue
+        return bool(_kinds(tree))
+    return False
+
+
+def _kinds(tree: ast.AST) -> Set[str]:
+    tests = (node.test for node in ast.walk(tree) if isinstance(node, ast.Assert))
+    kinds = {_TRUE.get(type(test).__name__, "") for test in tests if getattr(test, "elts", True)}
+    return kinds - {""}
+
+
+def _is_plain_function(value: object) -> bool:
+    return type(value) is FunctionType and "_pytestfixturefunction" not in vars(value)
+
+
+def _asserts_one(tree: ast.AST, functions: Set[str]) -> bool:
+    """Return whether one of these functions is asserted, and nothing else is named so."""
+    nodes = list(ast.walk(tree)) if functions else []
+    bound = {one.arg for one in nodes if isinstance(one, ast.arg)}
+    bound |= {
+        one.id for one in nodes if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)
+    }
+    tests = (one.test for one in nodes if isinstance(one, ast.Assert))
+    return any(isinstance(one, ast.Name) and one.id in functions - bound for one in tests)
+
+
+def _pairs(names: Sequence[str], last: str) -> Tuple[bytes, ...]:
+    codes = (dis.opmap[name] for name in names if name in dis.opmap)
+    return tuple(bytes((code, dis.opmap[last])) for code in codes)
+
+
+_COMPARES = ("COMPARE_OP", "CONTAINS_OP", "IS_OP")
+_COMPARED = _pairs((*_COMPARES, "UNARY_NOT"), "RETURN_VALUE")
+_UNUSED = _pairs(_COMPARES, "POP_TOP")
 
 
 def uncollected_definitions(
@@ -318,7 +430,9 @@ def _module_of(value: object) -> object:
 
 def _exclusion_of_function(name: str, value: FunctionType, *, is_ignored: bool) -> str:
     """Return what excludes a function with a usual name, or one like it; empty if nothing does."""
-    if name.startswith("Test_"):
+    if name.startswith("Test_") or (
+        name.startswith("Test") and _ASSERTS in value.__code__.co_names
+    ):
         return "python_functions"
     if not name.startswith("test") or "_pytestfixturefunction" in vars(value):
         return ""
@@ -330,7 +444,8 @@ def _exclusion_of_function(name: str, value: FunctionType, *, is_ignored: bool) 
 def _exclusion(name: str, value: type, *, is_ignored: bool) -> str:
     """Return the setting that excludes a class with a usual name; empty if none does."""
     is_default = name.startswith("Test")
-    is_alike = name.endswith(_ALIKE_CLASSES) and not name.startswith("_")
+    is_alike = name.startswith("test") or name.endswith(_ALIKE_CLASSES)
+    is_alike = is_alike and not name.startswith("_")
     if inspect.isabstract(value) or not (is_default or is_alike):
         return ""
     if not next((vars(one)["__test__"] for one in value.__mro__ if "__test__" in vars(one)), True):

@@ -12,7 +12,15 @@ import sys
 from collections.abc import Iterable
 
 from seatrial_distributions import Distribution, distributions, normal
-from seatrial_origins import InstalledFiles, import_names, modules_of_record, names_of, source_of
+from seatrial_origins import (
+    InstalledFiles,
+    called,
+    import_names,
+    importers,
+    modules_of_record,
+    names_of,
+    source_of,
+)
 
 MOST_FILES = 2_000
 MOST_BYTES = 16 * 1024 * 1024
@@ -89,21 +97,33 @@ def _needed(subject: InstalledFiles) -> "dict[str, str] | None":
 def certain(source: bytes, package: str) -> "list[str]":
     """Return the names that a module imports whenever it is imported.
 
+    A call such as ``import_module("name")`` alone, or as the value of a variable, is an import.
     Those in functions, after a condition and in a `with`, a loop or a `try` that has a handler are
     left out: what they do where a module is absent is the author's.
     """
     found: "list[str]" = []
     try:
-        waiting: "list[ast.stmt]" = ast.parse(source).body
+        tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return found
+    waiting, asked = list(tree.body), importers(tree)
     for node in waiting:  # it grows
-        found += names_of(node, package)
+        found += names_of(node, package) or _imported_by_call(node, asked)
         if isinstance(node, ast.ClassDef):
             waiting += node.body
         elif isinstance(node, ast.Try) and not node.handlers:
             waiting += [*node.body, *node.orelse, *node.finalbody]
     return found
+
+
+def _imported_by_call(node: ast.stmt, asked: "set[str]") -> "list[str]":
+    value = getattr(node, "value", None)
+    while isinstance(value, ast.Attribute):
+        value = value.value
+    if not isinstance(value, ast.Call) or called(value) not in asked or len(value.args) != 1:
+        return []
+    name = getattr(value.args[0], "value", None)
+    return [name] if isinstance(name, str) and not name.startswith(".") else []
 
 
 def _module(path: str) -> str:

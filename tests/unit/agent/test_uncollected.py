@@ -244,22 +244,64 @@ def test_a_file_of_a_name_like_a_usual_one(uncollected: Any, name: str, is_one: 
     assert uncollected.is_alike(name) is is_one
 
 
+@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "kinds"),
     [
-        ("def same(a, b):\n    assert (a == b, 'differ')\n", True),
-        ("assert (\n  1 == 2,\n  '(',\n)\n", True),
-        ("assert(1, 2)", True),
-        ("def same(a, b):\n    assert (a == b), 'differ'\nassert (1) == (1)", False),
-        ("assert (\n 1\n  == 1\n), (1, 2)\nassert (1, 2) == (1, 2)", False),
-        ("assert ()", False),
-        ("TEXT = '''\nassert (1 == 2, 'text')\n'''", False),
-        ("# assert (1, 2)\nx = 1", False),
-        ("assert (1, 2)\ndef (:", False),
+        ("def same(a, b):\n    assert (a == b, 'differ')\n", {"a tuple"}),
+        ("def f():\n    assert (\n  1 == 2,\n  '(',\n)\n", {"a tuple"}),
+        ("def f(): \n assert(1, 2)", {"a tuple"}),
+        ("def f(a):\n    assert (x > 1 for x in a)\n", {"a generator expression"}),
+        ("def f(a):\n    assert (\n        x > 1\n        for x in a\n    ), 'no'\n",
+         {"a generator expression"}),
+        ("def f():\n    assert lambda: 1 == 2\n", {"a function"}),
+        ("def good(): pass\ndef f():\n    assert good\n", {"a function"}),
+        ("def good(): pass\ndef f():\n    assert good, 'no'  # here\n", {"a function"}),
+        ("def good(): pass\ndef f(good):\n    assert good\n", set()),
+        ("def good(): pass\ndef f():\n    good = 1\n    assert good\n", set()),
+        ("def good(): return 1\ndef f():\n    assert good()\n    assert good is not None\n", set()),
+        ("good = 1\ndef f():\n    assert good\n", set()),
+        ("def f(a):\n    assert all(x > 1 for x in a)\n    assert (sum(x for x in a))\n", set()),
+        ("def f(a):\n    assert (lambda: 1)() == 1\n", set()),
+        ("def same(a, b):\n    assert (a == b), 'differ'\nassert (1) == (1)", set()),
+        ("assert (\n 1\n  == 1\n), (1, 2)\nassert (1, 2) == (1, 2)", set()),
+        ("def f(): assert ()", set()),
+        ("TEXT = '''\nassert (1 == 2, 'text')\n'''", set()),
+        ("# assert (1, 2)\nx = 1", set()),
+    ],
+)  # fmt: skip
+def test_an_assertion_that_is_always_true(uncollected: Any, source: str, kinds: set[str]) -> None:
+    assert uncollected.always_true(_module(source), source.encode()) == kinds
+
+
+def test_a_source_that_cannot_be_parsed_asserts_nothing(uncollected: Any) -> None:
+    assert uncollected.always_true(_module(""), b"assert (1, 2)\ndef (:") == set()
+
+
+@pytest.mark.parametrize(
+    ("body", "is_idle"),
+    [
+        ("a == b", True),
+        ("a in b", True),
+        ("a is b", True),
+        ("a <= b", True),
+        ("if a:\n        a == b", True),
+        ("for x in a:\n        x == b", True),
+        ("assert a == b", False),
+        ("c = a == b", False),
+        ("return a == b", False),
+        ("print(a == b)", False),
+        ("with a:\n        a < b", False),
+        ("try:\n        a < b\n    except TypeError: pass", False),
     ],
 )
-def test_an_assertion_of_a_tuple(uncollected: Any, source: str, said: bool) -> None:
-    assert uncollected.asserts_a_tuple(source.encode()) is said
+def test_a_comparison_that_nothing_uses(uncollected: Any, body: str, is_idle: bool) -> None:
+    source = f"def test(a, b):\n    {body}\n"
+    code = vars(_module(source))["test"].__code__
+    found = uncollected.compares_idly(code) and [
+        *uncollected.idle_comparisons(source.encode(), {code.co_firstlineno})
+    ]
+    assert (found == [1]) is is_idle
 
 
 @pytest.mark.parametrize(

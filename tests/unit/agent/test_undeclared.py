@@ -67,6 +67,10 @@ def told(undeclared: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> To
         "import os, numpy",
         "class A:\n    import numpy",
         "try:\n    import numpy\nfinally:\n    pass",
+        "import importlib\nnp = importlib.import_module('numpy')",
+        "from importlib import import_module as load\narray = load('numpy').array",
+        "np: object = __import__('numpy')",
+        "__import__('numpy')",
     ],
 )
 def test_an_import_that_nothing_guards(told: Told, source: str) -> None:
