@@ -443,7 +443,7 @@ def check_money(mission: Mission, runs: Sequence[str]) -> None:
 
 
 def check_nothing_left(mission: Mission) -> None:
-    """No machine, and after the grace of two sweeps nothing of the project at all."""
+    """No machine, and after the grace of the sweeps nothing of the project at all."""
     assert mission.machines.live() == ()
     janitor = Janitor(
         stores=mission.desk.database.stores,
@@ -454,7 +454,8 @@ def check_nothing_left(mission: Mission) -> None:
         now=mission.desk.clock.now,
         settings=mission.settings,
     )
-    janitor.sweep(known_only=True)
-    mission.desk.clock.move(seconds=ORPHAN_GRACE.total_seconds() + 1)
-    janitor.sweep(known_only=True)
+    for _ in range(2):  # one list in three lacks a zone
+        janitor.sweep(known_only=True)
+        janitor.sweep(known_only=True)
+        mission.desk.clock.move(seconds=ORPHAN_GRACE.total_seconds() + 1)
     assert [one for cloud in mission.clouds.values() for one in cloud.alive()] == []
