@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
@@ -40,7 +41,9 @@ class RunNews:
     base: int | None = None
     """Number of the event before the first of `recent`; None before the first look."""
     recent: list[bytes] = field(default_factory=list)
-    """Encoded events, of consecutive numbers."""
+    """Encoded events."""
+    numbers: list[int] = field(default_factory=list)
+    """Their numbers; pruned ones are left out."""
     finished: Run | None = None
     """The run, once it is finished and `recent` has its last event."""
     read_at: float = -math.inf
@@ -51,21 +54,24 @@ class RunNews:
     @property
     def number(self) -> int:
         """Number of the newest event that was read."""
-        return (self.base or 0) + len(self.recent)
+        return self.numbers[-1] if self.numbers else self.base or 0
 
     def add(self, items: Sequence[RunEvent]) -> None:
         """Add what follows; the oldest are forgotten."""
         self.recent.extend(map(_event, items))
+        self.numbers.extend(item.number for item in items)
         surplus = len(self.recent) - RECENT
-        if surplus > RECENT and self.base is not None:
-            del self.recent[:surplus]
-            self.base += surplus
+        if surplus > RECENT:
+            self.base = self.numbers[surplus - 1]
+            del self.recent[:surplus], self.numbers[:surplus]
 
     def since(self, after: int) -> bytes | None:
         """Return the events above `after`, empty without one; None where they are forgotten."""
         if self.base is None:
             return b""
-        return b"".join(self.recent[after - self.base :]) if after >= self.base else None
+        if after < self.base:
+            return None
+        return b"".join(self.recent[bisect_right(self.numbers, after) :])
 
 
 class Streams:

@@ -276,6 +276,15 @@ def test_an_event_is_read_once_for_all_streams(
     assert numbers == list(range(last + 1, last + many + 1))
 
 
+def test_pruned_events_leave_gaps_in_what_streams_share() -> None:
+    news = events.RunNews(base=0)
+    news.add([RunEvent(number=n, kind="report", cell="", data={"n": n}) for n in (1, 3, 4)])
+    assert news.number == 4
+    assert news.since(1) == news.since(2)
+    assert str(news.since(3)).count("event: report") == 1
+    assert news.since(4) == b""
+
+
 def test_a_server_that_stops_does_not_wait_for_watchers(api: Desk) -> None:
     run = str(api.launch()["id"])
     with served(api.app) as port:

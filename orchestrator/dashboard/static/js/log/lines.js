@@ -66,7 +66,8 @@ export class Lines {
     for (const [name, value] of Object.entries({ attempt: this.attempt, ...query })) {
       address.searchParams.set(name, value);
     }
-    const answer = await fetch(address, { signal });
+    // It is asked for when there is news, which an answer that the server has kept may lack.
+    const answer = await fetch(address, { signal, cache: "reload" });
     if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
     const told = await answer.json();
     this.take(told);
