@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import and_, or_
@@ -23,6 +23,7 @@ from orchestrator.domain.gate.test_changes import (
     EXIT,
     METRIC,
     BaselineTests,
+    Names,
     Tests,
     changes_since,
 )
@@ -142,6 +143,18 @@ def _union(one: Mapping[str, Tests], other: Mapping[str, Tests]) -> dict[str, Te
     return {job: one.get(job, Counter()) | other.get(job, Counter()) for job in {**one, **other}}
 
 
+NodeIds = Mapping[str, Mapping[str, Set[str]]]
+"""Node ids by job and `normal_nodeid`."""
+
+
+def _node_ids(tests: Iterable[TestFact]) -> dict[str, dict[str, set[str]]]:
+    found: dict[str, dict[str, set[str]]] = {}
+    for test in tests:
+        names = found.setdefault(test.job, {})
+        names.setdefault(normal_nodeid(test.nodeid), set()).add(test.nodeid)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class CellBaseline:
     """The earlier results that a cell is compared with."""
@@ -149,6 +162,8 @@ class CellBaseline:
     before: EarlierResults
     tests: tuple[BaselineTests, ...]
     """Tests in the runs that the gate passed last, and in the platform's last green run."""
+    names: NodeIds
+    """Node ids of all that was looked at."""
 
 
 def baselines(
@@ -254,6 +269,7 @@ class _BaselineFinder:
         self._passed: dict[tuple[str, ...], _Accepted] = {}
         self._tests: dict[str, _Tests] = {}
         self._records: dict[str, CellRecord] = {}
+        self._names: dict[str, dict[str, set[str]]] = {}
 
     def _accepted(self, without: Iterable[str]) -> _Accepted:
         """Return the runs that the gate passed last, of verdicts on none of these runs."""
@@ -299,7 +315,7 @@ class _BaselineFinder:
             {(job, name): name in was_green.get(job, ()) for job in ran for name in ran[job]},
             {job: sorted(names.elements()) for job, names in known.items()},
         )
-        return CellBaseline(before, tuple(tests))
+        return CellBaseline(before, tuple(tests), self._names)
 
     def _while_advisory(
         self, one: CountedCell, accepted: _Accepted
@@ -458,9 +474,13 @@ class _BaselineFinder:
 
     def _tests_of(self, cell: Cell) -> _Tests:
         if cell.id not in self._tests:
-            tests = _Tests.from_facts(results_of_cell(self._context.stores, cell.id))
+            facts = results_of_cell(self._context.stores, cell.id)
             jobs = _Tests.from_jobs(_own_jobs(self._record_of(cell)))
-            self._tests[cell.id] = tests | jobs
+            self._tests[cell.id] = _Tests.from_facts(facts) | jobs
+            for job, names in _node_ids(facts).items():
+                known = self._names.setdefault(job, {})
+                for name, own in names.items():
+                    known.setdefault(name, set()).update(own)
         return self._tests[cell.id]
 
     def _machine_of(self, cell: Cell) -> MachineEvidence:
@@ -532,9 +552,9 @@ def with_changes(
     product: str,
     cells: Sequence[CellEvidence],
     taken: Sequence[GatheredRun],
-    then: Sequence[Sequence[BaselineTests]],
+    then: Sequence[CellBaseline],
 ) -> tuple[CellEvidence, ...]:
-    """Return the cells, with each job's changes against the tests of the cell's baselines."""
+    """Return the cells, with each job's changes against the tests of the cell's baseline."""
     collected = {one.id: one.evidence.tests for one in taken}
     reported = {
         one.id: {cell.id: _Tests.from_jobs(_own_jobs(cell)) for cell in one.evidence.record.cells}
@@ -542,11 +562,11 @@ def with_changes(
     }
     renames = _renames(context, product)
 
-    def whole(cell: CellEvidence, then: Sequence[BaselineTests]) -> CellEvidence:
+    def whole(cell: CellEvidence, then: CellBaseline) -> CellEvidence:
         present = {job.id for job in cell.jobs}
-        known = reduce(_union, (one.by_job for one in then), dict[str, Tests]())
+        known = reduce(_union, (one.by_job for one in then.tests), dict[str, Tests]())
         absent = {
-            name: tuple(sorted(tests.elements()))
+            name: Names(then.names.get(name, {})).removed(tests)
             for name, tests in sorted(known.items())
             if name not in present
         }
@@ -569,12 +589,12 @@ def _with_changes(
     job: JobEvidence,
     tests: Sequence[TestFact],
     reported: Mapping[str, Tests],
-    then: Sequence[BaselineTests],
+    then: CellBaseline,
     renames: Mapping[str, str],
 ) -> JobEvidence:
     """Return the job with its changes against the baselines; unchanged if they are unknown."""
     mine = [test for test in tests if test.job == job.id]
-    had = job.counts.collected or any(one.by_job.get(job.id) for one in then)
+    had = job.counts.collected or any(one.by_job.get(job.id) for one in then.tests)
     if job.outcome not in _FINAL or not had:
         return job
     is_known = len(mine) == job.counts.collected
@@ -583,9 +603,10 @@ def _with_changes(
     changes = changes_since(
         job.id,
         now | reported.get(job.id, Counter()) if is_known else None,
-        then,
+        then.tests,
         renames=renames,
         left_out=[place.path for place in places],
+        names=Names(then.names.get(job.id, {}), _node_ids(mine).get(job.id, {})),
     )
     return replace(job, changes=changes)
 

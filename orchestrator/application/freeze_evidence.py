@@ -246,7 +246,7 @@ def freeze(
     cells = tuple(
         _frozen(one, known.before, quarantines) for one, known in zip(counted, then, strict=True)
     )
-    cells = with_changes(context, product, cells, taken, [known.tests for known in then])
+    cells = with_changes(context, product, cells, taken, then)
     counting = {part.taken.id for one in counted for part in one.parts}
     green = context.stores.gates.last_passed(gate, without=counting) if counting else None
     max_age = max(duration(policy.spec.evidence.max_age), _LOOKS_BACK)

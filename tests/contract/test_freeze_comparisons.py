@@ -318,6 +318,19 @@ def test_removed_and_added_tests_are_told_by_name(context, stores) -> None:
     }
 
 
+def test_a_removed_test_has_the_name_that_the_baseline_had(context, stores) -> None:
+    ran(stores, "run-1", *map(passes, ("t.py::a[1-2]", "t.py::a[2-1]", "t.py::b[11-10]")))
+    ran(stores, "run-2", *map(passes, ("t.py::a[1-2]", "t.py::c[y-x]", "t.py::c[x-y]")))
+    assert changes(context, "run-2") == {
+        "unit": (
+            ("run-1",),
+            ("t.py::a[2-1]", "t.py::b[11-10]"),
+            {},
+            ("t.py::c[x-y]", "t.py::c[y-x]"),
+        )
+    }
+
+
 def test_a_test_that_a_person_knows_under_another_name_is_renamed(context, stores) -> None:
     ran(stores, "run-1", passes("t.py::old"))
     ran(stores, "run-2", passes("t.py::new"))

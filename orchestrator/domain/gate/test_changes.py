@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 CHECK = "check "
@@ -31,7 +31,7 @@ class TestChanges:
     without any.
     """
     removed: tuple[str, ...] = ()
-    """Node ids of any baseline that are absent now."""
+    """Node ids of any baseline that are absent now, as the baseline had them."""
     renamed: Mapping[str, str] = field(default_factory=dict)
     """Tests with a confirmed alias, by older name."""
     added: int = 0
@@ -40,6 +40,43 @@ class TestChanges:
     """The first `NAMED` of these."""
     unknown: bool = False
     """Whether counted tests have no name, so that they cannot be compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Node ids of a job's tests, by their form of `normal_nodeid`.
+
+    ``t.py::a[1-2]`` and ``t.py::a[2-1]`` are compared as one name twice: which one is gone tells
+    only its node id.
+    """
+
+    then: Mapping[str, Set[str]] = field(default_factory=dict)
+    """Of the baselines."""
+    now: Mapping[str, Set[str]] = field(default_factory=dict)
+
+    def removed(self, tests: Tests) -> tuple[str, ...]:
+        """Return the node ids of removed tests."""
+        return _node_ids(tests, self.then, self.now)
+
+    def added(self, tests: Tests) -> tuple[str, ...]:
+        """Return the node ids of added tests."""
+        return _node_ids(tests, self.now, self.then)
+
+
+NO_NAMES = Names()
+"""Tests are named in their form of `normal_nodeid`."""
+
+
+def _node_ids(
+    tests: Tests, had: Mapping[str, Set[str]], other: Mapping[str, Set[str]]
+) -> tuple[str, ...]:
+    """Return a node id of `had` for each test, first those that `other` lacks."""
+    found: list[str] = []
+    for name, number in tests.items():
+        own, theirs = had.get(name, frozenset()), other.get(name, frozenset())
+        known = [*sorted(own - theirs), *sorted(own & theirs)]
+        found += [*known, *[name] * number][:number]
+    return tuple(sorted(found))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +99,7 @@ def changes_since(
     *,
     renames: Mapping[str, str],
     left_out: Iterable[str],
+    names: Names = NO_NAMES,
 ) -> TestChanges:
     """Compare the tests of a job with each baseline.
 
@@ -72,6 +110,7 @@ def changes_since(
         renames: Confirmed ones, by the older name; a name may have changed more than once.
         left_out: Files and folders that were skipped as a whole or not looked into: what was lost
             there is told of them, and is not told again.
+        names: The node ids of the baselines, and those of now.
     """
     then = [one.by_job.get(job, Counter()) for one in baselines]
     runs = tuple(dict.fromkeys(run for one in baselines for run in one.runs))
@@ -82,13 +121,15 @@ def changes_since(
         gone, moved = _gone(tests, now, renames)
         removed, renamed = removed | gone, {**renamed, **moved}
     places = tuple(f"{place}{end}" for place in left_out for end in ("::", "/"))
-    fresh = [name for name in _fresh(now, then) if name not in renamed.values()] if runs else []
+    lost = Counter({name: n for name, n in removed.items() if not name.startswith(places)})
+    fresh = _fresh(now, then) if runs else Counter[str]()
+    fresh = Counter({name: n for name, n in fresh.items() if name not in renamed.values()})
     return TestChanges(
         runs=runs,
-        removed=tuple(sorted(name for name in removed.elements() if not name.startswith(places))),
+        removed=names.removed(lost),
         renamed=dict(sorted(renamed.items())),
-        added=len(fresh),
-        added_names=tuple(fresh[:NAMED]),
+        added=fresh.total(),
+        added_names=names.added(fresh)[:NAMED],
     )
 
 
@@ -112,8 +153,8 @@ def _newest(name: str, renames: Mapping[str, str]) -> str:
     return name
 
 
-def _fresh(now: Tests, then: Sequence[Tests]) -> list[str]:
+def _fresh(now: Tests, then: Sequence[Tests]) -> Tests:
     known = Counter[str]()
     for tests in then:
         known |= tests
-    return sorted((now - known).elements())
+    return now - known
