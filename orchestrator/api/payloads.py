@@ -70,7 +70,7 @@ async def put_payload_archive(
 
 @reading.get("/payloads/{sha256}")
 def get_payload(context: ContextDep, sha256: Digest) -> PayloadResponse:
-    """Return an uploaded payload."""
+    """Return the manifest of an uploaded payload; its bytes are not handed out."""
     found = _known(context, sha256)
     if found is None:
         raise NotFoundError(f"payload {sha256} was not uploaded")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -262,6 +262,13 @@ class CellRecord:
         """The reason that ended it, if that is not the reason of its outcome: ``cancelled``."""
         cause = self.attempts[-1].cause if self.attempts and self.is_done else None
         return cause.reason if cause and cause.reason != self.reason else ""
+
+    @property
+    def jobs_s(self) -> float | None:
+        """Return the seconds of its own jobs that have a duration; None without any."""
+        known = [job.duration_s for job in self.jobs if not job.reused_from]
+        seconds = [one for one in known if one is not None]
+        return sum(seconds) if seconds else None
 
     @property
     def is_done(self) -> bool:
@@ -529,3 +536,14 @@ def ended_mark(record: CellRecord | JobRecord) -> str:
     """Return ``cancelled; 3 failed`` if something else than its failures ended it; else empty."""
     parts = (phrase(record.ended_by), record.counts.failures) if record.ended_by else ()
     return "; ".join(part for part in parts if part)
+
+
+def ingested_s(cells: Sequence[CellRecord]) -> float | None:
+    """Return the seconds of the jobs of ingested cells; None where no file says them."""
+    known = [cell.jobs_s for cell in cells if cell.jobs_s is not None]
+    return sum(known) if known else None
+
+
+def are_ingested(cells: Sequence[CellRecord]) -> bool:
+    """Whether all of these cells were ingested: how long the run took says nothing of them."""
+    return bool(cells) and all(cell.ingested is not None for cell in cells)

@@ -105,7 +105,10 @@ def quarantine_suggest(
     """Tests that are flaky by their history. Nothing is put in quarantine by this."""
     session = session_of(context)
     answer = session.reader().suggested_quarantines(product)
-    nothing = "No test of it both failed and passed lately with nothing changed."
+    nothing = (
+        "No test of it both failed and passed lately with nothing changed. What `--rerun-failed`"
+        " ran again is not counted."
+    )
     print_list(
         session,
         answer,

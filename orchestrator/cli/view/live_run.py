@@ -26,7 +26,13 @@ from orchestrator.cli.view.rows import (
     since,
     undeclared_row,
 )
-from orchestrator.domain.run_record import CellRecord, JobRecord, RunResponse
+from orchestrator.domain.run_record import (
+    CellRecord,
+    JobRecord,
+    RunResponse,
+    are_ingested,
+    ingested_s,
+)
 from orchestrator.domain.units import duration, elapsed, plural, usd
 
 Lines = list[Text]
@@ -230,6 +236,9 @@ def _times(run: RunResponse, now: datetime) -> Text:
         return Text()
     took_s = since(run.created_at, run.finished_at or now)
     parts = [duration(took_s) if run.is_finished else elapsed(took_s)]
+    if are_ingested(run.cells):
+        told_s = ingested_s(run.cells)
+        parts = [] if told_s is None else [duration(told_s)]
     left_s = None if run.is_finished else run_left_s(run, now)
     if left_s is not None:
         parts.append(f"~{elapsed(left_s)} left")

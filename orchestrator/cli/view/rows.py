@@ -290,6 +290,4 @@ def _cell_time(cell: CellRecord, now: datetime) -> str:
     """Return the duration of a finished cell's jobs; else the time in its state."""
     if not cell.is_done:
         return elapsed(since(cell.entered_at, now)) if cell.entered_at else ""
-    ran = [job for job in cell.jobs if not job.reused_from]
-    seconds = [job.duration_s for job in ran if job.duration_s is not None]
-    return duration(sum(seconds)) if seconds else ""
+    return duration(cell.jobs_s) if cell.jobs_s is not None else ""

@@ -81,9 +81,10 @@ def _issues(context: RuleContext) -> Iterator[str]:
         elif use.state in _OVER and (use.issue.id in mine or use.count):
             yield _over(use)
         elif use.state in _FITS_NOTHING and not used.get(use.issue.id):
+            end = f"`seatrial known-issue expire {use.issue.id}` ends it"
             yield (
                 f"{use.issue.id} ({use.issue.title}) is a stale exception: what it is about ran, "
-                "and nothing failed so. Delete it."
+                f"and nothing failed so. {'Delete it' if use.issue.id in mine else end}."
             )
 
 

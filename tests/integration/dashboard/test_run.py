@@ -316,6 +316,8 @@ def test_an_ingested_run_has_no_figure_that_nobody_states(
     run = pages.api.client.post(url, content=suite.encode()).json()["run"]
     shown = pages.page(f"/runs/{run}").text
     assert f"Took {took} ingested" in shown
+    [of_cell] = pages.page(f"/runs/{run}").rows("cells")
+    assert of_cell["Duration"] == took
     assert "Cost – nobody states it" in shown
     assert "$" not in shown
     row = next(

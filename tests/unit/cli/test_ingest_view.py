@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
+from orchestrator.cli.view.live_run import summary
+from orchestrator.client.transport import read
+from orchestrator.domain.run_record import RunResponse
 from tests.unit.cli import runs
 from tests.unit.cli.test_rented_view import flat, told
 from tests.unit.cli.test_view import HOSTILE
@@ -43,6 +48,22 @@ def test_contradictions_stand_out():
     text = flat(told(cell(sources=[bad], repeated=3, disagreements=[disputed]), width=120))
     assert "a.txt INCONSISTENT" in text
     assert "3 tests in more than one file, 1 told differently: the worst counts" in text
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(1.2, "1.2s"), (None, "")])
+def test_a_run_took_what_its_files_say(seconds, shown):
+    """What ingesting took is none of it."""
+    found = runs.cell(
+        "gcp-l4", state="done", outcome="passed", ingested=ingested(),
+        jobs=[runs.job("moe", outcome="passed", duration_s=seconds)],
+    )  # fmt: skip
+    times = {"created_at": "2026-01-20T00:00:00Z", "finished_at": "2026-01-20T00:00:09Z"}
+    over = read(RunResponse, runs.run(found, state="finished", outcome="passed", **times))
+    head = flat(summary(over, now=datetime(2026, 1, 21, tzinfo=UTC), width=120).plain).split(
+        "gcp-l4"
+    )[0]
+    assert "9.0s" not in head
+    assert head.rstrip().endswith(shown)
 
 
 def test_nobody_said_when():

@@ -166,7 +166,7 @@ def _cell_row(record: RunRecord, cell: CellRecord, end: datetime, now: datetime)
             Badge(cell.outcome or cell.state, note=why_of(cell)),
             TestCounts(shown_counts(cell), href),
             PictureCell(picture, seconds, phases_text(stays)),
-            Span(_took(stays, is_done=is_done)),
+            Span(cell.jobs_s if cell.ingested else _took(stays, is_done=is_done)),
             Usd(cell.cost_usd),
             Number(len(cell.attempts)),
             Text("log", urls.log_url(record.run.id, cell.id)),

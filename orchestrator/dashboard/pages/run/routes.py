@@ -50,7 +50,7 @@ from orchestrator.domain.cell import CellState, LeaseState, Run, RunState
 from orchestrator.domain.document_problems import InvalidDocumentError
 from orchestrator.domain.failure_signature import FailureGroup
 from orchestrator.domain.outcome import Counts
-from orchestrator.domain.run_record import RunRecord, note_of_run
+from orchestrator.domain.run_record import RunRecord, are_ingested, ingested_s, note_of_run
 from orchestrator.domain.units import price, sentence, usd
 from orchestrator.store.cell_results import Depth
 from orchestrator.store.runs import RunsAsked
@@ -324,20 +324,15 @@ def _counts(record: RunRecord) -> Counts:
     return sum((cells.shown_counts(cell) for cell in record.cells), Counts())
 
 
-def _is_ingested(record: RunRecord) -> bool:
-    return bool(record.cells) and all(cell.ingested is not None for cell in record.cells)
-
-
 def _duration(record: RunRecord, now: datetime) -> Mapping[str, object]:
-    return {"is_ingested": _is_ingested(record), "seconds": _seconds(record, now)}
+    return {"is_ingested": are_ingested(record.cells), "seconds": _seconds(record, now)}
 
 
 def _seconds(record: RunRecord, now: datetime) -> float | None:
     """Return the run's duration; that of the jobs if everything was ingested; None if unknown."""
-    run, jobs = record.run, [job for cell in record.cells for job in cell.jobs]
-    if _is_ingested(record):
-        known = [job.duration_s for job in jobs if job.duration_s is not None]
-        return sum(known) if known else None
+    run = record.run
+    if are_ingested(record.cells):
+        return ingested_s(record.cells)
     return max(0.0, ((run.finished_at or now) - run.created_at).total_seconds())
 
 
