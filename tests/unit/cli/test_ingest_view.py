@@ -59,11 +59,10 @@ def test_a_run_took_what_its_files_say(seconds, shown):
     )  # fmt: skip
     times = {"created_at": "2026-01-20T00:00:00Z", "finished_at": "2026-01-20T00:00:09Z"}
     over = read(RunResponse, runs.run(found, state="finished", outcome="passed", **times))
-    head = flat(summary(over, now=datetime(2026, 1, 21, tzinfo=UTC), width=120).plain).split(
-        "gcp-l4"
-    )[0]
+    text = flat(summary(over, now=datetime(2026, 1, 21, tzinfo=UTC), width=120).plain)
+    head, _, _ = text.partition("gcp-l4")
     assert "9.0s" not in head
-    assert head.rstrip().endswith(shown)
+    assert shown in head
 
 
 def test_nobody_said_when():
