@@ -341,6 +341,8 @@ def _steps(target: str) -> list[str]:
 
 
 CACHES = frozenset({".git", "__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
+_MADE = ("build/lib*", "build/bdist*", "*.egg-info")
+"""Copies of the source and its metadata that a build leaves behind, older than the source soon."""
 VENV_MARK = "pyvenv.cfg"
 HOME_MARK = "controller.lock"
 
@@ -349,7 +351,7 @@ def payload_files(root: Path, *, exclude: Iterable[str] = ()) -> list[str]:
     """Return the names of the files and links to ship, relative to `root`, sorted.
 
     Inside a git work tree these are the tracked and the untracked files that are not ignored,
-    unless the folder as a whole is ignored; elsewhere, all. Caches, virtual environments and homes
+    unless the folder as a whole is ignored; elsewhere, all but what setuptools makes. Caches, virtual environments and homes
     of Seatrial are never included.
 
     Args:
@@ -359,8 +361,9 @@ def payload_files(root: Path, *, exclude: Iterable[str] = ()) -> list[str]:
     Raises:
         ArchiveError: Git failed to list the files.
     """
-    found = _kept(list(_in_work_tree(root) if _is_work_tree(root) else _below(root)))
-    return sorted(_without(found, exclude))
+    is_tracked = _is_work_tree(root)
+    found = _kept(list(_in_work_tree(root) if is_tracked else _below(root)))
+    return sorted(_without(found, [*exclude, *(() if is_tracked else _MADE)]))
 
 
 def _below_links(root: Path, manifest: Manifest) -> Iterator[str]:

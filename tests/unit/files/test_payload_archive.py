@@ -163,6 +163,14 @@ def test_only_what_is_below_the_root_can_be_excluded(
         ARCHIVES.pack(folder, into=into)
 
 
+def test_what_a_build_leaves_behind_is_not_shipped(folder: Path, into: Path) -> None:
+    whole = names(ARCHIVES.pack(folder, into=into).path)
+    for name in ("build/lib/p", "build/bdist.linux-x86_64", "src/p.egg-info", "build/data"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "a.py").write_text("")
+    assert {*names(ARCHIVES.pack(folder, into=into).path)} == {*whole, "build/data/a.py"}
+
+
 @needs_git
 def test_a_work_tree_ships_what_git_would_keep(folder: Path, into: Path) -> None:
     git(folder, "init", "-q")
