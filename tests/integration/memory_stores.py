@@ -457,11 +457,18 @@ class MemoryOrphans:
     tables: Tables
 
     def see(
-        self, provider: str, machine_ids: Iterable[str], *, at: datetime
+        self,
+        provider: str,
+        machine_ids: Iterable[str],
+        *,
+        at: datetime,
+        cleared: Iterable[str] | None = None,
     ) -> dict[str, datetime]:
         known = self.tables.sightings.get(provider, {})
         seen = {machine_id: known.get(machine_id, at) for machine_id in machine_ids}
-        self.tables.sightings[provider] = seen
+        over = known.keys() if cleared is None else set(cleared)
+        kept = {name: first for name, first in known.items() if name not in over}
+        self.tables.sightings[provider] = kept | seen
         return dict(seen)
 
 

@@ -351,8 +351,8 @@ def payload_files(root: Path, *, exclude: Iterable[str] = ()) -> list[str]:
     """Return the names of the files and links to ship, relative to `root`, sorted.
 
     Inside a git work tree these are the tracked and the untracked files that are not ignored,
-    unless the folder as a whole is ignored; elsewhere, all but what setuptools makes. Caches, virtual environments and homes
-    of Seatrial are never included.
+    unless the folder as a whole is ignored; elsewhere, all but what setuptools makes. Caches,
+    virtual environments and homes of Seatrial are never included.
 
     Args:
         root: The folder.

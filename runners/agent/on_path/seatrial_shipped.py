@@ -91,8 +91,8 @@ def copies(
                 where = "the payload" if is_inside else "the interpreter and of [setup]"
                 fix = (
                     f"take that copy out of {where}, or put the folder of {shipped[0]} before it on"
-                    " the path (pytest's pythonpath, PYTHONPATH in payload.toml's env); where pytest"
-                    " itself needs the package, name a wheel of it as the subject"
+                    " the path (pytest's pythonpath, PYTHONPATH in payload.toml's env); where"
+                    " pytest itself needs the package, name a wheel of it as the subject"
                 )
                 yield ModuleProblem(name, file, what, fix)
 
