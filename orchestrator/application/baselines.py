@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from operator import and_, or_
+from operator import or_
 
+from orchestrator.application.cell_tests import (
+    FINAL,
+    NO_TESTS,
+    CellTests,
+    NodeIds,
+    expected_tests,
+    lost_tests,
+    node_ids,
+    own_jobs,
+    union,
+)
 from orchestrator.application.context import Context
 from orchestrator.application.describe_run import describe_cell
 from orchestrator.application.freeze_cell import EarlierResults, machine_of
@@ -19,29 +30,17 @@ from orchestrator.domain.event_facts import TestFact
 from orchestrator.domain.gate.policy import GatePolicy, like
 from orchestrator.domain.gate.snapshot import CellEvidence, JobEvidence, MachineEvidence
 from orchestrator.domain.gate.test_changes import (
-    CHECK,
-    EXIT,
-    METRIC,
     BaselineTests,
     Names,
     Tests,
     changes_since,
 )
 from orchestrator.domain.grouping import grouped
-from orchestrator.domain.outcome import Outcome, TestOutcome
 from orchestrator.domain.run_record import CellRecord, JobRecord
 from orchestrator.domain.test_identity import AliasState, normal_nodeid
 from orchestrator.store.reuse import LastGreen
 
-_FINAL = (Outcome.PASSED, Outcome.FAILED, Outcome.TIMED_OUT)
 _REFUSED = 20
-_RAN = (
-    TestOutcome.PASSED,
-    TestOutcome.FAILED,
-    TestOutcome.ERROR,
-    TestOutcome.XFAILED,
-    TestOutcome.XPASSED,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,81 +77,6 @@ def _ids(policy: GatePolicy) -> frozenset[str]:
 
 def _required(policy: GatePolicy) -> frozenset[str]:
     return frozenset(rule.id for rule in policy.spec.platforms if rule.level == "blocking")
-
-
-@dataclass(frozen=True, slots=True)
-class _Tests:
-    """Tests of a cell by job, as `normal_nodeid`."""
-
-    collected: Mapping[str, Tests]
-    """All but modules that skipped themselves, which hide tests."""
-    ran: Mapping[str, Tests]
-    passed: Mapping[str, Tests]
-
-    @classmethod
-    def from_facts(cls, tests: Iterable[TestFact]) -> _Tests:
-        collected, ran, passed = dict[str, Tests](), dict[str, Tests](), dict[str, Tests]()
-        for test in tests:
-            name = normal_nodeid(test.nodeid)
-            for found, is_in in (
-                (collected, "::" in test.nodeid or test.outcome is not TestOutcome.SKIPPED),
-                (ran, test.outcome in _RAN),
-                (passed, test.outcome is TestOutcome.PASSED),
-            ):
-                if is_in:
-                    found.setdefault(test.job, Counter())[name] += 1
-        return cls(collected, ran, passed)
-
-    @classmethod
-    def from_jobs(cls, jobs: Iterable[JobRecord]) -> _Tests:
-        """Return what commands report about themselves, as tests."""
-        collected, ran, passed = dict[str, Tests](), dict[str, Tests](), dict[str, Tests]()
-        for job in (job for job in jobs if job.kind != "suite" and job.outcome in _FINAL):
-            checks = {f"{CHECK}{one.name}": one.outcome for one in job.checks}
-            metrics = {f"{METRIC}{one.name}" for one in (*job.metrics, *job.turns)}
-            always = {*metrics, EXIT}
-            collected[job.id] = Counter([*checks, *always])
-            ran[job.id] = Counter(name for name, how in checks.items() if how != "skipped")
-            passed[job.id] = Counter(name for name, how in checks.items() if how == "passed")
-        return cls(collected, ran, passed)
-
-    def only(self, is_kept: Callable[[str, str], bool]) -> _Tests:
-        """Return the tests of which this is true, by job and name."""
-        return _Tests(
-            *(
-                {
-                    job: Counter({name: n for name, n in tests.items() if is_kept(job, name)})
-                    for job, tests in by_job.items()
-                }
-                for by_job in (self.collected, self.ran, self.passed)
-            )
-        )
-
-    def __or__(self, other: _Tests) -> _Tests:
-        return _Tests(
-            _union(self.collected, other.collected),
-            _union(self.ran, other.ran),
-            _union(self.passed, other.passed),
-        )
-
-
-_NONE = _Tests({}, {}, {})
-
-
-def _union(one: Mapping[str, Tests], other: Mapping[str, Tests]) -> dict[str, Tests]:
-    return {job: one.get(job, Counter()) | other.get(job, Counter()) for job in {**one, **other}}
-
-
-NodeIds = Mapping[str, Mapping[str, Set[str]]]
-"""Node ids by job and `normal_nodeid`."""
-
-
-def _node_ids(tests: Iterable[TestFact]) -> dict[str, dict[str, set[str]]]:
-    found: dict[str, dict[str, set[str]]] = {}
-    for test in tests:
-        names = found.setdefault(test.job, {})
-        names.setdefault(normal_nodeid(test.nodeid), set()).add(test.nodeid)
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,26 +121,21 @@ def baselines(
             for one, tests in zip(counted, now, strict=True)
             if one.parts[0].cell.platform.id in gate_platforms.required
         ),
-        _NONE,
+        NO_TESTS,
     )
     return [finder.baseline(one, anywhere) for one in counted]
 
 
-def _present_tests(one: CountedCell) -> _Tests:
+def _present_tests(one: CountedCell) -> CellTests:
     """Return the tests of a cell; of a job that ran again, the later ones."""
     tests: dict[str, list[TestFact]] = {}
     jobs: dict[str, JobRecord] = {}
     for part in one.parts:
         own = grouped((test.job, test) for test in part.taken.evidence.tests.get(part.cell.id, ()))
         tests |= own
-        jobs |= {job.id: job for job in _own_jobs(part.cell)}
-    facts = _Tests.from_facts(test for some in tests.values() for test in some)
-    return facts | _Tests.from_jobs(jobs.values())
-
-
-def _own_jobs(cell: CellRecord) -> Sequence[JobRecord]:
-    """Return the jobs whose checks have the names that their programs gave; not ingested ones."""
-    return cell.jobs if cell.ingested is None else ()
+        jobs |= {job.id: job for job in own_jobs(part.cell)}
+    facts = CellTests.from_facts(test for some in tests.values() for test in some)
+    return facts | CellTests.from_jobs(jobs.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +186,7 @@ class _BaselineFinder:
         self._gate, self._product = policy.metadata.name, policy.metadata.product
         self._ingested = policy.spec.evidence.attestation == "optional"
         self._passed: dict[tuple[str, ...], _Accepted] = {}
-        self._tests: dict[str, _Tests] = {}
+        self._tests: dict[str, CellTests] = {}
         self._records: dict[str, CellRecord] = {}
         self._names: dict[str, dict[str, set[str]]] = {}
 
@@ -278,7 +197,7 @@ class _BaselineFinder:
             self._passed[runs] = _Accepted.read(self._context, self._gate, runs)
         return self._passed[runs]
 
-    def baseline(self, one: CountedCell, anywhere: _Tests) -> CellBaseline:
+    def baseline(self, one: CountedCell, anywhere: CellTests) -> CellBaseline:
         """Return the baseline of a cell; `anywhere` are the tests of all cells."""
         first, accepted = one.parts[0], self._accepted(part.taken.id for part in one.parts)
         gates, platform = self._context.stores.gates, first.cell.platform.id
@@ -289,25 +208,25 @@ class _BaselineFinder:
         jobs = frozenset(job.id for part in one.parts for job in part.cell.jobs)
         tests, ran, was_green = list[BaselineTests](), dict[str, Tests](), dict[str, Tests]()
         for group in dict.fromkeys(map(tuple, groups)):
-            had = _expected_tests(self._by_name(group), anywhere, jobs)
-            ran, was_green = _union(ran, had.ran), _union(was_green, had.passed)
-            runs = dict.fromkeys(cell.run_id for cell in group if self._tests_of(cell) != _NONE)
+            had = expected_tests(self._by_name(group), anywhere, jobs)
+            ran, was_green = union(ran, had.ran), union(was_green, had.passed)
+            runs = dict.fromkeys(cell.run_id for cell in group if self._tests_of(cell) != NO_TESTS)
             tests += [BaselineTests(tuple(runs), had.collected)] if runs else []
         for earlier, had in self._while_advisory(one, accepted):
-            ran, was_green = _union(ran, had.ran), _union(was_green, had.passed)
+            ran, was_green = union(ran, had.ran), union(was_green, had.passed)
             tests.append(BaselineTests((earlier,), had.collected))
         tests += self._environments_gone(one, accepted.cells)
         for cell in self._dropped(one, accepted):
             had = self._tests_of(cell)
-            ran = _union(ran, _lost(had.ran, anywhere.ran))
-            was_green = _union(was_green, _lost(had.passed, anywhere.passed))
-            lost = _lost(had.collected, anywhere.collected)
+            ran = union(ran, lost_tests(had.ran, anywhere.ran))
+            was_green = union(was_green, lost_tests(had.passed, anywhere.passed))
+            lost = lost_tests(had.collected, anywhere.collected)
             if lost and one.parts[0].cell.id == min(each.id for each in self._required):
                 tests.append(BaselineTests((cell.run_id,), lost))
         streak = gates.green_streak(
             self._product, platform, before_run=first.taken.id, ingested=self._ingested
         )
-        known = reduce(_union, (each.by_job for each in tests), dict[str, Tests]())
+        known = reduce(union, (each.by_job for each in tests), dict[str, Tests]())
         before = EarlierResults(
             streak,
             max((self._collected(first.cell.id, run) or 0 for run in green), default=0) or None,
@@ -319,7 +238,7 @@ class _BaselineFinder:
 
     def _while_advisory(
         self, one: CountedCell, accepted: _Accepted
-    ) -> Iterator[tuple[str, _Tests]]:
+    ) -> Iterator[tuple[str, CellTests]]:
         """Yield tests of jobs that were advisory when the gate passed, from the runs before those.
 
         A pass accepts nothing of a job that could not decide it, but what the policy gave up.
@@ -343,7 +262,7 @@ class _BaselineFinder:
             runs |= accepted.runs
             accepted = self._accepted(runs)
             for cell in accepted.cells:
-                had = self._tests_of(cell).only(is_kept) if cell.name == record.id else _NONE
+                had = self._tests_of(cell).only(is_kept) if cell.name == record.id else NO_TESTS
                 if any(had.collected.values()):
                     yield cell.run_id, had
 
@@ -465,19 +384,19 @@ class _BaselineFinder:
         cells = self._context.stores.cells.of_run(last.run_id)
         return [cell for cell in cells if _platform(cell) == platform]
 
-    def _by_name(self, cells: Iterable[Cell]) -> list[_Tests]:
+    def _by_name(self, cells: Iterable[Cell]) -> list[CellTests]:
         """Return the tests of cells by cell name."""
-        found: dict[str, _Tests] = {}
+        found: dict[str, CellTests] = {}
         for cell in cells:
-            found[cell.name] = found.get(cell.name, _NONE) | self._tests_of(cell)
+            found[cell.name] = found.get(cell.name, NO_TESTS) | self._tests_of(cell)
         return list(found.values())
 
-    def _tests_of(self, cell: Cell) -> _Tests:
+    def _tests_of(self, cell: Cell) -> CellTests:
         if cell.id not in self._tests:
             facts = results_of_cell(self._context.stores, cell.id)
-            jobs = _Tests.from_jobs(_own_jobs(self._record_of(cell)))
-            self._tests[cell.id] = _Tests.from_facts(facts) | jobs
-            for job, names in _node_ids(facts).items():
+            jobs = CellTests.from_jobs(own_jobs(self._record_of(cell)))
+            self._tests[cell.id] = CellTests.from_facts(facts) | jobs
+            for job, names in node_ids(facts).items():
                 known = self._names.setdefault(job, {})
                 for name, own in names.items():
                     known.setdefault(name, set()).update(own)
@@ -510,43 +429,6 @@ def _machine(one: CountedCell) -> MachineEvidence | None:
     return machine_of(last) if last.ingested is None and last.attestation is not None else None
 
 
-def _lost(then: Mapping[str, Tests], anywhere: Mapping[str, Tests]) -> dict[str, Tests]:
-    """Return by job the tests that are not anywhere now."""
-    lost = {job: tests - anywhere.get(job, Counter()) for job, tests in then.items()}
-    return {job: tests for job, tests in lost.items() if tests}
-
-
-def _expected_tests(then: Sequence[_Tests], anywhere: _Tests, jobs: frozenset[str]) -> _Tests:
-    return _Tests(
-        _expected([had.collected for had in then], anywhere.collected, jobs),
-        _expected([had.ran for had in then], anywhere.ran, jobs),
-        _expected([had.passed for had in then], anywhere.passed, jobs),
-    )
-
-
-def _expected(
-    then: Sequence[Mapping[str, Tests]], anywhere: Mapping[str, Tests], jobs: frozenset[str]
-) -> dict[str, Tests]:
-    """Return by job what a cell has to have of the tests of earlier cells.
-
-    For one earlier cell, these are all its tests. For several, whose present names are unknown,
-    these are the tests that each of them with the job had, and the tests that no present cell has.
-
-    Args:
-        then: Tests of the earlier cells by job.
-        anywhere: Tests of all present cells by job.
-        jobs: Jobs of the cell. Other ones are returned if all the earlier cells had them, or if
-            no present cell has them.
-    """
-    found: dict[str, Tests] = {}
-    for job in sorted({job for tests in then for job in tests}):
-        had = [tests[job] for tests in then if job in tests]
-        if job in jobs or job not in anywhere or len(had) == len(then):
-            lost = reduce(or_, had) - anywhere.get(job, Counter())
-            found[job] = reduce(and_, had) | lost
-    return found
-
-
 def with_changes(
     context: Context,
     product: str,
@@ -557,14 +439,14 @@ def with_changes(
     """Return the cells, with each job's changes against the tests of the cell's baseline."""
     collected = {one.id: one.evidence.tests for one in taken}
     reported = {
-        one.id: {cell.id: _Tests.from_jobs(_own_jobs(cell)) for cell in one.evidence.record.cells}
+        one.id: {cell.id: CellTests.from_jobs(own_jobs(cell)) for cell in one.evidence.record.cells}
         for one in taken
     }
     renames = _renames(context, product)
 
     def whole(cell: CellEvidence, then: CellBaseline) -> CellEvidence:
         present = {job.id for job in cell.jobs}
-        known = reduce(_union, (one.by_job for one in then.tests), dict[str, Tests]())
+        known = reduce(union, (one.by_job for one in then.tests), dict[str, Tests]())
         absent = {
             name: Names(then.names.get(name, {})).removed(tests)
             for name, tests in sorted(known.items())
@@ -574,7 +456,7 @@ def with_changes(
             _with_changes(
                 job,
                 collected.get(job.run or cell.run, {}).get(cell.id, ()),
-                reported.get(job.run or cell.run, {}).get(cell.id, _NONE).collected,
+                reported.get(job.run or cell.run, {}).get(cell.id, NO_TESTS).collected,
                 then,
                 renames.get(job.id, {}),
             )
@@ -595,18 +477,18 @@ def _with_changes(
     """Return the job with its changes against the baselines; unchanged if they are unknown."""
     mine = [test for test in tests if test.job == job.id]
     had = job.counts.collected or any(one.by_job.get(job.id) for one in then.tests)
-    if job.outcome not in _FINAL or not had:
+    if job.outcome not in FINAL or not had:
         return job
     is_known = len(mine) == job.counts.collected
     places = (*job.test_set.modules, *job.test_set.ignored)
-    now = _Tests.from_facts(mine).collected.get(job.id, Counter[str]())
+    now = CellTests.from_facts(mine).collected.get(job.id, Counter[str]())
     changes = changes_since(
         job.id,
         now | reported.get(job.id, Counter()) if is_known else None,
         then.tests,
         renames=renames,
         left_out=[place.path for place in places],
-        names=Names(then.names.get(job.id, {}), _node_ids(mine).get(job.id, {})),
+        names=Names(then.names.get(job.id, {}), node_ids(mine).get(job.id, {})),
     )
     return replace(job, changes=changes)
 
