@@ -159,9 +159,20 @@ def test_what_cannot_be_meant_is_refused_here(
 def test_who_fires_it_is_said(cli: Cli, kept: FakeController) -> None:
     assert add(cli) == 0
     assert "only while `seatrial serve` runs, and none does" in cli.err
+    assert "--local-jobs-as" not in cli.err
     cli.wiring.held_by = 7
     assert add(cli) == 0
     assert "It fires while `seatrial serve` runs, and it does." in cli.err
+
+
+def test_a_schedule_with_local_jobs_says_what_its_controller_needs(
+    cli: Cli, kept: FakeController
+) -> None:
+    matrix = "kind: Matrix\nplatforms:\n  - {id: here, provider: local}\n"
+    shown = SHOWN | {"schedule": SCHEDULE | {"matrix": matrix}}
+    kept.answers["POST", PATH] = Answer.of(shown, 201)
+    assert add(cli) == 0
+    assert "run where that controller was told as whom" in cli.err
 
 
 def test_a_list_and_a_schedule_are_shown(cli: Cli, kept: FakeController) -> None:

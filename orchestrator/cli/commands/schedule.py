@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import pwd
+import re
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, astuple
@@ -99,6 +100,7 @@ _Owner = Annotated[
 ]
 
 
+_LOCAL = re.compile(r"\bprovider: *[\"']?local\b")
 _Replace = Annotated[
     bool, typer.Option("--replace", help="Change the schedule of this name; its firings stay.")
 ]
@@ -259,6 +261,11 @@ def _tell_added(session: Session, shown: ScheduleResponse) -> None:
     session.say(f"Schedule {one_line(shown.schedule.name)} is kept.")
     _tell_times(session, shown)
     _tell_who_fires(session)
+    if _LOCAL.search(shown.schedule.matrix):
+        session.say(
+            "Jobs of its `provider: local` run where that controller was told as whom:"
+            " `seatrial serve --local-jobs-as ACCOUNT`; your own user, if nobody else has a token."
+        )
 
 
 def _tell_times(session: Session, shown: ScheduleResponse) -> None:
