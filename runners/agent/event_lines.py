@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional, Set, Tuple, Union
 
+from . import processes
 from .events import Data, EventWriter
 from .masking import JsonValue
 from .tail_json_lines import JsonLinesTail, Line
@@ -280,6 +281,8 @@ def _finite(value: object, key: str) -> Union[int, float]:
 UNUSABLE = "unusable-events"
 """The failed check of a job with unreadable event lines: one of them may have been a failure."""
 
+_PROCESS = "_seatrial_process"
+"""Key of our own lines on how a process ended: its id."""
 _LINES = 50_000
 _WARNINGS = 20
 
@@ -348,6 +351,8 @@ class Checks:
             self._taken += 1
             if self._taken > _LINES:
                 continue
+            if line is not None and line.get(_PROCESS) in [str(pid) for pid in processes.started]:
+                continue  # its exit code says so
             try:
                 if line is None:
                     raise BadLineError(wrong)

@@ -7,8 +7,9 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import deque
 from pathlib import Path
-from typing import Callable, Dict, FrozenSet, List, NamedTuple, Set
+from typing import Callable, Deque, Dict, FrozenSet, List, NamedTuple, Set
 
 MARK = "SEATRIAL_ATTEMPT_DIR"
 """Environment variable that every process of an attempt carries."""
@@ -143,11 +144,14 @@ def send(pids: Set[int], number: signal.Signals) -> None:
 
 
 _waited_elsewhere: Set[int] = set()
+started: Deque[int] = deque(maxlen=64)
+"""The processes that the agent started last, which may be gone."""
 
 
 def keep_for_caller(pid: int) -> None:
     """Exclude a child from `reap`, because its starter collects the exit status."""
     _waited_elsewhere.add(pid)
+    started.append(pid)
 
 
 def release(pid: int) -> None:

@@ -73,11 +73,16 @@ _EXITED_WELL = (0, 5)
 """Exit codes of pytest that a program may ignore: all passed, and none was there."""
 
 
-def _fail(check: str, reason: str) -> None:
-    """Append a failed check to $SEATRIAL_EVENTS, or say on stderr why that is impossible."""
+def _fail(check: str, reason: str, *, is_of_exit: bool = False) -> None:
+    """Append a failed check to $SEATRIAL_EVENTS, or say on stderr why that is impossible.
+
+    Of the process that the agent itself started, it leaves out one `is_of_exit`: the exit code
+    tells. Which that is, only the agent knows: it also becomes the parent of what is left behind.
+    """
     import json  # noqa: PLC0415 - few processes have one
 
     line = {"check": check, "outcome": "failed", "reason": reason}
+    line.update({"_seatrial_process": str(os.getpid())} if is_of_exit else {})
     try:
         file = os.open(_GIVEN["SEATRIAL_EVENTS"], os.O_WRONLY | os.O_APPEND)
         os.write(file, f"{json.dumps(line)}\n".encode("ascii"))
@@ -153,11 +158,11 @@ def _report_failed_assertion() -> None:
         isinstance(error, AssertionError)
         and _ends_by(getattr(sys, "last_traceback", None))
         and "_pytest" not in sys.modules
-        and os.getpid() != _COMMAND
         and _has_subject(_GIVEN)
     ):
         said = f"AssertionError: {error}"[:500] if str(error) else "an AssertionError"
-        _fail("assertion", f"a process that the command started, with the subject, ended by {said}")
+        text = f"a process that the command started, with the subject, ended by {said}"
+        _fail("assertion", text, is_of_exit=True)
 
 
 def _ends_by(traceback: Any) -> bool:  # noqa: ANN401
@@ -284,8 +289,8 @@ def _reporting(main: Callable[..., Any], config_class: Any) -> Callable[..., Any
             config_class._do_configure = configure  # noqa: SLF001
         if _has_subject(_GIVEN):
             started = "a pytest that the command started, with the subject,"
-            if code not in _EXITED_WELL and os.getpid() != _COMMAND:
-                _fail("pytest", f"{started} ended with {int(code)}")
+            if code not in _EXITED_WELL:
+                _fail("pytest", f"{started} ended with {int(code)}", is_of_exit=True)
             for what in _excluding_options(configs[0]) if configs else ():
                 _fail("pytest", f"{started} ran with {what}")
         return code
@@ -332,19 +337,6 @@ def _variables() -> Dict[str, str]:
     return dict(row.split("=", 1) for row in rows if row.startswith("SEATRIAL_") and "=" in row)
 
 
-def _command() -> int:
-    """Return this process's id if it is the command's own, which the agent started; else 0.
-
-    It leads a session, as does one that ``setsid`` started, whose parent has the job's variables.
-    """
-    try:
-        with open(f"/proc/{os.getppid()}/environ", "rb") as variables:
-            is_below = b"\0SEATRIAL_EVENTS=" in b"\0" + variables.read()
-    except OSError:  # not Linux, or the agent is another user
-        is_below = False
-    return os.getpid() if os.getsid(0) == os.getpid() and not is_below else 0
-
-
 def _keep_events(path: str) -> Callable[..., None]:
     """Return the hook that keeps the lines of $SEATRIAL_EVENTS, which the agent may not have read.
 
@@ -363,7 +355,6 @@ def _keep_events(path: str) -> Callable[..., None]:
 
 
 _GIVEN = _variables()
-_COMMAND = _command()
 if vars(sys).setdefault("_seatrial_report", report) is report:  # Python reads a .pth twice
     if "SEATRIAL_SUBJECT_TOPS" in _GIVEN:
         atexit.register(report, _GIVEN)
