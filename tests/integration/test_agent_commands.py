@@ -213,7 +213,7 @@ def test_a_payload_that_comes_before_an_older_copy_counts(
 def test_a_module_that_a_namespace_package_lacks_does_not_count(
     machine: Machine, lean: str, tmp_path: Path, line: str, what: str
 ) -> None:
-    """Whoever imports it."""
+    """The importer may be the payload or the subject."""
     finished = _demo_in_namespace(machine, lean, tmp_path, line, "space/b.py")
     assert (finished["exit_code"], finished["cause"]) == (0, "wrong_subject")
     assert what in finished["detail"]

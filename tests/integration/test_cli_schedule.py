@@ -172,7 +172,7 @@ def test_a_schedule_with_local_jobs_says_what_its_controller_needs(
     shown = SHOWN | {"schedule": SCHEDULE | {"matrix": matrix}}
     kept.answers["POST", PATH] = Answer.of(shown, 201)
     assert add(cli) == 0
-    assert "run where that controller was told as whom" in cli.err
+    assert "need a controller that names their account" in cli.err
 
 
 def test_a_list_and_a_schedule_are_shown(cli: Cli, kept: FakeController) -> None:

@@ -263,8 +263,8 @@ def _tell_added(session: Session, shown: ScheduleResponse) -> None:
     _tell_who_fires(session)
     if _LOCAL.search(shown.schedule.matrix):
         session.say(
-            "Jobs of its `provider: local` run where that controller was told as whom:"
-            " `seatrial serve --local-jobs-as ACCOUNT`; your own user, if nobody else has a token."
+            "Its jobs of `provider: local` need a controller that names their account: `seatrial"
+            " serve --local-jobs-as ACCOUNT`. It may be your own user if nobody else has a token."
         )
 
 

@@ -69,7 +69,7 @@ _WATCHED = frozenset(
 )
 """Hooks that can change the outcome of a test."""
 _IN_WORKERS = _WATCHED | {"pytest_unconfigure"}
-"""The same in a worker of pytest-xdist, whose exit code nobody looks at."""
+"""The same in a worker of pytest-xdist; pytest ignores the exit code of a worker."""
 _KNOWN = frozenset((
     "_hypothesis_pytestplugin", "anyio", "pytest_asyncio", "pytest_benchmark", "pytest_cov",
     "pytest_mock", "pytest_randomly", "pytest_rerunfailures", "pytest_subtests", "pytest_timeout",

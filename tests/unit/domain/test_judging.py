@@ -139,7 +139,7 @@ def test_the_detail_of_an_ending_says_what_pytest_said() -> None:
     words = "file or directory not found: tests"
     assert detail(f"exit code 4: {words}") == f"pytest exited with 4: {words}"
     assert detail("exit code 4") == "pytest exited with 4"
-    # A foreign artifact tells how it ended: nobody saw an exit code.
+    # The detail of a foreign artifact is its own text, without an exit code of pytest.
     assert detail("[INFO] BUILD FAILURE") == "[INFO] BUILD FAILURE"
     assert detail("b says: its sum is 1 failed") == "b says: its sum is 1 failed"
 

@@ -46,7 +46,7 @@ REAL = [
     ],
 )
 def test_a_key_that_occurs_twice_contradicts_a_pass(tmp_path, dialect, document):
-    """Which of the values is true nobody knows."""
+    """One of the two values is wrong, and the file does not say which."""
     one = '{"name":"a","nodeid":"a","status":"passed","outcome":"passed"}'
     two = one.replace('"status"', '"status":"failed","status"')
     told = {}
