@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, ScalarSelect, func, select
+from sqlalchemy import ScalarSelect, func, select
 
 from orchestrator.store.audit_recorder import latest_change
-from orchestrator.store.sessions import MARKS, Sessions
+from orchestrator.store.sessions import MARKS, Sessions, progress_marks
 from orchestrator.store.tables import ChangeMarkRow
 
 
@@ -21,7 +21,7 @@ class ChangeState:
     It is made of all marks, and no mark is ever used again.
     """
     progress: str
-    """The same of what jobs reported while they ran, which is not in `mark`."""
+    """The same of what jobs reported while they ran, which is not in `mark`: of one run, or all."""
     version: int
     """Number of the audit log's entry of the resource's latest change; 0 without one."""
 
@@ -32,16 +32,21 @@ class ChangeStore:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
 
-    def state(self, resource: str = "") -> ChangeState:
-        """Return the present state, of this resource (``schedules/nightly``) if one is named."""
-        kinds = (ChangeMarkRow.id < MARKS, ChangeMarkRow.id >= MARKS)
-        mark, progress = map(_marks, kinds)
+    def state(self, resource: str = "", *, run: str = "") -> ChangeState:
+        """Return the present state.
+
+        Args:
+            resource: Whose version is returned (``schedules/nightly``); empty for none.
+            run: Whose progress is returned; empty for that of all runs.
+        """
+        mark, progress = _marks(range(MARKS)), _marks(progress_marks(run))
         query = select(mark, progress, latest_change(resource).scalar_subquery())
         with self._sessions.read() as session:
             found = session.execute(query).one()
         return ChangeState(found[0] or "", found[1] or "", found[2] or 0)
 
 
-def _marks(which: ColumnElement[bool]) -> ScalarSelect[str]:
+def _marks(rows: range) -> ScalarSelect[str]:
+    which = ChangeMarkRow.id.between(rows.start, rows.stop - 1)
     marks = select(ChangeMarkRow.mark).where(which).order_by(ChangeMarkRow.id).subquery()
     return select(func.aggregate_strings(marks.c.mark, " ")).scalar_subquery()

@@ -291,6 +291,7 @@ def make_context(
         doubt=doubts_of,
         builtin_payload=partial(_builtin, documents, database, blobs, clock),
         secret={"HF_TOKEN": "hunter2"}.get,
+        project="seatrial",
         janitor=_janitor(database, clock, providers),
         similarity=FuzzySimilarity(),
         gate=_gate_ports(home),
