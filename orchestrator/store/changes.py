@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
-from sqlalchemy import ScalarSelect, func, select
+from sqlalchemy import ColumnElement, ScalarSelect, Select, String, bindparam, func, select
 
 from orchestrator.store.audit_recorder import latest_change
 from orchestrator.store.sessions import MARKS, Sessions, progress_marks
@@ -39,14 +40,21 @@ class ChangeStore:
             resource: Whose version is returned (``schedules/nightly``); empty for none.
             run: Whose progress is returned; empty for that of all runs.
         """
-        mark, progress = _marks(range(MARKS)), _marks(progress_marks(run))
-        query = select(mark, progress, latest_change(resource).scalar_subquery())
+        rows = progress_marks(run)
+        asked = {"resource": resource, "first": rows.start, "last": rows.stop - 1}
         with self._sessions.read() as session:
-            found = session.execute(query).one()
+            found = session.execute(_state(), asked).one()
         return ChangeState(found[0] or "", found[1] or "", found[2] or 0)
 
 
-def _marks(rows: range) -> ScalarSelect[str]:
-    which = ChangeMarkRow.id.between(rows.start, rows.stop - 1)
+@cache
+def _state() -> Select[str, str, int]:
+    """Return the query for the marks; each request asks it, and making it takes longer."""
+    progress = ChangeMarkRow.id.between(bindparam("first"), bindparam("last"))
+    latest = latest_change(bindparam("resource", type_=String)).scalar_subquery()
+    return select(_marks(ChangeMarkRow.id < MARKS), _marks(progress), latest)
+
+
+def _marks(which: ColumnElement[bool]) -> ScalarSelect[str]:
     marks = select(ChangeMarkRow.mark).where(which).order_by(ChangeMarkRow.id).subquery()
     return select(func.aggregate_strings(marks.c.mark, " ")).scalar_subquery()
