@@ -208,7 +208,8 @@ class Seatrial(RunRequests, GateRequests, FailureRequests):
 
         With `days`, nothing is kept for longer, except for what the policy keeps for ever.
         """
-        return Answer(self.post("/prune", {"days": days}), PruneReport)
+        body = {} if days is None else {"days": days}
+        return Answer(self.post("/prune", body), PruneReport)
 
     def schedules(self) -> AnswerList[ScheduleResponse]:
         """Return the schedules, with their firings."""
